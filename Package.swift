@@ -1,0 +1,48 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+let strict: [SwiftSetting] = [
+    .treatAllWarnings(as: .error),
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+]
+
+/// A target of ours: the same language settings everywhere.
+func room(_ name: String, _ dependencies: [Target.Dependency] = []) -> Target {
+    .target(name: name, dependencies: dependencies, exclude: [], swiftSettings: strict)
+}
+
+func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+    .testTarget(name: name, dependencies: dependencies, swiftSettings: strict)
+}
+
+let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
+let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
+
+let package = Package(
+    name: "cistern",
+    products: [.executable(name: "cistern", targets: ["cistern"])],
+    dependencies: [
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+    ],
+    targets: [
+        .systemLibrary(name: "CLibcurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
+        .systemLibrary(name: "CYAML", pkgConfig: "yaml-0.1", providers: [.apt(["libyaml-dev"])]),
+        .systemLibrary(name: "CHash", pkgConfig: "libsodium", providers: [.apt(["libsodium-dev", "libxxhash-dev"])]),
+        .target(name: "CSystem"),
+        room("HTTPCore"),
+        room("CachePolicy", ["HTTPCore"]),
+        room("CacheStore", ["CachePolicy", "HTTPCore", "CSystem", "CHash"]),
+        room("Reactor", ["CSystem"]),
+        room("Upstream", ["HTTPCore", "Reactor", "CLibcurl"]),
+        room("Downstream", ["HTTPCore", "Reactor", "CSystem"]),
+        room("Telemetry", ["CSystem"]),
+        room(
+            "ReverseProxy",
+            ["HTTPCore", "CachePolicy", "CacheStore", "Reactor", "Upstream", "Downstream", "Telemetry", logging]),
+        .executableTarget(
+            name: "cistern", dependencies: ["ReverseProxy", "CYAML", "CSystem", logging, arguments], swiftSettings: strict),
+    ],
+    swiftLanguageModes: [.v6]
+)

@@ -1,0 +1,31 @@
+// The kernel's calls that Swift cannot reach as they stand: variadic ones, macros, and unions.
+#ifndef CSYSTEM_H
+#define CSYSTEM_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+// epoll_data is a union: the watched descriptor's number is what we keep in it.
+static inline int csystem_epoll_control(int epoll, int operation, int descriptor, uint32_t events, uint64_t data) {
+    struct epoll_event event = {.events = events, .data.u64 = data};
+    return epoll_ctl(epoll, operation, descriptor, &event);
+}
+
+// open and fcntl are variadic.
+static inline int csystem_open(const char *path, int flags, mode_t mode) { return open(path, flags, mode); }
+static inline int csystem_set_nonblocking(int descriptor) {
+    int flags = fcntl(descriptor, F_GETFL);
+    return flags < 0 ? -1 : fcntl(descriptor, F_SETFL, flags | O_NONBLOCK);
+}
+
+#endif

@@ -1,0 +1,43 @@
+// The seam between the listener's side and the flow: who is told of a request, and what that one may do with the connection.
+// All of it happens on the connection's event loop.
+
+import HTTPCore
+
+/// Is given each request of the connections of one shard. Implemented by the flow.
+package protocol RequestReceiver: AnyObject {
+    /// A complete, valid head has arrived. The receiver answers at once through `connection` and returns nil (only where
+    /// `framing` is `.none`), or returns the exchange that will.
+    func received(_ head: RequestHead, framing: ContentFraming, on connection: ClientConnection) -> (any ClientExchange)?
+
+    /// A request was refused before it could be understood; the connection has answered it already.
+    func refused(_ refusal: RequestRefusal, on connection: ClientConnection)
+}
+
+/// One request being answered: is told what the client does meanwhile.
+package protocol ClientExchange: AnyObject {
+    /// More of the request's content. To hold the client back, call `connection.pauseContent()`.
+    func requestContent(_ bytes: Span<UInt8>)
+    /// The request's content is whole.
+    func requestEnded()
+    /// What was written has gone out far enough that more may be written (after `write` returned false).
+    func responseDrained()
+    /// The client is gone, or its content was badly framed, or it was too slow: nothing can be answered any more.
+    /// Not called once `endResponse` was.
+    func clientLeft()
+}
+
+/// Why a request was answered without being handed on. Each is a status, and a label in metrics and logs.
+package enum RequestRefusal: String, Sendable, CaseIterable {
+    case malformed = "malformed"
+    case framing = "framing"
+    case host = "host"
+    case timeout = "timeout"
+    case lengthRequired = "length_required"
+    case contentTooLarge = "content_too_large"
+    case targetTooLong = "target_too_long"
+    case expectationFailed = "expectation_failed"
+    case fieldsTooLarge = "fields_too_large"
+    case methodNotImplemented = "method_not_implemented"
+    case codingNotImplemented = "coding_not_implemented"
+    case version = "version"
+}

@@ -1,0 +1,75 @@
+// Letters, digits and the character classes of RFC 9110 §5.6, for code that reads bytes.
+
+extension UInt8 {
+    /// A–Z become a–z; every other byte stays.
+    @inlinable package var asciiLowercased: UInt8 { self &- 0x41 < 26 ? self | 0x20 : self }
+
+    @inlinable package var isASCIIDigit: Bool { self &- 0x30 < 10 }
+
+    @inlinable package var isASCIILetter: Bool { (self | 0x20) &- 0x61 < 26 }
+
+    /// The value of a hexadecimal digit, or nil.
+    @inlinable package var hexValue: UInt8? {
+        if isASCIIDigit { return self &- 0x30 }
+        let letter = (self | 0x20) &- 0x61
+        return letter < 6 ? letter + 10 : nil
+    }
+
+    /// SP or HTAB (RFC 9110 §5.6.3).
+    @inlinable package var isOptionalWhitespace: Bool { self == 0x20 || self == 0x09 }
+}
+
+extension Span where Element == UInt8 {
+    /// Whether both hold the same ASCII text but for the case of its letters.
+    package func equalsIgnoringCase(_ other: Span<UInt8>) -> Bool {
+        guard count == other.count else { return false }
+        for index in indices where self[index].asciiLowercased != other[index].asciiLowercased { return false }
+        return true
+    }
+
+    package func equals(_ other: Span<UInt8>) -> Bool {
+        guard count == other.count else { return false }
+        for index in indices where self[index] != other[index] { return false }
+        return true
+    }
+
+    package func equals(_ text: StaticString) -> Bool {
+        guard count == text.utf8CodeUnitCount else { return false }
+        for index in indices where self[index] != text.utf8Start[index] { return false }
+        return true
+    }
+
+    package func equalsIgnoringCase(_ text: StaticString) -> Bool {
+        guard count == text.utf8CodeUnitCount else { return false }
+        for index in indices where self[index].asciiLowercased != text.utf8Start[index].asciiLowercased { return false }
+        return true
+    }
+}
+
+extension [UInt8] {
+    package mutating func append(_ text: StaticString) {
+        append(contentsOf: UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
+    }
+
+    package mutating func append(copying span: Span<UInt8>) {
+        span.withUnsafeBufferPointer { append(contentsOf: $0) }
+    }
+
+    /// Appends a number in decimal digits, without a `String` in between.
+    package mutating func append(decimal value: Int) {
+        if value < 0 {
+            append(UInt8(ascii: "-"))
+        }
+        var rest = value.magnitude
+        let start = count
+        repeat {
+            append(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest % 10))
+            rest /= 10
+        } while rest > 0
+        self[start...].reverse()
+    }
+
+    package init(_ text: StaticString) {
+        self.init(UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
+    }
+}

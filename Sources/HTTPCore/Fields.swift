@@ -1,0 +1,122 @@
+// The fields of a message, in order and with repeats (RFC 9110 §5): one array of bytes, and an entry for each field line that says
+// where its name and value lie in it. Values are bytes: obs-text survives.
+
+/// The field section of a message. Order and repeats are kept.
+package struct Fields: Sendable {
+    /// Where one field line lies in `bytes`. Values are without the white space around them.
+    package struct Entry: Sendable {
+        package var nameStart: UInt32
+        package var nameLength: UInt32
+        package var valueStart: UInt32
+        package var valueLength: UInt32
+        package var known: KnownField?
+
+        package var nameRange: Range<Int> { Int(nameStart)..<Int(nameStart + nameLength) }
+        package var valueRange: Range<Int> { Int(valueStart)..<Int(valueStart + valueLength) }
+    }
+
+    package private(set) var bytes: [UInt8]
+    package private(set) var entries: [Entry]
+    /// One bit for each `KnownField` that occurs; so that asking for an absent field costs nothing.
+    private var present: UInt128 = 0
+
+    package init() {
+        bytes = []
+        entries = []
+    }
+
+    /// Takes over a head that the parser has cut up already: entries point into `bytes`.
+    package init(bytes: [UInt8], entries: [Entry]) {
+        self.bytes = bytes
+        self.entries = entries
+        for entry in entries {
+            if let known = entry.known { present |= 1 << UInt128(known.rawValue) }
+        }
+    }
+
+    package var count: Int { entries.count }
+
+    package func contains(_ field: KnownField) -> Bool { present & (1 << UInt128(field.rawValue)) != 0 }
+
+    package func name(at index: Int) -> ArraySlice<UInt8> { bytes[entries[index].nameRange] }
+
+    package func value(at index: Int) -> ArraySlice<UInt8> { bytes[entries[index].valueRange] }
+
+    /// The first line's value.
+    package func first(_ field: KnownField) -> ArraySlice<UInt8>? {
+        guard contains(field) else { return nil }
+        for entry in entries where entry.known == field { return bytes[entry.valueRange] }
+        return nil
+    }
+
+    /// The values of all lines of that name, in order.
+    package func all(_ field: KnownField) -> [ArraySlice<UInt8>] {
+        guard contains(field) else { return [] }
+        return entries.compactMap { $0.known == field ? bytes[$0.valueRange] : nil }
+    }
+
+    /// The values of all lines of that name (any case), in order.
+    package func all(named name: Span<UInt8>) -> [ArraySlice<UInt8>] {
+        var values: [ArraySlice<UInt8>] = []
+        for entry in entries where bytes.span.extracting(entry.nameRange).equalsIgnoringCase(name) {
+            values.append(bytes[entry.valueRange])
+        }
+        return values
+    }
+
+    /// All lines' values joined by ", " (RFC 9110 §5.3); nil where there is none.
+    package func combined(_ field: KnownField) -> [UInt8]? {
+        let values = all(field)
+        return values.isEmpty ? nil : Array(values.joined(separator: [UInt8(ascii: ","), UInt8(ascii: " ")]))
+    }
+
+    package mutating func append(_ field: KnownField, _ value: Span<UInt8>) {
+        let nameStart = bytes.count
+        bytes.append(field.name)
+        appendValue(value, nameStart: nameStart, known: field)
+    }
+
+    package mutating func append(_ field: KnownField, _ value: [UInt8]) { append(field, value.span) }
+
+    package mutating func append(_ field: KnownField, _ value: String) { append(field, Array(value.utf8).span) }
+
+    package mutating func append(name: Span<UInt8>, value: Span<UInt8>) {
+        let nameStart = bytes.count
+        bytes.append(copying: name)
+        appendValue(value, nameStart: nameStart, known: KnownField(name))
+    }
+
+    package mutating func append(name: String, value: String) {
+        append(name: Array(name.utf8).span, value: Array(value.utf8).span)
+    }
+
+    /// Removes every line of that name.
+    package mutating func remove(_ field: KnownField) {
+        guard contains(field) else { return }
+        entries.removeAll { $0.known == field }
+        present &= ~(1 << UInt128(field.rawValue))
+    }
+
+    /// Removes every line of that name (any case).
+    package mutating func remove(named name: Span<UInt8>) {
+        var kept: [Entry] = []
+        kept.reserveCapacity(entries.count)
+        for entry in entries where !bytes.span.extracting(entry.nameRange).equalsIgnoringCase(name) { kept.append(entry) }
+        self = Fields(bytes: bytes, entries: kept)
+    }
+
+    package mutating func set(_ field: KnownField, _ value: [UInt8]) {
+        remove(field)
+        append(field, value)
+    }
+
+    private mutating func appendValue(_ value: Span<UInt8>, nameStart: Int, known: KnownField?) {
+        let valueStart = bytes.count
+        bytes.append(copying: value)
+        entries.append(
+            Entry(
+                nameStart: UInt32(nameStart), nameLength: UInt32(valueStart - nameStart), valueStart: UInt32(valueStart),
+                valueLength: UInt32(bytes.count - valueStart), known: known))
+        if let known { present |= 1 << UInt128(known.rawValue) }
+    }
+}

@@ -1,0 +1,139 @@
+// The field names that this proxy itself reads or writes, as numbers, so that finding one in a message compares bytes, not texts.
+// A name that is not here is carried all the same: it is only not recognised.
+
+/// A field name this proxy acts upon (RFC 9110 §5.1). Names are case-insensitive; `name` is the spelling we write.
+package enum KnownField: UInt8, CaseIterable, Sendable {
+    case accept, acceptCharset, acceptEncoding, acceptLanguage, accessControlAllowOrigin, age, allow, authorization
+    case cacheControl, cacheStatus, cdnLoop, connection, contentEncoding, contentLength, contentLocation, contentRange, contentType, cookie
+    case date, etag, expect, expires, forwarded, frontEndHTTPS, host, http2Settings
+    case ifMatch, ifModifiedSince, ifNoneMatch, ifRange, ifUnmodifiedSince, keepAlive, lastModified, location, maxForwards
+    case origin, pragma, proxyAuthenticate, proxyAuthenticationInfo, proxyAuthorization, proxyConnection, proxyStatus
+    case range, referer, refresh, retryAfter, server, setCookie, setCookie2, te, trailer, transferEncoding, trueClientIP, upgrade, userAgent
+    case vary, via, warning, wwwAuthenticate, xAPIKey, xForwardedFor, xForwardedHost, xForwardedPort, xForwardedPrefix, xForwardedProto
+    case xForwardedScheme, xForwardedServer, xHost, xHTTPMethod, xHTTPMethodOverride, xMethodOverride, xOriginalURL, xRealIP, xRewriteURL
+    case xWAPProfile
+
+    /// The registered spelling, as ASCII.
+    package var name: StaticString {
+        switch self {
+        case .accept: "Accept"
+        case .acceptCharset: "Accept-Charset"
+        case .acceptEncoding: "Accept-Encoding"
+        case .acceptLanguage: "Accept-Language"
+        case .accessControlAllowOrigin: "Access-Control-Allow-Origin"
+        case .age: "Age"
+        case .allow: "Allow"
+        case .authorization: "Authorization"
+        case .cacheControl: "Cache-Control"
+        case .cacheStatus: "Cache-Status"
+        case .cdnLoop: "CDN-Loop"
+        case .connection: "Connection"
+        case .contentEncoding: "Content-Encoding"
+        case .contentLength: "Content-Length"
+        case .contentLocation: "Content-Location"
+        case .contentRange: "Content-Range"
+        case .contentType: "Content-Type"
+        case .cookie: "Cookie"
+        case .date: "Date"
+        case .etag: "ETag"
+        case .expect: "Expect"
+        case .expires: "Expires"
+        case .forwarded: "Forwarded"
+        case .frontEndHTTPS: "Front-End-Https"
+        case .host: "Host"
+        case .http2Settings: "HTTP2-Settings"
+        case .ifMatch: "If-Match"
+        case .ifModifiedSince: "If-Modified-Since"
+        case .ifNoneMatch: "If-None-Match"
+        case .ifRange: "If-Range"
+        case .ifUnmodifiedSince: "If-Unmodified-Since"
+        case .keepAlive: "Keep-Alive"
+        case .lastModified: "Last-Modified"
+        case .location: "Location"
+        case .maxForwards: "Max-Forwards"
+        case .origin: "Origin"
+        case .pragma: "Pragma"
+        case .proxyAuthenticate: "Proxy-Authenticate"
+        case .proxyAuthenticationInfo: "Proxy-Authentication-Info"
+        case .proxyAuthorization: "Proxy-Authorization"
+        case .proxyConnection: "Proxy-Connection"
+        case .proxyStatus: "Proxy-Status"
+        case .range: "Range"
+        case .referer: "Referer"
+        case .refresh: "Refresh"
+        case .retryAfter: "Retry-After"
+        case .server: "Server"
+        case .setCookie: "Set-Cookie"
+        case .setCookie2: "Set-Cookie2"
+        case .te: "TE"
+        case .trailer: "Trailer"
+        case .transferEncoding: "Transfer-Encoding"
+        case .trueClientIP: "True-Client-IP"
+        case .upgrade: "Upgrade"
+        case .userAgent: "User-Agent"
+        case .vary: "Vary"
+        case .via: "Via"
+        case .warning: "Warning"
+        case .wwwAuthenticate: "WWW-Authenticate"
+        case .xAPIKey: "X-API-Key"
+        case .xForwardedFor: "X-Forwarded-For"
+        case .xForwardedHost: "X-Forwarded-Host"
+        case .xForwardedPort: "X-Forwarded-Port"
+        case .xForwardedPrefix: "X-Forwarded-Prefix"
+        case .xForwardedProto: "X-Forwarded-Proto"
+        case .xForwardedScheme: "X-Forwarded-Scheme"
+        case .xForwardedServer: "X-Forwarded-Server"
+        case .xHost: "X-Host"
+        case .xHTTPMethod: "X-HTTP-Method"
+        case .xHTTPMethodOverride: "X-HTTP-Method-Override"
+        case .xMethodOverride: "X-Method-Override"
+        case .xOriginalURL: "X-Original-URL"
+        case .xRealIP: "X-Real-IP"
+        case .xRewriteURL: "X-Rewrite-URL"
+        case .xWAPProfile: "X-WAP-Profile"
+        }
+    }
+
+    /// Recognises a name, whatever its case.
+    package init?(_ name: Span<UInt8>) {
+        guard let field = KnownFieldTable.shared.find(name) else { return nil }
+        self = field
+    }
+}
+
+/// A small hash table over the names, made once. Keyed by length and the first and last letter, then compared in full.
+private struct KnownFieldTable {
+    static let shared = KnownFieldTable()
+    private var slots = [UInt8](repeating: 0xff, count: 1024)
+    private let lowercased: [[UInt8]]
+
+    init() {
+        lowercased = KnownField.allCases.map { field in
+            field.name.withUTF8Buffer { $0.map(\.asciiLowercased) }
+        }
+        for (index, name) in lowercased.enumerated() {
+            var slot = Self.slot(of: name.span)
+            while slots[slot] != 0xff { slot = (slot + 1) & 1023 }
+            slots[slot] = UInt8(index)
+        }
+    }
+
+    func find(_ name: Span<UInt8>) -> KnownField? {
+        guard name.count >= 2, name.count <= 32 else { return nil }
+        var slot = Self.slot(of: name)
+        while slots[slot] != 0xff {
+            let candidate = lowercased[Int(slots[slot])]
+            if name.equalsIgnoringCase(candidate.span) { return KnownField(rawValue: slots[slot]) }
+            slot = (slot + 1) & 1023
+        }
+        return nil
+    }
+
+    private static func slot(of name: Span<UInt8>) -> Int {
+        let count = name.count
+        let first = Int(name[0].asciiLowercased)
+        let middle = Int(name[count / 2].asciiLowercased)
+        let last = Int(name[count - 1].asciiLowercased)
+        return (count &* 131 &+ first &* 31 &+ middle &* 7 &+ last &* 257) & 1023
+    }
+}

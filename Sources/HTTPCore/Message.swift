@@ -1,0 +1,90 @@
+// Heads of requests and responses (RFC 9110 §6, RFC 9112 §2).
+
+/// A request method (RFC 9110 §9). Method names are case-sensitive.
+package enum Method: Sendable, Equatable {
+    case get, head, post, put, delete, connect, options, trace, patch, query
+    case other([UInt8])
+
+    package init(_ token: Span<UInt8>) {
+        for known in Self.known where token.equals(known.text) {
+            self = known.method
+            return
+        }
+        self = .other(token.withUnsafeBufferPointer { Array($0) })
+    }
+
+    package var bytes: [UInt8] {
+        if case .other(let token) = self { return token }
+        return Self.known.first { $0.method == self }.map { [UInt8]($0.text) } ?? []
+    }
+
+    /// RFC 9110 §9.2.1. Unknown methods count as unsafe.
+    package var isSafe: Bool {
+        switch self {
+        case .get, .head, .options, .trace, .query: true
+        case .post, .put, .delete, .connect, .patch, .other: false
+        }
+    }
+
+    /// RFC 9110 §9.2.2.
+    package var isIdempotent: Bool { isSafe || self == .put || self == .delete }
+
+    private static let known: [(text: StaticString, method: Method)] = [
+        ("GET", .get), ("HEAD", .head), ("POST", .post), ("PUT", .put), ("DELETE", .delete), ("CONNECT", .connect),
+        ("OPTIONS", .options), ("TRACE", .trace), ("PATCH", .patch), ("QUERY", .query),
+    ]
+}
+
+/// A status code (RFC 9110 §15): three digits.
+package struct Status: RawRepresentable, Hashable, Sendable, ExpressibleByIntegerLiteral {
+    package let rawValue: UInt16
+    package init(rawValue: UInt16) { self.rawValue = rawValue }
+    package init(integerLiteral value: UInt16) { rawValue = value }
+
+    package var isInformational: Bool { rawValue < 200 }
+    package var isSuccessful: Bool { rawValue / 100 == 2 }
+    package var isRedirection: Bool { rawValue / 100 == 3 }
+    /// 204, 304 and 1xx never have content (RFC 9110 §6.4.1); 205 has none either (§15.3.6).
+    package var forbidsContent: Bool { isInformational || rawValue == 204 || rawValue == 304 }
+}
+
+/// HTTP/1.x (RFC 9112 §2.3). A minor version above 1 is read as 1.
+package enum HTTPVersion: Sendable, Equatable {
+    case http10, http11
+}
+
+/// A request's line and fields. `fields.bytes` is the head as received; `target` is a slice of it.
+package struct RequestHead: Sendable {
+    package var method: Method
+    /// The request target exactly as received (RFC 9112 §3.2).
+    package var target: ArraySlice<UInt8>
+    package var version: HTTPVersion
+    package var fields: Fields
+
+    package init(method: Method, target: ArraySlice<UInt8>, version: HTTPVersion, fields: Fields) {
+        self.method = method
+        self.target = target
+        self.version = version
+        self.fields = fields
+    }
+}
+
+/// A response's status line and fields.
+package struct ResponseHead: Sendable {
+    package var status: Status
+    package var reason: [UInt8]
+    package var fields: Fields
+
+    package init(status: Status, reason: [UInt8] = [], fields: Fields = Fields()) {
+        self.status = status
+        self.reason = reason
+        self.fields = fields
+    }
+}
+
+/// How long a request's content is (RFC 9112 §6.3).
+package enum ContentFraming: Sendable, Equatable {
+    case none
+    case length(Int)
+    case chunked
+}

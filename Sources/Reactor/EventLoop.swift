@@ -1,0 +1,209 @@
+// One shard's event loop: a serial queue that owns an epoll instance, an eventfd and its timers. Everything that lives on the loop is
+// touched on its queue only. One dispatch source watches the epoll descriptor; its handler goes round `epoll_wait` with a bounded wait
+// and gives the thread back to Dispatch once nothing happens: measured, this costs what a bare C loop costs, and a dispatch source per
+// connection two and a half times as much.
+
+import CSystem
+import Dispatch
+import Glibc
+import Synchronization
+
+/// Is told of a descriptor's readiness, on the loop's queue.
+package protocol EventHandler: AnyObject {
+    func ready(_ events: ReadyEvents)
+}
+
+package struct ReadyEvents: OptionSet, Sendable {
+    package let rawValue: UInt32
+    package init(rawValue: UInt32) { self.rawValue = rawValue }
+    package static let readable = ReadyEvents(rawValue: EPOLLIN.rawValue)
+    package static let writable = ReadyEvents(rawValue: EPOLLOUT.rawValue)
+    /// The peer will send no more (half-closed).
+    package static let readClosed = ReadyEvents(rawValue: EPOLLRDHUP.rawValue)
+    package static let hungUp = ReadyEvents(rawValue: EPOLLHUP.rawValue)
+    package static let failed = ReadyEvents(rawValue: EPOLLERR.rawValue)
+}
+
+/// `@unchecked Sendable` because all but `pending` is touched on `queue` only, and `pending` is behind a mutex.
+package final class EventLoop: @unchecked Sendable {
+    package let time: any TimeSource
+    package let queue: DispatchQueue
+
+    private let epoll: Int32
+    private let wakeDescriptor: Int32
+    private var source: (any DispatchSourceRead)?
+    /// By descriptor. A number is reused by the kernel as soon as it is closed, so `generation` tells late events from new ones.
+    private var watched: [Watched] = []
+    private var generation: UInt32 = 0
+    private var timers = TimerHeap()
+    private var batchEnd: [() -> Void] = []
+    private var events = [epoll_event](repeating: epoll_event(), count: EventLoop.batchSize)
+    private var stopped = false
+    /// Work from other threads; they append and write `wakeDescriptor`, the loop takes all.
+    private let pending = Mutex<[@Sendable () -> Void]>([])
+
+    /// Events taken from the kernel at once: enough that a busy loop seldom calls it, few enough that timers stay on time.
+    private static let batchSize = 256
+    /// How long the handler waits for more before it gives its thread back (milliseconds).
+    private static let longestWait: Int32 = 100
+
+    private struct Watched {
+        var handler: (any EventHandler)?
+        var generation: UInt32 = 0
+        var events: ReadyEvents = []
+    }
+
+    package init(label: String, time: any TimeSource = SystemTime.shared) {
+        self.time = time
+        queue = DispatchQueue(label: label)
+        epoll = epoll_create1(Int32(EPOLL_CLOEXEC))
+        wakeDescriptor = eventfd(0, Int32(EFD_NONBLOCK | EFD_CLOEXEC))
+        precondition(epoll >= 0 && wakeDescriptor >= 0, "no descriptors left for an event loop")
+        _ = csystem_epoll_control(epoll, EPOLL_CTL_ADD, wakeDescriptor, EPOLLIN.rawValue, UInt64(UInt32.max))
+    }
+
+    deinit {
+        close(epoll)
+        close(wakeDescriptor)
+    }
+
+    /// Starts to run; events and work queued before are handled now.
+    package func start() {
+        let source = DispatchSource.makeReadSource(fileDescriptor: epoll, queue: queue)
+        source.setEventHandler { [self] in run() }
+        self.source = source
+        source.activate()
+        (time as? ManualTime)?.onAdvance { [weak self] in self?.wake() }
+        wake()
+    }
+
+    /// Ends the loop after the work already queued. Call from any thread; `then` runs on the loop's queue as the last thing.
+    package func stop(then: @escaping @Sendable () -> Void = {}) {
+        execute { [self] in
+            stopped = true
+            source?.cancel()
+            source = nil
+            watched = []
+            timers = TimerHeap()
+            then()
+        }
+    }
+
+    /// Runs `work` on the loop. From any thread.
+    package func execute(_ work: @escaping @Sendable () -> Void) {
+        let first = pending.withLock { list in
+            list.append(work)
+            return list.count == 1
+        }
+        if first { wake() }
+    }
+
+    /// Runs `work` once, when the batch of events being handled has been handled. On the loop only.
+    package func atEndOfBatch(_ work: @escaping () -> Void) {
+        batchEnd.append(work)
+    }
+
+    // MARK: Descriptors (on the loop only)
+
+    /// Watches `descriptor` (level-triggered). The loop holds `handler` until `remove`.
+    package func add(_ descriptor: Int32, _ events: ReadyEvents, _ handler: any EventHandler) {
+        let index = Int(descriptor)
+        if index >= watched.count { watched.append(contentsOf: repeatElement(Watched(), count: index + 64 - watched.count)) }
+        generation &+= 1
+        watched[index] = Watched(handler: handler, generation: generation, events: events)
+        control(EPOLL_CTL_ADD, descriptor, events)
+    }
+
+    package func modify(_ descriptor: Int32, _ events: ReadyEvents) {
+        let index = Int(descriptor)
+        guard index < watched.count, watched[index].handler != nil, watched[index].events != events else { return }
+        watched[index].events = events
+        control(EPOLL_CTL_MOD, descriptor, events)
+    }
+
+    /// Stops watching. Call before closing the descriptor; with `isClosed`, the kernel has forgotten it already.
+    package func remove(_ descriptor: Int32, isClosed: Bool = false) {
+        let index = Int(descriptor)
+        guard index < watched.count, watched[index].handler != nil else { return }
+        watched[index] = Watched()
+        if !isClosed { control(EPOLL_CTL_DEL, descriptor, []) }
+    }
+
+    private func control(_ operation: Int32, _ descriptor: Int32, _ events: ReadyEvents) {
+        let data = UInt64(watched[Int(descriptor)].generation) << 32 | UInt64(UInt32(descriptor))
+        _ = csystem_epoll_control(epoll, operation, descriptor, events.rawValue, data)
+    }
+
+    // MARK: Timers (on the loop only)
+
+    /// Calls `action` once, `delay` from now by the loop's `time`.
+    @discardableResult
+    package func schedule(after delay: Duration, _ action: @escaping () -> Void) -> LoopTimer {
+        let timer = LoopTimer(deadline: time.monotonicMilliseconds + max(0, delay.wholeMilliseconds), action: action)
+        timers.insert(timer)
+        return timer
+    }
+
+    // MARK: Running
+
+    private func wake() {
+        var one: UInt64 = 1
+        _ = write(wakeDescriptor, &one, 8)
+    }
+
+    /// The source's handler. Goes round until a whole wait brought nothing, then lets Dispatch have the thread.
+    private func run() {
+        while !stopped {
+            let count = epoll_wait(epoll, &events, Int32(Self.batchSize), waitTime())
+            if count > 0 {
+                for index in 0..<Int(count) { handle(events[index]) }
+            }
+            takePending()
+            fireTimers()
+            while !batchEnd.isEmpty {
+                let work = batchEnd
+                batchEnd = []
+                for one in work { one() }
+            }
+            if count <= 0, timers.isEmpty { return }
+        }
+    }
+
+    /// A timer keeps the loop on its thread: Dispatch would not wake it for one.
+    private func waitTime() -> Int32 {
+        guard let next = timers.next else { return Self.longestWait }
+        guard !(time is ManualTime) else { return Self.longestWait }
+        return Int32(clamping: min(Int64(Self.longestWait), max(0, next - time.monotonicMilliseconds)))
+    }
+
+    private func handle(_ event: epoll_event) {
+        let data = event.data.u64
+        let descriptor = UInt32(truncatingIfNeeded: data)
+        guard descriptor != .max else {
+            var value: UInt64 = 0
+            _ = read(wakeDescriptor, &value, 8)
+            return
+        }
+        let entry = watched[Int(descriptor)]
+        guard entry.generation == UInt32(data >> 32), let handler = entry.handler else { return }
+        handler.ready(ReadyEvents(rawValue: event.events))
+    }
+
+    /// Timers that an action adds and that are due at once fire in the next round, so they cannot starve the descriptors.
+    private func fireTimers() {
+        guard !timers.isEmpty else { return }
+        let now = time.monotonicMilliseconds
+        var due: [LoopTimer] = []
+        while let next = timers.next, next <= now { due.append(timers.removeFirst()) }
+        for timer in due { timer.fire() }
+    }
+
+    private func takePending() {
+        let work = pending.withLock { list in
+            guard !list.isEmpty else { return [@Sendable () -> Void]() }
+            defer { list = [] }
+            return list
+        }
+        for one in work { one() }
+    }
+}
