@@ -30,6 +30,7 @@ let package = Package(
         .systemLibrary(name: "CLibcurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
         .systemLibrary(name: "CYAML", pkgConfig: "yaml-0.1", providers: [.apt(["libyaml-dev"])]),
         .systemLibrary(name: "CHash", pkgConfig: "libsodium", providers: [.apt(["libsodium-dev", "libxxhash-dev"])]),
+        .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
         .target(name: "CSystem"),
         room("HTTPCore"),
         room("CachePolicy", ["HTTPCore"]),
@@ -40,9 +41,15 @@ let package = Package(
         room("Telemetry", ["CSystem"]),
         room(
             "ReverseProxy",
-            ["HTTPCore", "CachePolicy", "CacheStore", "Reactor", "Upstream", "Downstream", "Telemetry", logging]),
+            ["HTTPCore", "CachePolicy", "CacheStore", "Reactor", "Upstream", "Downstream", "Telemetry", "CZlib", logging]),
+        room("Settings", ["CYAML"]),
         .executableTarget(
-            name: "cistern", dependencies: ["ReverseProxy", "CYAML", "CSystem", logging, arguments], swiftSettings: strict),
+            name: "cistern",
+            dependencies: [
+                "ReverseProxy", "Settings", "HTTPCore", "CacheStore", "Reactor", "Upstream", "Downstream", "Telemetry", "CSystem", logging,
+                arguments,
+            ],
+            swiftSettings: strict),
     ],
     swiftLanguageModes: [.v6]
 )

@@ -73,3 +73,23 @@ extension [UInt8] {
         self.init(UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
     }
 }
+
+extension ArraySlice<UInt8> {
+    package func equalsIgnoringCase(_ text: StaticString) -> Bool {
+        let bytes = span
+        return bytes.equalsIgnoringCase(text)
+    }
+
+    package func equalsIgnoringCase(_ other: ArraySlice<UInt8>) -> Bool {
+        let (left, right) = (span, other.span)
+        return left.equalsIgnoringCase(right)
+    }
+
+    /// Without the optional white space at both ends (RFC 9110 §5.6.3).
+    package var trimmed: ArraySlice<UInt8> {
+        var slice = self
+        while let first = slice.first, first.isOptionalWhitespace { slice.removeFirst() }
+        while let last = slice.last, last.isOptionalWhitespace { slice.removeLast() }
+        return slice
+    }
+}

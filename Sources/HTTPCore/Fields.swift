@@ -11,6 +11,14 @@ package struct Fields: Sendable {
         package var valueLength: UInt32
         package var known: KnownField?
 
+        package init(nameStart: UInt32, nameLength: UInt32, valueStart: UInt32, valueLength: UInt32, known: KnownField?) {
+            self.nameStart = nameStart
+            self.nameLength = nameLength
+            self.valueStart = valueStart
+            self.valueLength = valueLength
+            self.known = known
+        }
+
         package var nameRange: Range<Int> { Int(nameStart)..<Int(nameStart + nameLength) }
         package var valueRange: Range<Int> { Int(valueStart)..<Int(valueStart + valueLength) }
     }

@@ -27,6 +27,8 @@ struct TimerHeap {
     private var sweepAt = 64
 
     var isEmpty: Bool { heap.isEmpty }
+    /// With those cancelled and not yet swept.
+    var count: Int { heap.count }
     var next: Int64? { heap.first?.deadline }
 
     mutating func insert(_ timer: LoopTimer) {

@@ -28,4 +28,10 @@ static inline int csystem_set_nonblocking(int descriptor) {
     return flags < 0 ? -1 : fcntl(descriptor, F_SETFL, flags | O_NONBLOCK);
 }
 
+// A new connection, non-blocking and closed on exec: accept4 is declared under _GNU_SOURCE only.
+int csystem_accept(int descriptor, struct sockaddr *address, socklen_t *length);
+
+// Reserves a file's blocks, so that a later write through the mapping cannot fail for lack of space.
+int csystem_allocate(int descriptor, off_t length);
+
 #endif

@@ -1,0 +1,231 @@
+// The writing side of a connection: an answer as a whole in one call, or a head and then pieces. What the kernel does not take at once
+// waits in the output queue, and the flow is told to hold back.
+
+import CSystem
+import Glibc
+import HTTPCore
+import Reactor
+
+/// Where the answer to the current request stands.
+struct ResponseState {
+    private(set) var isHead = false
+    private(set) var version = HTTPVersion.http11
+    /// The connection ends with this answer.
+    var closes = false
+    var isStarted = false
+    var isEnded = false
+    var isChunked = false
+    var expectsContinue = false
+    var hasUnreadInput = false
+    /// Bytes of a next request's head have arrived.
+    var headBegun = false
+
+    init() {}
+
+    init(to head: RequestHead, closes: Bool) {
+        isHead = head.method == .head
+        version = head.version
+        self.closes = closes
+    }
+}
+
+extension ClientConnection {
+    /// Whether anything of the final answer has been written.
+    package var responseStarted: Bool { response.isStarted }
+
+    /// Whether the connection will be closed after this answer; from now on it will.
+    package func closeAfterResponse() { response.closes = true }
+
+    /// Sends a complete answer: `head` (status line and field lines), `lines` (more field lines), the empty line, the body. To HEAD the
+    /// body is left out. Small answers take one `send` from one buffer, larger ones one `sendmsg` without a copy of the body.
+    package func sendWhole(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, body: WholeBody) {
+        precondition(!response.isStarted, "an answer was started twice")
+        if !content.isComplete { response.closes = true }
+        response.isStarted = true
+        response.isEnded = true
+        let body = response.isHead ? WholeBody.none : body
+        let closing = connectionLine
+        let headCount = head.count + closing.utf8CodeUnitCount + lines.count + 2
+        guard output.isEmpty, headCount <= ClientConnections.writeBytes else {
+            queueWhole(head: head, lines: lines, body: body)
+            return finishIfSent()
+        }
+        let buffer = UnsafeMutableRawPointer(table.writeBuffer.baseAddress!)
+        var count = 0
+        func put(_ source: UnsafeRawPointer?, _ length: Int) {
+            guard length > 0, let source else { return }
+            (buffer + count).copyMemory(from: source, byteCount: length)
+            count += length
+        }
+        put(head.baseAddress, head.count)
+        put(closing.utf8Start, closing.utf8CodeUnitCount)
+        put(lines.baseAddress, lines.count)
+        put(("\r\n" as StaticString).utf8Start, 2)
+        if headCount + body.count <= ClientConnections.writeBytes {
+            body.withBytes { put($0.baseAddress, $0.count) }
+            send(UnsafeRawBufferPointer(start: buffer, count: count))
+        } else {
+            sendTwo(UnsafeRawBufferPointer(start: buffer, count: count), body)
+        }
+        finishIfSent()
+    }
+
+    private func queueWhole(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, body: WholeBody) {
+        output.append(head)
+        connectionLine.withUTF8Buffer { output.append(UnsafeRawBufferPointer($0)) }
+        output.append(lines)
+        ("\r\n" as StaticString).withUTF8Buffer { output.append(UnsafeRawBufferPointer($0)) }
+        output.append(body, from: 0)
+        _ = pushOutput()
+    }
+
+    /// A 1xx answer, for HTTP/1.1 clients (RFC 9110 §15.2).
+    package func sendInformational(_ head: ResponseHead) {
+        guard response.version == .http11, !response.isStarted, phase == .exchanging else { return }
+        var bytes: [UInt8] = []
+        ResponseSerializer.append(head, to: &bytes)
+        bytes.append("\r\n")
+        bytes.withUnsafeBytes { send($0) }
+    }
+
+    func sendContinue() { sendInformational(ResponseHead(status: 100)) }
+
+    /// Begins an answer whose content follows in pieces. Fields are end-to-end ones: framing and connection fields are added here.
+    package func startResponse(_ head: ResponseHead, lines: [UInt8] = [], framing: ResponseFraming) {
+        precondition(!response.isStarted, "an answer was started twice")
+        if !content.isComplete { response.closes = true }
+        response.isStarted = true
+        var bytes: [UInt8] = []
+        ResponseSerializer.append(head, to: &bytes)
+        switch framing {
+        case .none: break
+        case .length(let count):
+            bytes.append("Content-Length: ")
+            bytes.append(decimal: count)
+            bytes.append("\r\n")
+        case .chunked where response.version == .http11:
+            response.isChunked = !response.isHead
+            bytes.append("Transfer-Encoding: chunked\r\n")
+        case .chunked:
+            // HTTP/1.0 knows no chunks: the end of the connection is the end of the content.
+            response.closes = true
+        }
+        bytes.append(connectionLine)
+        bytes += lines
+        bytes.append("\r\n")
+        bytes.withUnsafeBytes { send($0) }
+    }
+
+    /// - Returns: false where so much waits to be sent that the flow should stop until `responseDrained`.
+    package func write(_ bytes: Span<UInt8>) -> Bool {
+        guard phase == .exchanging, !response.isHead, bytes.count > 0 else { return true }
+        bytes.withUnsafeBufferPointer { piece in
+            let raw = UnsafeRawBufferPointer(piece)
+            guard response.isChunked else { return send(raw) }
+            var size = Array(String(raw.count, radix: 16).utf8)
+            size.append("\r\n")
+            size.withUnsafeBytes { output.append($0) }
+            output.append(raw)
+            ("\r\n" as StaticString).withUTF8Buffer { output.append(UnsafeRawBufferPointer($0)) }
+            _ = pushOutput()
+        }
+        wantsDrainCall = output.count > table.settings.outputHighWaterBytes
+        return !wantsDrainCall
+    }
+
+    package func endResponse() {
+        guard phase == .exchanging, !response.isEnded else { return }
+        response.isEnded = true
+        if response.isChunked { ("0\r\n\r\n" as StaticString).withUTF8Buffer { send(UnsafeRawBufferPointer($0)) } }
+        finishIfSent()
+    }
+
+    /// Ends a broken answer with a reset, since an orderly end could be taken for the end of the content.
+    package func abortResponse() {
+        guard phase != .closed else { return }
+        var option = linger(l_onoff: 1, l_linger: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
+        closeNow()
+    }
+
+    /// The socket takes more.
+    func flush() {
+        guard pushOutput() else { return }
+        if output.isEmpty {
+            if response.isEnded, phase == .exchanging { return finishIfSent() }
+            updateInterest()
+        }
+        if wantsDrainCall, output.count <= table.settings.outputHighWaterBytes / 4 {
+            wantsDrainCall = false
+            exchange?.responseDrained()
+        }
+    }
+
+    private var connectionLine: StaticString {
+        if response.closes { return "Connection: close\r\n" }
+        return response.version == .http10 ? "Connection: keep-alive\r\n" : ""
+    }
+
+    private func finishIfSent() {
+        if phase == .exchanging, output.isEmpty { answered() } else { exchange = nil }
+    }
+
+    private func send(_ bytes: UnsafeRawBufferPointer) {
+        guard phase != .closed else { return }
+        guard output.isEmpty else {
+            output.append(bytes)
+            _ = pushOutput()
+            return
+        }
+        let count = Glibc.send(descriptor, bytes.baseAddress, bytes.count, Int32(MSG_NOSIGNAL))
+        if count == bytes.count { return }
+        guard count >= 0 || errno == EAGAIN || errno == EINTR else { return vanished() }
+        output.append(UnsafeRawBufferPointer(rebasing: bytes[max(0, count)...]))
+        blocked()
+    }
+
+    private func sendTwo(_ head: UnsafeRawBufferPointer, _ body: WholeBody) {
+        guard phase != .closed else { return }
+        let count = body.withBytes { bytes in
+            var parts = [
+                iovec(iov_base: UnsafeMutableRawPointer(mutating: head.baseAddress), iov_len: head.count),
+                iovec(iov_base: UnsafeMutableRawPointer(mutating: bytes.baseAddress), iov_len: bytes.count),
+            ]
+            return parts.withUnsafeMutableBufferPointer { parts in
+                var message = msghdr()
+                message.msg_iov = parts.baseAddress
+                message.msg_iovlen = parts.count
+                return sendmsg(descriptor, &message, Int32(MSG_NOSIGNAL))
+            }
+        }
+        guard count >= 0 || errno == EAGAIN || errno == EINTR else { return vanished() }
+        let sent = max(0, count)
+        if sent < head.count { output.append(UnsafeRawBufferPointer(rebasing: head[sent...])) }
+        output.append(body, from: max(0, sent - head.count))
+        if !output.isEmpty { blocked() }
+    }
+
+    /// Returns false where the connection broke.
+    private func pushOutput() -> Bool {
+        let before = output.count
+        guard output.send(to: descriptor) else {
+            vanished()
+            return false
+        }
+        if output.isEmpty { writeDeadline = 0 } else if output.count < before || writeDeadline == 0 { blocked() }
+        return true
+    }
+
+    private func blocked() {
+        writeDeadline = table.coarseNow + table.settings.writeTimeout.wholeMilliseconds
+        updateInterest()
+    }
+
+    /// Found while writing. The exchange is told from a fresh call, since it may be the one that writes.
+    private func vanished() {
+        let exchange = self.exchange
+        closeNow()
+        guard let exchange else { return }
+        table.loop.atEndOfBatch { exchange.clientLeft() }
+    }
+}

@@ -1,0 +1,106 @@
+// All connections of one shard: its read buffer, its time-outs, its counters and its end.
+
+import CSystem
+import Glibc
+import HTTPCore
+import Reactor
+
+/// Counts since the start, except `open`.
+package struct ConnectionCounters: Sendable {
+    package var accepted = 0
+    package var open = 0
+    package var timedOut = 0
+    /// How often accepting had to pause: the limit was reached, or no descriptor was left.
+    package var acceptPauses = 0
+}
+
+/// Touched on its loop only.
+package final class ClientConnections {
+    package let loop: EventLoop
+    package let settings: DownstreamSettings
+    package var counters = ConnectionCounters()
+
+    /// One for all: what a connection cannot use at once it copies into a buffer of its own.
+    let readBuffer: UnsafeMutableBufferPointer<UInt8>
+    /// A small answer is put together here and sent with one call.
+    let writeBuffer: UnsafeMutableBufferPointer<UInt8>
+    /// Milliseconds of the loop's clock at the last sweep: exact enough for time-outs of seconds, and costs nothing to read.
+    private(set) var coarseNow: Int64
+    private(set) var isDraining = false
+    private var byDescriptor: [ClientConnection?] = []
+    private var waitingForRoom: [() -> Void] = []
+    private var whenEmpty: (() -> Void)?
+
+    static let readBytes = 64 * 1024
+    static let writeBytes = 16 * 1024
+    private static let sweepInterval = Duration.milliseconds(500)
+
+    package init(loop: EventLoop, settings: DownstreamSettings) {
+        self.loop = loop
+        self.settings = settings
+        readBuffer = .allocate(capacity: Self.readBytes)
+        writeBuffer = .allocate(capacity: Self.writeBytes)
+        coarseNow = loop.time.monotonicMilliseconds
+    }
+
+    deinit {
+        readBuffer.deallocate()
+        writeBuffer.deallocate()
+    }
+
+    /// Starts the time-outs. On the loop.
+    package func start() {
+        coarseNow = loop.time.monotonicMilliseconds
+        loop.schedule(after: Self.sweepInterval) { [weak self] in self?.sweep() }
+    }
+
+    package var hasRoom: Bool { counters.open < settings.maximumConnections }
+
+    func whenRoom(_ action: @escaping () -> Void) { waitingForRoom.append(action) }
+
+    func add(_ descriptor: Int32, peer: PeerAddress, receiver: any RequestReceiver) {
+        let connection = ClientConnection(descriptor: descriptor, peer: peer, table: self, receiver: receiver)
+        let index = Int(descriptor)
+        if index >= byDescriptor.count { byDescriptor.append(contentsOf: repeatElement(nil, count: index + 256 - byDescriptor.count)) }
+        byDescriptor[index] = connection
+        counters.accepted += 1
+        counters.open += 1
+        loop.add(descriptor, .readable, connection)
+    }
+
+    func remove(_ descriptor: Int32) {
+        loop.remove(descriptor)
+        byDescriptor[Int(descriptor)] = nil
+        counters.open -= 1
+        if !waitingForRoom.isEmpty {
+            let waiting = waitingForRoom
+            waitingForRoom = []
+            for action in waiting { action() }
+        }
+        if counters.open == 0, let whenEmpty {
+            self.whenEmpty = nil
+            whenEmpty()
+        }
+    }
+
+    /// Lets running answers finish: idle connections close now, the others with their answer. `then` is called once, when all are
+    /// gone or `deadline` has passed, whichever comes first.
+    package func drain(deadline: Duration, then: @escaping () -> Void) {
+        isDraining = true
+        whenEmpty = then
+        for connection in byDescriptor { connection?.drainIfIdle() }
+        if counters.open == 0 {
+            whenEmpty = nil
+            return then()
+        }
+        loop.schedule(after: deadline) { [self] in
+            for connection in byDescriptor { connection?.closeNow() }
+        }
+    }
+
+    private func sweep() {
+        coarseNow = loop.time.monotonicMilliseconds
+        for connection in byDescriptor { connection?.checkDeadline(coarseNow) }
+        loop.schedule(after: Self.sweepInterval) { [weak self] in self?.sweep() }
+    }
+}

@@ -1,0 +1,36 @@
+// How long clients may take and how much they may send. Every limit has a name, a default and a reason.
+
+import HTTPCore
+
+package struct DownstreamSettings: Sendable {
+    package var requestLimits = RequestLimits()
+    /// Longest request content; beyond it 413. 0: no limit, since content is streamed and never held whole.
+    package var contentLimitBytes = 0
+    /// From the first byte of a request to the end of its head; beyond it 408. Dripping does not extend it.
+    package var headTimeout = Duration.seconds(10)
+    /// How long an idle connection is kept. Longer than most clients keep theirs, so that they close, not we.
+    package var keepAliveTimeout = Duration.seconds(75)
+    /// Longest pause within a request's content; beyond it 408 or the end of the connection.
+    package var contentTimeout = Duration.seconds(30)
+    /// Longest time without progress while a client takes its answer.
+    package var writeTimeout = Duration.seconds(60)
+    /// Requests answered on one connection before it is closed; 0: no limit.
+    package var requestsPerConnection = 0
+    /// Open connections of one shard. Beyond it new ones wait in the kernel's queue.
+    package var maximumConnections = 10_000
+    /// What may wait to be sent to one client before its upstream is held back.
+    package var outputHighWaterBytes = 256 * 1024
+    /// Connections waiting to be accepted, in the kernel.
+    package var backlog: Int32 = 4096
+
+    package init() {}
+}
+
+/// How the content of an answer is marked (RFC 9112 §6).
+package enum ResponseFraming: Sendable, Equatable {
+    /// No content and no field that speaks of it (1xx, 204, 304).
+    case none
+    case length(Int)
+    /// Length unknown: chunked, or up to the end of the connection for an HTTP/1.0 client.
+    case chunked
+}

@@ -1,0 +1,132 @@
+// One listening socket of one shard: accepts connections and hands them to the shard's table. Pauses at the limit and when the process has
+// no descriptors left, and goes on by itself.
+
+import CSystem
+import Glibc
+import HTTPCore
+import Reactor
+
+/// Why an address cannot be listened on.
+package struct ListenError: Error, CustomStringConvertible {
+    package let address: ListenAddress
+    package let code: Int32
+    package var description: String { "cannot listen on \(address): \(String(cString: strerror(code)))" }
+}
+
+/// A bound socket that several shards can share: TCP shards bind one each (SO_REUSEPORT), a Unix socket is shared.
+package struct BoundSocket: Sendable {
+    package let descriptor: Int32
+    /// With the port that the kernel chose, where 0 was asked for.
+    package let address: ListenAddress
+
+    /// Binds and listens.
+    package init(_ wanted: ListenAddress, backlog: Int32) throws(ListenError) {
+        let descriptor = socket(wanted.family, Int32(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        guard descriptor >= 0 else { throw ListenError(address: wanted, code: errno) }
+        var one: Int32 = 1
+        let size = socklen_t(MemoryLayout<Int32>.size)
+        switch wanted {
+        case .unix(let path): Self.removeStaleSocket(at: path, wanted)
+        case .ipv6:
+            setsockopt(descriptor, Int32(IPPROTO_IPV6), IPV6_V6ONLY, &one, size)
+            fallthrough
+        case .ipv4:
+            setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &one, size)
+            setsockopt(descriptor, SOL_SOCKET, SO_REUSEPORT, &one, size)
+        }
+        guard wanted.withSocketAddress({ bind(descriptor, $0, $1) }) == 0, listen(descriptor, backlog) == 0 else {
+            let code = errno
+            close(descriptor)
+            throw ListenError(address: wanted, code: code)
+        }
+        self.descriptor = descriptor
+        address = Self.actual(descriptor, wanted)
+    }
+
+    /// A socket file that nobody listens on is left over from a process that was killed.
+    private static func removeStaleSocket(at path: String, _ address: ListenAddress) {
+        let probe = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        defer { close(probe) }
+        if address.withSocketAddress({ connect(probe, $0, $1) }) != 0, errno == ECONNREFUSED { unlink(path) }
+    }
+
+    private static func actual(_ descriptor: Int32, _ wanted: ListenAddress) -> ListenAddress {
+        var storage = sockaddr_storage()
+        var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
+        let result = withUnsafeMutableBytes(of: &storage) {
+            getsockname(descriptor, $0.assumingMemoryBound(to: sockaddr.self).baseAddress!, &length)
+        }
+        return result == 0 ? wanted.withPort(PeerAddress(storage).port) : wanted
+    }
+}
+
+package final class Listener: EventHandler {
+    private let loop: EventLoop
+    private let descriptor: Int32
+    private let connections: ClientConnections
+    private let receiver: any RequestReceiver
+    private var isAccepting = false
+
+    /// Accepted in one go, so that a flood of new clients does not starve those that are being served.
+    private static let acceptBatch = 64
+    /// After the process ran out of descriptors.
+    private static let retryDelay = Duration.milliseconds(100)
+
+    /// - Parameter receiver: is given the requests that come in here.
+    package init(loop: EventLoop, socket: BoundSocket, connections: ClientConnections, receiver: any RequestReceiver) {
+        self.loop = loop
+        descriptor = socket.descriptor
+        self.connections = connections
+        self.receiver = receiver
+    }
+
+    package func start() {
+        guard !isAccepting else { return }
+        isAccepting = true
+        loop.add(descriptor, .readable, self)
+    }
+
+    /// Stops accepting. The socket is closed with `close`.
+    package func stop() {
+        guard isAccepting else { return }
+        isAccepting = false
+        loop.remove(descriptor)
+    }
+
+    package func close() {
+        stop()
+        _ = Glibc.close(descriptor)
+    }
+
+    package func ready(_ events: ReadyEvents) {
+        for _ in 0..<Self.acceptBatch {
+            guard connections.hasRoom else { return pauseUntilRoom() }
+            var storage = sockaddr_storage()
+            var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
+            let client = withUnsafeMutableBytes(of: &storage) {
+                csystem_accept(descriptor, $0.assumingMemoryBound(to: sockaddr.self).baseAddress!, &length)
+            }
+            guard client >= 0 else { return acceptFailed(errno) }
+            if storage.ss_family != sa_family_t(AF_UNIX) {
+                var one: Int32 = 1
+                setsockopt(client, Int32(IPPROTO_TCP), TCP_NODELAY, &one, socklen_t(MemoryLayout<Int32>.size))
+            }
+            connections.add(client, peer: PeerAddress(storage), receiver: receiver)
+        }
+    }
+
+    private func acceptFailed(_ code: Int32) {
+        guard code == EMFILE || code == ENFILE || code == ENOBUFS || code == ENOMEM else { return }
+        connections.counters.acceptPauses += 1
+        pause()
+        loop.schedule(after: Self.retryDelay) { [weak self] in self?.start() }
+    }
+
+    private func pauseUntilRoom() {
+        connections.counters.acceptPauses += 1
+        pause()
+        connections.whenRoom { [weak self] in self?.start() }
+    }
+
+    private func pause() { stop() }
+}

@@ -1,0 +1,126 @@
+// Takes the chunked transfer coding off a request's content (RFC 9112 §7.1) as it arrives, in pieces of any size. Strict: sizes are
+// hexadecimal digits and nothing else, every line ends in CRLF, extensions and trailers are bounded, and both are dropped.
+
+package struct ChunkedDecoder: Sendable {
+    package enum Event: Sendable, Equatable {
+        /// Content at this range of the bytes given.
+        case content(Range<Int>)
+        /// Everything given was taken; more is needed.
+        case needsMore
+        /// The content is whole; `consumed` bytes of those given belonged to it.
+        case end(consumed: Int)
+        case refused(RequestRejection)
+    }
+
+    private enum State: Sendable, Equatable {
+        case sizeStart, size, extensions, quoted, quotedEscape, sizeLF, data, dataCR, dataLF, trailerStart, trailerName, trailerValue, trailerLF,
+            endLF, ended
+    }
+
+    /// Bytes of chunk extensions taken in one message, and of trailers: nobody has a use for more, and both cost without bringing content.
+    private static let extensionLimit = 16_384
+    private static let trailerLimit = 8_192
+
+    private var state = State.sizeStart
+    private var remaining = 0
+    private var digits = 0
+    private var extensionBytes = 0
+    private var trailerBytes = 0
+
+    package init() {}
+
+    package var isAtEnd: Bool { state == .ended }
+
+    /// The next event in `bytes` from `position` on; `position` moves behind what was taken.
+    package mutating func next(_ bytes: Span<UInt8>, _ position: inout Int) -> Event {
+        while position < bytes.count {
+            if state == .data {
+                let start = position
+                let count = min(remaining, bytes.count - start)
+                position += count
+                remaining -= count
+                if remaining == 0 { state = .dataCR }
+                return .content(start..<start + count)
+            }
+            let byte = bytes[position]
+            position += 1
+            do throws(RequestRejection) {
+                try step(byte)
+            } catch {
+                return .refused(error)
+            }
+            if state == .ended { return .end(consumed: position) }
+        }
+        return .needsMore
+    }
+
+    private mutating func step(_ byte: UInt8) throws(RequestRejection) {
+        switch state {
+        case .sizeStart, .size: try stepSize(byte)
+        case .extensions, .quoted, .quotedEscape: try stepExtension(byte)
+        case .sizeLF:
+            try expect(byte, 0x0a)
+            state = remaining == 0 ? .trailerStart : .data
+        case .dataCR:
+            try expect(byte, 0x0d)
+            state = .dataLF
+        case .dataLF:
+            try expect(byte, 0x0a)
+            state = .sizeStart
+            digits = 0
+        case .trailerStart, .trailerName, .trailerValue, .trailerLF: try stepTrailer(byte)
+        case .endLF:
+            try expect(byte, 0x0a)
+            state = .ended
+        case .data, .ended: preconditionFailure("content is not stepped through byte by byte")
+        }
+    }
+
+    private mutating func stepSize(_ byte: UInt8) throws(RequestRejection) {
+        if let digit = byte.hexValue {
+            digits += 1
+            guard digits <= 15 else { throw .framing("A chunk size is too large.") }
+            remaining = remaining << 4 | Int(digit)
+            state = .size
+        } else if state == .size, byte == 0x0d {
+            state = .sizeLF
+        } else if state == .size, byte == 0x3b {
+            state = .extensions
+        } else {
+            throw .framing("A chunk size is not a hexadecimal number.")
+        }
+    }
+
+    private mutating func stepExtension(_ byte: UInt8) throws(RequestRejection) {
+        extensionBytes += 1
+        guard extensionBytes <= Self.extensionLimit else { throw .framing("The chunk extensions are too large.") }
+        switch (state, byte) {
+        case (.quotedEscape, _) where isFieldValueByte(byte): state = .quoted
+        case (.quoted, 0x22): state = .extensions
+        case (.quoted, 0x5c): state = .quotedEscape
+        case (.quoted, _) where isFieldValueByte(byte): break
+        case (.extensions, 0x22): state = .quoted
+        case (.extensions, 0x0d): state = .sizeLF
+        case (.extensions, _) where isTokenByte(byte) || byte == 0x3d || byte == 0x3b || byte.isOptionalWhitespace: break
+        default: throw .framing("A chunk extension is malformed.")
+        }
+    }
+
+    private mutating func stepTrailer(_ byte: UInt8) throws(RequestRejection) {
+        trailerBytes += 1
+        guard trailerBytes <= Self.trailerLimit else { throw RequestParser.tooLarge }
+        switch (state, byte) {
+        case (.trailerStart, 0x0d): state = .endLF
+        case (.trailerStart, _) where isTokenByte(byte), (.trailerName, _) where isTokenByte(byte): state = .trailerName
+        case (.trailerName, 0x3a): state = .trailerValue
+        case (.trailerValue, 0x0d): state = .trailerLF
+        case (.trailerValue, _) where isFieldValueByte(byte): break
+        case (.trailerLF, 0x0a): state = .trailerStart
+        default: throw .framing("A trailer line is malformed.")
+        }
+    }
+
+    private func expect(_ byte: UInt8, _ wanted: UInt8) throws(RequestRejection) {
+        guard byte == wanted else { throw .framing("The chunked content is malformed.") }
+    }
+}

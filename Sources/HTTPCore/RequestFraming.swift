@@ -1,0 +1,45 @@
+// How long a request's content is (RFC 9112 §6). Whatever could be read in two ways is refused.
+
+enum RequestFraming {
+    /// Longest Content-Length taken: 15 digits, far above any limit on content and far below overflow.
+    private static let lengthDigits = 15
+
+    static func decide(_ request: RequestHead) throws(RequestRejection) -> ContentFraming {
+        let lengths = request.fields.all(.contentLength)
+        let codings = request.fields.all(.transferEncoding)
+        if !codings.isEmpty {
+            guard lengths.isEmpty else { throw .framing("The request has both Transfer-Encoding and Content-Length.") }
+            guard request.version == .http11 else { throw .framing("Transfer-Encoding does not exist in HTTP/1.0.") }
+            try check(codings)
+            return .chunked
+        }
+        guard let length = lengths.first else { return .none }
+        // RFC 9110 §8.6 would let equal repeats pass; two parsers in a row seldom agree on them.
+        guard lengths.count == 1 else { throw .framing("The request has more than one Content-Length.") }
+        return .length(try value(of: length))
+    }
+
+    private static func value(of length: ArraySlice<UInt8>) throws(RequestRejection) -> Int {
+        guard !length.isEmpty, length.allSatisfy(\.isASCIIDigit) else { throw .framing("Content-Length must be a number.") }
+        guard length.count <= lengthDigits else {
+            throw RequestRejection(.contentTooLarge, 413, "The request's content is too large.")
+        }
+        return length.reduce(0) { $0 * 10 + Int($1 - 0x30) }
+    }
+
+    /// Exactly one coding, `chunked`, without parameters. One that we do not know is 501 (RFC 9112 §6.1), a wrong use of chunked 400.
+    private static func check(_ codings: [ArraySlice<UInt8>]) throws(RequestRejection) {
+        let members = codings.flatMap { $0.split(separator: UInt8(ascii: ","), omittingEmptySubsequences: false) }
+            .map(\.trimmed)
+        if members.count == 1, members[0].equalsIgnoringCase("chunked") { return }
+        let known: [StaticString] = ["gzip", "x-gzip", "compress", "x-compress", "deflate"]
+        let isOdd = members.contains { member in
+            member.equalsIgnoringCase("chunked") || member.isEmpty || !member.allSatisfy(isTokenByte)
+        }
+        let allKnown = members.allSatisfy { member in known.contains { member.equalsIgnoringCase($0) } }
+        if isOdd || allKnown, !(members.count == 1 && allKnown) {
+            throw .framing("Transfer-Encoding must be chunked, once and alone.")
+        }
+        throw RequestRejection(.codingNotImplemented, 501, "This transfer coding is not known here.")
+    }
+}

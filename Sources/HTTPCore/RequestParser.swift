@@ -1,0 +1,194 @@
+// Reads the head of an HTTP/1.1 request (RFC 9112 §2–§5) from the bytes received so far. Strict: where the grammar says one thing, nothing
+// else is taken, since every leniency here is somebody's request smuggling. One copy of the head is made; everything else points into it.
+
+package enum RequestParseResult: Sendable {
+    /// The head is not complete yet.
+    case needsMore
+    /// A valid head of `consumed` bytes; its content follows as `framing` says.
+    case head(RequestHead, framing: ContentFraming, consumed: Int)
+    /// Not a request we take. The connection cannot be read any further.
+    case refused(RequestRejection)
+}
+
+/// Remembers how far a partial head has been searched for its end, so that a client that sends byte by byte costs no more than another.
+package struct RequestParser: Sendable {
+    private var searched = 0
+
+    package init() {}
+
+    /// Reads the head at the start of `bytes`: all received since the last request ended.
+    package mutating func parse(_ bytes: Span<UInt8>, limits: RequestLimits) -> RequestParseResult {
+        // RFC 9112 §2.2: at least one empty line before the request line should be ignored. We ignore one.
+        let start = bytes.count >= 2 && bytes[0] == 0x0d && bytes[1] == 0x0a ? 2 : 0
+        guard let end = findEnd(bytes, from: start) else {
+            if let rejection = Self.early(bytes, start: start, limits: limits) { return .refused(rejection) }
+            return .needsMore
+        }
+        searched = 0
+        guard end - start <= limits.headBytes else { return .refused(Self.tooLarge) }
+        do throws(RequestRejection) {
+            let (head, framing) = try bytes.extracting(start..<end).withUnsafeBufferPointer { buffer throws(RequestRejection) in
+                var reading = HeadReading(head: buffer, limits: limits)
+                return try reading.read()
+            }
+            return .head(head, framing: framing, consumed: end)
+        } catch {
+            return .refused(error)
+        }
+    }
+
+    /// The offset behind the empty line that ends the head.
+    private mutating func findEnd(_ bytes: Span<UInt8>, from start: Int) -> Int? {
+        let count = bytes.count
+        // The end may straddle what was seen before.
+        var index = max(start, searched - 3)
+        let found: Int? = bytes.withUnsafeBufferPointer { buffer in
+            while index + 3 < count {
+                // The fourth byte tells how far one may skip.
+                let last = buffer[index + 3]
+                if last == 0x0a {
+                    if buffer[index + 2] == 0x0d && buffer[index + 1] == 0x0a && buffer[index] == 0x0d { return index + 4 }
+                    index += 2
+                } else {
+                    index += last == 0x0d ? 1 : 4
+                }
+            }
+            return nil
+        }
+        if found == nil { searched = count }
+        return found
+    }
+
+    /// What is wrong already, though the head is not complete: so that neither too much nor plain nonsense is waited for.
+    private static func early(_ bytes: Span<UInt8>, start: Int, limits: RequestLimits) -> RequestRejection? {
+        var lineEnd = start
+        while lineEnd < bytes.count, bytes[lineEnd] != 0x0a { lineEnd += 1 }
+        if lineEnd == bytes.count {
+            // A method is at most 32 letters, then the target.
+            if bytes.count - start > limits.targetBytes + 64 { return RequestRejection(.targetTooLong, 414, "The request target is too long.") }
+            if start == 0, bytes.count > 0, !isTokenByte(bytes[0]), bytes[0] != 0x0d {
+                return .malformed("This is not an HTTP request.")
+            }
+        } else if lineEnd == start || bytes[lineEnd - 1] != 0x0d {
+            return .malformed("A line of the request ends in a bare line feed.")
+        }
+        return bytes.count - start > limits.headBytes ? tooLarge : nil
+    }
+
+    static let tooLarge = RequestRejection(.fieldsTooLarge, 431, "The request's header fields are too large.")
+}
+
+/// One pass over a complete head. It ends in an empty line, so no loop that stops at CR needs to look for the end.
+private struct HeadReading {
+    let head: UnsafeBufferPointer<UInt8>
+    let limits: RequestLimits
+    var position = 0
+
+    init(head: UnsafeBufferPointer<UInt8>, limits: RequestLimits) {
+        self.head = head
+        self.limits = limits
+    }
+
+    private func span(_ range: Range<Int>) -> UnsafeBufferPointer<UInt8> { UnsafeBufferPointer(rebasing: head[range]) }
+
+    mutating func read() throws(RequestRejection) -> (RequestHead, ContentFraming) {
+        let method = try readMethod()
+        let target = try readTarget()
+        let version = try readVersion()
+        var entries: [Fields.Entry] = []
+        entries.reserveCapacity(12)
+        var known = FramingFields()
+        while !isAtEmptyLine {
+            guard entries.count < limits.fieldCount else { throw RequestParser.tooLarge }
+            let entry = try readField()
+            known.note(entry)
+            entries.append(entry)
+        }
+        let bytes = [UInt8](head)
+        let fields = Fields(bytes: bytes, entries: entries)
+        let request = RequestHead(method: method, target: bytes[target], version: version, fields: fields)
+        if !RequestTarget.isPlain(request) { try RequestTarget.check(request) }
+        return (request, known.isFramed ? try RequestFraming.decide(request) : .none)
+    }
+
+    private var isAtEmptyLine: Bool { head[position] == 0x0d && head[position + 1] == 0x0a && position + 2 == head.count }
+
+    private mutating func readMethod() throws(RequestRejection) -> Method {
+        if head.count > 4, head[0] == 0x47, head[1] == 0x45, head[2] == 0x54, head[3] == 0x20 {
+            position = 4
+            return .get
+        }
+        var end = 0
+        while end < head.count, isTokenByte(head[end]) { end += 1 }
+        guard end > 0, head[end] == 0x20 else { throw .malformed("The request line does not begin with a method and a space.") }
+        guard end <= 32 else { throw RequestRejection(.malformed, 501, "The request method is not known.") }
+        position = end + 1
+        return Method(Span(_unsafeElements: span(0..<end)))
+    }
+
+    private mutating func readTarget() throws(RequestRejection) -> Range<Int> {
+        let start = position
+        var end = start
+        while end < head.count, head[end] > 0x20, head[end] < 0x7f, head[end] != 0x23 { end += 1 }
+        guard end - start <= limits.targetBytes else { throw RequestRejection(.targetTooLong, 414, "The request target is too long.") }
+        guard head[end] == 0x20, end > start else {
+            throw .malformed(
+                head[end] == 0x23
+                    ? "The request target contains a fragment (#), which is never sent to a server."
+                    : "The request target may hold visible ASCII only: encode spaces and other characters with %.")
+        }
+        position = end + 1
+        return start..<end
+    }
+
+    private mutating func readVersion() throws(RequestRejection) -> HTTPVersion {
+        var end = position
+        while head[end] != 0x0d, head[end] != 0x0a { end += 1 }
+        let version = Span(_unsafeElements: span(position..<end))
+        guard head[end] == 0x0d, head[end + 1] == 0x0a else { throw .malformed("A line of the request ends in a bare line feed.") }
+        position = end + 2
+        guard version.count == 8, version.extracting(0..<5).equals("HTTP/"), version[5].isASCIIDigit, version[6] == 0x2e, version[7].isASCIIDigit
+        else { throw .malformed("The request line must be a method, a target and a version, with one space between them.") }
+        guard version[5] == 0x31 else { throw RequestRejection(.version, 505, "Only HTTP/1.1 and HTTP/1.0 are spoken here.") }
+        return version[7] == 0x30 ? .http10 : .http11
+    }
+
+    /// One field line (RFC 9112 §5): no white space before the colon, no folding, no control characters.
+    private mutating func readField() throws(RequestRejection) -> Fields.Entry {
+        let nameStart = position
+        let end = head.count
+        var index = nameStart
+        let bytes = head
+        while index < end, isTokenByte(bytes[index]) { index += 1 }
+        guard index > nameStart, bytes[index] == 0x3a else { throw Self.badName(bytes[nameStart]) }
+        let nameEnd = index
+        index += 1
+        while bytes[index].isOptionalWhitespace { index += 1 }
+        let valueStart = index
+        while isFieldValueByte(bytes[index]) { index += 1 }
+        guard bytes[index] == 0x0d, bytes[index + 1] == 0x0a else {
+            throw .malformed("A field value holds a character that is not allowed, or its line does not end in CRLF.")
+        }
+        position = index + 2
+        while index > valueStart, bytes[index - 1].isOptionalWhitespace { index -= 1 }
+        return Fields.Entry(
+            nameStart: UInt32(nameStart), nameLength: UInt32(nameEnd - nameStart), valueStart: UInt32(valueStart),
+            valueLength: UInt32(index - valueStart), known: KnownField(Span(_unsafeElements: span(nameStart..<nameEnd))))
+    }
+
+    private static func badName(_ first: UInt8) -> RequestRejection {
+        .malformed(
+            first.isOptionalWhitespace
+                ? "A field line begins with white space: folded lines are not taken."
+                : "A field name holds a character that is not allowed, or white space before its colon.")
+    }
+}
+
+/// Whether any field occurred that says something about the content; seldom for a GET, and then nothing else need be looked at.
+private struct FramingFields {
+    var isFramed = false
+
+    mutating func note(_ entry: Fields.Entry) {
+        if entry.known == .contentLength || entry.known == .transferEncoding { isFramed = true }
+    }
+}

@@ -1,0 +1,58 @@
+// The seam between the two machines of the flow: what a fetch tells the exchange that waits for it. An exchange whose client left simply
+// lets go of its fetch, which goes on filling the store where there is something to fill.
+
+import CachePolicy
+import HTTPCore
+import Upstream
+
+/// An answer that arrived whole and is held in memory (at most `bufferLimitBytes`).
+struct WholeAnswer {
+    /// End-to-end fields only: what concerned the connection is gone, Content-Length is not among them.
+    var head: ResponseHead
+    /// As sent: still content-coded where the upstream coded it.
+    var content: [UInt8]
+    /// Whether it was handed to the store, or why not.
+    var storage: StorageDecision
+}
+
+/// Why a fetch brought nothing good.
+enum FetchFailure: Equatable {
+    /// No complete answer came.
+    case transfer(UpstreamError)
+    /// An answer came, and it counts as a failing upstream.
+    case fault(UpstreamFault, Status)
+
+    /// A label for metrics, logs and the `detail` of Cache-Status.
+    var label: String {
+        switch self {
+        case .transfer(let error): error.rawValue
+        case .fault(let fault, _): fault.rawValue
+        }
+    }
+
+    /// What the upstream answered with; nil where it did not answer (RFC 9211 §2.3 `fwd-status`).
+    var status: Status? {
+        switch self {
+        case .transfer: nil
+        case .fault(_, let status): status
+        }
+    }
+}
+
+/// Is told what a fetch brings, on the shard's loop. After `fetchAnswered`, `fetchConfirmed`, `fetchFailed`, `streamEnded` or
+/// `streamBroke` nothing more comes.
+protocol FetchReceiver: AnyObject {
+    func fetchInformed(_ head: ResponseHead)
+    func fetchAnswered(_ answer: WholeAnswer)
+    /// The upstream confirmed the stored response by a 304.
+    func fetchConfirmed(_ confirmation: Confirmation)
+    /// The upstream failed where a stored copy may go out, or sent no answer at all.
+    func fetchFailed(_ failure: FetchFailure)
+    /// The answer is passed on piece by piece: too large to hold, or nothing to be kept.
+    func streamBegan(_ head: ResponseHead, length: Int?, notStored: NotStoredReason)
+    func streamBrought(_ bytes: Span<UInt8>)
+    func streamEnded()
+    func streamBroke(_ error: UpstreamError)
+    /// More of the request's content may be written.
+    func fetchDrained()
+}

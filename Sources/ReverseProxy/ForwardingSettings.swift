@@ -1,0 +1,29 @@
+// What the operator decides about the fields that tell the upstream where a request came from (RFC 9110 §7.6.3, RFC 7239).
+
+/// How `Forwarded` and `X-Forwarded-*` of a client are treated.
+package enum ForwardedPolicy: String, Sendable, CaseIterable {
+    /// Those of the client are dropped, our own are set. The default: a client may write anything into them.
+    case replace
+    /// Ours are appended to the client's.
+    case add
+    /// The client's pass as they are: something trusted in front of us has set them. Where there are none, ours are set.
+    case trust
+    /// Neither the client's nor ours.
+    case off
+}
+
+package struct ForwardingSettings: Sendable {
+    package var forwarded = ForwardedPolicy.replace
+    /// The name in `Via` and `Cache-Status`: of this deployment, not of the product (RFC 9209 §2).
+    package var name = "cistern"
+    /// Whether `Via` is added to requests and answers.
+    package var via = true
+    /// Send the client's Host instead of the upstream's own.
+    package var preserveHost = false
+    /// Make a `Location` of the upstream's own origin relative, so that a redirect stays on this proxy.
+    package var rewriteLocation = true
+    /// Drop fields of untrusted clients that re-route or override (X-HTTP-Method-Override, X-Original-URL, …).
+    package var dropOverrides = true
+
+    package init() {}
+}

@@ -1,0 +1,99 @@
+// The fields of a request as the upstream gets them: hop-by-hop fields and those that could re-route it gone, Host set to the upstream's,
+// Via and the forwarding fields added. What a client may not say is dropped here and nowhere else.
+
+import HTTPCore
+
+struct UpstreamRequestFields {
+    let settings: ForwardingSettings
+    /// Host and port of the upstream, as in a Host field.
+    let authority: [UInt8]
+
+    /// Where the request came from, for the forwarding fields.
+    struct Client {
+        /// The peer's address as text; empty for a Unix socket.
+        var address: [UInt8]
+        var isIPv6: Bool
+        /// The Host field or the authority of an absolute target.
+        var host: [UInt8]
+    }
+
+    /// Fields by which careless upstreams take another route or method than the request line says.
+    private static let overrides: [KnownField] = [
+        .xHost, .xHTTPMethod, .xHTTPMethodOverride, .xMethodOverride, .xOriginalURL, .xRewriteURL, .xWAPProfile, .frontEndHTTPS, .trueClientIP,
+    ]
+
+    private static let forwarding: [KnownField] = [
+        .forwarded, .xForwardedFor, .xForwardedHost, .xForwardedPort, .xForwardedPrefix, .xForwardedProto, .xForwardedScheme, .xForwardedServer,
+        .xRealIP,
+    ]
+
+    /// - Parameter head: the client's request.
+    func make(from head: RequestHead, client: Client) -> Fields {
+        var fields = Fields()
+        fields.append(.host, settings.preserveHost ? client.host : authority)
+        let source = head.fields.removingHopByHop()
+        for index in 0..<source.count {
+            let entry = source.entries[index]
+            if let known = entry.known, isDropped(known) { continue }
+            let bytes = source.bytes.span
+            if let known = entry.known {
+                fields.append(known, bytes.extracting(entry.valueRange))
+            } else {
+                fields.append(name: bytes.extracting(entry.nameRange), value: bytes.extracting(entry.valueRange))
+            }
+        }
+        addForwarding(to: &fields, source: source, client: client)
+        if settings.via { appendVia(to: &fields, version: head.version) }
+        return fields
+    }
+
+    private func isDropped(_ field: KnownField) -> Bool {
+        switch field {
+        // Content-Length and Transfer-Encoding follow from the framing; Expect was answered here; Max-Forwards is set anew by the flow.
+        case .host, .contentLength, .transferEncoding, .expect: true
+        default:
+            (settings.dropOverrides && Self.overrides.contains(field)) || Self.forwarding.contains(field)
+        }
+    }
+
+    /// `Via: 1.1 cistern` (RFC 9110 §7.6.3).
+    func appendVia(to fields: inout Fields, version: HTTPVersion) {
+        fields.append(.via, viaValue(version))
+    }
+
+    func viaValue(_ version: HTTPVersion) -> [UInt8] {
+        Array((version == .http10 ? "1.0 " : "1.1 ").utf8) + Array(settings.name.utf8)
+    }
+
+    private func addForwarding(to fields: inout Fields, source: Fields, client: Client) {
+        let present = Self.forwarding.contains { source.contains($0) }
+        switch settings.forwarded {
+        case .off:
+            return
+        case .trust where present:
+            for field in Self.forwarding { copy(field, from: source, to: &fields) }
+        case .trust, .replace:
+            addOwn(to: &fields, client: client)
+        case .add:
+            for field in [KnownField.forwarded, .xForwardedFor] { copy(field, from: source, to: &fields) }
+            addOwn(to: &fields, client: client)
+        }
+    }
+
+    private func copy(_ field: KnownField, from source: Fields, to fields: inout Fields) {
+        for value in source.all(field) { fields.append(field, Array(value)) }
+    }
+
+    /// Both the standard's field and the ones that most frameworks read.
+    private func addOwn(to fields: inout Fields, client: Client) {
+        var node = client.address.isEmpty ? Array("unknown".utf8) : client.address
+        if client.isIPv6 { node = Array("\"[".utf8) + node + Array("]\"".utf8) }
+        var value = Array("for=".utf8) + node + Array(";host=\"".utf8)
+        value += client.host
+        value += Array("\";proto=http".utf8)
+        fields.append(.forwarded, value)
+        if !client.address.isEmpty { fields.append(.xForwardedFor, client.address) }
+        fields.append(.xForwardedHost, client.host)
+        fields.append(.xForwardedProto, Array("http".utf8))
+    }
+}

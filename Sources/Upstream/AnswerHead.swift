@@ -1,0 +1,96 @@
+// Puts an answer's head together from the lines that libcurl gives, and refuses what libcurl lets pass: framing that can be read in two
+// ways, control characters, heads without end, floods of 1xx answers.
+
+import HTTPCore
+
+struct AnswerHead {
+    enum Event {
+        case more
+        case informational(ResponseHead)
+        /// - Parameter isDelimited: a length or chunks mark the end of the content, not the end of the connection.
+        case final(ResponseHead, isDelimited: Bool)
+        /// A line after the head: a trailer. Dropped (RFC 9110 §6.5.1).
+        case trailer
+        case refused(UpstreamError)
+    }
+
+    private var bytes: [UInt8] = []
+    private var entries: [Fields.Entry] = []
+    private var status: Status = 0
+    private var reason: [UInt8] = []
+    private var isHTTP2 = false
+    private var isFinished = false
+    private var informational = 0
+
+    mutating func take(_ line: Span<UInt8>, settings: UpstreamSettings) -> Event {
+        guard !isFinished else { return .trailer }
+        var count = line.count
+        guard count >= 1, line[count - 1] == 0x0a else { return .refused(.protocolError) }
+        count -= 1
+        // A bare LF is what some origins send; it cannot be misread in a response's field line, and CR alone is refused below.
+        if count > 0, line[count - 1] == 0x0d { count -= 1 }
+        guard bytes.count + count <= settings.responseHeadBytes else { return .refused(.responseHeaderTooLarge) }
+        let text = line.extracting(0..<count)
+        if status == 0 { return takeStatusLine(text) }
+        return count == 0 ? finish(settings) : takeField(text)
+    }
+
+    private mutating func takeStatusLine(_ line: Span<UInt8>) -> Event {
+        var space = 0
+        while space < line.count, line[space] != 0x20 { space += 1 }
+        guard line.count >= space + 4, line.extracting(0..<5).equals("HTTP/") else { return .refused(.protocolError) }
+        isHTTP2 = line[5] == 0x32
+        var code: UInt16 = 0
+        for index in space + 1..<space + 4 {
+            guard line[index].isASCIIDigit else { return .refused(.protocolError) }
+            code = code * 10 + UInt16(line[index] - 0x30)
+        }
+        guard code >= 100, line.count == space + 4 || line[space + 4] == 0x20 else { return .refused(.protocolError) }
+        status = Status(rawValue: code)
+        reason = line.count > space + 5 ? line.extracting((space + 5)...).withUnsafeBufferPointer { Array($0) } : []
+        return .more
+    }
+
+    private mutating func takeField(_ line: Span<UInt8>) -> Event {
+        var colon = 0
+        while colon < line.count, isTokenByte(line[colon]) { colon += 1 }
+        guard colon > 0, colon < line.count, line[colon] == 0x3a else { return .refused(.protocolError) }
+        var start = colon + 1
+        var end = line.count
+        while start < end, line[start].isOptionalWhitespace { start += 1 }
+        while end > start, line[end - 1].isOptionalWhitespace { end -= 1 }
+        for index in start..<end where !isFieldValueByte(line[index]) { return .refused(.protocolError) }
+        let base = UInt32(bytes.count)
+        entries.append(
+            Fields.Entry(
+                nameStart: base, nameLength: UInt32(colon), valueStart: base + UInt32(start), valueLength: UInt32(end - start),
+                known: KnownField(line.extracting(0..<colon))))
+        bytes.append(copying: line)
+        return .more
+    }
+
+    private mutating func finish(_ settings: UpstreamSettings) -> Event {
+        let head = ResponseHead(status: status, reason: reason, fields: Fields(bytes: bytes, entries: entries))
+        if status.isInformational {
+            informational += 1
+            guard status != 101, informational <= settings.informationalLimit else { return .refused(.protocolError) }
+            (bytes, entries, status) = ([], [], 0)
+            return .informational(head)
+        }
+        isFinished = true
+        let lengths = head.fields.all(.contentLength)
+        let codings = FieldLists.members(of: .transferEncoding, in: head.fields)
+        if let problem = Self.framingProblem(lengths, codings) { return .refused(problem) }
+        return .final(head, isDelimited: isHTTP2 || !lengths.isEmpty || !codings.isEmpty || status.forbidsContent)
+    }
+
+    /// RFC 9112 §6.3: what could be read in two ways is not used.
+    private static func framingProblem(_ lengths: [ArraySlice<UInt8>], _ codings: [ArraySlice<UInt8>]) -> UpstreamError? {
+        for length in lengths {
+            guard !length.isEmpty, length.count <= 15, length.allSatisfy(\.isASCIIDigit), length == lengths[0] else { return .protocolError }
+        }
+        guard !codings.isEmpty else { return nil }
+        guard lengths.isEmpty else { return .protocolError }
+        return codings.count == 1 && codings[0].equalsIgnoringCase("chunked") ? nil : .transferCoding
+    }
+}

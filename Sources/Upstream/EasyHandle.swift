@@ -1,0 +1,135 @@
+// Owns one libcurl easy handle. What is the same for every request is set once; handles go back to a pool and are used again.
+
+import CLibcurl
+import HTTPCore
+
+/// Not copyable, so it is cleaned up exactly once.
+struct EasyHandle: ~Copyable {
+    let pointer: UnsafeMutableRawPointer
+    private var headers: UnsafeMutablePointer<curl_slist>?
+    /// Whether the last request had content or another method than GET: then those options must be taken back.
+    private var isPlain = true
+
+    /// One read of an answer. libcurl's default of 16 KB costs a call each.
+    private static let bufferBytes = 64 * 1024
+
+    init?(_ settings: UpstreamSettings) {
+        guard let pointer = curl_easy_init() else { return nil }
+        self.pointer = pointer
+        setConnection(settings)
+        let long = { (option: CURLoption, value: Int) in _ = cistern_easy_set_long(pointer, option, value) }
+        long(CURLOPT_NOSIGNAL, 1)
+        long(CURLOPT_NOPROGRESS, 1)
+        long(CURLOPT_PATH_AS_IS, 1)
+        long(CURLOPT_BUFFERSIZE, Self.bufferBytes)
+        long(CURLOPT_HTTP_CONTENT_DECODING, 0)
+        long(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1)
+        // The event loop's timers bound every phase; libcurl's own default of 300 s must not come first.
+        long(CURLOPT_CONNECTTIMEOUT_MS, 86_400_000)
+        long(CURLOPT_MAXAGE_CONN, settings.idleSeconds)
+    }
+
+    deinit {
+        curl_easy_cleanup(pointer)
+        curl_slist_free_all(headers)
+    }
+
+    private func setConnection(_ settings: UpstreamSettings) {
+        let text = { [pointer] (option: CURLoption, value: String?) in
+            if let value { _ = cistern_easy_set_text(pointer, option, value) }
+        }
+        let long = { [pointer] (option: CURLoption, value: Int) in _ = cistern_easy_set_long(pointer, option, value) }
+        text(CURLOPT_URL, settings.origin + "/")
+        text(CURLOPT_PROTOCOLS_STR, "http,https")
+        text(CURLOPT_UNIX_SOCKET_PATH, settings.unixSocket)
+        // Never the one of the environment: an empty text switches it off.
+        text(CURLOPT_PROXY, settings.proxy ?? "")
+        text(CURLOPT_CAINFO, settings.caFile)
+        text(CURLOPT_SSLCERT, settings.clientCertificate)
+        text(CURLOPT_SSLKEY, settings.clientKey)
+        long(CURLOPT_SSL_VERIFYPEER, settings.verify ? 1 : 0)
+        long(CURLOPT_SSL_VERIFYHOST, settings.verify ? 2 : 0)
+        switch settings.http2 {
+        case .auto: long(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_2TLS)
+        case .off: long(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1)
+        case .priorKnowledge: long(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE)
+        }
+    }
+
+    /// Everything that differs from request to request.
+    mutating func set(_ request: UpstreamRequest, basePath: String) {
+        var target = Array(basePath.utf8) + request.target
+        target.append(0)
+        target.withUnsafeBufferPointer { bytes in
+            bytes.withMemoryRebound(to: CChar.self) { _ = cistern_easy_set_text(pointer, CURLOPT_REQUEST_TARGET, $0.baseAddress) }
+        }
+        setMethod(request)
+        let old = headers
+        headers = Self.list(request)
+        cistern_easy_set_pointer(pointer, CURLOPT_HTTPHEADER, headers)
+        curl_slist_free_all(old)
+    }
+
+    private mutating func setMethod(_ request: UpstreamRequest) {
+        let plain = request.method == .get && request.content == .none
+        if plain && isPlain { return }
+        isPlain = plain
+        cistern_easy_set_long(pointer, CURLOPT_NOBODY, 0)
+        cistern_easy_set_long(pointer, CURLOPT_UPLOAD, 0)
+        cistern_easy_set_long(pointer, CURLOPT_HTTPGET, 1)
+        cistern_easy_set_text(pointer, CURLOPT_CUSTOMREQUEST, nil)
+        guard !plain else { return }
+        if request.method == .head { cistern_easy_set_long(pointer, CURLOPT_NOBODY, 1) }
+        switch request.content {
+        case .none, .length(0): break
+        case .length(let count):
+            cistern_easy_set_long(pointer, CURLOPT_UPLOAD, 1)
+            cistern_easy_set_offset(pointer, CURLOPT_INFILESIZE_LARGE, curl_off_t(count))
+        case .chunked:
+            cistern_easy_set_long(pointer, CURLOPT_UPLOAD, 1)
+            cistern_easy_set_offset(pointer, CURLOPT_INFILESIZE_LARGE, -1)
+        }
+        guard request.method != .head else { return }
+        var method = request.method.bytes.map { CChar(bitPattern: $0) }
+        method.append(0)
+        cistern_easy_set_text(pointer, CURLOPT_CUSTOMREQUEST, method)
+    }
+
+    /// The fields as libcurl wants them, and nothing of its own: `Name:` takes one of libcurl's away, `Name;` sends an empty one.
+    private static func list(_ request: UpstreamRequest) -> UnsafeMutablePointer<curl_slist>? {
+        var list: UnsafeMutablePointer<curl_slist>?
+        var line: [UInt8] = []
+        func add() {
+            line.append(0)
+            line.withUnsafeBufferPointer { bytes in
+                bytes.withMemoryRebound(to: CChar.self) { list = curl_slist_append(list, $0.baseAddress) }
+            }
+            line.removeAll(keepingCapacity: true)
+        }
+        let fields = request.fields
+        for entry in fields.entries {
+            line += fields.bytes[entry.nameRange]
+            if entry.valueLength == 0 {
+                line.append(UInt8(ascii: ";"))
+            } else {
+                line.append(": ")
+                line += fields.bytes[entry.valueRange]
+            }
+            add()
+        }
+        if !fields.contains(.accept) {
+            line.append("Accept:")
+            add()
+        }
+        switch request.content {
+        case .none where request.method == .post || request.method == .put || request.method == .patch, .length(0):
+            line.append("Content-Length: 0")
+            add()
+        case .none: break
+        case .length, .chunked:
+            line.append("Expect:")
+            add()
+        }
+        return list
+    }
+}

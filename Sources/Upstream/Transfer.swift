@@ -1,0 +1,204 @@
+// One exchange with the upstream: libcurl's callbacks on one side, the receiver on the other. On the client's loop only.
+
+import CLibcurl
+import HTTPCore
+import Reactor
+
+package final class Transfer {
+    /// What the transfer waits for: each has a time-out of its own.
+    enum Phase { case connecting, sending, awaitingHead, receiving, ended }
+
+    unowned let client: UpstreamClient
+    var easy: EasyHandle?
+    /// The handle's, for as long as `easy` is there.
+    let pointer: UnsafeMutableRawPointer
+    weak var receiver: (any TransferReceiver)?
+    var phase = Phase.connecting
+    /// Milliseconds of the loop's clock.
+    let startedAt: Int64
+    var progressAt: Int64
+    /// Why we ended it ourselves; it comes before what libcurl says.
+    var failure: UpstreamError?
+
+    private let isIdempotent: Bool
+    private let settings: UpstreamSettings
+    private var head = AnswerHead()
+    private var isDelimited = true
+    private var gotBytes = false
+    private var attempts = 0
+    private var isPaused = false
+    private var isHeldByLibcurl = false
+
+    // The request's content on its way out.
+    private var upload: [UInt8] = []
+    private var uploadSent = 0
+    private var isUploadEnded: Bool
+    private var isUploadHeld = false
+    private var wantsDrainCall = false
+
+    /// What may wait to be sent to the upstream before the client is held back.
+    private static let uploadHighWaterBytes = 256 * 1024
+
+    init(client: UpstreamClient, request: UpstreamRequest, receiver: any TransferReceiver, easy: consuming EasyHandle, now: Int64) {
+        self.client = client
+        pointer = easy.pointer
+        self.easy = consume easy
+        self.receiver = receiver
+        settings = client.settings
+        startedAt = now
+        progressAt = now
+        isIdempotent = request.method.isIdempotent
+        isUploadEnded = request.content == .none || request.content == .length(0)
+    }
+
+    // MARK: What the flow asks
+
+    /// More of the request's content. Returns false where the flow should wait for `transferDrained`.
+    package func write(_ bytes: Span<UInt8>) -> Bool {
+        guard phase != .ended else { return true }
+        upload.append(copying: bytes)
+        continueUpload()
+        wantsDrainCall = upload.count - uploadSent > Self.uploadHighWaterBytes
+        return !wantsDrainCall
+    }
+
+    /// The request's content is whole.
+    package func endContent() {
+        isUploadEnded = true
+        continueUpload()
+    }
+
+    /// Takes no more of the answer for now. What arrived already is held.
+    package func pause() { isPaused = true }
+
+    package func resume() {
+        isPaused = false
+        progressAt = client.coarseNow
+        guard isHeldByLibcurl else { return }
+        isHeldByLibcurl = false
+        client.unpause(self)
+    }
+
+    /// Ends it; the receiver hears nothing more.
+    package func cancel() {
+        receiver = nil
+        client.cancel(self)
+    }
+
+    private func continueUpload() {
+        guard isUploadHeld else { return }
+        isUploadHeld = false
+        client.unpause(self)
+    }
+
+    // MARK: What libcurl says
+
+    /// A connection is there and the request goes out now. Called again where libcurl found the connection dead and would repeat it:
+    /// for a write never, else once (RFC 9112 §9.3.1).
+    func requestBegins() -> Bool {
+        attempts += 1
+        phase = isUploadEnded && upload.isEmpty ? .awaitingHead : .sending
+        progressAt = client.coarseNow
+        guard attempts > (isIdempotent && uploadSent == 0 ? 2 : 1) else { return true }
+        failure = .connectionTerminated
+        return false
+    }
+
+    func headLine(_ line: Span<UInt8>) -> Bool {
+        gotBytes = true
+        phase = .receiving
+        progressAt = client.coarseNow
+        switch head.take(line, settings: settings) {
+        case .more, .trailer: return true
+        case .informational(let head):
+            if head.status != 100 { receiver?.transfer(self, informational: head) }
+            return receiver != nil
+        case .final(let head, let isDelimited):
+            self.isDelimited = isDelimited
+            receiver?.transfer(self, received: head)
+            return receiver != nil
+        case .refused(let error):
+            failure = error
+            return false
+        }
+    }
+
+    func content(_ bytes: Span<UInt8>) -> Int {
+        progressAt = client.coarseNow
+        if isPaused {
+            isHeldByLibcurl = true
+            return cistern_write_pause()
+        }
+        receiver?.transfer(self, content: bytes)
+        return receiver == nil ? 0 : bytes.count
+    }
+
+    func readContent(into space: UnsafeMutableRawBufferPointer) -> Int {
+        progressAt = client.coarseNow
+        let available = upload.count - uploadSent
+        guard available > 0 else {
+            guard !isUploadEnded else {
+                if phase == .sending { phase = .awaitingHead }
+                return 0
+            }
+            isUploadHeld = true
+            return cistern_read_pause()
+        }
+        let count = min(available, space.count)
+        upload.withUnsafeBytes { space.baseAddress!.copyMemory(from: $0.baseAddress! + uploadSent, byteCount: count) }
+        uploadSent += count
+        if uploadSent == upload.count {
+            upload.removeAll(keepingCapacity: true)
+            uploadSent = 0
+            if isUploadEnded, phase == .sending { phase = .awaitingHead }
+        }
+        if wantsDrainCall, upload.count - uploadSent <= Self.uploadHighWaterBytes / 4 {
+            wantsDrainCall = false
+            client.afterCallbacks { [weak self] in self.map { $0.receiver?.transferDrained($0) } }
+        }
+        return count
+    }
+
+    /// libcurl is done with it.
+    func finished(_ code: CURLcode) {
+        phase = .ended
+        guard let receiver else { return }
+        self.receiver = nil
+        if code == CURLE_OK {
+            receiver.transferEnded(self, isDelimited: isDelimited)
+        } else {
+            receiver.transferFailed(self, failure ?? error(for: code))
+        }
+    }
+
+    private func error(for code: CURLcode) -> UpstreamError {
+        let error = UpstreamError(code)
+        // A connection that ends within the content is known to libcurl as a receive error or a bad chunk.
+        if code == CURLE_RECV_ERROR, gotBytes, phase == .receiving { return .responseIncomplete }
+        return error
+    }
+
+    // MARK: Time
+
+    /// The time-out that has passed at `now`, if any.
+    func overdue(at now: Int64) -> UpstreamError? {
+        let total = settings.totalTimeout.wholeMilliseconds
+        if total > 0, now - startedAt >= total { return phase == .connecting ? .connectionTimeout : .responseTimeout }
+        let waited = now - progressAt
+        switch phase {
+        case .connecting: return now - startedAt >= settings.connectTimeout.wholeMilliseconds ? connectingError : nil
+        case .sending where isUploadHeld: return nil
+        case .sending: return waited >= settings.betweenBytesTimeout.wholeMilliseconds ? .connectionWriteTimeout : nil
+        case .awaitingHead: return waited >= settings.firstByteTimeout.wholeMilliseconds ? .connectionReadTimeout : nil
+        case .receiving where isPaused: return nil
+        case .receiving: return waited >= settings.betweenBytesTimeout.wholeMilliseconds ? .connectionReadTimeout : nil
+        case .ended: return nil
+        }
+    }
+
+    private var connectingError: UpstreamError {
+        var resolved: curl_off_t = 0
+        cistern_easy_get_offset(pointer, CURLINFO_NAMELOOKUP_TIME_T, &resolved)
+        return resolved == 0 ? .dnsTimeout : .connectionTimeout
+    }
+}

@@ -1,0 +1,292 @@
+#!/usr/bin/env python3
+"""Measures Cistern against nginx's proxy_cache on this machine, side by side.
+
+    bench.py [--cistern PATH] [--rounds N] [--seconds S] [--only NAME,...] [--million]
+
+Both proxies are pinned to core 0, wrk and the origin (nginx too) to core 1. Rounds are interleaved, so that a machine that
+changes its speed changes it for both; what is printed are medians, and the ratio of the medians. CPU is what the kernel booked
+for the proxy's processes (utime + stime in /proc), divided by the requests that wrk counted.
+
+Needs nginx and wrk. Everything runs on loopback, in a directory of its own that is removed at the end.
+"""
+import argparse
+import os
+import re
+import resource
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
+HERE = Path(__file__).resolve().parent
+BODY_1K = '{"id":1,"text":"' + "x" * (1024 - 18) + '"}'
+
+BARS = {
+    "hit": ("fresh hit, 1 KB, 64 connections", 0.50, 1.7),
+    "random": ("100,000 stored answers at random", 0.50, None),
+    "miss": ("miss, 1 KB through to the origin", 1.60, None),
+}
+
+ORIGIN = """
+worker_processes 1; daemon off; master_process off; pid {dir}/origin.pid; error_log {dir}/origin.log crit;
+events {{ worker_connections 4096; }}
+http {{
+  access_log off; default_type application/json; keepalive_requests 100000000; keepalive_timeout 600s;
+  server {{
+    listen 127.0.0.1:{origin} backlog=4096;
+    location / {{ add_header Cache-Control "max-age=36000"; return 200 '{body}'; }}
+    location /pass {{ add_header Cache-Control "no-store"; return 200 '{body}'; }}
+    location /first {{ return 200 '{body}'; }}
+  }}
+}}
+"""
+
+PEER = """
+worker_processes 1; daemon off; master_process off; pid {dir}/peer.pid; error_log {dir}/peer.log crit;
+worker_rlimit_nofile 20000;
+events {{ worker_connections 10000; }}
+http {{
+  access_log off; keepalive_requests 100000000; keepalive_timeout 600s;
+  proxy_cache_path {dir}/peer-cache levels=1:2 keys_zone=one:200m max_size=8g inactive=10h use_temp_path=off;
+  upstream origin {{ server 127.0.0.1:{origin}; keepalive 128; keepalive_requests 100000000; }}
+  server {{
+    listen 127.0.0.1:{peer} backlog=4096;
+    proxy_http_version 1.1; proxy_set_header Connection "";
+    location / {{ proxy_cache one; proxy_cache_use_stale error timeout http_500 http_502 http_503 http_504; proxy_pass http://origin; }}
+    location /pass {{ proxy_pass http://origin; }}
+  }}
+}}
+"""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for(port, path="/", seconds=15):
+    end = time.time() + seconds
+    while time.time() < end:
+        try:
+            return urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5).read()
+        except OSError:
+            time.sleep(0.02)
+    raise SystemExit(f"nothing answers on port {port}")
+
+
+class Process:
+    """A pinned child and the CPU time it has used."""
+
+    def __init__(self, name, core, command, directory):
+        self.name = name
+        self.log = open(Path(directory) / f"{name}.out", "ab")
+        self.child = subprocess.Popen(["taskset", "-c", str(core), *command], stdout=self.log, stderr=self.log)
+        self.pid = self.child.pid
+
+    def cpu(self):
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(") ", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def memory(self):
+        """Resident bytes that are the process's own: what other processes share is not counted twice."""
+        text = Path(f"/proc/{self.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", text)[1]) * 1024
+
+    def anonymous(self):
+        text = Path(f"/proc/{self.pid}/status").read_text()
+        return int(re.search(r"RssAnon:\s+(\d+)", text)[1]) * 1024
+
+    def stop(self):
+        if self.child.poll() is None:
+            self.child.send_signal(signal.SIGTERM)
+            try:
+                self.child.wait(20)
+            except subprocess.TimeoutExpired:
+                self.child.kill()
+                self.child.wait()
+        self.log.close()
+
+
+class Bench:
+    def __init__(self, options):
+        self.options = options
+        self.directory = tempfile.mkdtemp(prefix="cistern-bench-", dir=options.directory)
+        self.origin_port, self.peer_port, self.port = free_port(), free_port(), free_port()
+        self.running = []
+
+    def start(self, name, core, command):
+        process = Process(name, core, command, self.directory)
+        self.running.append(process)
+        return process
+
+    def start_origin(self):
+        return self.start("origin", 1, self.nginx("origin.conf", ORIGIN))
+
+    def nginx(self, file, text):
+        path = Path(self.directory) / file
+        path.write_text(text.format(dir=self.directory, origin=self.origin_port, peer=self.peer_port, body=BODY_1K))
+        return ["nginx", "-c", str(path), "-e", f"{self.directory}/nginx.log"]
+
+    def start_cistern(self, cache="cache", extra=()):
+        return self.start("cistern", 0, [
+            self.options.cistern, "serve", "--upstream", f"http://127.0.0.1:{self.origin_port}", "--listen", f"127.0.0.1:{self.port}",
+            "--cache-dir", f"{self.directory}/{cache}", "--cache-size", "4GiB", *extra])
+
+    def close(self):
+        for process in reversed(self.running):
+            process.stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def wrk(self, port, path, seconds, connections=64, script=None):
+        command = ["taskset", "-c", "1", "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency"]
+        if script:
+            command += ["-s", str(HERE / script)]
+        out = subprocess.run([*command, f"http://127.0.0.1:{port}{path}"], capture_output=True, text=True, check=True).stdout
+        bad = re.search(r"Non-2xx or 3xx responses: (\d+)", out) or re.search(r"Socket errors: (.*)", out)
+        if bad:
+            print(f"  ! {path}: {bad[0]}", file=sys.stderr)
+        return int(re.search(r"(\d+) requests in", out)[1]), float(re.search(r"Requests/sec:\s+([\d.]+)", out)[1])
+
+    def compare(self, name, path, script=None):
+        """Interleaved rounds of both; prints medians, ratios and the bar."""
+        cpu = {"nginx": [], "cistern": []}
+        rate = {"nginx": [], "cistern": []}
+        for _ in range(self.options.rounds):
+            for process, port in ((self.peer, self.peer_port), (self.cistern, self.port)):
+                label = "nginx" if process is self.peer else "cistern"
+                before = process.cpu()
+                count, per_second = self.wrk(port, path, self.options.seconds, script=script)
+                cpu[label].append((process.cpu() - before) / count * 1e6)
+                rate[label].append(per_second)
+        title, cpu_bar, rate_bar = BARS[name]
+        ours, theirs = statistics.median(cpu["cistern"]), statistics.median(cpu["nginx"])
+        fast, slow = statistics.median(rate["cistern"]), statistics.median(rate["nginx"])
+        print(f"| {title} | {ours:.1f} µs | {theirs:.1f} µs | {ours / theirs:.2f} (bar {cpu_bar:.2f}) "
+              f"| {fast:,.0f}/s | {slow:,.0f}/s | {fast / slow:.2f}{f' (bar {rate_bar})' if rate_bar else ''} |", flush=True)
+
+    def run(self):
+        wanted = self.options.only.split(",") if self.options.only else [*BARS, "memory", "idle"]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+        self.start_origin()
+        wait_for(self.origin_port)
+        self.peer = self.start("nginx", 0, self.nginx("peer.conf", PEER))
+        self.cistern = self.start_cistern()
+        wait_for(self.peer_port)
+        wait_for(self.port)
+        print(f"machine: {os.cpu_count()} cores, kernel {os.uname().release}; {self.options.rounds} rounds of {self.options.seconds} s\n")
+        if "memory" in wanted:
+            self.memory()
+        if "idle" in wanted:
+            self.idle_connections()
+        if set(wanted) & set(BARS):
+            print("\n| what | cistern CPU/request | nginx | ratio | cistern | nginx | ratio |\n|---|---|---|---|---|---|---|")
+        if "hit" in wanted:
+            self.compare("hit", "/hit")
+        if "random" in wanted:
+            for port in (self.peer_port, self.port):
+                self.fill(port, 100_000)
+            self.compare("random", "/", script="random.lua")
+        if "miss" in wanted:
+            self.compare("miss", "/pass")
+        if self.options.million:
+            self.million()
+
+    def memory(self):
+        size = os.path.getsize(self.options.cistern)
+        print(f"binary {size / 1e6:.1f} MB (bar 20, stripped); resident, idle, empty cache {self.cistern.memory() / 2**20:.1f} MiB (bar 20)")
+
+    def idle_connections(self, count=5000):
+        before = self.cistern.anonymous()
+        sockets = []
+        request = b"GET /hit HTTP/1.1\r\nHost: bench\r\n\r\n"
+        for _ in range(count):
+            one = socket.create_connection(("127.0.0.1", self.port))
+            one.sendall(request)
+            sockets.append(one)
+        for one in sockets:
+            one.recv(8192)
+        after = self.cistern.anonymous()
+        print(f"{count} idle keep-alive connections: {(after - before) / count:.0f} B each (bar 1,024)")
+        for one in sockets:
+            one.close()
+
+    def fill(self, port, count):
+        """Each of /items/0 … /items/count-1 once."""
+        import http.client
+        connection = http.client.HTTPConnection("127.0.0.1", port)
+        for number in range(count):
+            connection.request("GET", f"/items/{number}")
+            connection.getresponse().read()
+        connection.close()
+
+    def million(self, count=1_000_000):
+        process = self.start_million(count)
+        text = urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics").read().decode()
+        entries = int(float(re.search(r"^cistern_store_entries(?:{[^}]*})? (\S+)", text, re.M)[1]))
+        process.stop()
+        self.running = [one for one in self.running if one is not process]
+        for one in self.running:
+            if one.name == "origin":
+                one.stop()
+        for kind in ("after a clean stop", "after kill -9"):
+            began = time.time()
+            process = self.start_cistern("million")
+            wait_for(self.port, "/items/4711")
+            first = time.time() - began
+            anonymous = process.anonymous()
+            print(f"one million stored ({entries:,} entries): {kind}, start to first rescue {first:.2f} s (bar 1.0); "
+                  f"anonymous memory {anonymous / 2**20:.0f} MiB, {(anonymous - self.empty) / max(1, entries):.0f} B an entry (bar 100)")
+            process.child.kill() if kind == "after a clean stop" else process.stop()
+            process.child.wait()
+
+    def start_million(self, count):
+        self.cistern.stop()
+        self.port = free_port()
+        process = self.start_cistern("million")
+        wait_for(self.port)
+        self.empty = process.anonymous()
+        done = 0
+        environment = {**os.environ, "COUNT": str(count)}
+        command = ["taskset", "-c", "1", "wrk", "-t1", "-c64", "-d600s", "-s", str(HERE / "sequence.lua"), f"http://127.0.0.1:{self.port}/"]
+        child = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+        while done < count:
+            time.sleep(1)
+            text = urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics").read().decode()
+            done = int(float(re.search(r"^cistern_store_entries(?:{[^}]*})? (\S+)", text, re.M)[1]))
+            if child.poll() is not None:
+                break
+        child.kill()
+        child.wait()
+        return process
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cistern", default=".build/release/cistern", help="the release binary")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=3)
+    parser.add_argument("--only", default="", help="hit, random, miss, memory, idle: joined by commas")
+    parser.add_argument("--million", action="store_true", help="also fill a store with a million answers (some minutes)")
+    parser.add_argument("--directory", default=None, help="where to work (default: the system's temporary directory)")
+    options = parser.parse_args()
+    options.cistern = str(Path(options.cistern).resolve())
+    for tool in ("nginx", "wrk", "taskset"):
+        if not shutil.which(tool):
+            sys.exit(f"bench: {tool} is missing (apt-get install nginx wrk util-linux)")
+    bench = Bench(options)
+    try:
+        bench.run()
+    finally:
+        bench.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+// The loop's promises: events, work from other threads, timers by an injected clock, and no late event for a reused number.
+
+import CSystem
+import Dispatch
+import Glibc
+import Synchronization
+import Testing
+
+@testable import Reactor
+
+@Suite("The event loop")
+struct EventLoopTests {
+    @Test("work queued from another thread runs on the loop, in order")
+    func executes() {
+        let loop = EventLoop(label: "test")
+        loop.start()
+        let seen = Mutex<[Int]>([])
+        let done = DispatchSemaphore(value: 0)
+        for number in 0..<100 { loop.execute { seen.withLock { $0.append(number) } } }
+        loop.execute { done.signal() }
+        done.wait()
+        #expect(seen.withLock { $0 } == Array(0..<100))
+        loop.stop()
+    }
+
+    @Test("a readable descriptor calls its handler, and no more after it was removed")
+    func readable() {
+        let loop = EventLoop(label: "test")
+        loop.start()
+        let pipe = Pipe()
+        let handler = Recorder()
+        let done = DispatchSemaphore(value: 0)
+        handler.onReady = { _ in
+            loop.remove(pipe.reading)
+            done.signal()
+        }
+        loop.execute { loop.add(pipe.reading, .readable, handler) }
+        pipe.send()
+        done.wait()
+        pipe.send()
+        let after = DispatchSemaphore(value: 0)
+        loop.execute { after.signal() }
+        after.wait()
+        #expect(handler.count.withLock { $0 } == 1)
+        loop.stop()
+    }
+
+    @Test("timers fire by the loop's clock, in the order of their deadlines; a cancelled one does not")
+    func timers() {
+        let time = ManualTime()
+        let loop = EventLoop(label: "test", time: time)
+        loop.start()
+        let fired = Mutex<[String]>([])
+        let ready = DispatchSemaphore(value: 0)
+        loop.execute {
+            loop.schedule(after: .seconds(20)) { fired.withLock { $0.append("late") } }
+            loop.schedule(after: .seconds(10)) { fired.withLock { $0.append("early") } }
+            loop.schedule(after: .seconds(15)) { fired.withLock { $0.append("never") } }.cancel()
+            ready.signal()
+        }
+        ready.wait()
+        time.advance(by: .seconds(12))
+        settle(loop)
+        #expect(fired.withLock { $0 } == ["early"])
+        time.advance(by: .seconds(12))
+        settle(loop)
+        #expect(fired.withLock { $0 } == ["early", "late"])
+        loop.stop()
+    }
+
+    @Test("cancelled timers do not pile up")
+    func cancelledTimersAreSwept() {
+        var heap = TimerHeap()
+        for _ in 0..<10_000 {
+            let timer = LoopTimer(deadline: 1_000_000) {}
+            heap.insert(timer)
+            timer.cancel()
+        }
+        #expect(heap.count <= 64)
+    }
+
+    @Test("the heap gives timers back by deadline, whatever the order they came in")
+    func heapOrder() {
+        var heap = TimerHeap()
+        var numbers = SystemRandomNumberGenerator()
+        for _ in 0..<500 { heap.insert(LoopTimer(deadline: Int64.random(in: 0..<10_000, using: &numbers)) {}) }
+        var last: Int64 = -1
+        while !heap.isEmpty {
+            let deadline = heap.removeFirst().deadline
+            #expect(deadline >= last)
+            last = deadline
+        }
+    }
+
+    /// Returns when the loop has gone round twice: what was due has been done.
+    private func settle(_ loop: EventLoop) {
+        for _ in 0..<2 {
+            let done = DispatchSemaphore(value: 0)
+            loop.execute { done.signal() }
+            done.wait()
+        }
+    }
+}
+
+/// `@unchecked Sendable` because `onReady` is set before the loop sees it.
+private final class Recorder: EventHandler, @unchecked Sendable {
+    let count = Mutex(0)
+    var onReady: (ReadyEvents) -> Void = { _ in }
+
+    func ready(_ events: ReadyEvents) {
+        count.withLock { $0 += 1 }
+        onReady(events)
+    }
+}
+
+private struct Pipe {
+    let reading: Int32
+    let writing: Int32
+
+    init() {
+        var ends: [Int32] = [0, 0]
+        _ = pipe(&ends)
+        reading = ends[0]
+        writing = ends[1]
+    }
+
+    func send() {
+        var byte: UInt8 = 1
+        _ = write(writing, &byte, 1)
+    }
+}

@@ -1,0 +1,177 @@
+// A plain HTTP/1.1 client for plays: blocking, over a real socket, and able to send anything at all, also what no client should.
+
+import Glibc
+
+/// An answer as it came off the wire.
+package struct TestAnswer {
+    package var statusLine: String
+    package var fields: [(name: String, value: String)]
+    package var content: [UInt8]
+    /// 1xx answers that came before.
+    package var informational: [String] = []
+    /// The content ended as its framing said, not by a cut.
+    package var isComplete = true
+
+    package var status: Int { Int(statusLine.split(separator: " ").dropFirst().first ?? "") ?? 0 }
+    package var text: String { String(decoding: content, as: UTF8.self) }
+
+    package subscript(_ name: String) -> String? {
+        fields.first { $0.name.lowercased() == name.lowercased() }?.value
+    }
+
+    package func all(_ name: String) -> [String] {
+        fields.filter { $0.name.lowercased() == name.lowercased() }.map(\.value)
+    }
+}
+
+/// One connection to a server on loopback. Every wait ends after `patience` seconds, so that a broken play fails instead of hanging.
+package final class TestClient {
+    package let descriptor: Int32
+    private var buffer: [UInt8] = []
+    private var reachedEnd = false
+
+    package struct NoConnection: Error {}
+
+    package init(port: UInt16, patience: Int = 20) throws {
+        descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = port.bigEndian
+        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+        let result = withUnsafePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) }
+        }
+        guard result == 0 else {
+            close(descriptor)
+            throw NoConnection()
+        }
+        var limit = timeval(tv_sec: patience, tv_usec: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
+        var one: Int32 = 1
+        setsockopt(descriptor, Int32(IPPROTO_TCP), TCP_NODELAY, &one, socklen_t(MemoryLayout<Int32>.size))
+    }
+
+    deinit { close(descriptor) }
+
+    package func send(_ text: String) { send(Array(text.utf8)) }
+
+    package func send(_ bytes: [UInt8]) {
+        var sent = 0
+        while sent < bytes.count {
+            let count = bytes.withUnsafeBytes { Glibc.send(descriptor, $0.baseAddress! + sent, bytes.count - sent, Int32(MSG_NOSIGNAL)) }
+            guard count > 0 else { return }
+            sent += count
+        }
+    }
+
+    /// Says that nothing more comes from here; answers can still be read.
+    package func finishSending() { shutdown(descriptor, Int32(SHUT_WR)) }
+
+    /// Sends a request without content, or with `content` and its Content-Length, and reads the answer.
+    package func request(_ method: String, _ target: String, _ fields: [(String, String)] = [], content: String? = nil) -> TestAnswer? {
+        var text = "\(method) \(target) HTTP/1.1\r\n"
+        if !fields.contains(where: { $0.0.lowercased() == "host" }) { text += "Host: cistern.test\r\n" }
+        for (name, value) in fields { text += "\(name): \(value)\r\n" }
+        if let content { text += "Content-Length: \(content.utf8.count)\r\n" }
+        send(text + "\r\n" + (content ?? ""))
+        return readAnswer(toHead: method == "HEAD")
+    }
+
+    package func get(_ target: String, _ fields: [(String, String)] = []) -> TestAnswer? { request("GET", target, fields) }
+
+    /// Reads one answer; nil where the connection ended without one.
+    package func readAnswer(toHead: Bool = false) -> TestAnswer? {
+        var informational: [String] = []
+        while let head = readHead() {
+            var lines = head.split(separator: "\r\n", omittingEmptySubsequences: false).map(String.init)
+            let statusLine = lines.removeFirst()
+            let fields = lines.compactMap { line -> (name: String, value: String)? in
+                guard let colon = line.firstIndex(of: ":") else { return nil }
+                return (String(line[..<colon]), String(line[line.index(after: colon)...].drop { $0 == " " }))
+            }
+            var answer = TestAnswer(statusLine: statusLine, fields: fields, content: [])
+            if (100..<200).contains(answer.status) {
+                informational.append(statusLine)
+                continue
+            }
+            answer.informational = informational
+            if !toHead, answer.status != 204, answer.status != 304 { readContent(of: &answer) }
+            return answer
+        }
+        return nil
+    }
+
+    /// Everything until the server closes.
+    package func readToEnd() -> [UInt8] {
+        while fill() {}
+        defer { buffer = [] }
+        return buffer
+    }
+
+    /// Whether the server has closed, after whatever it still sent.
+    package func isClosedByServer() -> Bool {
+        while fill() {}
+        return reachedEnd
+    }
+
+    private func readHead() -> String? {
+        while true {
+            if let end = buffer.firstRange(of: Array("\r\n\r\n".utf8)) {
+                let head = String(decoding: buffer[..<end.lowerBound], as: UTF8.self)
+                buffer.removeSubrange(..<end.upperBound)
+                return head
+            }
+            guard fill() else { return nil }
+        }
+    }
+
+    private func readContent(of answer: inout TestAnswer) {
+        if answer["Transfer-Encoding"]?.lowercased() == "chunked" {
+            readChunks(into: &answer)
+        } else if let length = answer["Content-Length"].flatMap(Int.init) {
+            while buffer.count < length, fill() {}
+            answer.isComplete = buffer.count >= length
+            answer.content = Array(buffer.prefix(length))
+            buffer.removeFirst(min(length, buffer.count))
+        } else {
+            answer.content = readToEnd()
+        }
+    }
+
+    private func readChunks(into answer: inout TestAnswer) {
+        while let line = readLine() {
+            guard let size = Int(line, radix: 16) else { break }
+            while buffer.count < size + 2, fill() {}
+            guard buffer.count >= size + 2 else { break }
+            if size == 0 {
+                buffer.removeFirst(2)
+                return
+            }
+            answer.content += buffer[..<size]
+            buffer.removeFirst(size + 2)
+        }
+        answer.isComplete = false
+    }
+
+    private func readLine() -> String? {
+        while true {
+            if let end = buffer.firstRange(of: Array("\r\n".utf8)) {
+                let line = String(decoding: buffer[..<end.lowerBound], as: UTF8.self)
+                buffer.removeSubrange(..<end.upperBound)
+                return line
+            }
+            guard fill() else { return nil }
+        }
+    }
+
+    private func fill() -> Bool {
+        var piece = [UInt8](repeating: 0, count: 65_536)
+        let count = recv(descriptor, &piece, piece.count, 0)
+        guard count > 0 else {
+            reachedEnd = count == 0 || errno == ECONNRESET
+            return false
+        }
+        buffer += piece[..<count]
+        return true
+    }
+}
