@@ -1,0 +1,138 @@
+// Cache-Control (RFC 9111 §5.2): directives with optional arguments, in tokens or quoted strings, names in any case. Numbers are
+// delta-seconds (§1.2.2): what overflows is 2^31. Where a directive is repeated, the most restrictive value counts; one that cannot be
+// read counts as if stale (§4.2.1).
+
+import HTTPCore
+
+/// Directives of an answer (RFC 9111 §5.2.2, RFC 5861, RFC 8246).
+package struct ResponseCacheControl: Sendable, Equatable {
+    package var maxAge: Int64?
+    package var sharedMaxAge: Int64?
+    package var staleWhileRevalidate: Int64?
+    package var staleIfError: Int64?
+    package var noStore = false
+    package var noCache = false
+    package var isPrivate = false
+    package var isPublic = false
+    package var mustRevalidate = false
+    package var proxyRevalidate = false
+    package var mustUnderstand = false
+    package var noTransform = false
+    package var immutable = false
+
+    package init() {}
+
+    package init(_ fields: Fields) {
+        DirectiveReader.read(fields) { name, argument in
+            if name.equalsIgnoringCase("max-age") {
+                maxAge = Self.smaller(maxAge, argument)
+            } else if name.equalsIgnoringCase("s-maxage") {
+                sharedMaxAge = Self.smaller(sharedMaxAge, argument)
+            } else if name.equalsIgnoringCase("stale-while-revalidate") {
+                staleWhileRevalidate = Self.smaller(staleWhileRevalidate, argument)
+            } else if name.equalsIgnoringCase("stale-if-error") {
+                staleIfError = Self.smaller(staleIfError, argument)
+            } else {
+                setFlag(name)
+            }
+        }
+    }
+
+    private mutating func setFlag(_ name: ArraySlice<UInt8>) {
+        if name.equalsIgnoringCase("no-store") {
+            noStore = true
+        } else if name.equalsIgnoringCase("no-cache") {
+            // With field names (§5.2.2.4) too: stricter than need be, never looser.
+            noCache = true
+        } else if name.equalsIgnoringCase("private") {
+            isPrivate = true
+        } else if name.equalsIgnoringCase("public") {
+            isPublic = true
+        } else if name.equalsIgnoringCase("must-revalidate") {
+            mustRevalidate = true
+        } else if name.equalsIgnoringCase("proxy-revalidate") {
+            proxyRevalidate = true
+        } else if name.equalsIgnoringCase("must-understand") {
+            mustUnderstand = true
+        } else if name.equalsIgnoringCase("no-transform") {
+            noTransform = true
+        } else if name.equalsIgnoringCase("immutable") {
+            immutable = true
+        }
+    }
+
+    private static func smaller(_ old: Int64?, _ argument: ArraySlice<UInt8>?) -> Int64 {
+        min(old ?? .max, argument.flatMap(DeltaSeconds.parse) ?? 0)
+    }
+}
+
+/// Directives of a request (RFC 9111 §5.2.1, RFC 5861 §4).
+package struct RequestCacheControl: Sendable, Equatable {
+    package var maxAge: Int64?
+    package var minFresh: Int64?
+    /// `.max` where it was given without a value: any staleness.
+    package var maxStale: Int64?
+    package var staleIfError: Int64?
+    package var noCache = false
+    package var noStore = false
+    package var onlyIfCached = false
+
+    package init() {}
+
+    package init(_ fields: Fields) {
+        guard fields.contains(.cacheControl) else {
+            // §5.4: Pragma counts only where there is no Cache-Control.
+            noCache = FieldLists.members(of: .pragma, in: fields).contains { $0.equalsIgnoringCase("no-cache") }
+            return
+        }
+        DirectiveReader.read(fields) { name, argument in
+            if name.equalsIgnoringCase("max-age") {
+                maxAge = min(maxAge ?? .max, argument.flatMap(DeltaSeconds.parse) ?? 0)
+            } else if name.equalsIgnoringCase("min-fresh") {
+                minFresh = max(minFresh ?? 0, argument.flatMap(DeltaSeconds.parse) ?? DeltaSeconds.limit)
+            } else if name.equalsIgnoringCase("max-stale") {
+                maxStale = min(maxStale ?? .max, argument.map { DeltaSeconds.parse($0) ?? 0 } ?? .max)
+            } else if name.equalsIgnoringCase("stale-if-error") {
+                staleIfError = min(staleIfError ?? .max, argument.flatMap(DeltaSeconds.parse) ?? 0)
+            } else if name.equalsIgnoringCase("no-cache") {
+                noCache = true
+            } else if name.equalsIgnoringCase("no-store") {
+                noStore = true
+            } else if name.equalsIgnoringCase("only-if-cached") {
+                onlyIfCached = true
+            }
+        }
+    }
+}
+
+/// RFC 9111 §1.2.2.
+package enum DeltaSeconds {
+    package static let limit: Int64 = 1 << 31
+
+    /// Digits only; anything larger than 2^31 is 2^31.
+    package static func parse(_ text: ArraySlice<UInt8>) -> Int64? {
+        guard !text.isEmpty, text.allSatisfy(\.isASCIIDigit) else { return nil }
+        var value: Int64 = 0
+        for digit in text {
+            value = min(limit, value * 10 + Int64(digit - 0x30))
+        }
+        return value
+    }
+}
+
+private enum DirectiveReader {
+    /// Calls `take` with each directive's name and argument, quotes taken off.
+    static func read(_ fields: Fields, _ take: (ArraySlice<UInt8>, ArraySlice<UInt8>?) -> Void) {
+        for value in fields.all(.cacheControl) {
+            for member in FieldLists.members(of: value) {
+                guard let equals = member.firstIndex(of: UInt8(ascii: "=")) else {
+                    take(member, nil)
+                    continue
+                }
+                var argument = member[(equals + 1)...]
+                if argument.count >= 2, argument.first == 0x22, argument.last == 0x22 { argument = argument.dropFirst().dropLast() }
+                take(member[..<equals], argument)
+            }
+        }
+    }
+}

@@ -1,0 +1,35 @@
+// How long an answer counts as fresh, and how old it is (RFC 9111 §4.2). No heuristics: without an explicit lifetime the upstream is asked.
+
+import HTTPCore
+
+package enum Freshness {
+    /// RFC 9111 §4.2.1: `s-maxage`, else `max-age`, else Expires − Date. Seconds; nil where nothing is said.
+    /// - Parameter now: seconds since 1970, for dates with a two-digit year.
+    package static func lifetime(_ fields: Fields, _ control: ResponseCacheControl, date: Timestamp, now: Int64) -> Int64? {
+        if let shared = control.sharedMaxAge { return shared }
+        if let age = control.maxAge { return age }
+        let expires = fields.all(.expires)
+        guard let first = expires.first else { return nil }
+        // §5.3: an invalid date, above all "0", is in the past.
+        guard let time = HTTPDate.parse(first, now: now) else { return 0 }
+        return max(0, time - date.seconds)
+    }
+
+    /// The Age field's value (RFC 9111 §5.1): the first line's first member; nil where it is invalid, which makes the answer stale.
+    package static func ageValue(_ fields: Fields) -> Int64? {
+        guard let line = fields.first(.age) else { return 0 }
+        let member = line.prefix { $0 != UInt8(ascii: ",") }.trimmed
+        return DeltaSeconds.parse(member)
+    }
+
+    /// RFC 9111 §4.2.3, in its own letters. Seconds.
+    package static func currentAge(of stored: StoredMetadata, now: Timestamp) -> Int64 {
+        let apparentAge = max(0, stored.responseTime.seconds - stored.date.seconds)
+        let responseDelay = (stored.responseTime.milliseconds - stored.requestTime.milliseconds) / 1000
+        let correctedAgeValue = stored.ageValue + responseDelay
+        let correctedInitialAge = max(apparentAge, correctedAgeValue)
+        // A clock that was set back must not make an answer younger than it came.
+        let residentTime = max(0, now.milliseconds - stored.responseTime.milliseconds) / 1000
+        return correctedInitialAge + residentTime
+    }
+}

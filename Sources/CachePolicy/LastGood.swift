@@ -1,0 +1,73 @@
+// What counts as a failing upstream although it answered: junk never takes the place of a good copy, and with a copy it is not passed on.
+
+import HTTPCore
+
+/// Why an answer counts as a failure where a stored copy exists. The raw value is the label in metrics, logs and Cache-Status.
+package enum UpstreamFault: String, Sendable, CaseIterable {
+    case serverError = "server_error"
+    case rateLimited = "rate_limited"
+    case invalidJSON = "invalid_json"
+    case undecodable = "undecodable"
+    case emptyContent = "empty_content"
+    case unexpectedType = "unexpected_type"
+    case unexpectedStatus = "unexpected_status"
+    case redirected = "redirected"
+    case unprovenEnd = "unproven_end"
+}
+
+package enum LastGood {
+    /// What the head alone tells.
+    /// - Parameters:
+    ///   - storedIsJSON: whether the stored copy is JSON: then something else in its place is junk.
+    ///   - path: the request's path, to tell a redirect to elsewhere (a login page) from one to the same resource.
+    package static func faultOfHead(
+        _ response: ResponseHead, storedIsJSON: Bool, path: ArraySlice<UInt8>, strictness: Strictness
+    ) -> UpstreamFault? {
+        switch response.status {
+        // RFC 9111 §4.3.3, RFC 5861 §4.
+        case 500, 502, 503, 504: return .serverError
+        case _ where strictness == .strict: return nil
+        case 429: return .rateLimited
+        case 204, 205, 206, 304: return .unexpectedStatus
+        case 302, 303, 307: return leads(response.fields.first(.location), elsewhereThan: path) ? .redirected : nil
+        case _ where response.status.isSuccessful && storedIsJSON:
+            guard let type = response.fields.first(.contentType) else { return nil }
+            return MediaType(type)?.isJSON == true ? nil : .unexpectedType
+        default: return nil
+        }
+    }
+
+    /// What the content tells, once it is whole and decoded.
+    package static func faultOfContent(_ verdict: JSONVerdict, isDelimited: Bool) -> UpstreamFault? {
+        switch verdict {
+        case .valid: nil
+        case .validScalar: isDelimited ? nil : .unprovenEnd
+        case .empty: .emptyContent
+        case .invalid: .invalidJSON
+        }
+    }
+
+    private static func leads(_ location: ArraySlice<UInt8>?, elsewhereThan path: ArraySlice<UInt8>) -> Bool {
+        guard var target = location else { return false }
+        if let scheme = target.firstIndex(of: UInt8(ascii: ":")), target[scheme...].starts(with: Array("://".utf8)) {
+            target = target[(scheme + 3)...]
+            target = target[(target.firstIndex(of: UInt8(ascii: "/")) ?? target.endIndex)...]
+        }
+        let isMark: (UInt8) -> Bool = { $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "#") }
+        return !target.prefix { !isMark($0) }.elementsEqual(path.prefix { !isMark($0) })
+    }
+}
+
+extension UpstreamFault {
+    /// The same, as the reason why the answer was not stored.
+    package var notStored: NotStoredReason {
+        switch self {
+        case .serverError, .rateLimited, .redirected, .unexpectedStatus: .status
+        case .invalidJSON: .invalidJSON
+        case .undecodable: .undecodable
+        case .emptyContent: .empty
+        case .unexpectedType: .contentType
+        case .unprovenEnd: .unprovenEnd
+        }
+    }
+}

@@ -1,0 +1,44 @@
+// The client's own conditions, answered from what is stored (RFC 9110 §13, RFC 9111 §4.3.2).
+
+import HTTPCore
+
+package enum Preconditions {
+    /// Whether the client has this response already: If-None-Match before If-Modified-Since (RFC 9110 §13.2.2).
+    package static func isNotModified(_ request: Fields, stored: StoredMetadata, head: UnsafeRawBufferPointer) -> Bool {
+        guard stored.status == 200 else { return false }
+        let tags = FieldLists.members(of: .ifNoneMatch, in: request)
+        if !tags.isEmpty {
+            if tags.contains(where: { $0.elementsEqual([UInt8(ascii: "*")]) }) { return true }
+            guard let own = Validation.slice(head, stored.etag) else { return false }
+            return tags.contains { weaklyEqual($0, own[...]) }
+        }
+        guard let since = request.first(.ifModifiedSince), let asked = HTTPDate.parse(since, now: stored.responseTime.seconds) else { return false }
+        guard let text = Validation.slice(head, stored.lastModified),
+            let modified = HTTPDate.parse(text[...], now: stored.responseTime.seconds)
+        else { return false }
+        return modified <= asked
+    }
+
+    /// RFC 9110 §8.8.3.2: the opaque parts are the same, weak or not.
+    package static func weaklyEqual(_ left: ArraySlice<UInt8>, _ right: ArraySlice<UInt8>) -> Bool {
+        opaque(left).elementsEqual(opaque(right))
+    }
+
+    private static func opaque(_ tag: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
+        tag.starts(with: Array("W/".utf8)) ? tag.dropFirst(2) : tag
+    }
+
+    /// The fields of the stored head that a 304 carries (RFC 9110 §15.4.5).
+    package static func notModifiedHead(_ stored: UnsafeRawBufferPointer) -> [UInt8] {
+        let carried: [KnownField] = [.cacheControl, .contentLocation, .date, .etag, .expires, .vary, .lastModified, .cacheStatus, .via]
+        var fields = Fields()
+        let source = StoredHead.parse(stored)?.fields ?? Fields()
+        for index in 0..<source.count {
+            guard let known = source.entries[index].known, carried.contains(known) else { continue }
+            fields.append(known, Array(source.value(at: index)))
+        }
+        var out: [UInt8] = []
+        ResponseSerializer.append(ResponseHead(status: 304, fields: fields), to: &out)
+        return out
+    }
+}

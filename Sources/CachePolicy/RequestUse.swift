@@ -1,0 +1,38 @@
+// Whether the store has anything to do with a request (RFC 9111 §4, first paragraphs).
+
+import HTTPCore
+
+/// Why a request goes by the store.
+package enum BypassReason: String, Sendable, CaseIterable {
+    case method, content, range, precondition
+
+    /// RFC 9211 §2.2.
+    package var forwardToken: StaticString {
+        switch self {
+        case .method: "method"
+        case .content, .range, .precondition: "bypass"
+        }
+    }
+}
+
+package enum RequestUse: Sendable, Equatable {
+    /// The store is looked into, and a good answer to GET is kept.
+    case lookUp
+    case bypass(BypassReason)
+
+    package init(_ head: RequestHead, content: ContentFraming) {
+        let fields = head.fields
+        if head.method != .get && head.method != .head {
+            self = .bypass(.method)
+        } else if content != .none && content != .length(0) {
+            // What content means for GET nobody has defined (RFC 9110 §9.3.1): the answer is for this request alone.
+            self = .bypass(.content)
+        } else if fields.contains(.range) {
+            self = .bypass(.range)
+        } else if fields.contains(.ifMatch) || fields.contains(.ifUnmodifiedSince) || fields.contains(.ifRange) {
+            self = .bypass(.precondition)
+        } else {
+            self = .lookUp
+        }
+    }
+}

@@ -1,0 +1,77 @@
+// Whether a stored response may answer a request without asking (RFC 9111 §4), or may stand in while the upstream fails (§4.2.4, RFC 5861).
+
+import HTTPCore
+
+/// Why the upstream is asked although something is stored.
+package enum ValidationReason: String, Sendable, CaseIterable {
+    case noFreshness = "no_freshness"
+    case stale
+    case noCache = "no_cache"
+    case requestNoCache = "request_no_cache"
+    case requestMaxAge = "request_max_age"
+    case requestMinFresh = "request_min_fresh"
+
+    /// RFC 9211 §2.2.
+    package var forwardToken: StaticString {
+        switch self {
+        case .noFreshness, .stale, .noCache: "stale"
+        case .requestNoCache, .requestMaxAge, .requestMinFresh: "request"
+        }
+    }
+}
+
+package enum ReuseDecision: Sendable, Equatable {
+    /// - Parameter ttl: seconds of freshness left; negative where the request allowed a stale answer.
+    case serve(ttl: Int64, age: Int64)
+    case validate(ValidationReason)
+}
+
+/// Why a stored response may not stand in for a failing upstream.
+package enum NoRescueReason: String, Sendable, CaseIterable {
+    case noCache = "no_cache"
+    case mustRevalidate = "must_revalidate"
+    case proxyRevalidate = "proxy_revalidate"
+    case sharedMaxAge = "s_maxage"
+    case requestNoCache = "request_no_cache"
+}
+
+package enum RescueDecision: Sendable, Equatable {
+    case allowed(age: Int64, ttl: Int64?)
+    case forbidden(NoRescueReason)
+}
+
+package enum Reuse {
+    package static func decide(_ stored: StoredMetadata, _ directives: RequestCacheControl, now: Timestamp) -> ReuseDecision {
+        guard !stored.flags.contains(.noCache) else { return .validate(.noCache) }
+        guard !directives.noCache else { return .validate(.requestNoCache) }
+        guard let lifetime = stored.freshnessLifetime else { return .validate(.noFreshness) }
+        let age = Freshness.currentAge(of: stored, now: now)
+        let ttl = lifetime - age
+        if let limit = directives.maxAge, age > limit, directives.maxStale == nil { return .validate(.requestMaxAge) }
+        if let wanted = directives.minFresh, ttl < wanted { return .validate(.requestMinFresh) }
+        // §4.2: equal counts as stale.
+        if lifetime > age { return .serve(ttl: ttl, age: age) }
+        guard let allowed = directives.maxStale, -ttl <= allowed, forbiddance(stored) == nil else { return .validate(.stale) }
+        return .serve(ttl: ttl, age: age)
+    }
+
+    /// Whether the stored response may go out while the upstream fails. Without permission too (§4.2.4: a disconnected cache).
+    package static func rescue(
+        _ stored: StoredMetadata, _ directives: RequestCacheControl, strictness: Strictness, now: Timestamp
+    ) -> RescueDecision {
+        if strictness == .strict {
+            if let reason = forbiddance(stored) { return .forbidden(reason) }
+            if directives.noCache { return .forbidden(.requestNoCache) }
+        }
+        let age = Freshness.currentAge(of: stored, now: now)
+        return .allowed(age: age, ttl: stored.freshnessLifetime.map { $0 - age })
+    }
+
+    /// §4.2.4: what forbids a stale answer.
+    private static func forbiddance(_ stored: StoredMetadata) -> NoRescueReason? {
+        if stored.flags.contains(.noCache) { return .noCache }
+        if stored.flags.contains(.mustRevalidate) { return .mustRevalidate }
+        if stored.flags.contains(.proxyRevalidate) { return .proxyRevalidate }
+        return stored.flags.contains(.sharedMaxAge) ? .sharedMaxAge : nil
+    }
+}

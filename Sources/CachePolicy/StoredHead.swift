@@ -1,0 +1,96 @@
+// The head of a stored response (RFC 9111 §3.1): which fields are kept, and the bytes in which they lie in the store, ready to be sent.
+
+import HTTPCore
+
+package enum StoredHead {
+    /// Not kept: Set-Cookie is for the client that caused it (a departure from §3.1, for safety; it still gets it), Age and Content-Length
+    /// are made anew at each use, the rest concerns a connection.
+    private static let dropped: [KnownField] = [.setCookie, .setCookie2, .age, .contentLength, .proxyStatus]
+
+    /// - Parameters:
+    ///   - head: an answer without its hop-by-hop fields.
+    ///   - contentBytes: the length of the content as stored.
+    ///   - isDecoded: the content's coding was taken off for storing.
+    package static func make(
+        _ head: ResponseHead, control: ResponseCacheControl, contentBytes: Int, isDecoded: Bool, requestTime: Timestamp, responseTime: Timestamp
+    ) -> (bytes: [UInt8], metadata: StoredMetadata) {
+        var fields = head.fields
+        for field in dropped { fields.remove(field) }
+        let date = fields.first(.date).flatMap { HTTPDate.parse($0, now: responseTime.seconds) }
+        if date == nil { fields.set(.date, HTTPDate.format(responseTime.seconds)) }
+        var metadata = StoredMetadata(
+            requestTime: requestTime, responseTime: responseTime, date: date.map { Timestamp(seconds: $0) } ?? responseTime)
+        metadata.status = head.status
+        metadata.flags = flags(control)
+        if head.fields.first(.contentType).flatMap(MediaType.init)?.isJSON == true { metadata.flags.insert(.isJSON) }
+        if isDecoded {
+            fields.remove(.contentEncoding)
+            weakenETag(&fields, &metadata)
+        }
+        metadata.freshnessLifetime = Freshness.lifetime(fields, control, date: metadata.date, now: responseTime.seconds)
+        metadata.staleIfError = control.staleIfError
+        metadata.staleWhileRevalidate = control.staleWhileRevalidate
+        if let age = Freshness.ageValue(head.fields) {
+            metadata.ageValue = age
+        } else if metadata.freshnessLifetime != nil {
+            // §5.1: an Age that cannot be read makes the answer stale.
+            metadata.freshnessLifetime = 0
+        }
+        let bytes = serialize(ResponseHead(status: head.status, reason: head.reason, fields: fields), contentBytes, &metadata)
+        return (bytes, metadata)
+    }
+
+    private static func flags(_ control: ResponseCacheControl) -> StoredFlags {
+        var flags: StoredFlags = []
+        if control.noCache { flags.insert(.noCache) }
+        if control.mustRevalidate { flags.insert(.mustRevalidate) }
+        if control.proxyRevalidate { flags.insert(.proxyRevalidate) }
+        if control.sharedMaxAge != nil { flags.insert(.sharedMaxAge) }
+        if control.immutable { flags.insert(.immutable) }
+        return flags
+    }
+
+    /// A strong tag promises the bytes that the upstream sent (RFC 9110 §8.8.1); decoded ones are only equivalent.
+    private static func weakenETag(_ fields: inout Fields, _ metadata: inout StoredMetadata) {
+        guard let tag = fields.first(.etag), tag.first == 0x22 else { return }
+        fields.set(.etag, Array("W/".utf8) + tag)
+        metadata.flags.insert(.weakenedETag)
+    }
+
+    private static func serialize(_ head: ResponseHead, _ contentBytes: Int, _ metadata: inout StoredMetadata) -> [UInt8] {
+        var out: [UInt8] = []
+        out.reserveCapacity(head.fields.bytes.count + 128)
+        ResponseSerializer.appendStatusLine(head.status, reason: head.reason, to: &out)
+        let fields = head.fields
+        for entry in fields.entries {
+            out += fields.bytes[entry.nameRange]
+            out.append(": ")
+            let start = out.count
+            out += fields.bytes[entry.valueRange]
+            if entry.known == .etag, metadata.etag.isEmpty { metadata.etag = start..<out.count }
+            if entry.known == .lastModified, metadata.lastModified.isEmpty { metadata.lastModified = start..<out.count }
+            out.append("\r\n")
+        }
+        out.append("Content-Length: ")
+        out.append(decimal: contentBytes)
+        out.append("\r\n")
+        return out
+    }
+
+    /// Reads a head back that `make` wrote; nil where the bytes are something else.
+    package static func parse(_ bytes: UnsafeRawBufferPointer) -> ResponseHead? {
+        let text = Array(bytes)
+        guard text.count > 13, let status = UInt16(String(decoding: text[9..<12], as: UTF8.self)),
+            let lineEnd = text.firstIndex(of: 0x0d)
+        else { return nil }
+        var fields = Fields()
+        var start = lineEnd + 2
+        while start < text.count {
+            guard let end = text[start...].firstIndex(of: 0x0d), let colon = text[start..<end].firstIndex(of: UInt8(ascii: ":")) else { return nil }
+            let line = text.span
+            fields.append(name: line.extracting(start..<colon), value: line.extracting(min(colon + 2, end)..<end))
+            start = end + 2
+        }
+        return ResponseHead(status: Status(rawValue: status), reason: Array(text[13..<lineEnd]), fields: fields)
+    }
+}

@@ -1,0 +1,123 @@
+// What the rules need to know of a stored response, in a fixed layout that is read by a handful of loads: it lies next to the response in the
+// store and is decoded at every hit. Little-endian, with a version: a record of another version is as good as absent.
+
+import HTTPCore
+
+/// What a stored item is.
+package enum StoredKind: UInt8, Sendable {
+    case response = 1
+    /// Stands where a response would, and names the selecting fields by which its variants are found.
+    case varyMarker = 2
+    /// Stands where a response would: what was stored for this target before its time counts no more, in any partition.
+    case invalidation = 3
+}
+
+package struct StoredFlags: OptionSet, Sendable {
+    package let rawValue: UInt32
+    package init(rawValue: UInt32) { self.rawValue = rawValue }
+    package static let noCache = StoredFlags(rawValue: 1 << 0)
+    package static let mustRevalidate = StoredFlags(rawValue: 1 << 1)
+    package static let proxyRevalidate = StoredFlags(rawValue: 1 << 2)
+    package static let sharedMaxAge = StoredFlags(rawValue: 1 << 3)
+    package static let immutable = StoredFlags(rawValue: 1 << 4)
+    package static let isJSON = StoredFlags(rawValue: 1 << 5)
+    /// The content was decoded for storing, so a strong ETag is shown as a weak one.
+    package static let weakenedETag = StoredFlags(rawValue: 1 << 6)
+}
+
+/// The plain part of a stored response.
+package struct StoredMetadata: Sendable, Equatable {
+    /// When the request was sent and its answer received (RFC 9111 §4.2.3).
+    package var requestTime: Timestamp
+    package var responseTime: Timestamp
+    /// The Date field's value.
+    package var date: Timestamp
+    /// The Age field's value, seconds.
+    package var ageValue: Int64 = 0
+    /// Seconds; nil where the answer said nothing about it: then the upstream is always asked first.
+    package var freshnessLifetime: Int64?
+    package var staleIfError: Int64?
+    package var staleWhileRevalidate: Int64?
+    package var status: Status = 200
+    package var flags: StoredFlags = []
+    /// Where the validators' values lie in the stored head; empty where there is none.
+    package var etag: Range<Int> = 0..<0
+    package var lastModified: Range<Int> = 0..<0
+
+    package init(requestTime: Timestamp, responseTime: Timestamp, date: Timestamp) {
+        self.requestTime = requestTime
+        self.responseTime = responseTime
+        self.date = date
+    }
+
+    package var hasValidator: Bool { !etag.isEmpty || !lastModified.isEmpty }
+
+    private static let version: UInt8 = 1
+    package static let encodedBytes = 88
+
+    package static func kind(of bytes: UnsafeRawBufferPointer) -> StoredKind? {
+        bytes.count >= 2 && bytes[0] == version ? StoredKind(rawValue: bytes[1]) : nil
+    }
+
+    package func encoded() -> [UInt8] {
+        var out = [UInt8](repeating: 0, count: Self.encodedBytes)
+        out.withUnsafeMutableBytes { bytes in
+            bytes[0] = Self.version
+            bytes[1] = StoredKind.response.rawValue
+            bytes.storeBytes(of: status.rawValue.littleEndian, toByteOffset: 2, as: UInt16.self)
+            bytes.storeBytes(of: flags.rawValue.littleEndian, toByteOffset: 4, as: UInt32.self)
+            let numbers = [
+                requestTime.milliseconds, responseTime.milliseconds, date.milliseconds, ageValue, freshnessLifetime ?? -1, staleIfError ?? -1,
+                staleWhileRevalidate ?? -1,
+            ]
+            for (index, number) in numbers.enumerated() {
+                bytes.storeBytes(of: number.littleEndian, toByteOffset: 8 + index * 8, as: Int64.self)
+            }
+            for (index, number) in [etag.lowerBound, etag.upperBound, lastModified.lowerBound, lastModified.upperBound].enumerated() {
+                bytes.storeBytes(of: UInt32(number).littleEndian, toByteOffset: 64 + index * 4, as: UInt32.self)
+            }
+        }
+        return out
+    }
+
+    /// nil where the bytes are not a stored response of this version.
+    package init?(_ bytes: UnsafeRawBufferPointer) {
+        guard bytes.count >= Self.encodedBytes, Self.kind(of: bytes) == .response else { return nil }
+        func number(_ index: Int) -> Int64 { Int64(littleEndian: bytes.loadUnaligned(fromByteOffset: 8 + index * 8, as: Int64.self)) }
+        func offset(_ index: Int) -> Int {
+            Int(UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: 64 + index * 4, as: UInt32.self)))
+        }
+        requestTime = Timestamp(milliseconds: number(0))
+        responseTime = Timestamp(milliseconds: number(1))
+        date = Timestamp(milliseconds: number(2))
+        ageValue = number(3)
+        freshnessLifetime = number(4) < 0 ? nil : number(4)
+        staleIfError = number(5) < 0 ? nil : number(5)
+        staleWhileRevalidate = number(6) < 0 ? nil : number(6)
+        status = Status(rawValue: UInt16(littleEndian: bytes.loadUnaligned(fromByteOffset: 2, as: UInt16.self)))
+        flags = StoredFlags(rawValue: UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: 4, as: UInt32.self)))
+        guard offset(0) <= offset(1), offset(2) <= offset(3) else { return nil }
+        etag = offset(0)..<offset(1)
+        lastModified = offset(2)..<offset(3)
+    }
+
+    // MARK: The other kinds
+
+    /// - Parameter generation: part of each variant's key, so that a marker written anew leaves all older variants behind.
+    package static func varyMarker(generation: UInt64) -> [UInt8] { plain(.varyMarker, generation) }
+
+    package static func invalidation(at time: Timestamp) -> [UInt8] { plain(.invalidation, UInt64(bitPattern: time.milliseconds)) }
+
+    /// The generation of a marker, or the time of an invalidation in milliseconds.
+    package static func number(in bytes: UnsafeRawBufferPointer) -> UInt64? {
+        bytes.count >= 16 ? UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: 8, as: UInt64.self)) : nil
+    }
+
+    private static func plain(_ kind: StoredKind, _ number: UInt64) -> [UInt8] {
+        var out = [UInt8](repeating: 0, count: 16)
+        out[0] = version
+        out[1] = kind.rawValue
+        out.withUnsafeMutableBytes { $0.storeBytes(of: number.littleEndian, toByteOffset: 8, as: UInt64.self) }
+        return out
+    }
+}
