@@ -1,0 +1,118 @@
+// The index: from a key's hash to where its record lies. Open addressing with plain structs (a dictionary of objects took twenty times as
+// long), in 64 parts that grow one by one, so that growing never holds anybody up for long. 32 bytes an entry, at most three quarters full.
+
+struct IndexEntry {
+    var hash = KeyHash(low: 0, high: 0)
+    /// Number of the segment, and the offset in it in units of 8 bytes.
+    var segment: UInt64 = 0
+    var offset: UInt32 = 0
+    var flags: UInt32 = 0
+
+    static let occupied: UInt32 = 1
+    /// Looked up since it was written: evicting spares it once.
+    static let used: UInt32 = 2
+    static let mayRescue: UInt32 = 4
+
+    var isOccupied: Bool { flags & Self.occupied != 0 }
+}
+
+struct IndexTable {
+    private var parts: [IndexPart] = Array(repeating: IndexPart(), count: IndexTable.partCount)
+    private(set) var count = 0
+
+    private static let partCount = 64
+
+    private func part(_ hash: KeyHash) -> Int { Int(truncatingIfNeeded: hash.high) & (Self.partCount - 1) }
+
+    func find(_ hash: KeyHash) -> IndexEntry? {
+        let part = part(hash)
+        guard let slot = parts[part].slot(of: hash) else { return nil }
+        return parts[part].entries[slot]
+    }
+
+    mutating func markUsed(_ hash: KeyHash) {
+        let part = part(hash)
+        if let slot = parts[part].slot(of: hash) { parts[part].entries[slot].flags |= IndexEntry.used }
+    }
+
+    /// Returns whether an entry of this hash was there before.
+    @discardableResult
+    mutating func set(_ entry: IndexEntry) -> Bool {
+        let replaced = parts[part(entry.hash)].set(entry)
+        if !replaced { count += 1 }
+        return replaced
+    }
+
+    @discardableResult
+    mutating func remove(_ hash: KeyHash) -> Bool {
+        let removed = parts[part(hash)].remove(hash)
+        if removed { count -= 1 }
+        return removed
+    }
+
+    func forEach(_ body: (IndexEntry) -> Void) {
+        for part in parts {
+            for entry in part.entries where entry.isOccupied { body(entry) }
+        }
+    }
+}
+
+private struct IndexPart {
+    var entries: [IndexEntry] = []
+    private var count = 0
+
+    private func home(_ hash: KeyHash) -> Int { Int(truncatingIfNeeded: hash.low) & (entries.count - 1) }
+
+    func slot(of hash: KeyHash) -> Int? {
+        guard !entries.isEmpty else { return nil }
+        var slot = home(hash)
+        while entries[slot].isOccupied {
+            if entries[slot].hash == hash { return slot }
+            slot = (slot + 1) & (entries.count - 1)
+        }
+        return nil
+    }
+
+    mutating func set(_ entry: IndexEntry) -> Bool {
+        var entry = entry
+        entry.flags |= IndexEntry.occupied
+        if let slot = slot(of: entry.hash) {
+            entries[slot] = entry
+            return true
+        }
+        if (count + 1) * 4 > entries.count * 3 { grow() }
+        place(entry)
+        count += 1
+        return false
+    }
+
+    private mutating func place(_ entry: IndexEntry) {
+        var slot = home(entry.hash)
+        while entries[slot].isOccupied { slot = (slot + 1) & (entries.count - 1) }
+        entries[slot] = entry
+    }
+
+    private mutating func grow() {
+        let old = entries
+        entries = Array(repeating: IndexEntry(), count: max(16, old.count * 2))
+        for entry in old where entry.isOccupied { place(entry) }
+    }
+
+    /// Closes the gap, so that no marks of the dead are needed.
+    mutating func remove(_ hash: KeyHash) -> Bool {
+        guard var gap = slot(of: hash) else { return false }
+        let mask = entries.count - 1
+        var next = (gap + 1) & mask
+        while entries[next].isOccupied {
+            let distance = (next &- home(entries[next].hash)) & mask
+            if distance >= (next &- gap) & mask {
+                entries[gap] = entries[next]
+                gap = next
+            }
+            next = (next + 1) & mask
+        }
+        entries[gap] = IndexEntry()
+        count -= 1
+        return true
+    }
+}

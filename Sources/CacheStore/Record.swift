@@ -1,0 +1,109 @@
+// How one record lies in a segment. A header of 64 bytes, then key, metadata, head and body without gaps, then zeros up to a multiple of 8.
+// The header's checksum takes in the segment's number and the offset, and is keyed with the store's secret: so neither a file that was
+// swapped or copied nor content that a client chose can pass for a record. Little-endian throughout.
+
+import CHash
+
+/// 128 bits of a key, by which the index finds it. The whole key is compared as well, so a collision costs a miss and nothing else.
+struct KeyHash: Hashable, Sendable {
+    let low: UInt64
+    let high: UInt64
+
+    init(low: UInt64, high: UInt64) {
+        self.low = low
+        self.high = high
+    }
+
+    init(_ key: UnsafeRawBufferPointer, seed: UInt64) {
+        let hash = XXH3_128bits_withSeed(key.baseAddress, key.count, seed)
+        low = hash.low64
+        high = hash.high64
+    }
+}
+
+enum RecordKind: UInt8 {
+    case item = 1
+    /// Whatever was stored under this key before is gone.
+    case removal = 2
+    /// Everything stored before is gone.
+    case clearing = 3
+}
+
+struct RecordHeader {
+    static let bytes = 64
+    static let magic: UInt32 = 0x3152_5343  // "CSR1"
+    private static let checkedBytes = 56
+
+    var kind: RecordKind
+    var mayRescue: Bool
+    var keyBytes: Int
+    var metadataBytes: Int
+    var headBytes: Int
+    var bodyBytes: Int
+    var hash: KeyHash
+    /// Of key, metadata, head and body together.
+    var payloadChecksum: UInt64
+
+    init(
+        kind: RecordKind, mayRescue: Bool = false, keyBytes: Int = 0, metadataBytes: Int = 0, headBytes: Int = 0, bodyBytes: Int = 0,
+        hash: KeyHash, payloadChecksum: UInt64 = 0
+    ) {
+        self.kind = kind
+        self.mayRescue = mayRescue
+        self.keyBytes = keyBytes
+        self.metadataBytes = metadataBytes
+        self.headBytes = headBytes
+        self.bodyBytes = bodyBytes
+        self.hash = hash
+        self.payloadChecksum = payloadChecksum
+    }
+
+    var payloadBytes: Int { keyBytes + metadataBytes + headBytes + bodyBytes }
+    /// With the padding.
+    var recordBytes: Int { Self.recordBytes(payload: payloadBytes) }
+
+    static func recordBytes(payload: Int) -> Int { (bytes + payload + 7) & ~7 }
+
+    func write(to target: UnsafeMutableRawPointer, segment: UInt64, offset: Int, seed: UInt64) {
+        target.storeBytes(of: Self.magic.littleEndian, toByteOffset: 0, as: UInt32.self)
+        target.storeBytes(of: kind.rawValue, toByteOffset: 4, as: UInt8.self)
+        target.storeBytes(of: mayRescue ? 1 : 0, toByteOffset: 5, as: UInt8.self)
+        target.storeBytes(of: 0, toByteOffset: 6, as: UInt16.self)
+        for (index, count) in [keyBytes, metadataBytes, headBytes, bodyBytes].enumerated() {
+            target.storeBytes(of: UInt32(count).littleEndian, toByteOffset: 8 + index * 4, as: UInt32.self)
+        }
+        target.storeBytes(of: hash.low.littleEndian, toByteOffset: 24, as: UInt64.self)
+        target.storeBytes(of: hash.high.littleEndian, toByteOffset: 32, as: UInt64.self)
+        target.storeBytes(of: payloadChecksum.littleEndian, toByteOffset: 40, as: UInt64.self)
+        target.storeBytes(of: 0, toByteOffset: 48, as: UInt64.self)
+        let checksum = Self.checksum(target, segment: segment, offset: offset, seed: seed)
+        target.storeBytes(of: checksum.littleEndian, toByteOffset: 56, as: UInt64.self)
+    }
+
+    /// nil where there is no valid header at `offset` of this segment, or its record would not fit in `limit` bytes.
+    init?(at source: UnsafeRawPointer, segment: UInt64, offset: Int, limit: Int, seed: UInt64) {
+        guard offset + Self.bytes <= limit, source.load(as: UInt32.self) == Self.magic.littleEndian,
+            let kind = RecordKind(rawValue: source.load(fromByteOffset: 4, as: UInt8.self)),
+            UInt64(littleEndian: source.load(fromByteOffset: 56, as: UInt64.self))
+                == Self.checksum(source, segment: segment, offset: offset, seed: seed)
+        else { return nil }
+        func count(_ index: Int) -> Int { Int(UInt32(littleEndian: source.load(fromByteOffset: 8 + index * 4, as: UInt32.self))) }
+        self.kind = kind
+        mayRescue = source.load(fromByteOffset: 5, as: UInt8.self) != 0
+        (keyBytes, metadataBytes, headBytes, bodyBytes) = (count(0), count(1), count(2), count(3))
+        hash = KeyHash(
+            low: UInt64(littleEndian: source.load(fromByteOffset: 24, as: UInt64.self)),
+            high: UInt64(littleEndian: source.load(fromByteOffset: 32, as: UInt64.self)))
+        payloadChecksum = UInt64(littleEndian: source.load(fromByteOffset: 40, as: UInt64.self))
+        guard offset + recordBytes <= limit else { return nil }
+    }
+
+    private static func checksum(_ header: UnsafeRawPointer, segment: UInt64, offset: Int, seed: UInt64) -> UInt64 {
+        let place = segment &* 0x9e37_79b9_7f4a_7c15 ^ UInt64(truncatingIfNeeded: offset)
+        return XXH3_64bits_withSeed(header, checkedBytes, seed ^ place)
+    }
+
+    static func payloadChecksum(_ payload: UnsafeRawPointer, _ count: Int, seed: UInt64) -> UInt64 {
+        XXH3_64bits_withSeed(payload, count, seed)
+    }
+}

@@ -1,0 +1,212 @@
+// Where stored responses live: append-only segment files and an index in memory. Looking up reads through the mapping and checks the
+// checksum every time; putting in only queues, and one serial queue in the background writes. What waits to be written answers look-ups.
+// The file is the public face and the state that its two sides share; `StoreWriter` is the writing side.
+
+import CHash
+import Dispatch
+import Synchronization
+
+/// `@unchecked Sendable` because everything that changes is in `state`, behind its mutex, or belongs to the writer's queue.
+package final class ResponseStore: @unchecked Sendable {
+    package let settings: StoreSettings
+    private let directory: StoreDirectory
+    let seed: UInt64
+    /// Shared by the shards that look up and the writer that writes.
+    let state: Mutex<State>
+    private let writer: StoreWriter
+
+    struct State {
+        var index = IndexTable()
+        var segments: [UInt64: Segment] = [:]
+        /// Oldest first.
+        var order: [UInt64] = []
+        /// Queued and not yet readable from a segment. Removals are not in it: they act on the index at once.
+        var pending: [KeyHash: PendingItem] = [:]
+        var statistics = StoreStatistics()
+    }
+
+    /// Opens the store, or makes it. A directory that cannot be written to gives a store that only reads.
+    package init(_ settings: StoreSettings) throws(StoreError) {
+        guard settings.capacityBytes >= 4 << 20 else { throw .tooSmall }
+        self.settings = settings
+        directory = try StoreDirectory(settings.directory)
+        seed = directory.secret.withUnsafeBytes { $0.loadUnaligned(as: UInt64.self) }
+        var recovery = StoreRecovery(directory: directory, settings: settings, seed: seed)
+        recovery.run()
+        var initial = State()
+        initial.index = recovery.index
+        initial.segments = recovery.segments
+        initial.order = recovery.order
+        initial.statistics = recovery.statistics
+        initial.statistics.isWritable = directory.isWritable
+        initial.statistics.capacityBytes = settings.capacityBytes
+        state = Mutex(initial)
+        writer = StoreWriter(directory: directory, settings: settings, seed: seed, start: recovery.end)
+    }
+
+    // MARK: Reading
+
+    /// The item stored under exactly this key, its checksum checked. A damaged one is dropped, counted, and never returned.
+    package func lookUp(_ key: Span<UInt8>) -> StoredItem? {
+        key.withUnsafeBytes { key in
+            let hash = KeyHash(key, seed: seed)
+            let found: (pending: PendingItem?, segment: Segment?, offset: Int) = state.withLock { state in
+                if !state.pending.isEmpty, let pending = state.pending[hash] { return (pending, nil, 0) }
+                guard let entry = state.index.find(hash) else { return (nil, nil, 0) }
+                if entry.flags & IndexEntry.used == 0 { state.index.markUsed(hash) }
+                return (nil, state.segments[entry.segment], Int(entry.offset) * 8)
+            }
+            if let pending = found.pending { return pending.matches(key) ? pending.stored : nil }
+            guard let segment = found.segment else { return nil }
+            return read(segment, found.offset, hash, key)
+        }
+    }
+
+    private func read(_ segment: Segment, _ offset: Int, _ hash: KeyHash, _ key: UnsafeRawBufferPointer) -> StoredItem? {
+        let record = segment.base + offset
+        guard let header = RecordHeader(at: record, segment: segment.number, offset: offset, limit: segment.size, seed: seed),
+            header.kind == .item, header.hash == hash,
+            RecordHeader.payloadChecksum(record + RecordHeader.bytes, header.payloadBytes, seed: seed) == header.payloadChecksum
+        else {
+            dropDamaged(hash, segment.number, offset)
+            return nil
+        }
+        var start = record + RecordHeader.bytes
+        func next(_ count: Int) -> UnsafeRawBufferPointer {
+            defer { start += count }
+            return UnsafeRawBufferPointer(start: start, count: count)
+        }
+        let storedKey = next(header.keyBytes)
+        // Two keys with one hash: as good as absent.
+        guard storedKey.count == key.count, storedKey.elementsEqual(key) else { return nil }
+        return StoredItem(metadata: next(header.metadataBytes), head: next(header.headBytes), body: next(header.bodyBytes), owner: segment)
+    }
+
+    private func dropDamaged(_ hash: KeyHash, _ segment: UInt64, _ offset: Int) {
+        state.withLock { state in
+            guard let entry = state.index.find(hash), entry.segment == segment, Int(entry.offset) * 8 == offset else { return }
+            state.index.remove(hash)
+            state.statistics.damaged += 1
+        }
+    }
+
+    package var statistics: StoreStatistics {
+        state.withLock { state in
+            var statistics = state.statistics
+            let waiting = state.pending.keys.count { state.index.find($0) == nil }
+            statistics.entries = state.index.count + waiting
+            statistics.fileBytes = state.segments.values.reduce(0) { $0 + $1.size }
+            return statistics
+        }
+    }
+
+    // MARK: Changing
+
+    /// Puts an item in, in the place of what is stored under its key. Returns at once; writing happens in the background.
+    @discardableResult
+    package func insert(_ item: NewItem) -> InsertResult {
+        guard directory.isWritable else {
+            state.withLock { $0.statistics.writeErrors += 1 }
+            return .unwritable
+        }
+        guard RecordHeader.recordBytes(payload: item.payloadBytes) <= settings.segmentBytes else { return .tooLarge }
+        let pending = PendingItem(item, hash: item.key.withUnsafeBytes { KeyHash($0, seed: seed) })
+        let accepted = state.withLock { state in
+            guard state.statistics.pendingBytes + pending.bytes <= settings.pendingLimitBytes else {
+                state.statistics.dropped += 1
+                return false
+            }
+            state.statistics.pendingBytes += pending.bytes
+            state.statistics.inserted += 1
+            state.pending[pending.hash] = pending
+            writer.queue(.item(pending), store: self)
+            return true
+        }
+        return accepted ? .accepted : .busy
+    }
+
+    /// Drops what is stored under this key, for good: also over a restart.
+    package func remove(_ key: Span<UInt8>) {
+        let hash = key.withUnsafeBytes { KeyHash($0, seed: seed) }
+        state.withLock { state in
+            let wasPending = state.pending.removeValue(forKey: hash) != nil
+            guard state.index.remove(hash) || wasPending else { return }
+            state.statistics.invalidated += 1
+            writer.queue(.removal(hash), store: self)
+        }
+    }
+
+    /// Drops everything, for good.
+    package func removeAll() {
+        state.withLock { state in
+            state.statistics.invalidated += state.index.count
+            state.index = IndexTable()
+            state.pending = [:]
+            writer.queue(.clearing, store: self)
+        }
+    }
+
+    /// Returns when all that was queued before is in a segment file.
+    package func flush() { writer.waitUntilIdle() }
+
+    /// Writes what waits, then a snapshot of the index that makes the next start quick. Nothing may be put in afterwards.
+    package func close() {
+        writer.waitUntilIdle()
+        guard directory.isWritable else { return }
+        writer.synchronize()
+        let position = writer.position
+        state.withLock { state in
+            IndexSnapshot.write(state, end: position, directory: directory.path, limit: settings.snapshotBytes, seed: seed)
+        }
+    }
+
+    // MARK: Credentials
+
+    /// 16 bytes that stand for a set of credentials, and tell nothing about them: a keyed BLAKE2b hash.
+    /// - Parameter parts: the names and values of the request's credential fields, each with its length.
+    package func credentialPartition(_ parts: [UInt8]) -> [UInt8] {
+        var out = [UInt8](repeating: 0, count: 16)
+        crypto_generichash(&out, out.count, parts, UInt64(parts.count), directory.secret, directory.secret.count)
+        return out
+    }
+}
+
+/// An item that waits to be written. Its bytes lie in one piece, as they will in the segment.
+///
+/// `@unchecked Sendable` because nothing changes after `init`.
+final class PendingItem: @unchecked Sendable {
+    let hash: KeyHash
+    let mayRescue: Bool
+    let counts: (key: Int, metadata: Int, head: Int, body: Int)
+    let payload: UnsafeMutableRawBufferPointer
+
+    var bytes: Int { payload.count }
+
+    init(_ item: NewItem, hash: KeyHash) {
+        self.hash = hash
+        mayRescue = item.mayRescue
+        counts = (item.key.count, item.metadata.count, item.head.count, item.body.count)
+        payload = .allocate(byteCount: max(1, item.payloadBytes), alignment: 8)
+        var at = 0
+        for part in [item.key, item.metadata, item.head, item.body] {
+            part.withUnsafeBytes { UnsafeMutableRawBufferPointer(rebasing: payload[at...]).copyMemory(from: $0) }
+            at += part.count
+        }
+    }
+
+    deinit { payload.deallocate() }
+
+    private func part(_ start: Int, _ count: Int) -> UnsafeRawBufferPointer {
+        UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(payload)[start..<start + count])
+    }
+
+    func matches(_ key: UnsafeRawBufferPointer) -> Bool {
+        key.count == counts.key && part(0, counts.key).elementsEqual(key)
+    }
+
+    var stored: StoredItem {
+        StoredItem(
+            metadata: part(counts.key, counts.metadata), head: part(counts.key + counts.metadata, counts.head),
+            body: part(counts.key + counts.metadata + counts.head, counts.body), owner: self)
+    }
+}

@@ -1,0 +1,79 @@
+// One segment file: preallocated, appended to with `pwrite`, read through a mapping. The mapping lives as long as anybody holds the
+// segment, also after its file was removed: so an answer that is being sent is never pulled away.
+
+import CSystem
+import Glibc
+
+/// `@unchecked Sendable` because nothing changes after `init` but the file's bytes, which are written once and then only read.
+final class Segment: @unchecked Sendable {
+    /// Grows by one with each segment ever made; the file's name and part of each record's checksum.
+    let number: UInt64
+    let size: Int
+    let base: UnsafeRawPointer
+    private let descriptor: Int32
+    private let path: String
+
+    /// Makes a new file with all its blocks. Returns nil where that fails (no space, read-only).
+    init?(creating number: UInt64, in directory: String, size: Int) {
+        path = Self.path(number, directory)
+        let descriptor = csystem_open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { return nil }
+        guard csystem_allocate(descriptor, size) == 0, let base = Self.map(descriptor, size) else {
+            close(descriptor)
+            unlink(path)
+            return nil
+        }
+        (self.number, self.size, self.base, self.descriptor) = (number, size, base, descriptor)
+    }
+
+    /// Opens an existing file. One that is not of the expected size was tampered with: what is there is mapped, never more.
+    init?(opening number: UInt64, in directory: String, isWritable: Bool) {
+        path = Self.path(number, directory)
+        let descriptor = csystem_open(path, (isWritable ? O_RDWR : O_RDONLY) | O_CLOEXEC, 0)
+        guard descriptor >= 0 else { return nil }
+        var status = stat()
+        guard fstat(descriptor, &status) == 0, status.st_size >= RecordHeader.bytes, let base = Self.map(descriptor, Int(status.st_size)) else {
+            close(descriptor)
+            return nil
+        }
+        (self.number, size, self.base, self.descriptor) = (number, Int(status.st_size), base, descriptor)
+    }
+
+    deinit {
+        munmap(UnsafeMutableRawPointer(mutating: base), size)
+        close(descriptor)
+    }
+
+    private static func map(_ descriptor: Int32, _ size: Int) -> UnsafeRawPointer? {
+        guard let address = mmap(nil, size, PROT_READ, MAP_SHARED, descriptor, 0), address != MAP_FAILED else { return nil }
+        return UnsafeRawPointer(address)
+    }
+
+    static func path(_ number: UInt64, _ directory: String) -> String {
+        let digits = String(number, radix: 16)
+        return "\(directory)/segment-\(String(repeating: "0", count: 16 - digits.count))\(digits)"
+    }
+
+    /// The number in a file's name; nil where it is not a segment's.
+    static func number(ofFile name: String) -> UInt64? {
+        guard name.hasPrefix("segment-"), name.utf8.count == 24 else { return nil }
+        return UInt64(name.dropFirst(8), radix: 16)
+    }
+
+    /// Writes all of `bytes`; false where the disk did not take them.
+    func write(_ bytes: UnsafeRawBufferPointer, at offset: Int) -> Bool {
+        var written = 0
+        while written < bytes.count {
+            let count = pwrite(descriptor, bytes.baseAddress! + written, bytes.count - written, off_t(offset + written))
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else { return false }
+            written += count
+        }
+        return true
+    }
+
+    func synchronize() { fdatasync(descriptor) }
+
+    /// Takes the file away; the mapping stays for those who hold it.
+    func removeFile() { unlink(path) }
+}

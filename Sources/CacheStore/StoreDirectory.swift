@@ -1,0 +1,67 @@
+// The directory of a store: made where it is missing, locked against a second process, with the key that keeps hashes secret.
+
+import CHash
+import CSystem
+import Glibc
+
+/// Holds the lock for as long as it lives.
+final class StoreDirectory: Sendable {
+    let path: String
+    let isWritable: Bool
+    /// 32 bytes, made at the first start and kept in the file `key` (mode 0600).
+    let secret: [UInt8]
+    private let lock: Int32
+
+    init(_ path: String) throws(StoreError) {
+        self.path = path
+        Self.make(path)
+        lock = csystem_open(path + "/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        if lock >= 0, flock(lock, LOCK_EX | LOCK_NB) != 0, errno == EWOULDBLOCK {
+            close(lock)
+            throw .lockedByAnotherProcess(path)
+        }
+        let (secret, isKept) = Self.loadSecret(path + "/key", mayWrite: lock >= 0)
+        self.secret = secret
+        isWritable = lock >= 0 && isKept
+    }
+
+    deinit { if lock >= 0 { close(lock) } }
+
+    /// The directory and those above it; what fails shows when the lock is opened.
+    private static func make(_ path: String) {
+        var partial = path.hasPrefix("/") ? "" : "."
+        for name in path.split(separator: "/") {
+            partial += "/" + name
+            mkdir(partial, 0o700)
+        }
+    }
+
+    private static func loadSecret(_ path: String, mayWrite: Bool) -> (secret: [UInt8], isKept: Bool) {
+        var secret = [UInt8](repeating: 0, count: 32)
+        let existing = csystem_open(path, O_RDONLY | O_CLOEXEC, 0)
+        if existing >= 0 {
+            defer { close(existing) }
+            if read(existing, &secret, 32) == 32 { return (secret, true) }
+        }
+        precondition(sodium_init() >= 0, "no source of random numbers")
+        randombytes_buf(&secret, 32)
+        guard mayWrite else { return (secret, false) }
+        unlink(path)
+        let new = csystem_open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        guard new >= 0 else { return (secret, false) }
+        defer { close(new) }
+        return (secret, write(new, secret, 32) == 32 && fsync(new) == 0)
+    }
+
+    /// The numbers of the segment files, oldest first.
+    func segmentNumbers() -> [UInt64] {
+        guard let directory = opendir(path) else { return [] }
+        defer { closedir(directory) }
+        var numbers: [UInt64] = []
+        while let entry = readdir(directory) {
+            let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+            if let number = Segment.number(ofFile: name) { numbers.append(number) }
+        }
+        return numbers.sorted()
+    }
+}

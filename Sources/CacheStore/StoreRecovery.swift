@@ -1,0 +1,99 @@
+// Opening a store: from the snapshot of a clean stop, or by walking the record headers of all segments. Whatever was damaged meanwhile
+// costs the damaged records and nothing else.
+
+import CSystem
+import Glibc
+
+enum SegmentScan {
+    /// Calls `body` with each record whose header is valid, in order; returns the offset behind the last one. Behind a damaged header the
+    /// next valid one is looked for: headers are keyed, so nothing else passes for one.
+    @discardableResult
+    static func forEachRecord(in segment: Segment, seed: UInt64, _ body: (RecordHeader, Int) -> Void) -> Int {
+        var offset = 0
+        var end = 0
+        while offset + RecordHeader.bytes <= segment.size {
+            let place = segment.base + offset
+            if let header = RecordHeader(at: place, segment: segment.number, offset: offset, limit: segment.size, seed: seed) {
+                body(header, offset)
+                offset += header.recordBytes
+                end = offset
+            } else {
+                offset += 8
+            }
+        }
+        return end
+    }
+}
+
+struct StoreRecovery {
+    let directory: StoreDirectory
+    let settings: StoreSettings
+    let seed: UInt64
+    var index = IndexTable()
+    var segments: [UInt64: Segment] = [:]
+    var order: [UInt64] = []
+    var end = StoreWriter.Position(segment: 0, offset: 0)
+    var statistics = StoreStatistics()
+
+    init(directory: StoreDirectory, settings: StoreSettings, seed: UInt64) {
+        self.directory = directory
+        self.settings = settings
+        self.seed = seed
+    }
+
+    mutating func run() {
+        var before = timespec()
+        clock_gettime(CLOCK_MONOTONIC, &before)
+        openSegments()
+        if let snapshot = IndexSnapshot.read(directory: directory.path, seed: seed), snapshot.fits(segments, order) {
+            index = snapshot.index
+            end = snapshot.end
+            statistics.recoveredFromSnapshot = true
+        } else {
+            scan()
+        }
+        // It holds for this start only: after the first write it would be wrong.
+        if directory.isWritable { IndexSnapshot.remove(directory: directory.path) }
+        var after = timespec()
+        clock_gettime(CLOCK_MONOTONIC, &after)
+        statistics.recoveredEntries = index.count
+        statistics.recoveryMilliseconds = (after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1_000_000
+    }
+
+    private mutating func openSegments() {
+        for number in directory.segmentNumbers() {
+            guard let segment = Segment(opening: number, in: directory.path, isWritable: directory.isWritable) else {
+                if directory.isWritable { unlink(Segment.path(number, directory.path)) }
+                continue
+            }
+            segments[number] = segment
+            order.append(number)
+        }
+        end.segment = order.last ?? 0
+        guard directory.isWritable else { return }
+        // The limit may have been lowered, or segments be of another size: the oldest go until what is left is within it.
+        var total = segments.values.reduce(0) { $0 + $1.size }
+        while let oldest = order.first, total > settings.maximumSegments * settings.segmentBytes {
+            total -= segments[oldest]!.size
+            segments[oldest]!.removeFile()
+            segments[oldest] = nil
+            order.removeFirst()
+        }
+    }
+
+    private mutating func scan() {
+        for number in order {
+            guard let segment = segments[number] else { continue }
+            let last = SegmentScan.forEachRecord(in: segment, seed: seed) { header, offset in
+                switch header.kind {
+                case .item:
+                    let flags = header.mayRescue ? IndexEntry.mayRescue : 0
+                    index.set(IndexEntry(hash: header.hash, segment: number, offset: UInt32(offset / 8), flags: flags))
+                case .removal: index.remove(header.hash)
+                case .clearing: index = IndexTable()
+                }
+            }
+            end = StoreWriter.Position(segment: number, offset: last)
+        }
+    }
+}

@@ -1,0 +1,94 @@
+// How large the store is and where it lies, and what the caller puts in and gets out.
+
+package struct StoreSettings: Sendable {
+    /// The directory; made where it is missing.
+    package var directory: String
+    /// Exact limit on all files in the directory together.
+    package var capacityBytes: Int
+    /// Size of one segment file. By default a thirty-second part of the capacity, between 1 and 64 MiB; items larger than one are refused.
+    package var segmentBytes: Int
+    /// What may wait to be written; beyond it new items are dropped. Bounds memory when the disk is slower than the upstream.
+    package var pendingLimitBytes = 64 << 20
+
+    package init(directory: String, capacityBytes: Int, segmentBytes: Int? = nil) {
+        self.directory = directory
+        self.capacityBytes = capacityBytes
+        self.segmentBytes = segmentBytes ?? min(64 << 20, max(1 << 20, capacityBytes / 32))
+    }
+
+    /// The snapshot of the index counts too, so a part of the capacity is kept for it.
+    var snapshotBytes: Int { capacityBytes / 16 }
+    var maximumSegments: Int { max(2, (capacityBytes - snapshotBytes) / segmentBytes) }
+}
+
+/// Why a store cannot be opened. Everything else (read-only, full, damaged) opens and says so in its statistics.
+package enum StoreError: Error, CustomStringConvertible {
+    case lockedByAnotherProcess(String)
+    case tooSmall
+
+    package var description: String {
+        switch self {
+        case .lockedByAnotherProcess(let directory): "another process uses the cache directory \(directory)"
+        case .tooSmall: "the cache size must be at least 4 MiB"
+        }
+    }
+}
+
+/// What is to be stored. The store does not look into any of it.
+package struct NewItem: Sendable {
+    package var key: [UInt8]
+    package var metadata: [UInt8]
+    package var head: [UInt8]
+    package var body: [UInt8]
+    /// Whether it could still stand in for a failing upstream: such items outlive others when space is needed.
+    package var mayRescue: Bool
+
+    package init(key: [UInt8], metadata: [UInt8], head: [UInt8], body: [UInt8], mayRescue: Bool) {
+        self.key = key
+        self.metadata = metadata
+        self.head = head
+        self.body = body
+        self.mayRescue = mayRescue
+    }
+
+    var payloadBytes: Int { key.count + metadata.count + head.count + body.count }
+}
+
+package enum InsertResult: Sendable, Equatable {
+    case accepted
+    /// Larger than a segment.
+    case tooLarge
+    /// Too much waits to be written already.
+    case busy
+    /// The directory cannot be written to.
+    case unwritable
+}
+
+/// A stored item. The pointers are good for as long as `owner` is held.
+package struct StoredItem {
+    package let metadata: UnsafeRawBufferPointer
+    package let head: UnsafeRawBufferPointer
+    package let body: UnsafeRawBufferPointer
+    package let owner: AnyObject
+}
+
+package struct StoreStatistics: Sendable {
+    /// Bytes of all segment files.
+    package var fileBytes = 0
+    package var capacityBytes = 0
+    package var entries = 0
+    package var pendingBytes = 0
+    package var isWritable = true
+    package var inserted = 0
+    package var evicted = 0
+    package var replaced = 0
+    package var invalidated = 0
+    package var damaged = 0
+    package var reinserted = 0
+    /// Items dropped because too much waited.
+    package var dropped = 0
+    package var writeErrors = 0
+    package var recoveredEntries = 0
+    package var recoveryMilliseconds = 0
+    package var recoveredFromSnapshot = false
+}

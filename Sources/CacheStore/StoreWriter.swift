@@ -1,0 +1,219 @@
+// The writing side of the store: one serial queue that appends to the newest segment, makes new ones, and evicts the oldest.
+
+import CSystem
+import Dispatch
+import Glibc
+import Synchronization
+
+/// `@unchecked Sendable` because `waiting` is behind its mutex and everything else is touched on `serial` only.
+final class StoreWriter: @unchecked Sendable {
+    enum Work {
+        case item(PendingItem)
+        case removal(KeyHash)
+        case clearing
+    }
+
+    /// The newest segment and where in it the next record goes.
+    struct Position {
+        var segment: UInt64
+        var offset: Int
+    }
+
+    private let directory: StoreDirectory
+    private let settings: StoreSettings
+    private let seed: UInt64
+    private let serial = DispatchQueue(label: "cistern.store", qos: .utility)
+    /// Filled by those who put in, emptied by the writer.
+    private let waiting = Mutex<[Work]>([])
+    private(set) var position: Position
+    private var active: Segment?
+    private var buffer: [UInt8] = []
+    private var placed: [(PendingItem, Int)] = []
+
+    /// Records are gathered up to this size and written with one call.
+    private static let batchBytes = 1 << 20
+    /// How much of an evicted segment is written again at most, as a share of its size: so that evicting always frees the larger part.
+    private static let reinsertedShare = 4
+
+    init(directory: StoreDirectory, settings: StoreSettings, seed: UInt64, start: Position) {
+        self.directory = directory
+        self.settings = settings
+        self.seed = seed
+        position = start
+    }
+
+    /// Called with the store's state locked, so that work is queued in the order in which it took effect.
+    func queue(_ work: Work, store: ResponseStore) {
+        let isFirst = waiting.withLock { list in
+            list.append(work)
+            return list.count == 1
+        }
+        guard isFirst else { return }
+        serial.async { [weak store] in
+            guard let store else { return }
+            self.drain(store)
+        }
+    }
+
+    func waitUntilIdle() { serial.sync {} }
+
+    func synchronize() { serial.sync { active?.synchronize() } }
+
+    private func drain(_ store: ResponseStore) {
+        let work = waiting.withLock { list in
+            defer { list = [] }
+            return list
+        }
+        for one in work { write(one, store) }
+        writeBuffer(store)
+    }
+
+    private func write(_ work: Work, _ store: ResponseStore) {
+        switch work {
+        case .item(let item):
+            // Something newer may have come, or a removal: then it need not be written.
+            guard store.state.withLock({ $0.pending[item.hash] === item }) else { return settle(item, store) }
+            append(item, store)
+        case .removal(let hash): appendPlain(.removal, hash, store)
+        case .clearing: appendPlain(.clearing, KeyHash(low: 0, high: 0), store)
+        }
+    }
+
+    private func settle(_ item: PendingItem, _ store: ResponseStore) {
+        store.state.withLock { $0.statistics.pendingBytes -= item.bytes }
+    }
+
+    private func append(_ item: PendingItem, _ store: ResponseStore) {
+        let header = RecordHeader(
+            kind: .item, mayRescue: item.mayRescue, keyBytes: item.counts.key, metadataBytes: item.counts.metadata,
+            headBytes: item.counts.head, bodyBytes: item.counts.body, hash: item.hash,
+            payloadChecksum: RecordHeader.payloadChecksum(item.payload.baseAddress!, item.bytes, seed: seed))
+        guard let offset = append(header, UnsafeRawBufferPointer(item.payload), store) else {
+            store.state.withLock { state in
+                state.statistics.pendingBytes -= item.bytes
+                if state.pending[item.hash] === item { state.pending[item.hash] = nil }
+            }
+            return
+        }
+        placed.append((item, offset))
+        if buffer.count >= Self.batchBytes { writeBuffer(store) }
+    }
+
+    private func appendPlain(_ kind: RecordKind, _ hash: KeyHash, _ store: ResponseStore) {
+        _ = append(RecordHeader(kind: kind, hash: hash), UnsafeRawBufferPointer(start: nil, count: 0), store)
+    }
+
+    /// Puts a record into the buffer; returns its offset in the segment, nil where there is no room on the disk.
+    private func append(_ header: RecordHeader, _ payload: UnsafeRawBufferPointer, _ store: ResponseStore) -> Int? {
+        let size = header.recordBytes
+        if active == nil || position.offset + buffer.count + size > active!.size {
+            writeBuffer(store)
+            guard makeRoom(store) else {
+                store.state.withLock { $0.statistics.writeErrors += 1 }
+                return nil
+            }
+        }
+        let offset = position.offset + buffer.count
+        let start = buffer.count
+        buffer.append(contentsOf: repeatElement(0, count: size))
+        buffer.withUnsafeMutableBytes { bytes in
+            header.write(to: bytes.baseAddress! + start, segment: position.segment, offset: offset, seed: seed)
+            UnsafeMutableRawBufferPointer(rebasing: bytes[(start + RecordHeader.bytes)...]).copyMemory(from: payload)
+        }
+        return offset
+    }
+
+    /// Writes what is gathered, and from then on answers from there.
+    private func writeBuffer(_ store: ResponseStore) {
+        guard !buffer.isEmpty, let active else { return }
+        let isWritten = buffer.withUnsafeBytes { active.write($0, at: position.offset) }
+        if isWritten { position.offset += buffer.count }
+        store.state.withLock { state in
+            if !isWritten { state.statistics.writeErrors += 1 }
+            for (item, offset) in placed {
+                state.statistics.pendingBytes -= item.bytes
+                guard state.pending[item.hash] === item else { continue }
+                state.pending[item.hash] = nil
+                guard isWritten else { continue }
+                let flags = item.mayRescue ? IndexEntry.mayRescue : 0
+                let entry = IndexEntry(hash: item.hash, segment: position.segment, offset: UInt32(offset / 8), flags: flags)
+                if state.index.set(entry) { state.statistics.replaced += 1 }
+            }
+        }
+        placed.removeAll(keepingCapacity: true)
+        buffer.removeAll(keepingCapacity: buffer.count <= Self.batchBytes * 2)
+    }
+
+    /// Goes on in the newest segment after a start, or makes a new one; evicts the oldest where the limit is reached.
+    private func makeRoom(_ store: ResponseStore) -> Bool {
+        if active == nil, let newest = store.state.withLock({ $0.segments[position.segment] }),
+            position.offset + RecordHeader.bytes <= newest.size, newest.size == settings.segmentBytes
+        {
+            active = newest
+            return true
+        }
+        var survivors: [PendingItem] = []
+        while store.state.withLock({ $0.order.count }) >= settings.maximumSegments { survivors += evictOldest(store) }
+        let number = position.segment + 1
+        guard let segment = Segment(creating: number, in: directory.path, size: settings.segmentBytes) else { return false }
+        active = segment
+        position = Position(segment: number, offset: 0)
+        store.state.withLock { state in
+            state.segments[number] = segment
+            state.order.append(number)
+        }
+        for item in survivors where store.state.withLock({ $0.pending[item.hash] === item }) { append(item, store) }
+        return true
+    }
+
+    /// Takes the oldest segment away. What was used since it was written, and then what may still rescue a client, is kept and
+    /// written again, up to a share of the segment.
+    private func evictOldest(_ store: ResponseStore) -> [PendingItem] {
+        let oldest = store.state.withLock { $0.segments[$0.order[0]] }
+        guard let oldest else { return [] }
+        var live: [(header: RecordHeader, offset: Int, flags: UInt32)] = []
+        SegmentScan.forEachRecord(in: oldest, seed: seed) { header, offset in
+            guard header.kind == .item else { return }
+            let entry = store.state.withLock { $0.pending[header.hash] == nil ? $0.index.find(header.hash) : nil }
+            if let entry, entry.segment == oldest.number, Int(entry.offset) * 8 == offset { live.append((header, offset, entry.flags)) }
+        }
+        let budget = settings.segmentBytes / Self.reinsertedShare
+        var kept: [PendingItem] = []
+        var keptBytes = 0
+        for wanted in [IndexEntry.used | IndexEntry.mayRescue, IndexEntry.used] {
+            for record in live where record.flags & (IndexEntry.used | IndexEntry.mayRescue) == wanted {
+                guard keptBytes + record.header.recordBytes <= budget, let item = copy(record.header, oldest, record.offset) else { continue }
+                keptBytes += record.header.recordBytes
+                kept.append(item)
+            }
+        }
+        store.state.withLock { state in
+            for record in live { state.index.remove(record.header.hash) }
+            state.statistics.evicted += live.count - kept.count
+            state.statistics.reinserted += kept.count
+            for item in kept where state.pending[item.hash] == nil {
+                state.pending[item.hash] = item
+                state.statistics.pendingBytes += item.bytes
+            }
+            state.segments[oldest.number] = nil
+            state.order.removeFirst()
+        }
+        oldest.removeFile()
+        return kept
+    }
+
+    /// The record's parts, where its checksum holds.
+    private func copy(_ header: RecordHeader, _ segment: Segment, _ offset: Int) -> PendingItem? {
+        let start = segment.base + offset + RecordHeader.bytes
+        guard RecordHeader.payloadChecksum(start, header.payloadBytes, seed: seed) == header.payloadChecksum else { return nil }
+        var at = 0
+        func part(_ count: Int) -> [UInt8] {
+            defer { at += count }
+            return Array(UnsafeRawBufferPointer(start: start + at, count: count))
+        }
+        let item = NewItem(
+            key: part(header.keyBytes), metadata: part(header.metadataBytes), head: part(header.headBytes), body: part(header.bodyBytes),
+            mayRescue: header.mayRescue)
+        return PendingItem(item, hash: header.hash)
+    }
+}

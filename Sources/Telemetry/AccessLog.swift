@@ -1,0 +1,97 @@
+// The access log: one line an exchange, gathered in memory and written by a queue of its own, so that a slow disk or pipe never holds an
+// answer up. Bounded: what cannot be written in time is dropped and counted.
+
+import CSystem
+import Dispatch
+import Glibc
+import Synchronization
+
+/// `@unchecked Sendable` because what changes is behind `state`'s mutex, or touched on `serial` only.
+package final class AccessLog: @unchecked Sendable {
+    package enum Format: String, Sendable, CaseIterable { case json, common }
+
+    package let format: Format
+    private let path: String?
+    private let serial = DispatchQueue(label: "cistern.access-log", qos: .utility)
+    private var descriptor: Int32
+    private var timer: (any DispatchSourceTimer)?
+
+    private struct State {
+        var buffer: [UInt8] = []
+        var dropped = 0
+    }
+
+    /// Shards append, the queue takes.
+    private let state = Mutex(State())
+
+    private static let flushBytes = 64 * 1024
+    private static let limitBytes = 4 << 20
+
+    /// - Parameter path: nil for standard output.
+    /// - Returns: nil where the file cannot be opened.
+    package init?(path: String?, format: Format) {
+        self.path = path
+        self.format = format
+        guard let opened = Self.open(path) else { return nil }
+        descriptor = opened
+        let timer = DispatchSource.makeTimerSource(queue: serial)
+        timer.schedule(deadline: .now() + 1, repeating: 1)
+        timer.setEventHandler { [weak self] in self?.writeOut() }
+        timer.activate()
+        self.timer = timer
+    }
+
+    private static func open(_ path: String?) -> Int32? {
+        guard let path else { return STDOUT_FILENO }
+        let descriptor = csystem_open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o640)
+        return descriptor >= 0 ? descriptor : nil
+    }
+
+    package var dropped: Int { state.withLock { $0.dropped } }
+
+    /// Appends a line, with its line feed. From any shard.
+    package func append(_ line: [UInt8]) {
+        let isFull = state.withLock { state in
+            guard state.buffer.count + line.count <= Self.limitBytes else {
+                state.dropped += 1
+                return false
+            }
+            let before = state.buffer.count
+            state.buffer += line
+            return before < Self.flushBytes && state.buffer.count >= Self.flushBytes
+        }
+        if isFull { serial.async { self.writeOut() } }
+    }
+
+    /// Opens the file anew (after it was rotated away).
+    package func reopen() {
+        serial.async { [self] in
+            writeOut()
+            guard path != nil, let opened = Self.open(path) else { return }
+            close(descriptor)
+            descriptor = opened
+        }
+    }
+
+    /// Writes everything and ends.
+    package func finish() {
+        serial.sync {
+            timer?.cancel()
+            writeOut()
+        }
+    }
+
+    private func writeOut() {
+        let bytes = state.withLock { state in
+            defer { state.buffer = [] }
+            return state.buffer
+        }
+        var written = 0
+        while written < bytes.count {
+            let count = bytes.withUnsafeBytes { write(descriptor, $0.baseAddress! + written, $0.count - written) }
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else { return }
+            written += count
+        }
+    }
+}

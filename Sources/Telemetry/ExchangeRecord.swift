@@ -1,0 +1,74 @@
+// What is remembered of one exchange: recorded once, at its end, in counters and in the access log.
+
+/// How the request was answered, as the `result` label says it.
+package enum CacheResult: Int, Sendable, CaseIterable {
+    /// From the store, fresh, without asking.
+    case hit
+    /// The upstream was asked and answered; nothing was stored for this request before, or what was stored was replaced.
+    case miss
+    /// The upstream confirmed what was stored.
+    case revalidated
+    /// From the store, because the upstream failed.
+    case rescued
+    /// The store has nothing to do with such a request.
+    case bypass
+    /// No answer from the upstream and nothing stored.
+    case error
+    /// Our own pages.
+    case own
+
+    package var label: StaticString {
+        switch self {
+        case .hit: "hit"
+        case .miss: "miss"
+        case .revalidated: "revalidated"
+        case .rescued: "rescued"
+        case .bypass: "bypass"
+        case .error: "error"
+        case .own: "own"
+        }
+    }
+}
+
+/// The method label: a bounded set, whatever clients send.
+package enum MethodLabel: Int, Sendable, CaseIterable {
+    case get, head, post, put, patch, delete, options, query, other
+
+    package var label: StaticString {
+        switch self {
+        case .get: "GET"
+        case .head: "HEAD"
+        case .post: "POST"
+        case .put: "PUT"
+        case .patch: "PATCH"
+        case .delete: "DELETE"
+        case .options: "OPTIONS"
+        case .query: "QUERY"
+        case .other: "other"
+        }
+    }
+}
+
+package struct ExchangeRecord: Sendable {
+    package var result: CacheResult
+    package var method: MethodLabel
+    package var status: UInt16
+    /// Microseconds from the request's head to the end of the answer.
+    package var durationMicroseconds: Int64 = 0
+    /// Microseconds until the upstream had answered or failed; nil where it was not asked.
+    package var upstreamMicroseconds: Int64?
+    package var bodyBytes = 0
+    /// Whether those bytes came from the store.
+    package var isFromStore = false
+    /// Seconds; of answers from the store.
+    package var age: Int64?
+    /// Positions in `MetricLabels`: why the copy went out, why the answer was not kept.
+    package var rescueCause: Int?
+    package var notStored: Int?
+
+    package init(result: CacheResult, method: MethodLabel, status: UInt16) {
+        self.result = result
+        self.method = method
+        self.status = status
+    }
+}

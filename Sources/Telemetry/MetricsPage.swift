@@ -1,0 +1,134 @@
+// The page at /metrics: every family, its help, and where its numbers come from.
+
+/// Numbers that other modules count, handed over as plain values.
+package struct MetricsSnapshot: Sendable {
+    package struct Store: Sendable {
+        package var fileBytes = 0
+        package var limitBytes = 0
+        package var entries = 0
+        package var pendingBytes = 0
+        package var isWritable = false
+        package var evicted = 0
+        package var replaced = 0
+        package var invalidated = 0
+        package var damaged = 0
+        package var reinserted = 0
+        package var dropped = 0
+        package var writeErrors = 0
+
+        package init() {}
+    }
+
+    package struct Connections: Sendable {
+        package var open = 0
+        package var accepted = 0
+        package var timedOut = 0
+        package var acceptPauses = 0
+        package var limit = 0
+        package var upstreamActive = 0
+        package var upstreamOpened = 0
+        package var upstreamRequests = 0
+
+        package init() {}
+    }
+
+    package var shards: ShardMetrics
+    package var store = Store()
+    package var connections = Connections()
+    package var process = ProcessFigures()
+    package var version = ""
+    /// Whether the last exchange with the upstream succeeded.
+    package var isUpstreamUp = true
+    package var accessLogDropped = 0
+
+    package init(shards: ShardMetrics) { self.shards = shards }
+}
+
+package enum MetricsPage {
+    package static func render(_ snapshot: MetricsSnapshot, format: MetricsFormat) -> [UInt8] {
+        var writer = MetricsWriter(format: format)
+        requests(snapshot.shards, &writer)
+        upstream(snapshot, &writer)
+        store(snapshot.store, &writer)
+        connections(snapshot, &writer)
+        process(snapshot, &writer)
+        return writer.finish()
+    }
+
+    private static func requests(_ shards: ShardMetrics, _ writer: inout MetricsWriter) {
+        writer.counter("cistern_requests", "Requests answered, by how.", shards.countedRequests.map { ($0.labels, Double($0.count)) })
+        writer.counter(
+            "cistern_response_bytes", "Bytes of content sent to clients, by where it came from.",
+            [("source=\"store\"", Double(shards.storeBytes)), ("source=\"upstream\"", Double(shards.upstreamBytes))])
+        writer.counter("cistern_request_bytes", "Bytes of request content passed on to the upstream.", shards.requestBytes)
+        writer.histogram(
+            "cistern_request_duration_seconds", "From a request's head to the end of its answer.", scale: 1e-6,
+            CacheResult.allCases.map { ("result=\"\($0.label)\"", shards.durations[$0.rawValue]) })
+        writer.counter("cistern_rescued_requests", "Requests answered from the store because the upstream failed, by cause.",
+            labelled("cause", shards.labels.rescueCauses, shards.rescued))
+        writer.histogram("cistern_served_age_seconds", "Age of the answers served from the store.", scale: 1, [("", shards.servedAge)])
+        writer.counter("cistern_stored", "Answers handed to the store.", shards.stored)
+        writer.counter("cistern_not_stored", "Answers not kept, by reason.", labelled("reason", shards.labels.notStored, shards.notStored))
+        writer.counter(
+            "cistern_refused_requests", "Requests refused before anything was done with them, by reason.",
+            labelled("reason", shards.labels.refusals, shards.refused))
+    }
+
+    private static func upstream(_ snapshot: MetricsSnapshot, _ writer: inout MetricsWriter) {
+        let shards = snapshot.shards
+        writer.gauge("cistern_upstream_up", "Whether the last exchange with the upstream succeeded.", snapshot.isUpstreamUp ? 1 : 0)
+        writer.histogram(
+            "cistern_upstream_duration_seconds", "From asking the upstream to the end of its answer or its failure.", scale: 1e-6,
+            [("", shards.upstreamDuration)])
+        writer.counter(
+            "cistern_upstream_errors", "Failed exchanges with the upstream, by error type (RFC 9209).",
+            labelled("error", shards.labels.upstreamErrors, shards.upstreamErrors))
+        writer.counter("cistern_upstream_requests", "Requests sent to the upstream.", UInt64(snapshot.connections.upstreamRequests))
+        writer.counter("cistern_upstream_connections", "Connections opened to the upstream.", UInt64(snapshot.connections.upstreamOpened))
+        writer.gauge("cistern_upstream_active_requests", "Requests at the upstream now.", Double(snapshot.connections.upstreamActive))
+    }
+
+    private static func store(_ store: MetricsSnapshot.Store, _ writer: inout MetricsWriter) {
+        writer.gauge("cistern_store_bytes", "Bytes of the store's segment files.", Double(store.fileBytes))
+        writer.gauge("cistern_store_limit_bytes", "The limit on the store's files.", Double(store.limitBytes))
+        writer.gauge("cistern_store_entries", "Stored answers.", Double(store.entries))
+        writer.gauge("cistern_store_pending_bytes", "Bytes that wait to be written.", Double(store.pendingBytes))
+        writer.gauge("cistern_store_writable", "Whether the cache directory can be written to.", store.isWritable ? 1 : 0)
+        writer.counter(
+            "cistern_store_removals", "Stored answers that are no more, by cause.",
+            [
+                ("cause=\"evicted\"", Double(store.evicted)), ("cause=\"replaced\"", Double(store.replaced)),
+                ("cause=\"invalidated\"", Double(store.invalidated)), ("cause=\"damaged\"", Double(store.damaged)),
+            ])
+        writer.counter("cistern_store_reinserted", "Stored answers written again because they had been used.", UInt64(store.reinserted))
+        writer.counter("cistern_store_dropped", "Answers not written because too much waited.", UInt64(store.dropped))
+        writer.counter("cistern_store_write_errors", "Writes that the disk did not take.", UInt64(store.writeErrors))
+    }
+
+    private static func connections(_ snapshot: MetricsSnapshot, _ writer: inout MetricsWriter) {
+        let connections = snapshot.connections
+        writer.gauge("cistern_connections", "Open client connections.", Double(connections.open))
+        writer.gauge("cistern_connections_limit", "The limit on open client connections.", Double(connections.limit))
+        writer.counter("cistern_connections_accepted", "Client connections accepted.", UInt64(connections.accepted))
+        writer.counter("cistern_connections_timed_out", "Client connections ended by a time-out.", UInt64(connections.timedOut))
+        writer.counter(
+            "cistern_accept_pauses", "How often accepting paused: limit reached, or no descriptors left.", UInt64(connections.acceptPauses))
+        writer.counter("cistern_access_log_dropped", "Access log lines dropped because the log could not keep up.",
+            UInt64(snapshot.accessLogDropped))
+    }
+
+    private static func process(_ snapshot: MetricsSnapshot, _ writer: inout MetricsWriter) {
+        let process = snapshot.process
+        writer.gauge("cistern_build_info", "The version, as a label.", [("version=\"\(snapshot.version)\"", 1)])
+        writer.counter("process_cpu_seconds", "CPU time used.", [("", process.cpuSeconds)])
+        writer.gauge("process_resident_memory_bytes", "Resident memory.", Double(process.residentBytes))
+        writer.gauge("process_virtual_memory_bytes", "Virtual memory.", Double(process.virtualBytes))
+        writer.gauge("process_open_fds", "Open descriptors.", Double(process.openDescriptors))
+        writer.gauge("process_max_fds", "Most descriptors allowed.", Double(process.maximumDescriptors))
+        writer.gauge("process_start_time_seconds", "When the process started, in seconds since 1970.", process.startTime)
+    }
+
+    private static func labelled(_ name: String, _ labels: [String], _ counts: [UInt64]) -> [(labels: String, value: Double)] {
+        zip(labels, counts).map { ("\(name)=\"\($0)\"", Double($1)) }
+    }
+}

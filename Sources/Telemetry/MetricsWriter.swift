@@ -1,0 +1,75 @@
+// Writes metrics as text: Prometheus' format 0.0.4, or OpenMetrics 1.0, which names counters without `_total` in their type line and ends
+// with `# EOF`.
+
+package enum MetricsFormat: Sendable {
+    case prometheus, openMetrics
+
+    package var contentType: StaticString {
+        switch self {
+        case .prometheus: "text/plain; version=0.0.4; charset=utf-8"
+        case .openMetrics: "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        }
+    }
+
+    /// OpenMetrics where the client names it, as Prometheus does.
+    package init(accept: [UInt8]?) {
+        let text = accept.map { String(decoding: $0, as: UTF8.self) } ?? ""
+        self = text.contains("application/openmetrics-text") ? .openMetrics : .prometheus
+    }
+}
+
+struct MetricsWriter {
+    let format: MetricsFormat
+    private(set) var text = ""
+
+    init(format: MetricsFormat) { self.format = format }
+
+    /// - Parameter name: without `_total`.
+    mutating func counter(_ name: String, _ help: String, _ samples: [(labels: String, value: Double)]) {
+        head(format == .openMetrics ? name : name + "_total", "counter", help)
+        for sample in samples { line(name + "_total", sample.labels, sample.value) }
+    }
+
+    mutating func counter(_ name: String, _ help: String, _ value: UInt64) { counter(name, help, [("", Double(value))]) }
+
+    mutating func gauge(_ name: String, _ help: String, _ samples: [(labels: String, value: Double)]) {
+        head(name, "gauge", help)
+        for sample in samples { line(name, sample.labels, sample.value) }
+    }
+
+    mutating func gauge(_ name: String, _ help: String, _ value: Double) { gauge(name, help, [("", value)]) }
+
+    /// - Parameter scale: what the histogram's unit is in the metric's: 1e-6 for microseconds in seconds.
+    mutating func histogram(_ name: String, _ help: String, scale: Double, _ samples: [(labels: String, histogram: Histogram)]) {
+        head(name, "histogram", help)
+        for sample in samples {
+            let prefix = sample.labels.isEmpty ? "" : sample.labels + ","
+            var total: UInt64 = 0
+            for (bound, count) in zip(sample.histogram.bounds, sample.histogram.counts) {
+                total += count
+                line(name + "_bucket", prefix + "le=\"\(Self.number(Double(bound) * scale))\"", Double(total))
+            }
+            line(name + "_bucket", prefix + "le=\"+Inf\"", Double(sample.histogram.total))
+            line(name + "_sum", sample.labels, Double(sample.histogram.sum) * scale)
+            line(name + "_count", sample.labels, Double(sample.histogram.total))
+        }
+    }
+
+    mutating func finish() -> [UInt8] {
+        if format == .openMetrics { text += "# EOF\n" }
+        return Array(text.utf8)
+    }
+
+    private mutating func head(_ name: String, _ type: String, _ help: String) {
+        text += "# HELP \(name) \(help)\n# TYPE \(name) \(type)\n"
+    }
+
+    private mutating func line(_ name: String, _ labels: String, _ value: Double) {
+        text += labels.isEmpty ? "\(name) \(Self.number(value))\n" : "\(name){\(labels)} \(Self.number(value))\n"
+    }
+
+    private static func number(_ value: Double) -> String {
+        if value == value.rounded(), abs(value) < 1e15 { return String(Int64(value)) }
+        return "\((value * 1e9).rounded() / 1e9)"
+    }
+}

@@ -1,0 +1,57 @@
+// What the kernel says of this process (the `process_*` metrics that every Prometheus client library has).
+
+import CSystem
+import Glibc
+
+package struct ProcessFigures: Sendable {
+    package var cpuSeconds = 0.0
+    package var residentBytes = 0
+    package var virtualBytes = 0
+    package var openDescriptors = 0
+    package var maximumDescriptors = 0
+    package var startTime = 0.0
+
+    package init() {}
+
+    /// Read from /proc/self.
+    package static func now() -> ProcessFigures {
+        var figures = ProcessFigures()
+        let ticks = Double(sysconf(Int32(_SC_CLK_TCK)))
+        // The name in parentheses may hold spaces: what follows it is plain.
+        let fields = Self.text(of: "/proc/self/stat").split(separator: ")").last?.split(separator: " ").map(String.init) ?? []
+        if fields.count > 21 {
+            figures.cpuSeconds = ((Double(fields[11]) ?? 0) + (Double(fields[12]) ?? 0)) / ticks
+            figures.virtualBytes = Int(fields[20]) ?? 0
+            figures.residentBytes = (Int(fields[21]) ?? 0) * sysconf(Int32(_SC_PAGESIZE))
+            figures.startTime = Self.bootTime() + (Double(fields[19]) ?? 0) / ticks
+        }
+        if let directory = opendir("/proc/self/fd") {
+            while readdir(directory) != nil { figures.openDescriptors += 1 }
+            closedir(directory)
+            // Less ".", ".." and the directory's own.
+            figures.openDescriptors -= 3
+        }
+        var limit = rlimit()
+        if getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 { figures.maximumDescriptors = Int(clamping: limit.rlim_cur) }
+        return figures
+    }
+
+    private static func bootTime() -> Double {
+        let line = text(of: "/proc/stat").split(separator: "\n").first { $0.hasPrefix("btime ") }
+        return line.flatMap { Double($0.dropFirst(6)) } ?? 0
+    }
+
+    private static func text(of path: String) -> String {
+        let descriptor = csystem_open(path, O_RDONLY | O_CLOEXEC, 0)
+        guard descriptor >= 0 else { return "" }
+        defer { close(descriptor) }
+        var bytes: [UInt8] = []
+        var piece = [UInt8](repeating: 0, count: 16_384)
+        while true {
+            let count = read(descriptor, &piece, piece.count)
+            guard count > 0 else { break }
+            bytes += piece[..<count]
+        }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+}

@@ -1,0 +1,100 @@
+// The counters of one shard: plain numbers that only its loop touches. A scrape takes a copy of each shard's and adds them up.
+
+/// The values of the labels that other modules' enums define, by position.
+package struct MetricLabels: Sendable {
+    package var rescueCauses: [String]
+    package var notStored: [String]
+    package var refusals: [String]
+    package var upstreamErrors: [String]
+
+    package init(rescueCauses: [String], notStored: [String], refusals: [String], upstreamErrors: [String]) {
+        self.rescueCauses = rescueCauses
+        self.notStored = notStored
+        self.refusals = refusals
+        self.upstreamErrors = upstreamErrors
+    }
+}
+
+package struct ShardMetrics: Sendable {
+    package let labels: MetricLabels
+    /// By result, method and status class (1xx … 5xx), in one array.
+    private(set) var requests: [UInt64]
+    private(set) var durations: [Histogram]
+    private(set) var upstreamDuration = Histogram(bounds: Histogram.durations)
+    private(set) var servedAge = Histogram(bounds: Histogram.ages)
+    private(set) var storeBytes: UInt64 = 0
+    private(set) var upstreamBytes: UInt64 = 0
+    private(set) var rescued: [UInt64]
+    private(set) var notStored: [UInt64]
+    private(set) var refused: [UInt64]
+    private(set) var upstreamErrors: [UInt64]
+    /// Request content passed on to the upstream.
+    package var requestBytes: UInt64 = 0
+    package var stored: UInt64 = 0
+
+    private static let classes = 5
+
+    package init(labels: MetricLabels) {
+        self.labels = labels
+        requests = Array(repeating: 0, count: CacheResult.allCases.count * MethodLabel.allCases.count * Self.classes)
+        durations = Array(repeating: Histogram(bounds: Histogram.durations), count: CacheResult.allCases.count)
+        rescued = Array(repeating: 0, count: labels.rescueCauses.count)
+        notStored = Array(repeating: 0, count: labels.notStored.count)
+        refused = Array(repeating: 0, count: labels.refusals.count)
+        upstreamErrors = Array(repeating: 0, count: labels.upstreamErrors.count)
+    }
+
+    private static func position(_ result: CacheResult, _ method: MethodLabel, _ statusClass: Int) -> Int {
+        (result.rawValue * MethodLabel.allCases.count + method.rawValue) * classes + statusClass
+    }
+
+    package mutating func record(_ exchange: ExchangeRecord) {
+        let statusClass = min(max(Int(exchange.status) / 100, 1), Self.classes) - 1
+        requests[Self.position(exchange.result, exchange.method, statusClass)] += 1
+        durations[exchange.result.rawValue].observe(exchange.durationMicroseconds)
+        if let microseconds = exchange.upstreamMicroseconds { upstreamDuration.observe(microseconds) }
+        if let age = exchange.age { servedAge.observe(age) }
+        if exchange.isFromStore { storeBytes += UInt64(exchange.bodyBytes) } else { upstreamBytes += UInt64(exchange.bodyBytes) }
+        if let cause = exchange.rescueCause { rescued[cause] += 1 }
+        if let reason = exchange.notStored { notStored[reason] += 1 }
+    }
+
+    package mutating func refuse(_ reason: Int) { refused[reason] += 1 }
+
+    package mutating func upstreamFailed(_ error: Int) { upstreamErrors[error] += 1 }
+
+    package mutating func merge(_ other: ShardMetrics) {
+        Self.add(other.requests, to: &requests)
+        for index in durations.indices { durations[index].merge(other.durations[index]) }
+        upstreamDuration.merge(other.upstreamDuration)
+        servedAge.merge(other.servedAge)
+        storeBytes += other.storeBytes
+        upstreamBytes += other.upstreamBytes
+        requestBytes += other.requestBytes
+        stored += other.stored
+        Self.add(other.rescued, to: &rescued)
+        Self.add(other.notStored, to: &notStored)
+        Self.add(other.refused, to: &refused)
+        Self.add(other.upstreamErrors, to: &upstreamErrors)
+    }
+
+    private static func add(_ other: [UInt64], to counts: inout [UInt64]) {
+        for index in counts.indices { counts[index] += other[index] }
+    }
+
+    /// The requests that occurred, with their labels.
+    var countedRequests: [(labels: String, count: UInt64)] {
+        var out: [(String, UInt64)] = []
+        for result in CacheResult.allCases {
+            for method in MethodLabel.allCases {
+                for statusClass in 0..<Self.classes {
+                    let count = requests[Self.position(result, method, statusClass)]
+                    // Every result is there from the start for GET, so that rates have a first value; the rest when it occurs.
+                    guard count > 0 || (method == .get && statusClass == 1) else { continue }
+                    out.append(("result=\"\(result.label)\",method=\"\(method.label)\",status_class=\"\(statusClass + 1)xx\"", count))
+                }
+            }
+        }
+        return out
+    }
+}
