@@ -98,9 +98,18 @@ package final class ClientConnections {
         }
     }
 
+    var all: [ClientConnection] { byDescriptor.compactMap(\.self) }
+
     private func sweep() {
         coarseNow = loop.time.monotonicMilliseconds
         for connection in byDescriptor { connection?.checkDeadline(coarseNow) }
         loop.schedule(after: Self.sweepInterval) { [weak self] in self?.sweep() }
+    }
+}
+
+extension ClientConnections {
+    /// Ends every connection at once.
+    package func closeAll() {
+        for connection in all { connection.closeNow() }
     }
 }

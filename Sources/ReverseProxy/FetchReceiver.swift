@@ -13,6 +13,9 @@ struct WholeAnswer {
     var content: [UInt8]
     /// Whether it was handed to the store, or why not.
     var storage: StorageDecision
+    /// As it was stored, where it was.
+    var storedHead: [UInt8] = []
+    var metadata: StoredMetadata?
 }
 
 /// Why a fetch brought nothing good.

@@ -18,12 +18,18 @@ package struct ForwardingSettings: Sendable {
     package var name = "cistern"
     /// Whether `Via` is added to requests and answers.
     package var via = true
-    /// Send the client's Host instead of the upstream's own.
+    /// Send the client's Host instead of the upstream's own. The host is part of the key then.
     package var preserveHost = false
+    /// Tell the upstream the client's Host in `Forwarded` and `X-Forwarded-Host`. Off by default: a client may write anything into it, and
+    /// answers that depend on it must not be shared; where it is on, the host is part of the key.
+    package var forwardHost = false
     /// Make a `Location` of the upstream's own origin relative, so that a redirect stays on this proxy.
     package var rewriteLocation = true
     /// Drop fields of untrusted clients that re-route or override (X-HTTP-Method-Override, X-Original-URL, …).
     package var dropOverrides = true
 
     package init() {}
+
+    /// Whether the upstream gets to see the client's Host in any way.
+    var sendsClientHost: Bool { preserveHost || (forwardHost && forwarded != .off) }
 }

@@ -4,8 +4,10 @@ import HTTPCore
 
 enum LocationRewriting {
     /// The path and query of `location` where it names `origin`, else nil: then it stays as it is.
-    /// - Parameter origin: scheme and authority in lower case, as in `http://api.example.com:8000`.
-    static func relative(_ location: ArraySlice<UInt8>, to origin: [UInt8]) -> [UInt8]? {
+    /// - Parameters:
+    ///   - origin: scheme and authority in lower case, as in `http://api.example.com:8000`.
+    ///   - basePath: what is put before each target; taken off again.
+    static func relative(_ location: ArraySlice<UInt8>, to origin: [UInt8], basePath: [UInt8] = []) -> [UInt8]? {
         guard location.count >= origin.count else { return nil }
         let end = location.startIndex + origin.count
         let matches = zip(location[..<end], origin).allSatisfy { $0.asciiLowercased == $1 }
@@ -14,9 +16,16 @@ enum LocationRewriting {
         let rest = location[end...]
         switch rest.first {
         // "//x" would be read as another authority.
-        case UInt8(ascii: "/"): return rest.dropFirst().first == UInt8(ascii: "/") ? nil : Array(rest)
+        case UInt8(ascii: "/"): return rest.dropFirst().first == UInt8(ascii: "/") ? nil : without(basePath, rest)
         case UInt8(ascii: "?"), UInt8(ascii: "#"): return [UInt8(ascii: "/")] + rest
         default: return nil
         }
+    }
+
+    private static func without(_ basePath: [UInt8], _ path: ArraySlice<UInt8>) -> [UInt8]? {
+        guard !basePath.isEmpty else { return Array(path) }
+        // Outside the base path there is nothing that this proxy could serve.
+        guard path.starts(with: basePath), path.dropFirst(basePath.count).first == UInt8(ascii: "/") else { return nil }
+        return Array(path.dropFirst(basePath.count))
     }
 }

@@ -7,6 +7,8 @@ struct UpstreamRequestFields {
     let settings: ForwardingSettings
     /// Host and port of the upstream, as in a Host field.
     let authority: [UInt8]
+    /// Told apart from every other process's, so that a loop is recognised.
+    let instance: String
 
     /// Where the request came from, for the forwarding fields.
     struct Client {
@@ -43,26 +45,30 @@ struct UpstreamRequestFields {
             }
         }
         addForwarding(to: &fields, source: source, client: client)
-        if settings.via { appendVia(to: &fields, version: head.version) }
+        if let count = RequestRefusals.countedDown(head) { fields.set(.maxForwards, count) }
+        if settings.via { fields.append(.via, viaValue(head.version)) }
         return fields
     }
 
     private func isDropped(_ field: KnownField) -> Bool {
         switch field {
-        // Content-Length and Transfer-Encoding follow from the framing; Expect was answered here; Max-Forwards is set anew by the flow.
+        // Content-Length and Transfer-Encoding follow from the framing; Expect was answered here.
         case .host, .contentLength, .transferEncoding, .expect: true
         default:
             (settings.dropOverrides && Self.overrides.contains(field)) || Self.forwarding.contains(field)
         }
     }
 
-    /// `Via: 1.1 cistern` (RFC 9110 §7.6.3).
-    func appendVia(to fields: inout Fields, version: HTTPVersion) {
-        fields.append(.via, viaValue(version))
+    /// `1.1 cistern (a1b2c3d4)` (RFC 9110 §7.6.3): the comment tells this process from others of the same name.
+    private func viaValue(_ version: HTTPVersion) -> [UInt8] {
+        Array("\(version == .http10 ? "1.0" : "1.1") \(settings.name) (\(instance))".utf8)
     }
 
-    func viaValue(_ version: HTTPVersion) -> [UInt8] {
-        Array((version == .http10 ? "1.0 " : "1.1 ").utf8) + Array(settings.name.utf8)
+    /// Whether this very process has had the request before.
+    func isLoop(_ head: RequestHead) -> Bool {
+        guard head.fields.contains(.via) else { return false }
+        let own = Array("(\(instance))".utf8)
+        return head.fields.all(.via).contains { !$0.isEmpty && Array($0).firstRange(of: own) != nil }
     }
 
     private func addForwarding(to fields: inout Fields, source: Fields, client: Client) {
@@ -88,12 +94,11 @@ struct UpstreamRequestFields {
     private func addOwn(to fields: inout Fields, client: Client) {
         var node = client.address.isEmpty ? Array("unknown".utf8) : client.address
         if client.isIPv6 { node = Array("\"[".utf8) + node + Array("]\"".utf8) }
-        var value = Array("for=".utf8) + node + Array(";host=\"".utf8)
-        value += client.host
-        value += Array("\";proto=http".utf8)
-        fields.append(.forwarded, value)
+        var value = Array("for=".utf8) + node
+        if settings.forwardHost { value += Array(";host=\"".utf8) + client.host + [UInt8(ascii: "\"")] }
+        fields.append(.forwarded, value + Array(";proto=http".utf8))
         if !client.address.isEmpty { fields.append(.xForwardedFor, client.address) }
-        fields.append(.xForwardedHost, client.host)
+        if settings.forwardHost { fields.append(.xForwardedHost, client.host) }
         fields.append(.xForwardedProto, Array("http".utf8))
     }
 }

@@ -12,7 +12,8 @@ package final class Transfer {
     var easy: EasyHandle?
     /// The handle's, for as long as `easy` is there.
     let pointer: UnsafeMutableRawPointer
-    weak var receiver: (any TransferReceiver)?
+    /// Held until the transfer ends: so a fetch whose client left goes on.
+    var receiver: (any TransferReceiver)?
     var phase = Phase.connecting
     /// Milliseconds of the loop's clock.
     let startedAt: Int64

@@ -71,7 +71,7 @@ package final class UpstreamClient {
         Unmanaged<UpstreamClient>.fromOpaque(user!).takeUnretainedValue()
     }
 
-    /// Starts to ask. The receiver is held weakly; callbacks come from the loop, never from within this call.
+    /// Starts to ask. The receiver is held until the end; callbacks come from the loop, never from within this call.
     package func start(_ request: UpstreamRequest, receiver: any TransferReceiver) -> Transfer? {
         guard !isClosed, var easy = takeHandle() else { return nil }
         coarseNow = loop.time.monotonicMilliseconds

@@ -1,0 +1,68 @@
+// One line of the access log: JSON, or the common log format with what the cache did at its end. What clients send is escaped; the query
+// is left out, since arguments may be secrets.
+
+import CachePolicy
+import Downstream
+import HTTPCore
+import Telemetry
+
+enum AccessLogLine {
+    static func make(_ record: ExchangeRecord, _ head: RequestHead, peer: PeerAddress, wall: Int64, format: AccessLog.Format) -> [UInt8] {
+        switch format {
+        case .json: json(record, head, peer, wall)
+        case .common: common(record, head, peer, wall)
+        }
+    }
+
+    private static func json(_ record: ExchangeRecord, _ head: RequestHead, _ peer: PeerAddress, _ wall: Int64) -> [UInt8] {
+        var line = Array("{\"time\":\(wall / 1000).\(milliseconds(wall)),\"client\":\"".utf8)
+        line += peer.text.isEmpty ? Array("unix".utf8) : peer.text
+        line += Array("\",\"method\":\"".utf8)
+        appendEscaped(head.method.bytes[...], to: &line)
+        line += Array("\",\"path\":\"".utf8)
+        appendEscaped(path(head), to: &line)
+        line += Array("\",\"status\":\(record.status),\"bytes\":\(record.bodyBytes),\"duration_us\":\(record.durationMicroseconds)".utf8)
+        line += Array(",\"result\":\"\(record.result.label)\"".utf8)
+        if let microseconds = record.upstreamMicroseconds { line += Array(",\"upstream_us\":\(microseconds)".utf8) }
+        if let age = record.age { line += Array(",\"age\":\(age)".utf8) }
+        if let reason = reason(record) { line += Array(",\"reason\":\"\(reason)\"".utf8) }
+        return line + Array("}\n".utf8)
+    }
+
+    private static func common(_ record: ExchangeRecord, _ head: RequestHead, _ peer: PeerAddress, _ wall: Int64) -> [UInt8] {
+        var line = peer.text.isEmpty ? Array("unix".utf8) : peer.text
+        let date = HTTPDate.format(wall / 1000)
+        // "Sun, 06 Nov 1994 08:49:37 GMT" becomes [06/Nov/1994:08:49:37 +0000].
+        let (day, month, year, clock) = (date[5..<7], date[8..<11], date[12..<16], date[17..<25])
+        line.append(" - - [")
+        for (part, separator) in [(day, "/"), (month, "/"), (year, ":"), (clock, " +0000] \"")] as [(ArraySlice<UInt8>, StaticString)] {
+            line += part
+            line.append(separator)
+        }
+        appendEscaped(head.method.bytes[...], to: &line)
+        line.append(0x20)
+        appendEscaped(path(head), to: &line)
+        line += Array(" \(head.version == .http10 ? "HTTP/1.0" : "HTTP/1.1")\" \(record.status) \(record.bodyBytes)".utf8)
+        line += Array(" \(record.result.label) \(reason(record) ?? "-")\n".utf8)
+        return line
+    }
+
+    private static func milliseconds(_ wall: Int64) -> String {
+        let text = String(wall % 1000)
+        return String(repeating: "0", count: 3 - text.count) + text
+    }
+
+    private static func path(_ head: RequestHead) -> ArraySlice<UInt8> { head.pathAndQuery.prefix { $0 != UInt8(ascii: "?") } }
+
+    private static func reason(_ record: ExchangeRecord) -> String? {
+        if let cause = record.rescueCause { return MetricNames.rescueCauses[cause] }
+        return record.notStored.map { MetricNames.notStored[$0].rawValue }
+    }
+
+    private static func appendEscaped(_ text: ArraySlice<UInt8>, to line: inout [UInt8]) {
+        for byte in text {
+            if byte == 0x22 || byte == 0x5c { line.append(0x5c) }
+            line.append(byte < 0x20 || byte >= 0x7f ? UInt8(ascii: "?") : byte)
+        }
+    }
+}

@@ -1,0 +1,49 @@
+// The Cache-Status line (RFC 9211 §2): what the cache did with a request, in the registered words. One line of our own, behind those that
+// came from the upstream's side.
+
+import CachePolicy
+import HTTPCore
+
+struct CacheStatus {
+    /// The name of this deployment.
+    let name: [UInt8]
+
+    /// `hit` with the freshness that is left. Negative where the answer is stale.
+    func hit(ttl: Int64?, detail: String? = nil, to out: inout [UInt8]) {
+        begin(&out)
+        out.append("; hit")
+        if let ttl {
+            out.append("; ttl=")
+            out.append(decimal: Int(clamping: ttl))
+        }
+        if let detail { add(detail: detail, to: &out) }
+        out.append("\r\n")
+    }
+
+    /// - Parameters:
+    ///   - forward: why the upstream was asked (§2.2).
+    ///   - status: what it answered, where that is not what the client gets (§2.3).
+    func forwarded(_ forward: StaticString, status: Status? = nil, stored: Bool = false, detail: String? = nil, to out: inout [UInt8]) {
+        begin(&out)
+        out.append("; fwd=")
+        out.append(forward)
+        if let status {
+            out.append("; fwd-status=")
+            out.append(decimal: Int(status.rawValue))
+        }
+        if stored { out.append("; stored") }
+        if let detail { add(detail: detail, to: &out) }
+        out.append("\r\n")
+    }
+
+    private func begin(_ out: inout [UInt8]) {
+        out.append("Cache-Status: ")
+        out += name
+    }
+
+    /// Reasons are our own words: letters, digits, `_` and `-`.
+    private func add(detail: String, to out: inout [UInt8]) {
+        out.append("; detail=")
+        out += Array(detail.utf8)
+    }
+}

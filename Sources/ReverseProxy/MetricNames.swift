@@ -1,0 +1,21 @@
+// The values of metric labels that come from the other rooms' enums, in a fixed order: a count's place is its case's place.
+
+import CachePolicy
+import Downstream
+import Telemetry
+import Upstream
+
+enum MetricNames {
+    static let notStored = NotStoredReason.allCases
+    static let refusals = RequestRefusal.allCases
+    static let upstreamErrors = UpstreamError.allCases
+    /// A copy goes out because of a failed transfer, or because of a fault in an answer.
+    static let rescueCauses = UpstreamError.allCases.map(\.rawValue) + UpstreamFault.allCases.map(\.rawValue)
+
+    static let labels = MetricLabels(
+        rescueCauses: rescueCauses, notStored: notStored.map(\.rawValue), refusals: refusals.map(\.rawValue),
+        upstreamErrors: upstreamErrors.map(\.rawValue))
+
+    static func place(of reason: NotStoredReason) -> Int? { notStored.firstIndex(of: reason) }
+    static func place(of failure: FetchFailure) -> Int? { rescueCauses.firstIndex(of: failure.label) }
+}

@@ -1,0 +1,81 @@
+// The proxy's own pages: /metrics, /healthz, /readyz.
+
+import Downstream
+import HTTPCore
+import Reactor
+import Telemetry
+
+enum OwnPage: String, CaseIterable {
+    case metrics = "/metrics"
+    case healthz = "/healthz"
+    case readyz = "/readyz"
+
+    /// nil where the request is for something else.
+    init?(_ head: RequestHead) {
+        guard head.target.count <= 8, head.target.first == UInt8(ascii: "/"), head.method == .get || head.method == .head else { return nil }
+        guard let page = Self.allCases.first(where: { $0.rawValue.utf8.elementsEqual(head.target) }) else { return nil }
+        self = page
+    }
+
+    /// Answers at once, or returns the exchange that will.
+    func answer(shard: ProxyShard, connection: ClientConnection, head: RequestHead) -> (any ClientExchange)? {
+        switch self {
+        case .healthz: Self.send(200, "ok\n", shard, connection)
+        case .readyz:
+            let isReady = shard.server.isReady
+            Self.send(isReady ? 200 : 503, isReady ? "ready\n" : "stopping\n", shard, connection)
+        case .metrics: return MetricsExchange(shard: shard, connection: connection, accept: head.fields.combined(.accept))
+        }
+        return nil
+    }
+
+    private static func send(_ status: Status, _ text: String, _ shard: ProxyShard, _ connection: ClientConnection) {
+        let answer = OwnResponse(status: status, contentType: "text/plain; charset=utf-8", content: Array(text.utf8))
+        answer.head(date: shard.date).withUnsafeBytes { head in
+            connection.sendWhole(head: head, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(answer.content))
+        }
+    }
+}
+
+/// Waits for the counts of all shards, then answers with the page.
+private final class MetricsExchange: ClientExchange {
+    private var connection: ClientConnection?
+
+    init(shard: ProxyShard, connection: ClientConnection, accept: [UInt8]?) {
+        self.connection = connection
+        let format = MetricsFormat(accept: accept)
+        shard.server.collectMetrics(for: shard) { [weak self] snapshot in
+            guard let connection = self?.connection else { return }
+            self?.connection = nil
+            let page = MetricsPage.render(snapshot, format: format)
+            let answer = OwnResponse(status: 200, contentType: format.contentType, content: page)
+            answer.head(date: shard.date).withUnsafeBytes { head in
+                connection.sendWhole(head: head, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(answer.content))
+            }
+        }
+    }
+
+    func requestContent(_ bytes: Span<UInt8>) {}
+    func requestEnded() {}
+    func responseDrained() {}
+    func clientLeft() { connection = nil }
+}
+
+/// Answers own pages on their own address; everything else is not found there.
+final class OwnPagesReceiver: RequestReceiver {
+    private let shard: ProxyShard
+
+    init(shard: ProxyShard) { self.shard = shard }
+
+    func received(_ head: RequestHead, framing: ContentFraming, on connection: ClientConnection) -> (any ClientExchange)? {
+        if let page = OwnPage(head) { return page.answer(shard: shard, connection: connection, head: head) }
+        let sentence = "Here are only /metrics, /healthz and /readyz."
+        let answer = OwnResponse(status: 404, sentence: sentence, accept: head.fields.combined(.accept))
+        answer.head(date: shard.date).withUnsafeBytes { head in
+            connection.sendWhole(head: head, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(answer.content))
+        }
+        return nil
+    }
+
+    func refused(_ refusal: RequestRefusal, on connection: ClientConnection) { shard.refused(refusal, on: connection) }
+}

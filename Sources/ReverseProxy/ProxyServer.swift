@@ -1,0 +1,215 @@
+// The whole proxy: the store, the shards, their listeners; its start, its counts, its end.
+
+import CacheStore
+import Dispatch
+import Downstream
+import HTTPCore
+import Logging
+import Reactor
+import Synchronization
+import Telemetry
+import Upstream
+
+/// `@unchecked Sendable` because the shards are made before anything runs and what changes afterwards is behind mutexes.
+package final class ProxyServer: @unchecked Sendable {
+    package let settings: ProxySettings
+    package private(set) var addresses: [ListenAddress] = []
+    package private(set) var adminAddresses: [ListenAddress] = []
+    let accessLog: AccessLog?
+    let instance: String
+    private let logger: Logger
+    private let store: ResponseStore?
+    private var shards: [ProxyShard] = []
+    /// Each with the loop that it lives on.
+    private var listeners: [(shard: ProxyShard, listener: Listener)] = []
+
+    private struct State {
+        var isStopping = false
+        var isUpstreamUp = true
+        var isStoreTrouble = false
+    }
+
+    /// Written by all shards.
+    private let state = Mutex(State())
+
+    /// - Throws: `StoreError` or `ListenError`: nothing is left running then.
+    package init(_ settings: ProxySettings, logger: Logger, accessLog: AccessLog? = nil, time: any TimeSource = SystemTime.shared) throws {
+        self.settings = settings
+        self.logger = logger
+        self.accessLog = accessLog
+        var generator = SystemRandomNumberGenerator()
+        instance = String(generator.next() as UInt64, radix: 36)
+        store = try settings.store.map { (store) throws(StoreError) in try ResponseStore(store) }
+        var sockets: [(BoundSocket, isAdmin: Bool)] = []
+        do {
+            for number in 0..<settings.shards { try bind(shard: number, &sockets) }
+        } catch {
+            for (socket, _) in sockets { closeDescriptor(socket.descriptor) }
+            throw error
+        }
+        makeShards(sockets, time)
+        logStart()
+    }
+
+    /// TCP sockets are bound once for each shard, all to the port that the first one got; a Unix socket is shared.
+    private func bind(shard: Int, _ sockets: inout [(BoundSocket, isAdmin: Bool)]) throws(ListenError) {
+        for (isAdmin, wanted) in [(false, settings.listen), (true, settings.adminListen)] {
+            for (index, address) in wanted.enumerated() {
+                let actual = shard == 0 ? address : (isAdmin ? adminAddresses : addresses)[index]
+                if case .unix = address, shard > 0 { continue }
+                let socket = try BoundSocket(actual, backlog: settings.downstream.backlog)
+                sockets.append((socket, isAdmin))
+                guard shard == 0 else { continue }
+                if isAdmin { adminAddresses.append(socket.address) } else { addresses.append(socket.address) }
+            }
+        }
+    }
+
+    private func makeShards(_ sockets: [(BoundSocket, isAdmin: Bool)], _ time: any TimeSource) {
+        shards = (0..<settings.shards).map { ProxyShard(server: self, number: $0, settings: settings, store: store, time: time) }
+        let perShard = sockets.count / settings.shards
+        for (index, (socket, isAdmin)) in sockets.enumerated() {
+            let shard = shards[min(index / max(1, perShard), settings.shards - 1)]
+            let receiver: any RequestReceiver = isAdmin ? OwnPagesReceiver(shard: shard) : shard
+            listeners.append((shard, Listener(loop: shard.loop, socket: socket, connections: shard.connections, receiver: receiver)))
+        }
+    }
+
+    /// Begins to accept.
+    package func start() {
+        for shard in shards {
+            shard.loop.execute { shard.connections.start() }
+            shard.loop.start()
+        }
+        for index in listeners.indices {
+            let shard = listeners[index].shard
+            shard.loop.execute { [self] in listeners[index].listener.start() }
+        }
+    }
+
+    /// Stops accepting, lets running answers finish within `deadline`, writes what waits for the store. Blocks until all is done; not
+    /// to be called from a shard's loop.
+    package func stop(deadline: Duration) {
+        state.withLock { $0.isStopping = true }
+        let group = DispatchGroup()
+        for shard in shards {
+            group.enter()
+            shard.loop.execute { [self] in
+                for (owner, listener) in listeners where owner === shard { listener.close() }
+                shard.connections.drain(deadline: deadline) {
+                    shard.upstream.close()
+                    shard.loop.stop { group.leave() }
+                }
+            }
+        }
+        group.wait()
+        for case .unix(let path) in addresses + adminAddresses { removeFile(path) }
+        store?.close()
+        accessLog?.finish()
+        logger.info("stopped")
+    }
+
+    /// Waits until what was handed to the store is readable from its files.
+    package func flushStore() { store?.flush() }
+
+    /// Whether requests are taken.
+    package var isReady: Bool { state.withLock { !$0.isStopping } }
+
+    package func reopenAccessLog() { accessLog?.reopen() }
+
+    // MARK: Metrics
+
+    /// Copies each shard's counts on its own loop; `then` is called on the asking shard's loop.
+    func collectMetrics(for asking: ProxyShard, then: @escaping (MetricsSnapshot) -> Void) {
+        let gathering = Gathering(count: shards.count, labels: MetricNames.labels)
+        let reply = LoopBound(then)
+        for shard in shards {
+            shard.loop.execute { [self] in
+                guard let snapshot = gathering.add(shard) else { return }
+                asking.loop.execute { reply.value(self.complete(snapshot)) }
+            }
+        }
+    }
+
+    private func complete(_ snapshot: MetricsSnapshot) -> MetricsSnapshot {
+        var snapshot = snapshot
+        snapshot.process = .now()
+        snapshot.version = settings.version
+        snapshot.isUpstreamUp = state.withLock { $0.isUpstreamUp }
+        snapshot.accessLogDropped = accessLog?.dropped ?? 0
+        snapshot.connections.limit = settings.downstream.maximumConnections * settings.shards
+        guard let store = store?.statistics else { return snapshot }
+        snapshot.store.fileBytes = store.fileBytes
+        snapshot.store.limitBytes = store.capacityBytes
+        snapshot.store.entries = store.entries
+        snapshot.store.pendingBytes = store.pendingBytes
+        snapshot.store.isWritable = store.isWritable
+        snapshot.store.evicted = store.evicted
+        snapshot.store.replaced = store.replaced
+        snapshot.store.invalidated = store.invalidated
+        snapshot.store.damaged = store.damaged
+        snapshot.store.reinserted = store.reinserted
+        snapshot.store.dropped = store.dropped
+        snapshot.store.writeErrors = store.writeErrors
+        return snapshot
+    }
+
+    // MARK: Log
+
+    private func logStart() {
+        let listening = addresses.map(\.description).joined(separator: ", ")
+        logger.info("listening on \(listening), upstream \(settings.upstream.origin)\(settings.upstream.basePath)")
+        guard let store else { return logger.warning("no store: nothing is kept") }
+        let found = store.statistics
+        logger.info(
+            "store: \(found.recoveredEntries) answers in \(found.recoveryMilliseconds) ms\(found.recoveredFromSnapshot ? " from the snapshot" : "")")
+        if !found.isWritable { logger.error("the cache directory cannot be written to: answers are passed on and not kept") }
+    }
+
+    /// Said once for each change, whichever shard notices.
+    func upstreamIs(up: Bool, because reason: String) {
+        let hasChanged = state.withLock { state in
+            defer { state.isUpstreamUp = up }
+            return state.isUpstreamUp != up
+        }
+        guard hasChanged else { return }
+        if up { logger.notice("the upstream answers again") } else { logger.warning("the upstream fails: \(reason)") }
+    }
+
+    func logRefusal(_ refusal: RequestRefusal, peer: PeerAddress) {
+        logger.debug("refused a request of \(String(decoding: peer.text, as: UTF8.self)): \(refusal.rawValue)")
+    }
+}
+
+/// Carries a closure that belongs to one loop through the others. `@unchecked Sendable` because it is only called on that loop.
+private struct LoopBound<Value>: @unchecked Sendable {
+    let value: Value
+    init(_ value: Value) { self.value = value }
+}
+
+/// The sum of the shards' counts; complete when each has added its own.
+private final class Gathering: Sendable {
+    /// Each shard adds to it from its own loop.
+    private let state: Mutex<(left: Int, snapshot: MetricsSnapshot)>
+
+    init(count: Int, labels: MetricLabels) {
+        state = Mutex((count, MetricsSnapshot(shards: ShardMetrics(labels: labels))))
+    }
+
+    /// Returns the sum where this was the last.
+    func add(_ shard: ProxyShard) -> MetricsSnapshot? {
+        state.withLock { state in
+            state.snapshot.shards.merge(shard.metrics)
+            let counters = shard.connections.counters
+            state.snapshot.connections.open += counters.open
+            state.snapshot.connections.accepted += counters.accepted
+            state.snapshot.connections.timedOut += counters.timedOut
+            state.snapshot.connections.acceptPauses += counters.acceptPauses
+            state.snapshot.connections.upstreamActive += shard.upstream.counters.active
+            state.snapshot.connections.upstreamOpened += shard.upstream.counters.connectionsOpened
+            state.snapshot.connections.upstreamRequests += shard.upstream.counters.requests
+            state.left -= 1
+            return state.left == 0 ? state.snapshot : nil
+        }
+    }
+}

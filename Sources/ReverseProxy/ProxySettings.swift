@@ -1,0 +1,28 @@
+// Everything the flow needs to know, as plain values: the sides' own settings, and what belongs to the flow alone.
+
+import CachePolicy
+import CacheStore
+import Downstream
+import Telemetry
+import Upstream
+
+package struct ProxySettings: Sendable {
+    package var upstream: UpstreamSettings
+    package var downstream = DownstreamSettings()
+    package var policy = CachePolicySettings()
+    package var forwarding = ForwardingSettings()
+    /// nil: nothing is kept.
+    package var store: StoreSettings?
+    package var listen: [ListenAddress] = []
+    /// Where /metrics, /healthz and /readyz are answered instead of on the proxy's own addresses.
+    package var adminListen: [ListenAddress] = []
+    /// Whether those pages are answered on the proxy's own addresses too, where there is no `adminListen`.
+    package var servesOwnPages = true
+    /// Longest answer that is taken whole before its first byte goes out, so that a broken one can still be replaced; also the largest that
+    /// is stored. Larger ones are streamed.
+    package var bufferLimitBytes = 8 << 20
+    package var shards = 1
+    package var version = "dev"
+
+    package init(upstream: UpstreamSettings) { self.upstream = upstream }
+}

@@ -1,0 +1,190 @@
+// One shard: its loop, its listeners and connections, its side of the upstream, its counters. Here a request is looked at first: own pages,
+// fresh hits, which need no more than this file and `StoredAnswer`, and everything else, which becomes an `Exchange`.
+
+import CachePolicy
+import CacheStore
+import Downstream
+import HTTPCore
+import Reactor
+import Telemetry
+import Upstream
+
+/// Touched on its loop only; `@unchecked Sendable` because other threads do no more than queue work on that loop.
+final class ProxyShard: RequestReceiver, @unchecked Sendable {
+    let settings: ProxySettings
+    let loop: EventLoop
+    let connections: ClientConnections
+    let upstream: UpstreamClient
+    let lookUp: StoreLookUp?
+    let requestFields: UpstreamRequestFields
+    let cacheStatus: CacheStatus
+    /// Scheme and authority of the upstream, in lower case.
+    let origin: [UInt8]
+    private(set) var metrics: ShardMetrics
+    unowned let server: ProxyServer
+    let servesOwnPages: Bool
+
+    private let keyMaker: RequestKeyMaker
+    private var scratchKey: [UInt8] = []
+    private var scratchLines: [UInt8] = []
+    private var dateSecond: Int64 = -1
+    private var dateText: [UInt8] = []
+
+    init(server: ProxyServer, number: Int, settings: ProxySettings, store: ResponseStore?, time: any TimeSource) {
+        self.server = server
+        self.settings = settings
+        loop = EventLoop(label: "cistern.shard.\(number)", time: time)
+        connections = ClientConnections(loop: loop, settings: settings.downstream)
+        upstream = UpstreamClient(loop: loop, settings: settings.upstream)
+        lookUp = store.map { StoreLookUp(store: $0) }
+        origin = settings.upstream.origin.utf8.map(\.asciiLowercased)
+        requestFields = UpstreamRequestFields(
+            settings: settings.forwarding, authority: Array(settings.upstream.authority.utf8), instance: server.instance)
+        cacheStatus = CacheStatus(name: Array(settings.forwarding.name.utf8))
+        keyMaker = RequestKeyMaker(
+            policy: settings.policy, forwarding: settings.forwarding, authority: origin + Array(settings.upstream.basePath.utf8))
+        metrics = ShardMetrics(labels: MetricNames.labels)
+        servesOwnPages = settings.servesOwnPages && settings.adminListen.isEmpty
+    }
+
+    /// The time of day as the rules use it.
+    var now: Timestamp { Timestamp(milliseconds: loop.time.wallMilliseconds) }
+
+    /// The current IMF-fixdate, made once a second.
+    var date: [UInt8] {
+        let second = loop.time.wallMilliseconds / 1000
+        if second != dateSecond {
+            dateSecond = second
+            dateText = HTTPDate.format(second)
+        }
+        return dateText
+    }
+
+    // MARK: Requests
+
+    func received(_ head: RequestHead, framing: ContentFraming, on connection: ClientConnection) -> (any ClientExchange)? {
+        let began = SystemTime.monotonicMicroseconds
+        if servesOwnPages, let page = OwnPage(head) { return page.answer(shard: self, connection: connection, head: head) }
+        var plan = ExchangePlan()
+        if let lookUp {
+            switch RequestUse(head, content: framing) {
+            case .bypass(let reason): plan.bypass = reason
+            case .lookUp:
+                if look(head, lookUp, began, connection, &plan) { return nil }
+            }
+        }
+        let exchange = Exchange(shard: self, connection: connection, head: head, framing: framing, plan: plan, began: began)
+        exchange.start()
+        return exchange.isFinished ? nil : exchange
+    }
+
+    func refused(_ refusal: RequestRefusal, on connection: ClientConnection) {
+        metrics.refuse(MetricNames.refusals.firstIndex(of: refusal) ?? 0)
+        server.logRefusal(refusal, peer: connection.peer)
+    }
+
+    /// Looks into the store; returns true where the request is answered already.
+    private func look(
+        _ head: RequestHead, _ lookUp: StoreLookUp, _ began: Int64, _ connection: ClientConnection, _ plan: inout ExchangePlan
+    ) -> Bool {
+        scratchKey.removeAll(keepingCapacity: true)
+        plan.isPartitioned = keyMaker.append(to: &scratchKey, head: head, target: head.pathAndQuery.span, store: lookUp.store)
+        let shared = plan.isPartitioned ? sharedKey(of: Array(head.pathAndQuery), for: head) : nil
+        let result = lookUp.find(scratchKey, sharedKey: shared, request: head.fields)
+        if head.fields.contains(.cacheControl) || head.fields.contains(.pragma) { plan.directives = RequestCacheControl(head.fields) }
+        if case .found(let found) = result {
+            if case .serve(let ttl, let age) = Reuse.decide(found.metadata, plan.directives, now: now) {
+                serveHit(found, head, ttl: ttl, age: age, began, connection)
+                return true
+            }
+            plan.found = found
+        }
+        plan.key = scratchKey
+        plan.sharedKey = shared ?? scratchKey
+        plan.missToken = result.forwardToken
+        return false
+    }
+
+    private func serveHit(_ found: FoundResponse, _ head: RequestHead, ttl: Int64, age: Int64, _ began: Int64, _ connection: ClientConnection) {
+        scratchLines.removeAll(keepingCapacity: true)
+        scratchLines.append("Age: ")
+        scratchLines.append(decimal: Int(age))
+        scratchLines.append("\r\n")
+        cacheStatus.hit(ttl: ttl, to: &scratchLines)
+        let status = StoredAnswer.send(found, to: head, lines: scratchLines, on: connection)
+        var record = ExchangeRecord(result: .hit, method: MethodLabel(head.method), status: status.rawValue)
+        record.isFromStore = true
+        record.bodyBytes = status == 304 || head.method == .head ? 0 : found.item.body.count
+        record.age = age
+        finish(&record, head, connection, began)
+    }
+
+    /// The key under which those without credentials find a target.
+    func sharedKey(of target: [UInt8], for head: RequestHead) -> [UInt8] {
+        var key: [UInt8] = []
+        keyMaker.appendShared(to: &key, head: head, target: target.span)
+        return key
+    }
+
+    // MARK: What happened
+
+    /// Every exchange ends here, once.
+    func finish(_ record: inout ExchangeRecord, _ head: RequestHead, _ connection: ClientConnection, _ began: Int64) {
+        record.durationMicroseconds = SystemTime.monotonicMicroseconds - began
+        metrics.record(record)
+        if let log = server.accessLog {
+            log.append(AccessLogLine.make(record, head, peer: connection.peer, wall: loop.time.wallMilliseconds, format: log.format))
+        }
+    }
+
+    func countStored() { metrics.stored += 1 }
+
+    func countRequestBytes(_ count: Int) { metrics.requestBytes += UInt64(count) }
+
+    func upstreamAnswered(_ status: Status) {
+        let isGood = ![500, 502, 503, 504].contains(status.rawValue)
+        server.upstreamIs(up: isGood, because: isGood ? "answered" : "status \(status.rawValue)")
+    }
+
+    func upstreamFailed(_ error: UpstreamError) {
+        metrics.upstreamFailed(MetricNames.upstreamErrors.firstIndex(of: error) ?? 0)
+        server.upstreamIs(up: false, because: error.rawValue)
+    }
+}
+
+/// What looking at a request has brought, for the exchange that goes on with it.
+struct ExchangePlan {
+    var bypass: BypassReason?
+    var directives = RequestCacheControl()
+    /// nil where the store has nothing to do with the request.
+    var key: [UInt8]?
+    var sharedKey: [UInt8] = []
+    var isPartitioned = false
+    var found: FoundResponse?
+    var missToken: StaticString = "uri-miss"
+}
+
+extension RequestHead {
+    /// Path and query: of an absolute target too.
+    var pathAndQuery: ArraySlice<UInt8> {
+        if target.first == UInt8(ascii: "/") { return target }
+        return RequestTarget(target, method: method)?.pathAndQuery ?? target
+    }
+}
+
+extension MethodLabel {
+    init(_ method: Method) {
+        self =
+            switch method {
+            case .get: .get
+            case .head: .head
+            case .post: .post
+            case .put: .put
+            case .patch: .patch
+            case .delete: .delete
+            case .options: .options
+            case .query: .query
+            case .connect, .trace, .other: .other
+            }
+    }
+}

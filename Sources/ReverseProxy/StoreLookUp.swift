@@ -1,0 +1,97 @@
+// Finding the stored response for a request: by its key, then, where answers vary, by the selecting fields; and never one that an unsafe
+// request has made invalid since.
+
+import CachePolicy
+import CacheStore
+import HTTPCore
+
+enum LookUpResult {
+    case found(FoundResponse)
+    case nothing
+    /// Something is stored for this key, but for other values of the selecting fields.
+    case otherVariant
+
+    /// RFC 9211 §2.2.
+    var forwardToken: StaticString {
+        if case .otherVariant = self { "vary-miss" } else { "uri-miss" }
+    }
+}
+
+struct StoreLookUp {
+    let store: ResponseStore
+
+    /// - Parameters:
+    ///   - sharedKey: where `key` has a partition, the same target's key without: beside it stands when all partitions became invalid.
+    func find(_ key: [UInt8], sharedKey: [UInt8]?, request: Fields) -> LookUpResult {
+        guard let item = store.lookUp(key.span) else { return .nothing }
+        switch StoredMetadata.kind(of: item.metadata) {
+        case .response: return accept(item, key, sharedKey)
+        case .varyMarker: return findVariant(of: item, key, sharedKey, request)
+        case .invalidation, nil: return .nothing
+        }
+    }
+
+    private func findVariant(of marker: StoredItem, _ key: [UInt8], _ sharedKey: [UInt8]?, _ request: Fields) -> LookUpResult {
+        guard let generation = StoredMetadata.number(in: marker.metadata) else { return .nothing }
+        var variant = key
+        let names = SelectingFields.decode(marker.head)
+        CacheKey.appendVariant(to: &variant, generation: generation, selecting: SelectingFields.values(of: names, in: request))
+        guard let item = store.lookUp(variant.span) else { return .otherVariant }
+        return accept(item, variant, sharedKey)
+    }
+
+    private func accept(_ item: StoredItem, _ key: [UInt8], _ sharedKey: [UInt8]?) -> LookUpResult {
+        guard let metadata = StoredMetadata(item.metadata), metadata.etag.upperBound <= item.head.count,
+            metadata.lastModified.upperBound <= item.head.count
+        else { return .nothing }
+        if let sharedKey, let time = invalidationTime(sharedKey), metadata.requestTime <= time { return .nothing }
+        return .found(FoundResponse(item: item, metadata: metadata, key: key))
+    }
+
+    /// When an unsafe request last changed this target.
+    private func invalidationTime(_ sharedKey: [UInt8]) -> Timestamp? {
+        let key = Self.invalidationKey(sharedKey)
+        guard let item = store.lookUp(key.span), StoredMetadata.kind(of: item.metadata) == .invalidation else { return nil }
+        return StoredMetadata.number(in: item.metadata).map { Timestamp(milliseconds: Int64(bitPattern: $0)) }
+    }
+
+    /// Whether an answer to a request of that time may have been overtaken by an unsafe request: then it is not stored.
+    func isOvertaken(_ sharedKey: [UInt8], requestTime: Timestamp) -> Bool {
+        invalidationTime(sharedKey).map { requestTime <= $0 } ?? false
+    }
+
+    /// Beside the target's key, not in its place: what is stored there later must not bring other partitions' old answers back.
+    private static func invalidationKey(_ sharedKey: [UInt8]) -> [UInt8] { sharedKey + [UInt8(ascii: "I")] }
+
+    /// Puts an answer in; one that varies goes under a variant's key, with a marker that leads to it.
+    func insert(key: [UInt8], names: [[UInt8]], request: Fields, metadata: StoredMetadata, head: [UInt8], body: [UInt8], now: Timestamp)
+        -> InsertResult
+    {
+        guard !names.isEmpty else {
+            return store.insert(NewItem(key: key, metadata: metadata.encoded(), head: head, body: body, mayRescue: true))
+        }
+        let encoded = SelectingFields.encode(names)
+        var generation = UInt64(bitPattern: now.milliseconds)
+        if let marker = store.lookUp(key.span), StoredMetadata.kind(of: marker.metadata) == .varyMarker, marker.head.elementsEqual(encoded),
+            let known = StoredMetadata.number(in: marker.metadata)
+        {
+            generation = known
+        } else {
+            let marker = StoredMetadata.varyMarker(generation: generation)
+            let result = store.insert(NewItem(key: key, metadata: marker, head: encoded, body: [], mayRescue: true))
+            guard result == .accepted else { return result }
+        }
+        var variant = key
+        let values = SelectingFields.values(of: names.map { $0[...] }, in: request)
+        CacheKey.appendVariant(to: &variant, generation: generation, selecting: values)
+        return store.insert(NewItem(key: variant, metadata: metadata.encoded(), head: head, body: body, mayRescue: true))
+    }
+
+    /// Drops what is stored for a target, in every partition and for every variant (RFC 9111 §4.4).
+    func invalidate(_ sharedKey: [UInt8], at now: Timestamp) {
+        store.remove(sharedKey.span)
+        store.insert(
+            NewItem(
+                key: Self.invalidationKey(sharedKey), metadata: StoredMetadata.invalidation(at: now), head: [], body: [], mayRescue: false))
+    }
+}

@@ -1,0 +1,110 @@
+// From the text of a value to the value: numbers, sizes with units, durations with units, words.
+
+/// The text of a setting's value, wherever it came from.
+package enum SettingText: Sendable, Equatable {
+    case one(String)
+    case many([String])
+}
+
+extension Setting {
+    /// Puts the value where it belongs; returns what is wrong with it, in words that fit behind the setting's name.
+    package func apply(_ text: SettingText, to settings: inout CisternSettings) -> String? {
+        if case .list(let path) = binding {
+            switch text {
+            case .many(let items): settings[keyPath: path] = items
+            case .one(let item): settings[keyPath: path] = item.split(separator: ",").map { String($0.trimmingSpaces) }
+            }
+            return nil
+        }
+        guard case .one(let word) = text else { return "takes one value, not a list" }
+        switch binding {
+        case .text(let path): settings[keyPath: path] = word
+        case .choice(let path, let words):
+            guard words.contains(word) else { return "must be one of \(words.joined(separator: ", ")), not \"\(word)\"" }
+            settings[keyPath: path] = word
+        case .flag(let path):
+            guard let flag = Self.flags[word.lowercased()] else { return "must be true or false, not \"\(word)\"" }
+            settings[keyPath: path] = flag
+        case .count(let path, let range): return set(path, Int(word), range, word, "a whole number", String.init, &settings)
+        case .size(let path, let range): return set(path, ByteSize.parse(word), range, word, "a size such as 8MiB", ByteSize.format, &settings)
+        case .duration(let path, let range):
+            return set(path, TimeSpan.parse(word), range, word, "a duration such as 1.5s", TimeSpan.format, &settings)
+        case .list: break
+        }
+        return nil
+    }
+
+    private static let flags = ["true": true, "yes": true, "on": true, "false": false, "no": false, "off": false]
+
+    private func set(
+        _ path: WritableKeyPath<CisternSettings, Int>, _ value: Int?, _ range: ClosedRange<Int>, _ word: String, _ kind: String,
+        _ format: (Int) -> String, _ settings: inout CisternSettings
+    ) -> String? {
+        guard let value else { return "must be \(kind), not \"\(word)\"" }
+        guard range.contains(value) else { return "must be between \(format(range.lowerBound)) and \(format(range.upperBound)), not \(word)" }
+        settings[keyPath: path] = value
+        return nil
+    }
+
+    /// The value as it would be written in the file.
+    package func text(in settings: CisternSettings) -> String {
+        switch binding {
+        case .text(let path), .choice(let path, _): settings[keyPath: path].isEmpty ? "\"\"" : settings[keyPath: path]
+        case .list(let path): "[" + settings[keyPath: path].map { "\"\($0)\"" }.joined(separator: ", ") + "]"
+        case .flag(let path): String(settings[keyPath: path])
+        case .count(let path, _): String(settings[keyPath: path])
+        case .size(let path, _): ByteSize.format(settings[keyPath: path])
+        case .duration(let path, _): TimeSpan.format(settings[keyPath: path])
+        }
+    }
+}
+
+package enum ByteSize {
+    private static let units: [(name: String, bytes: Int)] = [
+        ("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("TB", 1_000_000_000_000), ("GB", 1_000_000_000),
+        ("MB", 1_000_000), ("kB", 1_000), ("KB", 1_000), ("B", 1), ("", 1),
+    ]
+
+    /// `512`, `64KiB`, `1.5GiB`, `1GB`.
+    package static func parse(_ text: String) -> Int? { Units.parse(text, units.map { ($0.name, Double($0.bytes)) }) }
+
+    package static func format(_ bytes: Int) -> String {
+        for (name, size) in units.prefix(4) where bytes >= size && bytes % size == 0 { return "\(bytes / size)\(name)" }
+        return String(bytes)
+    }
+}
+
+/// Durations, in milliseconds.
+package enum TimeSpan {
+    private static let units: [(name: String, milliseconds: Double)] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)]
+
+    /// `250ms`, `1.5s`, `5m`, `1h`, `0`.
+    package static func parse(_ text: String) -> Int? { text == "0" ? 0 : Units.parse(text, units.map { ($0.name, $0.milliseconds) }) }
+
+    package static func format(_ milliseconds: Int) -> String {
+        if milliseconds == 0 { return "0" }
+        for (name, size) in units.reversed() where milliseconds % Int(size) == 0 && (name != "m" || milliseconds % 60_000 == 0) {
+            return "\(milliseconds / Int(size))\(name)"
+        }
+        return "\(milliseconds)ms"
+    }
+}
+
+private enum Units {
+    static func parse(_ text: String, _ units: [(name: String, size: Double)]) -> Int? {
+        let digits = text.prefix { $0.isASCII && ($0.isNumber || $0 == ".") }
+        let unit = String(text[digits.endIndex...].trimmingSpaces)
+        guard let number = Double(digits), let size = units.first(where: { $0.name == unit })?.size else { return nil }
+        let value = number * size
+        return value.isFinite && value < 9e18 ? Int(value.rounded()) : nil
+    }
+}
+
+extension StringProtocol {
+    var trimmingSpaces: SubSequence {
+        var text = self[...]
+        while text.first == " " { text = text.dropFirst() }
+        while text.last == " " { text = text.dropLast() }
+        return text
+    }
+}

@@ -1,0 +1,22 @@
+// The command line: `cistern serve` (also without a name), `check`, `demo`, `healthcheck`.
+
+import ArgumentParser
+
+@main
+struct Cistern: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "cistern",
+        abstract: "A cache-aware HTTP forwarding proxy for JSON web APIs: serves the last good answer while the API is down.",
+        version: Version.text,
+        subcommands: [Serve.self, Check.self, Demo.self, HealthCheck.self],
+        defaultSubcommand: Serve.self)
+}
+
+enum Version {
+    static let text = "0.1.0"
+}
+
+extension ExitCode {
+    /// EX_CONFIG of sysexits.h.
+    static let configuration = ExitCode(78)
+}

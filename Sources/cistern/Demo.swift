@@ -1,0 +1,75 @@
+// `cistern demo`: a sample API and a Cistern in front of it, to see a hit, a rescue and the metrics within a minute, without internet.
+
+import ArgumentParser
+import Glibc
+import Reactor
+import ReverseProxy
+import Settings
+
+struct Demo: ParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "Try it: a sample API, and Cistern in front of it.")
+
+    @Option(help: ArgumentHelp("Where to listen.", valueName: "address"))
+    var listen = "127.0.0.1:8080"
+
+    @Option(help: "Where answers are kept; by default a new temporary directory.")
+    var cacheDir: String?
+
+    func run() throws {
+        let signals = Signals()
+        let sample = try SampleAPI()
+        sample.start()
+        var settings = CisternSettings()
+        settings.upstream.url = "http://127.0.0.1:\(sample.port)"
+        settings.listen = [listen]
+        settings.log.level = "notice"
+        let temporary = cacheDir == nil ? Self.temporaryDirectory() : nil
+        settings.store.directory = cacheDir ?? temporary ?? ""
+        settings.store.size = 64 << 20
+        let logger = LogSetup.start(settings.log)
+        let server = try Startup.makeServer(ProxySettings(settings), settings.log, logger)
+        server.start()
+        Self.explain(server.addresses.first.map { "\($0)" } ?? listen, sample)
+        signals.wait()
+        server.stop(deadline: .seconds(1))
+        sample.stop()
+        if let temporary { Self.remove(temporary) }
+    }
+
+    private static func explain(_ address: String, _ sample: SampleAPI) {
+        print(
+            """
+
+            A sample API runs on 127.0.0.1:\(sample.port), and Cistern in front of it on \(address). Try, in another terminal:
+
+              curl -i http://\(address)/users                     an answer of the API, kept by Cistern
+              curl -i 'http://\(address)/posts?userId=1'          fresh for a minute: the second time it is a hit
+              curl -s http://\(address)/metrics | grep requests   what happened so far
+
+            Take the API down, and ask again: Cistern serves what it kept. Once more brings it up.
+
+              curl -X POST http://127.0.0.1:\(sample.controlPort)/toggle
+
+            Ctrl-C ends both.
+
+            """)
+        fflush(nil)
+    }
+
+    private static func temporaryDirectory() -> String? {
+        var template = Array("/tmp/cistern-demo-XXXXXX".utf8CString)
+        guard mkdtemp(&template) != nil else { return nil }
+        return String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+
+    /// The directory made above, with the files that the store has put in.
+    private static func remove(_ directory: String) {
+        guard let handle = opendir(directory) else { return }
+        while let entry = readdir(handle) {
+            let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+            if name != ".", name != ".." { unlink(directory + "/" + name) }
+        }
+        closedir(handle)
+        rmdir(directory)
+    }
+}

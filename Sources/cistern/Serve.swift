@@ -1,0 +1,91 @@
+// `cistern serve`: reads the settings, starts the proxy, and stays until it is told to stop. `cistern check` does the first of these.
+
+import ArgumentParser
+import Glibc
+import Logging
+import Reactor
+import ReverseProxy
+import Settings
+import Telemetry
+
+struct Serve: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Start the proxy.",
+        discussion: """
+            Clients take Cistern's address as their base URL. While the upstream answers, its answers are passed on and the good ones kept; \
+            when it fails, what was kept is served. Every setting can also be given in a YAML file or as CISTERN_… in the environment; \
+            the command line comes before the environment, and that before the file.
+            """)
+
+    @OptionGroup var options: SettingsOptions
+
+    func run() throws {
+        let settings = try options.checked()
+        let logger = LogSetup.start(settings.log)
+        raiseDescriptorLimit()
+        let signals = Signals()
+        let server = try Startup.makeServer(ProxySettings(settings), settings.log, logger)
+        server.start()
+        signals.wait(onHangUp: { server.reopenAccessLog() })
+        logger.info("stopping")
+        server.stop(deadline: .milliseconds(settings.timeouts.shutdown))
+    }
+}
+
+struct Check: ParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "Check the settings, tell every mistake, start nothing.")
+
+    @OptionGroup var options: SettingsOptions
+
+    func run() throws {
+        _ = try options.checked()
+        print("The settings are good.")
+    }
+}
+
+extension SettingsOptions {
+    /// The settings; every mistake is written to standard error, and then the process ends with 78.
+    func checked() throws -> CisternSettings {
+        let reader = read()
+        guard reader.mistakes.isEmpty else {
+            for mistake in reader.mistakes { StandardError.write("cistern: \(mistake)\n") }
+            throw ExitCode.configuration
+        }
+        return reader.settings
+    }
+}
+
+enum Startup {
+    static func makeServer(_ settings: ProxySettings, _ log: CisternSettings.Log, _ logger: Logger) throws -> ProxyServer {
+        var accessLog: AccessLog?
+        if log.access != "off" {
+            let format = AccessLog.Format(rawValue: log.accessFormat) ?? .json
+            accessLog = AccessLog(path: log.access == "stdout" ? nil : log.access, format: format)
+            if accessLog == nil {
+                logger.critical("the access log \(log.access) cannot be opened: \(String(cString: strerror(errno)))")
+                throw ExitCode.configuration
+            }
+        }
+        do {
+            return try ProxyServer(settings, logger: logger, accessLog: accessLog)
+        } catch {
+            logger.critical("\(error)")
+            throw ExitCode.failure
+        }
+    }
+}
+
+enum StandardError {
+    static func write(_ text: String) {
+        var text = text
+        text.withUTF8 { _ = Glibc.write(STDERR_FILENO, $0.baseAddress, $0.count) }
+    }
+}
+
+/// As many descriptors as the system allows: each client takes one.
+private func raiseDescriptorLimit() {
+    var limit = rlimit()
+    guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return }
+    limit.rlim_cur = limit.rlim_max
+    setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+}

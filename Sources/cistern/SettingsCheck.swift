@@ -1,0 +1,152 @@
+// What only the settings as a whole can tell, and how they become what the flow takes.
+
+import CachePolicy
+import CacheStore
+import Downstream
+import Glibc
+import HTTPCore
+import ReverseProxy
+import Settings
+import Upstream
+
+enum SettingsCheck {
+    /// Adds what is wrong to the reader's mistakes.
+    static func check(_ reader: inout SettingsReader) {
+        let settings = reader.settings
+        func mistake(_ sentence: String) { reader.add("settings", 0, sentence) }
+        if settings.upstream.url.isEmpty {
+            mistake("upstream.url is missing: give --upstream URL, or set it in the file")
+        } else if UpstreamURL(settings.upstream.url) == nil {
+            mistake("upstream.url must be an http or https URL without user, query or fragment, not \"\(settings.upstream.url)\"")
+        }
+        if settings.listen.isEmpty { mistake("listen must name at least one address") }
+        for (name, addresses) in [("listen", settings.listen), ("admin_listen", settings.adminListen)] {
+            for address in addresses where ListenAddress(address) == nil {
+                mistake("\(name): \"\(address)\" is not an address: HOST:PORT, [IPV6]:PORT, :PORT or unix:/path, with numbers for hosts")
+            }
+        }
+        let isToken = { (text: String) in !text.isEmpty && text.utf8.allSatisfy(isTokenByte) }
+        if !isToken(settings.forwarding.name) { mistake("forwarding.name must be one word of letters, digits, - and _") }
+        for (name, fields) in [("cache.credential_fields", settings.cache.credentialFields), ("cache.key_fields", settings.cache.keyFields)] {
+            for field in fields where !isToken(field) { mistake("\(name): \"\(field)\" is not a field name") }
+        }
+        if settings.upstream.clientCertificate.isEmpty != settings.upstream.clientKey.isEmpty {
+            mistake("upstream.client_certificate and upstream.client_key go together")
+        }
+        for (name, file) in [
+            ("upstream.ca_file", settings.upstream.caFile), ("upstream.client_certificate", settings.upstream.clientCertificate),
+            ("upstream.client_key", settings.upstream.clientKey),
+        ] where !file.isEmpty && access(file, R_OK) != 0 {
+            mistake("\(name): \(file) cannot be read")
+        }
+    }
+}
+
+/// The upstream's base URL in its parts.
+struct UpstreamURL {
+    let isTLS: Bool
+    let host: String
+    let port: UInt16
+    /// Without a slash at its end.
+    let path: String
+
+    init?(_ text: String) {
+        var rest: Substring
+        if text.lowercased().hasPrefix("https://") {
+            (isTLS, rest) = (true, text.dropFirst(8))
+        } else if text.lowercased().hasPrefix("http://") {
+            (isTLS, rest) = (false, text.dropFirst(7))
+        } else {
+            return nil
+        }
+        guard !rest.contains(where: { $0 == "?" || $0 == "#" || $0 == "@" || $0 == " " || !$0.isASCII }) else { return nil }
+        let slash = rest.firstIndex(of: "/") ?? rest.endIndex
+        var path = String(rest[slash...])
+        while path.hasSuffix("/") { path.removeLast() }
+        self.path = path
+        rest = rest[..<slash]
+        var port: UInt16 = isTLS ? 443 : 80
+        if let colon = rest.lastIndex(of: ":"), !rest[colon...].contains("]") {
+            guard let number = UInt16(rest[rest.index(after: colon)...]), number > 0 else { return nil }
+            port = number
+            rest = rest[..<colon]
+        }
+        self.port = port
+        if rest.hasPrefix("["), rest.hasSuffix("]") { rest = rest.dropFirst().dropLast() }
+        guard !rest.isEmpty, rest.utf8.allSatisfy({ $0.isASCIILetter || $0.isASCIIDigit || ".-_:".utf8.contains($0) }) else { return nil }
+        host = String(rest)
+    }
+}
+
+extension ProxySettings {
+    /// - Parameter settings: checked ones.
+    init(_ settings: CisternSettings) {
+        guard let url = UpstreamURL(settings.upstream.url) else { preconditionFailure("settings were used unchecked") }
+        self.init(upstream: UpstreamSettings(settings, url))
+        shards = settings.shards > 0 ? settings.shards : max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN)))
+        downstream = DownstreamSettings(settings, shards: shards)
+        policy.strictness = settings.cache.policy == "strict" ? .strict : .rescue
+        policy.contentTypes = settings.cache.contentTypes.map { $0.lowercased() }
+        policy.credentialFields = settings.cache.credentialFields.map { $0.lowercased() }
+        policy.keyFields = settings.cache.keyFields.map { $0.lowercased() }
+        forwarding.name = settings.forwarding.name
+        forwarding.forwarded = ForwardedPolicy(rawValue: settings.forwarding.forwarded) ?? .replace
+        forwarding.forwardHost = settings.forwarding.forwardHost
+        forwarding.via = settings.forwarding.via
+        forwarding.preserveHost = settings.forwarding.preserveHost
+        forwarding.rewriteLocation = settings.forwarding.rewriteLocation
+        forwarding.dropOverrides = settings.forwarding.dropOverrides
+        store = StoreSettings(
+            directory: settings.store.directory.isEmpty ? Self.defaultDirectory : settings.store.directory, capacityBytes: settings.store.size)
+        listen = settings.listen.compactMap { ListenAddress($0) }
+        adminListen = settings.adminListen.compactMap { ListenAddress($0) }
+        servesOwnPages = settings.ownPages
+        bufferLimitBytes = settings.cache.bufferLimit
+        version = Version.text
+    }
+
+    /// The user's cache directory (XDG Base Directory Specification).
+    static var defaultDirectory: String {
+        let environment = Environment.all()
+        if let base = environment["XDG_CACHE_HOME"], base.hasPrefix("/") { return base + "/cistern" }
+        return (environment["HOME"] ?? "/tmp") + "/.cache/cistern"
+    }
+}
+
+extension UpstreamSettings {
+    fileprivate init(_ settings: CisternSettings, _ url: UpstreamURL) {
+        self.init(host: url.host, port: url.port)
+        let upstream = settings.upstream
+        let given = { (text: String) -> String? in text.isEmpty ? nil : text }
+        isTLS = url.isTLS
+        basePath = url.path
+        unixSocket = given(upstream.unixSocket)
+        http2 = HTTP2(rawValue: upstream.http2) ?? .auto
+        proxy = given(upstream.proxy)
+        caFile = given(upstream.caFile)
+        clientCertificate = given(upstream.clientCertificate)
+        clientKey = given(upstream.clientKey)
+        verify = upstream.verify
+        connectTimeout = .milliseconds(upstream.connectTimeout)
+        firstByteTimeout = .milliseconds(upstream.firstByteTimeout)
+        betweenBytesTimeout = .milliseconds(upstream.betweenBytesTimeout)
+        totalTimeout = .milliseconds(upstream.totalTimeout)
+        maximumConnections = upstream.connections
+    }
+}
+
+extension DownstreamSettings {
+    fileprivate init(_ settings: CisternSettings, shards: Int) {
+        self.init()
+        requestLimits.targetBytes = settings.limits.target
+        requestLimits.headBytes = settings.limits.head
+        requestLimits.fieldCount = settings.limits.fields
+        contentLimitBytes = settings.limits.content
+        maximumConnections = max(1, settings.limits.connections / shards)
+        requestsPerConnection = settings.limits.requestsPerConnection
+        headTimeout = .milliseconds(settings.timeouts.head)
+        keepAliveTimeout = .milliseconds(settings.timeouts.keepAlive)
+        contentTimeout = .milliseconds(settings.timeouts.content)
+        writeTimeout = .milliseconds(settings.timeouts.write)
+    }
+}

@@ -1,0 +1,130 @@
+// The options that `serve` and `check` share, and how they, the environment and the file become settings.
+
+import ArgumentParser
+import CSystem
+import Downstream
+import Glibc
+import Settings
+
+struct SettingsOptions: ParsableArguments {
+    @Option(name: [.short, .long], help: "A YAML file with any of the settings; see Configuration/cistern.yaml.")
+    var config: String?
+
+    @Option(help: "The API's base URL, such as https://api.example.com.")
+    var upstream: String?
+
+    @Option(
+        name: .long,
+        help: ArgumentHelp("Where to listen: HOST:PORT, [IPV6]:PORT, :PORT or unix:/path. May be repeated.", valueName: "address"))
+    var listen: [String] = []
+
+    @Option(help: ArgumentHelp("Where /metrics and the health pages are, if not there too. May be repeated.", valueName: "address"))
+    var adminListen: [String] = []
+
+    @Option(help: "Where answers are kept.")
+    var cacheDir: String?
+
+    @Option(help: ArgumentHelp("The limit on what is kept, such as 512MiB or 2GiB.", valueName: "size"))
+    var cacheSize: String?
+
+    @Flag(help: "RFC 9111 to the letter, also while the upstream is down.")
+    var strict = false
+
+    @Option(help: ArgumentHelp("Longest wait for a connection to the upstream.", valueName: "duration"))
+    var connectTimeout: String?
+
+    @Option(help: ArgumentHelp("Longest wait for the first byte of the upstream's answer.", valueName: "duration"))
+    var firstByteTimeout: String?
+
+    @Option(help: ArgumentHelp("Longest exchange with the upstream.", valueName: "duration"))
+    var totalTimeout: String?
+
+    @Option(help: ArgumentHelp("Longest answer taken whole, and so the largest that is kept.", valueName: "size"))
+    var bufferLimit: String?
+
+    @Option(help: ArgumentHelp("trace, debug, info, notice, warning, error or critical.", valueName: "level"))
+    var logLevel: String?
+
+    @Option(help: ArgumentHelp("text or json.", valueName: "format"))
+    var logFormat: String?
+
+    @Option(help: ArgumentHelp("The access log: off, stdout or a file.", valueName: "where"))
+    var accessLog: String?
+
+    @Option(help: ArgumentHelp("Event loops; 0 for one a core.", valueName: "number"))
+    var shards: String?
+
+    @Option(name: .customLong("set"), help: ArgumentHelp("Any setting by its name in the file. May be repeated.", valueName: "name=value"))
+    var others: [String] = []
+
+    /// The settings, and everything that is wrong with them.
+    func read() -> SettingsReader {
+        var reader = SettingsReader()
+        let environment = Environment.all()
+        if let file = config ?? environment["CISTERN_CONFIG"] {
+            if let text = FileContent.read(file) {
+                reader.read(file: file, text: text)
+            } else {
+                reader.add(file, 0, "cannot be read: \(String(cString: strerror(errno)))")
+            }
+        }
+        reader.read(environment: environment)
+        readCommandLine(&reader)
+        SettingsCheck.check(&reader)
+        return reader
+    }
+
+    private func readCommandLine(_ reader: inout SettingsReader) {
+        let single: [(String, String, String?)] = [
+            ("upstream.url", "--upstream", upstream), ("store.directory", "--cache-dir", cacheDir), ("store.size", "--cache-size", cacheSize),
+            ("cache.policy", "--strict", strict ? "strict" : nil), ("upstream.connect_timeout", "--connect-timeout", connectTimeout),
+            ("upstream.first_byte_timeout", "--first-byte-timeout", firstByteTimeout),
+            ("upstream.total_timeout", "--total-timeout", totalTimeout), ("cache.buffer_limit", "--buffer-limit", bufferLimit),
+            ("log.level", "--log-level", logLevel), ("log.format", "--log-format", logFormat), ("log.access", "--access-log", accessLog),
+            ("shards", "--shards", shards),
+        ]
+        for (path, option, value) in single {
+            if let value { reader.read(path: path, .one(value), option: option) }
+        }
+        if !listen.isEmpty { reader.read(path: "listen", .many(listen), option: "--listen") }
+        if !adminListen.isEmpty { reader.read(path: "admin_listen", .many(adminListen), option: "--admin-listen") }
+        for other in others {
+            guard let equals = other.firstIndex(of: "=") else {
+                reader.add("command line", 0, "--set takes name=value, not \"\(other)\"")
+                continue
+            }
+            reader.read(path: String(other[..<equals]), .one(String(other[other.index(after: equals)...])), option: "--set \(other[..<equals])")
+        }
+    }
+}
+
+enum Environment {
+    static func all() -> [String: String] {
+        var all: [String: String] = [:]
+        var entry = environ
+        while let pointer = entry.pointee {
+            let text = String(cString: pointer)
+            if let equals = text.firstIndex(of: "=") { all[String(text[..<equals])] = String(text[text.index(after: equals)...]) }
+            entry += 1
+        }
+        return all
+    }
+}
+
+enum FileContent {
+    /// The file's bytes; nil, with `errno`, where it cannot be read. At most 1 MiB: no configuration is larger.
+    static func read(_ path: String) -> [UInt8]? {
+        let descriptor = csystem_open(path, O_RDONLY | O_CLOEXEC, 0)
+        guard descriptor >= 0 else { return nil }
+        defer { close(descriptor) }
+        var bytes = [UInt8](repeating: 0, count: 1 << 20)
+        var count = 0
+        while count < bytes.count {
+            let got = bytes.withUnsafeMutableBytes { Glibc.read(descriptor, $0.baseAddress! + count, $0.count - count) }
+            guard got >= 0 else { return nil }
+            if got == 0 { break }
+            count += got
+        }
+        return Array(bytes[..<count])
+    }
+}
