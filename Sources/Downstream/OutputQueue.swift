@@ -1,6 +1,7 @@
 // What the kernel has not taken yet of an answer: bytes of our own, then perhaps the rest of a body that lies elsewhere and is kept alive by
 // its owner instead of being copied.
 
+import CSystem
 import Glibc
 
 /// The content of an answer that is sent as a whole.

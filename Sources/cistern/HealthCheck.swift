@@ -1,6 +1,7 @@
 // `cistern healthcheck`: asks a running Cistern for /healthz, for containers that have no curl.
 
 import ArgumentParser
+import CSystem
 import Glibc
 
 struct HealthCheck: ParsableCommand {

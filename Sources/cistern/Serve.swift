@@ -1,6 +1,7 @@
 // `cistern serve`: reads the settings, starts the proxy, and stays until it is told to stop. `cistern check` does the first of these.
 
 import ArgumentParser
+import CSystem
 import Glibc
 import Logging
 import Reactor
