@@ -1,7 +1,9 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
+// Exclusive access is checked while debugging and testing. In a release the checks cost a twentieth of a hit and nothing depends on them.
 let strict: [SwiftSetting] = [
+    .unsafeFlags(["-enforce-exclusivity=unchecked"], .when(configuration: .release)),
     .treatAllWarnings(as: .error),
     .enableUpcomingFeature("ExistentialAny"),
     .enableUpcomingFeature("MemberImportVisibility"),

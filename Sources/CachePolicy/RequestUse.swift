@@ -22,9 +22,13 @@ package enum RequestUse: Sendable, Equatable {
 
     package init(_ head: RequestHead, content: ContentFraming) {
         let fields = head.fields
-        if head.method != .get && head.method != .head {
+        switch head.method {
+        case .get, .head: break
+        default:
             self = .bypass(.method)
-        } else if content != .none && content != .length(0) {
+            return
+        }
+        if content != .none && content != .length(0) {
             // What content means for GET nobody has defined (RFC 9110 §9.3.1): the answer is for this request alone.
             self = .bypass(.content)
         } else if fields.contains(.range) {

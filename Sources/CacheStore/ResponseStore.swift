@@ -4,6 +4,7 @@
 
 import CHash
 import Dispatch
+import Glibc
 import Synchronization
 
 /// `@unchecked Sendable` because everything that changes is in `state`, behind its mutex, or belongs to the writer's queue.
@@ -78,7 +79,7 @@ package final class ResponseStore: @unchecked Sendable {
         }
         let storedKey = next(header.keyBytes)
         // Two keys with one hash: as good as absent.
-        guard storedKey.count == key.count, storedKey.elementsEqual(key) else { return nil }
+        guard storedKey.count == key.count, memcmp(storedKey.baseAddress!, key.baseAddress!, key.count) == 0 else { return nil }
         return StoredItem(metadata: next(header.metadataBytes), head: next(header.headBytes), body: next(header.bodyBytes), owner: segment)
     }
 
@@ -201,7 +202,7 @@ final class PendingItem: @unchecked Sendable {
     }
 
     func matches(_ key: UnsafeRawBufferPointer) -> Bool {
-        key.count == counts.key && part(0, counts.key).elementsEqual(key)
+        key.count == counts.key && memcmp(payload.baseAddress!, key.baseAddress!, key.count) == 0
     }
 
     var stored: StoredItem {

@@ -49,10 +49,7 @@ final class StoreWriter: @unchecked Sendable {
             return list.count == 1
         }
         guard isFirst else { return }
-        serial.async { [weak store] in
-            guard let store else { return }
-            self.drain(store)
-        }
+        serial.async { self.drain(store) }
     }
 
     func waitUntilIdle() { serial.sync {} }

@@ -23,7 +23,8 @@ package final class ClientConnection: EventHandler {
 
     package let peer: PeerAddress
     let descriptor: Int32
-    unowned let table: ClientConnections
+    /// The table lets go of a connection when it is closed; so this is no cycle that lasts.
+    let table: ClientConnections
     private let receiver: any RequestReceiver
 
     var phase = Phase.awaitingRequest
@@ -62,9 +63,9 @@ package final class ClientConnection: EventHandler {
     // MARK: Events
 
     package func ready(_ events: ReadyEvents) {
-        if !events.isDisjoint(with: [.hungUp, .failed]) { return peerVanished() }
-        if events.contains(.writable) { flush() }
-        if events.contains(.readable), phase != .closed { read() }
+        if events.isBroken { return peerVanished() }
+        if events.isWritable { flush() }
+        if events.isReadable, phase != .closed { read() }
     }
 
     private func read() {

@@ -48,10 +48,11 @@ package final class ClientConnections {
         writeBuffer.deallocate()
     }
 
-    /// Starts the time-outs. On the loop.
+    /// Starts the time-outs. On the loop, whose timers hold this table until the loop ends: a weak reference anywhere would make
+    /// every use of the table slower.
     package func start() {
         coarseNow = loop.time.monotonicMilliseconds
-        loop.schedule(after: Self.sweepInterval) { [weak self] in self?.sweep() }
+        loop.schedule(after: Self.sweepInterval) { self.sweep() }
     }
 
     package var hasRoom: Bool { counters.open < settings.maximumConnections }
@@ -103,7 +104,7 @@ package final class ClientConnections {
     private func sweep() {
         coarseNow = loop.time.monotonicMilliseconds
         for connection in byDescriptor { connection?.checkDeadline(coarseNow) }
-        loop.schedule(after: Self.sweepInterval) { [weak self] in self?.sweep() }
+        loop.schedule(after: Self.sweepInterval) { self.sweep() }
     }
 }
 

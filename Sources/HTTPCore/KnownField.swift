@@ -101,32 +101,50 @@ package enum KnownField: UInt8, CaseIterable, Sendable {
     }
 }
 
-/// A small hash table over the names, made once. Keyed by length and the first and last letter, then compared in full.
-private struct KnownFieldTable {
+/// A small hash table over the names, made once and never freed: plain memory, since this runs for every field of every message.
+private struct KnownFieldTable: @unchecked Sendable {
+    // `@unchecked Sendable` because nothing changes after `init`.
     static let shared = KnownFieldTable()
-    private var slots = [UInt8](repeating: 0xff, count: 1024)
-    private let lowercased: [[UInt8]]
+    private let slots: UnsafeMutablePointer<UInt8>
+    /// 32 bytes a name, in lower case; and how many of them count.
+    private let names: UnsafeMutablePointer<UInt8>
+    private let lengths: UnsafeMutablePointer<UInt8>
+
+    private static let empty: UInt8 = 0xff
+    private static let width = 32
 
     init() {
-        lowercased = KnownField.allCases.map { field in
-            field.name.withUTF8Buffer { $0.map(\.asciiLowercased) }
-        }
-        for (index, name) in lowercased.enumerated() {
+        let count = KnownField.allCases.count
+        slots = .allocate(capacity: 1024)
+        slots.initialize(repeating: Self.empty, count: 1024)
+        names = .allocate(capacity: count * Self.width)
+        names.initialize(repeating: 0, count: count * Self.width)
+        lengths = .allocate(capacity: count)
+        for (index, field) in KnownField.allCases.enumerated() {
+            let name = field.name.withUTF8Buffer { $0.map(\.asciiLowercased) }
+            lengths[index] = UInt8(name.count)
+            for (place, byte) in name.enumerated() { names[index * Self.width + place] = byte }
             var slot = Self.slot(of: name.span)
-            while slots[slot] != 0xff { slot = (slot + 1) & 1023 }
+            while slots[slot] != Self.empty { slot = (slot + 1) & 1023 }
             slots[slot] = UInt8(index)
         }
     }
 
     func find(_ name: Span<UInt8>) -> KnownField? {
-        guard name.count >= 2, name.count <= 32 else { return nil }
+        let count = name.count
+        guard count >= 2, count <= Self.width else { return nil }
         var slot = Self.slot(of: name)
-        while slots[slot] != 0xff {
-            let candidate = lowercased[Int(slots[slot])]
-            if name.equalsIgnoringCase(candidate.span) { return KnownField(rawValue: slots[slot]) }
+        while slots[slot] != Self.empty {
+            let index = Int(slots[slot])
+            if Int(lengths[index]) == count, isEqual(name, names + index * Self.width) { return KnownField(rawValue: slots[slot]) }
             slot = (slot + 1) & 1023
         }
         return nil
+    }
+
+    private func isEqual(_ name: Span<UInt8>, _ known: UnsafeMutablePointer<UInt8>) -> Bool {
+        for index in name.indices where name[index].asciiLowercased != known[index] { return false }
+        return true
     }
 
     private static func slot(of name: Span<UInt8>) -> Int {

@@ -26,6 +26,14 @@ package enum Method: Sendable, Equatable {
         }
     }
 
+    /// GET or HEAD.
+    package var isRead: Bool {
+        switch self {
+        case .get, .head: true
+        default: false
+        }
+    }
+
     /// RFC 9110 §9.2.2.
     package var isIdempotent: Bool { isSafe || self == .put || self == .delete }
 
@@ -53,13 +61,14 @@ package enum HTTPVersion: Sendable, Equatable {
     case http10, http11
 }
 
-/// A request's line and fields. `fields.bytes` is the head as received; `target` is a slice of it.
-package struct RequestHead: Sendable {
-    package var method: Method
+/// A request's line and fields. `fields.bytes` is the head as received; `target` is a slice of it. A class, since it is handed from hand to
+/// hand: one reference to count instead of those of all its parts.
+package final class RequestHead: Sendable {
+    package let method: Method
     /// The request target exactly as received (RFC 9112 §3.2).
-    package var target: ArraySlice<UInt8>
-    package var version: HTTPVersion
-    package var fields: Fields
+    package let target: ArraySlice<UInt8>
+    package let version: HTTPVersion
+    package let fields: Fields
 
     package init(method: Method, target: ArraySlice<UInt8>, version: HTTPVersion, fields: Fields) {
         self.method = method

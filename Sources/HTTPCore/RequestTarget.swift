@@ -47,9 +47,10 @@ package struct RequestTarget {
     static func isPlain(_ request: RequestHead) -> Bool {
         guard request.target.first == UInt8(ascii: "/"), request.method != .connect else { return false }
         var hosts = 0
-        for entry in request.fields.entries where entry.known == .host {
+        let fields = request.fields
+        for entry in fields.entries where entry.known == .host {
             hosts += 1
-            let value = request.fields.bytes.span.extracting(entry.valueRange)
+            let value = fields.bytes.span.extracting(entry.valueRange)
             guard value.count > 0 else { return false }
             var index = 0
             while index < value.count {

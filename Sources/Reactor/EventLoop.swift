@@ -22,6 +22,11 @@ package struct ReadyEvents: OptionSet, Sendable {
     package static let readClosed = ReadyEvents(rawValue: EPOLLRDHUP.rawValue)
     package static let hungUp = ReadyEvents(rawValue: EPOLLHUP.rawValue)
     package static let failed = ReadyEvents(rawValue: EPOLLERR.rawValue)
+
+    /// The connection is of no more use.
+    package var isBroken: Bool { rawValue & (EPOLLHUP.rawValue | EPOLLERR.rawValue) != 0 }
+    package var isReadable: Bool { rawValue & EPOLLIN.rawValue != 0 }
+    package var isWritable: Bool { rawValue & EPOLLOUT.rawValue != 0 }
 }
 
 /// `@unchecked Sendable` because all but `pending` is touched on `queue` only, and `pending` is behind a mutex.
@@ -39,6 +44,9 @@ package final class EventLoop: @unchecked Sendable {
     private var batchEnd: [() -> Void] = []
     private var events = [epoll_event](repeating: epoll_event(), count: EventLoop.batchSize)
     private var stopped = false
+    /// When the events being handled became known: read once for all of them.
+    package private(set) var batchWallMilliseconds: Int64 = 0
+    package private(set) var batchMicroseconds: Int64 = 0
     /// Work from other threads; they append and write `wakeDescriptor`, the loop takes all.
     private let pending = Mutex<[@Sendable () -> Void]>([])
 
@@ -155,6 +163,8 @@ package final class EventLoop: @unchecked Sendable {
     private func run() {
         while !stopped {
             let count = epoll_wait(epoll, &events, Int32(Self.batchSize), waitTime())
+            batchWallMilliseconds = time.wallMilliseconds
+            batchMicroseconds = SystemTime.monotonicMicroseconds
             if count > 0 {
                 for index in 0..<Int(count) { handle(events[index]) }
             }

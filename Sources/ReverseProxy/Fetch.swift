@@ -35,9 +35,10 @@ final class Fetch: TransferReceiver {
         let mayRescue: Bool
     }
 
-    private unowned let shard: ProxyShard
+    private let shard: ProxyShard
     private let subject: Subject
-    weak var receiver: (any FetchReceiver)?
+    /// Let go of when the fetch has told its end, or when the client left.
+    private var receiver: (any FetchReceiver)?
     private var transfer: Transfer?
     private var mode = Mode.awaitingHead
     private var content: [UInt8] = []
@@ -84,6 +85,7 @@ final class Fetch: TransferReceiver {
 
     private func end() {
         mode = .ended
+        receiver = nil
         transfer?.cancel()
         transfer = nil
     }
@@ -140,6 +142,7 @@ final class Fetch: TransferReceiver {
         let mode = self.mode
         self.mode = .ended
         self.transfer = nil
+        defer { receiver = nil }
         switch mode {
         case .collecting(let head, let decision): collected(head, decision, isDelimited: isDelimited)
         case .confirming(let head): confirmed(head)
@@ -154,6 +157,7 @@ final class Fetch: TransferReceiver {
         self.mode = .ended
         self.transfer = nil
         shard.upstreamFailed(error)
+        defer { receiver = nil }
         switch mode {
         case .awaitingHead, .collecting, .confirming: receiver?.fetchFailed(.transfer(error))
         case .streaming: receiver?.streamBroke(error)

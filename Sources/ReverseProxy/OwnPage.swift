@@ -5,16 +5,23 @@ import HTTPCore
 import Reactor
 import Telemetry
 
-enum OwnPage: String, CaseIterable {
-    case metrics = "/metrics"
-    case healthz = "/healthz"
-    case readyz = "/readyz"
+enum OwnPage {
+    case metrics, healthz, readyz
 
     /// nil where the request is for something else.
     init?(_ head: RequestHead) {
-        guard head.target.count <= 8, head.target.first == UInt8(ascii: "/"), head.method == .get || head.method == .head else { return nil }
-        guard let page = Self.allCases.first(where: { $0.rawValue.utf8.elementsEqual(head.target) }) else { return nil }
-        self = page
+        let bytes = head.target
+        let target = bytes.span
+        guard target.count == 7 || target.count == 8, head.method.isRead else { return nil }
+        if target.equals("/metrics") {
+            self = .metrics
+        } else if target.equals("/healthz") {
+            self = .healthz
+        } else if target.equals("/readyz") {
+            self = .readyz
+        } else {
+            return nil
+        }
     }
 
     /// Answers at once, or returns the exchange that will.

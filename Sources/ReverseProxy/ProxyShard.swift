@@ -48,11 +48,11 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     }
 
     /// The time of day as the rules use it.
-    var now: Timestamp { Timestamp(milliseconds: loop.time.wallMilliseconds) }
+    var now: Timestamp { Timestamp(milliseconds: loop.batchWallMilliseconds) }
 
     /// The current IMF-fixdate, made once a second.
     var date: [UInt8] {
-        let second = loop.time.wallMilliseconds / 1000
+        let second = loop.batchWallMilliseconds / 1000
         if second != dateSecond {
             dateSecond = second
             dateText = HTTPDate.format(second)
@@ -63,19 +63,15 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     // MARK: Requests
 
     func received(_ head: RequestHead, framing: ContentFraming, on connection: ClientConnection) -> (any ClientExchange)? {
-        let began = SystemTime.monotonicMicroseconds
         if servesOwnPages, let page = OwnPage(head) { return page.answer(shard: self, connection: connection, head: head) }
-        var plan = ExchangePlan()
-        if let lookUp {
-            switch RequestUse(head, content: framing) {
-            case .bypass(let reason): plan.bypass = reason
-            case .lookUp:
-                if look(head, lookUp, began, connection, &plan) { return nil }
-            }
+        guard let lookUp else { return begin(head, framing, connection, ExchangePlan()) }
+        switch RequestUse(head, content: framing) {
+        case .bypass(let reason):
+            var plan = ExchangePlan()
+            plan.bypass = reason
+            return begin(head, framing, connection, plan)
+        case .lookUp: return look(head, framing, lookUp, connection)
         }
-        let exchange = Exchange(shard: self, connection: connection, head: head, framing: framing, plan: plan, began: began)
-        exchange.start()
-        return exchange.isFinished ? nil : exchange
     }
 
     func refused(_ refusal: RequestRefusal, on connection: ClientConnection) {
@@ -83,29 +79,38 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         server.logRefusal(refusal, peer: connection.peer)
     }
 
-    /// Looks into the store; returns true where the request is answered already.
     private func look(
-        _ head: RequestHead, _ lookUp: StoreLookUp, _ began: Int64, _ connection: ClientConnection, _ plan: inout ExchangePlan
-    ) -> Bool {
+        _ head: RequestHead, _ framing: ContentFraming, _ lookUp: StoreLookUp, _ connection: ClientConnection
+    ) -> (any ClientExchange)? {
         scratchKey.removeAll(keepingCapacity: true)
-        plan.isPartitioned = keyMaker.append(to: &scratchKey, head: head, target: head.pathAndQuery.span, store: lookUp.store)
-        let shared = plan.isPartitioned ? sharedKey(of: Array(head.pathAndQuery), for: head) : nil
+        let target = head.pathAndQuery
+        let isPartitioned = keyMaker.append(to: &scratchKey, head: head, target: target.span, store: lookUp.store)
+        let shared = isPartitioned ? sharedKey(of: Array(target), for: head) : nil
         let result = lookUp.find(scratchKey, sharedKey: shared, request: head.fields)
-        if head.fields.contains(.cacheControl) || head.fields.contains(.pragma) { plan.directives = RequestCacheControl(head.fields) }
-        if case .found(let found) = result {
-            if case .serve(let ttl, let age) = Reuse.decide(found.metadata, plan.directives, now: now) {
-                serveHit(found, head, ttl: ttl, age: age, began, connection)
-                return true
-            }
-            plan.found = found
+        var directives = RequestCacheControl()
+        if head.fields.contains(.cacheControl) || head.fields.contains(.pragma) { directives = RequestCacheControl(head.fields) }
+        if case .found(let found) = result, case .serve(let ttl, let age) = Reuse.decide(found.metadata, directives, now: now) {
+            serveHit(found, head, ttl: ttl, age: age, connection)
+            return nil
         }
-        plan.key = scratchKey
-        plan.sharedKey = shared ?? scratchKey
-        plan.missToken = result.forwardToken
-        return false
+        return begin(
+            head, framing, connection,
+            ExchangePlan(
+                directives: directives, key: scratchKey, sharedKey: shared ?? scratchKey, isPartitioned: isPartitioned, found: result.found,
+                missToken: result.forwardToken))
     }
 
-    private func serveHit(_ found: FoundResponse, _ head: RequestHead, ttl: Int64, age: Int64, _ began: Int64, _ connection: ClientConnection) {
+    /// What is not a fresh hit.
+    private func begin(
+        _ head: RequestHead, _ framing: ContentFraming, _ connection: ClientConnection, _ plan: ExchangePlan
+    ) -> (any ClientExchange)? {
+        let exchange = Exchange(
+            shard: self, connection: connection, head: head, framing: framing, plan: plan, began: SystemTime.monotonicMicroseconds)
+        exchange.start()
+        return exchange.isFinished ? nil : exchange
+    }
+
+    private func serveHit(_ found: FoundResponse, _ head: RequestHead, ttl: Int64, age: Int64, _ connection: ClientConnection) {
         scratchLines.removeAll(keepingCapacity: true)
         scratchLines.append("Age: ")
         scratchLines.append(decimal: Int(age))
@@ -116,7 +121,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         record.isFromStore = true
         record.bodyBytes = status == 304 || head.method == .head ? 0 : found.item.body.count
         record.age = age
-        finish(&record, head, connection, began)
+        finish(&record, head, connection, loop.batchMicroseconds)
     }
 
     /// The key under which those without credentials find a target.
@@ -133,7 +138,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         record.durationMicroseconds = SystemTime.monotonicMicroseconds - began
         metrics.record(record)
         if let log = server.accessLog {
-            log.append(AccessLogLine.make(record, head, peer: connection.peer, wall: loop.time.wallMilliseconds, format: log.format))
+            log.append(AccessLogLine.make(record, head, peer: connection.peer, wall: loop.batchWallMilliseconds, format: log.format))
         }
     }
 

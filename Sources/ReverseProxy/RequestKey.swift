@@ -11,6 +11,8 @@ struct RequestKeyMaker {
     /// Scheme, host and port of the upstream, with its base path.
     let authority: [UInt8]
     private let credentialNames: [[UInt8]]
+    /// A bit for each length that a credential field's name has: almost every other field is told apart by it.
+    private let credentialLengths: UInt64
     private let keyNames: [[UInt8]]
 
     init(policy: CachePolicySettings, forwarding: ForwardingSettings, authority: [UInt8]) {
@@ -18,6 +20,7 @@ struct RequestKeyMaker {
         self.forwarding = forwarding
         self.authority = authority
         credentialNames = policy.credentialFields.map { Array($0.utf8) }
+        credentialLengths = credentialNames.reduce(0) { $0 | 1 << UInt64($1.count & 63) }
         keyNames = policy.keyFields.map { Array($0.utf8) }
     }
 
@@ -36,12 +39,9 @@ struct RequestKeyMaker {
     private func partition(of fields: Fields, _ store: ResponseStore) -> [UInt8] {
         var parts: [UInt8] = []
         for entry in fields.entries {
+            guard credentialLengths & (1 << UInt64(entry.nameLength & 63)) != 0 else { continue }
             let name = fields.bytes.span.extracting(entry.nameRange)
-            for index in credentialNames.indices {
-                // Length before letters: almost every field is told apart by it.
-                guard credentialNames[index].count == name.count else { continue }
-                let wanted = credentialNames[index]
-                guard name.equalsIgnoringCase(wanted.span) else { continue }
+            for wanted in credentialNames where name.equalsIgnoringCase(wanted.span) {
                 append(wanted, to: &parts)
                 append(Array(fields.bytes[entry.valueRange]), to: &parts)
             }

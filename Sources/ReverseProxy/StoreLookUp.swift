@@ -11,6 +11,10 @@ enum LookUpResult {
     /// Something is stored for this key, but for other values of the selecting fields.
     case otherVariant
 
+    var found: FoundResponse? {
+        if case .found(let found) = self { found } else { nil }
+    }
+
     /// RFC 9211 §2.2.
     var forwardToken: StaticString {
         if case .otherVariant = self { "vary-miss" } else { "uri-miss" }

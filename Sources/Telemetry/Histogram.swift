@@ -3,12 +3,13 @@
 package struct Histogram: Sendable {
     /// Upper bounds, inclusive, rising.
     let bounds: [Int64]
-    private(set) var counts: [UInt64]
+    /// One for each bound and one for what is above; in place, so that counting touches no other memory.
+    private(set) var counts = InlineArray<20, UInt64>(repeating: 0)
     private(set) var sum: Int64 = 0
 
     init(bounds: [Int64]) {
         self.bounds = bounds
-        counts = Array(repeating: 0, count: bounds.count + 1)
+        precondition(bounds.count < 20, "a histogram has at most 19 bounds")
     }
 
     /// Microseconds: from a hit's tens to an upstream's minute.
@@ -31,5 +32,5 @@ package struct Histogram: Sendable {
         sum += other.sum
     }
 
-    var total: UInt64 { counts.reduce(0, +) }
+    var total: UInt64 { (0...bounds.count).reduce(0) { $0 + counts[$1] } }
 }

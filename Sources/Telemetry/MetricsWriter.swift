@@ -45,8 +45,8 @@ struct MetricsWriter {
         for sample in samples {
             let prefix = sample.labels.isEmpty ? "" : sample.labels + ","
             var total: UInt64 = 0
-            for (bound, count) in zip(sample.histogram.bounds, sample.histogram.counts) {
-                total += count
+            for (index, bound) in sample.histogram.bounds.enumerated() {
+                total += sample.histogram.counts[index]
                 line(name + "_bucket", prefix + "le=\"\(Self.number(Double(bound) * scale))\"", Double(total))
             }
             line(name + "_bucket", prefix + "le=\"+Inf\"", Double(sample.histogram.total))

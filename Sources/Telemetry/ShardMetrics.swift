@@ -33,6 +33,7 @@ package struct ShardMetrics: Sendable {
     package var stored: UInt64 = 0
 
     private static let classes = 5
+    private static let methods = MethodLabel.allCases.count
 
     package init(labels: MetricLabels) {
         self.labels = labels
@@ -45,7 +46,7 @@ package struct ShardMetrics: Sendable {
     }
 
     private static func position(_ result: CacheResult, _ method: MethodLabel, _ statusClass: Int) -> Int {
-        (result.rawValue * MethodLabel.allCases.count + method.rawValue) * classes + statusClass
+        (result.rawValue * methods + method.rawValue) * classes + statusClass
     }
 
     package mutating func record(_ exchange: ExchangeRecord) {

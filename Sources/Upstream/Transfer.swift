@@ -8,7 +8,7 @@ package final class Transfer {
     /// What the transfer waits for: each has a time-out of its own.
     enum Phase { case connecting, sending, awaitingHead, receiving, ended }
 
-    unowned let client: UpstreamClient
+    let client: UpstreamClient
     var easy: EasyHandle?
     /// The handle's, for as long as `easy` is there.
     let pointer: UnsafeMutableRawPointer
@@ -155,7 +155,7 @@ package final class Transfer {
         }
         if wantsDrainCall, upload.count - uploadSent <= Self.uploadHighWaterBytes / 4 {
             wantsDrainCall = false
-            client.afterCallbacks { [weak self] in self.map { $0.receiver?.transferDrained($0) } }
+            client.afterCallbacks { self.receiver?.transferDrained(self) }
         }
         return count
     }

@@ -211,7 +211,7 @@ package final class UpstreamClient {
         timer = nil
         if milliseconds == 0 { return queueKick() }
         guard milliseconds > 0 else { return }
-        timer = loop.schedule(after: .milliseconds(milliseconds)) { [weak self] in self?.act(CURL_SOCKET_TIMEOUT, 0) }
+        timer = loop.schedule(after: .milliseconds(milliseconds)) { self.act(CURL_SOCKET_TIMEOUT, 0) }
     }
 
     private func socketWanted(_ socket: curl_socket_t, _ what: Int32) {
@@ -263,7 +263,7 @@ package final class UpstreamClient {
     private func startSweeping() {
         guard !isSweeping else { return }
         isSweeping = true
-        loop.schedule(after: Self.sweepInterval) { [weak self] in self?.sweep() }
+        loop.schedule(after: Self.sweepInterval) { self.sweep() }
     }
 
     private func sweep() {
