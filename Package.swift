@@ -52,6 +52,15 @@ let package = Package(
                 arguments,
             ],
             swiftSettings: strict),
+        .target(name: "TestSupport", dependencies: ["CSystem", "Reactor", "ReverseProxy", "Downstream", "CacheStore", "Upstream", logging], path: "Tests/TestSupport", swiftSettings: strict),
+        tests("ReactorTests", ["Reactor", "CSystem"]),
+        tests("HTTPCoreTests", ["HTTPCore"]),
+        tests("CachePolicyTests", ["CachePolicy", "HTTPCore"]),
+        tests("CacheStoreTests", ["CacheStore", "CSystem"]),
+        tests("SettingsTests", ["Settings"]),
+        tests(
+            "ReverseProxyTests",
+            ["ReverseProxy", "TestSupport", "Reactor", "Downstream", "CacheStore", "CachePolicy", "HTTPCore", "Upstream", "Telemetry"]),
     ],
     swiftLanguageModes: [.v6]
 )

@@ -133,7 +133,9 @@ package enum CacheKey {
             if isUnreserved(byte) {
                 key.append(byte)
                 index += 1
-            } else if byte == UInt8(ascii: "%"), index + 2 < text.count, let high = text[index + 1].hexValue, let low = text[index + 2].hexValue {
+            } else if byte == UInt8(ascii: "%"), index + 2 < text.count, let high = text[index + 1].hexValue,
+                let low = text[index + 2].hexValue
+            {
                 let value = high << 4 | low
                 if isUnreserved(value) { key.append(value) } else { appendEncoded(value, to: &key) }
                 index += 3

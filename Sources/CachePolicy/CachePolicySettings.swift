@@ -16,7 +16,8 @@ package struct CachePolicySettings: Sendable {
     package var contentTypes: [String] = ["application/json", "+json", "text/json"]
     /// Request fields that carry credentials, in lower case. Each combination of their values has a partition of its own.
     package var credentialFields: [String] = [
-        "authorization", "cookie", "x-api-key", "api-key", "apikey", "x-auth-token", "x-access-token", "x-csrf-token", "x-amz-security-token",
+        "authorization", "cookie", "x-api-key", "api-key", "apikey", "x-auth-token", "x-access-token", "x-csrf-token",
+        "x-amz-security-token",
     ]
     /// Request fields that are part of every key, in lower case: for upstreams whose answers depend on them without saying so in Vary.
     package var keyFields: [String] = []

@@ -10,7 +10,9 @@ package enum Invalidation {
         guard !method.isSafe, response.status.isSuccessful || response.status.isRedirection else { return [] }
         var targets = [Array(target)]
         for field in [KnownField.location, .contentLocation] {
-            if let value = response.fields.first(field), let path = path(of: value, origin: origin), !targets.contains(path) { targets.append(path) }
+            if let value = response.fields.first(field), let path = path(of: value, origin: origin), !targets.contains(path) {
+                targets.append(path)
+            }
         }
         return targets
     }

@@ -12,7 +12,9 @@ package enum Preconditions {
             guard let own = Validation.slice(head, stored.etag) else { return false }
             return tags.contains { weaklyEqual($0, own[...]) }
         }
-        guard let since = request.first(.ifModifiedSince), let asked = HTTPDate.parse(since, now: stored.responseTime.seconds) else { return false }
+        guard let since = request.first(.ifModifiedSince), let asked = HTTPDate.parse(since, now: stored.responseTime.seconds) else {
+            return false
+        }
         guard let text = Validation.slice(head, stored.lastModified),
             let modified = HTTPDate.parse(text[...], now: stored.responseTime.seconds)
         else { return false }

@@ -19,7 +19,9 @@ package enum SelectingFields {
         }
         // An upstream that echoes the Origin and forgets to say so.
         let origin = Array("origin".utf8)
-        if let allowed = response.first(.accessControlAllowOrigin), let own = request.first(.origin), allowed == own, !names.contains(origin) {
+        if let allowed = response.first(.accessControlAllowOrigin), let own = request.first(.origin), allowed == own,
+            !names.contains(origin)
+        {
             names.append(origin)
         }
         return names.sorted { $0.lexicographicallyPrecedes($1) }

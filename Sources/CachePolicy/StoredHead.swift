@@ -12,7 +12,8 @@ package enum StoredHead {
     ///   - contentBytes: the length of the content as stored.
     ///   - isDecoded: the content's coding was taken off for storing.
     package static func make(
-        _ head: ResponseHead, control: ResponseCacheControl, contentBytes: Int, isDecoded: Bool, requestTime: Timestamp, responseTime: Timestamp
+        _ head: ResponseHead, control: ResponseCacheControl, contentBytes: Int, isDecoded: Bool, requestTime: Timestamp,
+        responseTime: Timestamp
     ) -> (bytes: [UInt8], metadata: StoredMetadata) {
         var fields = head.fields
         for field in dropped { fields.remove(field) }
@@ -86,7 +87,9 @@ package enum StoredHead {
         var fields = Fields()
         var start = lineEnd + 2
         while start < text.count {
-            guard let end = text[start...].firstIndex(of: 0x0d), let colon = text[start..<end].firstIndex(of: UInt8(ascii: ":")) else { return nil }
+            guard let end = text[start...].firstIndex(of: 0x0d), let colon = text[start..<end].firstIndex(of: UInt8(ascii: ":")) else {
+                return nil
+            }
             let line = text.span
             fields.append(name: line.extracting(start..<colon), value: line.extracting(min(colon + 2, end)..<end))
             start = end + 2

@@ -67,7 +67,8 @@ package struct StoredMetadata: Sendable, Equatable {
             bytes.storeBytes(of: status.rawValue.littleEndian, toByteOffset: 2, as: UInt16.self)
             bytes.storeBytes(of: flags.rawValue.littleEndian, toByteOffset: 4, as: UInt32.self)
             let numbers = [
-                requestTime.milliseconds, responseTime.milliseconds, date.milliseconds, ageValue, freshnessLifetime ?? -1, staleIfError ?? -1,
+                requestTime.milliseconds, responseTime.milliseconds, date.milliseconds, ageValue, freshnessLifetime ?? -1,
+                staleIfError ?? -1,
                 staleWhileRevalidate ?? -1,
             ]
             for (index, number) in numbers.enumerated() {

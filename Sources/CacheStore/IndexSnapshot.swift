@@ -30,12 +30,14 @@ struct IndexSnapshot {
         let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 8)
         defer { bytes.deallocate() }
         let total = state.segments.values.reduce(0) { $0 + $1.size }
-        let numbers = [0, magic, UInt64(state.index.count), end.segment, UInt64(end.offset), UInt64(state.order.count) << 40 | UInt64(total)]
+        let numbers = [
+            0, magic, UInt64(state.index.count), end.segment, UInt64(end.offset), UInt64(state.order.count) << 40 | UInt64(total),
+        ]
         for (index, number) in numbers.enumerated() {
             bytes.storeBytes(of: number.littleEndian, toByteOffset: index * 8, as: UInt64.self)
         }
         var at = headerBytes
-        state.index.forEach { entry in
+        state.index.visitAll { entry in
             bytes.storeBytes(of: entry.hash.low.littleEndian, toByteOffset: at, as: UInt64.self)
             bytes.storeBytes(of: entry.hash.high.littleEndian, toByteOffset: at + 8, as: UInt64.self)
             bytes.storeBytes(of: entry.segment.littleEndian, toByteOffset: at + 16, as: UInt64.self)

@@ -50,9 +50,9 @@ struct IndexTable {
         return removed
     }
 
-    func forEach(_ body: (IndexEntry) -> Void) {
+    func visitAll(_ visit: (IndexEntry) -> Void) {
         for part in parts {
-            for entry in part.entries where entry.isOccupied { body(entry) }
+            for entry in part.entries where entry.isOccupied { visit(entry) }
         }
     }
 }

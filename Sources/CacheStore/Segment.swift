@@ -32,7 +32,8 @@ final class Segment: @unchecked Sendable {
         let descriptor = csystem_open(path, (isWritable ? O_RDWR : O_RDONLY) | O_CLOEXEC, 0)
         guard descriptor >= 0 else { return nil }
         var status = stat()
-        guard fstat(descriptor, &status) == 0, status.st_size >= RecordHeader.bytes, let base = Self.map(descriptor, Int(status.st_size)) else {
+        guard fstat(descriptor, &status) == 0, status.st_size >= RecordHeader.bytes, let base = Self.map(descriptor, Int(status.st_size))
+        else {
             close(descriptor)
             return nil
         }

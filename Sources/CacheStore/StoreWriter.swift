@@ -179,7 +179,9 @@ final class StoreWriter: @unchecked Sendable {
         var keptBytes = 0
         for wanted in [IndexEntry.used | IndexEntry.mayRescue, IndexEntry.used] {
             for record in live where record.flags & (IndexEntry.used | IndexEntry.mayRescue) == wanted {
-                guard keptBytes + record.header.recordBytes <= budget, let item = copy(record.header, oldest, record.offset) else { continue }
+                guard keptBytes + record.header.recordBytes <= budget, let item = copy(record.header, oldest, record.offset) else {
+                    continue
+                }
                 keptBytes += record.header.recordBytes
                 kept.append(item)
             }

@@ -113,7 +113,8 @@ extension ClientConnection {
         bytes.append(connectionLine)
         bytes += lines
         bytes.append("\r\n")
-        bytes.withUnsafeBytes { send($0) }
+        bytes.withUnsafeBytes { output.append($0) }
+        pushLater()
     }
 
     /// - Returns: false where so much waits to be sent that the flow should stop until `responseDrained`.
@@ -121,14 +122,14 @@ extension ClientConnection {
         guard phase == .exchanging, !response.isHead, bytes.count > 0 else { return true }
         bytes.withUnsafeBufferPointer { piece in
             let raw = UnsafeRawBufferPointer(piece)
-            guard response.isChunked else { return send(raw) }
+            guard response.isChunked else { return output.append(raw) }
             var size = Array(String(raw.count, radix: 16).utf8)
             size.append("\r\n")
             size.withUnsafeBytes { output.append($0) }
             output.append(raw)
             ("\r\n" as StaticString).withUTF8Buffer { output.append(UnsafeRawBufferPointer($0)) }
-            _ = pushOutput()
         }
+        if output.count < Self.gatherBytes { pushLater() } else if !pushOutput() { return true }
         wantsDrainCall = output.count > table.settings.outputHighWaterBytes
         return !wantsDrainCall
     }
@@ -136,8 +137,20 @@ extension ClientConnection {
     package func endResponse() {
         guard phase == .exchanging, !response.isEnded else { return }
         response.isEnded = true
-        if response.isChunked { ("0\r\n\r\n" as StaticString).withUTF8Buffer { send(UnsafeRawBufferPointer($0)) } }
-        finishIfSent()
+        if response.isChunked { ("0\r\n\r\n" as StaticString).withUTF8Buffer { output.append(UnsafeRawBufferPointer($0)) } }
+        if pushOutput() { finishIfSent() }
+    }
+
+    /// Small pieces of an answer that come in one batch of events go out together: a head, a little content and the end are one call.
+    private static let gatherBytes = 16 * 1024
+
+    private func pushLater() {
+        guard !isPushQueued else { return }
+        isPushQueued = true
+        table.loop.atEndOfBatch { [self] in
+            isPushQueued = false
+            if phase == .exchanging, !output.isEmpty { _ = pushOutput() }
+        }
     }
 
     /// Ends a broken answer with a reset, since an orderly end could be taken for the end of the content.

@@ -47,6 +47,7 @@ package final class ClientConnection: EventHandler {
     var response = ResponseState()
     var writeDeadline: Int64 = 0
     var wantsDrainCall = false
+    var isPushQueued = false
 
     /// Read and thrown away after an answer that ended the connection, so that the client gets to read it: bytes and time.
     private static let lingerLimitBytes = 1 << 20

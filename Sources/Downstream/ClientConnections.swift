@@ -88,12 +88,9 @@ package final class ClientConnections {
     /// gone or `deadline` has passed, whichever comes first.
     package func drain(deadline: Duration, then: @escaping () -> Void) {
         isDraining = true
-        whenEmpty = then
         for connection in byDescriptor { connection?.drainIfIdle() }
-        if counters.open == 0 {
-            whenEmpty = nil
-            return then()
-        }
+        guard counters.open > 0 else { return then() }
+        whenEmpty = then
         loop.schedule(after: deadline) { [self] in
             for connection in byDescriptor { connection?.closeNow() }
         }

@@ -13,7 +13,8 @@ package struct ChunkedDecoder: Sendable {
     }
 
     private enum State: Sendable, Equatable {
-        case sizeStart, size, extensions, quoted, quotedEscape, sizeLF, data, dataCR, dataLF, trailerStart, trailerName, trailerValue, trailerLF,
+        case sizeStart, size, extensions, quoted, quotedEscape, sizeLF, data, dataCR, dataLF, trailerStart, trailerName, trailerValue,
+            trailerLF,
             endLF, ended
     }
 

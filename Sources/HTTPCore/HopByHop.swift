@@ -8,8 +8,10 @@ extension Fields {
 
     /// What a sender may not take away by naming it in Connection: without these the message would mean something else.
     private static let protected: Set<KnownField> = [
-        .host, .authorization, .cacheControl, .contentLength, .contentType, .contentEncoding, .contentRange, .contentLocation, .cookie, .setCookie,
-        .date, .etag, .expires, .age, .vary, .location, .range, .ifMatch, .ifNoneMatch, .ifModifiedSince, .ifUnmodifiedSince, .ifRange, .pragma,
+        .host, .authorization, .cacheControl, .contentLength, .contentType, .contentEncoding, .contentRange, .contentLocation, .cookie,
+        .setCookie,
+        .date, .etag, .expires, .age, .vary, .location, .range, .ifMatch, .ifNoneMatch, .ifModifiedSince, .ifUnmodifiedSince, .ifRange,
+        .pragma,
         .via, .forwarded, .xForwardedFor, .lastModified, .origin, .cdnLoop, .maxForwards, .expect, .wwwAuthenticate, .xAPIKey,
     ]
 

@@ -102,8 +102,8 @@ package enum KnownField: UInt8, CaseIterable, Sendable {
 }
 
 /// A small hash table over the names, made once and never freed: plain memory, since this runs for every field of every message.
+/// `@unchecked Sendable` because nothing changes after `init`.
 private struct KnownFieldTable: @unchecked Sendable {
-    // `@unchecked Sendable` because nothing changes after `init`.
     static let shared = KnownFieldTable()
     private let slots: UnsafeMutablePointer<UInt8>
     /// 32 bytes a name, in lower case; and how many of them count.

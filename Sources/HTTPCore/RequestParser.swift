@@ -65,7 +65,9 @@ package struct RequestParser: Sendable {
         while lineEnd < bytes.count, bytes[lineEnd] != 0x0a { lineEnd += 1 }
         if lineEnd == bytes.count {
             // A method is at most 32 letters, then the target.
-            if bytes.count - start > limits.targetBytes + 64 { return RequestRejection(.targetTooLong, 414, "The request target is too long.") }
+            if bytes.count - start > limits.targetBytes + 64 {
+                return RequestRejection(.targetTooLong, 414, "The request target is too long.")
+            }
             if start == 0, bytes.count > 0, !isTokenByte(bytes[0]), bytes[0] != 0x0d {
                 return .malformed("This is not an HTTP request.")
             }
@@ -147,7 +149,8 @@ private struct HeadReading {
         let version = Span(_unsafeElements: span(position..<end))
         guard head[end] == 0x0d, head[end + 1] == 0x0a else { throw .malformed("A line of the request ends in a bare line feed.") }
         position = end + 2
-        guard version.count == 8, version.extracting(0..<5).equals("HTTP/"), version[5].isASCIIDigit, version[6] == 0x2e, version[7].isASCIIDigit
+        guard version.count == 8, version.extracting(0..<5).equals("HTTP/"), version[5].isASCIIDigit, version[6] == 0x2e,
+            version[7].isASCIIDigit
         else { throw .malformed("The request line must be a method, a target and a version, with one space between them.") }
         guard version[5] == 0x31 else { throw RequestRejection(.version, 505, "Only HTTP/1.1 and HTTP/1.0 are spoken here.") }
         return version[7] == 0x30 ? .http10 : .http11

@@ -99,7 +99,9 @@ package struct RequestTarget {
                 if host[index] == UInt8(ascii: ":") { colons += 1 }
                 index += 1
             }
-            guard index < host.count, host[index] == UInt8(ascii: "]"), colons >= 2, colons <= 7 else { throw .host("The host is not valid.") }
+            guard index < host.count, host[index] == UInt8(ascii: "]"), colons >= 2, colons <= 7 else {
+                throw .host("The host is not valid.")
+            }
             index += 1
         } else {
             while index < host.count, isNameByte(host[index]) { index += 1 }

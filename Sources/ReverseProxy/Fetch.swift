@@ -172,7 +172,8 @@ final class Fetch: TransferReceiver {
     private func headFault(_ answer: ResponseHead) -> UpstreamFault? {
         guard let found = subject.found else { return nil }
         return LastGood.faultOfHead(
-            answer, storedIsJSON: found.metadata.flags.contains(.isJSON), path: subject.head.target, strictness: shard.settings.policy.strictness)
+            answer, storedIsJSON: found.metadata.flags.contains(.isJSON), path: subject.head.target,
+            strictness: shard.settings.policy.strictness)
     }
 
     private func storageDecision(_ answer: ResponseHead) -> StorageDecision {
@@ -296,7 +297,9 @@ extension NotStoredReason {
     fileprivate static func bypassed(_ head: RequestHead) -> NotStoredReason {
         if head.method != .get { return .methodNotCacheable }
         if head.fields.contains(.range) { return .rangeRequest }
-        if head.fields.contains(.ifMatch) || head.fields.contains(.ifUnmodifiedSince) || head.fields.contains(.ifRange) { return .preconditions }
+        if head.fields.contains(.ifMatch) || head.fields.contains(.ifUnmodifiedSince) || head.fields.contains(.ifRange) {
+            return .preconditions
+        }
         return .requestContent
     }
 }

@@ -30,7 +30,8 @@ enum GzipDecoder {
     }
 
     /// Returns how many bytes of `content` the member took.
-    private static func decodeMember(_ content: [UInt8], from offset: Int, into output: inout [UInt8], allowed: Int) throws(Failure) -> Int {
+    private static func decodeMember(_ content: [UInt8], from offset: Int, into output: inout [UInt8], allowed: Int) throws(Failure) -> Int
+    {
         var stream = z_stream()
         guard cistern_inflate_init_gzip(&stream) == Z_OK else { throw .damaged }
         defer { inflateEnd(&stream) }

@@ -162,7 +162,8 @@ package final class ProxyServer: @unchecked Sendable {
         guard let store else { return logger.warning("no store: nothing is kept") }
         let found = store.statistics
         logger.info(
-            "store: \(found.recoveredEntries) answers in \(found.recoveryMilliseconds) ms\(found.recoveredFromSnapshot ? " from the snapshot" : "")")
+            "store: \(found.recoveredEntries) answers in \(found.recoveryMilliseconds) ms\(found.recoveredFromSnapshot ? " from the snapshot" : "")"
+        )
         if !found.isWritable { logger.error("the cache directory cannot be written to: answers are passed on and not kept") }
     }
 

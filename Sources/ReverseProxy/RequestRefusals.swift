@@ -7,7 +7,8 @@ enum RequestRefusals {
     static func refusal(of head: RequestHead, fields: UpstreamRequestFields, upstream name: String) -> OwnResponse? {
         let accept = head.fields.combined(.accept)
         switch head.method {
-        case .connect: return OwnResponse(status: 501, sentence: "CONNECT is not spoken here: this is a gateway to one upstream.", accept: accept)
+        case .connect:
+            return OwnResponse(status: 501, sentence: "CONNECT is not spoken here: this is a gateway to one upstream.", accept: accept)
         case .trace: return notAllowed("TRACE is refused: it would show the request's credentials.", accept)
         case .options where head.fields.first(.maxForwards)?.elementsEqual([UInt8(ascii: "0")]) == true:
             var answer = OwnResponse(status: 200, contentType: "text/plain; charset=utf-8", content: [])
@@ -16,7 +17,8 @@ enum RequestRefusals {
         default: break
         }
         guard fields.isLoop(head) else { return nil }
-        var answer = OwnResponse(status: 502, sentence: "The request came back to this proxy: the upstream leads here again.", accept: accept)
+        var answer = OwnResponse(
+            status: 502, sentence: "The request came back to this proxy: the upstream leads here again.", accept: accept)
         answer.fieldLines = Array("Proxy-Status: \(name); error=proxy_loop_detected\r\n".utf8)
         return answer
     }

@@ -21,11 +21,13 @@ struct UpstreamRequestFields {
 
     /// Fields by which careless upstreams take another route or method than the request line says.
     private static let overrides: [KnownField] = [
-        .xHost, .xHTTPMethod, .xHTTPMethodOverride, .xMethodOverride, .xOriginalURL, .xRewriteURL, .xWAPProfile, .frontEndHTTPS, .trueClientIP,
+        .xHost, .xHTTPMethod, .xHTTPMethodOverride, .xMethodOverride, .xOriginalURL, .xRewriteURL, .xWAPProfile, .frontEndHTTPS,
+        .trueClientIP,
     ]
 
     private static let forwarding: [KnownField] = [
-        .forwarded, .xForwardedFor, .xForwardedHost, .xForwardedPort, .xForwardedPrefix, .xForwardedProto, .xForwardedScheme, .xForwardedServer,
+        .forwarded, .xForwardedFor, .xForwardedHost, .xForwardedPort, .xForwardedPrefix, .xForwardedProto, .xForwardedScheme,
+        .xForwardedServer,
         .xRealIP,
     ]
 

@@ -26,7 +26,8 @@ extension Setting {
             guard let flag = Self.flags[word.lowercased()] else { return "must be true or false, not \"\(word)\"" }
             settings[keyPath: path] = flag
         case .count(let path, let range): return set(path, Int(word), range, word, "a whole number", String.init, &settings)
-        case .size(let path, let range): return set(path, ByteSize.parse(word), range, word, "a size such as 8MiB", ByteSize.format, &settings)
+        case .size(let path, let range):
+            return set(path, ByteSize.parse(word), range, word, "a size such as 8MiB", ByteSize.format, &settings)
         case .duration(let path, let range):
             return set(path, TimeSpan.parse(word), range, word, "a duration such as 1.5s", TimeSpan.format, &settings)
         case .list: break
@@ -41,7 +42,9 @@ extension Setting {
         _ format: (Int) -> String, _ settings: inout CisternSettings
     ) -> String? {
         guard let value else { return "must be \(kind), not \"\(word)\"" }
-        guard range.contains(value) else { return "must be between \(format(range.lowerBound)) and \(format(range.upperBound)), not \(word)" }
+        guard range.contains(value) else {
+            return "must be between \(format(range.lowerBound)) and \(format(range.upperBound)), not \(word)"
+        }
         settings[keyPath: path] = value
         return nil
     }

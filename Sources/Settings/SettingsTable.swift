@@ -2,9 +2,9 @@
 // and the command line are read by it, and the documentation is held against it.
 
 package struct Setting: Sendable {
-    /// What kind of value it takes, and where in `CisternSettings` it goes.
+    /// What kind of value it takes, and where in `CisternSettings` it goes. `@unchecked Sendable` because key paths hold no state here,
+    /// and the standard library does not say so.
     package enum Binding: @unchecked Sendable {
-        // Key paths hold no state: `@unchecked` because the standard library does not declare them Sendable.
         case text(WritableKeyPath<CisternSettings, String>)
         case choice(WritableKeyPath<CisternSettings, String>, [String])
         case list(WritableKeyPath<CisternSettings, [String]>)
@@ -30,7 +30,8 @@ package enum SettingsTable {
     package static let all: [Setting] = upstream + listening + caching + limits + forwarding + logging
 
     private static let upstream: [Setting] = [
-        Setting(path: "upstream.url", binding: .text(\.upstream.url), help: "The API's base URL: http or https, with a path where it has one."),
+        Setting(
+            path: "upstream.url", binding: .text(\.upstream.url), help: "The API's base URL: http or https, with a path where it has one."),
         Setting(path: "upstream.unix_socket", binding: .text(\.upstream.unixSocket), help: "Ask through this Unix socket instead of TCP."),
         Setting(
             path: "upstream.http2", binding: .choice(\.upstream.http2, ["auto", "off", "prior-knowledge"]),
@@ -68,11 +69,15 @@ package enum SettingsTable {
     ]
 
     private static let caching: [Setting] = [
-        Setting(path: "store.directory", binding: .text(\.store.directory), help: "Where answers are kept; empty for the user's cache directory."),
+        Setting(
+            path: "store.directory", binding: .text(\.store.directory),
+            help: "Where answers are kept; empty for the user's cache directory."),
         Setting(path: "store.size", binding: .size(\.store.size, (4 << 20)...(4096 * gibibyte)), help: "Exact limit on the store's files."),
         Setting(
             path: "cache.policy", binding: .choice(\.cache.policy, ["rescue", "strict"]),
-            help: "rescue: stored answers go out while the upstream fails, whatever they said about staleness. strict: RFC 9111 to the letter."),
+            help:
+                "rescue: stored answers go out while the upstream fails, whatever they said about staleness. strict: RFC 9111 to the letter."
+        ),
         Setting(
             path: "cache.content_types", binding: .list(\.cache.contentTypes),
             help: "Media types that are kept: type/subtype, +suffix, or * for all."),
@@ -90,7 +95,8 @@ package enum SettingsTable {
     private static let limits: [Setting] = [
         Setting(path: "limits.target", binding: .size(\.limits.target, 256...16_384), help: "Longest request target; beyond it 414."),
         Setting(path: "limits.head", binding: .size(\.limits.head, 1_024...65_536), help: "Largest request head; beyond it 431."),
-        Setting(path: "limits.fields", binding: .count(\.limits.fields, 10...1_000), help: "Most header fields of a request; beyond it 431."),
+        Setting(
+            path: "limits.fields", binding: .count(\.limits.fields, 10...1_000), help: "Most header fields of a request; beyond it 431."),
         Setting(
             path: "limits.content", binding: .size(\.limits.content, 0...(1024 * gibibyte)),
             help: "Longest request content; beyond it 413. 0 for no limit."),
@@ -100,18 +106,25 @@ package enum SettingsTable {
         Setting(
             path: "limits.requests_per_connection", binding: .count(\.limits.requestsPerConnection, 0...1_000_000_000),
             help: "Requests answered on one connection before it is closed; 0 for no limit."),
-        Setting(path: "timeouts.head", binding: .duration(\.timeouts.head, 100...hour), help: "From a request's first byte to the end of its head."),
-        Setting(path: "timeouts.keep_alive", binding: .duration(\.timeouts.keepAlive, 100...hour), help: "How long an idle connection is kept."),
-        Setting(path: "timeouts.content", binding: .duration(\.timeouts.content, 100...hour), help: "Longest pause within a request's content."),
+        Setting(
+            path: "timeouts.head", binding: .duration(\.timeouts.head, 100...hour),
+            help: "From a request's first byte to the end of its head."),
+        Setting(
+            path: "timeouts.keep_alive", binding: .duration(\.timeouts.keepAlive, 100...hour), help: "How long an idle connection is kept."),
+        Setting(
+            path: "timeouts.content", binding: .duration(\.timeouts.content, 100...hour), help: "Longest pause within a request's content."),
         Setting(
             path: "timeouts.write", binding: .duration(\.timeouts.write, 100...hour),
             help: "Longest time without progress while a client takes its answer."),
         Setting(
-            path: "timeouts.shutdown", binding: .duration(\.timeouts.shutdown, 0...hour), help: "How long running answers may take to finish at the end."),
+            path: "timeouts.shutdown", binding: .duration(\.timeouts.shutdown, 0...hour),
+            help: "How long running answers may take to finish at the end."),
     ]
 
     private static let forwarding: [Setting] = [
-        Setting(path: "forwarding.name", binding: .text(\.forwarding.name), help: "This deployment's name in Via, Cache-Status and Proxy-Status."),
+        Setting(
+            path: "forwarding.name", binding: .text(\.forwarding.name),
+            help: "This deployment's name in Via, Cache-Status and Proxy-Status."),
         Setting(
             path: "forwarding.forwarded", binding: .choice(\.forwarding.forwarded, ["replace", "add", "trust", "off"]),
             help: "Forwarded and X-Forwarded-*: ours instead of the client's, both, the client's, or none."),
@@ -136,6 +149,8 @@ package enum SettingsTable {
             help: "What the program says, on standard error."),
         Setting(path: "log.format", binding: .choice(\.log.format, ["text", "json"]), help: "How it says it."),
         Setting(path: "log.access", binding: .text(\.log.access), help: "The access log: off, stdout, or a file. Reopened on SIGHUP."),
-        Setting(path: "log.access_format", binding: .choice(\.log.accessFormat, ["json", "common"]), help: "One line a request, in either form."),
+        Setting(
+            path: "log.access_format", binding: .choice(\.log.accessFormat, ["json", "common"]), help: "One line a request, in either form."
+        ),
     ]
 }

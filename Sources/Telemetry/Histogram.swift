@@ -14,7 +14,8 @@ package struct Histogram: Sendable {
 
     /// Microseconds: from a hit's tens to an upstream's minute.
     static let durations: [Int64] = [
-        50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000,
+        50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000,
+        10_000_000,
         30_000_000, 60_000_000,
     ]
     /// Seconds: from the freshest copy to one of a month.

@@ -64,7 +64,8 @@ package enum MetricsPage {
         writer.histogram(
             "cistern_request_duration_seconds", "From a request's head to the end of its answer.", scale: 1e-6,
             CacheResult.allCases.map { ("result=\"\($0.label)\"", shards.durations[$0.rawValue]) })
-        writer.counter("cistern_rescued_requests", "Requests answered from the store because the upstream failed, by cause.",
+        writer.counter(
+            "cistern_rescued_requests", "Requests answered from the store because the upstream failed, by cause.",
             labelled("cause", shards.labels.rescueCauses, shards.rescued))
         writer.histogram("cistern_served_age_seconds", "Age of the answers served from the store.", scale: 1, [("", shards.servedAge)])
         writer.counter("cistern_stored", "Answers handed to the store.", shards.stored)
@@ -113,7 +114,8 @@ package enum MetricsPage {
         writer.counter("cistern_connections_timed_out", "Client connections ended by a time-out.", UInt64(connections.timedOut))
         writer.counter(
             "cistern_accept_pauses", "How often accepting paused: limit reached, or no descriptors left.", UInt64(connections.acceptPauses))
-        writer.counter("cistern_access_log_dropped", "Access log lines dropped because the log could not keep up.",
+        writer.counter(
+            "cistern_access_log_dropped", "Access log lines dropped because the log could not keep up.",
             UInt64(snapshot.accessLogDropped))
     }
 

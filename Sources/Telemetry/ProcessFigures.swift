@@ -32,7 +32,9 @@ package struct ProcessFigures: Sendable {
             figures.openDescriptors -= 3
         }
         var limit = rlimit()
-        if getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 { figures.maximumDescriptors = Int(clamping: limit.rlim_cur) }
+        if getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 {
+            figures.maximumDescriptors = Int(clamping: limit.rlim_cur)
+        }
         return figures
     }
 

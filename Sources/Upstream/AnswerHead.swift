@@ -87,7 +87,9 @@ struct AnswerHead {
     /// RFC 9112 §6.3: what could be read in two ways is not used.
     private static func framingProblem(_ lengths: [ArraySlice<UInt8>], _ codings: [ArraySlice<UInt8>]) -> UpstreamError? {
         for length in lengths {
-            guard !length.isEmpty, length.count <= 15, length.allSatisfy(\.isASCIIDigit), length == lengths[0] else { return .protocolError }
+            guard !length.isEmpty, length.count <= 15, length.allSatisfy(\.isASCIIDigit), length == lengths[0] else {
+                return .protocolError
+            }
         }
         guard !codings.isEmpty else { return nil }
         guard lengths.isEmpty else { return .protocolError }

@@ -78,7 +78,8 @@ private final class SampleResources: RequestReceiver {
         case "users": answerUsers(path, connection)
         case "posts": answerPosts(arguments, connection)
         case "sum": answerSum(arguments, connection)
-        case nil, "index.html": SampleAnswer.send(200, "text/html", "<h1>Sample API</h1><p>/users /posts?userId=1 /sum?a=2&amp;b=4</p>\n", connection)
+        case nil, "index.html":
+            SampleAnswer.send(200, "text/html", "<h1>Sample API</h1><p>/users /posts?userId=1 /sum?a=2&amp;b=4</p>\n", connection)
         default: SampleAnswer.send(404, "application/json", "{\"error\":\"not found\"}\n", connection)
         }
         return nil

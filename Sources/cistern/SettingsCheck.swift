@@ -27,7 +27,9 @@ enum SettingsCheck {
         }
         let isToken = { (text: String) in !text.isEmpty && text.utf8.allSatisfy(isTokenByte) }
         if !isToken(settings.forwarding.name) { mistake("forwarding.name must be one word of letters, digits, - and _") }
-        for (name, fields) in [("cache.credential_fields", settings.cache.credentialFields), ("cache.key_fields", settings.cache.keyFields)] {
+        for (name, fields) in [
+            ("cache.credential_fields", settings.cache.credentialFields), ("cache.key_fields", settings.cache.keyFields),
+        ] {
             for field in fields where !isToken(field) { mistake("\(name): \"\(field)\" is not a field name") }
         }
         if settings.upstream.clientCertificate.isEmpty != settings.upstream.clientKey.isEmpty {
@@ -97,7 +99,8 @@ extension ProxySettings {
         forwarding.rewriteLocation = settings.forwarding.rewriteLocation
         forwarding.dropOverrides = settings.forwarding.dropOverrides
         store = StoreSettings(
-            directory: settings.store.directory.isEmpty ? Self.defaultDirectory : settings.store.directory, capacityBytes: settings.store.size)
+            directory: settings.store.directory.isEmpty ? Self.defaultDirectory : settings.store.directory,
+            capacityBytes: settings.store.size)
         listen = settings.listen.compactMap { ListenAddress($0) }
         adminListen = settings.adminListen.compactMap { ListenAddress($0) }
         servesOwnPages = settings.ownPages

@@ -76,7 +76,8 @@ struct SettingsOptions: ParsableArguments {
 
     private func readCommandLine(_ reader: inout SettingsReader) {
         let single: [(String, String, String?)] = [
-            ("upstream.url", "--upstream", upstream), ("store.directory", "--cache-dir", cacheDir), ("store.size", "--cache-size", cacheSize),
+            ("upstream.url", "--upstream", upstream), ("store.directory", "--cache-dir", cacheDir),
+            ("store.size", "--cache-size", cacheSize),
             ("cache.policy", "--strict", strict ? "strict" : nil), ("upstream.connect_timeout", "--connect-timeout", connectTimeout),
             ("upstream.first_byte_timeout", "--first-byte-timeout", firstByteTimeout),
             ("upstream.total_timeout", "--total-timeout", totalTimeout), ("cache.buffer_limit", "--buffer-limit", bufferLimit),
@@ -93,7 +94,8 @@ struct SettingsOptions: ParsableArguments {
                 reader.add("command line", 0, "--set takes name=value, not \"\(other)\"")
                 continue
             }
-            reader.read(path: String(other[..<equals]), .one(String(other[other.index(after: equals)...])), option: "--set \(other[..<equals])")
+            reader.read(
+                path: String(other[..<equals]), .one(String(other[other.index(after: equals)...])), option: "--set \(other[..<equals])")
         }
     }
 }

@@ -101,6 +101,12 @@ package final class TestClient {
         return nil
     }
 
+    /// Whether something to read is there, or comes within so many milliseconds.
+    package func hasInput(within milliseconds: Int32) -> Bool {
+        var waiting = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+        return !buffer.isEmpty || poll(&waiting, 1, milliseconds) > 0
+    }
+
     /// Everything until the server closes.
     package func readToEnd() -> [UInt8] {
         while fill() {}

@@ -1,0 +1,91 @@
+# Cistern: everything a developer or a first user types.
+#
+#   make run UPSTREAM=https://api.example.com     build a release and start it on port 8080
+#   make run                                      try it with a sample API, without internet
+#   make test                                     build and run all tests
+#   make help                                     the rest
+
+SHELL := /bin/bash
+SWIFT ?= swift
+PORT ?= 8080
+RELEASE := -c release --static-swift-stdlib
+BUILD_PACKAGES := libcurl4-openssl-dev libyaml-dev libsodium-dev libxxhash-dev zlib1g-dev pkg-config
+TEST_PACKAGES := prometheus openssl curl
+BENCH_PACKAGES := nginx wrk python3
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cistern
+
+.PHONY: run build test bench kill lint image sanitize compare clean help packages test-packages bench-packages
+
+run: build
+ifdef UPSTREAM
+	.build/release/cistern serve --upstream "$(UPSTREAM)" --listen "127.0.0.1:$(PORT)" --cache-dir "$(CACHE)"
+else
+	.build/release/cistern demo --listen "127.0.0.1:$(PORT)"
+endif
+
+build: packages
+	$(SWIFT) build $(RELEASE) --product cistern
+
+test: packages test-packages
+	$(SWIFT) test
+
+# Compares with nginx on this machine; figures and bars are in Tests/Benchmarks/README.md.
+bench: build bench-packages
+	strip -o .build/cistern-stripped .build/release/cistern
+	Tests/Benchmarks/bench.py --cistern .build/cistern-stripped $(ARGUMENTS)
+
+# Kills the proxy while it stores, 200 times, and checks every byte that it serves afterwards.
+kill: build
+	Tests/Durability/kill_rounds.py --cistern .build/release/cistern $(ARGUMENTS)
+
+# Holds the request parser against h11 and httptools.
+compare: packages
+	Tests/HTTPCoreTests/compare_parsers.sh
+
+sanitize: packages test-packages
+	$(SWIFT) test --sanitize=thread --scratch-path .build-thread
+	$(SWIFT) test --sanitize=address --scratch-path .build-address
+
+lint:
+	$(SWIFT) format lint --strict --recursive Sources Tests Package.swift
+	.ci/check-sources
+
+image:
+	buildah bud --isolation chroot -t cistern -f docker/Dockerfile .
+
+clean:
+	rm -rf .build .build-thread .build-address
+
+# Debian packages: only those that are missing are installed, and only then is root needed.
+define install
+	@missing=""; for package in $(1); do \
+		dpkg-query -W -f '$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$package"; \
+	done; \
+	if [ -n "$$missing" ]; then \
+		echo "installing:$$missing"; \
+		sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+		$$sudo apt-get update -qq && \
+		$$sudo env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	fi
+endef
+
+packages:
+	$(call install,$(BUILD_PACKAGES))
+
+test-packages:
+	$(call install,$(TEST_PACKAGES))
+
+bench-packages:
+	$(call install,$(BENCH_PACKAGES))
+
+help:
+	@echo "make run UPSTREAM=URL   build a release and start it in front of URL (PORT=8080)"
+	@echo "make run                try it with a sample API, without internet"
+	@echo "make test               build and run all tests"
+	@echo "make bench              measure against nginx"
+	@echo "make kill               200 rounds of kill -9 while storing"
+	@echo "make compare            hold the parser against h11 and httptools"
+	@echo "make sanitize           the tests under ThreadSanitizer and AddressSanitizer"
+	@echo "make lint               formatting and the rules of the house"
+	@echo "make image              build the container image (needs buildah, and root)"
+	@echo "make clean              remove what was built"

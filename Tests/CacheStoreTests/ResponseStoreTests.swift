@@ -1,0 +1,318 @@
+// The store's promises: what comes out is what went in, to the byte, or nothing; whatever happened to the files.
+
+import CSystem
+import Glibc
+import Testing
+
+@testable import CacheStore
+
+/// A directory that goes away with the test.
+private final class Directory {
+    let path: String
+
+    init() {
+        var template = Array("/tmp/cistern-store-XXXXXX".utf8CString)
+        precondition(mkdtemp(&template) != nil, "no temporary directory")
+        path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+
+    deinit {
+        for name in files { unlink(path + "/" + name) }
+        rmdir(path)
+    }
+
+    var files: [String] {
+        guard let handle = opendir(path) else { return [] }
+        defer { closedir(handle) }
+        var names: [String] = []
+        while let entry = readdir(handle) {
+            let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+            if name != ".", name != ".." { names.append(name) }
+        }
+        return names.sorted()
+    }
+
+    var segments: [String] { files.filter { $0.hasPrefix("segment-") } }
+
+    func size(_ name: String) -> Int {
+        var status = stat()
+        return stat(path + "/" + name, &status) == 0 ? Int(status.st_size) : 0
+    }
+
+    func flip(_ name: String, at offset: Int) {
+        let descriptor = csystem_open(path + "/" + name, O_RDWR, 0)
+        defer { close(descriptor) }
+        var byte: UInt8 = 0
+        pread(descriptor, &byte, 1, off_t(offset))
+        byte ^= 0x10
+        pwrite(descriptor, &byte, 1, off_t(offset))
+    }
+
+    func open(_ capacity: Int = 8 << 20, segment: Int = 1 << 20) throws -> ResponseStore {
+        try ResponseStore(StoreSettings(directory: path, capacityBytes: capacity, segmentBytes: segment))
+    }
+}
+
+private func key(_ number: Int) -> [UInt8] { Array("key-\(number)".utf8) }
+private func body(_ number: Int, _ count: Int = 500) -> [UInt8] { (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 7 &+ number) } }
+
+private func item(_ number: Int, _ count: Int = 500, mayRescue: Bool = true) -> NewItem {
+    NewItem(key: key(number), metadata: [1, 2, 3], head: Array("head \(number)".utf8), body: body(number, count), mayRescue: mayRescue)
+}
+
+/// The stored body, after a check that the rest is right too.
+private func stored(_ store: ResponseStore, _ number: Int) -> [UInt8]? {
+    let bytes = key(number)
+    guard let found = store.lookUp(bytes.span) else { return nil }
+    #expect(Array(found.metadata) == [1, 2, 3])
+    #expect(Array(found.head) == Array("head \(number)".utf8))
+    return withExtendedLifetime(found.owner) { Array(found.body) }
+}
+
+@Suite("The store")
+struct ResponseStoreTests {
+    @Test("an item is there at once, after it was written, and after a clean stop")
+    func roundTrip() throws {
+        let directory = Directory()
+        do {
+            let store = try directory.open()
+            for number in 0..<200 { #expect(store.insert(item(number)) == .accepted) }
+            for number in 0..<200 { #expect(stored(store, number) == body(number)) }
+            store.flush()
+            for number in 0..<200 { #expect(stored(store, number) == body(number)) }
+            store.close()
+        }
+        #expect(directory.files.contains("index"))
+        let store = try directory.open()
+        #expect(store.statistics.recoveredFromSnapshot)
+        #expect(!directory.files.contains("index"))
+        for number in 0..<200 { #expect(stored(store, number) == body(number)) }
+    }
+
+    @Test("without a clean stop everything written is found by walking the segments, the newest of each key")
+    func recovery() throws {
+        let directory = Directory()
+        do {
+            let store = try directory.open()
+            for number in 0..<100 { store.insert(item(number)) }
+            store.flush()
+            for number in 0..<50 { store.insert(item(number, 900)) }
+            store.flush()
+        }
+        let store = try directory.open()
+        #expect(!store.statistics.recoveredFromSnapshot)
+        #expect(store.statistics.recoveredEntries == 100)
+        for number in 0..<100 { #expect(stored(store, number) == body(number, number < 50 ? 900 : 500)) }
+    }
+
+    @Test("what was removed stays removed over a restart; what was put in again is there")
+    func removals() throws {
+        let directory = Directory()
+        do {
+            let store = try directory.open()
+            for number in 0..<10 { store.insert(item(number)) }
+            store.remove(key(3).span)
+            store.flush()
+            store.remove(key(4).span)
+            store.remove(key(5).span)
+            store.insert(item(5))
+            #expect(stored(store, 3) == nil && stored(store, 4) == nil)
+            store.flush()
+        }
+        let store = try directory.open()
+        #expect(stored(store, 3) == nil && stored(store, 4) == nil)
+        #expect(stored(store, 5) == body(5))
+        store.removeAll()
+        store.flush()
+        #expect(store.statistics.entries == 0)
+    }
+
+    @Test("everything is gone after removeAll, also after a restart, and what came later is there")
+    func clearing() throws {
+        let directory = Directory()
+        do {
+            let store = try directory.open()
+            for number in 0..<10 { store.insert(item(number)) }
+            store.removeAll()
+            store.insert(item(11))
+            store.flush()
+        }
+        let store = try directory.open()
+        #expect((0..<10).allSatisfy { stored(store, $0) == nil })
+        #expect(stored(store, 11) == body(11))
+    }
+
+    @Test("the limit is never exceeded; what was used outlives what was not")
+    func eviction() throws {
+        let directory = Directory()
+        let store = try directory.open(8 << 20)
+        for number in 0..<20_000 {
+            store.insert(item(number, 1_000))
+            if number % 500 == 0 {
+                store.flush()
+                let total = directory.files.reduce(0) { $0 + directory.size($1) }
+                #expect(total <= 8 << 20)
+            }
+            _ = stored(store, 7)
+        }
+        store.flush()
+        #expect(stored(store, 7) == body(7, 1_000))
+        #expect(stored(store, 8) == nil)
+        #expect(stored(store, 19_999) == body(19_999, 1_000))
+        #expect(store.statistics.evicted > 0 && store.statistics.reinserted > 0)
+    }
+
+    @Test("an answer that is being sent stays readable while its segment is evicted")
+    func heldWhileEvicted() throws {
+        let directory = Directory()
+        let store = try directory.open(4 << 20)
+        store.insert(item(0))
+        store.flush()
+        let name = key(0)
+        let looked = store.lookUp(name.span)
+        let found = try #require(looked)
+        for number in 1..<10_000 { store.insert(item(number, 1_000)) }
+        store.flush()
+        #expect(Array(found.body) == body(0))
+    }
+
+    @Test("an item larger than a segment is refused, and too much at once is dropped, not waited for")
+    func limits() throws {
+        let directory = Directory()
+        let store = try directory.open()
+        #expect(store.insert(item(1, 1 << 20)) == .tooLarge)
+        #expect(store.insert(item(2, 900_000)) == .accepted)
+    }
+
+    @Test("a second process on the same directory is refused")
+    func lock() throws {
+        let directory = Directory()
+        let store = try directory.open()
+        #expect(throws: StoreError.self) { _ = try directory.open() }
+        withExtendedLifetime(store) {}
+    }
+
+    @Test("the key file is for its owner only")
+    func keyFile() throws {
+        let directory = Directory()
+        _ = try directory.open()
+        var status = stat()
+        #expect(stat(directory.path + "/key", &status) == 0)
+        #expect(status.st_mode & 0o777 == 0o600)
+    }
+
+    @Test("credentials give the same partition each time, and tell nothing")
+    func partitions() throws {
+        let directory = Directory()
+        let first: [UInt8]
+        do {
+            let store = try directory.open()
+            first = store.credentialPartition(Array("secret".utf8))
+            #expect(first.count == 16)
+            #expect(store.credentialPartition(Array("other".utf8)) != first)
+        }
+        #expect(try directory.open().credentialPartition(Array("secret".utf8)) == first)
+        let elsewhere = Directory()
+        #expect(try elsewhere.open().credentialPartition(Array("secret".utf8)) != first)
+    }
+}
+
+@Suite("The store and damaged files")
+struct DamageTests {
+    /// Whatever is damaged: each item is exact or absent.
+    private func expectExactOrAbsent(_ directory: Directory, _ count: Int) throws -> Int {
+        let store = try directory.open()
+        var found = 0
+        for number in 0..<count {
+            guard let bytes = stored(store, number) else { continue }
+            #expect(bytes == body(number, 60))
+            found += 1
+        }
+        // It still takes new items.
+        #expect(store.insert(item(count + 1)) == .accepted)
+        store.flush()
+        #expect(stored(store, count + 1) == body(count + 1))
+        return found
+    }
+
+    private func fill(_ directory: Directory, _ count: Int, cleanly: Bool) throws {
+        let store = try directory.open()
+        for number in 0..<count { store.insert(item(number, 60)) }
+        store.flush()
+        if cleanly { store.close() }
+    }
+
+    @Test("a flipped bit anywhere costs at most the record that it is in", arguments: [true, false])
+    func flippedBits(cleanly: Bool) throws {
+        for offset in stride(from: 0, to: 1_500, by: 13) {
+            let directory = Directory()
+            try fill(directory, 8, cleanly: cleanly)
+            directory.flip(try #require(directory.segments.first), at: offset)
+            #expect(try expectExactOrAbsent(directory, 8) >= 7)
+        }
+    }
+
+    @Test("a segment cut at any length costs what was cut off", arguments: [0, 1, 63, 64, 100, 500, 4_096, 10_000])
+    func cutFiles(length: Int) throws {
+        let directory = Directory()
+        try fill(directory, 50, cleanly: true)
+        truncate(directory.path + "/" + (try #require(directory.segments.first)), off_t(length))
+        _ = try expectExactOrAbsent(directory, 50)
+    }
+
+    @Test("a damaged snapshot is not believed")
+    func damagedSnapshot() throws {
+        for offset in [0, 8, 16, 40, 50, 100] {
+            let directory = Directory()
+            try fill(directory, 20, cleanly: true)
+            directory.flip("index", at: offset)
+            #expect(try expectExactOrAbsent(directory, 20) == 20)
+        }
+    }
+
+    @Test("segments that were swapped, removed or replaced by something else are not believed")
+    func swappedFiles() throws {
+        let directory = Directory()
+        do {
+            let store = try directory.open()
+            for number in 0..<3_000 { store.insert(item(number, 1_000)) }
+            store.flush()
+        }
+        let names = directory.segments
+        #expect(names.count >= 3)
+        rename(directory.path + "/" + names[0], directory.path + "/other")
+        rename(directory.path + "/" + names[1], directory.path + "/" + names[0])
+        rename(directory.path + "/other", directory.path + "/" + names[1])
+        unlink(directory.path + "/" + names[2])
+        let store = try directory.open()
+        for number in 0..<3_000 {
+            if let bytes = stored(store, number) { #expect(bytes == body(number, 1_000)) }
+        }
+    }
+
+    @Test("what is written after a torn record is found again")
+    func tornTail() throws {
+        let directory = Directory()
+        try fill(directory, 10, cleanly: false)
+        // As if the process had been killed within the last write.
+        let name = try #require(directory.segments.first)
+        let record = RecordHeader.recordBytes(payload: item(0, 60).payloadBytes)
+        for offset in stride(from: record * 9 + 70, to: record * 10, by: 1) { directory.flip(name, at: offset) }
+        #expect(try expectExactOrAbsent(directory, 10) == 9)
+        let store = try directory.open()
+        #expect(stored(store, 11) == body(11))
+    }
+
+    @Test("a directory that cannot be written to gives a store that reads")
+    func readOnly() throws {
+        // Root may write anywhere: a path below a file stands for a directory that cannot be made.
+        let directory = Directory()
+        let file = directory.path + "/plain"
+        close(csystem_open(file, O_CREAT | O_WRONLY, 0o600))
+        let store = try ResponseStore(StoreSettings(directory: file + "/store", capacityBytes: 8 << 20))
+        #expect(!store.statistics.isWritable)
+        #expect(store.insert(item(1)) == .unwritable)
+        #expect(stored(store, 1) == nil)
+        #expect(store.statistics.writeErrors == 1)
+    }
+}

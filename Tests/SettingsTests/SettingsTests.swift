@@ -1,0 +1,131 @@
+// Settings: every layer, every mistake with its line, and the documented file held against the code.
+
+import Testing
+
+@testable import Settings
+
+private func read(_ text: String) -> SettingsReader {
+    var reader = SettingsReader()
+    reader.read(file: "f.yaml", text: Array(text.utf8))
+    return reader
+}
+
+@Suite("Settings")
+struct SettingsTests {
+    @Test("values of every kind are read")
+    func values() {
+        let reader = read(
+            """
+            upstream:
+              url: https://api.example.com
+              verify: no
+              connect_timeout: 1.5s
+            listen: ["127.0.0.1:1", "unix:/x"]
+            store: {size: 2GiB}
+            cache:
+              policy: strict
+            limits:
+              fields: 50
+            """)
+        #expect(reader.mistakes.isEmpty)
+        #expect(reader.settings.upstream.url == "https://api.example.com")
+        #expect(!reader.settings.upstream.verify)
+        #expect(reader.settings.upstream.connectTimeout == 1_500)
+        #expect(reader.settings.listen == ["127.0.0.1:1", "unix:/x"])
+        #expect(reader.settings.store.size == 2 << 30)
+        #expect(reader.settings.cache.policy == "strict")
+        #expect(reader.settings.limits.fields == 50)
+    }
+
+    @Test("all mistakes are told at once, each with its line")
+    func mistakes() {
+        let reader = read(
+            """
+            upstream:
+              urll: x
+              verify: maybe
+            listen: {a: 1}
+            store:
+              size: 3 apples
+              size: 1GiB
+            cache: 7
+            nonsense: 1
+            timeouts:
+              head: 1d
+              write: 2h
+            """)
+        #expect(
+            reader.mistakes.map(\.description) == [
+                "f.yaml:2: upstream.urll is not a setting; did you mean upstream.url?",
+                "f.yaml:3: upstream.verify must be true or false, not \"maybe\"",
+                "f.yaml:4: listen takes a value, not settings of its own",
+                "f.yaml:6: store.size must be a size such as 8MiB, not \"3 apples\"",
+                "f.yaml:7: store.size is set twice: first in line 6",
+                "f.yaml:8: cache is a group of settings, not one with a value",
+                "f.yaml:9: nonsense is not a setting",
+                "f.yaml:11: timeouts.head must be a duration such as 1.5s, not \"1d\"",
+                "f.yaml:12: timeouts.write must be between 100ms and 1h, not 2h",
+            ])
+    }
+
+    @Test(
+        "what YAML can do and a configuration does not need is refused",
+        arguments: ["a: &x 1", "a: *x", "---\na: 1\n---\nb: 2", "a: [", "\t a: 1", "- 1", "just text"])
+    func refusedForms(text: String) {
+        #expect(!read(text).mistakes.isEmpty)
+    }
+
+    @Test("an empty file is no mistake")
+    func empty() {
+        #expect(read("").mistakes.isEmpty)
+        #expect(read("# nothing\n").mistakes.isEmpty)
+    }
+
+    @Test("the command line comes before the environment, that before the file")
+    func layers() {
+        var reader = read("log: {level: error, format: json}")
+        reader.read(environment: ["CISTERN_LOG_LEVEL": "debug", "CISTERN_LISTEN": "127.0.0.1:1, 127.0.0.1:2", "HOME": "/"])
+        reader.read(path: "log.level", .one("trace"), option: "--log-level")
+        #expect(reader.mistakes.isEmpty)
+        #expect(reader.settings.log.level == "trace")
+        #expect(reader.settings.log.format == "json")
+        #expect(reader.settings.listen == ["127.0.0.1:1", "127.0.0.1:2"])
+    }
+
+    @Test("a misspelt variable and a bad option are mistakes")
+    func otherMistakes() {
+        var reader = SettingsReader()
+        reader.read(environment: ["CISTERN_LOGLEVEL": "debug", "CISTERN_SHARDS": "many"])
+        reader.read(path: "log.level", .one("loud"), option: "--log-level")
+        #expect(reader.mistakes.count == 3)
+    }
+
+    @Test("sizes and durations are read and written", arguments: [("0", 0), ("512", 512), ("64KiB", 65_536), ("1.5MiB", 1_572_864), ("1GB", 1_000_000_000)])
+    func sizes(text: String, bytes: Int) {
+        #expect(ByteSize.parse(text) == bytes)
+        #expect(ByteSize.parse(ByteSize.format(bytes)) == bytes)
+    }
+
+    @Test("durations", arguments: [("0", 0), ("250ms", 250), ("1.5s", 1_500), ("5m", 300_000), ("1h", 3_600_000)])
+    func durations(text: String, milliseconds: Int) {
+        #expect(TimeSpan.parse(text) == milliseconds)
+        #expect(TimeSpan.parse(TimeSpan.format(milliseconds)) == milliseconds)
+    }
+
+    @Test("Configuration/cistern.yaml shows every setting, at its default")
+    func documentedFile() throws {
+        let path = String(#filePath.dropLast("Tests/SettingsTests/SettingsTests.swift".count)) + "Configuration/cistern.yaml"
+        let file = try #require(TextFile.read(path))
+        var reader = SettingsReader()
+        reader.read(file: path, text: Array(file.utf8))
+        #expect(reader.mistakes == [])
+        var expected = CisternSettings()
+        expected.upstream.url = "https://api.example.com"
+        #expect(reader.settings == expected)
+        for setting in SettingsTable.all {
+            let name = setting.path.split(separator: ".").last!
+            #expect(file.contains("\(name):"), "\(setting.path) is not in the file")
+            #expect(file.contains(setting.help.split(separator: " ").prefix(4).joined(separator: " ")), "\(setting.path) is not explained")
+        }
+    }
+}

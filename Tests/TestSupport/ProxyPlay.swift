@@ -1,0 +1,101 @@
+// A play: the whole proxy in this process, over real sockets, in front of a scripted origin, with a clock that stands still until the play
+// moves it and a cache directory of its own.
+
+import CSystem
+import CacheStore
+import Downstream
+import Glibc
+import Logging
+import Reactor
+import ReverseProxy
+import Upstream
+
+package final class ProxyPlay {
+    package let origin: ScriptedOrigin
+    package let time = ManualTime()
+    package let directory: String
+    private let configure: (inout ProxySettings) -> Void
+    private var server: ProxyServer?
+    package private(set) var port: UInt16 = 0
+    private var connection: TestClient?
+
+    /// - Parameter configure: changes the settings; the store has 16 MiB and one shard runs unless it says otherwise.
+    package init(_ origin: ScriptedOrigin, _ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws {
+        self.origin = origin
+        self.configure = configure
+        directory = Self.temporaryDirectory()
+        try start()
+    }
+
+    deinit {
+        stop()
+        origin.down()
+        Self.remove(directory)
+    }
+
+    package func start() throws {
+        var settings = ProxySettings(upstream: UpstreamSettings(host: "127.0.0.1", port: origin.port))
+        settings.listen = [.ipv4(host: "127.0.0.1", port: 0)]
+        settings.store = StoreSettings(directory: directory, capacityBytes: 16 << 20)
+        configure(&settings)
+        var logger = Logger(label: "play") { _ in SwiftLogNoOpLogHandler() }
+        logger.logLevel = .critical
+        let server = try ProxyServer(settings, logger: logger, time: time)
+        server.start()
+        self.server = server
+        if case .ipv4(_, let port)? = server.addresses.first { self.port = port }
+    }
+
+    package func stop() {
+        connection = nil
+        server?.stop(deadline: .zero)
+        server = nil
+    }
+
+    /// Stops and starts on the same directory.
+    package func restart() throws {
+        stop()
+        try start()
+    }
+
+    package func client() throws -> TestClient { try TestClient(port: port) }
+
+    /// Over one kept connection.
+    package func get(_ target: String, _ fields: [(String, String)] = []) throws -> TestAnswer {
+        try request("GET", target, fields)
+    }
+
+    package func request(_ method: String, _ target: String, _ fields: [(String, String)] = [], content: String? = nil) throws -> TestAnswer {
+        if let connection, let answer = connection.request(method, target, fields, content: content) {
+            if answer["Connection"]?.lowercased() == "close" { self.connection = nil }
+            return answer
+        }
+        let fresh = try client()
+        connection = fresh
+        guard let answer = fresh.request(method, target, fields, content: content) else { throw TestClient.NoConnection() }
+        if answer["Connection"]?.lowercased() == "close" { connection = nil }
+        return answer
+    }
+
+    /// The number behind a metric's name and labels.
+    package func metric(_ name: String) throws -> Double? {
+        let page = try get("/metrics").text
+        return page.split(separator: "\n").first { $0.hasPrefix(name + " ") }.flatMap { Double($0.dropFirst(name.utf8.count + 1)) }
+    }
+
+    package static func temporaryDirectory() -> String {
+        var template = Array("/tmp/cistern-test-XXXXXX".utf8CString)
+        precondition(mkdtemp(&template) != nil, "no temporary directory")
+        return String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+
+    package static func remove(_ directory: String) {
+        guard let handle = opendir(directory) else { return }
+        while let entry = readdir(handle) {
+            let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+            if name != ".", name != ".." { unlink(directory + "/" + name) }
+        }
+        closedir(handle)
+        rmdir(directory)
+    }
+}

@@ -1,0 +1,203 @@
+// An origin that does what a play tells it, well or badly, over real sockets: each request is handed to a closure that says what is sent
+// back, byte by byte if need be. One queue a connection, blocking: simple enough to be obviously right.
+
+import CSystem
+import Dispatch
+import Glibc
+import Synchronization
+
+/// A request as it reached the origin.
+package struct OriginRequest: Sendable {
+    package var line: String
+    package var fields: [(name: String, value: String)]
+    package var content: [UInt8]
+
+    package var method: String { String(line.split(separator: " ").first ?? "") }
+    package var target: String { String(line.split(separator: " ").dropFirst().first ?? "") }
+
+    package subscript(_ name: String) -> String? { fields.first { $0.name.lowercased() == name.lowercased() }?.value }
+}
+
+package enum OriginStep: Sendable {
+    case send(String)
+    case sendBytes([UInt8])
+    /// Ends the connection in good order.
+    case close
+    /// Ends it with a reset.
+    case reset
+    /// Says nothing more until the origin goes down.
+    case hang
+
+    /// A complete JSON answer.
+    package static func json(_ content: String, status: String = "200 OK", _ fields: [String] = []) -> OriginStep {
+        answer(content, type: "application/json", status: status, fields)
+    }
+
+    package static func answer(_ content: String, type: String, status: String = "200 OK", _ fields: [String] = []) -> OriginStep {
+        let lines = ["HTTP/1.1 \(status)", "Content-Type: \(type)", "Content-Length: \(content.utf8.count)"] + fields
+        return .send(lines.joined(separator: "\r\n") + "\r\n\r\n" + content)
+    }
+}
+
+package final class ScriptedOrigin: Sendable {
+    package typealias Script = @Sendable (OriginRequest) -> [OriginStep]
+
+    package let port: UInt16
+
+    private struct State {
+        var listener: Int32
+        var connections: Set<Int32> = []
+        var requests: [OriginRequest] = []
+        var script: Script
+    }
+
+    /// The play and the origin's connections share it.
+    private let state: Mutex<State>
+
+    package init(_ script: @escaping Script) {
+        let (listener, port) = Self.listen(port: 0)
+        self.port = port
+        state = Mutex(State(listener: listener, script: script))
+        accept(on: listener)
+    }
+
+    /// All requests so far.
+    package var requests: [OriginRequest] { state.withLock { $0.requests } }
+
+    package func react(_ script: @escaping Script) { state.withLock { $0.script = script } }
+
+    /// Connecting is refused from now on, and what was connected is cut.
+    package func down() {
+        state.withLock { state in
+            guard state.listener >= 0 else { return }
+            shutdown(state.listener, Int32(SHUT_RDWR))
+            close(state.listener)
+            state.listener = -1
+            for connection in state.connections { shutdown(connection, Int32(SHUT_RDWR)) }
+        }
+    }
+
+    package func up() {
+        let (listener, _) = Self.listen(port: port)
+        state.withLock { $0.listener = listener }
+        accept(on: listener)
+    }
+
+    private static func listen(port: UInt16) -> (Int32, UInt16) {
+        let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        var one: Int32 = 1
+        setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, socklen_t(MemoryLayout<Int32>.size))
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = port.bigEndian
+        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        withUnsafeMutablePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+                precondition(bind(listener, address, length) == 0 && Glibc.listen(listener, 64) == 0, "the origin cannot listen")
+                getsockname(listener, address, &length)
+            }
+        }
+        return (listener, UInt16(bigEndian: address.sin_port))
+    }
+
+    private func accept(on listener: Int32) {
+        DispatchQueue(label: "origin.accept").async { [self] in
+            while true {
+                let connection = Glibc.accept(listener, nil, nil)
+                guard connection >= 0 else { return }
+                state.withLock { _ = $0.connections.insert(connection) }
+                DispatchQueue(label: "origin.connection").async { [self] in
+                    serve(connection)
+                    state.withLock { _ = $0.connections.remove(connection) }
+                    close(connection)
+                }
+            }
+        }
+    }
+
+    private func serve(_ connection: Int32) {
+        var reader = RequestReader(connection: connection)
+        while let request = reader.next() {
+            let script = state.withLock { state in
+                state.requests.append(request)
+                return state.script
+            }
+            for step in script(request) {
+                switch step {
+                case .send(let text): Self.send(Array(text.utf8), to: connection)
+                case .sendBytes(let bytes): Self.send(bytes, to: connection)
+                case .close: return
+                case .reset:
+                    var option = linger(l_onoff: 1, l_linger: 0)
+                    setsockopt(connection, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
+                    return
+                case .hang:
+                    var byte: UInt8 = 0
+                    while recv(connection, &byte, 1, 0) > 0 {}
+                    return
+                }
+            }
+        }
+    }
+
+    private static func send(_ bytes: [UInt8], to connection: Int32) {
+        var sent = 0
+        while sent < bytes.count {
+            let count = bytes.withUnsafeBytes { Glibc.send(connection, $0.baseAddress! + sent, $0.count - sent, Int32(MSG_NOSIGNAL)) }
+            guard count > 0 else { return }
+            sent += count
+        }
+    }
+}
+
+/// Reads requests with a length, with chunks, or without content.
+private struct RequestReader {
+    let connection: Int32
+    var buffer: [UInt8] = []
+
+    mutating func next() -> OriginRequest? {
+        guard let head = take(through: "\r\n\r\n") else { return nil }
+        var lines = head.split(separator: "\r\n").map(String.init)
+        guard !lines.isEmpty else { return nil }
+        var request = OriginRequest(line: lines.removeFirst(), fields: [], content: [])
+        request.fields = lines.compactMap { line in
+            guard let colon = line.firstIndex(of: ":") else { return nil }
+            return (String(line[..<colon]), String(line[line.index(after: colon)...].drop { $0 == " " }))
+        }
+        if request["Transfer-Encoding"]?.lowercased() == "chunked" {
+            while let line = take(through: "\r\n"), let size = Int(line.dropLast(2), radix: 16), let piece = take(size + 2) {
+                request.content += piece.dropLast(2)
+                if size == 0 { return request }
+            }
+            return nil
+        }
+        guard let content = take(Int(request["Content-Length"] ?? "0") ?? 0) else { return nil }
+        request.content = content
+        return request
+    }
+
+    private mutating func take(through end: String) -> String? {
+        while true {
+            if let range = buffer.firstRange(of: Array(end.utf8)) {
+                defer { buffer.removeSubrange(..<range.upperBound) }
+                return String(decoding: buffer[..<range.upperBound], as: UTF8.self)
+            }
+            guard fill() else { return nil }
+        }
+    }
+
+    private mutating func take(_ count: Int) -> [UInt8]? {
+        while buffer.count < count { guard fill() else { return nil } }
+        defer { buffer.removeFirst(count) }
+        return Array(buffer[..<count])
+    }
+
+    private mutating func fill() -> Bool {
+        var piece = [UInt8](repeating: 0, count: 65_536)
+        let count = recv(connection, &piece, piece.count, 0)
+        guard count > 0 else { return false }
+        buffer += piece[..<count]
+        return true
+    }
+}
