@@ -40,7 +40,7 @@ kill: build
 
 # Holds the request parser against h11 and httptools.
 compare: packages
-	Tests/HTTPCoreTests/compare_parsers.sh
+	Tests/Comparison/compare_parsers.sh
 
 sanitize: packages test-packages
 	$(SWIFT) test --sanitize=thread --scratch-path .build-thread

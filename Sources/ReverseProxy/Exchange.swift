@@ -269,7 +269,7 @@ final class Exchange: ClientExchange, FetchReceiver {
         head.fields.remove(.contentLength)
         if !head.fields.contains(.date) { head.fields.append(.date, shard.date) }
         let forwarding = shard.settings.forwarding
-        if forwarding.via { head.fields.append(.via, Array("1.1 \(forwarding.name)".utf8)) }
+        if let via = shard.via { head.fields.append(.via, via) }
         let basePath = Array(shard.settings.upstream.basePath.utf8)
         if forwarding.rewriteLocation, let location = head.fields.first(.location),
             let relative = LocationRewriting.relative(location, to: shard.origin, basePath: basePath)

@@ -244,8 +244,10 @@ final class Fetch: TransferReceiver {
 
     private func store(_ head: ResponseHead, _ decoded: [UInt8]?) -> (head: [UInt8], metadata: StoredMetadata, result: StorageDecision) {
         let body = decoded ?? content
+        var kept = head
+        if let via = shard.via { kept.fields.append(.via, via) }
         let (bytes, metadata) = StoredHead.make(
-            head, control: ResponseCacheControl(head.fields), contentBytes: body.count, isDecoded: decoded != nil, requestTime: requestTime,
+            kept, control: ResponseCacheControl(head.fields), contentBytes: body.count, isDecoded: decoded != nil, requestTime: requestTime,
             responseTime: responseTime)
         guard let key = subject.key, let lookUp = shard.lookUp, !lookUp.isOvertaken(subject.sharedKey, requestTime: requestTime) else {
             return (bytes, metadata, .forbidden(.storeRefused))

@@ -166,7 +166,7 @@ private struct RequestReader {
             return (String(line[..<colon]), String(line[line.index(after: colon)...].drop { $0 == " " }))
         }
         if request["Transfer-Encoding"]?.lowercased() == "chunked" {
-            while let line = take(through: "\r\n"), let size = Int(line.dropLast(2), radix: 16), let piece = take(size + 2) {
+            while let line = take(through: "\r\n"), let size = Int(line.prefix { $0.isHexDigit }, radix: 16), let piece = take(size + 2) {
                 request.content += piece.dropLast(2)
                 if size == 0 { return request }
             }

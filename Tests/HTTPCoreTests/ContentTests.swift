@@ -1,0 +1,146 @@
+// Chunks, JSON texts and dates: tables, each row whole and byte by byte.
+
+import Testing
+
+@testable import HTTPCore
+
+@Suite("Chunked content (RFC 9112 §7.1)")
+struct ChunkedDecoderTests {
+    /// The content, or nil where it was refused; and how many bytes were taken.
+    private func decode(_ bytes: [UInt8], pieces: Int) -> (content: [UInt8]?, consumed: Int?) {
+        var decoder = ChunkedDecoder()
+        var content: [UInt8] = []
+        var start = 0
+        while start < bytes.count {
+            let piece = Array(bytes[start..<min(bytes.count, start + pieces)])
+            var position = 0
+            reading: while true {
+                switch decoder.next(piece.span, &position) {
+                case .content(let range): content += piece[range]
+                case .needsMore: break reading
+                case .end(let consumed): return (content, start + consumed)
+                case .refused: return (nil, nil)
+                }
+            }
+            start += piece.count
+        }
+        return (content, nil)
+    }
+
+    @Test(
+        "good ones",
+        arguments: [
+            ("3\r\nabc\r\n0\r\n\r\n", "abc"), ("0\r\n\r\n", ""), ("1\r\na\r\n1\r\nb\r\n0\r\n\r\n", "ab"), ("003\r\nabc\r\n0\r\n\r\n", "abc"),
+            ("A\r\n0123456789\r\n0\r\n\r\n", "0123456789"), ("3;x\r\nabc\r\n0;y=z\r\n\r\n", "abc"), ("3;x=\"a;\\\"b\"\r\nabc\r\n0\r\n\r\n", "abc"),
+            ("0\r\nT: 1\r\nU: 2\r\n\r\n", ""), ("2\r\n\r\n\r\n0\r\n\r\n", "\r\n"),
+        ])
+    func good(text: String, content: String) {
+        let bytes = Array(text.utf8)
+        for pieces in [1, 2, 3, 1_000] {
+            let result = decode(bytes + Array("GET".utf8), pieces: pieces)
+            #expect(result.content == Array(content.utf8))
+            #expect(result.consumed == bytes.count)
+        }
+    }
+
+    @Test(
+        "bad ones",
+        arguments: [
+            "x\r\n", "\r\n", ";x\r\n", "3 \r\nabc\r\n", " 3\r\nabc\r\n", "+3\r\nabc\r\n", "0x3\r\nabc\r\n", "3\nabc\r\n", "3\rabc\r\n", "3\r\nabcd\r\n",
+            "3\r\nabc\n0\r\n\r\n", "3\r\nabc0\r\n\r\n", "ffffffffffffffff\r\n", "3;\u{1}\r\n", "3;a=\"\n\"\r\n", "0\r\nT : 1\r\n\r\n", "0\r\nT\r\n\r\n",
+            "0\r\n T: 1\r\n\r\n", "0\r\nT: \u{0}\r\n\r\n", "0\r\n\r", "0\r\n\n", "3;" + String(repeating: "a", count: 20_000) + "\r\n",
+            "0\r\nT: " + String(repeating: "a", count: 10_000) + "\r\n\r\n",
+        ])
+    func bad(text: String) {
+        for pieces in [1, 7, 100_000] {
+            let result = decode(Array(text.utf8) + Array("x".utf8), pieces: pieces)
+            #expect(result.content == nil)
+        }
+    }
+}
+
+@Suite("JSON texts (RFC 8259)")
+struct JSONTextCheckerTests {
+    @Test(
+        "verdicts",
+        arguments: [
+            ("{}", .valid), ("[]", .valid), (" {\"a\" : [1, -0.5e+10, true, false, null, \"\\u00e4\\n\"] } \n", .valid), ("[[[[]]]]", .valid),
+            ("{\"a\":{\"b\":[]}}", .valid), ("\u{feff}{}", .valid), ("1", .validScalar), ("-0", .validScalar), ("1.5E-3", .validScalar),
+            ("\"a\"", .validScalar), ("null", .validScalar), (" true ", .validScalar), ("", .empty), (" \n", .empty), ("{", .invalid), ("[1", .invalid),
+            ("[1,]", .invalid), ("{,}", .invalid), ("{\"a\"}", .invalid), ("{\"a\":}", .invalid), ("{\"a\":1,}", .invalid), ("{a:1}", .invalid),
+            ("['a']", .invalid), ("[1 2]", .invalid), ("{}{}", .invalid), ("{}x", .invalid), ("x{}", .invalid), ("]", .invalid), ("[}", .invalid),
+            ("{]", .invalid), ("01", .invalid), ("+1", .invalid), (".5", .invalid), ("1.", .invalid), ("1e", .invalid), ("-", .invalid), ("tru", .invalid),
+            ("True", .invalid), ("NaN", .invalid), ("\"\\x\"", .invalid), ("\"\\u12g4\"", .invalid), ("\"a", .invalid), ("\"\u{1}\"", .invalid),
+            ("\"a\nb\"", .invalid), ("<html>", .invalid), ("// x\n{}", .invalid), ("[1,,2]", .invalid), ("{\"a\":1 \"b\":2}", .invalid),
+        ] as [(String, JSONVerdict)])
+    func verdicts(text: String, expected: JSONVerdict) {
+        let bytes = Array(text.utf8)
+        #expect(JSONTextChecker.check(bytes.span) == expected)
+        var slow = JSONTextChecker()
+        var isGood = true
+        for byte in bytes where isGood {
+            let one = [byte]
+            isGood = slow.consume(one.span)
+        }
+        #expect((isGood ? slow.finish() : .invalid) == expected)
+    }
+
+    @Test(
+        "bytes that are no UTF-8 are no JSON",
+        arguments: [[0x80], [0xc0, 0x80], [0xc3], [0xed, 0xa0, 0x80], [0xf5, 0x80, 0x80, 0x80], [0xe0, 0x80, 0x80], [0xff]] as [[UInt8]])
+    func invalidUTF8(bytes: [UInt8]) {
+        let text = [0x22] + bytes + [0x22] as [UInt8]
+        #expect(JSONTextChecker.check(text.span) == .invalid)
+    }
+
+    @Test("nesting up to the limit is taken, beyond it is not")
+    func depth() {
+        for (depth, expected) in [(JSONTextChecker.depthLimit, JSONVerdict.valid), (JSONTextChecker.depthLimit + 1, .invalid)] {
+            let text = Array((String(repeating: "[", count: depth) + String(repeating: "]", count: depth)).utf8)
+            #expect(JSONTextChecker.check(text.span) == expected)
+        }
+    }
+
+    @Test("long strings are checked to their end, wherever the odd byte stands")
+    func longStrings() {
+        for place in 0..<40 {
+            var text = Array("\"".utf8) + [UInt8](repeating: 0x61, count: 40) + Array("\"".utf8)
+            text[1 + place] = 0x0a
+            #expect(JSONTextChecker.check(text.span) == .invalid)
+            text[1 + place] = 0x20
+            #expect(JSONTextChecker.check(text.span) == .validScalar)
+        }
+    }
+}
+
+@Suite("Dates (RFC 9110 §5.6.7)")
+struct HTTPDateTests {
+    private static let now: Int64 = 1_795_000_000
+
+    @Test(
+        "the three forms are read",
+        arguments: [
+            ("Sun, 06 Nov 1994 08:49:37 GMT", 784_111_777), ("Sunday, 06-Nov-94 08:49:37 GMT", 784_111_777), ("Sun Nov  6 08:49:37 1994", 784_111_777),
+            ("Thu, 01 Jan 1970 00:00:00 GMT", 0), ("Mon, 29 Feb 2016 12:00:00 GMT", 1_456_747_200), ("Fri, 31 Dec 2100 23:59:59 GMT", 4_133_980_799),
+        ] as [(String, Int64)])
+    func read(text: String, seconds: Int64) {
+        #expect(HTTPDate.parse(Array(text.utf8)[...], now: Self.now) == seconds)
+    }
+
+    @Test("what is written is read again")
+    func roundTrip() {
+        for seconds in stride(from: Int64(0), to: 5_000_000_000, by: 86_400 * 37 + 12_345) {
+            #expect(HTTPDate.parse(HTTPDate.format(seconds)[...], now: Self.now) == seconds)
+        }
+    }
+
+    @Test(
+        "anything else is no date",
+        arguments: [
+            "", "0", "-1", "Sun, 6 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:37", "Sun, 06 Nov 1994 08:49:37 UTC", "Sun, 31 Feb 1994 08:49:37 GMT",
+            "Sun, 06 Nov 1994 24:49:37 GMT", "Sun 06 Nov 1994 08:49:37 GMT", "06 Nov 1994 08:49:37 GMT", "Sun, 06 nov 1994 08:49:37 GMT",
+        ])
+    func refused(text: String) {
+        #expect(HTTPDate.parse(Array(text.utf8)[...], now: Self.now) == nil)
+    }
+}

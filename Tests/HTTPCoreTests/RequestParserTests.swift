@@ -1,0 +1,75 @@
+// The parser against its corpus: each request whole, byte by byte, and with bytes of a next one behind it.
+
+import Testing
+
+@testable import HTTPCore
+
+private enum Verdict: Equatable {
+    case more
+    case taken(Int)
+    case refused(UInt16)
+}
+
+private func parse(_ bytes: [UInt8], _ parser: inout RequestParser) -> Verdict {
+    switch parser.parse(bytes.span, limits: RequestLimits()) {
+    case .needsMore: .more
+    case .head(_, _, let consumed): .taken(consumed)
+    case .refused(let rejection): .refused(rejection.status.rawValue)
+    }
+}
+
+@Suite("The request parser (RFC 9112 §2–§6)")
+struct RequestParserTests {
+    @Test("each request of the corpus gets its verdict, however it arrives", arguments: RequestCorpus.all)
+    func corpus(_ row: RequestCorpus.Row) {
+        var whole = RequestParser()
+        let verdict = parse(row.bytes, &whole)
+        switch row.expected {
+        case 200:
+            guard case .taken(let consumed) = verdict else {
+                Issue.record("refused or incomplete: \(verdict)")
+                return
+            }
+            var trailing = RequestParser()
+            #expect(parse(row.bytes + Array("GET / HTTP/1.1\r\n".utf8), &trailing) == .taken(consumed))
+        case 0: #expect(verdict == .more)
+        default: #expect(verdict == .refused(row.expected))
+        }
+        var slow = RequestParser()
+        var last = Verdict.more
+        for count in 1...row.bytes.count where last == .more { last = parse(Array(row.bytes[..<count]), &slow) }
+        #expect(last == verdict)
+    }
+
+    @Test("a head is cut up as it was sent")
+    func parts() throws {
+        let text = Array("GET /a?b=%20 HTTP/1.1\r\nHost: h:80\r\nX-Y:  v w \t\r\nEmpty:\r\nX-Y: \u{e4}\r\n\r\n".utf8)
+        var parser = RequestParser()
+        guard case .head(let head, let framing, let consumed) = parser.parse(text.span, limits: RequestLimits()) else {
+            Issue.record("not taken")
+            return
+        }
+        #expect(consumed == text.count)
+        #expect(framing == .none)
+        #expect(head.method == .get)
+        #expect(Array(head.target) == Array("/a?b=%20".utf8))
+        #expect(head.fields.first(.host).map(Array.init) == Array("h:80".utf8))
+        let name = Array("x-y".utf8)
+        let values = head.fields.all(named: name.span).map { String(decoding: $0, as: UTF8.self) }
+        #expect(values == ["v w", "\u{e4}"])
+        #expect(head.fields.count == 4)
+    }
+
+    @Test("framing follows from the fields")
+    func framing() {
+        for (fields, expected) in [("", ContentFraming.none), ("Content-Length: 5\r\n", .length(5)), ("Transfer-Encoding: Chunked\r\n", .chunked)] {
+            let bytes = Array("POST / HTTP/1.1\r\nHost: a\r\n\(fields)\r\n".utf8)
+            var parser = RequestParser()
+            guard case .head(_, let framing, _) = parser.parse(bytes.span, limits: RequestLimits()) else {
+                Issue.record("not taken: \(fields)")
+                continue
+            }
+            #expect(framing == expected)
+        }
+    }
+}

@@ -1,0 +1,15 @@
+// A number that an origin's connections share.
+
+import Synchronization
+
+final class Counter: Sendable {
+    /// Shared by the origin's queues.
+    private let value = Mutex(0)
+
+    func next() -> Int {
+        value.withLock { value in
+            value += 1
+            return value
+        }
+    }
+}

@@ -1,0 +1,70 @@
+// /metrics as Prometheus reads it, and the health pages.
+
+import Glibc
+import Downstream
+import ReverseProxy
+import TestSupport
+import Testing
+
+@Suite("Own pages")
+struct OwnPagesTests {
+    @Test("promtool has nothing to say about the metrics")
+    func promtool() throws {
+        guard system("command -v promtool >/dev/null 2>&1") == 0 else {
+            Issue.record("promtool is missing: make test installs it (Debian's prometheus)")
+            return
+        }
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=60"])] })
+        for target in ["/a", "/a", "/b?x=\"y\""] { _ = try? play.get(target) }
+        play.origin.down()
+        _ = try play.get("/c")
+        let page = try play.get("/metrics")
+        #expect(page["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8")
+        let pipe = try #require(popen("promtool check metrics 2>&1 >/dev/null; test $? = 0", "w"))
+        _ = page.content.withUnsafeBytes { fwrite($0.baseAddress, 1, $0.count, pipe) }
+        #expect(pclose(pipe) == 0)
+    }
+
+    @Test("OpenMetrics where it is asked for")
+    func openMetrics() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
+        let page = try play.get("/metrics", [("Accept", "application/openmetrics-text;version=1.0.0,text/plain;q=0.5")])
+        #expect(page["Content-Type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8")
+        #expect(page.text.hasSuffix("# EOF\n"))
+        #expect(page.text.contains("# TYPE cistern_requests counter\n"))
+    }
+
+    @Test("counts of all shards are added up")
+    func shards() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { $0.shards = 3 }
+        for _ in 0..<20 { #expect(try play.client().get("/a")?.status == 200) }
+        #expect(try play.metric("cistern_requests_total{result=\"miss\",method=\"GET\",status_class=\"2xx\"}") == 20)
+    }
+
+    @Test("health pages answer, and other paths are passed on")
+    func health() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
+        #expect(try play.get("/healthz").text == "ok\n")
+        #expect(try play.get("/readyz").text == "ready\n")
+        #expect(play.origin.requests.isEmpty)
+        #expect(try play.get("/healthz/x").status == 200)
+        #expect(play.origin.requests.count == 1)
+    }
+
+    @Test("with an address of their own they are not on the proxy's")
+    func adminListen() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{\"api\":1}")] }) { settings in
+            settings.adminListen = [.ipv4(host: "127.0.0.1", port: 0)]
+        }
+        #expect(try play.get("/metrics").text == "{\"api\":1}")
+    }
+
+    @Test("a running answer is finished when the proxy stops, and stopping does not hang")
+    func gracefulStop() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
+        let idle = try play.client()
+        #expect(idle.get("/a")?.status == 200)
+        play.stop()
+        #expect(idle.isClosedByServer())
+    }
+}

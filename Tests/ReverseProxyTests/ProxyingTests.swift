@@ -1,0 +1,238 @@
+// Passing on: methods, bodies, framing, fields, connections; and what is refused before the upstream hears of it.
+
+import Downstream
+import Reactor
+import ReverseProxy
+import TestSupport
+import Testing
+
+@Suite("Proxying")
+struct ProxyingTests {
+    private static func echo() -> ScriptedOrigin {
+        ScriptedOrigin { request in
+            let fields = request.fields.map { "\($0.name)=\($0.value)" }.joined(separator: "|")
+            return [.answer("\(request.line)|\(fields)|\(String(decoding: request.content, as: UTF8.self))", type: "text/plain")]
+        }
+    }
+
+    @Test("any method and content is passed on, with a length or in chunks")
+    func contents() throws {
+        let play = try ProxyPlay(Self.echo())
+        let text = String(repeating: "0123456789", count: 30_000)
+        #expect(try play.request("POST", "/a", content: text).text.hasSuffix(text))
+        #expect(try play.request("PROPFIND", "/a?x=%7e", content: "body").text.hasPrefix("PROPFIND /a?x=%7e HTTP/1.1|"))
+        let client = try play.client()
+        client.send("PUT /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=\"y\"\r\nde\r\n0\r\nT: x\r\n\r\n")
+        #expect(client.readAnswer()?.text.hasSuffix("|abcde") == true)
+        #expect(play.origin.requests.last?["Transfer-Encoding"] == "chunked")
+        #expect(try play.request("DELETE", "/a").status == 200)
+    }
+
+    @Test("large answers stream through whole")
+    func largeAnswer() throws {
+        let text = String(repeating: "abcdefghij", count: 1_000_000)
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.answer(text, type: "text/plain")] })
+        let answer = try play.get("/a")
+        #expect(answer.content.count == 10_000_000)
+        #expect(answer.text == text)
+    }
+
+    @Test("a streamed answer that breaks off ends in a cut connection, not in a whole answer")
+    func brokenStream() throws {
+        let play = try ProxyPlay(
+            ScriptedOrigin { _ in [.send("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"), .close] })
+        let client = try play.client()
+        let answer = client.get("/a")
+        #expect(answer == nil || answer?.isComplete == false)
+    }
+
+    @Test("pipelined requests are answered in order")
+    func pipelining() throws {
+        let play = try ProxyPlay(ScriptedOrigin { request in [.json("\"\(request.target)\"")] })
+        let client = try play.client()
+        client.send((1...5).map { "GET /\($0) HTTP/1.1\r\nHost: a\r\n\r\n" }.joined())
+        for number in 1...5 { #expect(client.readAnswer()?.text == "\"/\(number)\"") }
+    }
+
+    @Test("requests that arrive byte by byte, and half-closed connections, are answered")
+    func dribble() throws {
+        let play = try ProxyPlay(Self.echo())
+        let client = try play.client()
+        for byte in "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n".utf8 { client.send([byte]) }
+        #expect(client.readAnswer()?.status == 200)
+        client.send("GET /half HTTP/1.1\r\nHost: a\r\n\r\n")
+        client.finishSending()
+        #expect(client.readAnswer()?.text.hasPrefix("GET /half") == true)
+        #expect(client.isClosedByServer())
+    }
+
+    @Test("HTTP/1.0 clients get no chunks and no kept connection unless they ask")
+    func http10() throws {
+        let play = try ProxyPlay(
+            ScriptedOrigin { _ in [.send("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")] })
+        let client = try play.client()
+        client.send("GET /a HTTP/1.0\r\n\r\n")
+        let answer = client.readAnswer()
+        #expect(answer?["Transfer-Encoding"] == nil)
+        #expect(answer?.text == "abc")
+        #expect(client.isClosedByServer())
+    }
+
+    @Test("Expect: 100-continue is answered; another expectation is refused")
+    func expect() throws {
+        let play = try ProxyPlay(Self.echo())
+        let answer = try play.request("PUT", "/a", [("Expect", "100-continue")], content: "abc")
+        #expect(answer.informational == ["HTTP/1.1 100 Continue"])
+        #expect(answer.text.hasSuffix("|abc"))
+        #expect(try play.request("PUT", "/a", [("Expect", "magic")], content: "abc").status == 417)
+    }
+
+    @Test("103 is passed on, and its fields are not mixed into the answer")
+    func earlyHints() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.send("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"), .json("{}")] })
+        let answer = try play.get("/a")
+        #expect(answer.informational == ["HTTP/1.1 103 Early Hints"])
+        #expect(answer["Link"] == nil)
+    }
+
+    @Test("fields of the connection stop here, the forwarding fields are ours, overrides are dropped")
+    func fields() throws {
+        let play = try ProxyPlay(Self.echo())
+        _ = try play.get(
+            "/a",
+            [
+                ("Connection", "X-Drop, Authorization, close"), ("X-Drop", "1"), ("Authorization", "kept"), ("Keep-Alive", "1"),
+                ("TE", "trailers"), ("Upgrade", "h2c"), ("X-HTTP-Method-Override", "DELETE"), ("X-Forwarded-For", "6.6.6.6"),
+                ("X-Forwarded-Host", "evil"), ("X-Original-URL", "/admin"), ("X-Keep", "ä"), ("Accept", "text/plain"),
+            ])
+        let seen = try #require(play.origin.requests.last)
+        for name in ["Connection", "X-Drop", "Keep-Alive", "TE", "Upgrade", "X-HTTP-Method-Override", "X-Forwarded-Host", "X-Original-URL"] {
+            #expect(seen[name] == nil, "\(name)")
+        }
+        #expect(seen["Authorization"] == "kept")
+        #expect(seen["X-Keep"] == "ä")
+        #expect(seen["Host"] == "127.0.0.1:\(play.origin.port)")
+        #expect(seen["X-Forwarded-For"] == "127.0.0.1")
+        #expect(seen["Forwarded"] == "for=127.0.0.1;proto=http")
+        #expect(seen["Via"]?.hasPrefix("1.1 cistern (") == true)
+        #expect(seen["User-Agent"] == nil)
+        #expect(seen["Accept"] == "text/plain")
+    }
+
+    @Test("a redirect within the upstream stays here; one to elsewhere is left alone")
+    func location() throws {
+        let origin = ScriptedOrigin { request in
+            let host = request["Host"] ?? ""
+            let target = request.target == "/own" ? "http://\(host)/there?x=1" : "http://elsewhere.example/"
+            return [.send("HTTP/1.1 301 Moved\r\nLocation: \(target)\r\nContent-Length: 0\r\n\r\n")]
+        }
+        let play = try ProxyPlay(origin)
+        #expect(try play.get("/own")["Location"] == "/there?x=1")
+        #expect(try play.get("/other")["Location"] == "http://elsewhere.example/")
+    }
+
+    @Test("upstream connections are kept and used again")
+    func keptConnections() throws {
+        let play = try ProxyPlay(Self.echo())
+        for _ in 0..<10 { _ = try play.get("/a") }
+        #expect(try play.metric("cistern_upstream_connections_total") == 1)
+    }
+
+    @Test("a request that comes back is recognised")
+    func loop() throws {
+        let play = try ProxyPlay(Self.echo())
+        _ = try play.get("/a")
+        let via = try #require(play.origin.requests.last?["Via"])
+        let answer = try play.get("/a", [("Via", via)])
+        #expect(answer.status == 502)
+        #expect(answer["Proxy-Status"] == "cistern; error=proxy_loop_detected")
+    }
+
+    @Test("TRACE and CONNECT are refused; Max-Forwards is counted")
+    func refusedMethods() throws {
+        let play = try ProxyPlay(Self.echo())
+        #expect(try play.request("TRACE", "/a").status == 405)
+        let client = try play.client()
+        client.send("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n")
+        #expect(client.readAnswer()?.status == 501)
+        #expect(try play.request("OPTIONS", "/a", [("Max-Forwards", "0")]).status == 200)
+        #expect(play.origin.requests.isEmpty)
+        _ = try play.request("OPTIONS", "/a", [("Max-Forwards", "5")])
+        #expect(play.origin.requests.last?["Max-Forwards"] == "4")
+    }
+
+    @Test(
+        "a request in doubt is refused, the connection closed, and nothing of it reaches the upstream",
+        arguments: [
+            ("GET /a HTTP/1.1\r\n\r\n", 400), ("GET /a HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", 400), ("GET /a HTTP/1.1\nHost: a\n\n", 400),
+            ("GET /a HTTP/1.1\r\nHost: a\r\nX : 1\r\n\r\n", 400), ("GET /a HTTP/1.1\r\nHost: a\r\nX: 1\r\n 2\r\n\r\n", 400),
+            ("GET /a HTTP/1.1\r\nHost: a\r\nX: a\u{0}b\r\n\r\n", 400), ("GET /a HTTP/1.1\r\nHost: u@a\r\n\r\n", 400),
+            ("GET /a HTTP/1.1\r\nHost: a:99999\r\n\r\n", 400), ("GET /a HTTP/1.1\r\nHost: a, b\r\n\r\n", 400),
+            ("GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n", 400), ("GET /a b HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+            ("GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n", 400), ("GET /ä HTTP/1.1\r\nHost: a\r\n\r\n", 400), ("GET /a HTTP/2.0\r\nHost: a\r\n\r\n", 505),
+            ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505), ("G@T /a HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+            ("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", 400),
+            ("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\na", 400),
+            ("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 1, 1\r\n\r\na", 400),
+            ("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+            ("POST /a HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+            ("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n", 400),
+            ("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n", 400),
+            ("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xyz\r\n\r\n", 501),
+            ("GET /\(String(repeating: "a", count: 9_000)) HTTP/1.1\r\nHost: a\r\n\r\n", 414),
+            ("GET /a HTTP/1.1\r\nHost: a\r\nX: \(String(repeating: "a", count: 40_000))\r\n\r\n", 431),
+            ("GET /a HTTP/1.1\r\nHost: a\r\n\(String(repeating: "X: 1\r\n", count: 200))\r\n", 431),
+        ] as [(String, Int)])
+    func refused(request: String, status: Int) throws {
+        let play = try ProxyPlay(Self.echo())
+        let client = try play.client()
+        client.send(request)
+        let answer = try #require(client.readAnswer())
+        #expect(answer.status == status)
+        #expect(answer["Connection"] == "close")
+        #expect(answer["Content-Type"] == "text/plain; charset=utf-8")
+        #expect(answer.text.hasSuffix(".\n"))
+        #expect(client.isClosedByServer())
+        #expect(play.origin.requests.isEmpty)
+    }
+
+    @Test(
+        "bad chunks end the connection, and the upstream never gets a whole request",
+        arguments: ["0x3\r\nabc\r\n0\r\n\r\n", "3 \r\nabc\r\n0\r\n\r\n", "-1\r\n", "3\nabc\r\n0\r\n\r\n", "3\r\nabcd\r\n0\r\n\r\n", "fffffffffffffffff\r\n", "3;a\u{1}\r\nabc\r\n"])
+    func badChunks(content: String) throws {
+        let play = try ProxyPlay(Self.echo())
+        let client = try play.client()
+        client.send("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + content)
+        #expect(client.readAnswer()?.status == 400)
+        #expect(client.isClosedByServer())
+        #expect(play.origin.requests.isEmpty)
+    }
+
+    @Test("content larger than the limit is refused, before or while it comes")
+    func contentLimit() throws {
+        let play = try ProxyPlay(Self.echo()) { $0.downstream.contentLimitBytes = 10 }
+        #expect(try play.request("POST", "/a", content: "12345678901").status == 413)
+        let client = try play.client()
+        client.send("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nb\r\n12345678901\r\n0\r\n\r\n")
+        #expect(client.readAnswer()?.status == 413)
+        #expect(try play.request("POST", "/a", content: "1234567890").status == 200)
+    }
+
+    @Test("a head that drips in too slowly is answered with 408, however it drips")
+    func slowHead() throws {
+        let play = try ProxyPlay(Self.echo())
+        let client = try play.client()
+        client.send("GET /a HTTP/1.1\r\nHo")
+        while !client.hasInput(within: 10) { play.time.advance(by: .seconds(1)) }
+        #expect(client.readAnswer()?.status == 408)
+        #expect(client.isClosedByServer())
+    }
+
+    @Test("problem details for clients that prefer JSON")
+    func problemDetails() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.close] })
+        let answer = try play.get("/a", [("Accept", "application/json")])
+        #expect(answer["Content-Type"] == "application/problem+json")
+        #expect(answer.text.contains("\"status\":502"))
+    }
+}
