@@ -1,5 +1,6 @@
 // A plain HTTP/1.1 client for plays: blocking, over a real socket, and able to send anything at all, also what no client should.
 
+import CSystem
 import Glibc
 
 /// An answer as it came off the wire.

@@ -1,0 +1,274 @@
+// RFC 9111 as tables: what is stored, how long it is fresh, when it is used, and when it may stand in.
+
+import HTTPCore
+import Testing
+
+@testable import CachePolicy
+
+private func fields(_ lines: String) -> Fields {
+    var fields = Fields()
+    for line in lines.split(separator: "\n") {
+        let colon = line.firstIndex(of: ":")!
+        fields.append(name: String(line[..<colon]), value: String(line[line.index(after: colon)...].drop { $0 == " " }))
+    }
+    return fields
+}
+
+private func request(_ method: Method = .get, _ lines: String = "") -> RequestHead {
+    RequestHead(method: method, target: Array("/a".utf8)[...], version: .http11, fields: fields(lines))
+}
+
+private let noon = Timestamp(seconds: 1_795_000_000)
+
+@Suite("Storing (RFC 9111 §3)")
+struct StoringTests {
+    private func decide(_ status: UInt16, _ response: String, _ asked: String = "", method: Method = .get, partitioned: Bool = false) -> StorageDecision {
+        let head = request(method, asked)
+        let answer = ResponseHead(status: Status(rawValue: status), fields: fields(response))
+        return Storing.decide(
+            request: head, directives: RequestCacheControl(head.fields), response: answer, control: ResponseCacheControl(answer.fields),
+            isPartitioned: partitioned, settings: CachePolicySettings())
+    }
+
+    @Test(
+        "by the answer",
+        arguments: [
+            (200, "Content-Type: application/json", .allowed), (200, "Content-Type: Application/Problem+JSON; charset=utf-8", .allowed),
+            (203, "Content-Type: text/json", .allowed), (200, "Content-Type: application/jsonx", .forbidden(.contentType)),
+            (200, "Content-Type: text/html", .forbidden(.contentType)), (200, "X: 1", .forbidden(.contentType)),
+            (200, "Content-Type: application/json\nCache-Control: no-store", .forbidden(.noStore)),
+            (200, "Content-Type: application/json\nCache-Control: max-age=9, NO-STORE", .forbidden(.noStore)),
+            (200, "Content-Type: application/json\nCache-Control: no-store, must-understand", .allowed),
+            (200, "Content-Type: application/json\nCache-Control: private", .forbidden(.privateResponse)),
+            (200, "Content-Type: application/json\nCache-Control: private=\"x\"", .forbidden(.privateResponse)),
+            (200, "Content-Type: application/json\nCache-Control: x=\"no-store\"", .allowed),
+            (200, "Content-Type: application/json\nVary: *", .forbidden(.varyStar)),
+            (200, "Content-Type: application/json\nVary: a\nVary: b, *", .forbidden(.varyStar)),
+            (200, "Content-Type: application/json\nContent-Encoding: gzip", .allowed),
+            (200, "Content-Type: application/json\nContent-Encoding: br", .forbidden(.contentCoding)),
+            (200, "Content-Type: application/json\nContent-Encoding: gzip, gzip", .forbidden(.contentCoding)),
+            (204, "Content-Type: application/json", .forbidden(.noContent)), (205, "X: 1", .forbidden(.noContent)), (206, "X: 1", .forbidden(.partial)),
+            (202, "Content-Type: application/json", .forbidden(.status)), (404, "Content-Type: application/json", .forbidden(.status)),
+            (500, "Content-Type: application/json", .forbidden(.status)), (301, "Content-Type: application/json", .forbidden(.status)),
+        ] as [(UInt16, String, StorageDecision)])
+    func byAnswer(status: UInt16, response: String, expected: StorageDecision) {
+        #expect(decide(status, response) == expected)
+    }
+
+    @Test("by the request")
+    func byRequest() {
+        let json = "Content-Type: application/json"
+        #expect(decide(200, json, method: .post) == .forbidden(.methodNotCacheable))
+        #expect(decide(200, json, method: .head) == .forbidden(.methodNotCacheable))
+        #expect(decide(200, json, "Cache-Control: no-store") == .forbidden(.requestNoStore))
+        // §3.5, for an operator who took Authorization off the list of credentials.
+        #expect(decide(200, json, "Authorization: x") == .forbidden(.authorized))
+        for exception in ["public", "s-maxage=1", "must-revalidate"] {
+            #expect(decide(200, json + "\nCache-Control: \(exception)", "Authorization: x") == .allowed)
+        }
+        #expect(decide(200, json, "Authorization: x", partitioned: true) == .allowed)
+        #expect(decide(200, json + "\nCache-Control: private", partitioned: true) == .allowed)
+    }
+}
+
+@Suite("Freshness (RFC 9111 §4.2)")
+struct FreshnessTests {
+    @Test(
+        "lifetimes",
+        arguments: [
+            ("Cache-Control: max-age=60", 60), ("Cache-Control: max-age=60, s-maxage=10", 10), ("Cache-Control: max-age=\"60\"", 60),
+            ("Cache-Control: MAX-AGE=60", 60), ("Cache-Control: max-age=60\nCache-Control: max-age=30", 30), ("Cache-Control: max-age=-1", 0),
+            ("Cache-Control: max-age=1.5", 0), ("Cache-Control: max-age", 0), ("Cache-Control: max-age=99999999999999999999", 1 << 31),
+            ("Expires: Wed, 18 Nov 2026 11:07:40 GMT", 60), ("Expires: 0", 0), ("Expires: -1", 0), ("Expires: Thu, 18 Nov 2020 11:06:40 GMT", 0),
+            ("Cache-Control: max-age=5\nExpires: 0", 5), ("Cache-Control: public", nil), ("X: 1", nil),
+        ] as [(String, Int64?)])
+    func lifetimes(lines: String, expected: Int64?) {
+        let date = Timestamp(seconds: HTTPDate.parse(Array("Wed, 18 Nov 2026 11:06:40 GMT".utf8)[...], now: noon.seconds)!)
+        let all = fields(lines)
+        #expect(Freshness.lifetime(all, ResponseCacheControl(all), date: date, now: noon.seconds) == expected)
+    }
+
+    @Test("Age: the first line's first member; anything else is invalid", arguments: [("5", 5), ("5, 6", 5), ("x", nil), ("-1", nil), ("1.5", nil), ("", nil)] as [(String, Int64?)])
+    func ageValues(value: String, expected: Int64?) {
+        var all = Fields()
+        all.append(.age, value)
+        #expect(Freshness.ageValue(all) == expected)
+        #expect(Freshness.ageValue(Fields()) == 0)
+    }
+
+    @Test("current age: apparent age or Age and delay, whichever is more, and the time since")
+    func currentAge() {
+        var stored = StoredMetadata(requestTime: noon, responseTime: Timestamp(seconds: noon.seconds + 4), date: Timestamp(seconds: noon.seconds - 6))
+        #expect(Freshness.currentAge(of: stored, now: Timestamp(seconds: noon.seconds + 14)) == 20)
+        stored.ageValue = 30
+        #expect(Freshness.currentAge(of: stored, now: Timestamp(seconds: noon.seconds + 14)) == 44)
+        // A clock set back.
+        #expect(Freshness.currentAge(of: stored, now: Timestamp(seconds: noon.seconds - 1_000)) == 34)
+    }
+}
+
+@Suite("Reuse (RFC 9111 §4) and standing in (§4.2.4)")
+struct ReuseTests {
+    private func stored(_ lifetime: Int64?, _ flags: StoredFlags = []) -> StoredMetadata {
+        var stored = StoredMetadata(requestTime: noon, responseTime: noon, date: noon)
+        stored.freshnessLifetime = lifetime
+        stored.flags = flags
+        return stored
+    }
+
+    @Test(
+        "by the request's directives, ten seconds later",
+        arguments: [
+            (60, "", .serve(ttl: 50, age: 10)), (10, "", .validate(.stale)), (nil, "", .validate(.noFreshness)), (60, "no-cache", .validate(.requestNoCache)),
+            (60, "max-age=5", .validate(.requestMaxAge)), (60, "max-age=10", .serve(ttl: 50, age: 10)), (60, "min-fresh=51", .validate(.requestMinFresh)),
+            (60, "min-fresh=50", .serve(ttl: 50, age: 10)), (5, "max-stale", .serve(ttl: -5, age: 10)), (5, "max-stale=5", .serve(ttl: -5, age: 10)),
+            (5, "max-stale=4", .validate(.stale)), (60, "unknown=1", .serve(ttl: 50, age: 10)),
+        ] as [(Int64?, String, ReuseDecision)])
+    func directives(lifetime: Int64?, control: String, expected: ReuseDecision) {
+        let directives = RequestCacheControl(fields(control.isEmpty ? "X: 1" : "Cache-Control: \(control)"))
+        #expect(Reuse.decide(stored(lifetime), directives, now: Timestamp(seconds: noon.seconds + 10)) == expected)
+    }
+
+    @Test("no-cache is never served unasked; a stale one that must be validated is not served for max-stale")
+    func forbidden() {
+        let later = Timestamp(seconds: noon.seconds + 10)
+        let any = RequestCacheControl(fields("Cache-Control: max-stale"))
+        #expect(Reuse.decide(stored(60, .noCache), RequestCacheControl(), now: later) == .validate(.noCache))
+        for flag in [StoredFlags.mustRevalidate, .proxyRevalidate, .sharedMaxAge] {
+            #expect(Reuse.decide(stored(5, flag), any, now: later) == .validate(.stale))
+        }
+    }
+
+    @Test("strict obeys what forbids stale answers, rescue does not")
+    func rescue() {
+        let later = Timestamp(seconds: noon.seconds + 10)
+        for (flag, reason) in [
+            (StoredFlags.noCache, NoRescueReason.noCache), (.mustRevalidate, .mustRevalidate), (.proxyRevalidate, .proxyRevalidate),
+            (.sharedMaxAge, .sharedMaxAge),
+        ] {
+            #expect(Reuse.rescue(stored(5, flag), RequestCacheControl(), strictness: .strict, now: later) == .forbidden(reason))
+            #expect(Reuse.rescue(stored(5, flag), RequestCacheControl(), strictness: .rescue, now: later) == .allowed(age: 10, ttl: -5))
+        }
+        #expect(Reuse.rescue(stored(nil), RequestCacheControl(), strictness: .strict, now: later) == .allowed(age: 10, ttl: nil))
+        let asked = RequestCacheControl(fields("Cache-Control: no-cache"))
+        #expect(Reuse.rescue(stored(5), asked, strictness: .strict, now: later) == .forbidden(.requestNoCache))
+    }
+}
+
+@Suite("Stored heads, validation and preconditions (RFC 9111 §3.1, §4.3)")
+struct ValidationTests {
+    private func make(_ lines: String, decoded: Bool = false) -> (bytes: [UInt8], metadata: StoredMetadata) {
+        let answer = ResponseHead(status: 200, reason: Array("Fine".utf8), fields: fields(lines))
+        return StoredHead.make(
+            answer, control: ResponseCacheControl(answer.fields), contentBytes: 7, isDecoded: decoded, requestTime: noon, responseTime: noon)
+    }
+
+    @Test("what is stored leaves out cookies, Age and the old length, and adds a date")
+    func stored() {
+        let head = String(decoding: make("Set-Cookie: a=1\nAge: 5\nContent-Length: 9\nX: 1\nContent-Type: application/json").bytes, as: UTF8.self)
+        #expect(head.hasPrefix("HTTP/1.1 200 Fine\r\nX: 1\r\nContent-Type: application/json\r\nDate: "))
+        #expect(head.hasSuffix("Content-Length: 7\r\n"))
+        #expect(!head.contains("Cookie") && !head.contains("Age"))
+    }
+
+    @Test("metadata survives its encoding, and other bytes are not taken for it")
+    func encoding() {
+        let made = make("ETag: \"x\"\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\nCache-Control: max-age=5, must-revalidate\nAge: 3")
+        let bytes = made.metadata.encoded()
+        #expect(bytes.withUnsafeBytes { StoredMetadata($0) } == made.metadata)
+        #expect(bytes.dropLast().withUnsafeBytes { StoredMetadata($0) } == nil)
+        #expect([UInt8](repeating: 0, count: 88).withUnsafeBytes { StoredMetadata($0) } == nil)
+        #expect(StoredMetadata.varyMarker(generation: 7).withUnsafeBytes { StoredMetadata.kind(of: $0) } == .varyMarker)
+        #expect(StoredMetadata.varyMarker(generation: 7).withUnsafeBytes { StoredMetadata.number(in: $0) } == 7)
+    }
+
+    @Test("an Age that cannot be read makes the answer stale")
+    func invalidAge() {
+        #expect(make("Cache-Control: max-age=60\nAge: soon").metadata.freshnessLifetime == 0)
+    }
+
+    @Test("a 304 replaces fields, but not those that describe the stored content")
+    func freshening() throws {
+        let made = make("ETag: \"x\"\nX: old\nX: older\nContent-Type: application/json\nCache-Control: max-age=1")
+        let answer = ResponseHead(
+            status: 304, fields: fields("ETag: \"x\"\nX: new\nContent-Type: text/plain\nContent-Length: 99\nCache-Control: max-age=50"))
+        let later = Timestamp(seconds: noon.seconds + 100)
+        let fresh = try #require(
+            made.bytes.withUnsafeBytes {
+                Validation.freshened(made.metadata, head: $0, by: answer, contentBytes: 7, requestTime: later, responseTime: later)
+            })
+        let head = String(decoding: fresh.bytes, as: UTF8.self)
+        #expect(head.contains("X: new\r\n") && !head.contains("old"))
+        #expect(head.contains("application/json") && !head.contains("99"))
+        #expect(fresh.metadata.freshnessLifetime == 50)
+        #expect(fresh.metadata.responseTime == later)
+    }
+
+    @Test(
+        "the client's own conditions",
+        arguments: [
+            ("If-None-Match: \"x\"", true), ("If-None-Match: W/\"x\"", true), ("If-None-Match: \"y\", \"x\"", true), ("If-None-Match: *", true),
+            ("If-None-Match: \"y\"", false), ("If-None-Match: x", false), ("If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT", true),
+            ("If-Modified-Since: Sun, 06 Nov 1994 08:49:36 GMT", false), ("If-Modified-Since: nonsense", false),
+            ("If-None-Match: \"y\"\nIf-Modified-Since: Sun, 06 Nov 1999 08:49:37 GMT", false),
+        ])
+    func preconditions(lines: String, isNotModified: Bool) {
+        let made = make("ETag: \"x\"\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT")
+        #expect(made.bytes.withUnsafeBytes { Preconditions.isNotModified(fields(lines), stored: made.metadata, head: $0) } == isNotModified)
+    }
+
+    @Test("a decoded answer's strong tag is shown as weak, and asked with as it was")
+    func weakened() {
+        let made = make("ETag: \"x\"\nContent-Encoding: gzip", decoded: true)
+        var asked = Fields()
+        made.bytes.withUnsafeBytes { Validation.addConditions(to: &asked, stored: made.metadata, head: $0) }
+        #expect(asked.first(.ifNoneMatch).map { Array($0) } == Array("\"x\"".utf8))
+        #expect(String(decoding: made.bytes, as: UTF8.self).contains("ETag: W/\"x\"\r\n"))
+        #expect(!String(decoding: made.bytes, as: UTF8.self).contains("gzip"))
+    }
+}
+
+@Suite("Invalidation (RFC 9111 §4.4) and Vary (§4.1)")
+struct InvalidationTests {
+    @Test("the target, Location and Content-Location of the same origin, on success of an unsafe method")
+    func targets() {
+        let origin = Array("http://o:1".utf8)
+        let answer = ResponseHead(status: 201, fields: fields("Location: http://O:1/b?x\nContent-Location: /c#d"))
+        func targets(_ method: Method, _ answer: ResponseHead) -> [String] {
+            Invalidation.targets(method: method, target: Array("/a".utf8)[...], response: answer, origin: origin).map { String(decoding: $0, as: UTF8.self) }
+        }
+        #expect(targets(.post, answer) == ["/a", "/b?x", "/c"])
+        #expect(targets(.other(Array("FROB".utf8)), ResponseHead(status: 302)) == ["/a"])
+        #expect(targets(.get, answer).isEmpty)
+        #expect(targets(.put, ResponseHead(status: 404)).isEmpty)
+        let foreign = ResponseHead(status: 200, fields: fields("Location: http://other/b\nContent-Location: //o:1/x"))
+        #expect(targets(.put, foreign) == ["/a"])
+    }
+
+    @Test("selecting fields leave out what is covered already, and values are told apart")
+    func selecting() {
+        let settings = CachePolicySettings()
+        let names = SelectingFields.names(response: fields("Vary: Accept-Encoding, B\nVary: a, Cookie, b"), request: Fields(), settings: settings)
+        #expect(names.map { String(decoding: $0, as: UTF8.self) } == ["a", "b"])
+        let wanted = names.map { $0[...] }
+        func values(_ lines: String) -> [UInt8] { SelectingFields.values(of: wanted, in: fields(lines)) }
+        #expect(values("A: 1, 2\nB: 3") == values("B: 3\na: 1\na:  2"))
+        #expect(values("A: 1") != values("B: 1"))
+        #expect(values("A:\nB: 1") != values("B: 1"))
+    }
+
+    @Test(
+        "faults of heads",
+        arguments: [
+            (500, "X: 1", .serverError), (501, "X: 1", nil), (429, "X: 1", .rateLimited), (404, "X: 1", nil), (401, "X: 1", nil),
+            (200, "Content-Type: text/html", .unexpectedType), (200, "Content-Type: application/json", nil), (200, "X: 1", nil),
+            (302, "Location: /login", .redirected), (302, "Location: http://o/a?x=1", nil), (301, "Location: /b", nil), (204, "X: 1", .unexpectedStatus),
+        ] as [(UInt16, String, UpstreamFault?)])
+    func faults(status: UInt16, lines: String, expected: UpstreamFault?) {
+        let answer = ResponseHead(status: Status(rawValue: status), fields: fields(lines))
+        let path = Array("/a?x=1".utf8)[...]
+        #expect(LastGood.faultOfHead(answer, storedIsJSON: true, path: path, strictness: .rescue) == expected)
+        let strict: UpstreamFault? = status == 500 ? .serverError : nil
+        #expect(LastGood.faultOfHead(answer, storedIsJSON: true, path: path, strictness: .strict) == strict)
+    }
+}
