@@ -10,6 +10,7 @@ is not must be a 502 or 504. Then everything goes up again for the next round. E
 import argparse
 import hashlib
 import http.client
+import os
 import random
 import shutil
 import signal
@@ -45,6 +46,15 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
+class Server(ThreadingHTTPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, request, client_address):
+        """The proxy is killed all the time: connections that break are no news."""
+
+
 class Origin:
     def __init__(self):
         with socket.socket() as probe:
@@ -53,10 +63,7 @@ class Origin:
         self.up()
 
     def up(self):
-        ThreadingHTTPServer.allow_reuse_address = True
-        ThreadingHTTPServer.request_queue_size = 128
-        self.server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
-        self.server.daemon_threads = True
+        self.server = Server(("127.0.0.1", self.port), Handler)
         threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     def down(self):
@@ -115,7 +122,6 @@ class Rounds:
     def wrong(self, path, content):
         print(f"WRONG BYTES for {path}: {content[:200]!r}", flush=True)
         self.child.kill()
-        import os
         os._exit(1)
 
     def one(self, number):
