@@ -36,14 +36,15 @@ let package = Package(
         .target(name: "CSystem"),
         room("HTTPCore"),
         room("CachePolicy", ["HTTPCore"]),
-        room("CacheStore", ["CachePolicy", "HTTPCore", "CSystem", "CHash"]),
-        room("Reactor", ["CSystem"]),
+        room("Locking"),
+        room("CacheStore", ["CSystem", "CHash", "Locking"]),
+        room("Reactor", ["CSystem", "Locking"]),
         room("Upstream", ["HTTPCore", "Reactor", "CLibcurl"]),
         room("Downstream", ["HTTPCore", "Reactor", "CSystem"]),
-        room("Telemetry", ["CSystem"]),
+        room("Telemetry", ["CSystem", "Locking"]),
         room(
             "ReverseProxy",
-            ["HTTPCore", "CachePolicy", "CacheStore", "Reactor", "Upstream", "Downstream", "Telemetry", "CZlib", logging]),
+            ["HTTPCore", "CachePolicy", "CacheStore", "Reactor", "Upstream", "Downstream", "Telemetry", "CZlib", "Locking", logging]),
         room("Settings", ["CYAML"]),
         .executableTarget(
             name: "cistern",
@@ -52,15 +53,21 @@ let package = Package(
                 arguments,
             ],
             swiftSettings: strict),
-        .target(name: "TestSupport", dependencies: ["CSystem", "Reactor", "ReverseProxy", "Downstream", "CacheStore", "Upstream", logging], path: "Tests/TestSupport", swiftSettings: strict),
-        tests("ReactorTests", ["Reactor", "CSystem"]),
+        .target(
+            name: "TestSupport",
+            dependencies: ["CSystem", "Reactor", "ReverseProxy", "Downstream", "CacheStore", "Upstream", "Locking", logging],
+            path: "Tests/TestSupport", swiftSettings: strict),
+        tests("ReactorTests", ["Reactor", "CSystem", "Locking"]),
         tests("HTTPCoreTests", ["HTTPCore"]),
         tests("CachePolicyTests", ["CachePolicy", "HTTPCore"]),
         tests("CacheStoreTests", ["CacheStore", "CSystem"]),
         tests("SettingsTests", ["Settings"]),
         tests(
             "ReverseProxyTests",
-            ["ReverseProxy", "TestSupport", "Reactor", "Downstream", "CacheStore", "CachePolicy", "HTTPCore", "Upstream", "Telemetry"]),
+            [
+                "ReverseProxy", "TestSupport", "Reactor", "Downstream", "CacheStore", "CachePolicy", "HTTPCore", "Upstream", "Telemetry",
+                "Locking",
+            ]),
     ],
     swiftLanguageModes: [.v6]
 )

@@ -13,7 +13,11 @@ package enum Strictness: String, Sendable, CaseIterable {
 package struct CachePolicySettings: Sendable {
     package var strictness = Strictness.rescue
     /// Media types that are kept: `type/subtype`, `+suffix`, or `*` for all. In lower case.
-    package var contentTypes: [String] = ["application/json", "+json", "text/json"]
+    package var contentTypes: [String] = ["application/json", "+json", "text/json"] {
+        didSet { typePatterns = contentTypes.map { Array($0.utf8) } }
+    }
+    /// The same as bytes, which are compared with each answer.
+    private var typePatterns: [[UInt8]] = ["application/json", "+json", "text/json"].map { Array($0.utf8) }
     /// Request fields that carry credentials, in lower case. Each combination of their values has a partition of its own.
     package var credentialFields: [String] = [
         "authorization", "cookie", "x-api-key", "api-key", "apikey", "x-auth-token", "x-access-token", "x-csrf-token",
@@ -26,11 +30,12 @@ package struct CachePolicySettings: Sendable {
 
     /// Whether answers of this media type are kept.
     package func keeps(_ type: MediaType?) -> Bool {
-        contentTypes.contains { pattern in
-            if pattern == "*" { return true }
+        typePatterns.contains { pattern in
+            if pattern == [UInt8(ascii: "*")] { return true }
             guard let type else { return false }
-            if pattern.hasPrefix("+") { return type.suffix.elementsEqual(pattern.utf8.dropFirst()) }
-            return (type.type + [UInt8(ascii: "/")] + type.subtype).elementsEqual(pattern.utf8)
+            if pattern.first == UInt8(ascii: "+") { return type.suffix.elementsEqual(pattern.dropFirst()) }
+            return pattern.count == type.type.count + 1 + type.subtype.count && pattern.starts(with: type.type)
+                && pattern[type.type.count] == UInt8(ascii: "/") && pattern.dropFirst(type.type.count + 1).elementsEqual(type.subtype)
         }
     }
 }

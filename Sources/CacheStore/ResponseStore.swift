@@ -5,7 +5,7 @@
 import CHash
 import Dispatch
 import Glibc
-import Synchronization
+import Locking
 
 /// `@unchecked Sendable` because everything that changes is in `state`, behind its mutex, or belongs to the writer's queue.
 package final class ResponseStore: @unchecked Sendable {

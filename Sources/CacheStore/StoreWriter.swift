@@ -3,7 +3,7 @@
 import CSystem
 import Dispatch
 import Glibc
-import Synchronization
+import Locking
 
 /// `@unchecked Sendable` because `waiting` is behind its mutex and everything else is touched on `serial` only.
 final class StoreWriter: @unchecked Sendable {

@@ -190,7 +190,7 @@ extension ClientConnection {
             _ = pushOutput()
             return
         }
-        let count = Glibc.send(descriptor, bytes.baseAddress, bytes.count, Int32(MSG_NOSIGNAL))
+        let count = csystem_send(descriptor, bytes.baseAddress, bytes.count)
         if count == bytes.count { return }
         guard count >= 0 || errno == EAGAIN || errno == EINTR else { return vanished() }
         output.append(UnsafeRawBufferPointer(rebasing: bytes[max(0, count)...]))

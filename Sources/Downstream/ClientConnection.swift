@@ -72,7 +72,7 @@ package final class ClientConnection: EventHandler {
     private func read() {
         if phase == .exchanging, content.isComplete || isContentPaused { return updateInterest() }
         let buffer = table.readBuffer
-        let count = recv(descriptor, buffer.baseAddress, buffer.count, 0)
+        let count = csystem_receive(descriptor, buffer.baseAddress, buffer.count)
         if count > 0 {
             received(UnsafeBufferPointer(start: buffer.baseAddress, count: count))
         } else if count == 0 {

@@ -33,6 +33,13 @@ package struct Fields: Sendable {
         entries = []
     }
 
+    /// Room for so much, so that it need not grow while it is filled.
+    package init(reservingBytes bytes: Int, entries: Int) {
+        self.init()
+        self.bytes.reserveCapacity(bytes)
+        self.entries.reserveCapacity(entries)
+    }
+
     /// Takes over a head that the parser has cut up already: entries point into `bytes`.
     package init(bytes: [UInt8], entries: [Entry]) {
         self.bytes = bytes

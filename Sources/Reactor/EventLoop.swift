@@ -6,7 +6,7 @@
 import CSystem
 import Dispatch
 import Glibc
-import Synchronization
+import Locking
 
 /// Is told of a descriptor's readiness, on the loop's queue.
 package protocol EventHandler: AnyObject {

@@ -2,7 +2,7 @@
 
 import CSystem
 import Glibc
-import Synchronization
+import Locking
 
 /// Gives the time of day and a clock that never goes back, both in milliseconds.
 package protocol TimeSource: AnyObject, Sendable {

@@ -268,11 +268,9 @@ final class Exchange: ClientExchange, FetchReceiver {
         var head = answer
         head.fields.remove(.contentLength)
         if !head.fields.contains(.date) { head.fields.append(.date, shard.date) }
-        let forwarding = shard.settings.forwarding
         if let via = shard.via { head.fields.append(.via, via) }
-        let basePath = Array(shard.settings.upstream.basePath.utf8)
-        if forwarding.rewriteLocation, let location = head.fields.first(.location),
-            let relative = LocationRewriting.relative(location, to: shard.origin, basePath: basePath)
+        if shard.settings.forwarding.rewriteLocation, let location = head.fields.first(.location),
+            let relative = LocationRewriting.relative(location, to: shard.origin, basePath: shard.basePath)
         {
             head.fields.set(.location, relative)
         }

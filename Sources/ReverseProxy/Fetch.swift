@@ -106,6 +106,8 @@ final class Fetch: TransferReceiver {
             mode = .confirming(answer)
             return
         }
+        // A 304 to our own condition that speaks of something else: the client has not asked for it.
+        if subject.found != nil, head.status == 304 { return fail(.fault(.unexpectedStatus, 304)) }
         if subject.mayRescue, let fault = headFault(answer) { return fail(.fault(fault, head.status)) }
         let decision = storageDecision(answer)
         let isTooLarge = length.map { $0 > shard.settings.bufferLimitBytes } ?? false

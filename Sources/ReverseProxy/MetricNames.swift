@@ -16,6 +16,8 @@ enum MetricNames {
         rescueCauses: rescueCauses, notStored: notStored.map(\.rawValue), refusals: refusals.map(\.rawValue),
         upstreamErrors: upstreamErrors.map(\.rawValue))
 
-    static func place(of reason: NotStoredReason) -> Int? { notStored.firstIndex(of: reason) }
+    private static let notStoredPlaces = Dictionary(uniqueKeysWithValues: notStored.enumerated().map { ($1, $0) })
+
+    static func place(of reason: NotStoredReason) -> Int? { notStoredPlaces[reason] }
     static func place(of failure: FetchFailure) -> Int? { rescueCauses.firstIndex(of: failure.label) }
 }

@@ -4,9 +4,9 @@ import CacheStore
 import Dispatch
 import Downstream
 import HTTPCore
+import Locking
 import Logging
 import Reactor
-import Synchronization
 import Telemetry
 import Upstream
 
@@ -40,38 +40,38 @@ package final class ProxyServer: @unchecked Sendable {
         var generator = SystemRandomNumberGenerator()
         instance = String(generator.next() as UInt64, radix: 36)
         store = try settings.store.map { (store) throws(StoreError) in try ResponseStore(store) }
-        var sockets: [(BoundSocket, isAdmin: Bool)] = []
+        var sockets: [PlacedSocket] = []
         do {
             for number in 0..<settings.shards { try bind(shard: number, &sockets) }
         } catch {
-            for (socket, _) in sockets { closeDescriptor(socket.descriptor) }
+            for placed in sockets { closeDescriptor(placed.socket.descriptor) }
             throw error
         }
         makeShards(sockets, time)
         logStart()
     }
 
-    /// TCP sockets are bound once for each shard, all to the port that the first one got; a Unix socket is shared.
-    private func bind(shard: Int, _ sockets: inout [(BoundSocket, isAdmin: Bool)]) throws(ListenError) {
+    /// TCP sockets are bound once for each shard, all to the port that the first one got; a Unix socket belongs to the first shard.
+    private func bind(shard: Int, _ sockets: inout [PlacedSocket]) throws(ListenError) {
         for (isAdmin, wanted) in [(false, settings.listen), (true, settings.adminListen)] {
             for (index, address) in wanted.enumerated() {
                 let actual = shard == 0 ? address : (isAdmin ? adminAddresses : addresses)[index]
                 if case .unix = address, shard > 0 { continue }
                 let socket = try BoundSocket(actual, backlog: settings.downstream.backlog)
-                sockets.append((socket, isAdmin))
+                sockets.append(PlacedSocket(socket: socket, shard: shard, isAdmin: isAdmin))
                 guard shard == 0 else { continue }
                 if isAdmin { adminAddresses.append(socket.address) } else { addresses.append(socket.address) }
             }
         }
     }
 
-    private func makeShards(_ sockets: [(BoundSocket, isAdmin: Bool)], _ time: any TimeSource) {
+    private func makeShards(_ sockets: [PlacedSocket], _ time: any TimeSource) {
         shards = (0..<settings.shards).map { ProxyShard(server: self, number: $0, settings: settings, store: store, time: time) }
-        let perShard = sockets.count / settings.shards
-        for (index, (socket, isAdmin)) in sockets.enumerated() {
-            let shard = shards[min(index / max(1, perShard), settings.shards - 1)]
-            let receiver: any RequestReceiver = isAdmin ? OwnPagesReceiver(shard: shard) : shard
-            listeners.append((shard, Listener(loop: shard.loop, socket: socket, connections: shard.connections, receiver: receiver)))
+        for placed in sockets {
+            let shard = shards[placed.shard]
+            let receiver: any RequestReceiver = placed.isAdmin ? OwnPagesReceiver(shard: shard) : shard
+            let listener = Listener(loop: shard.loop, socket: placed.socket, connections: shard.connections, receiver: receiver)
+            listeners.append((shard, listener))
         }
     }
 
@@ -180,6 +180,13 @@ package final class ProxyServer: @unchecked Sendable {
     func logRefusal(_ refusal: RequestRefusal, peer: PeerAddress) {
         logger.debug("refused a request of \(String(decoding: peer.text, as: UTF8.self)): \(refusal.rawValue)")
     }
+}
+
+/// A bound socket and where it is listened on.
+private struct PlacedSocket {
+    let socket: BoundSocket
+    let shard: Int
+    let isAdmin: Bool
 }
 
 /// Carries a closure that belongs to one loop through the others. `@unchecked Sendable` because it is only called on that loop.

@@ -20,6 +20,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     let cacheStatus: CacheStatus
     /// Our entry in the Via of answers (RFC 9110 §7.6.3); nil where it is switched off.
     let via: [UInt8]?
+    let basePath: [UInt8]
     /// Scheme and authority of the upstream, in lower case.
     let origin: [UInt8]
     private(set) var metrics: ShardMetrics
@@ -42,6 +43,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         origin = settings.upstream.origin.utf8.map(\.asciiLowercased)
         requestFields = UpstreamRequestFields(
             settings: settings.forwarding, authority: Array(settings.upstream.authority.utf8), instance: server.instance)
+        basePath = Array(settings.upstream.basePath.utf8)
         via = settings.forwarding.via ? Array("1.1 \(settings.forwarding.name)".utf8) : nil
         cacheStatus = CacheStatus(name: Array(settings.forwarding.name.utf8))
         keyMaker = RequestKeyMaker(

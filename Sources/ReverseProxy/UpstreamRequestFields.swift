@@ -8,7 +8,17 @@ struct UpstreamRequestFields {
     /// Host and port of the upstream, as in a Host field.
     let authority: [UInt8]
     /// Told apart from every other process's, so that a loop is recognised.
-    let instance: String
+    private let instance: String
+    private let via10: [UInt8]
+    private let via11: [UInt8]
+
+    init(settings: ForwardingSettings, authority: [UInt8], instance: String) {
+        self.settings = settings
+        self.authority = authority
+        self.instance = instance
+        via10 = Array("1.0 \(settings.name) (\(instance))".utf8)
+        via11 = Array("1.1 \(settings.name) (\(instance))".utf8)
+    }
 
     /// Where the request came from, for the forwarding fields.
     struct Client {
@@ -33,7 +43,7 @@ struct UpstreamRequestFields {
 
     /// - Parameter head: the client's request.
     func make(from head: RequestHead, client: Client) -> Fields {
-        var fields = Fields()
+        var fields = Fields(reservingBytes: head.fields.bytes.count + 256, entries: head.fields.count + 6)
         fields.append(.host, settings.preserveHost ? client.host : authority)
         let source = head.fields.removingHopByHop()
         for index in 0..<source.count {
@@ -62,9 +72,7 @@ struct UpstreamRequestFields {
     }
 
     /// `1.1 cistern (a1b2c3d4)` (RFC 9110 §7.6.3): the comment tells this process from others of the same name.
-    private func viaValue(_ version: HTTPVersion) -> [UInt8] {
-        Array("\(version == .http10 ? "1.0" : "1.1") \(settings.name) (\(instance))".utf8)
-    }
+    private func viaValue(_ version: HTTPVersion) -> [UInt8] { version == .http10 ? via10 : via11 }
 
     /// Whether this very process has had the request before.
     func isLoop(_ head: RequestHead) -> Bool {

@@ -4,7 +4,7 @@
 import CSystem
 import Dispatch
 import Glibc
-import Synchronization
+import Locking
 
 /// `@unchecked Sendable` because what changes is behind `state`'s mutex, or touched on `serial` only.
 package final class AccessLog: @unchecked Sendable {

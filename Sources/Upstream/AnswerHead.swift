@@ -47,6 +47,8 @@ struct AnswerHead {
         }
         guard code >= 100, line.count == space + 4 || line[space + 4] == 0x20 else { return .refused(.protocolError) }
         status = Status(rawValue: code)
+        bytes.reserveCapacity(512)
+        entries.reserveCapacity(16)
         reason = line.count > space + 5 ? line.extracting((space + 5)...).withUnsafeBufferPointer { Array($0) } : []
         return .more
     }

@@ -58,7 +58,8 @@ struct EasyHandle: ~Copyable {
 
     /// Everything that differs from request to request.
     mutating func set(_ request: UpstreamRequest, basePath: String) {
-        var target = Array(basePath.utf8) + request.target
+        var target = request.target
+        if !basePath.isEmpty { target.insert(contentsOf: basePath.utf8, at: 0) }
         target.append(0)
         target.withUnsafeBufferPointer { bytes in
             bytes.withMemoryRebound(to: CChar.self) { _ = cistern_easy_set_text(pointer, CURLOPT_REQUEST_TARGET, $0.baseAddress) }

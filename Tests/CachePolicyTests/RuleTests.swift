@@ -22,7 +22,9 @@ private let noon = Timestamp(seconds: 1_795_000_000)
 
 @Suite("Storing (RFC 9111 §3)")
 struct StoringTests {
-    private func decide(_ status: UInt16, _ response: String, _ asked: String = "", method: Method = .get, partitioned: Bool = false) -> StorageDecision {
+    private func decide(_ status: UInt16, _ response: String, _ asked: String = "", method: Method = .get, partitioned: Bool = false)
+        -> StorageDecision
+    {
         let head = request(method, asked)
         let answer = ResponseHead(status: Status(rawValue: status), fields: fields(response))
         return Storing.decide(
@@ -47,7 +49,8 @@ struct StoringTests {
             (200, "Content-Type: application/json\nContent-Encoding: gzip", .allowed),
             (200, "Content-Type: application/json\nContent-Encoding: br", .forbidden(.contentCoding)),
             (200, "Content-Type: application/json\nContent-Encoding: gzip, gzip", .forbidden(.contentCoding)),
-            (204, "Content-Type: application/json", .forbidden(.noContent)), (205, "X: 1", .forbidden(.noContent)), (206, "X: 1", .forbidden(.partial)),
+            (204, "Content-Type: application/json", .forbidden(.noContent)), (205, "X: 1", .forbidden(.noContent)),
+            (206, "X: 1", .forbidden(.partial)),
             (202, "Content-Type: application/json", .forbidden(.status)), (404, "Content-Type: application/json", .forbidden(.status)),
             (500, "Content-Type: application/json", .forbidden(.status)), (301, "Content-Type: application/json", .forbidden(.status)),
         ] as [(UInt16, String, StorageDecision)])
@@ -77,9 +80,11 @@ struct FreshnessTests {
         "lifetimes",
         arguments: [
             ("Cache-Control: max-age=60", 60), ("Cache-Control: max-age=60, s-maxage=10", 10), ("Cache-Control: max-age=\"60\"", 60),
-            ("Cache-Control: MAX-AGE=60", 60), ("Cache-Control: max-age=60\nCache-Control: max-age=30", 30), ("Cache-Control: max-age=-1", 0),
+            ("Cache-Control: MAX-AGE=60", 60), ("Cache-Control: max-age=60\nCache-Control: max-age=30", 30),
+            ("Cache-Control: max-age=-1", 0),
             ("Cache-Control: max-age=1.5", 0), ("Cache-Control: max-age", 0), ("Cache-Control: max-age=99999999999999999999", 1 << 31),
-            ("Expires: Wed, 18 Nov 2026 11:07:40 GMT", 60), ("Expires: 0", 0), ("Expires: -1", 0), ("Expires: Thu, 18 Nov 2020 11:06:40 GMT", 0),
+            ("Expires: Wed, 18 Nov 2026 11:07:40 GMT", 60), ("Expires: 0", 0), ("Expires: -1", 0),
+            ("Expires: Thu, 18 Nov 2020 11:06:40 GMT", 0),
             ("Cache-Control: max-age=5\nExpires: 0", 5), ("Cache-Control: public", nil), ("X: 1", nil),
         ] as [(String, Int64?)])
     func lifetimes(lines: String, expected: Int64?) {
@@ -88,7 +93,9 @@ struct FreshnessTests {
         #expect(Freshness.lifetime(all, ResponseCacheControl(all), date: date, now: noon.seconds) == expected)
     }
 
-    @Test("Age: the first line's first member; anything else is invalid", arguments: [("5", 5), ("5, 6", 5), ("x", nil), ("-1", nil), ("1.5", nil), ("", nil)] as [(String, Int64?)])
+    @Test(
+        "Age: the first line's first member; anything else is invalid",
+        arguments: [("5", 5), ("5, 6", 5), ("x", nil), ("-1", nil), ("1.5", nil), ("", nil)] as [(String, Int64?)])
     func ageValues(value: String, expected: Int64?) {
         var all = Fields()
         all.append(.age, value)
@@ -98,7 +105,8 @@ struct FreshnessTests {
 
     @Test("current age: apparent age or Age and delay, whichever is more, and the time since")
     func currentAge() {
-        var stored = StoredMetadata(requestTime: noon, responseTime: Timestamp(seconds: noon.seconds + 4), date: Timestamp(seconds: noon.seconds - 6))
+        var stored = StoredMetadata(
+            requestTime: noon, responseTime: Timestamp(seconds: noon.seconds + 4), date: Timestamp(seconds: noon.seconds - 6))
         #expect(Freshness.currentAge(of: stored, now: Timestamp(seconds: noon.seconds + 14)) == 20)
         stored.ageValue = 30
         #expect(Freshness.currentAge(of: stored, now: Timestamp(seconds: noon.seconds + 14)) == 44)
@@ -119,9 +127,12 @@ struct ReuseTests {
     @Test(
         "by the request's directives, ten seconds later",
         arguments: [
-            (60, "", .serve(ttl: 50, age: 10)), (10, "", .validate(.stale)), (nil, "", .validate(.noFreshness)), (60, "no-cache", .validate(.requestNoCache)),
-            (60, "max-age=5", .validate(.requestMaxAge)), (60, "max-age=10", .serve(ttl: 50, age: 10)), (60, "min-fresh=51", .validate(.requestMinFresh)),
-            (60, "min-fresh=50", .serve(ttl: 50, age: 10)), (5, "max-stale", .serve(ttl: -5, age: 10)), (5, "max-stale=5", .serve(ttl: -5, age: 10)),
+            (60, "", .serve(ttl: 50, age: 10)), (10, "", .validate(.stale)), (nil, "", .validate(.noFreshness)),
+            (60, "no-cache", .validate(.requestNoCache)),
+            (60, "max-age=5", .validate(.requestMaxAge)), (60, "max-age=10", .serve(ttl: 50, age: 10)),
+            (60, "min-fresh=51", .validate(.requestMinFresh)),
+            (60, "min-fresh=50", .serve(ttl: 50, age: 10)), (5, "max-stale", .serve(ttl: -5, age: 10)),
+            (5, "max-stale=5", .serve(ttl: -5, age: 10)),
             (5, "max-stale=4", .validate(.stale)), (60, "unknown=1", .serve(ttl: 50, age: 10)),
         ] as [(Int64?, String, ReuseDecision)])
     func directives(lifetime: Int64?, control: String, expected: ReuseDecision) {
@@ -160,12 +171,14 @@ struct ValidationTests {
     private func make(_ lines: String, decoded: Bool = false) -> (bytes: [UInt8], metadata: StoredMetadata) {
         let answer = ResponseHead(status: 200, reason: Array("Fine".utf8), fields: fields(lines))
         return StoredHead.make(
-            answer, control: ResponseCacheControl(answer.fields), contentBytes: 7, isDecoded: decoded, requestTime: noon, responseTime: noon)
+            answer, control: ResponseCacheControl(answer.fields), contentBytes: 7, isDecoded: decoded, requestTime: noon, responseTime: noon
+        )
     }
 
     @Test("what is stored leaves out cookies, Age and the old length, and adds a date")
     func stored() {
-        let head = String(decoding: make("Set-Cookie: a=1\nAge: 5\nContent-Length: 9\nX: 1\nContent-Type: application/json").bytes, as: UTF8.self)
+        let head = String(
+            decoding: make("Set-Cookie: a=1\nAge: 5\nContent-Length: 9\nX: 1\nContent-Type: application/json").bytes, as: UTF8.self)
         #expect(head.hasPrefix("HTTP/1.1 200 Fine\r\nX: 1\r\nContent-Type: application/json\r\nDate: "))
         #expect(head.hasSuffix("Content-Length: 7\r\n"))
         #expect(!head.contains("Cookie") && !head.contains("Age"))
@@ -207,7 +220,8 @@ struct ValidationTests {
     @Test(
         "the client's own conditions",
         arguments: [
-            ("If-None-Match: \"x\"", true), ("If-None-Match: W/\"x\"", true), ("If-None-Match: \"y\", \"x\"", true), ("If-None-Match: *", true),
+            ("If-None-Match: \"x\"", true), ("If-None-Match: W/\"x\"", true), ("If-None-Match: \"y\", \"x\"", true),
+            ("If-None-Match: *", true),
             ("If-None-Match: \"y\"", false), ("If-None-Match: x", false), ("If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT", true),
             ("If-Modified-Since: Sun, 06 Nov 1994 08:49:36 GMT", false), ("If-Modified-Since: nonsense", false),
             ("If-None-Match: \"y\"\nIf-Modified-Since: Sun, 06 Nov 1999 08:49:37 GMT", false),
@@ -235,7 +249,9 @@ struct InvalidationTests {
         let origin = Array("http://o:1".utf8)
         let answer = ResponseHead(status: 201, fields: fields("Location: http://O:1/b?x\nContent-Location: /c#d"))
         func targets(_ method: Method, _ answer: ResponseHead) -> [String] {
-            Invalidation.targets(method: method, target: Array("/a".utf8)[...], response: answer, origin: origin).map { String(decoding: $0, as: UTF8.self) }
+            Invalidation.targets(method: method, target: Array("/a".utf8)[...], response: answer, origin: origin).map {
+                String(decoding: $0, as: UTF8.self)
+            }
         }
         #expect(targets(.post, answer) == ["/a", "/b?x", "/c"])
         #expect(targets(.other(Array("FROB".utf8)), ResponseHead(status: 302)) == ["/a"])
@@ -248,7 +264,8 @@ struct InvalidationTests {
     @Test("selecting fields leave out what is covered already, and values are told apart")
     func selecting() {
         let settings = CachePolicySettings()
-        let names = SelectingFields.names(response: fields("Vary: Accept-Encoding, B\nVary: a, Cookie, b"), request: Fields(), settings: settings)
+        let names = SelectingFields.names(
+            response: fields("Vary: Accept-Encoding, B\nVary: a, Cookie, b"), request: Fields(), settings: settings)
         #expect(names.map { String(decoding: $0, as: UTF8.self) } == ["a", "b"])
         let wanted = names.map { $0[...] }
         func values(_ lines: String) -> [UInt8] { SelectingFields.values(of: wanted, in: fields(lines)) }
@@ -262,7 +279,8 @@ struct InvalidationTests {
         arguments: [
             (500, "X: 1", .serverError), (501, "X: 1", nil), (429, "X: 1", .rateLimited), (404, "X: 1", nil), (401, "X: 1", nil),
             (200, "Content-Type: text/html", .unexpectedType), (200, "Content-Type: application/json", nil), (200, "X: 1", nil),
-            (302, "Location: /login", .redirected), (302, "Location: http://o/a?x=1", nil), (301, "Location: /b", nil), (204, "X: 1", .unexpectedStatus),
+            (302, "Location: /login", .redirected), (302, "Location: http://o/a?x=1", nil), (301, "Location: /b", nil),
+            (204, "X: 1", .unexpectedStatus),
         ] as [(UInt16, String, UpstreamFault?)])
     func faults(status: UInt16, lines: String, expected: UpstreamFault?) {
         let answer = ResponseHead(status: Status(rawValue: status), fields: fields(lines))

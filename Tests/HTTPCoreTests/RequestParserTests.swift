@@ -62,7 +62,9 @@ struct RequestParserTests {
 
     @Test("framing follows from the fields")
     func framing() {
-        for (fields, expected) in [("", ContentFraming.none), ("Content-Length: 5\r\n", .length(5)), ("Transfer-Encoding: Chunked\r\n", .chunked)] {
+        for (fields, expected) in [
+            ("", ContentFraming.none), ("Content-Length: 5\r\n", .length(5)), ("Transfer-Encoding: Chunked\r\n", .chunked),
+        ] {
             let bytes = Array("POST / HTTP/1.1\r\nHost: a\r\n\(fields)\r\n".utf8)
             var parser = RequestParser()
             guard case .head(_, let framing, _) = parser.parse(bytes.span, limits: RequestLimits()) else {

@@ -3,7 +3,7 @@
 import CSystem
 import Dispatch
 import Glibc
-import Synchronization
+import Locking
 import Testing
 
 @testable import Reactor

@@ -36,7 +36,8 @@ struct CachingTests {
     @Test("a 304 confirms what is stored, and is never shown to a client that did not ask")
     func validation() throws {
         let origin = ScriptedOrigin { request in
-            request["If-None-Match"] == "\"v1\"" ? [.send("HTTP/1.1 304 Not Modified\r\nETag: \"v1\"\r\nX-New: 1\r\n\r\n")] : [.json("{}", ["ETag: \"v1\""])]
+            request["If-None-Match"] == "\"v1\""
+                ? [.send("HTTP/1.1 304 Not Modified\r\nETag: \"v1\"\r\nX-New: 1\r\n\r\n")] : [.json("{}", ["ETag: \"v1\""])]
         }
         let play = try ProxyPlay(origin)
         #expect(try play.get("/a").status == 200)
@@ -59,7 +60,8 @@ struct CachingTests {
         let play = try ProxyPlay(countingOrigin("Cache-Control: max-age=60"))
         for target in same { #expect(try play.get(target).text == "{\"n\":1}", "\(target)") }
         let others = [
-            "/a?x=1", "/a", "/a?", "/a?x", "/a?x=", "/A", "/a/", "//a", "/a%2Fb", "/a/b", "/a?v=1&v=2", "/a?v=2&v=1", "/a;x", "/a%3Bx", "/a?x=%26",
+            "/a?x=1", "/a", "/a?", "/a?x", "/a?x=", "/A", "/a/", "//a", "/a%2Fb", "/a/b", "/a?v=1&v=2", "/a?v=2&v=1", "/a;x", "/a%3Bx",
+            "/a?x=%26",
             "/a?x=&", "/a?x=%2B", "/a?x=+",
         ]
         for (index, target) in others.enumerated() { #expect(try play.get(target).text == "{\"n\":\(index + 2)}", "\(target)") }
@@ -71,7 +73,11 @@ struct CachingTests {
     @Test("nobody is ever given another's answer, fresh or rescued")
     func partitions() throws {
         let origin = ScriptedOrigin { request in
-            [.json("{\"for\":\"\(request["Authorization"] ?? request["Cookie"] ?? request["X-API-Key"] ?? "nobody")\"}", ["Cache-Control: max-age=9, private"])]
+            [
+                .json(
+                    "{\"for\":\"\(request["Authorization"] ?? request["Cookie"] ?? request["X-API-Key"] ?? "nobody")\"}",
+                    ["Cache-Control: max-age=9, private"])
+            ]
         }
         let play = try ProxyPlay(origin)
         let users: [(String, String)] = [("Authorization", "Basic a"), ("Authorization", "Basic b"), ("Cookie", "s=1"), ("X-API-Key", "k")]
@@ -137,7 +143,8 @@ struct CachingTests {
     @Test("a coded answer is stored decoded, and goes out as each client can read it")
     func coding() throws {
         let packed: [UInt8] = [
-            0x1f, 0x8b, 0x08, 0, 0, 0, 0, 0, 0x02, 0x03, 0xab, 0x56, 0xca, 0x4c, 0x51, 0xb2, 0x32, 0xac, 0x05, 0, 0xc5, 0xf8, 0x5d, 0x44, 0x08, 0, 0, 0,
+            0x1f, 0x8b, 0x08, 0, 0, 0, 0, 0, 0x02, 0x03, 0xab, 0x56, 0xca, 0x4c, 0x51, 0xb2, 0x32, 0xac, 0x05, 0, 0xc5, 0xf8, 0x5d, 0x44,
+            0x08, 0, 0, 0,
         ]
         let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\nETag: \"s\"\r\nVary: Accept-Encoding\r\n"
         let origin = ScriptedOrigin { request in

@@ -1,6 +1,6 @@
 // A number that an origin's connections share.
 
-import Synchronization
+import Locking
 
 final class Counter: Sendable {
     /// Shared by the origin's queues.

@@ -1,7 +1,7 @@
 // /metrics as Prometheus reads it, and the health pages.
 
-import Glibc
 import Downstream
+import Glibc
 import ReverseProxy
 import TestSupport
 import Testing

@@ -40,7 +40,9 @@ struct ProxyingTests {
     @Test("a streamed answer that breaks off ends in a cut connection, not in a whole answer")
     func brokenStream() throws {
         let play = try ProxyPlay(
-            ScriptedOrigin { _ in [.send("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"), .close] })
+            ScriptedOrigin { _ in
+                [.send("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"), .close]
+            })
         let client = try play.client()
         let answer = client.get("/a")
         #expect(answer == nil || answer?.isComplete == false)
@@ -69,7 +71,9 @@ struct ProxyingTests {
     @Test("HTTP/1.0 clients get no chunks and no kept connection unless they ask")
     func http10() throws {
         let play = try ProxyPlay(
-            ScriptedOrigin { _ in [.send("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")] })
+            ScriptedOrigin { _ in
+                [.send("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")]
+            })
         let client = try play.client()
         client.send("GET /a HTTP/1.0\r\n\r\n")
         let answer = client.readAnswer()
@@ -106,7 +110,8 @@ struct ProxyingTests {
                 ("X-Forwarded-Host", "evil"), ("X-Original-URL", "/admin"), ("X-Keep", "ä"), ("Accept", "text/plain"),
             ])
         let seen = try #require(play.origin.requests.last)
-        for name in ["Connection", "X-Drop", "Keep-Alive", "TE", "Upgrade", "X-HTTP-Method-Override", "X-Forwarded-Host", "X-Original-URL"] {
+        for name in ["Connection", "X-Drop", "Keep-Alive", "TE", "Upgrade", "X-HTTP-Method-Override", "X-Forwarded-Host", "X-Original-URL"]
+        {
             #expect(seen[name] == nil, "\(name)")
         }
         #expect(seen["Authorization"] == "kept")
@@ -169,7 +174,8 @@ struct ProxyingTests {
             ("GET /a HTTP/1.1\r\nHost: a\r\nX: a\u{0}b\r\n\r\n", 400), ("GET /a HTTP/1.1\r\nHost: u@a\r\n\r\n", 400),
             ("GET /a HTTP/1.1\r\nHost: a:99999\r\n\r\n", 400), ("GET /a HTTP/1.1\r\nHost: a, b\r\n\r\n", 400),
             ("GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n", 400), ("GET /a b HTTP/1.1\r\nHost: a\r\n\r\n", 400),
-            ("GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n", 400), ("GET /ä HTTP/1.1\r\nHost: a\r\n\r\n", 400), ("GET /a HTTP/2.0\r\nHost: a\r\n\r\n", 505),
+            ("GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n", 400), ("GET /ä HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+            ("GET /a HTTP/2.0\r\nHost: a\r\n\r\n", 505),
             ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505), ("G@T /a HTTP/1.1\r\nHost: a\r\n\r\n", 400),
             ("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", 400),
             ("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\na", 400),
@@ -198,7 +204,10 @@ struct ProxyingTests {
 
     @Test(
         "bad chunks end the connection, and the upstream never gets a whole request",
-        arguments: ["0x3\r\nabc\r\n0\r\n\r\n", "3 \r\nabc\r\n0\r\n\r\n", "-1\r\n", "3\nabc\r\n0\r\n\r\n", "3\r\nabcd\r\n0\r\n\r\n", "fffffffffffffffff\r\n", "3;a\u{1}\r\nabc\r\n"])
+        arguments: [
+            "0x3\r\nabc\r\n0\r\n\r\n", "3 \r\nabc\r\n0\r\n\r\n", "-1\r\n", "3\nabc\r\n0\r\n\r\n", "3\r\nabcd\r\n0\r\n\r\n",
+            "fffffffffffffffff\r\n", "3;a\u{1}\r\nabc\r\n",
+        ])
     func badChunks(content: String) throws {
         let play = try ProxyPlay(Self.echo())
         let client = try play.client()

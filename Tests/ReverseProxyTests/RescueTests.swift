@@ -36,20 +36,28 @@ struct Failure: Sendable, CustomTestStringConvertible {
             name: "reset in the content",
             steps: [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"id\""), .reset]),
         Failure(
-            name: "cut by length", steps: [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"id\":1}"), .close]),
+            name: "cut by length",
+            steps: [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"id\":1}"), .close]),
         Failure(
             name: "cut by chunk",
-            steps: [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n{\"id\":1}\r\n"), .close]),
+            steps: [
+                .send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n{\"id\":1}\r\n"), .close,
+            ]),
         Failure(
             name: "bad chunk",
-            steps: [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{\"id\":1}\r\n0\r\n\r\n")]),
+            steps: [
+                .send(
+                    "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{\"id\":1}\r\n0\r\n\r\n")
+            ]),
         Failure(
-            name: "two lengths", steps: [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 8\r\nContent-Length: 9\r\n\r\n{\"id\":1}")]),
+            name: "two lengths",
+            steps: [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 8\r\nContent-Length: 9\r\n\r\n{\"id\":1}")]),
         Failure(
             name: "length and chunks",
             steps: [
                 .send(
-                    "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 8\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n{\"id\":1}\r\n0\r\n\r\n")
+                    "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 8\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n{\"id\":1}\r\n0\r\n\r\n"
+                )
             ]),
         Failure(name: "garbage", steps: [.sendBytes([0x16, 0x03, 0x01, 0x00, 0xff, 0xfe, 0x0d, 0x0a, 0x0d, 0x0a]), .close]),
         Failure(name: "a control character in a field", steps: [.send("HTTP/1.1 200 OK\r\nX: a\u{1}b\r\nContent-Length: 2\r\n\r\n{}")]),
@@ -126,7 +134,8 @@ struct RescueTests {
     @Test("rescue goes against no-cache and must-revalidate; strict does not; no-store is absolute")
     func policies() throws {
         for (control, rescued, strict) in [
-            ("no-cache", 200, 502), ("must-revalidate", 200, 502), ("proxy-revalidate", 200, 502), ("s-maxage=0", 200, 502), ("no-store", 502, 502),
+            ("no-cache", 200, 502), ("must-revalidate", 200, 502), ("proxy-revalidate", 200, 502), ("s-maxage=0", 200, 502),
+            ("no-store", 502, 502),
             ("private", 502, 502), ("max-age=0", 200, 200),
         ] {
             for (isStrict, expected) in [(false, rescued), (true, strict)] {

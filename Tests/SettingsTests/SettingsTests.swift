@@ -100,7 +100,9 @@ struct SettingsTests {
         #expect(reader.mistakes.count == 3)
     }
 
-    @Test("sizes and durations are read and written", arguments: [("0", 0), ("512", 512), ("64KiB", 65_536), ("1.5MiB", 1_572_864), ("1GB", 1_000_000_000)])
+    @Test(
+        "sizes and durations are read and written",
+        arguments: [("0", 0), ("512", 512), ("64KiB", 65_536), ("1.5MiB", 1_572_864), ("1GB", 1_000_000_000)])
     func sizes(text: String, bytes: Int) {
         #expect(ByteSize.parse(text) == bytes)
         #expect(ByteSize.parse(ByteSize.format(bytes)) == bytes)

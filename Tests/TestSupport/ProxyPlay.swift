@@ -65,7 +65,8 @@ package final class ProxyPlay {
         try request("GET", target, fields)
     }
 
-    package func request(_ method: String, _ target: String, _ fields: [(String, String)] = [], content: String? = nil) throws -> TestAnswer {
+    package func request(_ method: String, _ target: String, _ fields: [(String, String)] = [], content: String? = nil) throws -> TestAnswer
+    {
         if let connection, let answer = connection.request(method, target, fields, content: content) {
             if answer["Connection"]?.lowercased() == "close" { self.connection = nil }
             return answer

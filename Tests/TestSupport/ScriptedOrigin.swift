@@ -4,7 +4,7 @@
 import CSystem
 import Dispatch
 import Glibc
-import Synchronization
+import Locking
 
 /// A request as it reached the origin.
 package struct OriginRequest: Sendable {
