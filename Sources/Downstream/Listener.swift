@@ -20,7 +20,10 @@ package struct BoundSocket: Sendable {
     package let address: ListenAddress
 
     /// Binds and listens.
-    package init(_ wanted: ListenAddress, backlog: Int32) throws(ListenError) {
+    /// - Parameter isShared: other sockets of this process listen on the address already. Where it is not, the address must be free: sharing
+    ///   a port with another process by accident would hand each a part of the clients.
+    package init(_ wanted: ListenAddress, backlog: Int32, isShared: Bool = false) throws(ListenError) {
+        if !isShared { try Self.checkFree(wanted) }
         let descriptor = socket(wanted.family, Int32(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue), 0)
         guard descriptor >= 0 else { throw ListenError(address: wanted, code: errno) }
         var one: Int32 = 1
@@ -41,6 +44,17 @@ package struct BoundSocket: Sendable {
         }
         self.descriptor = descriptor
         address = Self.actual(descriptor, wanted)
+    }
+
+    /// Binding without SO_REUSEPORT fails where anybody listens.
+    private static func checkFree(_ address: ListenAddress) throws(ListenError) {
+        if case .unix = address { return }
+        let probe = socket(address.family, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        defer { close(probe) }
+        var one: Int32 = 1
+        setsockopt(probe, SOL_SOCKET, SO_REUSEADDR, &one, socklen_t(MemoryLayout<Int32>.size))
+        if case .ipv6 = address { setsockopt(probe, Int32(IPPROTO_IPV6), IPV6_V6ONLY, &one, socklen_t(MemoryLayout<Int32>.size)) }
+        guard address.withSocketAddress({ bind(probe, $0, $1) }) == 0 else { throw ListenError(address: address, code: errno) }
     }
 
     /// A socket file that nobody listens on is left over from a process that was killed.

@@ -57,7 +57,7 @@ package final class ProxyServer: @unchecked Sendable {
             for (index, address) in wanted.enumerated() {
                 let actual = shard == 0 ? address : (isAdmin ? adminAddresses : addresses)[index]
                 if case .unix = address, shard > 0 { continue }
-                let socket = try BoundSocket(actual, backlog: settings.downstream.backlog)
+                let socket = try BoundSocket(actual, backlog: settings.downstream.backlog, isShared: shard > 0)
                 sockets.append(PlacedSocket(socket: socket, shard: shard, isAdmin: isAdmin))
                 guard shard == 0 else { continue }
                 if isAdmin { adminAddresses.append(socket.address) } else { addresses.append(socket.address) }

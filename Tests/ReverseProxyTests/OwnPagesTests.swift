@@ -67,4 +67,10 @@ struct OwnPagesTests {
         play.stop()
         #expect(idle.isClosedByServer())
     }
+
+    @Test("an address that another listens on is refused, and the shards of one proxy share theirs")
+    func busyAddress() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { $0.shards = 2 }
+        #expect(throws: ListenError.self) { _ = try BoundSocket(.ipv4(host: "127.0.0.1", port: play.port), backlog: 1) }
+    }
 }
