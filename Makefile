@@ -44,7 +44,7 @@ compare: packages
 
 sanitize: packages test-packages
 	$(SWIFT) test --sanitize=thread --scratch-path .build-thread
-	$(SWIFT) test --sanitize=address --scratch-path .build-address
+	LSAN_OPTIONS=suppressions=$(CURDIR)/Tests/Sanitizers/leaks.txt $(SWIFT) test --sanitize=address --scratch-path .build-address
 
 lint:
 	$(SWIFT) format lint --strict --recursive Sources Tests Package.swift

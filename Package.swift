@@ -40,7 +40,7 @@ let package = Package(
         room("CacheStore", ["CSystem", "CHash", "Locking"]),
         room("Reactor", ["CSystem", "Locking"]),
         room("Upstream", ["HTTPCore", "Reactor", "CLibcurl"]),
-        room("Downstream", ["HTTPCore", "Reactor", "CSystem"]),
+        room("Downstream", ["HTTPCore", "Reactor", "CSystem", "Locking"]),
         room("Telemetry", ["CSystem", "Locking"]),
         room(
             "ReverseProxy",

@@ -18,6 +18,7 @@ package struct ConnectionCounters: Sendable {
 package final class ClientConnections {
     package let loop: EventLoop
     package let settings: DownstreamSettings
+    let budget: ConnectionBudget
     package var counters = ConnectionCounters()
 
     /// One for all: what a connection cannot use at once it copies into a buffer of its own.
@@ -28,15 +29,16 @@ package final class ClientConnections {
     private(set) var coarseNow: Int64
     private(set) var isDraining = false
     private var byDescriptor: [ClientConnection?] = []
-    private var waitingForRoom: [() -> Void] = []
     private var whenEmpty: (() -> Void)?
 
     static let readBytes = 64 * 1024
     static let writeBytes = 16 * 1024
     private static let sweepInterval = Duration.milliseconds(500)
 
-    package init(loop: EventLoop, settings: DownstreamSettings) {
+    /// - Parameter budget: shared by all tables whose connections count together; its own where none is given.
+    package init(loop: EventLoop, settings: DownstreamSettings, budget: ConnectionBudget? = nil) {
         self.loop = loop
+        self.budget = budget ?? ConnectionBudget(limit: settings.maximumConnections)
         self.settings = settings
         readBuffer = .allocate(capacity: Self.readBytes)
         writeBuffer = .allocate(capacity: Self.writeBytes)
@@ -55,10 +57,7 @@ package final class ClientConnections {
         loop.schedule(after: Self.sweepInterval) { self.sweep() }
     }
 
-    package var hasRoom: Bool { counters.open < settings.maximumConnections }
-
-    func whenRoom(_ action: @escaping () -> Void) { waitingForRoom.append(action) }
-
+    /// The budget has been asked already.
     func add(_ descriptor: Int32, peer: PeerAddress, receiver: any RequestReceiver) {
         let connection = ClientConnection(descriptor: descriptor, peer: peer, table: self, receiver: receiver)
         let index = Int(descriptor)
@@ -73,11 +72,7 @@ package final class ClientConnections {
         loop.remove(descriptor)
         byDescriptor[Int(descriptor)] = nil
         counters.open -= 1
-        if !waitingForRoom.isEmpty {
-            let waiting = waitingForRoom
-            waitingForRoom = []
-            for action in waiting { action() }
-        }
+        budget.giveBack()
         if counters.open == 0, let whenEmpty {
             self.whenEmpty = nil
             whenEmpty()

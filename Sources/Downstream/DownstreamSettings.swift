@@ -16,7 +16,7 @@ package struct DownstreamSettings: Sendable {
     package var writeTimeout = Duration.seconds(60)
     /// Requests answered on one connection before it is closed; 0: no limit.
     package var requestsPerConnection = 0
-    /// Open connections of one shard. Beyond it new ones wait in the kernel's queue.
+    /// Open connections in all. Beyond it new ones wait in the kernel's queue.
     package var maximumConnections = 10_000
     /// What may wait to be sent to one client before its upstream is held back.
     package var outputHighWaterBytes = 256 * 1024

@@ -80,10 +80,11 @@ package final class Listener: EventHandler {
     private let connections: ClientConnections
     private let receiver: any RequestReceiver
     private var isAccepting = false
+    private var pausing: LoopTimer?
 
     /// Accepted in one go, so that a flood of new clients does not starve those that are being served.
     private static let acceptBatch = 64
-    /// After the process ran out of descriptors.
+    /// How long accepting pauses.
     private static let retryDelay = Duration.milliseconds(100)
 
     /// - Parameter receiver: is given the requests that come in here.
@@ -102,6 +103,7 @@ package final class Listener: EventHandler {
 
     /// Stops accepting. The socket is closed with `close`.
     package func stop() {
+        pausing?.cancel()
         guard isAccepting else { return }
         isAccepting = false
         loop.remove(descriptor)
@@ -114,13 +116,17 @@ package final class Listener: EventHandler {
 
     package func ready(_ events: ReadyEvents) {
         for _ in 0..<Self.acceptBatch {
-            guard connections.hasRoom else { return pauseUntilRoom() }
+            guard connections.budget.take() else { return pause() }
             var storage = sockaddr_storage()
             var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
             let client = withUnsafeMutableBytes(of: &storage) {
                 csystem_accept(descriptor, $0.assumingMemoryBound(to: sockaddr.self).baseAddress!, &length)
             }
-            guard client >= 0 else { return acceptFailed(errno) }
+            guard client >= 0 else {
+                let code = errno
+                connections.budget.giveBack()
+                return acceptFailed(code)
+            }
             if storage.ss_family != sa_family_t(AF_UNIX) {
                 var one: Int32 = 1
                 setsockopt(client, Int32(IPPROTO_TCP), TCP_NODELAY, &one, socklen_t(MemoryLayout<Int32>.size))
@@ -131,16 +137,14 @@ package final class Listener: EventHandler {
 
     private func acceptFailed(_ code: Int32) {
         guard code == EMFILE || code == ENFILE || code == ENOBUFS || code == ENOMEM else { return }
-        connections.counters.acceptPauses += 1
         pause()
-        loop.schedule(after: Self.retryDelay) { [weak self] in self?.start() }
     }
 
-    private func pauseUntilRoom() {
+    /// No room, or no descriptors left: the kernel keeps new connections meanwhile.
+    private func pause() {
+        guard isAccepting else { return }
         connections.counters.acceptPauses += 1
-        pause()
-        connections.whenRoom { [weak self] in self?.start() }
+        stop()
+        pausing = loop.schedule(after: Self.retryDelay) { [weak self] in self?.start() }
     }
-
-    private func pause() { stop() }
 }

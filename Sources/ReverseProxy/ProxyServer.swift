@@ -17,6 +17,7 @@ package final class ProxyServer: @unchecked Sendable {
     package private(set) var adminAddresses: [ListenAddress] = []
     let accessLog: AccessLog?
     let instance: String
+    let budget: ConnectionBudget
     private let logger: Logger
     private let store: ResponseStore?
     private var shards: [ProxyShard] = []
@@ -37,6 +38,7 @@ package final class ProxyServer: @unchecked Sendable {
         self.settings = settings
         self.logger = logger
         self.accessLog = accessLog
+        budget = ConnectionBudget(limit: settings.downstream.maximumConnections)
         var generator = SystemRandomNumberGenerator()
         instance = String(generator.next() as UInt64, radix: 36)
         store = try settings.store.map { (store) throws(StoreError) in try ResponseStore(store) }
@@ -137,7 +139,7 @@ package final class ProxyServer: @unchecked Sendable {
         snapshot.version = settings.version
         snapshot.isUpstreamUp = state.withLock { $0.isUpstreamUp }
         snapshot.accessLogDropped = accessLog?.dropped ?? 0
-        snapshot.connections.limit = settings.downstream.maximumConnections * settings.shards
+        snapshot.connections.limit = budget.limit
         guard let store = store?.statistics else { return snapshot }
         snapshot.store.fileBytes = store.fileBytes
         snapshot.store.limitBytes = store.capacityBytes

@@ -37,7 +37,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         self.server = server
         self.settings = settings
         loop = EventLoop(label: "cistern.shard.\(number)", time: time)
-        connections = ClientConnections(loop: loop, settings: settings.downstream)
+        connections = ClientConnections(loop: loop, settings: settings.downstream, budget: server.budget)
         upstream = UpstreamClient(loop: loop, settings: settings.upstream)
         lookUp = store.map { StoreLookUp(store: $0) }
         origin = settings.upstream.origin.utf8.map(\.asciiLowercased)

@@ -86,7 +86,7 @@ extension ProxySettings {
         guard let url = UpstreamURL(settings.upstream.url) else { preconditionFailure("settings were used unchecked") }
         self.init(upstream: UpstreamSettings(settings, url))
         shards = settings.shards > 0 ? settings.shards : max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN)))
-        downstream = DownstreamSettings(settings, shards: shards)
+        downstream = DownstreamSettings(settings)
         policy.strictness = settings.cache.policy == "strict" ? .strict : .rescue
         policy.contentTypes = settings.cache.contentTypes.map { $0.lowercased() }
         policy.credentialFields = settings.cache.credentialFields.map { $0.lowercased() }
@@ -139,13 +139,13 @@ extension UpstreamSettings {
 }
 
 extension DownstreamSettings {
-    fileprivate init(_ settings: CisternSettings, shards: Int) {
+    fileprivate init(_ settings: CisternSettings) {
         self.init()
         requestLimits.targetBytes = settings.limits.target
         requestLimits.headBytes = settings.limits.head
         requestLimits.fieldCount = settings.limits.fields
         contentLimitBytes = settings.limits.content
-        maximumConnections = max(1, settings.limits.connections / shards)
+        maximumConnections = settings.limits.connections
         requestsPerConnection = settings.limits.requestsPerConnection
         headTimeout = .milliseconds(settings.timeouts.head)
         keepAliveTimeout = .milliseconds(settings.timeouts.keepAlive)

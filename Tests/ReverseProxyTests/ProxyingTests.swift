@@ -244,4 +244,20 @@ struct ProxyingTests {
         #expect(answer["Content-Type"] == "application/problem+json")
         #expect(answer.text.contains("\"status\":502"))
     }
+
+    @Test("beyond the limit of connections new ones wait, and are served when others go")
+    func connectionLimit() throws {
+        let play = try ProxyPlay(Self.echo()) {
+            $0.downstream.maximumConnections = 2
+            $0.shards = 2
+        }
+        var open = [try play.client(), try play.client()]
+        for client in open { #expect(client.get("/a")?.status == 200) }
+        let waiting = try play.client()
+        waiting.send("GET /b HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(!waiting.hasInput(within: 200))
+        open.removeAll()
+        while !waiting.hasInput(within: 10) { play.time.advance(by: .milliseconds(100)) }
+        #expect(waiting.readAnswer()?.status == 200)
+    }
 }
