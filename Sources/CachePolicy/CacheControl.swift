@@ -124,15 +124,19 @@ private enum DirectiveReader {
     /// Calls `take` with each directive's name and argument, quotes taken off.
     static func read(_ fields: Fields, _ take: (ArraySlice<UInt8>, ArraySlice<UInt8>?) -> Void) {
         for value in fields.all(.cacheControl) {
-            for member in FieldLists.members(of: value) {
-                guard let equals = member.firstIndex(of: UInt8(ascii: "=")) else {
-                    take(member, nil)
-                    continue
-                }
-                var argument = member[(equals + 1)...]
-                if argument.count >= 2, argument.first == 0x22, argument.last == 0x22 { argument = argument.dropFirst().dropLast() }
-                take(member[..<equals], argument)
-            }
+            for member in FieldLists.members(of: value) { read(member, take) }
         }
+    }
+
+    private static func read(_ member: ArraySlice<UInt8>, _ take: (ArraySlice<UInt8>, ArraySlice<UInt8>?) -> Void) {
+        guard let equals = member.firstIndex(of: UInt8(ascii: "=")) else { return take(member, nil) }
+        // White space before the sign is not allowed; what is meant restricts all the same. Behind it, it makes a number invalid.
+        let name = member[..<equals].trimmed
+        let argument = member[(equals + 1)...]
+        guard argument.first == 0x22 else { return take(name, argument) }
+        if argument.count >= 2, argument.last == 0x22 { return take(name, argument.dropFirst().dropLast()) }
+        // A quote that nobody closed must not hide a no-store behind it.
+        take(name, argument.prefix { $0 != UInt8(ascii: ",") })
+        for rest in argument.split(separator: UInt8(ascii: ",")).dropFirst() { read(rest.trimmed, take) }
     }
 }

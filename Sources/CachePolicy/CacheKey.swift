@@ -18,14 +18,13 @@ package enum CacheKey {
         appendPart(authority, to: &key)
         appendPart(partition, to: &key)
         appendPart(extra, to: &key)
-        var question = 0
-        while question < target.count, target[question] != UInt8(ascii: "?") { question += 1 }
-        let pathLength = reserveLength(&key)
-        appendCanonical(target.extracting(0..<question), plusIsSpace: false, to: &key)
-        setLength(&key, at: pathLength)
-        guard question < target.count else { return }
-        key.append(UInt8(ascii: "?"))
-        appendArguments(target.extracting((question + 1)...), to: &key)
+        key.append(addingCapacity: KeyWriter.bound(of: target)) { output in
+            output.withUnsafeMutableBufferPointer { buffer, written in
+                var writer = KeyWriter(buffer)
+                writer.append(target: target)
+                written = writer.count
+            }
+        }
     }
 
     /// The key of one variant of a stored answer: the key, the marker's generation, and the selecting fields' values.
@@ -36,127 +35,187 @@ package enum CacheKey {
     }
 
     static func appendPart(_ part: [UInt8], to key: inout [UInt8]) {
-        appendLength(part.count, to: &key)
+        withUnsafeBytes(of: UInt32(part.count).littleEndian) { key.append(contentsOf: $0) }
         key += part
     }
+}
 
-    private static func appendLength(_ length: Int, to key: inout [UInt8]) {
-        key.append(UInt8(truncatingIfNeeded: length))
-        key.append(UInt8(truncatingIfNeeded: length >> 8))
+/// Writes a target's canonical form into memory that is known to be large enough: checking for room at each byte took half of the time.
+private struct KeyWriter {
+    private let out: UnsafeMutablePointer<UInt8>
+    private(set) var count = 0
+
+    private static let lengthBytes = 4
+    /// More arguments keep the order they came in: still a correct key, only less forgiving.
+    private static let sortedArguments = 64
+
+    /// A byte becomes three at most, or begins an argument, which has a length; so have the path and the last argument.
+    static func bound(of target: Span<UInt8>) -> Int { 4 * target.count + 2 * lengthBytes + 1 }
+
+    init(_ buffer: UnsafeMutableBufferPointer<UInt8>) {
+        guard let base = buffer.baseAddress else { preconditionFailure("a key has no room") }
+        out = base
     }
 
-    private static func reserveLength(_ key: inout [UInt8]) -> Int {
-        appendLength(0, to: &key)
-        return key.count
+    mutating func append(target: Span<UInt8>) {
+        let question = Self.index(of: UInt8(ascii: "?"), in: target, from: 0)
+        let path = reserveLength()
+        appendCanonical(target.extracting(0..<question), isArgument: false)
+        setLength(from: path)
+        guard question < target.count else { return }
+        append(byte: UInt8(ascii: "?"))
+        appendArguments(target.extracting((question + 1)...))
+    }
+
+    private static func index(of byte: UInt8, in text: Span<UInt8>, from start: Int) -> Int {
+        var index = start
+        while index < text.count, text[index] != byte { index += 1 }
+        return index
+    }
+
+    private mutating func append(byte: UInt8) {
+        out[count] = byte
+        count += 1
+    }
+
+    private mutating func reserveLength() -> Int {
+        count += Self.lengthBytes
+        return count
     }
 
     /// The part ends here; its length goes before `start`.
-    private static func setLength(_ key: inout [UInt8], at start: Int) {
-        let length = key.count - start
-        key[start - 2] = UInt8(truncatingIfNeeded: length)
-        key[start - 1] = UInt8(truncatingIfNeeded: length >> 8)
+    private func setLength(from start: Int) {
+        let length = UInt32(count - start).littleEndian
+        UnsafeMutableRawPointer(out + start - Self.lengthBytes).storeBytes(of: length, as: UInt32.self)
     }
 
-    /// Arguments in the order of their names; the values of one name stay in their order. Each is its length, then the canonical text.
-    private static func appendArguments(_ query: Span<UInt8>, to key: inout [UInt8]) {
-        let first = key.count
-        var pieces = InlineArray<64, Piece>(repeating: Piece())
-        var count = 0
-        var start = 0
-        while start <= query.count {
-            var end = start
-            while end < query.count, query[end] != UInt8(ascii: "&") { end += 1 }
-            let begin = reserveLength(&key)
-            let name = appendArgument(query.extracting(start..<end), to: &key)
-            setLength(&key, at: begin)
-            if count < 64 { pieces[count] = Piece(start: begin - 2, name: name, end: key.count) }
-            count += 1
-            start = end + 1
-        }
-        // More than 64 arguments keep the order they came in: still a correct key, only less forgiving.
-        guard count > 1, count <= 64 else { return }
-        sort(&key, from: first, &pieces, count)
-    }
+    // MARK: Arguments
 
     private struct Piece {
-        /// Offsets in the key: of the length, of the byte behind the name, and behind the whole.
+        /// Offsets: of the length, of the byte behind the name, and behind the whole.
         var start = 0
         var name = 0
         var end = 0
     }
 
-    private static func sort(_ key: inout [UInt8], from first: Int, _ pieces: inout InlineArray<64, Piece>, _ count: Int) {
-        var isSorted = true
-        for index in 1..<count {
-            // Insertion keeps equal names in their order; lists are short and mostly sorted.
+    /// Arguments in the order of their names; the values of one name stay in their order. Each is its length, then the canonical text.
+    private mutating func appendArguments(_ query: Span<UInt8>) {
+        let first = count
+        withUnsafeTemporaryAllocation(of: Piece.self, capacity: Self.sortedArguments) { pieces in
+            var pieceCount = 0
+            var isSorted = true
+            var start = 0
+            while start <= query.count {
+                let end = Self.index(of: UInt8(ascii: "&"), in: query, from: start)
+                let piece = appendArgument(query.extracting(start..<end))
+                if pieceCount < Self.sortedArguments {
+                    if pieceCount > 0, isLess(piece, pieces[pieceCount - 1]) { isSorted = false }
+                    pieces.initializeElement(at: pieceCount, to: piece)
+                }
+                pieceCount += 1
+                start = end + 1
+            }
+            if !isSorted, pieceCount <= Self.sortedArguments {
+                sort(UnsafeMutableBufferPointer(rebasing: pieces[..<pieceCount]), from: first)
+            }
+        }
+    }
+
+    /// Insertion keeps equal names in their order; lists are short and mostly sorted.
+    private func sort(_ pieces: UnsafeMutableBufferPointer<Piece>, from first: Int) {
+        for index in 1..<pieces.count {
             let piece = pieces[index]
             var position = index
-            while position > 0, isLess(key, piece, pieces[position - 1]) {
+            while position > 0, isLess(piece, pieces[position - 1]) {
                 pieces[position] = pieces[position - 1]
                 position -= 1
-                isSorted = false
             }
             pieces[position] = piece
         }
-        guard !isSorted else { return }
-        let unsorted = Array(key[first...])
-        key.removeSubrange(first...)
-        for index in 0..<count {
-            key += unsorted[(pieces[index].start - first)..<(pieces[index].end - first)]
-        }
-    }
-
-    private static func isLess(_ key: [UInt8], _ left: Piece, _ right: Piece) -> Bool {
-        key[(left.start + 2)..<left.name].lexicographicallyPrecedes(key[(right.start + 2)..<right.name])
-    }
-
-    /// `name=value` in one spelling; returns the offset behind the name. `name` without `=` stays different from `name=`.
-    private static func appendArgument(_ argument: Span<UInt8>, to key: inout [UInt8]) -> Int {
-        var equals = 0
-        while equals < argument.count, argument[equals] != UInt8(ascii: "=") { equals += 1 }
-        appendCanonical(argument.extracting(0..<equals), plusIsSpace: true, to: &key)
-        let nameEnd = key.count
-        if equals < argument.count {
-            key.append(UInt8(ascii: "="))
-            appendCanonical(argument.extracting((equals + 1)...), plusIsSpace: true, to: &key)
-        }
-        return nameEnd
-    }
-
-    /// Percent-encoding in one spelling (RFC 3986 §6.2.2): unreserved characters plain, hexadecimal digits in upper case; in a query,
-    /// everything else that has no meaning for its structure is encoded, whether it came so or not. In a path only what is unreserved is
-    /// decoded: `%2F` and `/`, `%3B` and `;` stay apart, since upstreams tell them apart.
-    private static func appendCanonical(_ text: Span<UInt8>, plusIsSpace: Bool, to key: inout [UInt8]) {
-        var index = 0
-        while index < text.count {
-            let byte = text[index]
-            if isUnreserved(byte) {
-                key.append(byte)
-                index += 1
-            } else if byte == UInt8(ascii: "%"), index + 2 < text.count, let high = text[index + 1].hexValue,
-                let low = text[index + 2].hexValue
-            {
-                let value = high << 4 | low
-                if isUnreserved(value) { key.append(value) } else { appendEncoded(value, to: &key) }
-                index += 3
-            } else {
-                if plusIsSpace { appendEncoded(byte == UInt8(ascii: "+") ? 0x20 : byte, to: &key) } else { key.append(byte) }
-                index += 1
+        let length = count - first
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: length) { unsorted in
+            guard let copy = unsorted.baseAddress else { return }
+            copy.initialize(from: out + first, count: length)
+            var target = first
+            for piece in pieces {
+                (out + target).update(from: copy + piece.start - first, count: piece.end - piece.start)
+                target += piece.end - piece.start
             }
         }
     }
 
-    private static func appendEncoded(_ byte: UInt8, to key: inout [UInt8]) {
-        key.append(UInt8(ascii: "%"))
-        key.append(hexDigit(byte >> 4))
-        key.append(hexDigit(byte & 15))
+    private func isLess(_ left: Piece, _ right: Piece) -> Bool {
+        let leftStart = left.start + Self.lengthBytes
+        let rightStart = right.start + Self.lengthBytes
+        let (leftCount, rightCount) = (left.name - leftStart, right.name - rightStart)
+        for index in 0..<min(leftCount, rightCount) where out[leftStart + index] != out[rightStart + index] {
+            return out[leftStart + index] < out[rightStart + index]
+        }
+        return leftCount < rightCount
+    }
+
+    /// `name=value` in one spelling. `name` without `=` stays different from `name=`.
+    private mutating func appendArgument(_ argument: Span<UInt8>) -> Piece {
+        let equals = Self.index(of: UInt8(ascii: "="), in: argument, from: 0)
+        let start = reserveLength()
+        appendCanonical(argument.extracting(0..<equals), isArgument: true)
+        let name = count
+        if equals < argument.count {
+            append(byte: UInt8(ascii: "="))
+            appendCanonical(argument.extracting((equals + 1)...), isArgument: true)
+        }
+        setLength(from: start)
+        return Piece(start: start - Self.lengthBytes, name: name, end: count)
+    }
+
+    // MARK: Percent-encoding
+
+    /// Percent-encoding in one spelling (RFC 3986 §6.2.2): unreserved characters plain, hexadecimal digits in upper case. In an argument a
+    /// plus is a space, and everything else that has no meaning for the structure is encoded, whether it came so or not. In a path only
+    /// what is unreserved is decoded: `%2F` and `/`, `%3B` and `;` stay apart, since upstreams tell them apart.
+    private mutating func appendCanonical(_ text: Span<UInt8>, isArgument: Bool) {
+        var index = 0
+        while index < text.count {
+            let byte = text[index]
+            index += 1
+            if Self.isUnreserved(byte) {
+                append(byte: byte)
+            } else if byte == UInt8(ascii: "%") {
+                index += appendDecoded(text, at: index)
+            } else if isArgument {
+                appendEncoded(byte == UInt8(ascii: "+") ? 0x20 : byte)
+            } else {
+                append(byte: byte)
+            }
+        }
+    }
+
+    /// What follows a percent sign; returns how many bytes of it were taken.
+    private mutating func appendDecoded(_ text: Span<UInt8>, at index: Int) -> Int {
+        guard index + 1 < text.count, let high = text[index].hexValue, let low = text[index + 1].hexValue else {
+            // A percent sign that encodes nothing is written so that neither a `%25` nor what follows can be taken for it: without that,
+            // `%%32%46` and `%2F` would be one key.
+            append(byte: UInt8(ascii: "%"))
+            append(byte: UInt8(ascii: "%"))
+            return 0
+        }
+        let value = high << 4 | low
+        if Self.isUnreserved(value) { append(byte: value) } else { appendEncoded(value) }
+        return 2
+    }
+
+    private mutating func appendEncoded(_ byte: UInt8) {
+        append(byte: UInt8(ascii: "%"))
+        append(byte: Self.hexDigit(byte >> 4))
+        append(byte: Self.hexDigit(byte & 15))
     }
 
     private static func hexDigit(_ value: UInt8) -> UInt8 { value < 10 ? 0x30 + value : 0x37 + value }
 
+    /// RFC 3986 §2.3, a bit for each: digits, `-`, `.`; letters, `_`, `~`.
     @inline(__always)
     private static func isUnreserved(_ byte: UInt8) -> Bool {
-        byte.isASCIILetter || byte.isASCIIDigit || byte == UInt8(ascii: "-") || byte == UInt8(ascii: ".") || byte == UInt8(ascii: "_")
-            || byte == UInt8(ascii: "~")
+        let bits: UInt64 = byte < 64 ? 0x03ff_6000_0000_0000 : 0x47ff_fffe_87ff_fffe
+        return byte < 128 && bits &>> UInt64(byte & 63) & 1 != 0
     }
 }

@@ -6,8 +6,8 @@ package enum Preconditions {
     /// Whether the client has this response already: If-None-Match before If-Modified-Since (RFC 9110 §13.2.2).
     package static func isNotModified(_ request: Fields, stored: StoredMetadata, head: UnsafeRawBufferPointer) -> Bool {
         guard stored.status == 200 else { return false }
-        let tags = FieldLists.members(of: .ifNoneMatch, in: request)
-        if !tags.isEmpty {
+        if request.contains(.ifNoneMatch) {
+            let tags = FieldLists.members(of: .ifNoneMatch, in: request)
             if tags.contains(where: { $0.elementsEqual([UInt8(ascii: "*")]) }) { return true }
             guard let own = Validation.slice(head, stored.etag) else { return false }
             return tags.contains { weaklyEqual($0, own[...]) }
@@ -15,9 +15,9 @@ package enum Preconditions {
         guard let since = request.first(.ifModifiedSince), let asked = HTTPDate.parse(since, now: stored.responseTime.seconds) else {
             return false
         }
-        guard let text = Validation.slice(head, stored.lastModified),
-            let modified = HTTPDate.parse(text[...], now: stored.responseTime.seconds)
-        else { return false }
+        // RFC 9111 §4.3.2: where there is no Last-Modified, the Date counts.
+        guard let text = Validation.slice(head, stored.lastModified) else { return stored.date.seconds <= asked }
+        guard let modified = HTTPDate.parse(text[...], now: stored.responseTime.seconds) else { return false }
         return modified <= asked
     }
 
@@ -27,7 +27,7 @@ package enum Preconditions {
     }
 
     private static func opaque(_ tag: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
-        tag.starts(with: Array("W/".utf8)) ? tag.dropFirst(2) : tag
+        tag.count >= 2 && tag.first == UInt8(ascii: "W") && tag[tag.startIndex + 1] == UInt8(ascii: "/") ? tag.dropFirst(2) : tag
     }
 
     /// The fields of the stored head that a 304 carries (RFC 9110 §15.4.5).

@@ -47,7 +47,8 @@ package enum Reuse {
         guard let lifetime = stored.freshnessLifetime else { return .validate(.noFreshness) }
         let age = Freshness.currentAge(of: stored, now: now)
         let ttl = lifetime - age
-        if let limit = directives.maxAge, age > limit, directives.maxStale == nil { return .validate(.requestMaxAge) }
+        // §5.2.1.1: max-stale lifts what max-age says about staleness, not about age.
+        if let limit = directives.maxAge, age > limit { return .validate(.requestMaxAge) }
         if let wanted = directives.minFresh, ttl < wanted { return .validate(.requestMinFresh) }
         // §4.2: equal counts as stale.
         if lifetime > age { return .serve(ttl: ttl, age: age) }

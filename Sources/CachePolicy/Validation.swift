@@ -32,12 +32,15 @@ package enum Validation {
         guard var merged = StoredHead.parse(head) else { return nil }
         let kept: [KnownField] = [.contentLength, .contentEncoding, .contentType, .contentRange, .etag, .transferEncoding]
         var replaced: [[UInt8]] = []
+        // RFC 9110 §6.6.1: an answer without a date was made when it came. The stored date would make it as old as the first one.
+        if !response.fields.contains(.date) { merged.fields.remove(.date) }
         for index in 0..<response.fields.count {
             if let known = response.fields.entries[index].known, kept.contains(known) { continue }
             let name = Array(response.fields.name(at: index))
-            if !replaced.contains(name) {
+            let folded = name.map(\.asciiLowercased)
+            if !replaced.contains(folded) {
                 merged.fields.remove(named: name.span)
-                replaced.append(name)
+                replaced.append(folded)
             }
             let value = Array(response.fields.value(at: index))
             merged.fields.append(name: name.span, value: value.span)

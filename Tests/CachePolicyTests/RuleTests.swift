@@ -44,6 +44,8 @@ struct StoringTests {
             (200, "Content-Type: application/json\nCache-Control: private", .forbidden(.privateResponse)),
             (200, "Content-Type: application/json\nCache-Control: private=\"x\"", .forbidden(.privateResponse)),
             (200, "Content-Type: application/json\nCache-Control: x=\"no-store\"", .allowed),
+            (200, "Content-Type: application/json\nCache-Control: x=\"a, no-store", .forbidden(.noStore)),
+            (200, "Content-Type: application/json\nCache-Control: private =\"x\"", .forbidden(.privateResponse)),
             (200, "Content-Type: application/json\nVary: *", .forbidden(.varyStar)),
             (200, "Content-Type: application/json\nVary: a\nVary: b, *", .forbidden(.varyStar)),
             (200, "Content-Type: application/json\nContent-Encoding: gzip", .allowed),
@@ -82,7 +84,8 @@ struct FreshnessTests {
             ("Cache-Control: max-age=60", 60), ("Cache-Control: max-age=60, s-maxage=10", 10), ("Cache-Control: max-age=\"60\"", 60),
             ("Cache-Control: MAX-AGE=60", 60), ("Cache-Control: max-age=60\nCache-Control: max-age=30", 30),
             ("Cache-Control: max-age=-1", 0),
-            ("Cache-Control: max-age=1.5", 0), ("Cache-Control: max-age", 0), ("Cache-Control: max-age=99999999999999999999", 1 << 31),
+            ("Cache-Control: max-age=1.5", 0), ("Cache-Control: max-age", 0), ("Cache-Control: max-age= 60", 0),
+            ("Cache-Control: max-age='60'", 0), ("Cache-Control: max-age=99999999999999999999", 1 << 31),
             ("Expires: Wed, 18 Nov 2026 11:07:40 GMT", 60), ("Expires: 0", 0), ("Expires: -1", 0),
             ("Expires: Thu, 18 Nov 2020 11:06:40 GMT", 0),
             ("Cache-Control: max-age=5\nExpires: 0", 5), ("Cache-Control: public", nil), ("X: 1", nil),
@@ -133,6 +136,7 @@ struct ReuseTests {
             (60, "min-fresh=51", .validate(.requestMinFresh)),
             (60, "min-fresh=50", .serve(ttl: 50, age: 10)), (5, "max-stale", .serve(ttl: -5, age: 10)),
             (5, "max-stale=5", .serve(ttl: -5, age: 10)),
+            (60, "max-age=5, max-stale", .validate(.requestMaxAge)), (5, "max-age=10, max-stale", .serve(ttl: -5, age: 10)),
             (5, "max-stale=4", .validate(.stale)), (60, "unknown=1", .serve(ttl: 50, age: 10)),
         ] as [(Int64?, String, ReuseDecision)])
     func directives(lifetime: Int64?, control: String, expected: ReuseDecision) {
@@ -215,6 +219,37 @@ struct ValidationTests {
         #expect(head.contains("application/json") && !head.contains("99"))
         #expect(fresh.metadata.freshnessLifetime == 50)
         #expect(fresh.metadata.responseTime == later)
+    }
+
+    @Test("a 304 without a date was made when it came, and a field in two spellings is one field")
+    func freshenedDate() throws {
+        let made = make("Date: Sun, 06 Nov 1994 08:49:37 GMT\nX: old\nCache-Control: max-age=60")
+        let later = Timestamp(seconds: noon.seconds + 100)
+        func freshened(_ lines: String) throws -> (bytes: [UInt8], metadata: StoredMetadata) {
+            let answer = ResponseHead(status: 304, fields: fields(lines))
+            return try #require(
+                made.bytes.withUnsafeBytes {
+                    Validation.freshened(made.metadata, head: $0, by: answer, contentBytes: 7, requestTime: later, responseTime: later)
+                })
+        }
+        let undated = try freshened("X: 1\nx: 2")
+        #expect(undated.metadata.date == later)
+        #expect(Freshness.currentAge(of: undated.metadata, now: later) == 0)
+        let head = String(decoding: undated.bytes, as: UTF8.self)
+        #expect(head.contains("X: 1\r\nx: 2\r\n") && !head.contains("old") && !head.contains("1994"))
+        let dated = try freshened("Date: Sun, 06 Nov 1994 08:49:38 GMT")
+        #expect(dated.metadata.date.seconds == 784_111_778)
+    }
+
+    @Test(
+        "without Last-Modified the Date answers If-Modified-Since; an empty If-None-Match hides it still",
+        arguments: [
+            ("If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT", true), ("If-Modified-Since: Sun, 06 Nov 1994 08:49:36 GMT", false),
+            ("If-None-Match:\nIf-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT", false),
+        ])
+    func dateInstead(lines: String, isNotModified: Bool) {
+        let made = make("Date: Sun, 06 Nov 1994 08:49:37 GMT")
+        #expect(made.bytes.withUnsafeBytes { Preconditions.isNotModified(fields(lines), stored: made.metadata, head: $0) } == isNotModified)
     }
 
     @Test(
