@@ -58,7 +58,7 @@ package final class ClientConnection: EventHandler {
         self.peer = peer
         self.table = table
         self.receiver = receiver
-        readDeadline = table.coarseNow + table.settings.keepAliveTimeout.wholeMilliseconds
+        readDeadline = table.coarseNow + table.keepAliveMilliseconds
     }
 
     // MARK: Events
@@ -289,7 +289,7 @@ package final class ClientConnection: EventHandler {
         }
         phase = .awaitingRequest
         response.headBegun = false
-        readDeadline = table.coarseNow + table.settings.keepAliveTimeout.wholeMilliseconds
+        readDeadline = table.coarseNow + table.keepAliveMilliseconds
         if !isHandling { resumeInput() }
     }
 

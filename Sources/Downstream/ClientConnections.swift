@@ -19,6 +19,8 @@ package final class ClientConnections {
     package let loop: EventLoop
     package let settings: DownstreamSettings
     let budget: ConnectionBudget
+    /// `settings.keepAliveTimeout`, as it is needed at every answer.
+    let keepAliveMilliseconds: Int64
     package var counters = ConnectionCounters()
 
     /// One for all: what a connection cannot use at once it copies into a buffer of its own.
@@ -40,6 +42,7 @@ package final class ClientConnections {
         self.loop = loop
         self.budget = budget ?? ConnectionBudget(limit: settings.maximumConnections)
         self.settings = settings
+        keepAliveMilliseconds = settings.keepAliveTimeout.wholeMilliseconds
         readBuffer = .allocate(capacity: Self.readBytes)
         writeBuffer = .allocate(capacity: Self.writeBytes)
         coarseNow = loop.time.monotonicMilliseconds

@@ -290,7 +290,7 @@ final class Exchange: ClientExchange, FetchReceiver {
         return plan.directives == RequestCacheControl() ? "stale" : "request"
     }
 
-    private func noteUpstream() { record.upstreamMicroseconds = SystemTime.monotonicMicroseconds - began }
+    private func noteUpstream() { record.upstreamMicroseconds = shard.loop.batchMicroseconds - began }
 }
 
 /// One member of Accept-Encoding (RFC 9110 §12.5.3).

@@ -25,6 +25,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     let origin: [UInt8]
     private(set) var metrics: ShardMetrics
     unowned let server: ProxyServer
+    private let accessLog: AccessLog?
     let servesOwnPages: Bool
 
     private let keyMaker: RequestKeyMaker
@@ -35,6 +36,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
 
     init(server: ProxyServer, number: Int, settings: ProxySettings, store: ResponseStore?, time: any TimeSource) {
         self.server = server
+        accessLog = server.accessLog
         self.settings = settings
         loop = EventLoop(label: "cistern.shard.\(number)", time: time)
         connections = ClientConnections(loop: loop, settings: settings.downstream, budget: server.budget)
@@ -110,7 +112,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         _ head: RequestHead, _ framing: ContentFraming, _ connection: ClientConnection, _ plan: ExchangePlan
     ) -> (any ClientExchange)? {
         let exchange = Exchange(
-            shard: self, connection: connection, head: head, framing: framing, plan: plan, began: SystemTime.monotonicMicroseconds)
+            shard: self, connection: connection, head: head, framing: framing, plan: plan, began: loop.batchMicroseconds)
         exchange.start()
         return exchange.isFinished ? nil : exchange
     }
@@ -142,7 +144,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     func finish(_ record: inout ExchangeRecord, _ head: RequestHead, _ connection: ClientConnection, _ began: Int64) {
         record.durationMicroseconds = SystemTime.monotonicMicroseconds - began
         metrics.record(record)
-        if let log = server.accessLog {
+        if let log = accessLog {
             log.append(AccessLogLine.make(record, head, peer: connection.peer, wall: loop.batchWallMilliseconds, format: log.format))
         }
     }

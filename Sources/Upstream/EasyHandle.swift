@@ -6,12 +6,13 @@ import HTTPCore
 /// Not copyable, so it is cleaned up exactly once.
 struct EasyHandle: ~Copyable {
     let pointer: UnsafeMutableRawPointer
-    private var headers: UnsafeMutablePointer<curl_slist>?
+    private var lines = HeaderLines()
     /// Whether the last request had content or another method than GET: then those options must be taken back.
     private var isPlain = true
 
-    /// One read of an answer. libcurl's default of 16 KB costs a call each.
-    private static let bufferBytes = 64 * 1024
+    /// One read of an answer. libcurl's default of 16 KB costs a call each; from 64 KB on glibc tidies its whole heap when libcurl frees
+    /// the buffer, after each transfer.
+    private static let bufferBytes = 48 * 1024
 
     init?(_ settings: UpstreamSettings) {
         guard let pointer = curl_easy_init() else { return nil }
@@ -31,7 +32,6 @@ struct EasyHandle: ~Copyable {
 
     deinit {
         curl_easy_cleanup(pointer)
-        curl_slist_free_all(headers)
     }
 
     private func setConnection(_ settings: UpstreamSettings) {
@@ -65,10 +65,7 @@ struct EasyHandle: ~Copyable {
             bytes.withMemoryRebound(to: CChar.self) { _ = cistern_easy_set_text(pointer, CURLOPT_REQUEST_TARGET, $0.baseAddress) }
         }
         setMethod(request)
-        let old = headers
-        headers = Self.list(request)
-        cistern_easy_set_pointer(pointer, CURLOPT_HTTPHEADER, headers)
-        curl_slist_free_all(old)
+        cistern_easy_set_pointer(pointer, CURLOPT_HTTPHEADER, lines.fill(request))
     }
 
     private mutating func setMethod(_ request: UpstreamRequest) {
@@ -94,43 +91,5 @@ struct EasyHandle: ~Copyable {
         var method = request.method.bytes.map { CChar(bitPattern: $0) }
         method.append(0)
         cistern_easy_set_text(pointer, CURLOPT_CUSTOMREQUEST, method)
-    }
-
-    /// The fields as libcurl wants them, and nothing of its own: `Name:` takes one of libcurl's away, `Name;` sends an empty one.
-    private static func list(_ request: UpstreamRequest) -> UnsafeMutablePointer<curl_slist>? {
-        var list: UnsafeMutablePointer<curl_slist>?
-        var line: [UInt8] = []
-        func add() {
-            line.append(0)
-            line.withUnsafeBufferPointer { bytes in
-                bytes.withMemoryRebound(to: CChar.self) { list = curl_slist_append(list, $0.baseAddress) }
-            }
-            line.removeAll(keepingCapacity: true)
-        }
-        let fields = request.fields
-        for entry in fields.entries {
-            line += fields.bytes[entry.nameRange]
-            if entry.valueLength == 0 {
-                line.append(UInt8(ascii: ";"))
-            } else {
-                line.append(": ")
-                line += fields.bytes[entry.valueRange]
-            }
-            add()
-        }
-        if !fields.contains(.accept) {
-            line.append("Accept:")
-            add()
-        }
-        switch request.content {
-        case .none where request.method == .post || request.method == .put || request.method == .patch, .length(0):
-            line.append("Content-Length: 0")
-            add()
-        case .none: break
-        case .length, .chunked:
-            line.append("Expect:")
-            add()
-        }
-        return list
     }
 }

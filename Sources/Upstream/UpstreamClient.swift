@@ -252,8 +252,8 @@ package final class UpstreamClient {
             return loop.remove(socket.descriptor)
         }
         var action: Int32 = 0
-        if !events.isDisjoint(with: [.readable, .hungUp]) { action |= CURL_CSELECT_IN }
-        if events.contains(.writable) { action |= CURL_CSELECT_OUT }
+        if events.isReadable || events.isBroken { action |= CURL_CSELECT_IN }
+        if events.isWritable { action |= CURL_CSELECT_OUT }
         if events.contains(.failed) { action |= CURL_CSELECT_ERR }
         act(socket.descriptor, action)
     }
