@@ -16,6 +16,21 @@ package struct CisternSettings: Sendable, Equatable {
         package var betweenBytesTimeout = 30_000
         package var totalTimeout = 120_000
         package var connections = 128
+        package var queue = 256
+        package var retry = true
+        package var retryBudget = 10
+    }
+
+    package struct Failure: Sendable, Equatable {
+        package var threshold = 5
+        package var rate = 50
+        package var window = 10_000
+        package var recheck = 1_000
+        package var recheckLimit = 30_000
+        package var retryAfterLimit = 300_000
+        package var probePath = ""
+        package var probeInterval = 10_000
+        package var probeStatus = 200
     }
 
     package struct Store: Sendable, Equatable {
@@ -32,6 +47,38 @@ package struct CisternSettings: Sendable, Equatable {
         ]
         package var keyFields: [String] = []
         package var bufferLimit = 8 << 20
+        package var rescueAfter = 1_500
+        package var collapse = true
+        package var collapseWait = 5_000
+        package var refreshAhead = 0
+        package var refreshAheadHits = 3
+        package var backgroundLimit = 32
+    }
+
+    /// What is different for some paths. Begins as what the other settings say.
+    package struct Route: Sendable, Equatable {
+        package var name = ""
+        package var path = ""
+        package var rescueAfter: Int
+        package var refreshAhead: Int
+        package var refreshAheadHits: Int
+        package var good = LastGood()
+
+        package init(_ settings: CisternSettings) {
+            rescueAfter = settings.cache.rescueAfter
+            refreshAhead = settings.cache.refreshAhead
+            refreshAheadHits = settings.cache.refreshAheadHits
+        }
+    }
+
+    /// What an answer must be like to count as good; nothing beyond the rules for all where left as it is.
+    package struct LastGood: Sendable, Equatable {
+        package var contentTypes: [String] = []
+        package var minimumBytes = 0
+        package var maximumBytes = 0
+        package var mustHave: [String] = []
+        package var mustNotHave: [String] = []
+        package var shrinkLimit = 0
     }
 
     package struct Limits: Sendable, Equatable {
@@ -40,6 +87,7 @@ package struct CisternSettings: Sendable, Equatable {
         package var fields = 100
         package var content = 0
         package var connections = 10_000
+        package var connectionsPerAddress = 0
         package var requestsPerConnection = 0
     }
 
@@ -69,6 +117,8 @@ package struct CisternSettings: Sendable, Equatable {
     }
 
     package var upstream = Upstream()
+    package var failure = Failure()
+    package var routes: [Route] = []
     package var listen = ["127.0.0.1:8080"]
     package var adminListen: [String] = []
     package var ownPages = true

@@ -8,7 +8,7 @@ package enum SettingText: Sendable, Equatable {
 
 extension Setting {
     /// Puts the value where it belongs; returns what is wrong with it, in words that fit behind the setting's name.
-    package func apply(_ text: SettingText, to settings: inout CisternSettings) -> String? {
+    package func apply(_ text: SettingText, to settings: inout Root) -> String? {
         if case .list(let path) = binding {
             switch text {
             case .many(let items): settings[keyPath: path] = items
@@ -35,11 +35,11 @@ extension Setting {
         return nil
     }
 
-    private static let flags = ["true": true, "yes": true, "on": true, "false": false, "no": false, "off": false]
+    private static var flags: [String: Bool] { ["true": true, "yes": true, "on": true, "false": false, "no": false, "off": false] }
 
     private func set(
-        _ path: WritableKeyPath<CisternSettings, Int>, _ value: Int?, _ range: ClosedRange<Int>, _ word: String, _ kind: String,
-        _ format: (Int) -> String, _ settings: inout CisternSettings
+        _ path: WritableKeyPath<Root, Int>, _ value: Int?, _ range: ClosedRange<Int>, _ word: String, _ kind: String,
+        _ format: (Int) -> String, _ settings: inout Root
     ) -> String? {
         guard let value else { return "must be \(kind), not \"\(word)\"" }
         guard range.contains(value) else {
@@ -50,7 +50,7 @@ extension Setting {
     }
 
     /// The value as it would be written in the file.
-    package func text(in settings: CisternSettings) -> String {
+    package func text(in settings: Root) -> String {
         switch binding {
         case .text(let path), .choice(let path, _): settings[keyPath: path].isEmpty ? "\"\"" : settings[keyPath: path]
         case .list(let path): "[" + settings[keyPath: path].map { "\"\($0)\"" }.joined(separator: ", ") + "]"

@@ -1,17 +1,18 @@
 // The table of all settings: the one place that says how each is spelt, what it may be and what it means. The YAML file, the environment
 // and the command line are read by it, and the documentation is held against it.
 
-package struct Setting: Sendable {
-    /// What kind of value it takes, and where in `CisternSettings` it goes. `@unchecked Sendable` because key paths hold no state here,
-    /// and the standard library does not say so.
+/// One setting of a group `Root`: of the whole, or of a route.
+package struct Setting<Root>: Sendable {
+    /// What kind of value it takes, and where in `Root` it goes. `@unchecked Sendable` because key paths hold no state here, and the
+    /// standard library does not say so.
     package enum Binding: @unchecked Sendable {
-        case text(WritableKeyPath<CisternSettings, String>)
-        case choice(WritableKeyPath<CisternSettings, String>, [String])
-        case list(WritableKeyPath<CisternSettings, [String]>)
-        case flag(WritableKeyPath<CisternSettings, Bool>)
-        case count(WritableKeyPath<CisternSettings, Int>, ClosedRange<Int>)
-        case size(WritableKeyPath<CisternSettings, Int>, ClosedRange<Int>)
-        case duration(WritableKeyPath<CisternSettings, Int>, ClosedRange<Int>)
+        case text(WritableKeyPath<Root, String>)
+        case choice(WritableKeyPath<Root, String>, [String])
+        case list(WritableKeyPath<Root, [String]>)
+        case flag(WritableKeyPath<Root, Bool>)
+        case count(WritableKeyPath<Root, Int>, ClosedRange<Int>)
+        case size(WritableKeyPath<Root, Int>, ClosedRange<Int>)
+        case duration(WritableKeyPath<Root, Int>, ClosedRange<Int>)
     }
 
     /// Where it stands in the file: names joined by dots.
@@ -27,9 +28,9 @@ package enum SettingsTable {
     private static let hour = 3_600_000
     private static let gibibyte = 1 << 30
 
-    package static let all: [Setting] = upstream + listening + caching + limits + forwarding + logging
+    package static let all: [Setting<CisternSettings>] = upstream + failure + listening + caching + limits + forwarding + logging
 
-    private static let upstream: [Setting] = [
+    private static let upstream: [Setting<CisternSettings>] = [
         Setting(
             path: "upstream.url", binding: .text(\.upstream.url), help: "The API's base URL: http or https, with a path where it has one."),
         Setting(path: "upstream.unix_socket", binding: .text(\.upstream.unixSocket), help: "Ask through this Unix socket instead of TCP."),
@@ -56,9 +57,43 @@ package enum SettingsTable {
         Setting(
             path: "upstream.connections", binding: .count(\.upstream.connections, 1...10_000),
             help: "Connections to the upstream of each shard; more requests wait for one."),
+        Setting(
+            path: "upstream.queue", binding: .count(\.upstream.queue, 0...100_000),
+            help: "Requests of each shard that may wait for a connection; more get the stored copy or 503."),
+        Setting(
+            path: "upstream.retry", binding: .flag(\.upstream.retry),
+            help: "Ask once more, on a new connection, where a safe request got no byte of an answer."),
+        Setting(
+            path: "upstream.retry_budget", binding: .count(\.upstream.retryBudget, 0...100),
+            help: "Such repeats, in percent of the requests sent."),
     ]
 
-    private static let listening: [Setting] = [
+    private static let failure: [Setting<CisternSettings>] = [
+        Setting(
+            path: "failure.threshold", binding: .count(\.failure.threshold, 1...10_000),
+            help: "Failures in a row after which the upstream counts as down."),
+        Setting(
+            path: "failure.rate", binding: .count(\.failure.rate, 1...100),
+            help: "The same by share: percent of failures within the window, of 20 exchanges at least."),
+        Setting(path: "failure.window", binding: .duration(\.failure.window, 1_000...hour), help: "The window for that share."),
+        Setting(
+            path: "failure.recheck", binding: .duration(\.failure.recheck, 10...hour),
+            help: "While it is down, one request is let through in this time; the time doubles with each failure."),
+        Setting(
+            path: "failure.recheck_limit", binding: .duration(\.failure.recheckLimit, 10...hour), help: "Longest time between two of them."
+        ),
+        Setting(
+            path: "failure.retry_after_limit", binding: .duration(\.failure.retryAfterLimit, 0...(24 * hour)),
+            help: "Longest Retry-After of the upstream that is obeyed."),
+        Setting(
+            path: "failure.probe_path", binding: .text(\.failure.probePath),
+            help: "Ask for this path from time to time, to know the upstream's state without clients; empty for never."),
+        Setting(path: "failure.probe_interval", binding: .duration(\.failure.probeInterval, 100...hour), help: "How often."),
+        Setting(
+            path: "failure.probe_status", binding: .count(\.failure.probeStatus, 200...599), help: "The status that it must answer with."),
+    ]
+
+    private static let listening: [Setting<CisternSettings>] = [
         Setting(path: "listen", binding: .list(\.listen), help: "Addresses: HOST:PORT, [IPV6]:PORT, :PORT, unix:/path."),
         Setting(
             path: "admin_listen", binding: .list(\.adminListen),
@@ -68,7 +103,7 @@ package enum SettingsTable {
         Setting(path: "shards", binding: .count(\.shards, 0...64), help: "Event loops; 0 for one a core."),
     ]
 
-    private static let caching: [Setting] = [
+    private static let caching: [Setting<CisternSettings>] = [
         Setting(
             path: "store.directory", binding: .text(\.store.directory),
             help: "Where answers are kept; empty for the user's cache directory."),
@@ -90,9 +125,27 @@ package enum SettingsTable {
         Setting(
             path: "cache.buffer_limit", binding: .size(\.cache.bufferLimit, 1_024...gibibyte),
             help: "Longest answer that is taken whole before it goes out, and so the largest that is kept."),
+        Setting(
+            path: "cache.rescue_after", binding: .duration(\.cache.rescueAfter, 0...hour),
+            help: "Where a stored copy may go out, the upstream has this long for a whole good answer; 0 for no such limit."),
+        Setting(
+            path: "cache.collapse", binding: .flag(\.cache.collapse),
+            help: "Requests for the same target at the same time share one request to the upstream."),
+        Setting(
+            path: "cache.collapse_wait", binding: .duration(\.cache.collapseWait, 1...hour),
+            help: "Longest wait for another's request; then one's own is sent."),
+        Setting(
+            path: "cache.refresh_ahead", binding: .count(\.cache.refreshAhead, 0...99),
+            help: "A hit with less than this percentage of its freshness left brings a new answer in the background; 0 for never."),
+        Setting(
+            path: "cache.refresh_ahead_hits", binding: .count(\.cache.refreshAheadHits, 1...1_000_000),
+            help: "Only for targets with so many hits within their freshness."),
+        Setting(
+            path: "cache.background_limit", binding: .count(\.cache.backgroundLimit, 0...10_000),
+            help: "Requests that each shard may send in the background at once."),
     ]
 
-    private static let limits: [Setting] = [
+    private static let limits: [Setting<CisternSettings>] = [
         Setting(path: "limits.target", binding: .size(\.limits.target, 256...16_384), help: "Longest request target; beyond it 414."),
         Setting(path: "limits.head", binding: .size(\.limits.head, 1_024...65_536), help: "Largest request head; beyond it 431."),
         Setting(
@@ -103,6 +156,9 @@ package enum SettingsTable {
         Setting(
             path: "limits.connections", binding: .count(\.limits.connections, 1...1_000_000),
             help: "Open client connections in all; more wait in the kernel."),
+        Setting(
+            path: "limits.connections_per_address", binding: .count(\.limits.connectionsPerAddress, 0...1_000_000),
+            help: "Open connections of one client address; more are closed at once. 0 for no limit."),
         Setting(
             path: "limits.requests_per_connection", binding: .count(\.limits.requestsPerConnection, 0...1_000_000_000),
             help: "Requests answered on one connection before it is closed; 0 for no limit."),
@@ -121,7 +177,7 @@ package enum SettingsTable {
             help: "How long running answers may take to finish at the end."),
     ]
 
-    private static let forwarding: [Setting] = [
+    private static let forwarding: [Setting<CisternSettings>] = [
         Setting(
             path: "forwarding.name", binding: .text(\.forwarding.name),
             help: "This deployment's name in Via, Cache-Status and Proxy-Status."),
@@ -143,7 +199,7 @@ package enum SettingsTable {
             help: "Drop fields that re-route or override (X-HTTP-Method-Override, X-Original-URL, …)."),
     ]
 
-    private static let logging: [Setting] = [
+    private static let logging: [Setting<CisternSettings>] = [
         Setting(
             path: "log.level", binding: .choice(\.log.level, ["trace", "debug", "info", "notice", "warning", "error", "critical"]),
             help: "What the program says, on standard error."),

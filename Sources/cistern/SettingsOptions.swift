@@ -39,6 +39,9 @@ struct SettingsOptions: ParsableArguments {
     @Option(help: ArgumentHelp("Longest exchange with the upstream.", valueName: "duration"))
     var totalTimeout: String?
 
+    @Option(help: ArgumentHelp("How long the upstream has where a stored copy could go out instead.", valueName: "duration"))
+    var rescueAfter: String?
+
     @Option(help: ArgumentHelp("Longest answer taken whole, and so the largest that is kept.", valueName: "size"))
     var bufferLimit: String?
 
@@ -70,6 +73,7 @@ struct SettingsOptions: ParsableArguments {
         }
         reader.read(environment: environment)
         readCommandLine(&reader)
+        reader.finish()
         SettingsCheck.check(&reader)
         return reader
     }
@@ -80,7 +84,8 @@ struct SettingsOptions: ParsableArguments {
             ("store.size", "--cache-size", cacheSize),
             ("cache.policy", "--strict", strict ? "strict" : nil), ("upstream.connect_timeout", "--connect-timeout", connectTimeout),
             ("upstream.first_byte_timeout", "--first-byte-timeout", firstByteTimeout),
-            ("upstream.total_timeout", "--total-timeout", totalTimeout), ("cache.buffer_limit", "--buffer-limit", bufferLimit),
+            ("upstream.total_timeout", "--total-timeout", totalTimeout), ("cache.rescue_after", "--rescue-after", rescueAfter),
+            ("cache.buffer_limit", "--buffer-limit", bufferLimit),
             ("log.level", "--log-level", logLevel), ("log.format", "--log-format", logFormat), ("log.access", "--access-log", accessLog),
             ("shards", "--shards", shards),
         ]

@@ -114,6 +114,56 @@ struct SettingsTests {
         #expect(TimeSpan.parse(TimeSpan.format(milliseconds)) == milliseconds)
     }
 
+    @Test("a route begins as what the other settings say, whatever the order and the layer")
+    func routes() {
+        var reader = read(
+            """
+            routes:
+              - {name: users, path: /users/*, good: {must_have: [/id], shrink_limit: 50}}
+              - {name: rest, path: /**, rescue_after: 0}
+            cache: {rescue_after: 2s, refresh_ahead: 10}
+            """)
+        reader.read(path: "cache.rescue_after", .one("3s"), option: "--rescue-after")
+        reader.finish()
+        #expect(reader.mistakes == [])
+        let routes = reader.settings.routes
+        #expect(routes.map(\.name) == ["users", "rest"])
+        #expect(routes.map(\.rescueAfter) == [3_000, 0])
+        #expect(routes.map(\.refreshAhead) == [10, 10])
+        #expect(routes.first?.good.mustHave == ["/id"])
+        #expect(routes.first?.good.shrinkLimit == 50)
+    }
+
+    @Test("mistakes in routes have their lines")
+    func routeMistakes() {
+        var reader = read(
+            """
+            routes:
+              - path: /users
+              - {name: a, path: users}
+              - {name: b, path: /x*}
+              - {name: c, path: /**/x}
+              - {name: d, path: /d, rescue_aftr: 1s}
+              - {name: d, path: /d, good: {must_have: [id]}}
+              - nothing
+            """)
+        reader.finish()
+        #expect(
+            reader.mistakes.map(\.description) == [
+                "f.yaml:2: a route needs a name of letters, digits, - and _",
+                "f.yaml:3: route a needs a path that begins with /",
+                "f.yaml:4: route b: * stands for a whole segment, as in /users/*",
+                "f.yaml:5: route c: ** can only be the last segment",
+                "f.yaml:6: routes.rescue_aftr is not a setting; did you mean routes.rescue_after?",
+                "f.yaml:7: route d: \"id\" is not a JSON Pointer: it begins with /",
+                "f.yaml:7: two routes are called \"d\"",
+                "f.yaml:8: a route has settings of its own: a name and a path at least",
+            ])
+        var wrong = read("routes: 7")
+        wrong.finish()
+        #expect(wrong.mistakes.map(\.description) == ["f.yaml:1: routes must be a list, each with a name and a path"])
+    }
+
     @Test("Configuration/cistern.yaml shows every setting, at its default")
     func documentedFile() throws {
         let path = String(#filePath.dropLast("Tests/SettingsTests/SettingsTests.swift".count)) + "Configuration/cistern.yaml"
@@ -129,5 +179,16 @@ struct SettingsTests {
             #expect(file.contains("\(name):"), "\(setting.path) is not in the file")
             #expect(file.contains(setting.help.split(separator: " ").prefix(4).joined(separator: " ")), "\(setting.path) is not explained")
         }
+        // The example route shows all of a route's settings.
+        for setting in RouteTable.all {
+            #expect(file.contains("# \(setting.help)"), "routes.\(setting.path) is not explained")
+        }
+        let example = file.replacing("routes: []\n", with: "").replacing("\n# routes:", with: "\nroutes:").replacing(
+            "\n#   ", with: "\n   ")
+        var whole = SettingsReader()
+        whole.read(file: path, text: Array(example.utf8))
+        whole.finish()
+        #expect(whole.mistakes == [])
+        #expect(whole.settings.routes.map(\.name) == ["posts"])
     }
 }

@@ -1,0 +1,94 @@
+// Reads one mapping of the file into one group of settings, by the group's table; gathers what is wrong with it.
+
+struct GroupReading<Root> {
+    let table: [Setting<Root>]
+    private(set) var root: Root
+    let name: String
+    let file: String
+    private(set) var mistakes: [ConfigurationMistake] = []
+    /// What stands under `routes` at the top of the file: read later, since routes begin with what the rest says.
+    private(set) var routes: YAMLNode?
+    private var seen: [String: Int] = [:]
+
+    init(table: [Setting<Root>], root: Root, name: String, file: String) {
+        self.table = table
+        self.root = root
+        self.name = name
+        self.file = file
+    }
+
+    mutating func read(_ node: YAMLNode, prefix: String) {
+        guard case .mapping(let pairs, _) = node else { return }
+        for (key, line, value) in pairs {
+            let path = prefix + key
+            if let before = seen[path] {
+                add(line, "\(name)\(path) is set twice: first in line \(before)")
+                continue
+            }
+            seen[path] = line
+            if let setting = table.first(where: { $0.path == path }) {
+                apply(setting, value, line)
+            } else if table.contains(where: { $0.path.hasPrefix(path + ".") }) {
+                readSection(value, path, line)
+            } else if path == "routes", name.isEmpty {
+                routes = value
+            } else {
+                add(line, "\(name)\(path) is not a setting\(NearName.suggestion(path, among: table.map(\.path), named: name))")
+            }
+        }
+    }
+
+    private mutating func readSection(_ value: YAMLNode, _ path: String, _ line: Int) {
+        switch value {
+        case .mapping: read(value, prefix: path + ".")
+        case .scalar("", _): break
+        case .scalar, .sequence: add(line, "\(name)\(path) is a group of settings, not one with a value")
+        }
+    }
+
+    private mutating func apply(_ setting: Setting<Root>, _ value: YAMLNode, _ line: Int) {
+        let text: SettingText
+        switch value {
+        case .scalar(let word, _): text = .one(word)
+        case .sequence(let nodes, _):
+            var words: [String] = []
+            for node in nodes {
+                guard case .scalar(let word, _) = node else { return add(node.line, "\(name)\(setting.path) takes a list of plain values") }
+                words.append(word)
+            }
+            text = .many(words)
+        case .mapping: return add(line, "\(name)\(setting.path) takes a value, not settings of its own")
+        }
+        if let problem = setting.apply(text, to: &root) { add(value.line, "\(name)\(setting.path) \(problem)") }
+    }
+
+    private mutating func add(_ line: Int, _ sentence: String) {
+        mistakes.append(ConfigurationMistake(file: file, line: line, sentence: sentence))
+    }
+}
+
+/// For a name that is none: the one that was probably meant.
+enum NearName {
+    /// The words that follow "is not a setting"; empty where none is near.
+    static func suggestion(_ path: String, among names: [String], named group: String = "") -> String {
+        let near = names.map { (path: $0, distance: distance($0, path)) }.min { $0.distance < $1.distance }
+        guard let near, near.distance <= 3 else { return "" }
+        return "; did you mean \(group)\(near.path)?"
+    }
+
+    /// Levenshtein's.
+    private static func distance(_ left: String, _ right: String) -> Int {
+        let (left, right) = (Array(left.utf8), Array(right.utf8))
+        var row = Array(0...right.count)
+        for (i, a) in left.enumerated() {
+            var diagonal = row[0]
+            row[0] = i + 1
+            for (j, b) in right.enumerated() {
+                let cost = min(row[j] + 1, row[j + 1] + 1, diagonal + (a == b ? 0 : 1))
+                diagonal = row[j + 1]
+                row[j + 1] = cost
+            }
+        }
+        return row[right.count]
+    }
+}

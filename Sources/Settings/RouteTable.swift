@@ -1,0 +1,61 @@
+// The settings of a route: what may be different for some paths. Each begins as the setting of the same name that holds for all.
+
+package enum RouteTable {
+    private static let hour = 3_600_000
+
+    package static let all: [Setting<CisternSettings.Route>] = [
+        Setting(path: "name", binding: .text(\.name), help: "What metrics and logs call it: letters, digits, - and _."),
+        Setting(
+            path: "path", binding: .text(\.path),
+            help: "The paths it is for: * stands for one segment, ** at the end for any rest. The first route that fits counts."),
+        Setting(
+            path: "rescue_after", binding: .duration(\.rescueAfter, 0...hour), help: "As cache.rescue_after."),
+        Setting(path: "refresh_ahead", binding: .count(\.refreshAhead, 0...99), help: "As cache.refresh_ahead."),
+        Setting(
+            path: "refresh_ahead_hits", binding: .count(\.refreshAheadHits, 1...1_000_000), help: "As cache.refresh_ahead_hits."),
+        Setting(
+            path: "good.content_types", binding: .list(\.good.contentTypes),
+            help: "A good answer has one of these media types: type/subtype or +suffix."),
+        Setting(path: "good.min_bytes", binding: .size(\.good.minimumBytes, 0...(1 << 30)), help: "A good answer is not shorter."),
+        Setting(
+            path: "good.max_bytes", binding: .size(\.good.maximumBytes, 0...(1 << 30)), help: "A good answer is not longer; 0 for no limit."
+        ),
+        Setting(
+            path: "good.must_have", binding: .list(\.good.mustHave), help: "A good answer has a value at each of these JSON Pointers."),
+        Setting(
+            path: "good.must_not_have", binding: .list(\.good.mustNotHave),
+            help: "A good answer has no value at any of these JSON Pointers."),
+        Setting(
+            path: "good.shrink_limit", binding: .count(\.good.shrinkLimit, 0...100),
+            help: "A good answer has at least this percentage of the stored one's length; 0 for any."),
+    ]
+}
+
+extension CisternSettings.Route {
+    /// What is wrong with the route as a whole.
+    var problem: String? {
+        let isWord = !name.isEmpty && name.utf8.allSatisfy { $0.isWordByte }
+        guard isWord else { return "a route needs a name of letters, digits, - and _" }
+        guard path.hasPrefix("/") else { return "route \(name) needs a path that begins with /" }
+        let segments = path.split(separator: "/", omittingEmptySubsequences: false).dropFirst()
+        for segment in segments where segment.contains("*") && segment != "*" && segment != "**" {
+            return "route \(name): * stands for a whole segment, as in /users/*"
+        }
+        if segments.dropLast().contains("**") { return "route \(name): ** can only be the last segment" }
+        for pointer in good.mustHave + good.mustNotHave where !pointer.isEmpty && !pointer.hasPrefix("/") {
+            return "route \(name): \"\(pointer)\" is not a JSON Pointer: it begins with /"
+        }
+        return nil
+    }
+}
+
+extension UInt8 {
+    fileprivate var isWordByte: Bool {
+        switch self {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "0")...UInt8(ascii: "9"),
+            UInt8(ascii: "-"), UInt8(ascii: "_"):
+            true
+        default: false
+        }
+    }
+}
