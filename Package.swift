@@ -62,6 +62,7 @@ let package = Package(
         tests("CachePolicyTests", ["CachePolicy", "HTTPCore"]),
         tests("CacheStoreTests", ["CacheStore", "CSystem"]),
         tests("SettingsTests", ["Settings"]),
+        tests("UpstreamTests", ["Upstream"]),
         tests(
             "ReverseProxyTests",
             [

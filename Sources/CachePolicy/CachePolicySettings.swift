@@ -12,12 +12,8 @@ package enum Strictness: String, Sendable, CaseIterable {
 
 package struct CachePolicySettings: Sendable {
     package var strictness = Strictness.rescue
-    /// Media types that are kept: `type/subtype`, `+suffix`, or `*` for all. In lower case.
-    package var contentTypes: [String] = ["application/json", "+json", "text/json"] {
-        didSet { typePatterns = contentTypes.map { Array($0.utf8) } }
-    }
-    /// The same as bytes, which are compared with each answer.
-    private var typePatterns: [[UInt8]] = ["application/json", "+json", "text/json"].map { Array($0.utf8) }
+    /// Media types that are kept.
+    package var contentTypes = ContentTypes(["application/json", "+json", "text/json"])
     /// Request fields that carry credentials, in lower case. Each combination of their values has a partition of its own.
     package var credentialFields: [String] = [
         "authorization", "cookie", "x-api-key", "api-key", "apikey", "x-auth-token", "x-access-token", "x-csrf-token",
@@ -27,17 +23,6 @@ package struct CachePolicySettings: Sendable {
     package var keyFields: [String] = []
 
     package init() {}
-
-    /// Whether answers of this media type are kept.
-    package func keeps(_ type: MediaType?) -> Bool {
-        typePatterns.contains { pattern in
-            if pattern == [UInt8(ascii: "*")] { return true }
-            guard let type else { return false }
-            if pattern.first == UInt8(ascii: "+") { return type.suffix.elementsEqual(pattern.dropFirst()) }
-            return pattern.count == type.type.count + 1 + type.subtype.count && pattern.starts(with: type.type)
-                && pattern[type.type.count] == UInt8(ascii: "/") && pattern.dropFirst(type.type.count + 1).elementsEqual(type.subtype)
-        }
-    }
 }
 
 extension MediaType {

@@ -13,6 +13,11 @@ package enum UpstreamFault: String, Sendable, CaseIterable {
     case unexpectedStatus = "unexpected_status"
     case redirected = "redirected"
     case unprovenEnd = "unproven_end"
+    /// The operator's own demands.
+    case unexpectedSize = "unexpected_size"
+    case missingValue = "missing_value"
+    case unwantedValue = "unwanted_value"
+    case shrunk
 }
 
 package enum LastGood {
@@ -68,6 +73,7 @@ extension UpstreamFault {
         case .emptyContent: .empty
         case .unexpectedType: .contentType
         case .unprovenEnd: .unprovenEnd
+        case .unexpectedSize, .missingValue, .unwantedValue, .shrunk: .notGood
         }
     }
 }

@@ -23,6 +23,8 @@ package enum ValidationReason: String, Sendable, CaseIterable {
 package enum ReuseDecision: Sendable, Equatable {
     /// - Parameter ttl: seconds of freshness left; negative where the request allowed a stale answer.
     case serve(ttl: Int64, age: Int64)
+    /// Stale, and the answer itself allows it while it is validated behind the client's back (RFC 5861 §3).
+    case serveWhileValidating(ttl: Int64, age: Int64)
     case validate(ValidationReason)
 }
 
@@ -52,8 +54,13 @@ package enum Reuse {
         if let wanted = directives.minFresh, ttl < wanted { return .validate(.requestMinFresh) }
         // §4.2: equal counts as stale.
         if lifetime > age { return .serve(ttl: ttl, age: age) }
-        guard let allowed = directives.maxStale, -ttl <= allowed, forbiddance(stored) == nil else { return .validate(.stale) }
-        return .serve(ttl: ttl, age: age)
+        guard forbiddance(stored) == nil else { return .validate(.stale) }
+        if let allowed = directives.maxStale, -ttl <= allowed { return .serve(ttl: ttl, age: age) }
+        // A request that says how old an answer may be has said that it wants no stale one.
+        if directives.maxAge == nil, directives.minFresh == nil, let allowed = stored.staleWhileRevalidate, -ttl <= allowed {
+            return .serveWhileValidating(ttl: ttl, age: age)
+        }
+        return .validate(.stale)
     }
 
     /// Whether the stored response may go out while the upstream fails. Without permission too (§4.2.4: a disconnected cache).

@@ -24,6 +24,7 @@ package enum NotStoredReason: String, Error, Sendable, CaseIterable {
     case empty = "empty"
     case unprovenEnd = "unproven_end"
     case undecodable = "undecodable"
+    case notGood = "not_good"
     case storeRefused = "store_refused"
 }
 
@@ -49,7 +50,9 @@ package enum Storing {
         let mayShare = control.isPublic || control.mustRevalidate || control.sharedMaxAge != nil
         guard isPartitioned || mayShare || !request.fields.contains(.authorization) else { return .forbidden(.authorized) }
         guard !SelectingFields.isStar(response.fields) else { return .forbidden(.varyStar) }
-        guard settings.keeps(response.fields.first(.contentType).flatMap(MediaType.init)) else { return .forbidden(.contentType) }
+        guard settings.contentTypes.contain(response.fields.first(.contentType).flatMap(MediaType.init)) else {
+            return .forbidden(.contentType)
+        }
         guard ContentCoding(response.fields) != nil else { return .forbidden(.contentCoding) }
         return .allowed
     }

@@ -23,7 +23,10 @@ struct CacheStatus {
     /// - Parameters:
     ///   - forward: why the upstream was asked (§2.2).
     ///   - status: what it answered, where that is not what the client gets (§2.3).
-    func forwarded(_ forward: StaticString, status: Status? = nil, stored: Bool = false, detail: String? = nil, to out: inout [UInt8]) {
+    func forwarded(
+        _ forward: StaticString, status: Status? = nil, stored: Bool = false, collapsed: Bool = false, detail: String? = nil,
+        to out: inout [UInt8]
+    ) {
         begin(&out)
         out.append("; fwd=")
         out.append(forward)
@@ -32,6 +35,7 @@ struct CacheStatus {
             out.append(decimal: Int(status.rawValue))
         }
         if stored { out.append("; stored") }
+        if collapsed { out.append("; collapsed") }
         if let detail { add(detail: detail, to: &out) }
         out.append("\r\n")
     }

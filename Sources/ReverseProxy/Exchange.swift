@@ -10,6 +10,8 @@ import Telemetry
 import Upstream
 
 enum ExchangeState {
+    /// Another's fetch for the same key is under way.
+    case waiting
     /// The upstream has been asked; nothing of the answer has gone out.
     case asking
     /// The answer is passed on as it comes.
@@ -18,18 +20,23 @@ enum ExchangeState {
     case finished
 }
 
-final class Exchange: ClientExchange, FetchReceiver {
-    private let shard: ProxyShard
+/// `@unchecked Sendable` because it is touched on its shard's loop only; others carry it there to wake it.
+final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
+    let shard: ProxyShard
     /// The connection lets go of its exchange when it is answered or closed; so this is no cycle that lasts.
-    private let connection: ClientConnection
-    private let head: RequestHead
+    let connection: ClientConnection
+    let head: RequestHead
     private let framing: ContentFraming
-    private let plan: ExchangePlan
-    private let began: Int64
-    private var state = ExchangeState.asking
+    let plan: ExchangePlan
+    let began: Int64
+    var state = ExchangeState.asking
     private var fetch: Fetch?
     private var isRequestWhole = false
-    private var record: ExchangeRecord
+    /// Whether this has waited for another's fetch that failed: not twice.
+    private var hasWaited = false
+    /// The soft deadline, or the end of waiting for another.
+    private var timer: LoopTimer?
+    var record: ExchangeRecord
 
     init(shard: ProxyShard, connection: ClientConnection, head: RequestHead, framing: ContentFraming, plan: ExchangePlan, began: Int64) {
         self.shard = shard
@@ -53,28 +60,46 @@ final class Exchange: ClientExchange, FetchReceiver {
         if plan.directives.onlyIfCached, plan.key != nil {
             return answerError(504, "Nothing fresh is stored for this request, and it asked for nothing else.", proxyError: nil)
         }
-        var fields = shard.requestFields.make(from: head, client: client)
-        if plan.key != nil { prepareForStore(&fields) }
-        let request = UpstreamRequest(method: head.method, target: Array(head.pathAndQuery), fields: fields, content: framing)
-        let subject = Fetch.Subject(
-            head: head, directives: plan.directives, key: plan.key, sharedKey: plan.sharedKey, isPartitioned: plan.isPartitioned,
-            found: plan.found, mayRescue: rescue != nil)
-        let fetch = Fetch(shard: shard, subject: subject, receiver: self)
+        proceed()
+    }
+
+    /// The upstream is asked, unless it counts as down, or another asks for the same already.
+    private func proceed() {
+        let now = shard.loop.time.monotonicMilliseconds
+        switch shard.server.health.admit(route: plan.route, hasCopy: rescue != nil, now: now) {
+        case .go: break
+        case .wait(let time): return fetchFailed(.unavailable(time))
+        // Who has a copy does not wait for what a down upstream may say.
+        case .probe where rescue != nil && plan.mayShare:
+            shard.backgroundFetches.start(head, plan, client: client)
+            return fetchFailed(.unavailable(0))
+        case .probe: break
+        }
+        guard shard.settings.collapses, plan.mayShare, let flight = plan.flightKey else { return ask(leads: nil) }
+        let place = shard.server.collapsed.join(flight, now: now) { [loop = shard.loop] outcome in
+            loop.execute { self.landed(outcome) }
+        }
+        switch place {
+        case .leader: ask(leads: flight)
+        case .alone: ask(leads: nil)
+        case .follower:
+            state = .waiting
+            startTimer()
+        }
+    }
+
+    private func ask(leads flight: [UInt8]?) {
+        state = .asking
+        let request = shard.upstreamRequest(for: head, framing: framing, plan, client: client)
+        let subject = Fetch.Subject(head: head, plan, mayRescue: rescue != nil)
+        let fetch = Fetch(shard: shard, subject: subject, request: request, leads: flight, receiver: self)
         self.fetch = fetch
-        if !fetch.start(request) { fetchFailed(.transfer(.proxyInternalError)) }
+        startTimer()
+        fetch.start()
     }
 
     private var client: UpstreamRequestFields.Client {
         UpstreamRequestFields.Client(address: connection.peer.text, isIPv6: connection.peer.isIPv6, host: head.host)
-    }
-
-    /// Our own conditions in the place of the client's, and a coding that can be taken off again.
-    private func prepareForStore(_ fields: inout Fields) {
-        if let found = plan.found { Validation.addConditions(to: &fields, stored: found.metadata, head: found.item.head) }
-        guard fields.contains(.acceptEncoding) else { return }
-        let members = FieldLists.members(of: .acceptEncoding, in: fields)
-        let acceptsGzip = members.contains { AcceptedCoding($0)?.acceptsGzip == true }
-        fields.set(.acceptEncoding, Array((acceptsGzip ? "gzip" : "identity").utf8))
     }
 
     /// Age and freshness left of the stored copy, where it may go out while the upstream fails.
@@ -85,6 +110,70 @@ final class Exchange: ClientExchange, FetchReceiver {
             return nil
         }
         return (age, ttl)
+    }
+
+    // MARK: Time
+
+    /// Where a copy may go out, the upstream has so long for a whole good answer; else only waiting for another is bounded.
+    private func startTimer() {
+        timer?.cancel()
+        timer = nil
+        let softDeadline = shard.routes.all[plan.route].rescueAfter
+        if softDeadline > 0, rescue != nil {
+            timer = shard.loop.schedule(after: .milliseconds(softDeadline)) { self.softDeadlinePassed() }
+        } else if case .waiting = state {
+            timer = shard.loop.schedule(after: .milliseconds(shard.settings.collapseWait)) { self.waitedTooLong() }
+        }
+    }
+
+    /// The copy goes out; the fetch goes on and fills the store.
+    private func softDeadlinePassed() {
+        switch state {
+        case .asking: shard.server.health.isSlow(route: plan.route, now: shard.loop.time.monotonicMilliseconds)
+        case .waiting: break
+        case .streaming, .finished: return
+        }
+        guard let found = plan.found, let rescue else { return }
+        if let flight = plan.flightKey { shard.server.collapsed.isSlow(flight) }
+        fetch?.abandon(isRequestWhole: isRequestWhole)
+        fetch = nil
+        noteUpstream()
+        serveRescue(found, rescue, .slow)
+    }
+
+    private func waitedTooLong() {
+        guard case .waiting = state else { return }
+        if let flight = plan.flightKey { shard.server.collapsed.isSlow(flight) }
+        ask(leads: nil)
+    }
+
+    // MARK: Another's fetch
+
+    private func landed(_ outcome: CollapsedRequests.Outcome) {
+        guard case .waiting = state else { return }
+        timer?.cancel()
+        switch outcome {
+        case .stored: takeOver()
+        case .unshareable: ask(leads: nil)
+        case .abandoned: proceed()
+        case .failed(let failure) where rescue != nil || hasWaited: fetchFailed(failure)
+        case .failed:
+            hasWaited = true
+            proceed()
+        }
+    }
+
+    /// The answer that another request brought, where it is one for this request too.
+    private func takeOver() {
+        guard let key = plan.key, let lookUp = shard.lookUp,
+            let found = lookUp.find(key, sharedKey: plan.isPartitioned ? plan.sharedKey : nil, request: head.fields).found
+        else { return ask(leads: nil) }
+        let age = Freshness.currentAge(of: found.metadata, now: shard.now)
+        record.result = .collapsed
+        var lines: [UInt8] = []
+        appendAge(age, to: &lines)
+        shard.cacheStatus.forwarded(forwardToken, collapsed: true, to: &lines)
+        sendStored(found, age: age, lines)
     }
 
     // MARK: The client's events
@@ -104,6 +193,7 @@ final class Exchange: ClientExchange, FetchReceiver {
     func clientLeft() {
         guard !isFinished else { return }
         state = .finished
+        stopTimer()
         fetch?.abandon(isRequestWhole: isRequestWhole)
         fetch = nil
         record.status = 499
@@ -120,12 +210,13 @@ final class Exchange: ClientExchange, FetchReceiver {
     func fetchAnswered(_ answer: WholeAnswer) {
         noteUpstream()
         var lines: [UInt8] = []
-        switch answer.storage {
-        case .allowed: shard.countStored()
-        case .forbidden(let reason): record.notStored = MetricNames.place(of: reason)
+        var detail: String?
+        if case .forbidden(let reason) = answer.storage {
+            record.notStored = MetricNames.place(of: reason)
+            detail = reason.rawValue
         }
-        let detail: String? = if case .forbidden(let reason) = answer.storage { reason.rawValue } else { nil }
         shard.cacheStatus.forwarded(forwardToken, stored: answer.storage == .allowed, detail: detail, to: &lines)
+        if let fault = answer.fault { appendProxyStatus(details: fault, to: &lines) }
         record.bodyBytes = answer.content.count
         // The client's own conditions were not sent on, so they are answered here.
         if plan.found != nil, let metadata = answer.metadata {
@@ -147,37 +238,22 @@ final class Exchange: ClientExchange, FetchReceiver {
     func fetchConfirmed(_ confirmation: Confirmation) {
         noteUpstream()
         record.result = .revalidated
-        record.isFromStore = true
         let age = Freshness.currentAge(of: confirmation.metadata, now: shard.now)
-        record.age = age
         var lines: [UInt8] = []
         appendAge(age, to: &lines)
         shard.cacheStatus.forwarded("stale", status: 304, to: &lines)
-        let item = confirmation.found.item
-        state = .finished
-        let status = confirmation.head.withUnsafeBytes { bytes in
-            StoredAnswer.send(
-                storedHead: bytes, metadata: confirmation.metadata, body: .borrowed(item.body, owner: item.owner), to: head, lines: lines,
-                on: connection)
-        }
-        record.bodyBytes = status == 304 || head.method == .head ? 0 : item.body.count
-        finish(status)
+        confirmation.head.withUnsafeBytes { sendStored(confirmation.found, head: $0, confirmation.metadata, age: age, lines) }
     }
 
     func fetchFailed(_ failure: FetchFailure) {
-        noteUpstream()
+        if fetch != nil { noteUpstream() }
         if let found = plan.found, let rescue { return serveRescue(found, rescue, failure) }
-        switch failure {
-        case .transfer(let error):
-            answerError(
-                error.status, "The upstream failed (\(error.rawValue)), and no stored copy may be served.", proxyError: error.rawValue)
-        case .fault(_, let status):
-            answerError(502, "The upstream's answer (\(status.rawValue)) cannot be used.", proxyError: "http_protocol_error")
-        }
+        answerFailure(failure)
     }
 
-    func streamBegan(_ head: ResponseHead, length: Int?, notStored: NotStoredReason) {
+    func streamBegan(_ head: ResponseHead, length: Int?, notStored: NotStoredReason) -> Bool {
         noteUpstream()
+        stopTimer()
         state = .streaming
         if plan.key != nil { record.notStored = MetricNames.place(of: notStored) }
         record.status = head.status.rawValue
@@ -192,6 +268,7 @@ final class Exchange: ClientExchange, FetchReceiver {
                 self.head.method == .head ? .none : .chunked
             }
         connection.startResponse(passedOn(head), lines: lines, framing: framing)
+        return true
     }
 
     func streamBrought(_ bytes: Span<UInt8>) {
@@ -215,95 +292,9 @@ final class Exchange: ClientExchange, FetchReceiver {
         connection.abortResponse()
     }
 
-    // MARK: Answering
-
-    private func serveRescue(_ found: FoundResponse, _ rescue: (age: Int64, ttl: Int64?), _ failure: FetchFailure) {
-        record.result = .rescued
-        record.isFromStore = true
-        record.age = rescue.age
-        record.rescueCause = MetricNames.place(of: failure)
-        var lines: [UInt8] = []
-        appendAge(rescue.age, to: &lines)
-        if let status = failure.status {
-            shard.cacheStatus.forwarded("stale", status: status, detail: failure.label, to: &lines)
-        } else {
-            // Without an answer there is no `fwd`: it would claim that the upstream sent our 200 (RFC 9211 §2.2).
-            shard.cacheStatus.hit(ttl: min(rescue.ttl ?? -rescue.age, 0), detail: failure.label, to: &lines)
-        }
-        state = .finished
-        let status = StoredAnswer.send(found, to: head, lines: lines, on: connection)
-        record.bodyBytes = status == 304 || head.method == .head ? 0 : found.item.body.count
-        finish(status)
-    }
-
-    private func answerError(_ status: Status, _ sentence: String, proxyError: String?) {
-        var answer = OwnResponse(status: status, sentence: sentence, accept: head.fields.combined(.accept))
-        if let proxyError {
-            answer.fieldLines = Array("Proxy-Status: \(shard.settings.forwarding.name); error=\(proxyError)\r\n".utf8)
-        }
-        answerOwn(answer, result: .error)
-    }
-
-    private func answerOwn(_ answer: OwnResponse, result: CacheResult) {
-        record.result = result
-        record.bodyBytes = answer.content.count
-        sendWhole(answer.head(date: shard.date), [], .bytes(answer.content), status: answer.status)
-    }
-
-    private func sendWhole(_ bytes: [UInt8], _ lines: [UInt8], _ body: WholeBody, status: Status) {
-        state = .finished
-        bytes.withUnsafeBytes { head in
-            lines.withUnsafeBytes { connection.sendWhole(head: head, lines: $0, body: body) }
-        }
-        finish(status)
-    }
-
-    private func finish(_ status: Status) {
-        record.status = status.rawValue
-        shard.finish(&record, head, connection, began)
-    }
-
-    /// An answer's head as the client gets it: the length made anew, Via added, a redirect kept here, Date added where it is missing.
-    private func passedOn(_ answer: ResponseHead) -> ResponseHead {
-        var head = answer
-        head.fields.remove(.contentLength)
-        if !head.fields.contains(.date) { head.fields.append(.date, shard.date) }
-        if let via = shard.via { head.fields.append(.via, via) }
-        if shard.settings.forwarding.rewriteLocation, let location = head.fields.first(.location),
-            let relative = LocationRewriting.relative(location, to: shard.origin, basePath: shard.basePath)
-        {
-            head.fields.set(.location, relative)
-        }
-        return head
-    }
-
-    private func appendAge(_ age: Int64, to lines: inout [UInt8]) {
-        lines.append("Age: ")
-        lines.append(decimal: Int(age))
-        lines.append("\r\n")
-    }
-
-    private var forwardToken: StaticString {
-        if let bypass = plan.bypass { return bypass.forwardToken }
-        guard plan.key != nil else { return "bypass" }
-        guard plan.found != nil else { return plan.missToken }
-        return plan.directives == RequestCacheControl() ? "stale" : "request"
-    }
-
-    private func noteUpstream() { record.upstreamMicroseconds = shard.loop.batchMicroseconds - began }
-}
-
-/// One member of Accept-Encoding (RFC 9110 §12.5.3).
-private struct AcceptedCoding {
-    let acceptsGzip: Bool
-
-    init?(_ member: ArraySlice<UInt8>) {
-        let parts = FieldLists.members(of: member, separator: UInt8(ascii: ";"))
-        guard let name = parts.first else { return nil }
-        let isGzip = name.equalsIgnoringCase("gzip") || name.equalsIgnoringCase("x-gzip")
-        let isRefused = parts.dropFirst().contains { part in
-            part.prefix(2).equalsIgnoringCase("q=") && part.dropFirst(2).allSatisfy { $0 == UInt8(ascii: "0") || $0 == UInt8(ascii: ".") }
-        }
-        acceptsGzip = isGzip && !isRefused
+    /// The timer holds the exchange: so it must end with it.
+    func stopTimer() {
+        timer?.cancel()
+        timer = nil
     }
 }

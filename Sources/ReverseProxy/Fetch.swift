@@ -31,12 +31,28 @@ final class Fetch: TransferReceiver {
         let sharedKey: [UInt8]
         let isPartitioned: Bool
         let found: FoundResponse?
+        /// The place of its route.
+        let route: Int
         /// Whether `found` may go out while the upstream fails.
         let mayRescue: Bool
+
+        init(head: RequestHead, _ plan: ExchangePlan, mayRescue: Bool) {
+            self.head = head
+            directives = plan.directives
+            key = plan.key
+            sharedKey = plan.sharedKey
+            isPartitioned = plan.isPartitioned
+            found = plan.found
+            route = plan.route
+            self.mayRescue = mayRescue && plan.found != nil
+        }
     }
 
     private let shard: ProxyShard
     private let subject: Subject
+    private let request: UpstreamRequest
+    /// Where others wait for what this fetch brings: the key under which they do. They are told once.
+    private var flight: [UInt8]?
     /// Let go of when the fetch has told its end, or when the client left.
     private var receiver: (any FetchReceiver)?
     private var transfer: Transfer?
@@ -46,23 +62,50 @@ final class Fetch: TransferReceiver {
     /// JSON without a content coding is checked piece by piece, so that a large answer holds nobody up at its end.
     private var checksAsItComes = false
     private var discarded = 0
+    private var hasRetried = false
+    /// Milliseconds of the loop's clock.
+    private var began: Int64 = 0
+    /// Whether the answer's status told that the upstream is in trouble.
+    private var isTrouble = false
     private var requestTime = Timestamp(milliseconds: 0)
     private var responseTime = Timestamp(milliseconds: 0)
 
     /// Read and thrown away of an answer that nobody wants; beyond it the connection is closed instead.
     private static let discardLimitBytes = 64 * 1024
 
-    init(shard: ProxyShard, subject: Subject, receiver: any FetchReceiver) {
+    /// - Parameter leads: the key under which others wait for this fetch.
+    init(shard: ProxyShard, subject: Subject, request: UpstreamRequest, leads: [UInt8]?, receiver: any FetchReceiver) {
         self.shard = shard
         self.subject = subject
+        self.request = request
+        flight = leads
         self.receiver = receiver
     }
 
-    /// Sends the request. Returns false where it cannot even be tried.
-    func start(_ request: UpstreamRequest) -> Bool {
+    /// Sends the request; the receiver is told at once where it cannot even be tried.
+    func start() {
         requestTime = shard.now
+        began = clock
         transfer = shard.upstream.start(request, receiver: self)
-        return transfer != nil
+        if transfer == nil { failed(.transfer(.connectionLimitReached)) }
+    }
+
+    private var clock: Int64 { shard.loop.time.monotonicMilliseconds }
+
+    /// Tells those who wait for this fetch, once.
+    private func land(_ outcome: CollapsedRequests.Outcome) {
+        guard let flight else { return }
+        self.flight = nil
+        shard.server.collapsed.end(flight, outcome, now: clock)
+    }
+
+    /// Nothing good comes.
+    private func failed(_ failure: FetchFailure) {
+        mode = .ended
+        land(.failed(failure))
+        let receiver = self.receiver
+        self.receiver = nil
+        receiver?.fetchFailed(failure)
     }
 
     // MARK: The client's side
@@ -86,6 +129,7 @@ final class Fetch: TransferReceiver {
     private func end() {
         mode = .ended
         receiver = nil
+        land(.abandoned)
         transfer?.cancel()
         transfer = nil
     }
@@ -98,7 +142,7 @@ final class Fetch: TransferReceiver {
 
     func transfer(_ transfer: Transfer, received head: ResponseHead) {
         responseTime = shard.now
-        shard.upstreamAnswered(head.status)
+        judge(head)
         invalidate(after: head)
         let length = head.fields.first(.contentLength).flatMap(DeltaSeconds.length)
         let answer = ResponseHead(status: head.status, reason: head.reason, fields: head.fields.removingHopByHop())
@@ -109,7 +153,7 @@ final class Fetch: TransferReceiver {
         // A 304 to our own condition that speaks of something else: the client has not asked for it.
         if subject.found != nil, head.status == 304 { return fail(.fault(.unexpectedStatus, 304)) }
         if subject.mayRescue, let fault = headFault(answer) { return fail(.fault(fault, head.status)) }
-        let decision = storageDecision(answer)
+        let decision = good.faultOfHead(answer).map { .forbidden($0.notStored) } ?? storageDecision(answer)
         let isTooLarge = length.map { $0 > shard.settings.bufferLimitBytes } ?? false
         let isWanted = decision == .allowed || (subject.mayRescue && answer.status.isSuccessful)
         if subject.head.method == .get, isWanted, !isTooLarge, !head.status.forbidsContent {
@@ -121,6 +165,24 @@ final class Fetch: TransferReceiver {
         } else {
             stream(answer, length: length, .tooLarge)
         }
+    }
+
+    /// What the status tells of the upstream's state. That it is well is known only when the answer is whole, or passed on.
+    private func judge(_ head: ResponseHead) {
+        switch head.status {
+        case 429, 500, 502, 503, 504:
+            isTrouble = true
+            let retryAfter = RetryAfter.milliseconds(head.fields, now: shard.now)
+            shard.server.health.failed(route: subject.route, status: head.status, retryAfter: retryAfter, now: clock)
+        default: break
+        }
+    }
+
+    private func tellGood() {
+        guard !isTrouble else { return }
+        let limit = shard.routes.all[subject.route].rescueAfter
+        let now = clock
+        shard.server.health.answered(route: subject.route, isQuick: limit == 0 || now - began < limit, now: now)
     }
 
     func transfer(_ transfer: Transfer, content bytes: Span<UInt8>) {
@@ -149,34 +211,53 @@ final class Fetch: TransferReceiver {
         case .collecting(let head, let decision): collected(head, decision, isDelimited: isDelimited)
         case .confirming(let head): confirmed(head)
         case .streaming: receiver?.streamEnded()
-        case .awaitingHead: receiver?.fetchFailed(.transfer(.connectionTerminated))
+        case .awaitingHead: failed(.transfer(.connectionTerminated))
         case .discarding, .ended: break
         }
     }
 
     func transferFailed(_ transfer: Transfer, _ error: UpstreamError) {
+        if retries(after: error, of: transfer) { return }
         let mode = self.mode
         self.mode = .ended
         self.transfer = nil
-        shard.upstreamFailed(error)
-        defer { receiver = nil }
+        shard.countUpstreamError(error)
+        shard.server.health.failed(route: subject.route, error: error, now: clock)
         switch mode {
-        case .awaitingHead, .collecting, .confirming: receiver?.fetchFailed(.transfer(error))
-        case .streaming: receiver?.streamBroke(error)
+        case .awaitingHead, .collecting, .confirming: failed(.transfer(error))
+        case .streaming:
+            receiver?.streamBroke(error)
+            receiver = nil
         case .discarding, .ended: break
         }
     }
 
     func transferDrained(_ transfer: Transfer) { receiver?.fetchDrained() }
 
+    /// Sends the request once more, on another connection, where no byte of an answer came and repeating it changes nothing (RFC 9110
+    /// §9.2.2). Not after a time-out: it would double the wait.
+    private func retries(after error: UpstreamError, of transfer: Transfer) -> Bool {
+        guard case .awaitingHead = mode, !hasRetried, !transfer.gotBytes, request.method.isIdempotent,
+            request.content == .none || request.content == .length(0), error == .connectionTerminated || error == .connectionRefused,
+            let again = shard.upstream.retry(request, receiver: self)
+        else { return false }
+        hasRetried = true
+        self.transfer = again
+        return true
+    }
+
     // MARK: Judging
 
     private func headFault(_ answer: ResponseHead) -> UpstreamFault? {
         guard let found = subject.found else { return nil }
-        return LastGood.faultOfHead(
-            answer, storedIsJSON: found.metadata.flags.contains(.isJSON), path: subject.head.target,
+        let fault = LastGood.faultOfHead(
+            answer, storedIsJSON: found.metadata.flags.contains(.isJSON), path: subject.head.pathAndQuery,
             strictness: shard.settings.policy.strictness)
+        return fault ?? good.faultOfHead(answer)
     }
+
+    /// What the operator demands of this route's answers.
+    private var good: GoodAnswer { shard.routes.all[subject.route].good }
 
     private func storageDecision(_ answer: ResponseHead) -> StorageDecision {
         guard subject.key != nil else { return .forbidden(.bypassed(subject.head)) }
@@ -187,16 +268,17 @@ final class Fetch: TransferReceiver {
 
     /// A copy goes out instead of this answer; what still comes of it is thrown away.
     private func fail(_ failure: FetchFailure) {
+        failed(failure)
         mode = .discarding
         content = []
-        receiver?.fetchFailed(failure)
-        receiver = nil
     }
 
     private func stream(_ head: ResponseHead, length: Int?, _ reason: NotStoredReason) {
         mode = .streaming
-        guard let receiver else { return end() }
-        receiver.streamBegan(head, length: length, notStored: reason)
+        // One who waits for the same would get the same trouble: one of them may look, the others hear of it.
+        land(isTrouble ? .failed(.fault(.serverError, head.status)) : .unshareable)
+        tellGood()
+        guard let receiver, receiver.streamBegan(head, length: length, notStored: reason) else { return end() }
     }
 
     /// Larger than what is held: passed on from here, what was held first.
@@ -211,19 +293,19 @@ final class Fetch: TransferReceiver {
     private func collected(_ head: ResponseHead, _ decision: StorageDecision, isDelimited: Bool) {
         let check = checkContent(head, isDelimited: isDelimited)
         if let fault = check.fault {
-            if subject.mayRescue, shard.settings.policy.strictness == .rescue {
-                receiver?.fetchFailed(.fault(fault, head.status))
-            } else {
-                receiver?.fetchAnswered(WholeAnswer(head: head, content: content, storage: .forbidden(fault.notStored)))
-            }
-            return
+            if subject.mayRescue, shard.settings.policy.strictness == .rescue { return failed(.fault(fault, head.status)) }
+            return answered(WholeAnswer(head: head, content: content, storage: .forbidden(fault.notStored), fault: fault))
         }
-        guard decision == .allowed else {
-            receiver?.fetchAnswered(WholeAnswer(head: head, content: content, storage: decision))
-            return
-        }
+        tellGood()
+        guard decision == .allowed else { return answered(WholeAnswer(head: head, content: content, storage: decision)) }
         let (bytes, metadata, result) = store(head, check.decoded)
-        receiver?.fetchAnswered(WholeAnswer(head: head, content: content, storage: result, storedHead: bytes, metadata: metadata))
+        answered(WholeAnswer(head: head, content: content, storage: result, storedHead: bytes, metadata: metadata))
+    }
+
+    private func answered(_ answer: WholeAnswer) {
+        if answer.storage == .allowed { shard.countStored() }
+        land(answer.storage == .allowed ? .stored : .unshareable)
+        receiver?.fetchAnswered(answer)
     }
 
     /// The content without its coding, and what is wrong with it.
@@ -234,12 +316,22 @@ final class Fetch: TransferReceiver {
             guard let decoded = try? GzipDecoder.decode(content, limit: shard.settings.bufferLimitBytes) else {
                 return (nil, content.isEmpty ? .emptyContent : .undecodable)
             }
-            return (decoded, isJSON ? LastGood.faultOfContent(JSONTextChecker.check(decoded.span), isDelimited: isDelimited) : nil)
+            let fault = isJSON ? LastGood.faultOfContent(JSONTextChecker.check(decoded.span), isDelimited: isDelimited) : nil
+            return (decoded, fault ?? demands(decoded, isJSON: isJSON))
         }
         // Coded in a way that we cannot take off: it is passed on as it is, and not stored.
         guard coding == .identity else { return (nil, nil) }
-        if isJSON { return (nil, LastGood.faultOfContent(checker.finish(), isDelimited: isDelimited)) }
-        return (nil, isDelimited ? nil : .unprovenEnd)
+        let fault: UpstreamFault? =
+            if isJSON {
+                LastGood.faultOfContent(checker.finish(), isDelimited: isDelimited)
+            } else {
+                isDelimited ? nil : .unprovenEnd
+            }
+        return (nil, fault ?? demands(content, isJSON: isJSON))
+    }
+
+    private func demands(_ content: [UInt8], isJSON: Bool) -> UpstreamFault? {
+        good.faultOfContent(content.span, isJSON: isJSON, storedBytes: subject.found?.item.body.count)
     }
 
     // MARK: Storing
@@ -268,10 +360,8 @@ final class Fetch: TransferReceiver {
             let fresh = Validation.freshened(
                 found.metadata, head: found.item.head, by: answer, contentBytes: found.item.body.count, requestTime: requestTime,
                 responseTime: responseTime)
-        else {
-            receiver?.fetchFailed(.fault(.unexpectedStatus, 304))
-            return
-        }
+        else { return failed(.fault(.unexpectedStatus, 304)) }
+        tellGood()
         let isRecent = responseTime.milliseconds - found.metadata.responseTime.milliseconds < Self.confirmationInterval
         let isSame = fresh.metadata.freshnessLifetime == nil && fresh.metadata.flags == found.metadata.flags
         if !(isRecent && isSame), let lookUp = shard.lookUp, !lookUp.isOvertaken(subject.sharedKey, requestTime: requestTime) {
@@ -279,6 +369,7 @@ final class Fetch: TransferReceiver {
                 NewItem(
                     key: found.key, metadata: fresh.metadata.encoded(), head: fresh.bytes, body: Array(found.item.body), mayRescue: true))
         }
+        land(.stored)
         receiver?.fetchConfirmed(Confirmation(found: found, head: fresh.bytes, metadata: fresh.metadata))
     }
 

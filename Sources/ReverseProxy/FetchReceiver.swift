@@ -15,28 +15,40 @@ struct WholeAnswer {
     var storage: StorageDecision
     /// As it was stored, where it was.
     var storedHead: [UInt8] = []
+    /// What the operator's demands say against it, where it is passed on all the same.
+    var fault: UpstreamFault?
     var metadata: StoredMetadata?
 }
 
 /// Why a fetch brought nothing good.
-enum FetchFailure: Equatable {
+enum FetchFailure: Sendable, Equatable {
     /// No complete answer came.
     case transfer(UpstreamError)
     /// An answer came, and it counts as a failing upstream.
     case fault(UpstreamFault, Status)
+    /// It was not asked, since it counts as down; milliseconds until it will be.
+    case unavailable(Int64)
+    /// It has not answered within the soft deadline. The fetch goes on.
+    case slow
+
+    /// RFC 9209 §2.3.2 for the first.
+    static let unavailableLabel = "destination_unavailable"
+    static let slowLabel = "slow"
 
     /// A label for metrics, logs and the `detail` of Cache-Status.
     var label: String {
         switch self {
         case .transfer(let error): error.rawValue
         case .fault(let fault, _): fault.rawValue
+        case .unavailable: Self.unavailableLabel
+        case .slow: Self.slowLabel
         }
     }
 
     /// What the upstream answered with; nil where it did not answer (RFC 9211 §2.3 `fwd-status`).
     var status: Status? {
         switch self {
-        case .transfer: nil
+        case .transfer, .unavailable, .slow: nil
         case .fault(_, let status): status
         }
     }
@@ -52,7 +64,8 @@ protocol FetchReceiver: AnyObject {
     /// The upstream failed where a stored copy may go out, or sent no answer at all.
     func fetchFailed(_ failure: FetchFailure)
     /// The answer is passed on piece by piece: too large to hold, or nothing to be kept.
-    func streamBegan(_ head: ResponseHead, length: Int?, notStored: NotStoredReason)
+    /// Returns whether it is wanted; if not, nothing more comes.
+    func streamBegan(_ head: ResponseHead, length: Int?, notStored: NotStoredReason) -> Bool
     func streamBrought(_ bytes: Span<UInt8>)
     func streamEnded()
     func streamBroke(_ error: UpstreamError)

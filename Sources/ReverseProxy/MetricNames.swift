@@ -9,8 +9,10 @@ enum MetricNames {
     static let notStored = NotStoredReason.allCases
     static let refusals = RequestRefusal.allCases
     static let upstreamErrors = UpstreamError.allCases
-    /// A copy goes out because of a failed transfer, or because of a fault in an answer.
-    static let rescueCauses = UpstreamError.allCases.map(\.rawValue) + UpstreamFault.allCases.map(\.rawValue)
+    /// A copy goes out because of a failed transfer, a fault in an answer, or without asking.
+    static let rescueCauses =
+        UpstreamError.allCases.map(\.rawValue) + UpstreamFault.allCases.map(\.rawValue)
+        + [FetchFailure.unavailableLabel, FetchFailure.slowLabel]
 
     static let labels = MetricLabels(
         rescueCauses: rescueCauses, notStored: notStored.map(\.rawValue), refusals: refusals.map(\.rawValue),

@@ -18,6 +18,9 @@ package final class ProxyServer: @unchecked Sendable {
     let accessLog: AccessLog?
     let instance: String
     let budget: ConnectionBudget
+    let routes: Routes
+    let health: UpstreamHealth
+    let collapsed = CollapsedRequests()
     private let logger: Logger
     private let store: ResponseStore?
     private var shards: [ProxyShard] = []
@@ -26,8 +29,6 @@ package final class ProxyServer: @unchecked Sendable {
 
     private struct State {
         var isStopping = false
-        var isUpstreamUp = true
-        var isStoreTrouble = false
     }
 
     /// Written by all shards.
@@ -39,6 +40,8 @@ package final class ProxyServer: @unchecked Sendable {
         self.logger = logger
         self.accessLog = accessLog
         budget = ConnectionBudget(limit: settings.downstream.maximumConnections)
+        routes = Routes(settings.routes, rest: settings.otherRoute)
+        health = UpstreamHealth(routes: routes.all.map(\.name), settings: settings.upstream.failure, logger: logger)
         var generator = SystemRandomNumberGenerator()
         instance = String(generator.next() as UInt64, radix: 36)
         store = try settings.store.map { (store) throws(StoreError) in try ResponseStore(store) }
@@ -83,6 +86,7 @@ package final class ProxyServer: @unchecked Sendable {
             shard.loop.execute { shard.connections.start() }
             shard.loop.start()
         }
+        shards.first.map { first in first.loop.execute { first.startProbe() } }
         for index in listeners.indices {
             let shard = listeners[index].shard
             shard.loop.execute { [self] in listeners[index].listener.start() }
@@ -137,7 +141,9 @@ package final class ProxyServer: @unchecked Sendable {
         var snapshot = snapshot
         snapshot.process = .now()
         snapshot.version = settings.version
-        snapshot.isUpstreamUp = state.withLock { $0.isUpstreamUp }
+        snapshot.isUpstreamUp = health.isUp
+        snapshot.collapsedWaiting = collapsed.waiting
+        snapshot.upstreamStates = health.lines.map { MetricsSnapshot.UpstreamStateLine(route: $0.route, state: $0.state.label) }
         snapshot.accessLogDropped = accessLog?.dropped ?? 0
         snapshot.connections.limit = budget.limit
         guard let store = store?.statistics else { return snapshot }
@@ -167,16 +173,6 @@ package final class ProxyServer: @unchecked Sendable {
             "store: \(found.recoveredEntries) answers in \(found.recoveryMilliseconds) ms\(found.recoveredFromSnapshot ? " from the snapshot" : "")"
         )
         if !found.isWritable { logger.error("the cache directory cannot be written to: answers are passed on and not kept") }
-    }
-
-    /// Said once for each change, whichever shard notices.
-    func upstreamIs(up: Bool, because reason: String) {
-        let hasChanged = state.withLock { state in
-            defer { state.isUpstreamUp = up }
-            return state.isUpstreamUp != up
-        }
-        guard hasChanged else { return }
-        if up { logger.notice("the upstream answers again") } else { logger.warning("the upstream fails: \(reason)") }
     }
 
     func logRefusal(_ refusal: RequestRefusal, peer: PeerAddress) {
@@ -218,6 +214,11 @@ private final class Gathering: Sendable {
             state.snapshot.connections.upstreamActive += shard.upstream.counters.active
             state.snapshot.connections.upstreamOpened += shard.upstream.counters.connectionsOpened
             state.snapshot.connections.upstreamRequests += shard.upstream.counters.requests
+            state.snapshot.connections.upstreamRetries += shard.upstream.counters.retries
+            state.snapshot.connections.upstreamTurnedAway += shard.upstream.counters.turnedAway
+            state.snapshot.connections.backgroundRunning += shard.backgroundFetches.running
+            state.snapshot.connections.backgroundStarted += shard.backgroundFetches.started
+            state.snapshot.connections.backgroundSkipped += shard.backgroundFetches.skipped
             state.left -= 1
             return state.left == 0 ? state.snapshot : nil
         }

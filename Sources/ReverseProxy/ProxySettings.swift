@@ -21,6 +21,16 @@ package struct ProxySettings: Sendable {
     /// Longest answer that is taken whole before its first byte goes out, so that a broken one can still be replaced; also the largest that
     /// is stored. Larger ones are streamed.
     package var bufferLimitBytes = 8 << 20
+    /// What is different for some paths; the first that fits counts.
+    package var routes: [Route] = []
+    /// For all other paths.
+    package var otherRoute = Route()
+    /// Whether requests for one key share one fetch, and the milliseconds that one waits for another's.
+    package var collapses = true
+    package var collapseWait: Int64 = 5_000
+    /// Fetches of one shard that no client waits for.
+    package var backgroundLimit = 32
+    package var probe = ActiveProbeSettings()
     package var shards = 1
     package var version = "dev"
 

@@ -28,6 +28,11 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     private let accessLog: AccessLog?
     let servesOwnPages: Bool
 
+    let routes: Routes
+    private(set) lazy var backgroundFetches = BackgroundFetches(shard: self)
+    /// Held here for as long as the shard is.
+    private lazy var probe = ActiveProbe(shard: self)
+    private var refreshAhead: RefreshAhead?
     private let keyMaker: RequestKeyMaker
     private var scratchKey: [UInt8] = []
     private var scratchLines: [UInt8] = []
@@ -52,6 +57,13 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
             policy: settings.policy, forwarding: settings.forwarding, authority: origin + Array(settings.upstream.basePath.utf8))
         metrics = ShardMetrics(labels: MetricNames.labels)
         servesOwnPages = settings.servesOwnPages && settings.adminListen.isEmpty
+        routes = server.routes
+        if routes.all.contains(where: { $0.refreshAhead > 0 }) { refreshAhead = RefreshAhead(routes: routes) }
+    }
+
+    /// Looks after the upstream without clients; one shard does it for all.
+    func startProbe() {
+        if !settings.probe.path.isEmpty { probe.start() }
     }
 
     /// The time of day as the rules use it.
@@ -71,11 +83,12 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
 
     func received(_ head: RequestHead, framing: ContentFraming, on connection: ClientConnection) -> (any ClientExchange)? {
         if servesOwnPages, let page = OwnPage(head) { return page.answer(shard: self, connection: connection, head: head) }
-        guard let lookUp else { return begin(head, framing, connection, ExchangePlan()) }
+        guard let lookUp else { return begin(head, framing, connection, ExchangePlan(route: routes.place(of: head.pathAndQuery))) }
         switch RequestUse(head, content: framing) {
         case .bypass(let reason):
             var plan = ExchangePlan()
             plan.bypass = reason
+            plan.route = routes.place(of: head.pathAndQuery)
             return begin(head, framing, connection, plan)
         case .lookUp: return look(head, framing, lookUp, connection)
         }
@@ -96,15 +109,40 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         let result = lookUp.find(scratchKey, sharedKey: shared, request: head.fields)
         var directives = RequestCacheControl()
         if head.fields.contains(.cacheControl) || head.fields.contains(.pragma) { directives = RequestCacheControl(head.fields) }
-        if case .found(let found) = result, case .serve(let ttl, let age) = Reuse.decide(found.metadata, directives, now: now) {
-            serveHit(found, head, ttl: ttl, age: age, connection)
-            return nil
+        var decision = ReuseDecision.validate(.noFreshness)
+        if case .found(let found) = result {
+            decision = Reuse.decide(found.metadata, directives, now: now)
+            if refreshAhead == nil, case .serve(let ttl, let age) = decision {
+                serveHit(found, head, ttl: ttl, age: age, .hit, connection)
+                return nil
+            }
         }
-        return begin(
-            head, framing, connection,
-            ExchangePlan(
-                directives: directives, key: scratchKey, sharedKey: shared ?? scratchKey, isPartitioned: isPartitioned, found: result.found,
-                missToken: result.forwardToken))
+        let plan = ExchangePlan(
+            directives: directives, key: scratchKey, sharedKey: shared ?? scratchKey, isPartitioned: isPartitioned, found: result.found,
+            flightKey: result.flightKey(scratchKey), missToken: result.forwardToken,
+            mayShare: head.method == .get && directives == RequestCacheControl(), route: routes.place(of: target))
+        guard let found = result.found else { return begin(head, framing, connection, plan) }
+        switch decision {
+        case .validate: return begin(head, framing, connection, plan)
+        case .serve(let ttl, let age):
+            serveHit(found, head, ttl: ttl, age: age, .hit, connection)
+            let lifetime = found.metadata.freshnessLifetime ?? 0
+            if plan.mayShare, refreshAhead?.isDue(plan, ttl: ttl, lifetime: lifetime, now: now) == true { validate(head, plan, connection) }
+        case .serveWhileValidating(let ttl, let age):
+            serveHit(found, head, ttl: ttl, age: age, .stale, connection)
+            if head.method == .get { validate(head, plan, connection) }
+        }
+        return nil
+    }
+
+    /// Behind the client's back, unless the upstream counts as down.
+    private func validate(_ head: RequestHead, _ plan: ExchangePlan, _ connection: ClientConnection) {
+        switch server.health.admit(route: plan.route, hasCopy: true, now: loop.time.monotonicMilliseconds) {
+        case .wait: return
+        case .go, .probe: break
+        }
+        let client = UpstreamRequestFields.Client(address: connection.peer.text, isIPv6: connection.peer.isIPv6, host: head.host)
+        backgroundFetches.start(head, plan, client: client)
     }
 
     /// What is not a fresh hit.
@@ -117,14 +155,16 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         return exchange.isFinished ? nil : exchange
     }
 
-    private func serveHit(_ found: FoundResponse, _ head: RequestHead, ttl: Int64, age: Int64, _ connection: ClientConnection) {
+    private func serveHit(
+        _ found: FoundResponse, _ head: RequestHead, ttl: Int64, age: Int64, _ result: CacheResult, _ connection: ClientConnection
+    ) {
         scratchLines.removeAll(keepingCapacity: true)
         scratchLines.append("Age: ")
         scratchLines.append(decimal: Int(age))
         scratchLines.append("\r\n")
         cacheStatus.hit(ttl: ttl, to: &scratchLines)
         let status = StoredAnswer.send(found, to: head, lines: scratchLines, on: connection)
-        var record = ExchangeRecord(result: .hit, method: MethodLabel(head.method), status: status.rawValue)
+        var record = ExchangeRecord(result: result, method: MethodLabel(head.method), status: status.rawValue)
         record.isFromStore = true
         record.bodyBytes = status == 304 || head.method == .head ? 0 : found.item.body.count
         record.age = age
@@ -153,14 +193,8 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
 
     func countRequestBytes(_ count: Int) { metrics.requestBytes += UInt64(count) }
 
-    func upstreamAnswered(_ status: Status) {
-        let isGood = ![500, 502, 503, 504].contains(status.rawValue)
-        server.upstreamIs(up: isGood, because: isGood ? "answered" : "status \(status.rawValue)")
-    }
-
-    func upstreamFailed(_ error: UpstreamError) {
+    func countUpstreamError(_ error: UpstreamError) {
         metrics.upstreamFailed(MetricNames.upstreamErrors.firstIndex(of: error) ?? 0)
-        server.upstreamIs(up: false, because: error.rawValue)
     }
 }
 
@@ -173,7 +207,13 @@ struct ExchangePlan {
     var sharedKey: [UInt8] = []
     var isPartitioned = false
     var found: FoundResponse?
+    /// Under which key requests for the same share one fetch: the variant's, where it is known.
+    var flightKey: [UInt8]?
     var missToken: StaticString = "uri-miss"
+    /// Whether another's answer would do, and a background fetch may speak for this request: a plain GET.
+    var mayShare = false
+    /// The place of the target's route.
+    var route = 0
 }
 
 extension RequestHead {

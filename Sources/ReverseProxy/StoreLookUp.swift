@@ -8,11 +8,20 @@ import HTTPCore
 enum LookUpResult {
     case found(FoundResponse)
     case nothing
-    /// Something is stored for this key, but for other values of the selecting fields.
-    case otherVariant
+    /// Something is stored for this key, but for other values of the selecting fields; with the key that theirs would have.
+    case otherVariant([UInt8])
 
     var found: FoundResponse? {
         if case .found(let found) = self { found } else { nil }
+    }
+
+    /// The key under which requests that can have one answer meet.
+    func flightKey(_ key: [UInt8]) -> [UInt8] {
+        switch self {
+        case .found(let found): found.key
+        case .otherVariant(let variant): variant
+        case .nothing: key
+        }
     }
 
     /// RFC 9211 §2.2.
@@ -40,7 +49,7 @@ struct StoreLookUp {
         var variant = key
         let names = SelectingFields.decode(marker.head)
         CacheKey.appendVariant(to: &variant, generation: generation, selecting: SelectingFields.values(of: names, in: request))
-        guard let item = store.lookUp(variant.span) else { return .otherVariant }
+        guard let item = store.lookUp(variant.span) else { return .otherVariant(variant) }
         return accept(item, variant, sharedKey)
     }
 

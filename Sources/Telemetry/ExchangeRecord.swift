@@ -8,6 +8,10 @@ package enum CacheResult: Int, Sendable, CaseIterable {
     case miss
     /// The upstream confirmed what was stored.
     case revalidated
+    /// From the store, stale with the answer's own leave; validated in the background.
+    case stale
+    /// Another request's answer, waited for.
+    case collapsed
     /// From the store, because the upstream failed.
     case rescued
     /// The store has nothing to do with such a request.
@@ -22,6 +26,8 @@ package enum CacheResult: Int, Sendable, CaseIterable {
         case .hit: "hit"
         case .miss: "miss"
         case .revalidated: "revalidated"
+        case .stale: "stale"
+        case .collapsed: "collapsed"
         case .rescued: "rescued"
         case .bypass: "bypass"
         case .error: "error"

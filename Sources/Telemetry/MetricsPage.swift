@@ -28,17 +28,35 @@ package struct MetricsSnapshot: Sendable {
         package var upstreamActive = 0
         package var upstreamOpened = 0
         package var upstreamRequests = 0
+        package var upstreamRetries = 0
+        package var upstreamTurnedAway = 0
+        package var backgroundRunning = 0
+        package var backgroundStarted = 0
+        package var backgroundSkipped = 0
 
         package init() {}
     }
 
+    /// The state of the upstream (route is empty) or of one route's answers.
+    package struct UpstreamStateLine: Sendable {
+        package var route: String
+        package var state: String
+
+        package init(route: String, state: String) {
+            self.route = route
+            self.state = state
+        }
+    }
+
     package var shards: ShardMetrics
+    package var upstreamStates: [UpstreamStateLine] = []
     package var store = Store()
     package var connections = Connections()
     package var process = ProcessFigures()
     package var version = ""
     /// Whether the last exchange with the upstream succeeded.
     package var isUpstreamUp = true
+    package var collapsedWaiting = 0
     package var accessLogDropped = 0
 
     package init(shards: ShardMetrics) { self.shards = shards }
@@ -78,6 +96,16 @@ package enum MetricsPage {
     private static func upstream(_ snapshot: MetricsSnapshot, _ writer: inout MetricsWriter) {
         let shards = snapshot.shards
         writer.gauge("cistern_upstream_up", "Whether the last exchange with the upstream succeeded.", snapshot.isUpstreamUp ? 1 : 0)
+        let states = ["closed", "open", "half_open"]
+        // The first is the upstream's own; the last route has no name: it is for all paths that no other is for.
+        writer.gauge(
+            "cistern_upstream_state", "Whether the upstream counts as up (closed), as down (open), or is looked at again (half_open).",
+            states.map { state in ("state=\"\(state)\"", snapshot.upstreamStates.first?.state == state ? 1 : 0) })
+        writer.gauge(
+            "cistern_route_state", "The same for the answers of each route.",
+            snapshot.upstreamStates.dropFirst().flatMap { line in
+                states.map { state in ("route=\"\(line.route)\",state=\"\(state)\"", line.state == state ? 1 : 0) }
+            })
         writer.histogram(
             "cistern_upstream_duration_seconds", "From asking the upstream to the end of its answer or its failure.", scale: 1e-6,
             [("", shards.upstreamDuration)])
@@ -86,6 +114,15 @@ package enum MetricsPage {
             labelled("error", shards.labels.upstreamErrors, shards.upstreamErrors))
         writer.counter("cistern_upstream_requests", "Requests sent to the upstream.", UInt64(snapshot.connections.upstreamRequests))
         writer.counter("cistern_upstream_connections", "Connections opened to the upstream.", UInt64(snapshot.connections.upstreamOpened))
+        writer.counter("cistern_upstream_retries", "Requests sent for the second time.", UInt64(snapshot.connections.upstreamRetries))
+        writer.counter(
+            "cistern_upstream_turned_away", "Requests not sent because too many waited.", UInt64(snapshot.connections.upstreamTurnedAway))
+        writer.gauge("cistern_collapsed_waiting", "Requests that wait for another's fetch now.", Double(snapshot.collapsedWaiting))
+        writer.gauge("cistern_background_fetches", "Fetches that no client waits for, now.", Double(snapshot.connections.backgroundRunning))
+        writer.counter("cistern_background_fetches_started", "Those started.", UInt64(snapshot.connections.backgroundStarted))
+        writer.counter(
+            "cistern_background_fetches_skipped", "Those not started because too many were running.",
+            UInt64(snapshot.connections.backgroundSkipped))
         writer.gauge("cistern_upstream_active_requests", "Requests at the upstream now.", Double(snapshot.connections.upstreamActive))
     }
 

@@ -9,6 +9,7 @@ struct EasyHandle: ~Copyable {
     private var lines = HeaderLines()
     /// Whether the last request had content or another method than GET: then those options must be taken back.
     private var isPlain = true
+    private var usesNewConnection = false
 
     /// One read of an answer. libcurl's default of 16 KB costs a call each; from 64 KB on glibc tidies its whole heap when libcurl frees
     /// the buffer, after each transfer.
@@ -65,6 +66,10 @@ struct EasyHandle: ~Copyable {
             bytes.withMemoryRebound(to: CChar.self) { _ = cistern_easy_set_text(pointer, CURLOPT_REQUEST_TARGET, $0.baseAddress) }
         }
         setMethod(request)
+        if request.usesNewConnection != usesNewConnection {
+            usesNewConnection = request.usesNewConnection
+            cistern_easy_set_long(pointer, CURLOPT_FRESH_CONNECT, usesNewConnection ? 1 : 0)
+        }
         cistern_easy_set_pointer(pointer, CURLOPT_HTTPHEADER, lines.fill(request))
     }
 

@@ -25,7 +25,8 @@ package final class Transfer {
     private let settings: UpstreamSettings
     private var head = AnswerHead()
     private var isDelimited = true
-    private var gotBytes = false
+    /// Whether any line of an answer has come.
+    package private(set) var gotBytes = false
     private var attempts = 0
     private var isPaused = false
     private var isHeldByLibcurl = false

@@ -9,6 +9,8 @@ package struct UpstreamRequest: Sendable {
     package var target: [UInt8]
     package var fields: Fields
     package var content: ContentFraming
+    /// Not on a kept connection: for a request that is sent for the second time.
+    package var usesNewConnection = false
 
     package init(method: Method, target: [UInt8], fields: Fields, content: ContentFraming = .none) {
         self.method = method

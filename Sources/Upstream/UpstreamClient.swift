@@ -10,6 +10,10 @@ package struct UpstreamCounters: Sendable {
     package var active = 0
     package var connectionsOpened = 0
     package var requests = 0
+    /// Not sent, since too many waited.
+    package var turnedAway = 0
+    /// Sent for the second time.
+    package var retries = 0
 }
 
 /// Belongs to one loop and is used on it only.
@@ -29,6 +33,7 @@ package final class UpstreamClient {
     private var isSweeping = false
     private var callbackDepth = 0
     private var isClosed = false
+    private var retryBudget: RetryBudget
 
     /// Handles kept for the next requests.
     private static let poolLimit = 64
@@ -48,6 +53,7 @@ package final class UpstreamClient {
         self.settings = settings
         self.multi = multi
         coarseNow = loop.time.monotonicMilliseconds
+        retryBudget = RetryBudget(percent: settings.retryBudget)
         let user = Unmanaged.passUnretained(self).toOpaque()
         cistern_multi_set_pointer(multi, CURLMOPT_SOCKETDATA, user)
         cistern_multi_set_pointer(multi, CURLMOPT_TIMERDATA, user)
@@ -72,8 +78,14 @@ package final class UpstreamClient {
     }
 
     /// Starts to ask. The receiver is held until the end; callbacks come from the loop, never from within this call.
+    /// - Returns: nil where too many requests wait already.
     package func start(_ request: UpstreamRequest, receiver: any TransferReceiver) -> Transfer? {
+        guard counters.active < settings.maximumConnections + settings.queueLimit else {
+            counters.turnedAway += 1
+            return nil
+        }
         guard !isClosed, var easy = takeHandle() else { return nil }
+        if !request.usesNewConnection { retryBudget.earn() }
         coarseNow = loop.time.monotonicMilliseconds
         easy.set(request, basePath: settings.basePath)
         let pointer = easy.pointer
@@ -90,6 +102,15 @@ package final class UpstreamClient {
         queueKick()
         startSweeping()
         return transfer
+    }
+
+    /// Sends a request for the second time, on a new connection, where the budget allows it.
+    package func retry(_ request: UpstreamRequest, receiver: any TransferReceiver) -> Transfer? {
+        guard settings.retries, retryBudget.spend() else { return nil }
+        var again = request
+        again.usesNewConnection = true
+        counters.retries += 1
+        return start(again, receiver: receiver)
     }
 
     private func takeHandle() -> EasyHandle? {

@@ -37,6 +37,12 @@ package struct UpstreamSettings: Sendable {
 
     /// Connections open at once, of one shard; more requests wait for one.
     package var maximumConnections = 128
+    /// Requests that may wait for a connection, of one shard; more are not taken.
+    package var queueLimit = 256
+    /// Whether a request that got no byte of an answer is sent once more, and how many such repeats, in percent of all.
+    package var retries = true
+    package var retryBudget = 10
+    package var failure = FailureSettings()
     /// How long an unused connection is kept. Shorter than most servers keep theirs.
     package var idleSeconds = 55
     /// Largest head of an answer.

@@ -27,6 +27,14 @@ enum SettingsCheck {
         }
         let isToken = { (text: String) in !text.isEmpty && text.utf8.allSatisfy(isTokenByte) }
         if !isToken(settings.forwarding.name) { mistake("forwarding.name must be one word of letters, digits, - and _") }
+        if !settings.failure.probePath.isEmpty, !settings.failure.probePath.hasPrefix("/") {
+            mistake("failure.probe_path must begin with /")
+        }
+        for route in settings.routes {
+            for pointer in route.good.mustHave + route.good.mustNotHave where JSONPointer(pointer) == nil {
+                mistake("route \(route.name): \"\(pointer)\" is not a JSON Pointer")
+            }
+        }
         for (name, fields) in [
             ("cache.credential_fields", settings.cache.credentialFields), ("cache.key_fields", settings.cache.keyFields),
         ] {
@@ -88,7 +96,7 @@ extension ProxySettings {
         shards = settings.shards > 0 ? settings.shards : max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN)))
         downstream = DownstreamSettings(settings)
         policy.strictness = settings.cache.policy == "strict" ? .strict : .rescue
-        policy.contentTypes = settings.cache.contentTypes.map { $0.lowercased() }
+        policy.contentTypes = ContentTypes(settings.cache.contentTypes)
         policy.credentialFields = settings.cache.credentialFields.map { $0.lowercased() }
         policy.keyFields = settings.cache.keyFields.map { $0.lowercased() }
         forwarding.name = settings.forwarding.name
@@ -105,6 +113,14 @@ extension ProxySettings {
         adminListen = settings.adminListen.compactMap { ListenAddress($0) }
         servesOwnPages = settings.ownPages
         bufferLimitBytes = settings.cache.bufferLimit
+        routes = settings.routes.map { Route($0) }
+        otherRoute = Route(CisternSettings.Route(settings))
+        collapses = settings.cache.collapse
+        collapseWait = Int64(settings.cache.collapseWait)
+        backgroundLimit = settings.cache.backgroundLimit
+        probe.path = settings.failure.probePath
+        probe.interval = .milliseconds(settings.failure.probeInterval)
+        probe.status = Status(rawValue: UInt16(settings.failure.probeStatus))
         version = Version.text
     }
 
@@ -135,6 +151,40 @@ extension UpstreamSettings {
         betweenBytesTimeout = .milliseconds(upstream.betweenBytesTimeout)
         totalTimeout = .milliseconds(upstream.totalTimeout)
         maximumConnections = upstream.connections
+        queueLimit = upstream.queue
+        retries = upstream.retry
+        retryBudget = upstream.retryBudget
+        failure = FailureSettings(settings.failure)
+    }
+}
+
+extension FailureSettings {
+    fileprivate init(_ settings: CisternSettings.Failure) {
+        self.init()
+        threshold = settings.threshold
+        rate = settings.rate
+        window = Int64(settings.window)
+        recheck = Int64(settings.recheck)
+        recheckLimit = Int64(max(settings.recheck, settings.recheckLimit))
+        retryAfterLimit = Int64(settings.retryAfterLimit)
+    }
+}
+
+extension Route {
+    /// - Parameter settings: checked ones.
+    fileprivate init(_ settings: CisternSettings.Route) {
+        self.init()
+        name = settings.name
+        if !settings.path.isEmpty { pattern = RoutePattern(settings.path) }
+        rescueAfter = Int64(settings.rescueAfter)
+        refreshAhead = settings.refreshAhead
+        refreshAheadHits = settings.refreshAheadHits
+        good.contentTypes = ContentTypes(settings.good.contentTypes)
+        good.minimumBytes = settings.good.minimumBytes
+        good.maximumBytes = settings.good.maximumBytes
+        good.mustHave = settings.good.mustHave.compactMap { JSONPointer($0) }
+        good.mustNotHave = settings.good.mustNotHave.compactMap { JSONPointer($0) }
+        good.shrinkLimit = settings.good.shrinkLimit
     }
 }
 

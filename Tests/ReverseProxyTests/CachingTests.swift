@@ -5,6 +5,7 @@ import Reactor
 import ReverseProxy
 import TestSupport
 import Testing
+import Upstream
 
 /// An origin that counts its answers, so that a repeated number came from the store.
 private func countingOrigin(_ fields: String...) -> ScriptedOrigin {
@@ -79,7 +80,7 @@ struct CachingTests {
                     ["Cache-Control: max-age=9, private"])
             ]
         }
-        let play = try ProxyPlay(origin)
+        let play = try ProxyPlay(origin) { $0.upstream.failure.threshold = 100 }
         let users: [(String, String)] = [("Authorization", "Basic a"), ("Authorization", "Basic b"), ("Cookie", "s=1"), ("X-API-Key", "k")]
         for user in users {
             let wanted = "{\"for\":\"\(user.1)\"}"

@@ -84,6 +84,12 @@ package final class ProxyPlay {
         return page.split(separator: "\n").first { $0.hasPrefix(name + " ") }.flatMap { Double($0.dropFirst(name.utf8.count + 1)) }
     }
 
+    /// Asks until a metric has this value; returns whether it came to that.
+    package func waitFor(_ name: String, _ value: Double) throws -> Bool {
+        for _ in 0..<5_000 where try metric(name) == value { return true }
+        return false
+    }
+
     package static func temporaryDirectory() -> String {
         var template = Array("/tmp/cistern-test-XXXXXX".utf8CString)
         precondition(mkdtemp(&template) != nil, "no temporary directory")

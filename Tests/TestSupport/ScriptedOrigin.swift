@@ -18,6 +18,20 @@ package struct OriginRequest: Sendable {
     package subscript(_ name: String) -> String? { fields.first { $0.name.lowercased() == name.lowercased() }?.value }
 }
 
+/// Closed until the play opens it, and open from then on.
+package final class Gate: Sendable {
+    private let semaphore = DispatchSemaphore(value: 0)
+
+    package init() {}
+
+    package func open() { semaphore.signal() }
+
+    func pass() {
+        semaphore.wait()
+        semaphore.signal()
+    }
+}
+
 package enum OriginStep: Sendable {
     case send(String)
     case sendBytes([UInt8])
@@ -27,6 +41,8 @@ package enum OriginStep: Sendable {
     case reset
     /// Says nothing more until the origin goes down.
     case hang
+    /// Waits until the play opens the gate.
+    case pass(Gate)
 
     /// A complete JSON answer.
     package static func json(_ content: String, status: String = "200 OK", _ fields: [String] = []) -> OriginStep {
@@ -132,6 +148,7 @@ package final class ScriptedOrigin: Sendable {
                     var option = linger(l_onoff: 1, l_linger: 0)
                     setsockopt(connection, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
                     return
+                case .pass(let gate): gate.pass()
                 case .hang:
                     var byte: UInt8 = 0
                     while recv(connection, &byte, 1, 0) > 0 {}

@@ -1,0 +1,55 @@
+// What the operator demands of a route's answers beyond what holds for all: an answer that fails it counts as a failing upstream where a
+// copy exists.
+
+import HTTPCore
+
+package struct GoodAnswer: Sendable {
+    /// `type/subtype` or `+suffix`; none: any.
+    package var contentTypes = ContentTypes([])
+    /// Bytes of decoded content; a maximum of 0: any.
+    package var minimumBytes = 0
+    package var maximumBytes = 0
+    package var mustHave: [JSONPointer] = []
+    package var mustNotHave: [JSONPointer] = []
+    /// At least this percentage of the stored one's length; 0: any.
+    package var shrinkLimit = 0
+
+    package init() {}
+
+    package func faultOfHead(_ response: ResponseHead) -> UpstreamFault? {
+        guard response.status.isSuccessful, !contentTypes.isEmpty else { return nil }
+        return contentTypes.contain(response.fields.first(.contentType).flatMap(MediaType.init)) ? nil : .unexpectedType
+    }
+
+    /// - Parameters:
+    ///   - content: decoded, and valid where it is JSON.
+    ///   - storedBytes: the length of the stored copy's content, where there is one.
+    package func faultOfContent(_ content: Span<UInt8>, isJSON: Bool, storedBytes: Int?) -> UpstreamFault? {
+        if content.count < minimumBytes || (maximumBytes > 0 && content.count > maximumBytes) { return .unexpectedSize }
+        if let storedBytes, shrinkLimit > 0, content.count * 100 < storedBytes * shrinkLimit { return .shrunk }
+        guard !mustHave.isEmpty || !mustNotHave.isEmpty else { return nil }
+        guard isJSON else { return mustHave.isEmpty ? nil : .missingValue }
+        for pointer in mustHave where !pointer.exists(in: content) { return .missingValue }
+        for pointer in mustNotHave where pointer.exists(in: content) { return .unwantedValue }
+        return nil
+    }
+}
+
+/// Media types as an operator names them: `type/subtype`, `+suffix`, or `*` for all.
+package struct ContentTypes: Sendable {
+    private let patterns: [[UInt8]]
+
+    package init(_ texts: [String]) { patterns = texts.map { $0.utf8.map(\.asciiLowercased) } }
+
+    package var isEmpty: Bool { patterns.isEmpty }
+
+    package func contain(_ type: MediaType?) -> Bool {
+        patterns.contains { pattern in
+            if pattern == [UInt8(ascii: "*")] { return true }
+            guard let type else { return false }
+            if pattern.first == UInt8(ascii: "+") { return type.suffix.elementsEqual(pattern.dropFirst()) }
+            return pattern.count == type.type.count + 1 + type.subtype.count && pattern.starts(with: type.type)
+                && pattern[type.type.count] == UInt8(ascii: "/") && pattern.dropFirst(type.type.count + 1).elementsEqual(type.subtype)
+        }
+    }
+}

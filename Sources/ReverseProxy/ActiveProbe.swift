@@ -1,0 +1,64 @@
+// Asks for one path from time to time, so that the upstream's state is known without clients.
+
+import HTTPCore
+import Reactor
+import Upstream
+
+package struct ActiveProbeSettings: Sendable {
+    /// Empty: no probe.
+    package var path = ""
+    package var interval = Duration.seconds(10)
+    package var status: Status = 200
+
+    package init() {}
+}
+
+/// Lives on one shard's loop.
+final class ActiveProbe: TransferReceiver {
+    private unowned let shard: ProxyShard
+    private let settings: ActiveProbeSettings
+    private let route: Int
+    private var answered: Status?
+
+    init(shard: ProxyShard) {
+        self.shard = shard
+        settings = shard.settings.probe
+        route = shard.routes.place(of: Array(settings.path.utf8)[...])
+    }
+
+    func start() { ask() }
+
+    private func ask() {
+        answered = nil
+        let head = RequestHead(method: .get, target: Array(settings.path.utf8)[...], version: .http11, fields: Fields())
+        let client = UpstreamRequestFields.Client(address: [], isIPv6: false, host: shard.requestFields.authority)
+        let fields = shard.requestFields.make(from: head, client: client)
+        let request = UpstreamRequest(method: .get, target: Array(settings.path.utf8), fields: fields)
+        if shard.upstream.start(request, receiver: self) == nil { again() }
+    }
+
+    private func again() {
+        shard.loop.schedule(after: settings.interval) { self.ask() }
+    }
+
+    func transfer(_ transfer: Transfer, received head: ResponseHead) { answered = head.status }
+
+    func transferEnded(_ transfer: Transfer, isDelimited: Bool) {
+        let now = shard.loop.time.monotonicMilliseconds
+        if let answered, answered == settings.status {
+            shard.server.health.answered(route: route, isQuick: true, now: now)
+        } else {
+            shard.server.health.failed(route: route, status: answered ?? 0, retryAfter: nil, now: now)
+        }
+        again()
+    }
+
+    func transferFailed(_ transfer: Transfer, _ error: UpstreamError) {
+        shard.server.health.failed(route: route, error: error, now: shard.loop.time.monotonicMilliseconds)
+        again()
+    }
+
+    func transfer(_ transfer: Transfer, informational head: ResponseHead) {}
+    func transfer(_ transfer: Transfer, content: Span<UInt8>) {}
+    func transferDrained(_ transfer: Transfer) {}
+}

@@ -1,0 +1,94 @@
+// Requests for one key share one fetch (RFC 9111 §4). Who comes first leads and asks the upstream; who comes later follows, on whatever
+// shard, and is woken when the leader's fetch has ended. Nobody polls, and nothing that may not be shared is ever waited for twice: a key
+// whose answer could not be shared is remembered for a while, and everyone asks for himself.
+
+import Locking
+
+/// All shards' fetches that others may wait for; behind one mutex, off the path of a fresh hit.
+final class CollapsedRequests: Sendable {
+    /// How a leader's fetch ended, for its followers.
+    enum Outcome: Sendable {
+        /// The answer is in the store.
+        case stored
+        /// The answer is for the leader alone.
+        case unshareable
+        case failed(FetchFailure)
+        /// The leader gave up before there was an answer.
+        case abandoned
+    }
+
+    enum Place {
+        case leader
+        /// `wake` will be called once.
+        case follower
+        /// The last answer could not be shared.
+        case alone
+    }
+
+    private struct Flight {
+        /// Those to be woken.
+        var followers: [@Sendable (Outcome) -> Void] = []
+        /// It has taken too long already: who comes now leads anew, and whichever fetch ends first wakes all.
+        var isSlow = false
+    }
+
+    private struct State {
+        var flights: [[UInt8]: Flight] = [:]
+        /// By key: until when everyone asks for himself (milliseconds).
+        var unshareable: [[UInt8]: Int64] = [:]
+    }
+
+    private let state = Mutex(State())
+
+    /// How long "cannot be shared" is remembered, in milliseconds, and of how many keys: beyond it all is forgotten, which costs each
+    /// key one wait for a head.
+    private static let memory: Int64 = 10_000
+    private static let memoryLimit = 4_096
+
+    /// - Parameters:
+    ///   - now: milliseconds of the loop's clock.
+    ///   - wake: called from the leader's thread.
+    func join(_ key: [UInt8], now: Int64, wake: @escaping @Sendable (Outcome) -> Void) -> Place {
+        state.withLock { state in
+            if let until = state.unshareable[key] {
+                if now < until { return .alone }
+                state.unshareable[key] = nil
+            }
+            guard let flight = state.flights[key], !flight.isSlow else {
+                state.flights[key, default: Flight()].isSlow = false
+                return .leader
+            }
+            state.flights[key]?.followers.append(wake)
+            return .follower
+        }
+    }
+
+    /// For a fetch that no client waits for. Returns false where one is under way already.
+    func lead(_ key: [UInt8]) -> Bool {
+        state.withLock { state in
+            guard state.flights[key] == nil else { return false }
+            state.flights[key] = Flight()
+            return true
+        }
+    }
+
+    /// Requests that wait for another's fetch now.
+    var waiting: Int { state.withLock { $0.flights.values.reduce(0) { $0 + $1.followers.count } } }
+
+    /// Nobody is to wait for the fetch that is under way any more.
+    func isSlow(_ key: [UInt8]) {
+        state.withLock { $0.flights[key]?.isSlow = true }
+    }
+
+    /// The leader's fetch has ended, or it is known that its answer cannot be shared.
+    func end(_ key: [UInt8], _ outcome: Outcome, now: Int64) {
+        let followers = state.withLock { state in
+            if case .unshareable = outcome {
+                if state.unshareable.count >= Self.memoryLimit { state.unshareable = [:] }
+                state.unshareable[key] = now + Self.memory
+            }
+            return state.flights.removeValue(forKey: key)?.followers ?? []
+        }
+        for wake in followers { wake(outcome) }
+    }
+}

@@ -1,0 +1,126 @@
+// How an exchange answers: with a stored copy, with what the upstream sent, or with an error of our own. Each way ends in `finish`, once.
+
+import CachePolicy
+import CacheStore
+import Downstream
+import HTTPCore
+import Reactor
+import Telemetry
+import Upstream
+
+extension Exchange {
+    func serveRescue(_ found: FoundResponse, _ rescue: (age: Int64, ttl: Int64?), _ failure: FetchFailure) {
+        record.result = .rescued
+        record.rescueCause = MetricNames.place(of: failure)
+        var lines: [UInt8] = []
+        appendAge(rescue.age, to: &lines)
+        if let status = failure.status {
+            shard.cacheStatus.forwarded("stale", status: status, detail: failure.label, to: &lines)
+        } else {
+            // Without an answer there is no `fwd`: it would claim that the upstream sent our 200 (RFC 9211 §2.2).
+            shard.cacheStatus.hit(ttl: min(rescue.ttl ?? -rescue.age, 0), detail: failure.label, to: &lines)
+        }
+        sendStored(found, age: rescue.age, lines)
+    }
+
+    func sendStored(_ found: FoundResponse, age: Int64, _ lines: [UInt8]) {
+        sendStored(found, head: found.item.head, found.metadata, age: age, lines)
+    }
+
+    /// - Parameters:
+    ///   - bytes: the stored head, perhaps just brought up to date.
+    ///   - metadata: what belongs to it.
+    func sendStored(_ found: FoundResponse, head bytes: UnsafeRawBufferPointer, _ metadata: StoredMetadata, age: Int64, _ lines: [UInt8]) {
+        record.isFromStore = true
+        record.age = age
+        state = .finished
+        let body = WholeBody.borrowed(found.item.body, owner: found.item.owner)
+        let status = StoredAnswer.send(storedHead: bytes, metadata: metadata, body: body, to: head, lines: lines, on: connection)
+        record.bodyBytes = status == 304 || head.method == .head ? 0 : found.item.body.count
+        finish(status)
+    }
+
+    /// There is no copy, or none that may go out.
+    func answerFailure(_ failure: FetchFailure) {
+        switch failure {
+        case .transfer(.connectionLimitReached):
+            answerError(
+                503, "Too many requests wait for the upstream, and no stored copy may be served.",
+                proxyError: UpstreamError.connectionLimitReached.rawValue, retryAfter: 1)
+        case .transfer(let error):
+            answerError(
+                error.status, "The upstream failed (\(error.rawValue)), and no stored copy may be served.", proxyError: error.rawValue)
+        case .fault(_, let status):
+            answerError(502, "The upstream's answer (\(status.rawValue)) cannot be used.", proxyError: "http_protocol_error")
+        case .unavailable(let time):
+            answerError(
+                503, "The upstream counts as down, and no stored copy may be served.", proxyError: failure.label,
+                retryAfter: max(1, (time + 999) / 1000))
+        case .slow: answerError(504, "The upstream is too slow.", proxyError: UpstreamError.responseTimeout.rawValue)
+        }
+    }
+
+    /// - Parameter retryAfter: seconds.
+    func answerError(_ status: Status, _ sentence: String, proxyError: String?, retryAfter: Int64? = nil) {
+        var answer = OwnResponse(status: status, sentence: sentence, accept: head.fields.combined(.accept))
+        if let proxyError {
+            answer.fieldLines = Array("Proxy-Status: \(shard.settings.forwarding.name); error=\(proxyError)\r\n".utf8)
+        }
+        if let retryAfter { answer.fieldLines += Array("Retry-After: \(retryAfter)\r\n".utf8) }
+        answerOwn(answer, result: .error)
+    }
+
+    func answerOwn(_ answer: OwnResponse, result: CacheResult) {
+        record.result = result
+        record.bodyBytes = answer.content.count
+        sendWhole(answer.head(date: shard.date), [], .bytes(answer.content), status: answer.status)
+    }
+
+    func sendWhole(_ bytes: [UInt8], _ lines: [UInt8], _ body: WholeBody, status: Status) {
+        state = .finished
+        bytes.withUnsafeBytes { head in
+            lines.withUnsafeBytes { connection.sendWhole(head: head, lines: $0, body: body) }
+        }
+        finish(status)
+    }
+
+    func finish(_ status: Status) {
+        stopTimer()
+        record.status = status.rawValue
+        shard.finish(&record, head, connection, began)
+    }
+
+    /// An answer's head as the client gets it: the length made anew, Via added, a redirect kept here, Date added where it is missing.
+    func passedOn(_ answer: ResponseHead) -> ResponseHead {
+        var head = answer
+        head.fields.remove(.contentLength)
+        if !head.fields.contains(.date) { head.fields.append(.date, shard.date) }
+        if let via = shard.via { head.fields.append(.via, via) }
+        if shard.settings.forwarding.rewriteLocation, let location = head.fields.first(.location),
+            let relative = LocationRewriting.relative(location, to: shard.origin, basePath: shard.basePath)
+        {
+            head.fields.set(.location, relative)
+        }
+        return head
+    }
+
+    /// The answer is passed on although it is not what the operator calls good (RFC 9209 §2.1.5).
+    func appendProxyStatus(details fault: UpstreamFault, to lines: inout [UInt8]) {
+        lines += Array("Proxy-Status: \(shard.settings.forwarding.name); details=\"\(fault.rawValue)\"\r\n".utf8)
+    }
+
+    func appendAge(_ age: Int64, to lines: inout [UInt8]) {
+        lines.append("Age: ")
+        lines.append(decimal: Int(age))
+        lines.append("\r\n")
+    }
+
+    var forwardToken: StaticString {
+        if let bypass = plan.bypass { return bypass.forwardToken }
+        guard plan.key != nil else { return "bypass" }
+        guard plan.found != nil else { return plan.missToken }
+        return plan.directives == RequestCacheControl() ? "stale" : "request"
+    }
+
+    func noteUpstream() { record.upstreamMicroseconds = shard.loop.batchMicroseconds - began }
+}

@@ -1,0 +1,32 @@
+// Which hits bring a new answer before the stored one is stale: those of targets that are asked for often and have little freshness left.
+
+import CachePolicy
+
+/// Touched on its shard's loop only; each shard counts its own hits.
+final class RefreshAhead {
+    private let routes: Routes
+    /// By key: hits, and the time at which their freshness ends, after which they count no more.
+    private var hits: [[UInt8]: (count: Int, until: Int64)] = [:]
+
+    /// Targets counted at once; beyond it the counts begin anew.
+    private static let limit = 10_000
+
+    init(routes: Routes) { self.routes = routes }
+
+    /// Counts one fresh hit.
+    /// - Parameters:
+    ///   - ttl: seconds of freshness left.
+    ///   - lifetime: seconds of freshness in all.
+    func isDue(_ plan: ExchangePlan, ttl: Int64, lifetime: Int64, now: Timestamp) -> Bool {
+        let route = routes.all[plan.route]
+        guard route.refreshAhead > 0, let key = plan.flightKey else { return false }
+        var entry = hits[key] ?? (0, 0)
+        if entry.until <= now.milliseconds {
+            if hits.count >= Self.limit { hits = [:] }
+            entry = (0, now.milliseconds + ttl * 1000)
+        }
+        entry.count += 1
+        hits[key] = entry
+        return entry.count >= route.refreshAheadHits && ttl * 100 < lifetime * Int64(route.refreshAhead)
+    }
+}

@@ -1,0 +1,32 @@
+// What is different for some paths.
+
+import CachePolicy
+import HTTPCore
+
+package struct Route: Sendable {
+    /// What metrics and logs call it; empty for all paths that no other route is for.
+    package var name = ""
+    package var pattern = RoutePattern("/**")
+    /// Milliseconds that the upstream has for a whole good answer where a stored copy may go out instead; 0: no such limit.
+    package var rescueAfter: Int64 = 1_500
+    /// A hit with less than this percentage of its freshness left brings a new answer in the background; 0: never.
+    package var refreshAhead = 0
+    package var refreshAheadHits = 3
+    /// What an answer must be like to count as good.
+    package var good = GoodAnswer()
+
+    package init() {}
+}
+
+/// All routes, the last of them for every path that no other fits.
+struct Routes: Sendable {
+    let all: [Route]
+
+    init(_ routes: [Route], rest: Route) { all = routes + [rest] }
+
+    /// The place of the first route for this target.
+    func place(of target: ArraySlice<UInt8>) -> Int {
+        for index in 0..<(all.count - 1) where all[index].pattern.matches(target) { return index }
+        return all.count - 1
+    }
+}

@@ -1,0 +1,56 @@
+// Which paths a route is for, and what it may demand of answers.
+
+import HTTPCore
+import Testing
+
+@testable import CachePolicy
+
+@Suite("Routes")
+struct RouteTests {
+    @Test(
+        "patterns and paths",
+        arguments: [
+            ("/users", "/users", true), ("/users", "/users?x=/y", true), ("/users", "/users/", false), ("/users", "/users/1", false),
+            ("/users", "/user", false), ("/users/*", "/users/1", true), ("/users/*", "/users/", false),
+            ("/users/*", "/users/1/posts", false),
+            ("/users/*/posts", "/users/1/posts", true), ("/users/*/posts", "/users//posts", false), ("/**", "/", true),
+            ("/**", "/a/b?c", true),
+            ("/a/**", "/a/", true), ("/a/**", "/a/b/c", true), ("/a/**", "/a", true), ("/a/**", "/ab", false), ("/", "/", true),
+            ("/", "/a", false), ("/Users", "/users", false), ("/a", "/%61", false), ("/a", "*", false),
+        ])
+    func patterns(pattern: String, target: String, fits: Bool) {
+        #expect(RoutePattern(pattern).matches(Array(target.utf8)[...]) == fits, "\(pattern) \(target)")
+    }
+
+    @Test("demands on content")
+    func demands() {
+        func fault(_ text: String, stored: Int? = nil, isJSON: Bool = true, _ change: (inout GoodAnswer) -> Void) -> UpstreamFault? {
+            var good = GoodAnswer()
+            change(&good)
+            return good.faultOfContent(Array(text.utf8).span, isJSON: isJSON, storedBytes: stored)
+        }
+        #expect(fault("{}") { _ in } == nil)
+        #expect(fault("{}") { $0.minimumBytes = 3 } == .unexpectedSize)
+        #expect(fault("[123]") { $0.maximumBytes = 4 } == .unexpectedSize)
+        #expect(fault("[]", stored: 10) { $0.shrinkLimit = 50 } == .shrunk)
+        #expect(fault("[1,2]", stored: 10) { $0.shrinkLimit = 50 } == nil)
+        #expect(fault("[]") { $0.shrinkLimit = 50 } == nil)
+        #expect(fault("{\"a\":1}") { $0.mustHave = [JSONPointer("/a")!] } == nil)
+        #expect(fault("{\"b\":1}") { $0.mustHave = [JSONPointer("/a")!] } == .missingValue)
+        #expect(fault("{\"error\":1}") { $0.mustNotHave = [JSONPointer("/error")!] } == .unwantedValue)
+        #expect(fault("<p>", isJSON: false) { $0.mustHave = [JSONPointer("/a")!] } == .missingValue)
+        #expect(fault("<p>", isJSON: false) { $0.mustNotHave = [JSONPointer("/a")!] } == nil)
+    }
+
+    @Test(
+        "when the upstream wants to be asked again (RFC 9110 §10.2.3)",
+        arguments: [
+            ("120", 120_000), ("0", 0), ("Sun, 06 Nov 1994 08:49:47 GMT", 10_000), ("Sun, 06 Nov 1994 08:49:27 GMT", 0), ("soon", nil),
+            ("-1", nil),
+        ])
+    func retryAfter(value: String, expected: Int64?) {
+        var fields = Fields()
+        fields.append(.retryAfter, value)
+        #expect(RetryAfter.milliseconds(fields, now: Timestamp(seconds: 784_111_777)) == expected)
+    }
+}

@@ -1,0 +1,190 @@
+// Requests for one key at one time, and fetches that no client waits for.
+
+import CachePolicy
+import Reactor
+import ReverseProxy
+import TestSupport
+import Testing
+import Upstream
+
+@Suite("Collapsing and background fetches")
+struct CollapsingTests {
+    /// Sends the same request on so many connections.
+    private func crowd(_ count: Int, _ play: ProxyPlay, _ target: String, _ fields: String = "") throws -> [TestClient] {
+        try (0..<count).map { _ in
+            let client = try play.client()
+            client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\(fields)\r\n")
+            return client
+        }
+    }
+
+    @Test("many requests at once for one cold key are one request to the upstream, also across shards", arguments: [1, 2])
+    func oneRequest(shards: Int) throws {
+        let gate = Gate()
+        let origin = ScriptedOrigin { _ in [.pass(gate), .json("{\"n\":1}")] }
+        let play = try ProxyPlay(origin) { $0.shards = shards }
+        let clients = try crowd(100, play, "/a")
+        #expect(try play.waitFor("cistern_collapsed_waiting", 99))
+        gate.open()
+        for client in clients {
+            let answer = try #require(client.readAnswer())
+            #expect(answer.text == "{\"n\":1}")
+        }
+        #expect(origin.requests.count == 1)
+        #expect(try play.metric("cistern_requests_total{result=\"collapsed\",method=\"GET\",status_class=\"2xx\"}") == 99)
+    }
+
+    @Test("a follower's answer says that it was collapsed")
+    func status() throws {
+        let gate = Gate()
+        let origin = ScriptedOrigin { _ in [.pass(gate), .json("1")] }
+        let play = try ProxyPlay(origin)
+        let leader = try #require(try crowd(1, play, "/a").first)
+        #expect(try play.waitFor("cistern_upstream_active_requests", 1))
+        let follower = try #require(try crowd(1, play, "/a").first)
+        #expect(try play.waitFor("cistern_collapsed_waiting", 1))
+        gate.open()
+        #expect(leader.readAnswer()?["Cache-Status"] == "cistern; fwd=uri-miss; stored")
+        let answer = follower.readAnswer()
+        #expect(answer?["Cache-Status"] == "cistern; fwd=uri-miss; collapsed")
+        #expect(answer?["Age"] == "0")
+    }
+
+    @Test("what cannot be shared is not waited for: not beyond its head, and not a second time")
+    func unshareable() throws {
+        let head = Gate()
+        let content = Gate()
+        let origin = ScriptedOrigin { _ in
+            [
+                .pass(head),
+                .send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nCache-Control: no-store\r\nContent-Length: 1\r\n\r\n"),
+                .pass(content), .send("1"),
+            ]
+        }
+        let play = try ProxyPlay(origin)
+        let clients = try crowd(8, play, "/a")
+        #expect(try play.waitFor("cistern_collapsed_waiting", 7))
+        head.open()
+        #expect(try play.waitFor("cistern_upstream_active_requests", 8))
+        let later = try crowd(4, play, "/a")
+        #expect(try play.waitFor("cistern_upstream_active_requests", 12))
+        content.open()
+        for client in clients + later { #expect(client.readAnswer()?.text == "1") }
+        #expect(origin.requests.count == 12)
+    }
+
+    @Test("a leader that fails: the followers' copy goes out; without one, one of them asks again, and then all hear of it")
+    func leaderFails() throws {
+        let gate = Gate()
+        let origin = ScriptedOrigin { _ in [.pass(gate), .send("HTTP/1.1 200 OK\r\n"), .close] }
+        let play = try ProxyPlay(origin)
+        let clients = try crowd(20, play, "/a")
+        #expect(try play.waitFor("cistern_collapsed_waiting", 19))
+        gate.open()
+        for client in clients { #expect(client.readAnswer()?.status == 502) }
+        #expect(origin.requests.count == 2)
+    }
+
+    @Test("a leader that leaves lets another lead")
+    func leaderLeaves() throws {
+        let gate = Gate()
+        let origin = ScriptedOrigin { _ in [.pass(gate), .json("1")] }
+        let play = try ProxyPlay(origin)
+        var leader: TestClient? = try crowd(1, play, "/a").first
+        #expect(try play.waitFor("cistern_upstream_active_requests", 1))
+        let followers = try crowd(3, play, "/a")
+        #expect(try play.waitFor("cistern_collapsed_waiting", 3))
+        leader = nil
+        gate.open()
+        for client in followers { #expect(client.readAnswer()?.text == "1") }
+        #expect(leader == nil)
+    }
+
+    @Test("who has waited too long asks for himself")
+    func impatience() throws {
+        let gate = Gate()
+        let counter = Counter()
+        let origin = ScriptedOrigin { _ in counter.next() == 1 ? [.pass(gate), .json("1")] : [.json("2")] }
+        let play = try ProxyPlay(origin)
+        let leader = try #require(try crowd(1, play, "/a").first)
+        #expect(try play.waitFor("cistern_upstream_active_requests", 1))
+        let follower = try #require(try crowd(1, play, "/a").first)
+        #expect(try play.waitFor("cistern_collapsed_waiting", 1))
+        play.time.advance(by: .seconds(5))
+        #expect(follower.readAnswer()?.text == "2")
+        gate.open()
+        #expect(leader.readAnswer()?.text == "1")
+    }
+
+    @Test("users with credentials of their own, other variants and other methods are never collapsed")
+    func neverCollapsed() throws {
+        let gate = Gate()
+        let origin = ScriptedOrigin { request in
+            [.pass(gate), .json("\"\(request["Authorization"] ?? request["X-Token"] ?? "")\"", ["Cache-Control: private"])]
+        }
+        let play = try ProxyPlay(origin)
+        let first = try #require(try crowd(1, play, "/a", "Authorization: Basic a\r\n").first)
+        let second = try #require(try crowd(1, play, "/a", "Authorization: Basic b\r\n").first)
+        let write = try play.client()
+        write.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+        #expect(try play.waitFor("cistern_upstream_active_requests", 3))
+        gate.open()
+        #expect(first.readAnswer()?.text == "\"Basic a\"")
+        #expect(second.readAnswer()?.text == "\"Basic b\"")
+        #expect(write.readAnswer()?.status == 200)
+    }
+
+    // MARK: In the background
+
+    @Test("stale-while-revalidate: the stale answer at once, one validation behind it (RFC 5861 §3)")
+    func staleWhileRevalidate() throws {
+        let counter = Counter()
+        let origin = ScriptedOrigin { _ in [.json("\(counter.next())", ["Cache-Control: max-age=10, stale-while-revalidate=30"])] }
+        let play = try ProxyPlay(origin)
+        #expect(try play.get("/a").text == "1")
+        play.time.advance(by: .seconds(15))
+        let stale = try play.get("/a")
+        #expect(stale.text == "1")
+        #expect(stale["Cache-Status"] == "cistern; hit; ttl=-5")
+        #expect(try play.waitFor("cistern_stored_total", 2))
+        #expect(try play.get("/a").text == "2")
+        #expect(try play.metric("cistern_requests_total{result=\"stale\",method=\"GET\",status_class=\"2xx\"}") == 1)
+        // Beyond the window the client waits.
+        play.time.advance(by: .seconds(41))
+        #expect(try play.get("/a").text == "3")
+    }
+
+    @Test("a bad answer behind the client's back replaces nothing")
+    func badBackground() throws {
+        let origin = ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=10, stale-while-revalidate=30"])] }
+        let play = try ProxyPlay(origin)
+        _ = try play.get("/a")
+        origin.react { _ in [.answer("<p>", type: "text/html")] }
+        play.time.advance(by: .seconds(15))
+        #expect(try play.get("/a").text == "1")
+        #expect(try play.waitFor("cistern_background_fetches_started_total", 1))
+        #expect(try play.waitFor("cistern_background_fetches", 0))
+        origin.down()
+        #expect(try play.get("/a").text == "1")
+    }
+
+    @Test("what is asked for often is brought anew before it is stale")
+    func refreshAhead() throws {
+        let counter = Counter()
+        let origin = ScriptedOrigin { _ in [.json("\(counter.next())", ["Cache-Control: max-age=100"])] }
+        let play = try ProxyPlay(origin) {
+            $0.otherRoute.refreshAhead = 20
+            $0.otherRoute.refreshAheadHits = 3
+        }
+        for _ in 1...4 { #expect(try play.get("/a").text == "1") }
+        _ = try play.get("/seldom")
+        play.time.advance(by: .seconds(85))
+        #expect(try play.get("/seldom").text == "2")
+        #expect(try play.get("/a").text == "1")
+        #expect(try play.waitFor("cistern_stored_total", 3))
+        let fresh = try play.get("/a")
+        #expect(fresh.text == "3")
+        #expect(fresh["Cache-Status"] == "cistern; hit; ttl=100")
+        #expect(try play.metric("cistern_background_fetches_started_total") == 1)
+    }
+}

@@ -1,0 +1,286 @@
+// An upstream in trouble: slow, down, coming back, asking to be left alone, and what the operator calls good.
+
+import CachePolicy
+import HTTPCore
+import Reactor
+import ReverseProxy
+import TestSupport
+import Testing
+import Upstream
+
+@Suite("An upstream in trouble")
+struct TroubleTests {
+    /// Sends a request and moves the clock until there is an answer.
+    private func answer(_ play: ProxyPlay, _ target: String, step: Duration = .milliseconds(500)) throws -> TestAnswer {
+        let client = try play.client()
+        client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
+        while !client.hasInput(within: 10) { play.time.advance(by: step) }
+        return try #require(client.readAnswer())
+    }
+
+    // MARK: The soft deadline
+
+    @Test("a slow upstream: the copy goes out, and the fetch goes on and fills the store", arguments: [false, true])
+    func softDeadline(inContent: Bool) throws {
+        let gate = Gate()
+        let origin = ScriptedOrigin { _ in [.json("{\"n\":1}")] }
+        let play = try ProxyPlay(origin)
+        _ = try play.get("/a")
+        origin.react { _ in
+            let parts: [OriginStep] = [
+                .send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 7\r\n\r\n{\"n\""), .pass(gate), .send(":2}"),
+            ]
+            return inContent ? parts : [.pass(gate)] + parts
+        }
+        let rescued = try answer(play, "/a")
+        #expect(rescued.text == "{\"n\":1}")
+        #expect(rescued["Cache-Status"]?.hasSuffix("detail=slow") == true)
+        #expect(try play.metric("cistern_rescued_requests_total{cause=\"slow\"}") == 1)
+        gate.open()
+        #expect(try play.waitFor("cistern_stored_total", 2))
+        origin.down()
+        #expect(try play.get("/a").text == "{\"n\":2}")
+    }
+
+    @Test("what the fetch brings after the soft deadline is judged like any answer")
+    func softDeadlineThenJunk() throws {
+        let gate = Gate()
+        let origin = ScriptedOrigin { _ in [.json("{\"n\":1}")] }
+        let play = try ProxyPlay(origin)
+        _ = try play.get("/a")
+        origin.react { _ in [.pass(gate), .answer("<html>", type: "text/html")] }
+        #expect(try answer(play, "/a").text == "{\"n\":1}")
+        gate.open()
+        #expect(try play.waitFor("cistern_upstream_active_requests", 0))
+        origin.down()
+        #expect(try play.get("/a").text == "{\"n\":1}")
+    }
+
+    @Test("a route may have another soft deadline, or none")
+    func routeDeadline() throws {
+        let gate = Gate()
+        let origin = ScriptedOrigin { _ in [.json("1")] }
+        let play = try ProxyPlay(origin) {
+            var patient = Route()
+            patient.name = "patient"
+            patient.pattern = RoutePattern("/reports/*")
+            patient.rescueAfter = 0
+            $0.routes = [patient]
+        }
+        _ = try play.get("/reports/1")
+        origin.react { _ in [.pass(gate), .json("2")] }
+        let client = try play.client()
+        client.send("GET /reports/1 HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(try play.waitFor("cistern_upstream_active_requests", 1))
+        play.time.advance(by: .seconds(5))
+        #expect(!client.hasInput(within: 50))
+        gate.open()
+        #expect(client.readAnswer()?.text == "2")
+    }
+
+    @Test("once it is known to be slow, copies go out at once, and those without one still ask")
+    func pace() throws {
+        let origin = ScriptedOrigin { _ in [.json("1")] }
+        let play = try ProxyPlay(origin)
+        for number in 1...6 { _ = try play.get("/\(number)") }
+        origin.react { request in request.target == "/new" ? [.json("2")] : [.hang] }
+        for number in 1...5 { #expect(try answer(play, "/\(number)").text == "1") }
+        let before = try play.metric("cistern_upstream_requests_total")
+        let rescued = try play.get("/6")
+        #expect(rescued["Cache-Status"]?.hasSuffix("detail=destination_unavailable") == true)
+        #expect(try play.metric("cistern_upstream_requests_total") == before)
+        #expect(try play.get("/new").text == "2")
+    }
+
+    // MARK: The failure memory
+
+    @Test("a down upstream is not asked by everyone: copies go out, others get 503, one request an interval looks")
+    func failureMemory() throws {
+        let origin = ScriptedOrigin { _ in [.json("1")] }
+        let play = try ProxyPlay(origin)
+        for number in 1...8 { _ = try play.get("/\(number)") }
+        origin.down()
+        for number in 1...5 { #expect(try play.get("/\(number)").text == "1") }
+        #expect(try play.metric("cistern_upstream_state{state=\"open\"}") == 1)
+        let before = try play.metric("cistern_upstream_requests_total")
+        for number in 1...8 { #expect(try play.get("/\(number)").text == "1") }
+        let refused = try play.get("/new")
+        #expect(refused.status == 503)
+        #expect(refused["Proxy-Status"] == "cistern; error=destination_unavailable")
+        #expect(["1", "2"].contains(refused["Retry-After"]))
+        #expect(try play.request("POST", "/new", content: "{}").status == 503)
+        #expect(try play.metric("cistern_upstream_requests_total") == before)
+
+        origin.react { _ in [.json("2")] }
+        origin.up()
+        play.time.advance(by: .seconds(2))
+        // Who has a copy does not wait for the probe.
+        #expect(try play.get("/1").text == "1")
+        #expect(try play.waitFor("cistern_upstream_state{state=\"closed\"}", 1))
+        #expect(try play.get("/2").text == "2")
+    }
+
+    @Test("one who has no copy is the probe himself")
+    func foregroundProbe() throws {
+        let origin = ScriptedOrigin { _ in [.json("1")] }
+        let play = try ProxyPlay(origin)
+        origin.down()
+        for _ in 1...5 { #expect(try play.get("/a").status == 502) }
+        #expect(try play.get("/a").status == 503)
+        origin.up()
+        play.time.advance(by: .seconds(2))
+        #expect(try play.get("/a").text == "1")
+        #expect(try play.metric("cistern_upstream_state{state=\"closed\"}") == 1)
+    }
+
+    @Test("Retry-After is obeyed, of 429 as of 503", arguments: ["429 Too Many Requests", "503 Service Unavailable"])
+    func retryAfter(status: String) throws {
+        let origin = ScriptedOrigin { _ in [.json("1")] }
+        let play = try ProxyPlay(origin)
+        _ = try play.get("/a")
+        origin.react { _ in [.json("{}", status: status, ["Retry-After: 20"])] }
+        #expect(try play.get("/a").text == "1")
+        let before = origin.requests.count
+        play.time.advance(by: .seconds(19))
+        #expect(try play.get("/a").text == "1")
+        #expect(try play.get("/new")["Retry-After"] == "1")
+        #expect(origin.requests.count == before)
+        origin.react { _ in [.json("2")] }
+        play.time.advance(by: .seconds(1))
+        #expect(try play.get("/new").text == "2")
+        #expect(try play.get("/a").text == "2")
+    }
+
+    @Test("the routes' answers are remembered apart; an application's 500 is not remembered")
+    func routesApart() throws {
+        let origin = ScriptedOrigin { request in
+            request.target.hasPrefix("/bad") ? [.json("{}", status: "503 No")] : [.json("1")]
+        }
+        let play = try ProxyPlay(origin) {
+            var bad = Route()
+            bad.name = "bad"
+            bad.pattern = RoutePattern("/bad/**")
+            $0.routes = [bad]
+        }
+        for _ in 1...5 { #expect(try play.get("/bad/1").status == 503) }
+        #expect(try play.get("/bad/1")["Proxy-Status"] == "cistern; error=destination_unavailable")
+        #expect(try play.get("/good").text == "1")
+        #expect(try play.metric("cistern_route_state{route=\"bad\",state=\"open\"}") == 1)
+        #expect(try play.metric("cistern_upstream_state{state=\"closed\"}") == 1)
+
+        origin.react { _ in [.json("{}", status: "500 No")] }
+        for _ in 1...10 { #expect(try play.get("/other").status == 500) }
+    }
+
+    @Test("an active probe finds out without clients")
+    func activeProbe() throws {
+        let origin = ScriptedOrigin { _ in [.json("{}", status: "404 Not Found")] }
+        let play = try ProxyPlay(origin) {
+            $0.probe.path = "/health"
+            $0.upstream.failure.threshold = 1
+        }
+        #expect(try play.waitFor("cistern_route_state{route=\"\",state=\"open\"}", 1))
+        origin.react { _ in [.json("{}")] }
+        while try play.metric("cistern_route_state{route=\"\",state=\"closed\"}") != 1 { play.time.advance(by: .seconds(1)) }
+        #expect(origin.requests.allSatisfy { $0.target == "/health" })
+    }
+
+    @Test("an upstream that comes and goes for an hour: no request for a stored path ever fails")
+    func flapping() throws {
+        let origin = ScriptedOrigin { _ in [.json("1")] }
+        let play = try ProxyPlay(origin)
+        for number in 0..<10 { _ = try play.get("/\(number)") }
+        var fresh = 0
+        for half in 0..<1_800 {
+            if half % 2 == 0 { origin.down() } else { origin.up() }
+            for step in 0..<2 {
+                let answer = try play.get("/\((half + step) % 10)")
+                #expect(answer.status == 200 && answer.text == "1")
+                if answer["Cache-Status"]?.contains("stored") == true { fresh += 1 }
+                play.time.advance(by: .seconds(1))
+            }
+        }
+        #expect(fresh > 100)
+    }
+
+    // MARK: Repeats
+
+    @Test("a safe request that got no byte of an answer is sent once more, a write never")
+    func retries() throws {
+        let counter = Counter()
+        let origin = ScriptedOrigin { _ in counter.next() % 2 == 1 ? [.close] : [.json("1")] }
+        let play = try ProxyPlay(origin)
+        #expect(try play.get("/a").text == "1")
+        #expect(try play.metric("cistern_upstream_retries_total") == 1)
+        #expect(try play.request("POST", "/a", content: "{}").status == 502)
+        #expect(origin.requests.map(\.method) == ["GET", "GET", "POST"])
+    }
+
+    @Test("an answer that has begun is not asked for again, nor beyond the budget")
+    func noRetries() throws {
+        let origin = ScriptedOrigin { _ in [.send("HTTP/1.1 200 OK\r\n"), .close] }
+        let play = try ProxyPlay(origin) {
+            $0.upstream.failure.threshold = 1_000
+            $0.upstream.failure.minimum = 1_000
+        }
+        #expect(try play.get("/a").status == 502)
+        #expect(origin.requests.count == 1)
+        origin.react { _ in [.close] }
+        for _ in 1...30 { #expect(try play.get("/a").status == 502) }
+        #expect(try play.metric("cistern_upstream_retries_total") == 12)
+    }
+
+    // MARK: Overload
+
+    @Test("more than may wait: the copy goes out, or 503 with Retry-After")
+    func overload() throws {
+        let gate = Gate()
+        let origin = ScriptedOrigin { _ in [.json("1")] }
+        let play = try ProxyPlay(origin) {
+            $0.upstream.maximumConnections = 1
+            $0.upstream.queueLimit = 1
+        }
+        _ = try play.get("/stored")
+        origin.react { _ in [.pass(gate), .json("2")] }
+        let clients = try (1...2).map { _ in try play.client() }
+        for (number, client) in clients.enumerated() { client.send("GET /slow/\(number) HTTP/1.1\r\nHost: a\r\n\r\n") }
+        #expect(try play.waitFor("cistern_upstream_active_requests", 2))
+        let refused = try play.get("/third")
+        #expect(refused.status == 503)
+        #expect(refused["Retry-After"] == "1")
+        #expect(refused["Proxy-Status"] == "cistern; error=connection_limit_reached")
+        #expect(try play.get("/stored").text == "1")
+        gate.open()
+        for client in clients { #expect(client.readAnswer()?.text == "2") }
+    }
+
+    // MARK: What is good
+
+    @Test(
+        "an answer that is not what the operator calls good: the copy, or passed on, named, and not stored",
+        arguments: [
+            ("{\"error\":\"x\",\"data\":[1,2,3]}", "unwanted_value"), ("{\"date\":[1,2,3]}", "missing_value"), ("{\"data\":[]}", "shrunk"),
+        ])
+    func good(junk: String, reason: String) throws {
+        let copy = "{\"data\":[1,2,3,4,5,6,7,8,9]}"
+        let origin = ScriptedOrigin { _ in [.json(copy)] }
+        let play = try ProxyPlay(origin) {
+            $0.otherRoute.good.mustHave = [JSONPointer("/data")].compactMap { $0 }
+            $0.otherRoute.good.mustNotHave = [JSONPointer("/error")].compactMap { $0 }
+            $0.otherRoute.good.shrinkLimit = 50
+        }
+        _ = try play.get("/a")
+        origin.react { _ in [.json(junk)] }
+        let rescued = try play.get("/a")
+        #expect(rescued.text == copy)
+        #expect(rescued["Cache-Status"]?.hasSuffix("detail=\(reason)") == true)
+        #expect(try play.metric("cistern_rescued_requests_total{cause=\"\(reason)\"}") == 1)
+        let passed = try play.get("/b")
+        #expect(passed.text == junk)
+        let isNamed = passed["Proxy-Status"] == "cistern; details=\"\(reason)\""
+        // Without a copy nothing can have shrunk.
+        #expect(isNamed != (reason == "shrunk"))
+        origin.down()
+        #expect(try play.get("/b").status == (reason == "shrunk" ? 200 : 502))
+    }
+}
