@@ -40,7 +40,7 @@ package final class ClientConnections {
     /// - Parameter budget: shared by all tables whose connections count together; its own where none is given.
     package init(loop: EventLoop, settings: DownstreamSettings, budget: ConnectionBudget? = nil) {
         self.loop = loop
-        self.budget = budget ?? ConnectionBudget(limit: settings.maximumConnections)
+        self.budget = budget ?? ConnectionBudget(limit: settings.maximumConnections, perAddress: settings.connectionsPerAddress)
         self.settings = settings
         keepAliveMilliseconds = settings.keepAliveTimeout.wholeMilliseconds
         readBuffer = .allocate(capacity: Self.readBytes)
@@ -73,9 +73,9 @@ package final class ClientConnections {
 
     func remove(_ descriptor: Int32) {
         loop.remove(descriptor)
+        budget.giveBack(byDescriptor[Int(descriptor)]?.peer)
         byDescriptor[Int(descriptor)] = nil
         counters.open -= 1
-        budget.giveBack()
         if counters.open == 0, let whenEmpty {
             self.whenEmpty = nil
             whenEmpty()

@@ -1,23 +1,58 @@
-// How many client connections all shards together may have open. The kernel spreads connections over the shards unevenly, so a limit
-// for each would turn clients away while there is room elsewhere.
+// How many client connections all shards together may have open, in all and of one client address. The kernel spreads connections over the
+// shards unevenly, so a limit for each would turn clients away while there is room elsewhere.
 
 import Locking
 
 package final class ConnectionBudget: Sendable {
     package let limit: Int
+    /// 0: no limit.
+    private let limitPerAddress: Int
     /// Taken by each shard's listener, given back by its connections.
-    private let open = Mutex(0)
+    private let state = Mutex(State())
 
-    package init(limit: Int) { self.limit = limit }
+    private struct State {
+        var open = 0
+        /// Only kept where there is a limit.
+        var byAddress: [UInt128: Int] = [:]
+        var turnedAway = 0
+    }
+
+    package init(limit: Int, perAddress: Int = 0) {
+        self.limit = limit
+        limitPerAddress = perAddress
+    }
+
+    /// Connections that were closed because their address had too many.
+    package var turnedAway: Int { state.withLock { $0.turnedAway } }
 
     /// Returns false where the limit is reached.
     func take() -> Bool {
-        open.withLock { open in
-            guard open < limit else { return false }
-            open += 1
+        state.withLock { state in
+            guard state.open < limit else { return false }
+            state.open += 1
             return true
         }
     }
 
-    func giveBack() { open.withLock { $0 -= 1 } }
+    /// Whether one more of this address may stay. Unix sockets have none, and are not counted.
+    func admit(_ peer: PeerAddress) -> Bool {
+        guard limitPerAddress > 0, !peer.isUnix else { return true }
+        return state.withLock { state in
+            guard state.byAddress[peer.number, default: 0] < limitPerAddress else {
+                state.turnedAway += 1
+                return false
+            }
+            state.byAddress[peer.number, default: 0] += 1
+            return true
+        }
+    }
+
+    /// - Parameter peer: of an admitted connection; nil where none came of what was taken.
+    func giveBack(_ peer: PeerAddress? = nil) {
+        state.withLock { state in
+            state.open -= 1
+            guard limitPerAddress > 0, let peer, !peer.isUnix, let count = state.byAddress[peer.number] else { return }
+            state.byAddress[peer.number] = count > 1 ? count - 1 : nil
+        }
+    }
 }

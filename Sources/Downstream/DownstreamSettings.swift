@@ -18,6 +18,8 @@ package struct DownstreamSettings: Sendable {
     package var requestsPerConnection = 0
     /// Open connections in all. Beyond it new ones wait in the kernel's queue.
     package var maximumConnections = 10_000
+    /// Open connections of one client address (of IPv6: one /64 network); more are closed at once. 0: no limit.
+    package var connectionsPerAddress = 0
     /// What may wait to be sent to one client before its upstream is held back.
     package var outputHighWaterBytes = 256 * 1024
     /// Connections waiting to be accepted, in the kernel.

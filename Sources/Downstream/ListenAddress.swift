@@ -106,6 +106,13 @@ package struct PeerAddress: Sendable {
         }
     }
 
+    /// The address as a number, to tell clients apart. Of IPv6 the network: a client has all of a /64 at its disposal.
+    var number: UInt128 {
+        var number: UInt128 = 0
+        for index in 0..<(isIPv6 ? 8 : 16) { number = number << 8 | UInt128(bytes[index]) }
+        return isIPv6 ? number << 64 | 1 : number
+    }
+
     /// The address as text, without the port; empty for a Unix socket.
     package var text: [UInt8] {
         guard !isUnix else { return [] }

@@ -131,7 +131,13 @@ package final class Listener: EventHandler {
                 var one: Int32 = 1
                 setsockopt(client, Int32(IPPROTO_TCP), TCP_NODELAY, &one, socklen_t(MemoryLayout<Int32>.size))
             }
-            connections.add(client, peer: PeerAddress(storage), receiver: receiver)
+            let peer = PeerAddress(storage)
+            guard connections.budget.admit(peer) else {
+                connections.budget.giveBack()
+                _ = Glibc.close(client)
+                continue
+            }
+            connections.add(client, peer: peer, receiver: receiver)
         }
     }
 

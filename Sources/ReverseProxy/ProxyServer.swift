@@ -39,7 +39,8 @@ package final class ProxyServer: @unchecked Sendable {
         self.settings = settings
         self.logger = logger
         self.accessLog = accessLog
-        budget = ConnectionBudget(limit: settings.downstream.maximumConnections)
+        budget = ConnectionBudget(
+            limit: settings.downstream.maximumConnections, perAddress: settings.downstream.connectionsPerAddress)
         routes = Routes(settings.routes, rest: settings.otherRoute)
         health = UpstreamHealth(routes: routes.all.map(\.name), settings: settings.upstream.failure, logger: logger)
         var generator = SystemRandomNumberGenerator()
@@ -146,6 +147,7 @@ package final class ProxyServer: @unchecked Sendable {
         snapshot.upstreamStates = health.lines.map { MetricsSnapshot.UpstreamStateLine(route: $0.route, state: $0.state.label) }
         snapshot.accessLogDropped = accessLog?.dropped ?? 0
         snapshot.connections.limit = budget.limit
+        snapshot.connections.turnedAway = budget.turnedAway
         guard let store = store?.statistics else { return snapshot }
         snapshot.store.fileBytes = store.fileBytes
         snapshot.store.limitBytes = store.capacityBytes

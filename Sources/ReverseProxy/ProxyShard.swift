@@ -109,20 +109,27 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         let result = lookUp.find(scratchKey, sharedKey: shared, request: head.fields)
         var directives = RequestCacheControl()
         if head.fields.contains(.cacheControl) || head.fields.contains(.pragma) { directives = RequestCacheControl(head.fields) }
-        var decision = ReuseDecision.validate(.noFreshness)
-        if case .found(let found) = result {
-            decision = Reuse.decide(found.metadata, directives, now: now)
-            if refreshAhead == nil, case .serve(let ttl, let age) = decision {
-                serveHit(found, head, ttl: ttl, age: age, .hit, connection)
-                return nil
-            }
+        if case .found(let found) = result, refreshAhead == nil,
+            case .serve(let ttl, let age) = Reuse.decide(found.metadata, directives, now: now)
+        {
+            serveHit(found, head, ttl: ttl, age: age, .hit, connection)
+            return nil
         }
+        return goOn(result, head, framing, directives, shared: shared, connection)
+    }
+
+    /// What is not plainly a fresh hit. Apart from `look`, so that what a hit needs stays small.
+    @inline(never)
+    private func goOn(
+        _ result: LookUpResult, _ head: RequestHead, _ framing: ContentFraming, _ directives: RequestCacheControl, shared: [UInt8]?,
+        _ connection: ClientConnection
+    ) -> (any ClientExchange)? {
         let plan = ExchangePlan(
-            directives: directives, key: scratchKey, sharedKey: shared ?? scratchKey, isPartitioned: isPartitioned, found: result.found,
+            directives: directives, key: scratchKey, sharedKey: shared ?? scratchKey, isPartitioned: shared != nil, found: result.found,
             flightKey: result.flightKey(scratchKey), missToken: result.forwardToken,
-            mayShare: head.method == .get && directives == RequestCacheControl(), route: routes.place(of: target))
-        guard let found = result.found else { return begin(head, framing, connection, plan) }
-        switch decision {
+            mayShare: head.method == .get && directives == RequestCacheControl(), route: routes.place(of: head.pathAndQuery))
+        guard let found = plan.found else { return begin(head, framing, connection, plan) }
+        switch Reuse.decide(found.metadata, plan.directives, now: now) {
         case .validate: return begin(head, framing, connection, plan)
         case .serve(let ttl, let age):
             serveHit(found, head, ttl: ttl, age: age, .hit, connection)

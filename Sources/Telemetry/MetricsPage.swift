@@ -25,6 +25,7 @@ package struct MetricsSnapshot: Sendable {
         package var timedOut = 0
         package var acceptPauses = 0
         package var limit = 0
+        package var turnedAway = 0
         package var upstreamActive = 0
         package var upstreamOpened = 0
         package var upstreamRequests = 0
@@ -148,6 +149,9 @@ package enum MetricsPage {
         writer.gauge("cistern_connections", "Open client connections.", Double(connections.open))
         writer.gauge("cistern_connections_limit", "The limit on open client connections.", Double(connections.limit))
         writer.counter("cistern_connections_accepted", "Client connections accepted.", UInt64(connections.accepted))
+        writer.counter(
+            "cistern_connections_turned_away", "Client connections closed at once, since their address had too many.",
+            UInt64(connections.turnedAway))
         writer.counter("cistern_connections_timed_out", "Client connections ended by a time-out.", UInt64(connections.timedOut))
         writer.counter(
             "cistern_accept_pauses", "How often accepting paused: limit reached, or no descriptors left.", UInt64(connections.acceptPauses))

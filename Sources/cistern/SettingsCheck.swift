@@ -196,6 +196,7 @@ extension DownstreamSettings {
         requestLimits.fieldCount = settings.limits.fields
         contentLimitBytes = settings.limits.content
         maximumConnections = settings.limits.connections
+        connectionsPerAddress = settings.limits.connectionsPerAddress
         requestsPerConnection = settings.limits.requestsPerConnection
         headTimeout = .milliseconds(settings.timeouts.head)
         keepAliveTimeout = .milliseconds(settings.timeouts.keepAlive)

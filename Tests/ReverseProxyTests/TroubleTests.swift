@@ -1,6 +1,7 @@
 // An upstream in trouble: slow, down, coming back, asking to be left alone, and what the operator calls good.
 
 import CachePolicy
+import Downstream
 import HTTPCore
 import Reactor
 import ReverseProxy
@@ -252,6 +253,19 @@ struct TroubleTests {
         #expect(try play.get("/stored").text == "1")
         gate.open()
         for client in clients { #expect(client.readAnswer()?.text == "2") }
+    }
+
+    @Test("one address may hold so many connections and no more, and has room again when one ends")
+    func connectionsPerAddress() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1")] }) { $0.downstream.connectionsPerAddress = 3 }
+        _ = try play.get("/a")
+        var clients = try (1...2).map { _ in try play.client() }
+        for client in clients { #expect(client.get("/a")?.text == "1") }
+        #expect(try play.client().isClosedByServer())
+        clients.removeLast()
+        #expect(try play.waitFor("cistern_connections", 2))
+        #expect(try play.client().get("/a")?.text == "1")
+        #expect(try play.metric("cistern_connections_turned_away_total") == 1)
     }
 
     // MARK: What is good
