@@ -4,7 +4,7 @@
 
 import HTTPCore
 
-/// Directives of an answer (RFC 9111 §5.2.2, RFC 5861, RFC 8246).
+/// Directives of an answer (RFC 9111 §5.2.2, RFC 5861, RFC 8246, RFC 9213).
 package struct ResponseCacheControl: Sendable, Equatable {
     package var maxAge: Int64?
     package var sharedMaxAge: Int64?
@@ -19,10 +19,20 @@ package struct ResponseCacheControl: Sendable, Equatable {
     package var mustUnderstand = false
     package var noTransform = false
     package var immutable = false
+    /// The fields that `no-cache` and `private` name (§5.2.2.4, §5.2.2.7), in lower case: they are not kept, and the rest is.
+    package var unkept: [[UInt8]] = []
+    /// It comes from a targeted field: then Expires says nothing either (RFC 9213 §2.2).
+    package var isTargeted = false
 
     package init() {}
 
-    package init(_ fields: Fields) {
+    /// - Parameter targeted: names of targeted fields (RFC 9213), in lower case; the first that is there and valid hides Cache-Control.
+    package init(_ fields: Fields, targeted: [[UInt8]] = []) {
+        for name in targeted {
+            guard let control = TargetedCacheControl.read(fields, name) else { continue }
+            self = control
+            return
+        }
         DirectiveReader.read(fields) { name, argument in
             if name.equalsIgnoringCase("max-age") {
                 maxAge = Self.smaller(maxAge, argument)
@@ -32,17 +42,25 @@ package struct ResponseCacheControl: Sendable, Equatable {
                 staleWhileRevalidate = Self.smaller(staleWhileRevalidate, argument)
             } else if name.equalsIgnoringCase("stale-if-error") {
                 staleIfError = Self.smaller(staleIfError, argument)
+            } else if let names = Self.fieldNames(argument), name.equalsIgnoringCase("no-cache") || name.equalsIgnoringCase("private") {
+                unkept += names
             } else {
                 setFlag(name)
             }
         }
     }
 
-    private mutating func setFlag(_ name: ArraySlice<UInt8>) {
+    /// The argument of `no-cache` and `private`; nil where it names nothing that is a field, and so restricts the whole answer.
+    private static func fieldNames(_ argument: ArraySlice<UInt8>?) -> [[UInt8]]? {
+        guard let argument else { return nil }
+        let names = FieldLists.members(of: argument).map { $0.map(\.asciiLowercased) }
+        return names.isEmpty || !names.allSatisfy({ $0.allSatisfy(isTokenByte) }) ? nil : names
+    }
+
+    mutating func setFlag(_ name: ArraySlice<UInt8>) {
         if name.equalsIgnoringCase("no-store") {
             noStore = true
         } else if name.equalsIgnoringCase("no-cache") {
-            // With field names (§5.2.2.4) too: stricter than need be, never looser.
             noCache = true
         } else if name.equalsIgnoringCase("private") {
             isPrivate = true

@@ -10,9 +10,11 @@ package enum CacheKey {
     ///   - authority: scheme, host and port of the upstream.
     ///   - target: path and query as received.
     ///   - partition: 16 bytes where the request carries credentials, else empty.
+    ///   - rules: what the target's route says of arguments.
     ///   - extra: values of the fields that the operator made part of the key, each with its length.
     package static func append(
-        to key: inout [UInt8], authority: [UInt8], target: Span<UInt8>, partition: [UInt8] = [], extra: [UInt8] = []
+        to key: inout [UInt8], authority: [UInt8], target: Span<UInt8>, partition: [UInt8] = [], extra: [UInt8] = [],
+        rules: ArgumentRules? = nil
     ) {
         key.append(UInt8(ascii: "G"))
         appendPart(authority, to: &key)
@@ -20,7 +22,7 @@ package enum CacheKey {
         appendPart(extra, to: &key)
         key.append(addingCapacity: KeyWriter.bound(of: target)) { output in
             output.withUnsafeMutableBufferPointer { buffer, written in
-                var writer = KeyWriter(buffer)
+                var writer = KeyWriter(buffer, rules)
                 writer.append(target: target)
                 written = writer.count
             }
@@ -34,6 +36,29 @@ package enum CacheKey {
         key += selecting
     }
 
+    /// Form content, as if it were a target's query.
+    static func appendArguments(_ content: Span<UInt8>, to out: inout [UInt8], rules: ArgumentRules?) {
+        out.append(addingCapacity: KeyWriter.bound(of: content)) { output in
+            output.withUnsafeMutableBufferPointer { buffer, written in
+                var writer = KeyWriter(buffer, rules)
+                writer.append(query: content)
+                written = writer.count
+            }
+        }
+    }
+
+    /// A name in the spelling that it has in keys.
+    static func appendName(_ name: [UInt8], to out: inout [UInt8]) {
+        out.append(addingCapacity: name.count * 3) { output in
+            output.withUnsafeMutableBufferPointer { buffer, written in
+                guard buffer.baseAddress != nil else { return }
+                var writer = KeyWriter(buffer, nil)
+                writer.append(name: name.span)
+                written = writer.count
+            }
+        }
+    }
+
     static func appendPart(_ part: [UInt8], to key: inout [UInt8]) {
         withUnsafeBytes(of: UInt32(part.count).littleEndian) { key.append(contentsOf: $0) }
         key += part
@@ -44,17 +69,28 @@ package enum CacheKey {
 private struct KeyWriter {
     private let out: UnsafeMutablePointer<UInt8>
     private(set) var count = 0
+    private let rules: ArgumentRules?
+    private let lowersArguments: Bool
 
     private static let lengthBytes = 4
-    /// More arguments keep the order they came in: still a correct key, only less forgiving.
-    private static let sortedArguments = 64
+    /// So many are sorted in place; for more there is memory of their own.
+    private static let fewArguments = 64
 
     /// A byte becomes three at most, or begins an argument, which has a length; so have the path and the last argument.
     static func bound(of target: Span<UInt8>) -> Int { 4 * target.count + 2 * lengthBytes + 1 }
 
-    init(_ buffer: UnsafeMutableBufferPointer<UInt8>) {
+    init(_ buffer: UnsafeMutableBufferPointer<UInt8>, _ rules: ArgumentRules?) {
         guard let base = buffer.baseAddress else { preconditionFailure("a key has no room") }
         out = base
+        self.rules = rules
+        lowersArguments = rules?.ignoresCase ?? false
+    }
+
+    /// Each byte stands for itself.
+    mutating func append(name: Span<UInt8>) {
+        for index in name.indices {
+            if Self.isUnreserved(name[index]) { append(byte: name[index]) } else { appendEncoded(name[index]) }
+        }
     }
 
     mutating func append(target: Span<UInt8>) {
@@ -63,8 +99,12 @@ private struct KeyWriter {
         appendCanonical(target.extracting(0..<question), isArgument: false)
         setLength(from: path)
         guard question < target.count else { return }
+        append(query: target.extracting((question + 1)...))
+    }
+
+    mutating func append(query: Span<UInt8>) {
         append(byte: UInt8(ascii: "?"))
-        appendArguments(target.extracting((question + 1)...))
+        appendArguments(query)
     }
 
     private static func index(of byte: UInt8, in text: Span<UInt8>, from start: Int) -> Int {
@@ -101,28 +141,45 @@ private struct KeyWriter {
     /// Arguments in the order of their names; the values of one name stay in their order. Each is its length, then the canonical text.
     private mutating func appendArguments(_ query: Span<UInt8>) {
         let first = count
-        withUnsafeTemporaryAllocation(of: Piece.self, capacity: Self.sortedArguments) { pieces in
+        var total = 1
+        for index in query.indices where query[index] == UInt8(ascii: "&") { total += 1 }
+        withUnsafeTemporaryAllocation(of: Piece.self, capacity: total) { pieces in
             var pieceCount = 0
             var isSorted = true
             var start = 0
             while start <= query.count {
                 let end = Self.index(of: UInt8(ascii: "&"), in: query, from: start)
                 let piece = appendArgument(query.extracting(start..<end))
-                if pieceCount < Self.sortedArguments {
-                    if pieceCount > 0, isLess(piece, pieces[pieceCount - 1]) { isSorted = false }
-                    pieces.initializeElement(at: pieceCount, to: piece)
-                }
-                pieceCount += 1
                 start = end + 1
+                guard isKept(piece) else {
+                    count = piece.start
+                    continue
+                }
+                if pieceCount > 0, isLess(piece, pieces[pieceCount - 1]) { isSorted = false }
+                pieces.initializeElement(at: pieceCount, to: piece)
+                pieceCount += 1
             }
-            if !isSorted, pieceCount <= Self.sortedArguments {
-                sort(UnsafeMutableBufferPointer(rebasing: pieces[..<pieceCount]), from: first)
+            // Nothing but arguments that make no difference: the same as none.
+            if pieceCount == 0 {
+                count = first - 1
+                return
             }
+            if !isSorted, rules?.sorts ?? true { sort(UnsafeMutableBufferPointer(rebasing: pieces[..<pieceCount]), from: first) }
         }
+    }
+
+    private func isKept(_ piece: Piece) -> Bool {
+        guard let rules, rules.dropsSome else { return true }
+        let start = piece.start + Self.lengthBytes
+        return rules.keeps(UnsafeBufferPointer(start: out + start, count: piece.name - start))
     }
 
     /// Insertion keeps equal names in their order; lists are short and mostly sorted.
     private func sort(_ pieces: UnsafeMutableBufferPointer<Piece>, from first: Int) {
+        guard pieces.count <= Self.fewArguments else {
+            let sorted = pieces.sorted { isLess($0, $1) || (!isLess($1, $0) && $0.start < $1.start) }
+            return rearrange(sorted, from: first)
+        }
         for index in 1..<pieces.count {
             let piece = pieces[index]
             var position = index
@@ -132,6 +189,10 @@ private struct KeyWriter {
             }
             pieces[position] = piece
         }
+        rearrange(pieces, from: first)
+    }
+
+    private func rearrange(_ pieces: some Sequence<Piece>, from first: Int) {
         let length = count - first
         withUnsafeTemporaryAllocation(of: UInt8.self, capacity: length) { unsorted in
             guard let copy = unsorted.baseAddress else { return }
@@ -179,10 +240,10 @@ private struct KeyWriter {
             let byte = text[index]
             index += 1
             if Self.isUnreserved(byte) {
-                append(byte: byte)
+                append(byte: isArgument ? folded(byte) : byte)
             } else if byte == UInt8(ascii: "%") {
-                index += appendDecoded(text, at: index)
-            } else if isArgument {
+                index += appendDecoded(text, at: index, isArgument)
+            } else if isArgument, byte != UInt8(ascii: ";") {
                 appendEncoded(byte == UInt8(ascii: "+") ? 0x20 : byte)
             } else {
                 append(byte: byte)
@@ -191,7 +252,7 @@ private struct KeyWriter {
     }
 
     /// What follows a percent sign; returns how many bytes of it were taken.
-    private mutating func appendDecoded(_ text: Span<UInt8>, at index: Int) -> Int {
+    private mutating func appendDecoded(_ text: Span<UInt8>, at index: Int, _ isArgument: Bool) -> Int {
         guard index + 1 < text.count, let high = text[index].hexValue, let low = text[index + 1].hexValue else {
             // A percent sign that encodes nothing is written so that neither a `%25` nor what follows can be taken for it: without that,
             // `%%32%46` and `%2F` would be one key.
@@ -200,9 +261,11 @@ private struct KeyWriter {
             return 0
         }
         let value = high << 4 | low
-        if Self.isUnreserved(value) { append(byte: value) } else { appendEncoded(value) }
+        if Self.isUnreserved(value) { append(byte: isArgument ? folded(value) : value) } else { appendEncoded(value) }
         return 2
     }
+
+    private func folded(_ byte: UInt8) -> UInt8 { lowersArguments ? byte.asciiLowercased : byte }
 
     private mutating func appendEncoded(_ byte: UInt8) {
         append(byte: UInt8(ascii: "%"))

@@ -14,6 +14,18 @@ package struct CachePolicySettings: Sendable {
     package var strictness = Strictness.rescue
     /// Media types that are kept.
     package var contentTypes = ContentTypes(["application/json", "+json", "text/json"])
+    /// Whether only 2xx answers of those types are kept, or every answer that RFC 9111 §3 lets a cache keep.
+    package var keepsAny = false
+    /// Whether this cache is one user's alone, and so a private cache (RFC 9111 §1.2): no partitions, and `private` is for it.
+    package var isPrivate = false
+    /// Percentage of the time since Last-Modified for which an answer without explicit freshness counts as fresh (§4.2.2); 0: none.
+    package var heuristicPercent: Int64 = 0
+    /// Longest such freshness in seconds: beyond a day users would have to be warned (§4.2.2 of RFC 7234).
+    package var heuristicLimit: Int64 = 86_400
+    /// Targeted fields (RFC 9213) that are for us, in lower case; the first that is there and valid counts.
+    package var targetedFields: [[UInt8]] = ["cistern-cache-control", "cdn-cache-control"].map { Array($0.utf8) }
+    /// Whether stored JSON without a validator gets one that is made of its data.
+    package var makesEntityTags = true
     /// Request fields that carry credentials, in lower case. Each combination of their values has a partition of its own.
     package var credentialFields: [String] = [
         "authorization", "cookie", "x-api-key", "api-key", "apikey", "x-auth-token", "x-access-token", "x-csrf-token",

@@ -1,4 +1,4 @@
-// How long an answer counts as fresh, and how old it is (RFC 9111 §4.2). No heuristics: without an explicit lifetime the upstream is asked.
+// How long an answer counts as fresh, and how old it is (RFC 9111 §4.2).
 
 import HTTPCore
 
@@ -8,11 +8,22 @@ package enum Freshness {
     package static func lifetime(_ fields: Fields, _ control: ResponseCacheControl, date: Timestamp, now: Int64) -> Int64? {
         if let shared = control.sharedMaxAge { return shared }
         if let age = control.maxAge { return age }
+        guard !control.isTargeted else { return nil }
         let expires = fields.all(.expires)
         guard let first = expires.first else { return nil }
         // §5.3: an invalid date, above all "0", is in the past.
         guard let time = HTTPDate.parse(first, now: now) else { return 0 }
         return max(0, time - date.seconds)
+    }
+
+    /// §4.2.2: a share of the time since the last change, for answers that say nothing themselves. Seconds; nil where there is none.
+    package static func heuristic(
+        _ fields: Fields, _ status: Status, _ control: ResponseCacheControl, date: Timestamp, settings: CachePolicySettings
+    ) -> Int64? {
+        guard settings.heuristicPercent > 0, CacheableStatus.isHeuristicallyCacheable(status) || control.isPublic, !control.noCache,
+            let text = fields.first(.lastModified), let modified = HTTPDate.parse(text, now: date.seconds), modified < date.seconds
+        else { return nil }
+        return min((date.seconds - modified) * settings.heuristicPercent / 100, settings.heuristicLimit)
     }
 
     /// The Age field's value (RFC 9111 §5.1): the first line's first member; nil where it is invalid, which makes the answer stale.

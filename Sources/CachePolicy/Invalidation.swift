@@ -10,18 +10,38 @@ package enum Invalidation {
         guard !method.isSafe, response.status.isSuccessful || response.status.isRedirection else { return [] }
         var targets = [Array(target)]
         for field in [KnownField.location, .contentLocation] {
-            if let value = response.fields.first(field), let path = path(of: value, origin: origin), !targets.contains(path) {
+            if let value = response.fields.first(field), let path = path(of: value, from: target, origin: origin), !targets.contains(path) {
                 targets.append(path)
             }
         }
         return targets
     }
 
-    /// Path and query of a URI reference on the same origin. Relative paths are left alone: resolving them is worth no mistake.
-    private static func path(of reference: ArraySlice<UInt8>, origin: [UInt8]) -> [UInt8]? {
-        var rest = reference
-        if rest.starts(with: origin, by: { $0.asciiLowercased == $1 }) { rest = rest.dropFirst(origin.count) }
-        guard rest.first == UInt8(ascii: "/"), rest.dropFirst().first != UInt8(ascii: "/") else { return nil }
-        return Array(rest.prefix { $0 != UInt8(ascii: "#") })
+    /// Whether a Content-Location names the target itself.
+    package static func isSame(_ reference: ArraySlice<UInt8>, as target: ArraySlice<UInt8>, origin: [UInt8]) -> Bool {
+        path(of: reference, from: target, origin: origin).map { $0[...] == target } ?? false
+    }
+
+    /// `/users` for `/users/1`: what a write to a member changes too. nil where the target is no member of anything.
+    package static func collection(of target: ArraySlice<UInt8>) -> [UInt8]? {
+        let path = target.prefix { $0 != UInt8(ascii: "?") }
+        guard let slash = path.lastIndex(of: UInt8(ascii: "/")), slash > path.startIndex, slash < path.endIndex - 1 else { return nil }
+        return Array(path[..<slash])
+    }
+
+    /// Path and query of a URI reference on the same origin (RFC 3986 §5.2): absolute, or a path, also one beside the target's.
+    private static func path(of reference: ArraySlice<UInt8>, from target: ArraySlice<UInt8>, origin: [UInt8]) -> [UInt8]? {
+        var rest = reference.prefix { $0 != UInt8(ascii: "#") }
+        if rest.starts(with: origin, by: { $0.asciiLowercased == $1 }) {
+            rest = rest.dropFirst(origin.count)
+            return rest.first == UInt8(ascii: "/") ? Array(rest) : nil
+        }
+        if rest.first == UInt8(ascii: "/") { return rest.dropFirst().first == UInt8(ascii: "/") ? nil : Array(rest) }
+        // A scheme, dots to resolve, or nothing at all: worth no mistake.
+        let first = rest.prefix { $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "?") }
+        guard !first.isEmpty, !first.contains(UInt8(ascii: ":")), first.first != UInt8(ascii: ".") else { return nil }
+        let path = target.prefix { $0 != UInt8(ascii: "?") }
+        guard let slash = path.lastIndex(of: UInt8(ascii: "/")) else { return nil }
+        return Array(path[...slash]) + rest
     }
 }

@@ -19,6 +19,8 @@ package enum RequestUse: Sendable, Equatable {
     /// The store is looked into, and a good answer to GET is kept.
     case lookUp
     case bypass(BypassReason)
+    /// A part of what is stored; where nothing fresh is, the upstream is asked for the part, and its answer not kept.
+    case lookUpPart
 
     package init(_ head: RequestHead, content: ContentFraming) {
         let fields = head.fields
@@ -28,12 +30,13 @@ package enum RequestUse: Sendable, Equatable {
             self = .bypass(.method)
             return
         }
+        let hasOtherConditions = fields.contains(.ifMatch) || fields.contains(.ifUnmodifiedSince)
         if content != .none && content != .length(0) {
             // What content means for GET nobody has defined (RFC 9110 §9.3.1): the answer is for this request alone.
             self = .bypass(.content)
-        } else if fields.contains(.range) {
-            self = .bypass(.range)
-        } else if fields.contains(.ifMatch) || fields.contains(.ifUnmodifiedSince) || fields.contains(.ifRange) {
+        } else if fields.contains(.range), !hasOtherConditions, head.method == .get {
+            self = .lookUpPart
+        } else if hasOtherConditions || (fields.contains(.ifRange) && !fields.contains(.range)) {
             self = .bypass(.precondition)
         } else {
             self = .lookUp

@@ -35,6 +35,8 @@ package enum NoRescueReason: String, Sendable, CaseIterable {
     case proxyRevalidate = "proxy_revalidate"
     case sharedMaxAge = "s_maxage"
     case requestNoCache = "request_no_cache"
+    /// Staler than the answer or the request allows in case of an error (RFC 5861 §4).
+    case staleIfError = "stale_if_error"
 }
 
 package enum RescueDecision: Sendable, Equatable {
@@ -72,6 +74,11 @@ package enum Reuse {
             if directives.noCache { return .forbidden(.requestNoCache) }
         }
         let age = Freshness.currentAge(of: stored, now: now)
+        if strictness == .strict, let lifetime = stored.freshnessLifetime, let limit = directives.staleIfError ?? stored.staleIfError,
+            age - lifetime > limit
+        {
+            return .forbidden(.staleIfError)
+        }
         return .allowed(age: age, ttl: stored.freshnessLifetime.map { $0 - age })
     }
 

@@ -35,10 +35,37 @@ package enum SelectingFields {
             let bytes = name.span
             let lines = request.all(named: bytes)
             out.append(lines.isEmpty ? 0 : 1)
-            let members = lines.flatMap { FieldLists.members(of: $0) }
+            var members = lines.flatMap { FieldLists.members(of: $0) }.map { Array($0) }
+            if name.elementsEqual("accept-language".utf8) { members = preferences(members) }
             CacheKey.appendPart(Array(members.joined(separator: [UInt8(ascii: ",")])), to: &out)
         }
         return out
+    }
+
+    /// Languages in the order of their weights, in lower case (RFC 9110 §12.5.4): order says nothing where weights are equal, so equal ones
+    /// are sorted by name.
+    private static func preferences(_ members: [[UInt8]]) -> [[UInt8]] {
+        let weighted = members.map { member -> (language: [UInt8], weight: Int) in
+            let parts = FieldLists.members(of: member[...], separator: UInt8(ascii: ";"))
+            return ((parts.first ?? []).map(\.asciiLowercased), parts.dropFirst().lazy.compactMap(weight).first ?? 1000)
+        }
+        let sorted = weighted.sorted {
+            $0.weight != $1.weight ? $0.weight > $1.weight : $0.language.lexicographicallyPrecedes($1.language)
+        }
+        return sorted.map { $0.weight == 1000 ? $0.language : $0.language + Array(";q=\($0.weight)".utf8) }
+    }
+
+    /// `q=0.8` as thousandths (RFC 9110 §12.4.2); nil where it is none.
+    private static func weight(_ parameter: ArraySlice<UInt8>) -> Int? {
+        guard parameter.prefix(2).equalsIgnoringCase("q=") else { return nil }
+        let digits = parameter.dropFirst(2)
+        guard let first = digits.first, first == 0x30 || first == 0x31 else { return nil }
+        guard digits.count > 1 else { return Int(first - 0x30) * 1000 }
+        let fraction = digits.dropFirst(2)
+        guard digits.dropFirst().first == UInt8(ascii: "."), fraction.count <= 3, fraction.allSatisfy(\.isASCIIDigit) else { return nil }
+        var value = Int(first - 0x30)
+        for place in 0..<3 { value = value * 10 + (place < fraction.count ? Int(fraction[fraction.startIndex + place] - 0x30) : 0) }
+        return value <= 1000 ? value : nil
     }
 
     /// A marker's names as stored: one a line.

@@ -11,12 +11,14 @@ package enum StoredHead {
     ///   - head: an answer without its hop-by-hop fields.
     ///   - contentBytes: the length of the content as stored.
     ///   - isDecoded: the content's coding was taken off for storing.
+    ///   - ownTag: an entity tag made of the content, for an answer without a validator.
     package static func make(
-        _ head: ResponseHead, control: ResponseCacheControl, contentBytes: Int, isDecoded: Bool, requestTime: Timestamp,
-        responseTime: Timestamp
+        _ head: ResponseHead, control: ResponseCacheControl, contentBytes: Int, isDecoded: Bool, ownTag: [UInt8]? = nil,
+        requestTime: Timestamp, responseTime: Timestamp, settings: CachePolicySettings
     ) -> (bytes: [UInt8], metadata: StoredMetadata) {
         var fields = head.fields
         for field in dropped { fields.remove(field) }
+        for name in control.unkept { fields.remove(named: name.span) }
         let date = fields.first(.date).flatMap { HTTPDate.parse($0, now: responseTime.seconds) }
         if date == nil { fields.set(.date, HTTPDate.format(responseTime.seconds)) }
         var metadata = StoredMetadata(
@@ -28,7 +30,13 @@ package enum StoredHead {
             fields.remove(.contentEncoding)
             weakenETag(&fields, &metadata)
         }
-        metadata.freshnessLifetime = Freshness.lifetime(fields, control, date: metadata.date, now: responseTime.seconds)
+        if let ownTag, !fields.contains(.etag), !fields.contains(.lastModified) {
+            fields.append(.etag, ownTag)
+            metadata.flags.insert(.ownTag)
+        }
+        metadata.freshnessLifetime =
+            Freshness.lifetime(fields, control, date: metadata.date, now: responseTime.seconds)
+            ?? Freshness.heuristic(fields, head.status, control, date: metadata.date, settings: settings)
         metadata.staleIfError = control.staleIfError
         metadata.staleWhileRevalidate = control.staleWhileRevalidate
         if let age = Freshness.ageValue(head.fields) {
@@ -75,6 +83,26 @@ package enum StoredHead {
         out.append("Content-Length: ")
         out.append(decimal: contentBytes)
         out.append("\r\n")
+        return out
+    }
+
+    /// The head of a part of a stored whole (RFC 9110 §15.3.7).
+    package static func partial(_ stored: UnsafeRawBufferPointer, _ range: Range<Int>, of count: Int) -> [UInt8] {
+        remade(stored, status: 206, range: "bytes \(range.lowerBound)-\(range.upperBound - 1)/\(count)", count: range.count)
+    }
+
+    /// RFC 9110 §15.5.17.
+    package static func unsatisfiable(_ stored: UnsafeRawBufferPointer, count: Int) -> [UInt8] {
+        remade(stored, status: 416, range: "bytes */\(count)", count: 0)
+    }
+
+    private static func remade(_ stored: UnsafeRawBufferPointer, status: Status, range: String, count: Int) -> [UInt8] {
+        var fields = parse(stored)?.fields ?? Fields()
+        fields.set(.contentLength, Array(String(count).utf8))
+        fields.set(.contentRange, Array(range.utf8))
+        if status == 416 { fields.remove(.contentType) }
+        var out: [UInt8] = []
+        ResponseSerializer.append(ResponseHead(status: status, fields: fields), to: &out)
         return out
     }
 

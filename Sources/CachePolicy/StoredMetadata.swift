@@ -23,6 +23,8 @@ package struct StoredFlags: OptionSet, Sendable {
     package static let isJSON = StoredFlags(rawValue: 1 << 5)
     /// The content was decoded for storing, so a strong ETag is shown as a weak one.
     package static let weakenedETag = StoredFlags(rawValue: 1 << 6)
+    /// The ETag was made here, of the content: the upstream does not know it.
+    package static let ownTag = StoredFlags(rawValue: 1 << 7)
 }
 
 /// The plain part of a stored response.

@@ -35,36 +35,66 @@ package enum StorageDecision: Sendable, Equatable {
 
 package enum Storing {
     /// - Parameters:
+    ///   - request: one whose answer has a key: GET, or what the flow treats as such.
     ///   - isPartitioned: whether the key holds the request's credentials, so that nobody else is given this answer.
     package static func decide(
         request: RequestHead, directives: RequestCacheControl, response: ResponseHead, control: ResponseCacheControl, isPartitioned: Bool,
         settings: CachePolicySettings
     ) -> StorageDecision {
-        guard request.method == .get else { return .forbidden(.methodNotCacheable) }
-        if let reason = statusReason(response.status, control) { return .forbidden(reason) }
+        guard request.method != .head else { return .forbidden(.methodNotCacheable) }
+        if let reason = statusReason(response, control, settings) { return .forbidden(reason) }
         guard !directives.noStore else { return .forbidden(.requestNoStore) }
         // §5.2.2.3: must-understand lets a cache that knows the status ignore no-store.
-        guard !control.noStore || (control.mustUnderstand && response.status == 200) else { return .forbidden(.noStore) }
-        guard !control.isPrivate || isPartitioned else { return .forbidden(.privateResponse) }
+        let isUnderstood = CacheableStatus.isUnderstood(response.status)
+        guard !control.noStore || (control.mustUnderstand && isUnderstood) else { return .forbidden(.noStore) }
+        guard !control.mustUnderstand || isUnderstood else { return .forbidden(.status) }
+        let isOnes = isPartitioned || settings.isPrivate
+        guard !control.isPrivate || isOnes else { return .forbidden(.privateResponse) }
         // §3.5; the partition is stricter than the three exceptions.
         let mayShare = control.isPublic || control.mustRevalidate || control.sharedMaxAge != nil
-        guard isPartitioned || mayShare || !request.fields.contains(.authorization) else { return .forbidden(.authorized) }
+        guard isOnes || mayShare || !request.fields.contains(.authorization) else { return .forbidden(.authorized) }
         guard !SelectingFields.isStar(response.fields) else { return .forbidden(.varyStar) }
-        guard settings.contentTypes.contain(response.fields.first(.contentType).flatMap(MediaType.init)) else {
-            return .forbidden(.contentType)
-        }
+        let isKept = settings.keepsAny || settings.contentTypes.contain(response.fields.first(.contentType).flatMap(MediaType.init))
+        guard isKept else { return .forbidden(.contentType) }
         guard ContentCoding(response.fields) != nil else { return .forbidden(.contentCoding) }
         return .allowed
     }
 
-    private static func statusReason(_ status: Status, _ control: ResponseCacheControl) -> NotStoredReason? {
+    private static func statusReason(
+        _ response: ResponseHead, _ control: ResponseCacheControl, _ settings: CachePolicySettings
+    ) -> NotStoredReason? {
+        let status = response.status
+        guard status != 206 else { return .partial }
+        guard !settings.keepsAny else { return CacheableStatus.mayKeep(response, control) ? nil : .status }
         switch status {
         case 204, 205: return .noContent
-        case 206: return .partial
         // About that one request, not about the resource, unless they say how long they hold.
         case 201, 202: return control.maxAge ?? control.sharedMaxAge == nil ? .status : nil
         default: return status.isSuccessful ? nil : .status
         }
+    }
+}
+
+/// What a status says about keeping (RFC 9111 §3, RFC 9110 §15.1).
+package enum CacheableStatus {
+    /// Whether a cache knows all that this status asks of it. 304 and 206 are never stored by themselves.
+    package static func isUnderstood(_ status: Status) -> Bool {
+        switch status.rawValue {
+        case 200...205, 300...303, 305, 307, 308, 400...417, 421...426, 428, 429, 431, 451, 500...505: true
+        default: false
+        }
+    }
+
+    /// RFC 9110 §15.1.
+    package static func isHeuristicallyCacheable(_ status: Status) -> Bool {
+        [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501].contains(status.rawValue)
+    }
+
+    /// §3: a final status, and something that allows it: explicit freshness, `public`, or a status that does so by itself.
+    static func mayKeep(_ response: ResponseHead, _ control: ResponseCacheControl) -> Bool {
+        guard response.status.rawValue >= 200, response.status != 304 else { return false }
+        return control.maxAge != nil || control.sharedMaxAge != nil || control.isPublic
+            || (!control.isTargeted && response.fields.contains(.expires)) || isHeuristicallyCacheable(response.status)
     }
 }
 

@@ -19,6 +19,15 @@ package enum WholeBody {
         }
     }
 
+    /// A piece of a borrowed body, or a copy of a piece.
+    package func part(_ range: Range<Int>) -> WholeBody {
+        switch self {
+        case .none: .none
+        case .bytes(let bytes): .bytes(Array(bytes[range]))
+        case .borrowed(let bytes, let owner): .borrowed(UnsafeRawBufferPointer(rebasing: bytes[range]), owner: owner)
+        }
+    }
+
     func withBytes<R>(_ body: (UnsafeRawBufferPointer) -> R) -> R {
         switch self {
         case .none: body(UnsafeRawBufferPointer(start: nil, count: 0))

@@ -36,7 +36,7 @@ extension Exchange {
         state = .finished
         let body = WholeBody.borrowed(found.item.body, owner: found.item.owner)
         let status = StoredAnswer.send(storedHead: bytes, metadata: metadata, body: body, to: head, lines: lines, on: connection)
-        record.bodyBytes = status == 304 || head.method == .head ? 0 : found.item.body.count
+        record.bodyBytes = StoredAnswer.sentBytes(status, head, found)
         finish(status)
     }
 

@@ -219,7 +219,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         if let fault = answer.fault { appendProxyStatus(details: fault, to: &lines) }
         record.bodyBytes = answer.content.count
         // The client's own conditions were not sent on, so they are answered here.
-        if plan.found != nil, let metadata = answer.metadata {
+        if plan.found != nil || answer.ownTag != nil, let metadata = answer.metadata {
             let isNotModified = answer.storedHead.withUnsafeBytes { Preconditions.isNotModified(head.fields, stored: metadata, head: $0) }
             if isNotModified {
                 record.bodyBytes = 0
@@ -228,7 +228,9 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
             }
         }
         var bytes: [UInt8] = []
-        ResponseSerializer.append(passedOn(answer.head), to: &bytes)
+        var passed = passedOn(answer.head)
+        if let tag = answer.ownTag { passed.fields.append(.etag, tag) }
+        ResponseSerializer.append(passed, to: &bytes)
         bytes.append("Content-Length: ")
         bytes.append(decimal: answer.content.count)
         bytes.append("\r\n")

@@ -50,6 +50,9 @@ final class Fetch: TransferReceiver {
 
     private let shard: ProxyShard
     private let subject: Subject
+    /// Where the answer is stored; nil where the store has nothing to do with it.
+    private var key: [UInt8]?
+    private var isPartitioned: Bool
     private let request: UpstreamRequest
     /// Where others wait for what this fetch brings: the key under which they do. They are told once.
     private var flight: [UInt8]?
@@ -77,6 +80,8 @@ final class Fetch: TransferReceiver {
     init(shard: ProxyShard, subject: Subject, request: UpstreamRequest, leads: [UInt8]?, receiver: any FetchReceiver) {
         self.shard = shard
         self.subject = subject
+        key = subject.key
+        isPartitioned = subject.isPartitioned
         self.request = request
         flight = leads
         self.receiver = receiver
@@ -146,17 +151,19 @@ final class Fetch: TransferReceiver {
         invalidate(after: head)
         let length = head.fields.first(.contentLength).flatMap(DeltaSeconds.length)
         let answer = ResponseHead(status: head.status, reason: head.reason, fields: head.fields.removingHopByHop())
-        if let found = subject.found, head.status == 304, Validation.applies(answer, to: found.metadata, head: found.item.head) {
+        if key != nil, let found = subject.found, head.status == 304, Validation.applies(answer, to: found.metadata, head: found.item.head)
+        {
             mode = .confirming(answer)
             return
         }
         // A 304 to our own condition that speaks of something else: the client has not asked for it.
-        if subject.found != nil, head.status == 304 { return fail(.fault(.unexpectedStatus, 304)) }
+        if key != nil, subject.found != nil, head.status == 304 { return fail(.fault(.unexpectedStatus, 304)) }
+        if subject.head.method == .head, head.status == 200 { compare(answer) }
         if subject.mayRescue, let fault = headFault(answer) { return fail(.fault(fault, head.status)) }
         let decision = good.faultOfHead(answer).map { .forbidden($0.notStored) } ?? storageDecision(answer)
         let isTooLarge = length.map { $0 > shard.settings.bufferLimitBytes } ?? false
         let isWanted = decision == .allowed || (subject.mayRescue && answer.status.isSuccessful)
-        if subject.head.method == .get, isWanted, !isTooLarge, !head.status.forbidsContent {
+        if key != nil, subject.head.method != .head, isWanted, !isTooLarge {
             if let length { content.reserveCapacity(length) }
             checksAsItComes = answer.isUncodedJSON
             mode = .collecting(answer, decision)
@@ -250,6 +257,8 @@ final class Fetch: TransferReceiver {
 
     private func headFault(_ answer: ResponseHead) -> UpstreamFault? {
         guard let found = subject.found else { return nil }
+        // A part was asked for: only an upstream in trouble is a reason to cut it from the copy.
+        if subject.head.fields.contains(.range) { return [429, 500, 502, 503, 504].contains(answer.status) ? .serverError : nil }
         let fault = LastGood.faultOfHead(
             answer, storedIsJSON: found.metadata.flags.contains(.isJSON), path: subject.head.pathAndQuery,
             strictness: shard.settings.policy.strictness)
@@ -260,10 +269,37 @@ final class Fetch: TransferReceiver {
     private var good: GoodAnswer { shard.routes.all[subject.route].good }
 
     private func storageDecision(_ answer: ResponseHead) -> StorageDecision {
-        guard subject.key != nil else { return .forbidden(.bypassed(subject.head)) }
+        if subject.head.method == .post, key == nil { takeKeyOfGet(answer) }
+        guard key != nil else { return .forbidden(.bypassed(subject.head)) }
         return Storing.decide(
-            request: subject.head, directives: subject.directives, response: answer, control: ResponseCacheControl(answer.fields),
-            isPartitioned: subject.isPartitioned, settings: shard.settings.policy)
+            request: subject.head, directives: subject.directives, response: answer, control: control(answer),
+            isPartitioned: isPartitioned, settings: shard.settings.policy)
+    }
+
+    private func control(_ answer: ResponseHead) -> ResponseCacheControl {
+        ResponseCacheControl(answer.fields, targeted: shard.settings.policy.targetedFields)
+    }
+
+    /// RFC 9110 §9.3.3: an answer to POST that says how long it is fresh, and that it is what GET would bring, may answer later GETs.
+    private func takeKeyOfGet(_ answer: ResponseHead) {
+        let control = control(answer)
+        let hasLifetime = control.maxAge != nil || control.sharedMaxAge != nil || answer.fields.contains(.expires)
+        guard answer.status == 200, hasLifetime, let location = answer.fields.first(.contentLocation),
+            Invalidation.isSame(location, as: subject.head.pathAndQuery, origin: shard.origin)
+        else { return }
+        (key, isPartitioned) = shard.keyOfGet(for: subject.head)
+    }
+
+    /// RFC 9111 §4.3.5: what HEAD brought, held against the stored answer to GET: it must be asked for again where it differs.
+    private func compare(_ answer: ResponseHead) {
+        guard let found = subject.found, let lookUp = shard.lookUp, found.metadata.freshnessLifetime ?? 0 > 0 else { return }
+        let fits = Validation.fits(answer, stored: found.metadata, head: found.item.head, contentBytes: found.item.body.count)
+        guard !fits else { return }
+        var stale = found.metadata
+        stale.freshnessLifetime = 0
+        lookUp.store.insert(
+            NewItem(
+                key: found.key, metadata: stale.encoded(), head: Array(found.item.head), body: Array(found.item.body), mayRescue: true))
     }
 
     /// A copy goes out instead of this answer; what still comes of it is thrown away.
@@ -298,8 +334,10 @@ final class Fetch: TransferReceiver {
         }
         tellGood()
         guard decision == .allowed else { return answered(WholeAnswer(head: head, content: content, storage: decision)) }
-        let (bytes, metadata, result) = store(head, check.decoded)
-        answered(WholeAnswer(head: head, content: content, storage: result, storedHead: bytes, metadata: metadata))
+        let tag = ownTag(head, check.decoded ?? content)
+        let (bytes, metadata, result) = store(head, check.decoded, tag)
+        answered(
+            WholeAnswer(head: head, content: content, storage: result, storedHead: bytes, ownTag: tag, metadata: metadata))
     }
 
     private func answered(_ answer: WholeAnswer) {
@@ -310,6 +348,7 @@ final class Fetch: TransferReceiver {
 
     /// The content without its coding, and what is wrong with it.
     private func checkContent(_ head: ResponseHead, isDelimited: Bool) -> (decoded: [UInt8]?, fault: UpstreamFault?) {
+        if head.status.forbidsContent { return (nil, nil) }
         let coding = ContentCoding(head.fields)
         let isJSON = head.fields.first(.contentType).flatMap(MediaType.init)?.isJSON ?? false
         guard coding != .gzip else {
@@ -336,16 +375,30 @@ final class Fetch: TransferReceiver {
 
     // MARK: Storing
 
-    private func store(_ head: ResponseHead, _ decoded: [UInt8]?) -> (head: [UInt8], metadata: StoredMetadata, result: StorageDecision) {
+    /// A weak tag of the data, for JSON that came without a validator: so that clients get a 304 where nothing has changed.
+    private func ownTag(_ head: ResponseHead, _ content: [UInt8]) -> [UInt8]? {
+        guard shard.settings.policy.makesEntityTags, head.status == 200, !head.fields.contains(.etag), !head.fields.contains(.lastModified),
+            head.fields.first(.contentType).flatMap(MediaType.init)?.isJSON == true, let canonical = CanonicalJSON.make(content.span)
+        else { return nil }
+        return Array("W/\"".utf8) + ContentHash.hex(of: canonical) + [0x22]
+    }
+
+    private func store(
+        _ head: ResponseHead, _ decoded: [UInt8]?, _ ownTag: [UInt8]?
+    ) -> (head: [UInt8], metadata: StoredMetadata, result: StorageDecision) {
         let body = decoded ?? content
         var kept = head
         if let via = shard.via { kept.fields.append(.via, via) }
+        // A POST has made invalid what was there before; its own answer is later than that.
+        let isOwn = subject.head.method == .post
         let (bytes, metadata) = StoredHead.make(
-            kept, control: ResponseCacheControl(head.fields), contentBytes: body.count, isDecoded: decoded != nil, requestTime: requestTime,
-            responseTime: responseTime)
-        guard let key = subject.key, let lookUp = shard.lookUp, !lookUp.isOvertaken(subject.sharedKey, requestTime: requestTime) else {
+            kept, control: control(head), contentBytes: body.count, isDecoded: decoded != nil, ownTag: ownTag,
+            requestTime: isOwn ? Timestamp(milliseconds: responseTime.milliseconds + 1) : requestTime,
+            responseTime: responseTime, settings: shard.settings.policy)
+        guard let key, let lookUp = shard.lookUp, isOwn || !lookUp.isOvertaken(subject.sharedKey, requestTime: requestTime) else {
             return (bytes, metadata, .forbidden(.storeRefused))
         }
+        if ownTag != nil, isSameData(metadata, bytes), isKnown(metadata) { return (bytes, metadata, .allowed) }
         let names = SelectingFields.names(response: head.fields, request: subject.head.fields, settings: shard.settings.policy)
         let result = lookUp.insert(
             key: key, names: names, request: subject.head.fields, metadata: metadata, head: bytes, body: body, now: responseTime)
@@ -359,12 +412,10 @@ final class Fetch: TransferReceiver {
         guard let found = subject.found,
             let fresh = Validation.freshened(
                 found.metadata, head: found.item.head, by: answer, contentBytes: found.item.body.count, requestTime: requestTime,
-                responseTime: responseTime)
+                responseTime: responseTime, settings: shard.settings.policy)
         else { return failed(.fault(.unexpectedStatus, 304)) }
         tellGood()
-        let isRecent = responseTime.milliseconds - found.metadata.responseTime.milliseconds < Self.confirmationInterval
-        let isSame = fresh.metadata.freshnessLifetime == nil && fresh.metadata.flags == found.metadata.flags
-        if !(isRecent && isSame), let lookUp = shard.lookUp, !lookUp.isOvertaken(subject.sharedKey, requestTime: requestTime) {
+        if !isKnown(fresh.metadata), let lookUp = shard.lookUp, !lookUp.isOvertaken(subject.sharedKey, requestTime: requestTime) {
             lookUp.store.insert(
                 NewItem(
                     key: found.key, metadata: fresh.metadata.encoded(), head: fresh.bytes, body: Array(found.item.body), mayRescue: true))
@@ -373,11 +424,28 @@ final class Fetch: TransferReceiver {
         receiver?.fetchConfirmed(Confirmation(found: found, head: fresh.bytes, metadata: fresh.metadata))
     }
 
+    /// Whether the store has nothing to learn from an answer that brings the same data.
+    private func isKnown(_ fresh: StoredMetadata) -> Bool {
+        guard let found = subject.found else { return false }
+        let isRecent = responseTime.milliseconds - found.metadata.responseTime.milliseconds < Self.confirmationInterval
+        return isRecent && fresh.freshnessLifetime == nil && fresh.flags == found.metadata.flags
+    }
+
+    /// Other bytes perhaps, but what they mean is what is stored.
+    private func isSameData(_ metadata: StoredMetadata, _ head: [UInt8]) -> Bool {
+        guard let found = subject.found, found.metadata.flags.contains(.ownTag) else { return false }
+        return head[metadata.etag].elementsEqual(found.item.head[found.metadata.etag])
+    }
+
     private func invalidate(after head: ResponseHead) {
-        guard !subject.head.method.isSafe, let lookUp = shard.lookUp else { return }
-        let targets = Invalidation.targets(
-            method: subject.head.method, target: subject.head.pathAndQuery, response: head, origin: shard.origin)
+        guard !subject.head.method.isSafe, subject.key == nil, let lookUp = shard.lookUp else { return }
+        let path = subject.head.pathAndQuery
+        let targets = Invalidation.targets(method: subject.head.method, target: path, response: head, origin: shard.origin)
         for target in targets { lookUp.invalidate(shard.sharedKey(of: target, for: subject.head), at: responseTime) }
+        guard !targets.isEmpty, shard.routes.all[subject.route].invalidatesCollection,
+            let collection = Invalidation.collection(of: path)
+        else { return }
+        lookUp.invalidateCollection(shard.sharedKey(of: collection, for: subject.head), at: responseTime)
     }
 }
 

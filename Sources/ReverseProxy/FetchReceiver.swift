@@ -15,6 +15,8 @@ struct WholeAnswer {
     var storage: StorageDecision
     /// As it was stored, where it was.
     var storedHead: [UInt8] = []
+    /// The entity tag that was made here, where the upstream sent no validator.
+    var ownTag: [UInt8]?
     /// What the operator's demands say against it, where it is passed on all the same.
     var fault: UpstreamFault?
     var metadata: StoredMetadata?

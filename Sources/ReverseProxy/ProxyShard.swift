@@ -33,6 +33,8 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     /// Held here for as long as the shard is.
     private lazy var probe = ActiveProbe(shard: self)
     private var refreshAhead: RefreshAhead?
+    private let checksCollections: Bool
+    private let hasArgumentRules: Bool
     private let keyMaker: RequestKeyMaker
     private var scratchKey: [UInt8] = []
     private var scratchLines: [UInt8] = []
@@ -58,6 +60,8 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         metrics = ShardMetrics(labels: MetricNames.labels)
         servesOwnPages = settings.servesOwnPages && settings.adminListen.isEmpty
         routes = server.routes
+        hasArgumentRules = routes.all.contains { $0.arguments.isSpecial }
+        checksCollections = routes.all.contains(where: \.invalidatesCollection)
         if routes.all.contains(where: { $0.refreshAhead > 0 }) { refreshAhead = RefreshAhead(routes: routes) }
     }
 
@@ -83,14 +87,18 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
 
     func received(_ head: RequestHead, framing: ContentFraming, on connection: ClientConnection) -> (any ClientExchange)? {
         if servesOwnPages, let page = OwnPage(head) { return page.answer(shard: self, connection: connection, head: head) }
-        guard let lookUp else { return begin(head, framing, connection, ExchangePlan(route: routes.place(of: head.pathAndQuery))) }
+        guard lookUp != nil else { return begin(head, framing, connection, ExchangePlan(route: routes.place(of: head.pathAndQuery))) }
         switch RequestUse(head, content: framing) {
+        case .bypass(.method) where routes.all[routes.place(of: head.pathAndQuery)].reads(head.method):
+            let route = routes.all[routes.place(of: head.pathAndQuery)]
+            return ContentReader(shard: self, connection: connection, head: head, framing: framing, route: route)
         case .bypass(let reason):
             var plan = ExchangePlan()
             plan.bypass = reason
             plan.route = routes.place(of: head.pathAndQuery)
             return begin(head, framing, connection, plan)
-        case .lookUp: return look(head, framing, lookUp, connection)
+        case .lookUp: return look(head, framing, connection)
+        case .lookUpPart: return look(head, framing, connection, forPart: true)
         }
     }
 
@@ -99,14 +107,26 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         server.logRefusal(refusal, peer: connection.peer)
     }
 
-    private func look(
-        _ head: RequestHead, _ framing: ContentFraming, _ lookUp: StoreLookUp, _ connection: ClientConnection
+    /// Passes a request on that the store has nothing to do with.
+    func pass(_ head: RequestHead, _ framing: ContentFraming, _ connection: ClientConnection) -> (any ClientExchange)? {
+        begin(head, framing, connection, ExchangePlan(bypass: .method, route: routes.place(of: head.pathAndQuery)))
+    }
+
+    /// - Parameters:
+    ///   - content: what the request's content says, where the answer depends on it.
+    ///   - forPart: a part is asked for.
+    func look(
+        _ head: RequestHead, _ framing: ContentFraming, _ connection: ClientConnection, content: [UInt8]? = nil, forPart: Bool = false
     ) -> (any ClientExchange)? {
+        guard let lookUp else { return pass(head, framing, connection) }
         scratchKey.removeAll(keepingCapacity: true)
         let target = head.pathAndQuery
-        let isPartitioned = keyMaker.append(to: &scratchKey, head: head, target: target.span, store: lookUp.store)
-        let shared = isPartitioned ? sharedKey(of: Array(target), for: head) : nil
-        let result = lookUp.find(scratchKey, sharedKey: shared, request: head.fields)
+        let rules = hasArgumentRules ? routes.all[routes.place(of: target)].arguments : nil
+        let isPartitioned = keyMaker.append(
+            to: &scratchKey, head: head, target: target.span, rules: rules, content: content, store: lookUp.store)
+        let shared = isPartitioned ? sharedKey(of: Array(target), for: head, content) : nil
+        let collection = checksCollections ? sharedKey(of: Array(target.prefix { $0 != UInt8(ascii: "?") }), for: head) : nil
+        let result = lookUp.find(scratchKey, sharedKey: shared, collection: collection, request: head.fields)
         var directives = RequestCacheControl()
         if head.fields.contains(.cacheControl) || head.fields.contains(.pragma) { directives = RequestCacheControl(head.fields) }
         if case .found(let found) = result, refreshAhead == nil,
@@ -115,7 +135,21 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
             serveHit(found, head, ttl: ttl, age: age, .hit, connection)
             return nil
         }
+        if forPart { return passPart(result.found, head, framing, directives, connection) }
         return goOn(result, head, framing, directives, shared: shared, connection)
+    }
+
+    /// The upstream is asked for the part; the stored whole stands in where it fails.
+    private func passPart(
+        _ found: FoundResponse?, _ head: RequestHead, _ framing: ContentFraming, _ directives: RequestCacheControl,
+        _ connection: ClientConnection
+    ) -> (any ClientExchange)? {
+        var plan = ExchangePlan()
+        plan.bypass = .range
+        plan.directives = directives
+        plan.found = found
+        plan.route = routes.place(of: head.pathAndQuery)
+        return begin(head, framing, connection, plan)
     }
 
     /// What is not plainly a fresh hit. Apart from `look`, so that what a hit needs stays small.
@@ -173,15 +207,26 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         let status = StoredAnswer.send(found, to: head, lines: scratchLines, on: connection)
         var record = ExchangeRecord(result: result, method: MethodLabel(head.method), status: status.rawValue)
         record.isFromStore = true
-        record.bodyBytes = status == 304 || head.method == .head ? 0 : found.item.body.count
+        record.bodyBytes = StoredAnswer.sentBytes(status, head, found)
         record.age = age
         finish(&record, head, connection, loop.batchMicroseconds)
     }
 
-    /// The key under which those without credentials find a target.
-    func sharedKey(of target: [UInt8], for head: RequestHead) -> [UInt8] {
+    /// The key under which a GET of the same target, with the same credentials, is stored.
+    func keyOfGet(for head: RequestHead) -> (key: [UInt8], isPartitioned: Bool) {
         var key: [UInt8] = []
-        keyMaker.appendShared(to: &key, head: head, target: target.span)
+        guard let lookUp else { return (key, false) }
+        let target = head.pathAndQuery
+        let rules = routes.all[routes.place(of: target)].arguments
+        let isPartitioned = keyMaker.append(to: &key, head: head, target: target.span, rules: rules, store: lookUp.store)
+        return (key, isPartitioned)
+    }
+
+    /// The key under which those without credentials find a target.
+    func sharedKey(of target: [UInt8], for head: RequestHead, _ content: [UInt8]? = nil) -> [UInt8] {
+        var key: [UInt8] = []
+        let rules = routes.all[routes.place(of: target[...])].arguments
+        keyMaker.appendShared(to: &key, head: head, target: target.span, rules: rules, content: content)
         return key
     }
 

@@ -25,15 +25,23 @@ struct RequestKeyMaker {
     }
 
     /// Appends the key; returns whether it has a partition.
-    func append(to key: inout [UInt8], head: RequestHead, target: Span<UInt8>, store: ResponseStore) -> Bool {
-        let partition = partition(of: head.fields, store)
-        CacheKey.append(to: &key, authority: authority, target: target, partition: partition, extra: extra(of: head))
+    /// - Parameters:
+    ///   - rules: what the target's route says of arguments.
+    ///   - content: what the request's content says, where the answer depends on it.
+    func append(
+        to key: inout [UInt8], head: RequestHead, target: Span<UInt8>, rules: ArgumentRules?, content: [UInt8]? = nil, store: ResponseStore
+    ) -> Bool {
+        // One user's own cache has no partitions.
+        let partition = policy.isPrivate ? [] : partition(of: head.fields, store)
+        CacheKey.append(to: &key, authority: authority, target: target, partition: partition, extra: extra(of: head, content), rules: rules)
         return !partition.isEmpty
     }
 
     /// The same target's key in the partition of those without credentials.
-    func appendShared(to key: inout [UInt8], head: RequestHead, target: Span<UInt8>) {
-        CacheKey.append(to: &key, authority: authority, target: target, extra: extra(of: head))
+    func appendShared(
+        to key: inout [UInt8], head: RequestHead, target: Span<UInt8>, rules: ArgumentRules?, content: [UInt8]? = nil
+    ) {
+        CacheKey.append(to: &key, authority: authority, target: target, extra: extra(of: head, content), rules: rules)
     }
 
     private func partition(of fields: Fields, _ store: ResponseStore) -> [UInt8] {
@@ -49,9 +57,10 @@ struct RequestKeyMaker {
         return parts.isEmpty ? [] : store.credentialPartition(parts)
     }
 
-    private func extra(of head: RequestHead) -> [UInt8] {
-        guard forwarding.sendsClientHost || !keyNames.isEmpty else { return [] }
+    private func extra(of head: RequestHead, _ content: [UInt8]?) -> [UInt8] {
+        guard forwarding.sendsClientHost || !keyNames.isEmpty || content != nil else { return [] }
         var parts: [UInt8] = []
+        if let content { append(content, to: &parts) }
         if forwarding.sendsClientHost { append(head.host.map(\.asciiLowercased), to: &parts) }
         for name in keyNames {
             let values = head.fields.all(named: name.span)

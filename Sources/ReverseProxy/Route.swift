@@ -12,10 +12,20 @@ package struct Route: Sendable {
     /// A hit with less than this percentage of its freshness left brings a new answer in the background; 0: never.
     package var refreshAhead = 0
     package var refreshAheadHits = 3
+    /// Methods beside GET and HEAD that only read here: their answers are kept by the request's content (RFC 10008 for QUERY).
+    package var methods: [Method] = []
+    /// Longest content of such a request, since it is held while the key is made.
+    package var contentLimitBytes = 64 << 10
+    package var arguments = ArgumentRules()
+    /// Whether a write to a member (`/users/1`) makes its collection (`/users`, with any arguments) invalid too.
+    package var invalidatesCollection = false
     /// What an answer must be like to count as good.
     package var good = GoodAnswer()
 
     package init() {}
+
+    /// Whether such a request only reads here, and its answer is kept by its content.
+    func reads(_ method: Method) -> Bool { method == .query || methods.contains(method) }
 }
 
 /// All routes, the last of them for every path that no other fits.

@@ -35,7 +35,16 @@ struct StoreLookUp {
 
     /// - Parameters:
     ///   - sharedKey: where `key` has a partition, the same target's key without: beside it stands when all partitions became invalid.
-    func find(_ key: [UInt8], sharedKey: [UInt8]?, request: Fields) -> LookUpResult {
+    ///   - collection: the shared key of the target without arguments, where a write to a member makes collections invalid.
+    func find(_ key: [UInt8], sharedKey: [UInt8]?, collection: [UInt8]? = nil, request: Fields) -> LookUpResult {
+        let result = find(key, sharedKey, request)
+        guard let collection, case .found(let found) = result, let time = time(at: Self.collectionKey(collection)),
+            found.metadata.requestTime <= time
+        else { return result }
+        return .nothing
+    }
+
+    private func find(_ key: [UInt8], _ sharedKey: [UInt8]?, _ request: Fields) -> LookUpResult {
         guard let item = store.lookUp(key.span) else { return .nothing }
         switch StoredMetadata.kind(of: item.metadata) {
         case .response: return accept(item, key, sharedKey)
@@ -63,7 +72,10 @@ struct StoreLookUp {
 
     /// When an unsafe request last changed this target.
     private func invalidationTime(_ sharedKey: [UInt8]) -> Timestamp? {
-        let key = Self.invalidationKey(sharedKey)
+        time(at: Self.invalidationKey(sharedKey))
+    }
+
+    private func time(at key: [UInt8]) -> Timestamp? {
         guard let item = store.lookUp(key.span), StoredMetadata.kind(of: item.metadata) == .invalidation else { return nil }
         return StoredMetadata.number(in: item.metadata).map { Timestamp(milliseconds: Int64(bitPattern: $0)) }
     }
@@ -75,6 +87,8 @@ struct StoreLookUp {
 
     /// Beside the target's key, not in its place: what is stored there later must not bring other partitions' old answers back.
     private static func invalidationKey(_ sharedKey: [UInt8]) -> [UInt8] { sharedKey + [UInt8(ascii: "I")] }
+
+    private static func collectionKey(_ sharedKey: [UInt8]) -> [UInt8] { sharedKey + [UInt8(ascii: "C")] }
 
     /// Puts an answer in; one that varies goes under a variant's key, with a marker that leads to it.
     func insert(key: [UInt8], names: [[UInt8]], request: Fields, metadata: StoredMetadata, head: [UInt8], body: [UInt8], now: Timestamp)
@@ -106,5 +120,12 @@ struct StoreLookUp {
         store.insert(
             NewItem(
                 key: Self.invalidationKey(sharedKey), metadata: StoredMetadata.invalidation(at: now), head: [], body: [], mayRescue: false))
+    }
+
+    /// The same for a collection, whatever the arguments.
+    /// - Parameter sharedKey: of the collection without arguments.
+    func invalidateCollection(_ sharedKey: [UInt8], at now: Timestamp) {
+        let metadata = StoredMetadata.invalidation(at: now)
+        store.insert(NewItem(key: Self.collectionKey(sharedKey), metadata: metadata, head: [], body: [], mayRescue: false))
     }
 }

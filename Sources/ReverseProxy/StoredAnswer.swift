@@ -19,14 +19,39 @@ enum StoredAnswer {
         on connection: ClientConnection
     ) -> Status {
         let isConditional = head.fields.contains(.ifNoneMatch) || head.fields.contains(.ifModifiedSince)
-        if isConditional, Preconditions.isNotModified(head.fields, stored: metadata, head: storedHead) {
-            let notModified = Preconditions.notModifiedHead(storedHead)
-            notModified.withUnsafeBytes { bytes in
-                lines.withUnsafeBytes { connection.sendWhole(head: bytes, lines: $0, body: .none) }
-            }
+        if isConditional, head.method.isSafe, Preconditions.isNotModified(head.fields, stored: metadata, head: storedHead) {
+            sendAnother(Preconditions.notModifiedHead(storedHead), .none, lines, connection)
             return 304
+        }
+        // RFC 9110 §14.2: a Range means something to GET only.
+        if head.fields.contains(.range), head.method == .get {
+            switch RangeRequest(head.fields, count: body.count, stored: metadata, head: storedHead) {
+            case .whole: break
+            case .part(let range):
+                sendAnother(StoredHead.partial(storedHead, range, of: body.count), body.part(range), lines, connection)
+                return 206
+            case .unsatisfiable:
+                sendAnother(StoredHead.unsatisfiable(storedHead, count: body.count), .none, lines, connection)
+                return 416
+            }
         }
         lines.withUnsafeBytes { connection.sendWhole(head: storedHead, lines: $0, body: body) }
         return metadata.status
+    }
+
+    /// Bytes of content that an answer with this status has sent.
+    static func sentBytes(_ status: Status, _ head: RequestHead, _ found: FoundResponse) -> Int {
+        guard status != 304, status != 416, head.method != .head else { return 0 }
+        guard status == 206,
+            case .part(let range) = RangeRequest(
+                head.fields, count: found.item.body.count, stored: found.metadata, head: found.item.head)
+        else { return found.item.body.count }
+        return range.count
+    }
+
+    private static func sendAnother(_ head: [UInt8], _ body: WholeBody, _ lines: [UInt8], _ connection: ClientConnection) {
+        head.withUnsafeBytes { bytes in
+            lines.withUnsafeBytes { connection.sendWhole(head: bytes, lines: $0, body: body) }
+        }
     }
 }

@@ -40,6 +40,11 @@ package struct CisternSettings: Sendable, Equatable {
 
     package struct Cache: Sendable, Equatable {
         package var policy = "rescue"
+        package var store = "json"
+        package var role = "shared"
+        package var heuristics = 0
+        package var targetedFields = ["cistern-cache-control", "cdn-cache-control"]
+        package var entityTags = true
         package var contentTypes = ["application/json", "+json", "text/json"]
         package var credentialFields = [
             "authorization", "cookie", "x-api-key", "api-key", "apikey", "x-auth-token", "x-access-token", "x-csrf-token",
@@ -62,6 +67,10 @@ package struct CisternSettings: Sendable, Equatable {
         package var rescueAfter: Int
         package var refreshAhead: Int
         package var refreshAheadHits: Int
+        package var methods: [String] = []
+        package var contentLimit = 64 << 10
+        package var invalidatesCollection = false
+        package var arguments = Arguments()
         package var good = LastGood()
 
         package init(_ settings: CisternSettings) {
@@ -69,6 +78,14 @@ package struct CisternSettings: Sendable, Equatable {
             refreshAhead = settings.cache.refreshAhead
             refreshAheadHits = settings.cache.refreshAheadHits
         }
+    }
+
+    /// How the arguments count for the key.
+    package struct Arguments: Sendable, Equatable {
+        package var sort = true
+        package var ignore: [String] = []
+        package var only: [String] = []
+        package var ignoreCase = false
     }
 
     /// What an answer must be like to count as good; nothing beyond the rules for all where left as it is.

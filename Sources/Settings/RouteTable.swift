@@ -14,6 +14,26 @@ package enum RouteTable {
         Setting(
             path: "refresh_ahead_hits", binding: .count(\.refreshAheadHits, 1...1_000_000), help: "As cache.refresh_ahead_hits."),
         Setting(
+            path: "methods", binding: .list(\.methods),
+            help: "Methods beside GET and HEAD whose answers are kept, by the request's content: QUERY, and POST where it only reads."),
+        Setting(
+            path: "content_limit", binding: .size(\.contentLimit, 0...(16 << 20)),
+            help: "Longest content of such a request; longer ones are passed on and not kept."),
+        Setting(
+            path: "invalidates_collection", binding: .flag(\.invalidatesCollection),
+            help: "A write to /users/1 makes /users invalid too, with any arguments."),
+        Setting(
+            path: "arguments.sort", binding: .flag(\.arguments.sort),
+            help: "Whether arguments in another order are the same; values of one name never change places."),
+        Setting(
+            path: "arguments.ignore", binding: .list(\.arguments.ignore),
+            help: "Arguments that make no difference; * at the end stands for any rest, as in utm_*."),
+        Setting(
+            path: "arguments.only", binding: .list(\.arguments.only), help: "The only arguments that make a difference; empty for all."),
+        Setting(
+            path: "arguments.ignore_case", binding: .flag(\.arguments.ignoreCase),
+            help: "Whether capital and small letters of arguments are the same."),
+        Setting(
             path: "good.content_types", binding: .list(\.good.contentTypes),
             help: "A good answer has one of these media types: type/subtype or +suffix."),
         Setting(path: "good.min_bytes", binding: .size(\.good.minimumBytes, 0...(1 << 30)), help: "A good answer is not shorter."),

@@ -114,6 +114,21 @@ package enum SettingsTable {
                 "rescue: stored answers go out while the upstream fails, whatever they said about staleness. strict: RFC 9111 to the letter."
         ),
         Setting(
+            path: "cache.store", binding: .choice(\.cache.store, ["json", "any"]),
+            help: "json: 2xx answers of the content types below. any: every answer that RFC 9111 lets a cache keep."),
+        Setting(
+            path: "cache.role", binding: .choice(\.cache.role, ["shared", "private"]),
+            help: "shared: credentials have partitions of their own. private: the cache is one user's alone (laptop, sidecar, kiosk)."),
+        Setting(
+            path: "cache.heuristics", binding: .count(\.cache.heuristics, 0...100),
+            help: "Freshness of answers that give none, in percent of the time since Last-Modified; at most a day. 0 for none."),
+        Setting(
+            path: "cache.targeted_fields", binding: .list(\.cache.targetedFields),
+            help: "Fields that say how we cache instead of Cache-Control (RFC 9213); the first that is there counts."),
+        Setting(
+            path: "cache.entity_tags", binding: .flag(\.cache.entityTags),
+            help: "Give stored JSON without a validator an ETag made of its data, so that clients get 304."),
+        Setting(
             path: "cache.content_types", binding: .list(\.cache.contentTypes),
             help: "Media types that are kept: type/subtype, +suffix, or * for all."),
         Setting(

@@ -31,12 +31,16 @@ enum SettingsCheck {
             mistake("failure.probe_path must begin with /")
         }
         for route in settings.routes {
+            for method in route.methods where method != "POST" && method != "QUERY" {
+                mistake("route \(route.name): methods can be POST and QUERY, not \"\(method)\"")
+            }
             for pointer in route.good.mustHave + route.good.mustNotHave where JSONPointer(pointer) == nil {
                 mistake("route \(route.name): \"\(pointer)\" is not a JSON Pointer")
             }
         }
         for (name, fields) in [
-            ("cache.credential_fields", settings.cache.credentialFields), ("cache.key_fields", settings.cache.keyFields),
+            ("cache.targeted_fields", settings.cache.targetedFields), ("cache.credential_fields", settings.cache.credentialFields),
+            ("cache.key_fields", settings.cache.keyFields),
         ] {
             for field in fields where !isToken(field) { mistake("\(name): \"\(field)\" is not a field name") }
         }
@@ -96,6 +100,11 @@ extension ProxySettings {
         shards = settings.shards > 0 ? settings.shards : max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN)))
         downstream = DownstreamSettings(settings)
         policy.strictness = settings.cache.policy == "strict" ? .strict : .rescue
+        policy.keepsAny = settings.cache.store == "any"
+        policy.isPrivate = settings.cache.role == "private"
+        policy.heuristicPercent = Int64(settings.cache.heuristics)
+        policy.targetedFields = settings.cache.targetedFields.map { Array($0.lowercased().utf8) }
+        policy.makesEntityTags = settings.cache.entityTags
         policy.contentTypes = ContentTypes(settings.cache.contentTypes)
         policy.credentialFields = settings.cache.credentialFields.map { $0.lowercased() }
         policy.keyFields = settings.cache.keyFields.map { $0.lowercased() }
@@ -179,6 +188,13 @@ extension Route {
         rescueAfter = Int64(settings.rescueAfter)
         refreshAhead = settings.refreshAhead
         refreshAheadHits = settings.refreshAheadHits
+        methods = settings.methods.map { Method(Array($0.utf8).span) }
+        contentLimitBytes = settings.contentLimit
+        invalidatesCollection = settings.invalidatesCollection
+        arguments.sorts = settings.arguments.sort
+        arguments.ignore = settings.arguments.ignore.map { ArgumentPattern($0) }
+        arguments.only = settings.arguments.only.map { ArgumentPattern($0) }
+        arguments.ignoresCase = settings.arguments.ignoreCase
         good.contentTypes = ContentTypes(settings.good.contentTypes)
         good.minimumBytes = settings.good.minimumBytes
         good.maximumBytes = settings.good.maximumBytes

@@ -203,13 +203,12 @@ struct CachingTests {
         #expect(try play.get("/b").text == "{\"n\":5}")
     }
 
-    @Test("a range, a precondition or content makes a GET go by the store")
+    @Test("a precondition or content makes a GET go by the store")
     func bypass() throws {
         let play = try ProxyPlay(countingOrigin("Cache-Control: max-age=60"))
         _ = try play.get("/a")
-        #expect(try play.get("/a", [("Range", "bytes=0-1")]).text == "{\"n\":2}")
-        #expect(try play.get("/a", [("If-Match", "*")]).text == "{\"n\":3}")
-        #expect(try play.request("GET", "/a", content: "x").text == "{\"n\":4}")
+        #expect(try play.get("/a", [("If-Match", "*")]).text == "{\"n\":2}")
+        #expect(try play.request("GET", "/a", content: "x").text == "{\"n\":3}")
         #expect(try play.get("/a").text == "{\"n\":1}")
     }
 }

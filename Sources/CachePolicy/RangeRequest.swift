@@ -1,0 +1,48 @@
+// A part of a stored whole (RFC 9110 §14.2, RFC 9111 §3.4). One range only: a client that asks for several gets the whole, as it may.
+
+import HTTPCore
+
+package enum RangeRequest: Sendable, Equatable {
+    /// The condition does not hold, or the field is none that we take: the whole.
+    case whole
+    case part(Range<Int>)
+    /// No byte of it is there: 416.
+    case unsatisfiable
+
+    /// - Parameters:
+    ///   - count: the length of the stored content.
+    ///   - head: the stored head, in which the validators lie.
+    package init(_ request: Fields, count: Int, stored: StoredMetadata, head: UnsafeRawBufferPointer) {
+        self = .whole
+        let lines = request.all(.range)
+        guard lines.count == 1, stored.status == 200, Self.isHeld(request, stored, head) else { return }
+        let members = FieldLists.members(of: lines[0])
+        guard members.count == 1, members[0].prefix(6).equalsIgnoringCase("bytes=") else { return }
+        let bounds = members[0].dropFirst(6)
+        guard let dash = bounds.firstIndex(of: UInt8(ascii: "-")) else { return }
+        guard let range = Self.range(bounds[..<dash], bounds[(dash + 1)...], count: count) else { return }
+        self = range.isEmpty ? .unsatisfiable : .part(range)
+    }
+
+    /// nil where it is not a range; empty where none of it is there.
+    private static func range(_ first: ArraySlice<UInt8>, _ last: ArraySlice<UInt8>, count: Int) -> Range<Int>? {
+        if first.isEmpty {
+            guard let suffix = number(last) else { return nil }
+            return max(0, count - suffix)..<count
+        }
+        guard let start = number(first) else { return nil }
+        if last.isEmpty { return min(start, count)..<count }
+        guard let end = number(last), end >= start else { return nil }
+        return start < count ? start..<min(end + 1, count) : 0..<0
+    }
+
+    private static func number(_ text: ArraySlice<UInt8>) -> Int? { DeltaSeconds.parse(text).map { Int($0) } }
+
+    /// RFC 9110 §13.1.5: a strong tag, or the very date; anything else does not hold.
+    private static func isHeld(_ request: Fields, _ stored: StoredMetadata, _ head: UnsafeRawBufferPointer) -> Bool {
+        guard let condition = request.first(.ifRange) else { return true }
+        if condition.first == 0x22 { return Validation.slice(head, stored.etag).map { $0[...] == condition } ?? false }
+        guard condition.first != UInt8(ascii: "W") else { return false }
+        return Validation.slice(head, stored.lastModified).map { $0[...] == condition } ?? false
+    }
+}

@@ -1,0 +1,38 @@
+// Targeted Cache-Control fields (RFC 9213): directives for us alone, as a dictionary of structured fields (RFC 9651). One that cannot be
+// read counts as absent.
+
+import HTTPCore
+import RawStructuredFieldValues
+
+enum TargetedCacheControl {
+    /// nil where the field is absent, empty or not a dictionary (§2.2).
+    static func read(_ fields: Fields, _ name: [UInt8]) -> ResponseCacheControl? {
+        let lines = fields.all(named: name.span)
+        guard !lines.isEmpty else { return nil }
+        var parser = StructuredFieldValueParser(Array(lines.joined(separator: [UInt8(ascii: ",")])))
+        guard let dictionary = try? parser.parseDictionaryFieldValue(), !dictionary.isEmpty else { return nil }
+        var control = ResponseCacheControl()
+        control.isTargeted = true
+        for (key, value) in dictionary {
+            guard case .item(let item) = value else { continue }
+            take(key, item.rfc9651BareItem, &control)
+        }
+        return control
+    }
+
+    /// A directive whose value is of another type than it should be is ignored, like an unknown one (§2.1).
+    private static func take(_ key: String, _ value: RFC9651BareItem, _ control: inout ResponseCacheControl) {
+        switch (key, value) {
+        case ("max-age", .integer(let seconds)): control.maxAge = limited(seconds)
+        case ("s-maxage", .integer(let seconds)): control.sharedMaxAge = limited(seconds)
+        case ("stale-while-revalidate", .integer(let seconds)): control.staleWhileRevalidate = limited(seconds)
+        case ("stale-if-error", .integer(let seconds)): control.staleIfError = limited(seconds)
+        case (_, .bool(true)): control.setFlag(Array(key.utf8)[...])
+        // Field names as in Cache-Control: the whole answer is meant then, which is stricter, never looser.
+        case ("no-cache", .string), ("private", .string): control.setFlag(Array(key.utf8)[...])
+        default: break
+        }
+    }
+
+    private static func limited(_ seconds: Int64) -> Int64 { min(max(0, seconds), DeltaSeconds.limit) }
+}

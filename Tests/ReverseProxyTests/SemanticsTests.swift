@@ -1,0 +1,314 @@
+// RFC 9111 and its neighbours through the whole proxy: what is more than a table can show.
+
+import CachePolicy
+import HTTPCore
+import Reactor
+import ReverseProxy
+import TestSupport
+import Testing
+
+@Suite("Semantics")
+struct SemanticsTests {
+    /// Each answer is another number, with these fields.
+    private func counting(_ fields: String...) -> ScriptedOrigin {
+        let counter = Counter()
+        return ScriptedOrigin { _ in [.json("{\"n\":\(counter.next())}", fields)] }
+    }
+
+    private func isHit(_ answer: TestAnswer) -> Bool { answer["Cache-Status"]?.contains("; hit") == true }
+
+    // MARK: Parts
+
+    @Test(
+        "a part of a stored whole (RFC 9110 §14.2)",
+        arguments: [
+            ("bytes=0-3", "", 206, "0123", "bytes 0-3/10"), ("bytes=7-", "", 206, "789", "bytes 7-9/10"),
+            ("bytes=-2", "", 206, "89", "bytes 8-9/10"), ("bytes=5-99", "", 206, "56789", "bytes 5-9/10"),
+            ("bytes=10-", "", 416, "", "bytes */10"), ("bytes=-0", "", 416, "", "bytes */10"),
+            ("bytes=0-1,4-5", "", 200, "0123456789", nil),
+            ("bytes=4-2", "", 200, "0123456789", nil), ("lines=1-2", "", 200, "0123456789", nil),
+            ("bytes=0-3", "\"x\"", 206, "0123", "bytes 0-3/10"), ("bytes=0-3", "\"y\"", 200, "0123456789", nil),
+            ("bytes=0-3", "W/\"x\"", 200, "0123456789", nil),
+            ("bytes=0-3", "Sun, 06 Nov 1994 08:49:37 GMT", 206, "0123", "bytes 0-3/10"),
+            ("bytes=0-3", "Sun, 06 Nov 1994 08:49:38 GMT", 200, "0123456789", nil),
+        ] as [(String, String, Int, String, String?)])
+    func parts(range: String, condition: String, status: Int, content: String, contentRange: String?) throws {
+        let origin = ScriptedOrigin { _ in
+            [
+                .answer(
+                    "0123456789", type: "text/plain",
+                    ["Cache-Control: max-age=60", "ETag: \"x\"", "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT"])
+            ]
+        }
+        let play = try ProxyPlay(origin) { $0.policy.keepsAny = true }
+        _ = try play.get("/a")
+        let fields = [("Range", range)] + (condition.isEmpty ? [] : [("If-Range", condition)])
+        let answer = try play.get("/a", fields)
+        #expect(answer.status == status)
+        #expect(answer.text == content)
+        #expect(answer["Content-Range"] == contentRange)
+        #expect(isHit(answer))
+        #expect(origin.requests.count == 1)
+    }
+
+    @Test("a part of what is not fresh is the upstream's, is not stored, and comes from the copy when the upstream fails")
+    func partOfStale() throws {
+        let origin = ScriptedOrigin { request in
+            request["Range"] == nil
+                ? [.json("[1,2,3]")]
+                : [
+                    .send(
+                        "HTTP/1.1 206 Partial Content\r\nContent-Type: application/json\r\nContent-Range: bytes 0-1/7\r\nContent-Length: 2\r\n\r\n[1"
+                    )
+                ]
+        }
+        let play = try ProxyPlay(origin)
+        _ = try play.get("/a")
+        let part = try play.get("/a", [("Range", "bytes=0-1")])
+        #expect(part.status == 206 && part.text == "[1")
+        #expect(part["Cache-Status"] == "cistern; fwd=bypass")
+        origin.down()
+        #expect(try play.get("/a").text == "[1,2,3]")
+        let rescued = try play.get("/a", [("Range", "bytes=1-2")])
+        #expect(rescued.status == 206 && rescued.text == "1,")
+    }
+
+    // MARK: What is kept
+
+    @Test("store any: other types and statuses with their freshness; json: they are passed on")
+    func storeAny() throws {
+        let script: ScriptedOrigin.Script = { request in
+            switch request.target {
+            case "/page": [.answer("<p>", type: "text/html", ["Cache-Control: max-age=60"])]
+            case "/gone": [.json("{}", status: "410 Gone", ["Cache-Control: max-age=60"])]
+            case "/unknown": [.json("{}", status: "299 Fine", ["Cache-Control: max-age=60"])]
+            case "/empty": [.send("HTTP/1.1 204 No Content\r\nCache-Control: max-age=60\r\n\r\n")]
+            case "/moved": [.send("HTTP/1.1 301 Moved\r\nLocation: /x\r\nCache-Control: max-age=60\r\nContent-Length: 0\r\n\r\n")]
+            default: [.json("{}", status: "403 No")]
+            }
+        }
+        for keepsAny in [true, false] {
+            let play = try ProxyPlay(ScriptedOrigin(script)) { $0.policy.keepsAny = keepsAny }
+            for (target, status) in [("/page", 200), ("/gone", 410), ("/empty", 204), ("/moved", 301)] {
+                _ = try play.get(target)
+                let again = try play.get(target)
+                #expect(isHit(again) == keepsAny, "\(target)")
+                #expect(again.status == status)
+            }
+            _ = try play.get("/unknown")
+            #expect(isHit(try play.get("/unknown")))
+            _ = try play.get("/403")
+            #expect(!isHit(try play.get("/403")))
+        }
+    }
+
+    @Test("fields that private and no-cache name are not kept, the rest is")
+    func namedFields() throws {
+        let play = try ProxyPlay(
+            counting("Cache-Control: max-age=60, private=\"X-User\", no-cache=\"X-Once\"", "X-User: 7", "X-Once: 1", "X: 2"))
+        let first = try play.get("/a")
+        #expect(first["X-User"] == "7")
+        let hit = try play.get("/a")
+        #expect(isHit(hit) && hit["X-User"] == nil && hit["X-Once"] == nil && hit["X"] == "2")
+    }
+
+    @Test("one user's own cache keeps what is private, and has no partitions")
+    func privateRole() throws {
+        let play = try ProxyPlay(counting("Cache-Control: private, max-age=60")) { $0.policy.isPrivate = true }
+        _ = try play.get("/a", [("Cookie", "s=1")])
+        #expect(isHit(try play.get("/a", [("Cookie", "s=2")])))
+    }
+
+    @Test("a targeted field hides Cache-Control and Expires (RFC 9213)")
+    func targeted() throws {
+        let play = try ProxyPlay(
+            ScriptedOrigin { request in
+                let fields =
+                    switch request.target {
+                    case "/fresh": ["Cache-Control: no-store", "CDN-Cache-Control: max-age=60"]
+                    case "/own": ["CDN-Cache-Control: no-store", "Cistern-Cache-Control: max-age=60"]
+                    case "/stale": ["CDN-Cache-Control: max-age=0", "Expires: Fri, 31 Dec 2100 00:00:00 GMT", "Cache-Control: max-age=60"]
+                    default: ["CDN-Cache-Control: max-age=60;;", "Cache-Control: no-store"]
+                    }
+                return [.json("1", fields)]
+            })
+        for (target, hits) in [("/fresh", true), ("/own", true), ("/stale", false), ("/broken", false)] {
+            _ = try play.get(target)
+            #expect(isHit(try play.get(target)) == hits, "\(target)")
+        }
+    }
+
+    @Test("heuristic freshness is off unless asked for (§4.2.2)")
+    func heuristics() throws {
+        for percent in [0, 10] as [Int64] {
+            let play = try ProxyPlay(counting("Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT")) { $0.policy.heuristicPercent = percent }
+            _ = try play.get("/a")
+            #expect(isHit(try play.get("/a")) == (percent > 0))
+            play.time.advance(by: .seconds(86_400))
+            #expect(!isHit(try play.get("/a")))
+        }
+    }
+
+    // MARK: Other methods
+
+    @Test("HEAD that differs from the stored answer makes it stale (§4.3.5)")
+    func head() throws {
+        let origin = counting("Cache-Control: max-age=60", "ETag: \"1\"")
+        let play = try ProxyPlay(origin)
+        _ = try play.get("/a")
+        #expect(isHit(try play.request("HEAD", "/a")))
+        origin.react { _ in [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nETag: \"2\"\r\nContent-Length: 7\r\n\r\n")] }
+        _ = try play.request("HEAD", "/a", [("Cache-Control", "no-cache")])
+        origin.react { _ in [.json("{\"n\":9}", ["ETag: \"2\""])] }
+        #expect(try play.get("/a").text == "{\"n\":9}")
+    }
+
+    @Test("an answer to POST that is what GET would bring serves later GETs (RFC 9110 §9.3.3)")
+    func post() throws {
+        let play = try ProxyPlay(
+            ScriptedOrigin { request in
+                request.method == "POST"
+                    ? [
+                        .json(
+                            "{\"by\":\"POST\"}",
+                            ["Cache-Control: max-age=60", "Content-Location: \(request.target == "/a" ? "/a" : "/other")"])
+                    ]
+                    : [.json("{\"by\":\"GET\"}", ["Cache-Control: max-age=60"])]
+            })
+        _ = try play.get("/a")
+        _ = try play.request("POST", "/a", content: "x")
+        #expect(try play.get("/a").text == "{\"by\":\"POST\"}")
+        _ = try play.request("POST", "/b", content: "x")
+        #expect(try play.get("/b").text == "{\"by\":\"GET\"}")
+        // Never for another POST.
+        #expect(!isHit(try play.request("POST", "/a", content: "x")))
+    }
+
+    @Test("a write to a member makes its collection invalid, with any arguments, where the route says so")
+    func collection() throws {
+        let play = try ProxyPlay(counting("Cache-Control: max-age=60")) {
+            var members = Route()
+            members.name = "members"
+            members.pattern = RoutePattern("/users/*")
+            members.invalidatesCollection = true
+            $0.routes = [members]
+        }
+        for target in ["/users?page=1", "/users", "/posts"] { _ = try play.get(target) }
+        play.time.advance(by: .milliseconds(5))
+        _ = try play.request("PUT", "/users/1", content: "{}")
+        play.time.advance(by: .milliseconds(5))
+        for (target, hits) in [("/users?page=1", false), ("/users", false), ("/posts", true), ("/users", true)] {
+            #expect(isHit(try play.get(target)) == hits, "\(target)")
+        }
+    }
+
+    @Test("QUERY is stored and rescued by its content (RFC 10008), never without a Content-Type")
+    func query() throws {
+        let counter = Counter()
+        let origin = ScriptedOrigin { request in
+            [.json("{\"n\":\(counter.next()),\"q\":\(String(decoding: request.content, as: UTF8.self))}", ["Cache-Control: max-age=60"])]
+        }
+        let play = try ProxyPlay(origin)
+        let json = [("Content-Type", "application/json")]
+        let first = try play.request("QUERY", "/q", json, content: "{\"a\":1,\"b\":2}")
+        #expect(first.status == 200)
+        // Another spelling of the same; the upstream would have got it as it is.
+        let again = try play.request("QUERY", "/q", json, content: "{ \"b\": 2.0, \"a\": 1 }")
+        #expect(isHit(again) && again.text == first.text)
+        #expect(!isHit(try play.request("QUERY", "/q", json, content: "{\"a\":1,\"b\":3}")))
+        #expect(!isHit(try play.request("QUERY", "/q", content: "{\"a\":1,\"b\":2}")))
+        #expect(!isHit(try play.get("/q")))
+        play.time.advance(by: .seconds(100))
+        origin.down()
+        #expect(try play.request("QUERY", "/q", json, content: "{\"a\":1,\"b\":2}").text == first.text)
+        #expect(try play.request("QUERY", "/q", content: "{\"a\":1,\"b\":2}").status == 502)
+    }
+
+    @Test("POST on a route that only reads is kept by its content; elsewhere never, nor what GraphQL changes, nor what is too long")
+    func readingPost() throws {
+        let counter = Counter()
+        let origin = ScriptedOrigin { _ in [.json("\(counter.next())", ["Cache-Control: max-age=60"])] }
+        let play = try ProxyPlay(origin) {
+            var route = Route()
+            route.name = "search"
+            route.pattern = RoutePattern("/search/**")
+            route.methods = [.post]
+            route.contentLimitBytes = 200
+            $0.routes = [route]
+        }
+        func hits(_ target: String, _ type: String, _ content: String, _ other: String? = nil) throws -> Bool {
+            _ = try play.request("POST", target, [("Content-Type", type)], content: content)
+            return isHit(try play.request("POST", target, [("Content-Type", type)], content: other ?? content))
+        }
+        #expect(try hits("/search/a", "application/json", "{\"x\":[1]}"))
+        #expect(try hits("/search/b", "application/x-www-form-urlencoded", "b=2&a=1+1", "a=1%201&b=2"))
+        #expect(try !hits("/search/c", "application/x-www-form-urlencoded", "a=1&a=2", "a=2&a=1"))
+        #expect(try !hits("/search/d", "application/json", "{\"x\":[1]}", "{\"x\":[2]}"))
+        #expect(try hits("/search/e", "application/json", "{\"query\":\"query Q { a } # mutation\"}"))
+        #expect(try !hits("/search/f", "application/json", "{\"query\":\"mutation { a }\"}"))
+        #expect(try !hits("/search/g", "application/graphql", "subscription { a }"))
+        #expect(try !hits("/search/h", "text/plain", String(repeating: "x", count: 300)))
+        #expect(try !hits("/other", "application/json", "{}"))
+        origin.down()
+        play.time.advance(by: .seconds(100))
+        #expect(try play.request("POST", "/search/a", [("Content-Type", "application/json")], content: "{\"x\":[1]}").text == "1")
+        #expect(try play.request("POST", "/other", [("Content-Type", "application/json")], content: "{}").status >= 502)
+    }
+
+    // MARK: Keys and tags
+
+    @Test("arguments by the route's rules")
+    func arguments() throws {
+        let play = try ProxyPlay(counting("Cache-Control: max-age=60")) {
+            func route(_ path: String, _ change: (inout ArgumentRules) -> Void) -> Route {
+                var route = Route()
+                route.name = String(path.dropFirst())
+                route.pattern = RoutePattern(path)
+                change(&route.arguments)
+                return route
+            }
+            $0.routes = [
+                route("/ignore") { $0.ignore = [ArgumentPattern("utm_*"), ArgumentPattern("a b")] },
+                route("/only") { $0.only = [ArgumentPattern("page")] }, route("/order") { $0.sorts = false },
+                route("/case") { $0.ignoresCase = true },
+            ]
+        }
+        for (first, second, isSame) in [
+            ("/ignore?x=1", "/ignore?utm_source=a&x=1&a+b=2&%75tm_x", true), ("/ignore?utm_a=1", "/ignore", true),
+            ("/ignore?x=2", "/ignore?x=3", false), ("/ignore?utm=1", "/ignore?utm=2", false),
+            ("/only?page=1&z=1", "/only?y=2&page=1", true),
+            ("/only?page=2", "/only?page=3", false), ("/order?a=1&b=2", "/order?b=2&a=1", false), ("/case?A=B%2f", "/case?a=b%2F", true),
+            ("/CASE?a=1", "/case?a=1", false), ("/other?utm_a=1", "/other?utm_a=2", false),
+        ] {
+            _ = try play.get(first)
+            #expect(isHit(try play.get(second)) == isSame, "\(first) \(second)")
+        }
+    }
+
+    @Test("stored JSON without a validator gets one of its data: clients get 304, and other bytes of the same data too")
+    func ownTags() throws {
+        let origin = ScriptedOrigin { _ in [.json("{\"a\":1,\"b\":[1,2]}")] }
+        let play = try ProxyPlay(origin)
+        let tag = try #require(try play.get("/a")["ETag"])
+        #expect(tag.hasPrefix("W/\""))
+        origin.react { _ in [.json("{ \"b\": [1, 2], \"a\": 1.0 }")] }
+        let same = try play.get("/a", [("If-None-Match", tag)])
+        #expect(same.status == 304 && same["ETag"] == tag)
+        #expect(origin.requests.last?["If-None-Match"] == nil)
+        origin.react { _ in [.json("{\"a\":2}")] }
+        let other = try play.get("/a", [("If-None-Match", tag)])
+        #expect(other.status == 200 && other["ETag"] != tag)
+        let off = try ProxyPlay(ScriptedOrigin { _ in [.json("1")] }) { $0.policy.makesEntityTags = false }
+        #expect(try off.get("/a")["ETag"] == nil)
+        let own = try ProxyPlay(ScriptedOrigin { _ in [.json("1", ["ETag: \"mine\""])] })
+        #expect(try own.get("/a")["ETag"] == "\"mine\"")
+    }
+
+    @Test("languages are compared by what they say (RFC 9110 §12.5.4)")
+    func languages() throws {
+        let play = try ProxyPlay(counting("Vary: Accept-Language", "Cache-Control: max-age=60"))
+        _ = try play.get("/a", [("Accept-Language", "de, en;q=0.5")])
+        #expect(isHit(try play.get("/a", [("Accept-Language", "en;q=0.50 , DE;q=1")])))
+        #expect(!isHit(try play.get("/a", [("Accept-Language", "en, de;q=0.5")])))
+    }
+}
