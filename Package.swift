@@ -10,8 +10,8 @@ let strict: [SwiftSetting] = [
 ]
 
 /// A target of ours: the same language settings everywhere.
-func room(_ name: String, _ dependencies: [Target.Dependency] = []) -> Target {
-    .target(name: name, dependencies: dependencies, exclude: [], swiftSettings: strict)
+func room(_ name: String, _ dependencies: [Target.Dependency] = [], resources: [Resource] = []) -> Target {
+    .target(name: name, dependencies: dependencies, resources: resources, swiftSettings: strict)
 }
 
 func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
@@ -46,7 +46,8 @@ let package = Package(
         room("Telemetry", ["CSystem", "Locking"]),
         room(
             "ReverseProxy",
-            ["HTTPCore", "CachePolicy", "CacheStore", "Reactor", "Upstream", "Downstream", "Telemetry", "CZlib", "Locking", logging]),
+            ["HTTPCore", "CachePolicy", "CacheStore", "Reactor", "Upstream", "Downstream", "Telemetry", "CZlib", "Locking", logging],
+            resources: [.embedInCode("Admin/openapi.json")]),
         room("Settings", ["CYAML"]),
         .executableTarget(
             name: "cistern",

@@ -7,6 +7,7 @@ package enum ValidationReason: String, Sendable, CaseIterable {
     case noFreshness = "no_freshness"
     case stale
     case noCache = "no_cache"
+    case markedStale = "marked_stale"
     case requestNoCache = "request_no_cache"
     case requestMaxAge = "request_max_age"
     case requestMinFresh = "request_min_fresh"
@@ -14,7 +15,7 @@ package enum ValidationReason: String, Sendable, CaseIterable {
     /// RFC 9211 §2.2.
     package var forwardToken: StaticString {
         switch self {
-        case .noFreshness, .stale, .noCache: "stale"
+        case .noFreshness, .stale, .noCache, .markedStale: "stale"
         case .requestNoCache, .requestMaxAge, .requestMinFresh: "request"
         }
     }
@@ -47,6 +48,7 @@ package enum RescueDecision: Sendable, Equatable {
 package enum Reuse {
     package static func decide(_ stored: StoredMetadata, _ directives: RequestCacheControl, now: Timestamp) -> ReuseDecision {
         guard !stored.flags.contains(.noCache) else { return .validate(.noCache) }
+        guard !stored.flags.contains(.markedStale) else { return .validate(.markedStale) }
         guard !directives.noCache else { return .validate(.requestNoCache) }
         guard let lifetime = stored.freshnessLifetime else { return .validate(.noFreshness) }
         let age = Freshness.currentAge(of: stored, now: now)

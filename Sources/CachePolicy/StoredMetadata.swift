@@ -25,6 +25,8 @@ package struct StoredFlags: OptionSet, Sendable {
     package static let weakenedETag = StoredFlags(rawValue: 1 << 6)
     /// The ETag was made here, of the content: the upstream does not know it.
     package static let ownTag = StoredFlags(rawValue: 1 << 7)
+    /// Purged softly: stale, whatever the answer said. The store knows it; it is never written with the metadata.
+    package static let markedStale = StoredFlags(rawValue: 1 << 8)
 }
 
 /// The plain part of a stored response.

@@ -12,6 +12,8 @@ struct IndexEntry {
     /// Looked up since it was written: evicting spares it once.
     static let used: UInt32 = 2
     static let mayRescue: UInt32 = 4
+    /// Purged softly: it counts as stale, whatever it said.
+    static let markedStale: UInt32 = 8
 
     var isOccupied: Bool { flags & Self.occupied != 0 }
 }
@@ -20,35 +22,54 @@ struct IndexTable {
     private var parts: [IndexPart] = Array(repeating: IndexPart(), count: IndexTable.partCount)
     private(set) var count = 0
 
-    private static let partCount = 64
+    static let partCount = 64
 
-    private func part(_ hash: KeyHash) -> Int { Int(truncatingIfNeeded: hash.high) & (Self.partCount - 1) }
+    static func part(_ hash: KeyHash) -> Int { Int(truncatingIfNeeded: hash.high) & (partCount - 1) }
 
     func find(_ hash: KeyHash) -> IndexEntry? {
-        let part = part(hash)
+        let part = Self.part(hash)
         guard let slot = parts[part].slot(of: hash) else { return nil }
         return parts[part].entries[slot]
     }
 
     mutating func markUsed(_ hash: KeyHash) {
-        let part = part(hash)
+        let part = Self.part(hash)
         if let slot = parts[part].slot(of: hash) { parts[part].entries[slot].flags |= IndexEntry.used }
     }
 
     /// Returns whether an entry of this hash was there before.
     @discardableResult
     mutating func set(_ entry: IndexEntry) -> Bool {
-        let replaced = parts[part(entry.hash)].set(entry)
+        let replaced = parts[Self.part(entry.hash)].set(entry)
         if !replaced { count += 1 }
         return replaced
     }
 
     @discardableResult
     mutating func remove(_ hash: KeyHash) -> Bool {
-        let removed = parts[part(hash)].remove(hash)
+        let removed = parts[Self.part(hash)].remove(hash)
         if removed { count -= 1 }
         return removed
     }
+
+    /// Returns whether an entry of this hash is there.
+    mutating func markStale(_ hash: KeyHash) -> Bool {
+        let part = Self.part(hash)
+        guard let slot = parts[part].slot(of: hash) else { return false }
+        parts[part].entries[slot].flags |= IndexEntry.markedStale
+        return true
+    }
+
+    mutating func markAllStale() {
+        for part in parts.indices {
+            for slot in parts[part].entries.indices where parts[part].entries[slot].isOccupied {
+                parts[part].entries[slot].flags |= IndexEntry.markedStale
+            }
+        }
+    }
+
+    /// One part's slots, the empty ones too: a snapshot without a copy, for those who go through everything and must not hold up others.
+    func slots(ofPart part: Int) -> [IndexEntry] { parts[part].entries }
 
     func visitAll(_ visit: (IndexEntry) -> Void) {
         for part in parts {

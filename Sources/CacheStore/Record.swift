@@ -27,6 +27,10 @@ enum RecordKind: UInt8 {
     case removal = 2
     /// Everything stored before is gone.
     case clearing = 3
+    /// What was stored under this key before is stale, whatever it said.
+    case staleMark = 4
+    /// So is everything stored before.
+    case staleAll = 5
 }
 
 struct RecordHeader {
@@ -36,6 +40,7 @@ struct RecordHeader {
 
     var kind: RecordKind
     var mayRescue: Bool
+    var isMarkedStale: Bool
     var keyBytes: Int
     var metadataBytes: Int
     var headBytes: Int
@@ -45,11 +50,12 @@ struct RecordHeader {
     var payloadChecksum: UInt64
 
     init(
-        kind: RecordKind, mayRescue: Bool = false, keyBytes: Int = 0, metadataBytes: Int = 0, headBytes: Int = 0, bodyBytes: Int = 0,
-        hash: KeyHash, payloadChecksum: UInt64 = 0
+        kind: RecordKind, mayRescue: Bool = false, isMarkedStale: Bool = false, keyBytes: Int = 0, metadataBytes: Int = 0,
+        headBytes: Int = 0, bodyBytes: Int = 0, hash: KeyHash, payloadChecksum: UInt64 = 0
     ) {
         self.kind = kind
         self.mayRescue = mayRescue
+        self.isMarkedStale = isMarkedStale
         self.keyBytes = keyBytes
         self.metadataBytes = metadataBytes
         self.headBytes = headBytes
@@ -57,6 +63,9 @@ struct RecordHeader {
         self.hash = hash
         self.payloadChecksum = payloadChecksum
     }
+
+    /// What the index remembers of the record.
+    var indexFlags: UInt32 { (mayRescue ? IndexEntry.mayRescue : 0) | (isMarkedStale ? IndexEntry.markedStale : 0) }
 
     var payloadBytes: Int { keyBytes + metadataBytes + headBytes + bodyBytes }
     /// With the padding.
@@ -68,7 +77,8 @@ struct RecordHeader {
         target.storeBytes(of: Self.magic.littleEndian, toByteOffset: 0, as: UInt32.self)
         target.storeBytes(of: kind.rawValue, toByteOffset: 4, as: UInt8.self)
         target.storeBytes(of: mayRescue ? 1 : 0, toByteOffset: 5, as: UInt8.self)
-        target.storeBytes(of: 0, toByteOffset: 6, as: UInt16.self)
+        target.storeBytes(of: isMarkedStale ? 1 : 0, toByteOffset: 6, as: UInt8.self)
+        target.storeBytes(of: 0, toByteOffset: 7, as: UInt8.self)
         for (index, count) in [keyBytes, metadataBytes, headBytes, bodyBytes].enumerated() {
             target.storeBytes(of: UInt32(count).littleEndian, toByteOffset: 8 + index * 4, as: UInt32.self)
         }
@@ -90,6 +100,7 @@ struct RecordHeader {
         func count(_ index: Int) -> Int { Int(UInt32(littleEndian: source.load(fromByteOffset: 8 + index * 4, as: UInt32.self))) }
         self.kind = kind
         mayRescue = source.load(fromByteOffset: 5, as: UInt8.self) != 0
+        isMarkedStale = source.load(fromByteOffset: 6, as: UInt8.self) != 0
         (keyBytes, metadataBytes, headBytes, bodyBytes) = (count(0), count(1), count(2), count(3))
         hash = KeyHash(
             low: UInt64(littleEndian: source.load(fromByteOffset: 24, as: UInt64.self)),

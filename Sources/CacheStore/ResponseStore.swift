@@ -51,36 +51,48 @@ package final class ResponseStore: @unchecked Sendable {
     package func lookUp(_ key: Span<UInt8>) -> StoredItem? {
         key.withUnsafeBytes { key in
             let hash = KeyHash(key, seed: seed)
-            let found: (pending: PendingItem?, segment: Segment?, offset: Int) = state.withLock { state in
-                if !state.pending.isEmpty, let pending = state.pending[hash] { return (pending, nil, 0) }
-                guard let entry = state.index.find(hash) else { return (nil, nil, 0) }
+            let found: (pending: PendingItem?, segment: Segment?, entry: IndexEntry) = state.withLock { state in
+                if !state.pending.isEmpty, let pending = state.pending[hash] { return (pending, nil, IndexEntry()) }
+                guard let entry = state.index.find(hash) else { return (nil, nil, IndexEntry()) }
                 if entry.flags & IndexEntry.used == 0 { state.index.markUsed(hash) }
-                return (nil, state.segments[entry.segment], Int(entry.offset) * 8)
+                return (nil, state.segments[entry.segment], entry)
             }
             if let pending = found.pending { return pending.matches(key) ? pending.stored : nil }
-            guard let segment = found.segment else { return nil }
-            return read(segment, found.offset, hash, key)
+            guard let segment = found.segment, let (storedKey, item) = read(found.entry, in: segment) else { return nil }
+            // Two keys with one hash: as good as absent.
+            guard storedKey.count == key.count, memcmp(storedKey.baseAddress!, key.baseAddress!, key.count) == 0 else { return nil }
+            return item
         }
     }
 
-    private func read(_ segment: Segment, _ offset: Int, _ hash: KeyHash, _ key: UnsafeRawBufferPointer) -> StoredItem? {
-        let record = segment.base + offset
-        guard let header = RecordHeader(at: record, segment: segment.number, offset: offset, limit: segment.size, seed: seed),
-            header.kind == .item, header.hash == hash,
-            RecordHeader.payloadChecksum(record + RecordHeader.bytes, header.payloadBytes, seed: seed) == header.payloadChecksum
+    /// The record that an entry of the index leads to, its checksum checked.
+    func read(_ entry: IndexEntry, in segment: Segment) -> (key: UnsafeRawBufferPointer, item: StoredItem)? {
+        guard let (header, key, item) = parts(entry, in: segment),
+            RecordHeader.payloadChecksum(key.baseAddress!, header.payloadBytes, seed: seed) == header.payloadChecksum
         else {
-            dropDamaged(hash, segment.number, offset)
+            dropDamaged(entry.hash, segment.number, Int(entry.offset) * 8)
             return nil
         }
+        return (key, item)
+    }
+
+    /// The same without looking at more than the record's header.
+    func parts(_ entry: IndexEntry, in segment: Segment) -> (header: RecordHeader, key: UnsafeRawBufferPointer, item: StoredItem)? {
+        let offset = Int(entry.offset) * 8
+        let record = segment.base + offset
+        guard let header = RecordHeader(at: record, segment: segment.number, offset: offset, limit: segment.size, seed: seed),
+            header.kind == .item, header.hash == entry.hash
+        else { return nil }
         var start = record + RecordHeader.bytes
         func next(_ count: Int) -> UnsafeRawBufferPointer {
             defer { start += count }
             return UnsafeRawBufferPointer(start: start, count: count)
         }
-        let storedKey = next(header.keyBytes)
-        // Two keys with one hash: as good as absent.
-        guard storedKey.count == key.count, memcmp(storedKey.baseAddress!, key.baseAddress!, key.count) == 0 else { return nil }
-        return StoredItem(metadata: next(header.metadataBytes), head: next(header.headBytes), body: next(header.bodyBytes), owner: segment)
+        let key = next(header.keyBytes)
+        let item = StoredItem(
+            metadata: next(header.metadataBytes), head: next(header.headBytes), body: next(header.bodyBytes),
+            isMarkedStale: entry.flags & IndexEntry.markedStale != 0, owner: segment)
+        return (header, key, item)
     }
 
     private func dropDamaged(_ hash: KeyHash, _ segment: UInt64, _ offset: Int) {
@@ -128,13 +140,51 @@ package final class ResponseStore: @unchecked Sendable {
 
     /// Drops what is stored under this key, for good: also over a restart.
     package func remove(_ key: Span<UInt8>) {
-        let hash = key.withUnsafeBytes { KeyHash($0, seed: seed) }
+        remove(key.withUnsafeBytes { KeyHash($0, seed: seed) })
+    }
+
+    /// Returns whether something was there.
+    @discardableResult
+    func remove(_ hash: KeyHash) -> Bool {
         state.withLock { state in
             let wasPending = state.pending.removeValue(forKey: hash) != nil
-            guard state.index.remove(hash) || wasPending else { return }
+            guard state.index.remove(hash) || wasPending else { return false }
             state.statistics.invalidated += 1
             writer.queue(.removal(hash), store: self)
+            return true
         }
+    }
+
+    /// Marks what is stored under this key as stale, for good. Returns whether something was there.
+    func markStale(_ hash: KeyHash) -> Bool {
+        state.withLock { state in
+            let isIndexed = state.index.markStale(hash)
+            if let pending = state.pending[hash] {
+                queueMarked(pending, &state)
+            } else if isIndexed {
+                writer.queue(.staleMark(hash), store: self)
+            } else {
+                return false
+            }
+            return true
+        }
+    }
+
+    /// Marks everything as stale, for good.
+    package func markAllStale() {
+        state.withLock { state in
+            state.index.markAllStale()
+            for pending in state.pending.values { queueMarked(pending, &state) }
+            writer.queue(.staleAll, store: self)
+        }
+    }
+
+    private func queueMarked(_ pending: PendingItem, _ state: inout State) {
+        guard !pending.isMarkedStale else { return }
+        let marked = PendingItem(markingStale: pending)
+        state.pending[marked.hash] = marked
+        state.statistics.pendingBytes += marked.bytes
+        writer.queue(.item(marked), store: self)
     }
 
     /// Drops everything, for good.
@@ -149,6 +199,12 @@ package final class ResponseStore: @unchecked Sendable {
 
     /// Returns when all that was queued before is in a segment file.
     package func flush() { writer.waitUntilIdle() }
+
+    /// Returns when all that was queued before is on the disk.
+    package func synchronize() {
+        writer.waitUntilIdle()
+        writer.synchronize()
+    }
 
     /// Writes what waits, then a snapshot of the index that makes the next start quick. Nothing may be put in afterwards.
     package func close() {
@@ -169,45 +225,5 @@ package final class ResponseStore: @unchecked Sendable {
         var out = [UInt8](repeating: 0, count: 16)
         crypto_generichash(&out, out.count, parts, UInt64(parts.count), directory.secret, directory.secret.count)
         return out
-    }
-}
-
-/// An item that waits to be written. Its bytes lie in one piece, as they will in the segment.
-///
-/// `@unchecked Sendable` because nothing changes after `init`.
-final class PendingItem: @unchecked Sendable {
-    let hash: KeyHash
-    let mayRescue: Bool
-    let counts: (key: Int, metadata: Int, head: Int, body: Int)
-    let payload: UnsafeMutableRawBufferPointer
-
-    var bytes: Int { payload.count }
-
-    init(_ item: NewItem, hash: KeyHash) {
-        self.hash = hash
-        mayRescue = item.mayRescue
-        counts = (item.key.count, item.metadata.count, item.head.count, item.body.count)
-        payload = .allocate(byteCount: max(1, item.payloadBytes), alignment: 8)
-        var at = 0
-        for part in [item.key, item.metadata, item.head, item.body] {
-            part.withUnsafeBytes { UnsafeMutableRawBufferPointer(rebasing: payload[at...]).copyMemory(from: $0) }
-            at += part.count
-        }
-    }
-
-    deinit { payload.deallocate() }
-
-    private func part(_ start: Int, _ count: Int) -> UnsafeRawBufferPointer {
-        UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(payload)[start..<start + count])
-    }
-
-    func matches(_ key: UnsafeRawBufferPointer) -> Bool {
-        key.count == counts.key && memcmp(payload.baseAddress!, key.baseAddress!, key.count) == 0
-    }
-
-    var stored: StoredItem {
-        StoredItem(
-            metadata: part(counts.key, counts.metadata), head: part(counts.key + counts.metadata, counts.head),
-            body: part(counts.key + counts.metadata + counts.head, counts.body), owner: self)
     }
 }

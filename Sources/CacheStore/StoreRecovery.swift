@@ -87,10 +87,11 @@ struct StoreRecovery {
             let last = SegmentScan.forEachRecord(in: segment, seed: seed) { header, offset in
                 switch header.kind {
                 case .item:
-                    let flags = header.mayRescue ? IndexEntry.mayRescue : 0
-                    index.set(IndexEntry(hash: header.hash, segment: number, offset: UInt32(offset / 8), flags: flags))
+                    index.set(IndexEntry(hash: header.hash, segment: number, offset: UInt32(offset / 8), flags: header.indexFlags))
                 case .removal: index.remove(header.hash)
                 case .clearing: index = IndexTable()
+                case .staleMark: _ = index.markStale(header.hash)
+                case .staleAll: index.markAllStale()
                 }
             }
             end = StoreWriter.Position(segment: number, offset: last)

@@ -69,6 +69,8 @@ package struct StoredItem {
     package let metadata: UnsafeRawBufferPointer
     package let head: UnsafeRawBufferPointer
     package let body: UnsafeRawBufferPointer
+    /// It was purged softly: stale, whatever its metadata say.
+    package let isMarkedStale: Bool
     package let owner: AnyObject
 }
 

@@ -11,6 +11,8 @@ final class StoreWriter: @unchecked Sendable {
         case item(PendingItem)
         case removal(KeyHash)
         case clearing
+        case staleMark(KeyHash)
+        case staleAll
     }
 
     /// The newest segment and where in it the next record goes.
@@ -73,6 +75,8 @@ final class StoreWriter: @unchecked Sendable {
             append(item, store)
         case .removal(let hash): appendPlain(.removal, hash, store)
         case .clearing: appendPlain(.clearing, KeyHash(low: 0, high: 0), store)
+        case .staleMark(let hash): appendPlain(.staleMark, hash, store)
+        case .staleAll: appendPlain(.staleAll, KeyHash(low: 0, high: 0), store)
         }
     }
 
@@ -82,8 +86,8 @@ final class StoreWriter: @unchecked Sendable {
 
     private func append(_ item: PendingItem, _ store: ResponseStore) {
         let header = RecordHeader(
-            kind: .item, mayRescue: item.mayRescue, keyBytes: item.counts.key, metadataBytes: item.counts.metadata,
-            headBytes: item.counts.head, bodyBytes: item.counts.body, hash: item.hash,
+            kind: .item, mayRescue: item.mayRescue, isMarkedStale: item.isMarkedStale, keyBytes: item.counts.key,
+            metadataBytes: item.counts.metadata, headBytes: item.counts.head, bodyBytes: item.counts.body, hash: item.hash,
             payloadChecksum: RecordHeader.payloadChecksum(item.payload.baseAddress!, item.bytes, seed: seed))
         guard let offset = append(header, UnsafeRawBufferPointer(item.payload), store) else {
             store.state.withLock { state in
@@ -132,7 +136,7 @@ final class StoreWriter: @unchecked Sendable {
                 guard state.pending[item.hash] === item else { continue }
                 state.pending[item.hash] = nil
                 guard isWritten else { continue }
-                let flags = item.mayRescue ? IndexEntry.mayRescue : 0
+                let flags = (item.mayRescue ? IndexEntry.mayRescue : 0) | (item.isMarkedStale ? IndexEntry.markedStale : 0)
                 let entry = IndexEntry(hash: item.hash, segment: position.segment, offset: UInt32(offset / 8), flags: flags)
                 if state.index.set(entry) { state.statistics.replaced += 1 }
             }
@@ -175,7 +179,8 @@ final class StoreWriter: @unchecked Sendable {
             if let entry, entry.segment == oldest.number, Int(entry.offset) * 8 == offset { live.append((header, offset, entry.flags)) }
         }
         let budget = settings.segmentBytes / Self.reinsertedShare
-        var kept: [PendingItem] = []
+        var kept: [KeyHash: PendingItem] = [:]
+        var order: [KeyHash] = []
         var keptBytes = 0
         for wanted in [IndexEntry.used | IndexEntry.mayRescue, IndexEntry.used] {
             for record in live where record.flags & (IndexEntry.used | IndexEntry.mayRescue) == wanted {
@@ -183,22 +188,42 @@ final class StoreWriter: @unchecked Sendable {
                     continue
                 }
                 keptBytes += record.header.recordBytes
-                kept.append(item)
+                kept[item.hash] = item
+                order.append(item.hash)
             }
         }
-        store.state.withLock { state in
-            for record in live { state.index.remove(record.header.hash) }
-            state.statistics.evicted += live.count - kept.count
-            state.statistics.reinserted += kept.count
-            for item in kept where state.pending[item.hash] == nil {
-                state.pending[item.hash] = item
-                state.statistics.pendingBytes += item.bytes
-            }
+        let survivors = store.state.withLock { state in
             state.segments[oldest.number] = nil
             state.order.removeFirst()
+            return settle(live.map { ($0.header.hash, $0.offset) }, of: oldest.number, kept, order, &state)
         }
         oldest.removeFile()
-        return kept
+        return survivors
+    }
+
+    /// Takes a segment's records out of the index. What is kept waits to be written again, unless it was removed since the segment was gone
+    /// through: what was purged stays purged.
+    private func settle(
+        _ live: [(hash: KeyHash, offset: Int)], of segment: UInt64, _ kept: [KeyHash: PendingItem], _ order: [KeyHash],
+        _ state: inout ResponseStore.State
+    ) -> [PendingItem] {
+        var survivors: [KeyHash: PendingItem] = [:]
+        for record in live {
+            guard let entry = state.index.find(record.hash), entry.segment == segment, Int(entry.offset) * 8 == record.offset else {
+                continue
+            }
+            state.index.remove(record.hash)
+            guard let item = kept[record.hash], state.pending[record.hash] == nil else {
+                state.statistics.evicted += 1
+                continue
+            }
+            let survivor = entry.flags & IndexEntry.markedStale != 0 ? PendingItem(markingStale: item) : item
+            survivors[record.hash] = survivor
+            state.pending[record.hash] = survivor
+            state.statistics.pendingBytes += survivor.bytes
+        }
+        state.statistics.reinserted += survivors.count
+        return order.compactMap { survivors[$0] }
     }
 
     /// The record's parts, where its checksum holds.

@@ -39,6 +39,15 @@ package enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
         }
     }
 
+    /// Whether nobody but this machine's users can reach it.
+    package var isLocal: Bool {
+        switch self {
+        case .ipv4(let host, _): host.hasPrefix("127.")
+        case .ipv6(let host, _): host == "::1"
+        case .unix: true
+        }
+    }
+
     package func withPort(_ port: UInt16) -> ListenAddress {
         switch self {
         case .ipv4(let host, _): .ipv4(host: host, port: port)

@@ -10,6 +10,12 @@ import Reactor
 package struct ListenError: Error, CustomStringConvertible {
     package let address: ListenAddress
     package let code: Int32
+
+    package init(address: ListenAddress, code: Int32) {
+        self.address = address
+        self.code = code
+    }
+
     package var description: String { "cannot listen on \(address): \(String(cString: strerror(code)))" }
 }
 
@@ -20,16 +26,21 @@ package struct BoundSocket: Sendable {
     package let address: ListenAddress
 
     /// Binds and listens.
-    /// - Parameter isShared: other sockets of this process listen on the address already. Where it is not, the address must be free: sharing
+    /// - Parameters:
+    ///   - isShared: other sockets of this process listen on the address already. Where it is not, the address must be free: sharing
     ///   a port with another process by accident would hand each a part of the clients.
-    package init(_ wanted: ListenAddress, backlog: Int32, isShared: Bool = false) throws(ListenError) {
+    ///   - mode: who may connect to a Unix socket, from its first moment on; nil for what the process's mask allows.
+    package init(_ wanted: ListenAddress, backlog: Int32, isShared: Bool = false, mode: mode_t? = nil) throws(ListenError) {
         if !isShared { try Self.checkFree(wanted) }
         let descriptor = socket(wanted.family, Int32(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue), 0)
         guard descriptor >= 0 else { throw ListenError(address: wanted, code: errno) }
         var one: Int32 = 1
         let size = socklen_t(MemoryLayout<Int32>.size)
         switch wanted {
-        case .unix(let path): Self.removeStaleSocket(at: path, wanted)
+        case .unix(let path):
+            Self.removeStaleSocket(at: path, wanted)
+            // Linux gives the file the mode that the socket has when it is bound.
+            if let mode { fchmod(descriptor, mode) }
         case .ipv6:
             setsockopt(descriptor, Int32(IPPROTO_IPV6), IPV6_V6ONLY, &one, size)
             fallthrough

@@ -67,22 +67,3 @@ private final class MetricsExchange: ClientExchange {
     func responseDrained() {}
     func clientLeft() { connection = nil }
 }
-
-/// Answers own pages on their own address; everything else is not found there.
-final class OwnPagesReceiver: RequestReceiver {
-    private let shard: ProxyShard
-
-    init(shard: ProxyShard) { self.shard = shard }
-
-    func received(_ head: RequestHead, framing: ContentFraming, on connection: ClientConnection) -> (any ClientExchange)? {
-        if let page = OwnPage(head) { return page.answer(shard: shard, connection: connection, head: head) }
-        let sentence = "Here are only /metrics, /healthz and /readyz."
-        let answer = OwnResponse(status: 404, sentence: sentence, accept: head.fields.combined(.accept))
-        answer.head(date: shard.date).withUnsafeBytes { head in
-            connection.sendWhole(head: head, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(answer.content))
-        }
-        return nil
-    }
-
-    func refused(_ refusal: RequestRefusal, on connection: ClientConnection) { shard.refused(refusal, on: connection) }
-}

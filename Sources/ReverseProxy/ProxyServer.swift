@@ -3,6 +3,7 @@
 import CacheStore
 import Dispatch
 import Downstream
+import Glibc
 import HTTPCore
 import Locking
 import Logging
@@ -21,6 +22,7 @@ package final class ProxyServer: @unchecked Sendable {
     let routes: Routes
     let health: UpstreamHealth
     let collapsed = CollapsedRequests()
+    let purges = PurgeClock()
     private let logger: Logger
     private let store: ResponseStore?
     private var shards: [ProxyShard] = []
@@ -33,11 +35,13 @@ package final class ProxyServer: @unchecked Sendable {
 
     /// Written by all shards.
     private let state = Mutex(State())
+    private let time: any TimeSource
 
     /// - Throws: `StoreError` or `ListenError`: nothing is left running then.
     package init(_ settings: ProxySettings, logger: Logger, accessLog: AccessLog? = nil, time: any TimeSource = SystemTime.shared) throws {
         self.settings = settings
         self.logger = logger
+        self.time = time
         self.accessLog = accessLog
         budget = ConnectionBudget(
             limit: settings.downstream.maximumConnections, perAddress: settings.downstream.connectionsPerAddress)
@@ -49,6 +53,7 @@ package final class ProxyServer: @unchecked Sendable {
         var sockets: [PlacedSocket] = []
         do {
             for number in 0..<settings.shards { try bind(shard: number, &sockets) }
+            try bindAdminSocket(&sockets)
         } catch {
             for placed in sockets { closeDescriptor(placed.socket.descriptor) }
             throw error
@@ -71,11 +76,29 @@ package final class ProxyServer: @unchecked Sendable {
         }
     }
 
+    /// Owned by the first shard. Where its path was not chosen by the operator, the proxy does without it.
+    private func bindAdminSocket(_ sockets: inout [PlacedSocket]) throws(ListenError) {
+        guard let path = settings.admin.socket else { return }
+        do throws(ListenError) {
+            guard let address = ListenAddress("unix:" + path) else {
+                throw ListenError(address: .unix(path: path), code: ENAMETOOLONG)
+            }
+            let socket = try BoundSocket(address, backlog: settings.downstream.backlog, mode: 0o600)
+            sockets.append(PlacedSocket(socket: socket, shard: 0, isAdmin: true))
+            adminAddresses.append(address)
+        } catch {
+            if settings.admin.isSocketRequired { throw error }
+            logger.warning("no administrator's interface: \(error)")
+        }
+    }
+
     private func makeShards(_ sockets: [PlacedSocket], _ time: any TimeSource) {
         shards = (0..<settings.shards).map { ProxyShard(server: self, number: $0, settings: settings, store: store, time: time) }
+        let admin = AdminInterface(server: self, settings: settings.admin, store: store)
         for placed in sockets {
             let shard = shards[placed.shard]
-            let receiver: any RequestReceiver = placed.isAdmin ? OwnPagesReceiver(shard: shard) : shard
+            let receiver: any RequestReceiver =
+                placed.isAdmin ? AdminReceiver(shard: shard, interface: admin, address: placed.socket.address) : shard
             let listener = Listener(loop: shard.loop, socket: placed.socket, connections: shard.connections, receiver: receiver)
             listeners.append((shard, listener))
         }
@@ -118,6 +141,23 @@ package final class ProxyServer: @unchecked Sendable {
 
     /// Waits until what was handed to the store is readable from its files.
     package func flushStore() { store?.flush() }
+
+    /// Does `work` on each shard's loop, and then, on one of them, `then`.
+    func onEachShard(_ work: @escaping @Sendable (ProxyShard) -> Void, then: @escaping @Sendable () -> Void) {
+        let left = Mutex(shards.count)
+        for shard in shards {
+            shard.loop.execute {
+                work(shard)
+                let isLast = left.withLock { left in
+                    left -= 1
+                    return left == 0
+                }
+                if isLast { then() }
+            }
+        }
+    }
+
+    var wallMilliseconds: Int64 { time.wallMilliseconds }
 
     /// Whether requests are taken.
     package var isReady: Bool { state.withLock { !$0.isStopping } }

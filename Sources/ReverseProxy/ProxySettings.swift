@@ -14,8 +14,9 @@ package struct ProxySettings: Sendable {
     /// nil: nothing is kept.
     package var store: StoreSettings?
     package var listen: [ListenAddress] = []
-    /// Where /metrics, /healthz and /readyz are answered instead of on the proxy's own addresses.
+    /// Where /metrics, /healthz and /readyz are answered instead of on the proxy's own addresses, and the administrator's interface is.
     package var adminListen: [ListenAddress] = []
+    package var admin = AdminSettings()
     /// Whether those pages are answered on the proxy's own addresses too, where there is no `adminListen`.
     package var servesOwnPages = true
     /// Longest answer that is taken whole before its first byte goes out, so that a broken one can still be replaced; also the largest that

@@ -48,7 +48,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         loop = EventLoop(label: "cistern.shard.\(number)", time: time)
         connections = ClientConnections(loop: loop, settings: settings.downstream, budget: server.budget)
         upstream = UpstreamClient(loop: loop, settings: settings.upstream)
-        lookUp = store.map { StoreLookUp(store: $0) }
+        lookUp = store.map { StoreLookUp(store: $0, purges: server.purges) }
         origin = settings.upstream.origin.utf8.map(\.asciiLowercased)
         requestFields = UpstreamRequestFields(
             settings: settings.forwarding, authority: Array(settings.upstream.authority.utf8), instance: server.instance)

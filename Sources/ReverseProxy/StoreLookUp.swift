@@ -32,6 +32,7 @@ enum LookUpResult {
 
 struct StoreLookUp {
     let store: ResponseStore
+    let purges: PurgeClock
 
     /// - Parameters:
     ///   - sharedKey: where `key` has a partition, the same target's key without: beside it stands when all partitions became invalid.
@@ -63,10 +64,11 @@ struct StoreLookUp {
     }
 
     private func accept(_ item: StoredItem, _ key: [UInt8], _ sharedKey: [UInt8]?) -> LookUpResult {
-        guard let metadata = StoredMetadata(item.metadata), metadata.etag.upperBound <= item.head.count,
+        guard var metadata = StoredMetadata(item.metadata), metadata.etag.upperBound <= item.head.count,
             metadata.lastModified.upperBound <= item.head.count
         else { return .nothing }
         if let sharedKey, let time = invalidationTime(sharedKey), metadata.requestTime <= time { return .nothing }
+        if item.isMarkedStale { metadata.flags.insert(.markedStale) }
         return .found(FoundResponse(item: item, metadata: metadata, key: key))
     }
 
@@ -80,13 +82,13 @@ struct StoreLookUp {
         return StoredMetadata.number(in: item.metadata).map { Timestamp(milliseconds: Int64(bitPattern: $0)) }
     }
 
-    /// Whether an answer to a request of that time may have been overtaken by an unsafe request: then it is not stored.
+    /// Whether an answer to a request of that time may have been overtaken by an unsafe request or a purge: then it is not stored.
     func isOvertaken(_ sharedKey: [UInt8], requestTime: Timestamp) -> Bool {
-        invalidationTime(sharedKey).map { requestTime <= $0 } ?? false
+        purges.isOvertaken(requestTime) || invalidationTime(sharedKey).map { requestTime <= $0 } ?? false
     }
 
     /// Beside the target's key, not in its place: what is stored there later must not bring other partitions' old answers back.
-    private static func invalidationKey(_ sharedKey: [UInt8]) -> [UInt8] { sharedKey + [UInt8(ascii: "I")] }
+    static func invalidationKey(_ sharedKey: [UInt8]) -> [UInt8] { sharedKey + [UInt8(ascii: "I")] }
 
     private static func collectionKey(_ sharedKey: [UInt8]) -> [UInt8] { sharedKey + [UInt8(ascii: "C")] }
 

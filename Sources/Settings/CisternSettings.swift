@@ -33,6 +33,11 @@ package struct CisternSettings: Sendable, Equatable {
         package var probeStatus = 200
     }
 
+    package struct Admin: Sendable, Equatable {
+        package var socket = ""
+        package var tokenFile = ""
+    }
+
     package struct Store: Sendable, Equatable {
         package var directory = ""
         package var size = 1 << 30
@@ -138,6 +143,7 @@ package struct CisternSettings: Sendable, Equatable {
     package var routes: [Route] = []
     package var listen = ["127.0.0.1:8080"]
     package var adminListen: [String] = []
+    package var admin = Admin()
     package var ownPages = true
     package var shards = 0
     package var store = Store()

@@ -97,7 +97,15 @@ package enum SettingsTable {
         Setting(path: "listen", binding: .list(\.listen), help: "Addresses: HOST:PORT, [IPV6]:PORT, :PORT, unix:/path."),
         Setting(
             path: "admin_listen", binding: .list(\.adminListen),
-            help: "Addresses for /metrics, /healthz and /readyz; without one they are on the proxy's own."),
+            help:
+                "Addresses for /metrics, /healthz and /readyz, which are on the proxy's own without one; the admin interface is there too."
+        ),
+        Setting(
+            path: "admin.socket", binding: .text(\.admin.socket),
+            help: "The admin interface's Unix socket; empty for admin.sock in store.directory, off for none."),
+        Setting(
+            path: "admin.token_file", binding: .text(\.admin.tokenFile),
+            help: "A file with the bearer token that the admin interface on TCP asks for; without one only loopback addresses have it."),
         Setting(
             path: "own_pages", binding: .flag(\.ownPages), help: "Answer /metrics, /healthz and /readyz on the proxy's own addresses."),
         Setting(path: "shards", binding: .count(\.shards, 0...64), help: "Event loops; 0 for one a core."),

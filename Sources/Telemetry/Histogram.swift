@@ -33,5 +33,17 @@ package struct Histogram: Sendable {
         sum += other.sum
     }
 
-    var total: UInt64 { (0...bounds.count).reduce(0) { $0 + counts[$1] } }
+    /// The bound within which this share of the values lies (0.99: all but one in a hundred); nil where nothing was counted.
+    package func quantile(_ share: Double) -> Int64? {
+        let wanted = Double(total) * share
+        guard wanted > 0 else { return nil }
+        var seen: UInt64 = 0
+        for (index, bound) in bounds.enumerated() {
+            seen += counts[index]
+            if Double(seen) >= wanted { return bound }
+        }
+        return bounds.last
+    }
+
+    package var total: UInt64 { (0...bounds.count).reduce(0) { $0 + counts[$1] } }
 }

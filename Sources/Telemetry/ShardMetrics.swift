@@ -18,16 +18,16 @@ package struct MetricLabels: Sendable {
 package struct ShardMetrics: Sendable {
     package let labels: MetricLabels
     /// By result, method and status class (1xx … 5xx), in one array.
-    private(set) var requests: [UInt64]
-    private(set) var durations: [Histogram]
-    private(set) var upstreamDuration = Histogram(bounds: Histogram.durations)
-    private(set) var servedAge = Histogram(bounds: Histogram.ages)
-    private(set) var storeBytes: UInt64 = 0
-    private(set) var upstreamBytes: UInt64 = 0
-    private(set) var rescued: [UInt64]
-    private(set) var notStored: [UInt64]
-    private(set) var refused: [UInt64]
-    private(set) var upstreamErrors: [UInt64]
+    package private(set) var requests: [UInt64]
+    package private(set) var durations: [Histogram]
+    package private(set) var upstreamDuration = Histogram(bounds: Histogram.durations)
+    package private(set) var servedAge = Histogram(bounds: Histogram.ages)
+    package private(set) var storeBytes: UInt64 = 0
+    package private(set) var upstreamBytes: UInt64 = 0
+    package private(set) var rescued: [UInt64]
+    package private(set) var notStored: [UInt64]
+    package private(set) var refused: [UInt64]
+    package private(set) var upstreamErrors: [UInt64]
     /// Request content passed on to the upstream.
     package var requestBytes: UInt64 = 0
     package var stored: UInt64 = 0
@@ -58,6 +58,12 @@ package struct ShardMetrics: Sendable {
         if exchange.isFromStore { storeBytes += UInt64(exchange.bodyBytes) } else { upstreamBytes += UInt64(exchange.bodyBytes) }
         if let cause = exchange.rescueCause { rescued[cause] += 1 }
         if let reason = exchange.notStored { notStored[reason] += 1 }
+    }
+
+    /// Over all methods and statuses.
+    package func requestCount(of result: CacheResult) -> UInt64 {
+        let first = Self.position(result, .get, 0)
+        return requests[first..<first + Self.methods * Self.classes].reduce(0, +)
     }
 
     package mutating func refuse(_ reason: Int) { refused[reason] += 1 }

@@ -49,10 +49,37 @@ enum SettingsCheck {
         }
         for (name, file) in [
             ("upstream.ca_file", settings.upstream.caFile), ("upstream.client_certificate", settings.upstream.clientCertificate),
-            ("upstream.client_key", settings.upstream.clientKey),
+            ("upstream.client_key", settings.upstream.clientKey), ("admin.token_file", settings.admin.tokenFile),
         ] where !file.isEmpty && access(file, R_OK) != 0 {
             mistake("\(name): \(file) cannot be read")
         }
+        if !settings.admin.tokenFile.isEmpty, let text = FileContent.read(settings.admin.tokenFile), AdminToken.parse(text) == nil {
+            mistake(
+                "admin.token_file: \(settings.admin.tokenFile) must hold one word of at least \(AdminToken.shortest) letters and digits")
+        }
+        if ListenAddress("unix:" + AdminSettings.socketPath(settings)) == nil, !settings.admin.socket.isEmpty {
+            mistake("admin.socket: the path is too long for a Unix socket")
+        }
+    }
+}
+
+extension AdminSettings {
+    static func socketPath(_ settings: CisternSettings) -> String {
+        settings.admin.socket.isEmpty ? ProxySettings.storeDirectory(settings) + "/admin.sock" : settings.admin.socket
+    }
+}
+
+/// The bearer token of the admin interface, as it lies in its file.
+enum AdminToken {
+    static let shortest = 16
+
+    /// The file's only word; nil where it is too short to keep anybody out, or no token (RFC 6750 §2.1).
+    static func parse(_ text: [UInt8]) -> [UInt8]? {
+        let lines = text.split { $0 == 0x0a || $0 == 0x0d }
+        guard lines.count == 1, let token = lines.first, token.count >= shortest, token.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else {
+            return nil
+        }
+        return Array(token)
     }
 }
 
@@ -115,12 +142,13 @@ extension ProxySettings {
         forwarding.preserveHost = settings.forwarding.preserveHost
         forwarding.rewriteLocation = settings.forwarding.rewriteLocation
         forwarding.dropOverrides = settings.forwarding.dropOverrides
-        store = StoreSettings(
-            directory: settings.store.directory.isEmpty ? Self.defaultDirectory : settings.store.directory,
-            capacityBytes: settings.store.size)
+        store = StoreSettings(directory: Self.storeDirectory(settings), capacityBytes: settings.store.size)
         listen = settings.listen.compactMap { ListenAddress($0) }
         adminListen = settings.adminListen.compactMap { ListenAddress($0) }
         servesOwnPages = settings.ownPages
+        admin.socket = settings.admin.socket == "off" ? nil : AdminSettings.socketPath(settings)
+        admin.isSocketRequired = !settings.admin.socket.isEmpty
+        if !settings.admin.tokenFile.isEmpty { admin.token = FileContent.read(settings.admin.tokenFile).flatMap(AdminToken.parse) }
         bufferLimitBytes = settings.cache.bufferLimit
         routes = settings.routes.map { Route($0) }
         otherRoute = Route(CisternSettings.Route(settings))
@@ -131,6 +159,10 @@ extension ProxySettings {
         probe.interval = .milliseconds(settings.failure.probeInterval)
         probe.status = Status(rawValue: UInt16(settings.failure.probeStatus))
         version = Version.text
+    }
+
+    static func storeDirectory(_ settings: CisternSettings) -> String {
+        settings.store.directory.isEmpty ? defaultDirectory : settings.store.directory
     }
 
     /// The user's cache directory (XDG Base Directory Specification).

@@ -18,7 +18,9 @@ struct SettingsOptions: ParsableArguments {
         help: ArgumentHelp("Where to listen: HOST:PORT, [IPV6]:PORT, :PORT or unix:/path. May be repeated.", valueName: "address"))
     var listen: [String] = []
 
-    @Option(help: ArgumentHelp("Where /metrics and the health pages are, if not there too. May be repeated.", valueName: "address"))
+    @Option(
+        help: ArgumentHelp(
+            "Where /metrics, the health pages and the admin interface are, if not there too. May be repeated.", valueName: "address"))
     var adminListen: [String] = []
 
     @Option(help: "Where answers are kept.")

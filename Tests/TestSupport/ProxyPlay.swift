@@ -37,6 +37,7 @@ package final class ProxyPlay {
         var settings = ProxySettings(upstream: UpstreamSettings(host: "127.0.0.1", port: origin.port))
         settings.listen = [.ipv4(host: "127.0.0.1", port: 0)]
         settings.store = StoreSettings(directory: directory, capacityBytes: 16 << 20)
+        settings.admin.socket = adminSocket
         configure(&settings)
         var logger = Logger(label: "play") { _ in SwiftLogNoOpLogHandler() }
         logger.logLevel = .critical
@@ -56,6 +57,24 @@ package final class ProxyPlay {
     package func restart() throws {
         stop()
         try start()
+    }
+
+    package var adminSocket: String { directory + "/admin.sock" }
+
+    /// Asks the administrator's interface, over a connection of its own.
+    package func admin(_ method: String, _ target: String, content: String? = nil) throws -> TestAnswer {
+        guard let answer = try TestClient(unix: adminSocket).request(method, target, content: content) else {
+            throw TestClient.NoConnection()
+        }
+        return answer
+    }
+
+    /// Waits until what was handed to the store is readable from its files.
+    package func flushStore() { server?.flushStore() }
+
+    package var adminPort: UInt16 {
+        for case .ipv4(_, let port) in server?.adminAddresses ?? [] { return port }
+        return 0
     }
 
     package func client() throws -> TestClient { try TestClient(port: port) }

@@ -1,0 +1,49 @@
+// Which arguments and fields hold secrets, going by their names: their values are shown to nobody and exported only where that is asked for.
+
+import HTTPCore
+
+package enum SecretNames {
+    /// What stands in the place of a secret.
+    package static let redaction = "REDACTED"
+
+    /// Arguments of these names, whatever their case; `-` and `_` do not count.
+    private static let arguments: Set<String> = [
+        "key", "apikey", "appkey", "accesskey", "token", "accesstoken", "refreshtoken", "idtoken", "authtoken", "auth", "authorization",
+        "secret", "clientsecret", "password", "passwd", "pwd", "pass", "session", "sessionid", "sid", "jwt", "code", "credential",
+        "signature", "sig", "hmac", "xamzsignature", "xamzcredential", "xamzsecuritytoken", "awsaccesskeyid", "state", "otp", "pin",
+    ]
+
+    /// Fields of requests and answers beyond those that are set as credential fields. In lower case.
+    private static let fields: Set<String> = [
+        "authorization", "proxy-authorization", "cookie", "cookie2", "set-cookie", "set-cookie2", "x-api-key", "api-key", "apikey",
+        "x-auth-token", "x-access-token", "x-csrf-token", "x-xsrf-token", "x-amz-security-token", "authentication-info",
+        "proxy-authentication-info",
+    ]
+
+    /// Request fields whose values may be shown where they select a variant.
+    private static let harmless: Set<String> = ["accept", "accept-language", "accept-charset", "origin", "prefer", "accept-datetime"]
+
+    package static func isSecret(argument name: some Collection<UInt8>) -> Bool {
+        let plain = name.filter { $0 != UInt8(ascii: "-") && $0 != UInt8(ascii: "_") }.map(\.asciiLowercased)
+        return arguments.contains(String(decoding: plain, as: UTF8.self))
+    }
+
+    /// - Parameter name: in lower case.
+    package static func isSecret(field name: String) -> Bool { fields.contains(name) }
+
+    package static func mayShow(selecting name: String) -> Bool { harmless.contains(name) }
+
+    /// Path and query with the values of secret arguments left out.
+    package static func redacted(_ target: some Collection<UInt8>) -> String {
+        let bytes = Array(target)
+        guard let question = bytes.firstIndex(of: UInt8(ascii: "?")) else { return String(decoding: bytes, as: UTF8.self) }
+        let arguments = bytes[(question + 1)...].split(separator: UInt8(ascii: "&"), omittingEmptySubsequences: false)
+        let shown = arguments.map { argument -> String in
+            guard let equals = argument.firstIndex(of: UInt8(ascii: "=")), isSecret(argument: argument[..<equals]) else {
+                return String(decoding: argument, as: UTF8.self)
+            }
+            return String(decoding: argument[...equals], as: UTF8.self) + redaction
+        }
+        return String(decoding: bytes[...question], as: UTF8.self) + shown.joined(separator: "&")
+    }
+}

@@ -1,0 +1,120 @@
+// A key read back (`CacheKey`): what the administrator is shown, and what listing and purging by prefix go by. Credentials are a keyed hash
+// in the key already; values of arguments that look like secrets, and of fields that may be, are never shown.
+
+import HTTPCore
+
+package struct StoredKey: Sendable {
+    /// Scheme, host, port and base path of the upstream.
+    package let authority: [UInt8]
+    /// The keyed hash of the request's credentials; empty where there were none.
+    package let partition: [UInt8]
+    /// Whether fields that the operator made part of the key, or the host, are in it.
+    package let extra: [UInt8]
+    /// Path and arguments in their canonical spelling.
+    package let target: [UInt8]
+    /// Of a variant: the generation of the marker that leads to it, and the selecting fields.
+    package let variant: Variant?
+    /// How long the key is without the variant's part.
+    package let baseCount: Int
+
+    package struct Variant: Sendable {
+        package let generation: UInt64
+        /// Names and values, in order; nil where the request did not have the field.
+        package let selecting: [(name: String, value: String?)]
+    }
+
+    /// nil where the bytes are not the key of a response or of a marker.
+    package init?(_ key: [UInt8]) {
+        var reader = KeyReader(bytes: key)
+        guard reader.take(UInt8(ascii: "G")), let authority = reader.part(), let partition = reader.part(), let extra = reader.part(),
+            let path = reader.part()
+        else { return nil }
+        var target = Array(path)
+        if reader.take(UInt8(ascii: "?")) {
+            var separator = UInt8(ascii: "?")
+            while let argument = reader.argument() {
+                target.append(separator)
+                target += argument
+                separator = UInt8(ascii: "&")
+            }
+        }
+        baseCount = reader.position
+        if reader.isAtEnd {
+            variant = nil
+        } else {
+            guard let variant = reader.variant() else { return nil }
+            self.variant = variant
+        }
+        self.authority = Array(authority)
+        self.partition = Array(partition)
+        self.extra = Array(extra)
+        self.target = target
+    }
+
+    /// Path and arguments, with the values of secret arguments left out.
+    package var readableTarget: String { SecretNames.redacted(target) }
+
+    /// The first 8 digits of the partition's hash; nil where there is none.
+    package var shortPartition: String? { partition.isEmpty ? nil : Self.hexadecimal(partition.prefix(4)) }
+
+    package static func hexadecimal(_ bytes: some Sequence<UInt8>) -> String {
+        bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+    }
+
+    /// The same target's key in the partition of those without credentials.
+    package func sharedKey(of key: [UInt8]) -> [UInt8] {
+        let rest = 1 + 4 + authority.count + 4 + partition.count
+        guard rest <= baseCount, baseCount <= key.count else { return key }
+        var shared: [UInt8] = [UInt8(ascii: "G")]
+        CacheKey.appendPart(authority, to: &shared)
+        CacheKey.appendPart([], to: &shared)
+        return shared + key[rest..<baseCount]
+    }
+}
+
+/// Reads length-prefixed parts; nil where the bytes do not hold what is asked for.
+private struct KeyReader {
+    let bytes: [UInt8]
+    var position = 0
+
+    init(bytes: [UInt8]) { self.bytes = bytes }
+
+    var isAtEnd: Bool { position == bytes.count }
+
+    mutating func take(_ byte: UInt8) -> Bool {
+        guard position < bytes.count, bytes[position] == byte else { return false }
+        position += 1
+        return true
+    }
+
+    mutating func part() -> ArraySlice<UInt8>? {
+        guard bytes.count - position >= 4 else { return nil }
+        let count = (0..<4).reduce(0) { $0 | Int(bytes[position + $1]) << (8 * $1) }
+        guard count <= bytes.count - position - 4 else { return nil }
+        position += 4 + count
+        return bytes[position - count..<position]
+    }
+
+    /// An argument is in visible ASCII; what begins a variant's part is a letter and a time.
+    mutating func argument() -> ArraySlice<UInt8>? {
+        let start = position
+        if let text = part(), text.allSatisfy({ $0 > 0x20 }) { return text }
+        position = start
+        return nil
+    }
+
+    mutating func variant() -> StoredKey.Variant? {
+        guard take(UInt8(ascii: "V")), bytes.count - position >= 8 else { return nil }
+        let generation = (0..<8).reduce(UInt64(0)) { $0 | UInt64(bytes[position + $1]) << (8 * UInt64($1)) }
+        position += 8
+        var selecting: [(name: String, value: String?)] = []
+        while !isAtEnd {
+            guard let name = part(), position < bytes.count else { return nil }
+            let isPresent = bytes[position] != 0
+            position += 1
+            guard let value = part() else { return nil }
+            selecting.append((String(decoding: name, as: UTF8.self), isPresent ? String(decoding: value, as: UTF8.self) : nil))
+        }
+        return StoredKey.Variant(generation: generation, selecting: selecting)
+    }
+}

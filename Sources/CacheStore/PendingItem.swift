@@ -1,0 +1,58 @@
+// What waits to be written: it answers look-ups until it lies in a segment.
+
+import Glibc
+
+/// An item that waits to be written. Its bytes lie in one piece, as they will in the segment.
+///
+/// `@unchecked Sendable` because nothing changes after `init`.
+final class PendingItem: @unchecked Sendable {
+    let hash: KeyHash
+    let mayRescue: Bool
+    let isMarkedStale: Bool
+    let counts: (key: Int, metadata: Int, head: Int, body: Int)
+    let payload: UnsafeMutableRawBufferPointer
+
+    var bytes: Int { payload.count }
+
+    init(_ item: NewItem, hash: KeyHash) {
+        self.hash = hash
+        isMarkedStale = false
+        mayRescue = item.mayRescue
+        counts = (item.key.count, item.metadata.count, item.head.count, item.body.count)
+        payload = .allocate(byteCount: max(1, item.payloadBytes), alignment: 8)
+        var at = 0
+        for part in [item.key, item.metadata, item.head, item.body] {
+            part.withUnsafeBytes { UnsafeMutableRawBufferPointer(rebasing: payload[at...]).copyMemory(from: $0) }
+            at += part.count
+        }
+    }
+
+    /// The same item, marked as stale.
+    init(markingStale item: PendingItem) {
+        hash = item.hash
+        isMarkedStale = true
+        mayRescue = item.mayRescue
+        counts = item.counts
+        payload = .allocate(byteCount: item.payload.count, alignment: 8)
+        payload.copyMemory(from: UnsafeRawBufferPointer(item.payload))
+    }
+
+    deinit { payload.deallocate() }
+
+    private func part(_ start: Int, _ count: Int) -> UnsafeRawBufferPointer {
+        UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(payload)[start..<start + count])
+    }
+
+    func matches(_ key: UnsafeRawBufferPointer) -> Bool {
+        key.count == counts.key && memcmp(payload.baseAddress!, key.baseAddress!, key.count) == 0
+    }
+
+    var key: UnsafeRawBufferPointer { part(0, counts.key) }
+
+    var stored: StoredItem {
+        StoredItem(
+            metadata: part(counts.key, counts.metadata), head: part(counts.key + counts.metadata, counts.head),
+            body: part(counts.key + counts.metadata + counts.head, counts.body), isMarkedStale: isMarkedStale,
+            owner: self)
+    }
+}

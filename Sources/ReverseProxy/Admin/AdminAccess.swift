@@ -1,0 +1,49 @@
+// Whether a request may use the administrator's interface: on the Unix socket the file's mode has decided that; on TCP a bearer token
+// decides, or, without one, that the address is a loopback one and that no web page is behind the request.
+
+import Downstream
+import HTTPCore
+
+enum AdminAccess: Equatable {
+    case allowed
+    /// RFC 6750 §3: the token is missing or wrong.
+    case unauthorized
+    case forbidden(String)
+
+    init(_ head: RequestHead, at address: ListenAddress, token: [UInt8]?) {
+        if case .unix = address {
+            self = .allowed
+        } else if let token {
+            self = Self.presents(token, head.fields) ? .allowed : .unauthorized
+        } else if !address.isLocal {
+            self = .forbidden("On an address that other machines reach, this interface needs a token: set admin.token_file.")
+        } else if head.fields.contains(.origin) || !Self.isLocal(head.host) {
+            // A page in a browser on this machine reaches loopback too, under a name of its own choosing.
+            self = .forbidden("Requests of web pages are not answered here.")
+        } else {
+            self = .allowed
+        }
+    }
+
+    private static func presents(_ token: [UInt8], _ fields: Fields) -> Bool {
+        let values = fields.all(.authorization)
+        guard values.count == 1, let value = values.first, value.prefix(7).equalsIgnoringCase("bearer ") else { return false }
+        return isEqual(Array(value.dropFirst(7).trimmed), token)
+    }
+
+    /// In a time that does not tell how much of it was right.
+    static func isEqual(_ presented: [UInt8], _ token: [UInt8]) -> Bool {
+        var difference = UInt8(presented.count == token.count ? 0 : 1)
+        for index in token.indices { difference |= token[index] ^ (index < presented.count ? presented[index] : 0) }
+        return difference == 0
+    }
+
+    private static func isLocal(_ host: [UInt8]) -> Bool {
+        let host = host.map(\.asciiLowercased)
+        for name: StaticString in ["localhost", "127.0.0.1", "[::1]"] {
+            let name = [UInt8](name)
+            if host.starts(with: name), host.count == name.count || host[name.count] == UInt8(ascii: ":") { return true }
+        }
+        return false
+    }
+}

@@ -1,0 +1,103 @@
+// What the administrator may ask for and how it is done: the table of paths, and the queue on which it all happens, so that going through a
+// million stored answers holds up no client.
+
+import CachePolicy
+import CacheStore
+import Dispatch
+import HTTPCore
+
+/// `@unchecked Sendable` because nothing changes after `init`; what it reaches guards itself.
+final class AdminInterface: @unchecked Sendable {
+    let settings: AdminSettings
+    unowned let server: ProxyServer
+    let store: ResponseStore?
+    private let queue = DispatchQueue(label: "cistern.admin", qos: .utility)
+
+    init(server: ProxyServer, settings: AdminSettings, store: ResponseStore?) {
+        self.server = server
+        self.settings = settings
+        self.store = store
+    }
+
+    typealias Reply = @Sendable (AdminAnswer) -> Void
+
+    /// What is asked, with what is needed to answer it.
+    struct Task: Sendable {
+        let interface: AdminInterface
+        let shard: ProxyShard
+        let request: AdminRequest
+        /// What stood in the place of the route's `*`.
+        let item: String
+        let reply: Reply
+
+        var store: ResponseStore {
+            get throws(AdminProblem) {
+                guard let store = interface.store else { throw .unavailable("Nothing is stored here.") }
+                return store
+            }
+        }
+    }
+
+    struct Route: Sendable {
+        let method: Method
+        /// Segments behind `/-/`; `*` takes any one.
+        let path: [String]
+        let perform: @Sendable (Task) throws(AdminProblem) -> Void
+
+        init(_ method: Method, _ path: String, _ perform: @escaping @Sendable (Task) throws(AdminProblem) -> Void) {
+            self.method = method
+            self.path = path.split(separator: "/").map(String.init)
+            self.perform = perform
+        }
+
+        /// The segment that `*` stands for, empty without one; nil where the path is another.
+        func item(in segments: [String]) -> String? {
+            guard segments.count == path.count else { return nil }
+            var item = ""
+            for (segment, wanted) in zip(segments, path) {
+                if wanted == "*" { item = segment } else if segment != wanted { return nil }
+            }
+            return item
+        }
+    }
+
+    static let routes: [Route] = [
+        Route(.get, "openapi.json") { task in
+            task.reply(AdminAnswer(content: PackageResources.openapi_json, contentType: "application/json"))
+        },
+        Route(.get, "entries", EntryPages.list),
+        Route(.get, "entries/*", EntryPages.show),
+        Route(.get, "entries/*/content", EntryPages.content),
+        Route(.post, "purge", Purging.perform),
+        Route(.get, "upstream", StatePages.upstream),
+        Route(.get, "stats", StatePages.stats),
+    ]
+
+    var now: Timestamp { Timestamp(milliseconds: server.wallMilliseconds) }
+
+    /// Does `work` on the interface's own queue.
+    func later(_ work: @escaping @Sendable () -> Void) { queue.async(execute: work) }
+
+    /// Calls `reply` once, from any thread.
+    func perform(_ request: AdminRequest, on shard: ProxyShard, reply: @escaping Reply) {
+        let fitting = Self.routes.compactMap { route in route.item(in: request.segments).map { (route, $0) } }
+        // RFC 9110 §9.3.2: HEAD is GET without the content, which the connection leaves out.
+        let method = request.method == .head ? .get : request.method
+        guard let (route, item) = fitting.first(where: { $0.0.method == method }) else {
+            guard !fitting.isEmpty else {
+                return reply(AdminAnswer(AdminProblem.notFound("There is no such page; /-/openapi.json describes those there are.")))
+            }
+            var answer = AdminAnswer(AdminProblem(status: 405, sentence: "This page does not know that method."))
+            let methods = fitting.map { String(decoding: $0.0.method.bytes, as: UTF8.self) }
+            answer.fieldLines = "Allow: \(methods.joined(separator: ", "))\r\n"
+            return reply(answer)
+        }
+        queue.async { [self] in
+            do throws(AdminProblem) {
+                try route.perform(Task(interface: self, shard: shard, request: request, item: item, reply: reply))
+            } catch {
+                reply(AdminAnswer(error))
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+// What is asked of the administrator's interface, and what it answers.
+
+import HTTPCore
+
+struct AdminRequest: Sendable {
+    var method: Method
+    /// Decoded segments behind `/-/`.
+    var segments: [String]
+    /// Decoded arguments, in order.
+    var arguments: [(name: String, value: String)]
+    var content: [UInt8] = []
+
+    /// nil where the target is not under `/-/`, or not spelt as RFC 3986 has it.
+    init?(_ head: RequestHead) {
+        method = head.method
+        let target = head.pathAndQuery
+        let question = target.firstIndex(of: UInt8(ascii: "?")) ?? target.endIndex
+        let path = target[..<question]
+        guard path.starts(with: Array("/-/".utf8)) else { return nil }
+        var segments: [String] = []
+        for segment in path.dropFirst(3).split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false) {
+            guard let text = PercentCoding.decode(segment, plusIsSpace: false) else { return nil }
+            segments.append(text)
+        }
+        self.segments = segments
+        arguments = []
+        for argument in target[question...].dropFirst().split(separator: UInt8(ascii: "&")) {
+            let equals = argument.firstIndex(of: UInt8(ascii: "=")) ?? argument.endIndex
+            guard let name = PercentCoding.decode(argument[..<equals], plusIsSpace: true),
+                let value = PercentCoding.decode(argument[equals...].dropFirst(), plusIsSpace: true)
+            else { return nil }
+            arguments.append((name, value))
+        }
+    }
+
+    subscript(_ name: String) -> String? { arguments.first { $0.name == name }?.value }
+
+    /// `name`, `name=true` and `name=1` are yes.
+    func flag(_ name: String) throws(AdminProblem) -> Bool {
+        switch self[name] {
+        case nil, "false"?, "0"?: return false
+        case ""?, "true"?, "1"?: return true
+        case let other?: throw .badRequest("\(name) must be true or false, not \"\(other)\".")
+        }
+    }
+
+    func count(_ name: String, default: Int, in range: ClosedRange<Int>) throws(AdminProblem) -> Int {
+        guard let text = self[name] else { return `default` }
+        guard let value = Int(text), range.contains(value) else {
+            throw .badRequest("\(name) must be a number from \(range.lowerBound) to \(range.upperBound), not \"\(text)\".")
+        }
+        return value
+    }
+
+    /// Refuses what is spelt wrong: a purge that ignored its `prefix` because of a slip would be a purge of something else.
+    func allow(_ names: [String]) throws(AdminProblem) {
+        for argument in arguments where !names.contains(argument.name) {
+            let known = names.isEmpty ? "none" : names.joined(separator: ", ")
+            throw .badRequest("\"\(argument.name)\" is no argument here; known: \(known).")
+        }
+    }
+}
+
+/// Why something was not done (RFC 9457 is how it is told).
+struct AdminProblem: Error, Sendable {
+    let status: Status
+    let sentence: String
+
+    static func badRequest(_ sentence: String) -> AdminProblem { AdminProblem(status: 400, sentence: sentence) }
+    static func notFound(_ sentence: String) -> AdminProblem { AdminProblem(status: 404, sentence: sentence) }
+    static func unavailable(_ sentence: String) -> AdminProblem { AdminProblem(status: 503, sentence: sentence) }
+}
+
+struct AdminAnswer: Sendable {
+    var status: Status = 200
+    var contentType = "application/json"
+    var content: [UInt8]
+    var fieldLines = ""
+
+    init(_ value: JSONValue, status: Status = 200) {
+        self.status = status
+        content = value.serialized(isIndented: true) + [0x0a]
+    }
+
+    init(content: [UInt8], contentType: String) {
+        self.content = content
+        self.contentType = contentType
+    }
+
+    init(_ problem: AdminProblem) {
+        let title = String(decoding: [UInt8](ReasonPhrase.standard(for: problem.status)), as: UTF8.self)
+        self.init(
+            [
+                "type": "about:blank", "title": .string(title), "status": .integer(Int(problem.status.rawValue)),
+                "detail": .string(problem.sentence),
+            ],
+            status: problem.status)
+        contentType = "application/problem+json"
+    }
+
+    /// Status line and fields, without the empty line at the end.
+    func head(date: [UInt8]) -> [UInt8] {
+        var head: [UInt8] = []
+        ResponseSerializer.appendStatusLine(status, reason: [], to: &head)
+        head.append("Date: ")
+        head += date
+        head += Array("\r\nContent-Type: \(contentType)\r\nContent-Length: \(content.count)\r\nCache-Control: no-store\r\n".utf8)
+        return head + Array(fieldLines.utf8)
+    }
+}

@@ -1,0 +1,87 @@
+// The listener's side of the administrator's interface: takes a request whole, hands it to `AdminInterface`, sends what comes back. The own
+// pages are answered on these addresses too.
+
+import Downstream
+import HTTPCore
+import Reactor
+
+final class AdminReceiver: RequestReceiver {
+    private let shard: ProxyShard
+    private let interface: AdminInterface
+    private let address: ListenAddress
+
+    init(shard: ProxyShard, interface: AdminInterface, address: ListenAddress) {
+        self.shard = shard
+        self.interface = interface
+        self.address = address
+    }
+
+    func received(_ head: RequestHead, framing: ContentFraming, on connection: ClientConnection) -> (any ClientExchange)? {
+        if let page = OwnPage(head) { return page.answer(shard: shard, connection: connection, head: head) }
+        let exchange = AdminExchange(shard: shard, connection: connection, interface: interface)
+        guard let request = AdminRequest(head) else {
+            let sentence = "Here are /metrics, /healthz, /readyz and the administrator's interface under /-/, described by /-/openapi.json."
+            exchange.answer(AdminAnswer(AdminProblem.notFound(sentence)))
+            return nil
+        }
+        switch AdminAccess(head, at: address, token: interface.settings.token) {
+        case .allowed:
+            exchange.request = request
+            return exchange
+        case .unauthorized:
+            var answer = AdminAnswer(AdminProblem(status: 401, sentence: "The administrator's bearer token is missing or wrong."))
+            answer.fieldLines = "WWW-Authenticate: Bearer realm=\"cistern\"\r\n"
+            exchange.answer(answer)
+        case .forbidden(let sentence): exchange.answer(AdminAnswer(AdminProblem(status: 403, sentence: sentence)))
+        }
+        return nil
+    }
+
+    func refused(_ refusal: RequestRefusal, on connection: ClientConnection) { shard.refused(refusal, on: connection) }
+}
+
+/// `@unchecked Sendable` because it is touched on its shard's loop only; the interface's queue does no more than carry it back there.
+private final class AdminExchange: ClientExchange, @unchecked Sendable {
+    var request: AdminRequest?
+    private let shard: ProxyShard
+    /// nil once it is answered, or the client is gone.
+    private var connection: ClientConnection?
+    private let interface: AdminInterface
+
+    /// Longest request content: one archived answer.
+    private static let contentLimitBytes = 96 << 20
+
+    init(shard: ProxyShard, connection: ClientConnection, interface: AdminInterface) {
+        self.shard = shard
+        self.connection = connection
+        self.interface = interface
+    }
+
+    func requestContent(_ bytes: Span<UInt8>) {
+        guard let count = request?.content.count else { return }
+        guard count + bytes.count <= Self.contentLimitBytes else {
+            request = nil
+            return answer(AdminAnswer(AdminProblem(status: 413, sentence: "The content is too long.")))
+        }
+        request?.content.append(copying: bytes)
+    }
+
+    func requestEnded() {
+        guard let request else { return }
+        self.request = nil
+        interface.perform(request, on: shard) { [self] answer in
+            shard.loop.execute { self.answer(answer) }
+        }
+    }
+
+    func responseDrained() {}
+    func clientLeft() { connection = nil }
+
+    func answer(_ answer: AdminAnswer) {
+        guard let connection else { return }
+        self.connection = nil
+        answer.head(date: shard.date).withUnsafeBytes { head in
+            connection.sendWhole(head: head, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(answer.content))
+        }
+    }
+}

@@ -1,0 +1,81 @@
+// How the proxy and its upstream are, in numbers for people and programs; Prometheus has its own page.
+
+import HTTPCore
+import Telemetry
+import Upstream
+
+enum StatePages {
+    @Sendable static func upstream(_ task: AdminInterface.Task) throws(AdminProblem) {
+        try task.request.allow([])
+        task.interface.server.collectMetrics(for: task.shard) { snapshot in
+            task.reply(AdminAnswer(upstream(snapshot, task.interface.server)))
+        }
+    }
+
+    private static func upstream(_ snapshot: MetricsSnapshot, _ server: ProxyServer) -> JSONValue {
+        let errors = zip(snapshot.shards.labels.upstreamErrors, snapshot.shards.upstreamErrors).filter { $0.1 > 0 }
+        return [
+            "origin": .string(server.settings.upstream.origin + server.settings.upstream.basePath), "up": .bool(snapshot.isUpstreamUp),
+            "state": .string(snapshot.upstreamStates.first?.state ?? "closed"),
+            "routes": .array(snapshot.upstreamStates.dropFirst().map { ["route": .string($0.route), "state": .string($0.state)] }),
+            "active_requests": .integer(snapshot.connections.upstreamActive), "requests": .integer(snapshot.connections.upstreamRequests),
+            "connections_opened": .integer(snapshot.connections.upstreamOpened),
+            "errors": .object(errors.map { JSONValue.Member($0.0, .integer(Int(clamping: $0.1))) }),
+        ]
+    }
+
+    @Sendable static func stats(_ task: AdminInterface.Task) throws(AdminProblem) {
+        try task.request.allow([])
+        task.interface.server.collectMetrics(for: task.shard) { snapshot in
+            task.reply(AdminAnswer(stats(snapshot, task.interface.server)))
+        }
+    }
+
+    private static func stats(_ snapshot: MetricsSnapshot, _ server: ProxyServer) -> JSONValue {
+        let shards = snapshot.shards
+        let process = snapshot.process
+        return [
+            "version": .string(snapshot.version), "time": .string(RFC3339.format(milliseconds: server.wallMilliseconds)),
+            "uptime_seconds": .integer(max(0, Int(server.wallMilliseconds / 1000) - Int(process.startTime))),
+            "requests": .object(
+                CacheResult.allCases.map { JSONValue.Member("\($0.label)", .integer(Int(clamping: shards.requestCount(of: $0)))) }),
+            "latency_seconds": .object(
+                CacheResult.allCases.compactMap { result in
+                    let histogram = shards.durations[result.rawValue]
+                    return histogram.total == 0 ? nil : JSONValue.Member("\(result.label)", latency(histogram))
+                }),
+            "upstream_latency_seconds": latency(shards.upstreamDuration),
+            "response_bytes": [
+                "store": .integer(Int(clamping: shards.storeBytes)), "upstream": .integer(Int(clamping: shards.upstreamBytes)),
+            ],
+            "stored": .integer(Int(clamping: shards.stored)),
+            "not_stored": counts(shards.labels.notStored, shards.notStored),
+            "rescued": counts(shards.labels.rescueCauses, shards.rescued),
+            "store": [
+                "entries": .integer(snapshot.store.entries), "bytes": .integer(snapshot.store.fileBytes),
+                "limit_bytes": .integer(snapshot.store.limitBytes), "writable": .bool(snapshot.store.isWritable),
+                "evicted": .integer(snapshot.store.evicted), "write_errors": .integer(snapshot.store.writeErrors),
+            ],
+            "connections": [
+                "open": .integer(snapshot.connections.open), "limit": .integer(snapshot.connections.limit),
+                "accepted": .integer(snapshot.connections.accepted),
+            ],
+            "upstream": [
+                "up": .bool(snapshot.isUpstreamUp), "state": .string(snapshot.upstreamStates.first?.state ?? "closed"),
+                "active_requests": .integer(snapshot.connections.upstreamActive),
+                "requests": .integer(snapshot.connections.upstreamRequests),
+            ],
+            "process": ["cpu_seconds": .number(process.cpuSeconds), "resident_bytes": .integer(Int(process.residentBytes))],
+        ]
+    }
+
+    private static func latency(_ histogram: Histogram) -> JSONValue {
+        let seconds = { (share: Double) -> JSONValue in histogram.quantile(share).map { .number(Double($0) / 1e6) } ?? .null }
+        return ["p50": seconds(0.5), "p90": seconds(0.9), "p99": seconds(0.99)]
+    }
+
+    /// Those that occurred.
+    private static func counts(_ labels: [String], _ counts: [UInt64]) -> JSONValue {
+        .object(zip(labels, counts).filter { $0.1 > 0 }.map { JSONValue.Member($0.0, .integer(Int(clamping: $0.1))) })
+    }
+}

@@ -1,0 +1,91 @@
+// Keys read back, tags, and what is never shown.
+
+import HTTPCore
+import Testing
+
+@testable import CachePolicy
+
+@Suite("Readable keys")
+struct StoredKeyTests {
+    private func key(_ target: String, partition: [UInt8] = [], extra: [UInt8] = []) -> [UInt8] {
+        var key: [UInt8] = []
+        let bytes = Array(target.utf8)
+        CacheKey.append(to: &key, authority: Array("https://api.test".utf8), target: bytes.span, partition: partition, extra: extra)
+        return key
+    }
+
+    @Test(
+        "a key is read back as the canonical target",
+        arguments: [
+            ("/", "/"), ("/users", "/users"), ("/users?", "/users?"), ("/a?b=2&a=1&a=0", "/a?a=1&a=0&b=2"), ("/a?x", "/a?x"),
+            ("/a?x=", "/a?x="), ("/a?q=a+b&q=%7e", "/a?q=a%20b&q=~"), ("/%7Ea%2fb", "/~a%2Fb"),
+            ("/a?" + String(repeating: "x", count: 86), "/a?" + String(repeating: "x", count: 86)),
+        ])
+    func readBack(target: String, canonical: String) throws {
+        let stored = try #require(StoredKey(key(target)))
+        #expect(stored.readableTarget == canonical)
+        #expect(String(decoding: stored.authority, as: UTF8.self) == "https://api.test")
+        #expect(stored.shortPartition == nil && stored.variant == nil)
+    }
+
+    @Test("a partition is shown as a short hash, and the shared key is the key without it")
+    func partition() throws {
+        let partition = (0..<16).map { UInt8($0 * 16) }
+        let whole = key("/a?b=1", partition: partition, extra: [1, 2, 3])
+        let stored = try #require(StoredKey(whole))
+        #expect(stored.shortPartition == "00102030")
+        #expect(stored.sharedKey(of: whole) == key("/a?b=1", extra: [1, 2, 3]))
+    }
+
+    @Test("a variant's key names its generation and its selecting fields")
+    func variant() throws {
+        var whole = key("/a?b=1")
+        var fields = Fields()
+        fields.append(name: "Accept-Language", value: "de, en")
+        let names = [Array("accept-language".utf8)[...], Array("x-tenant".utf8)[...]]
+        CacheKey.appendVariant(to: &whole, generation: 1_750_000_000_000, selecting: SelectingFields.values(of: names, in: fields))
+        let stored = try #require(StoredKey(whole))
+        let variant = try #require(stored.variant)
+        #expect(stored.readableTarget == "/a?b=1")
+        #expect(variant.generation == 1_750_000_000_000)
+        #expect(variant.selecting.map(\.name) == ["accept-language", "x-tenant"])
+        #expect(variant.selecting.map(\.value) == ["de,en", nil])
+        #expect(Array(whole[..<stored.baseCount]) == key("/a?b=1"))
+    }
+
+    @Test("bytes that are no key are told, wherever they are cut or bent")
+    func damaged() {
+        var whole = key("/a?b=1&c=2", partition: [1, 2, 3])
+        CacheKey.appendVariant(to: &whole, generation: 7, selecting: [])
+        for count in 0..<whole.count { _ = StoredKey(Array(whole[..<count])) }
+        for index in whole.indices {
+            for value: UInt8 in [0, 0x7f, 0xff] {
+                var bent = whole
+                bent[index] = value
+                _ = StoredKey(bent).map { $0.sharedKey(of: bent) }
+            }
+        }
+        #expect(StoredKey([]) == nil)
+        #expect(StoredKey(Array("X".utf8)) == nil)
+        #expect(StoredKey(key("/a") + [UInt8(ascii: "I")]) == nil)
+    }
+
+    @Test(
+        "values of secret arguments are not shown",
+        arguments: [
+            ("/a?api_key=x&b=1", "/a?api_key=REDACTED&b=1"), ("/a?ACCESS-TOKEN=x", "/a?ACCESS-TOKEN=REDACTED"), ("/a?token", "/a?token"),
+            ("/a?monkey=1", "/a?monkey=1"), ("/a?key=1&key=2", "/a?key=REDACTED&key=REDACTED"), ("/token=5", "/token=5"),
+        ])
+    func secrets(target: String, shown: String) {
+        #expect(SecretNames.redacted(Array(target.utf8)) == shown)
+    }
+
+    @Test("tags come from Cache-Groups, Surrogate-Key and Cache-Tag, each once")
+    func tags() {
+        var fields = Fields()
+        fields.append(name: "Cache-Groups", value: #""a b", "c\"d";x=1, token, 5, "open"#)
+        fields.append(name: "surrogate-key", value: "users  user/1 c")
+        fields.append(name: "Cache-Tag", value: "users, posts ,")
+        #expect(CacheTags.tags(of: fields) == ["a b", "c\"d", "users", "user/1", "c", "posts"])
+    }
+}

@@ -1,0 +1,213 @@
+// The administrator's interface over its socket: what is listed, what a purge takes and what it leaves, and that it lasts.
+
+import Downstream
+import Glibc
+import HTTPCore
+import Reactor
+import Testing
+
+@testable import ReverseProxy
+@testable import TestSupport
+
+@Suite("The administrator's interface")
+struct AdminTests {
+    private func play(_ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws -> ProxyPlay {
+        let origin = ScriptedOrigin { request in
+            var fields = ["Cache-Control: max-age=60"]
+            if request.target.hasPrefix("/users") { fields.append("Cache-Groups: \"people\"") }
+            if request.target.hasPrefix("/lang") { fields.append("Vary: Accept-Language, X-Tenant") }
+            return [.json("{\"target\":\"\(request.target)\"}", fields)]
+        }
+        return try ProxyPlay(origin, configure)
+    }
+
+    private func targets(_ answer: TestAnswer) -> [String] {
+        JSONValue(answer.content)?["entries"]?.array?.compactMap { $0["target"]?.string } ?? []
+    }
+
+    private func isHit(_ play: ProxyPlay, _ target: String, _ fields: [(String, String)] = []) throws -> Bool {
+        try play.get(target, fields)["Cache-Status"]?.contains("hit") == true
+    }
+
+    private func purged(_ play: ProxyPlay, _ arguments: String) throws -> Int? {
+        let answer = try play.admin("POST", "/-/purge?" + arguments)
+        play.time.advance(by: .milliseconds(1))
+        return JSONValue(answer.content)?["purged"]?.integer
+    }
+
+    @Test("stored answers are listed by target, by prefix and tag, page by page")
+    func listing() throws {
+        let play = try play()
+        for target in ["/users/2", "/users?b=2&a=1", "/posts", "/users/1"] { _ = try play.get(target) }
+        _ = try play.get("/users/1", [("Authorization", "Bearer secret")])
+        let all = ["/posts", "/users/1", "/users/1", "/users/2", "/users?a=1&b=2"]
+        #expect(targets(try play.admin("GET", "/-/entries")) == all)
+        #expect(targets(try play.admin("GET", "/-/entries?prefix=/users/")) == ["/users/1", "/users/1", "/users/2"])
+        #expect(targets(try play.admin("GET", "/-/entries?tag=people&limit=1")) == ["/users/1"])
+        var paged: [String] = []
+        var after = ""
+        repeat {
+            let answer = try play.admin("GET", "/-/entries?limit=2" + after)
+            #expect(!answer.text.contains("secret"))
+            paged += targets(answer)
+            after = JSONValue(answer.content)?["next"]?.string.map { "&after=" + PercentCoding.encode($0) } ?? ""
+        } while !after.isEmpty && paged.count < 20
+        #expect(paged == all)
+    }
+
+    @Test("an answer is shown with its freshness, its tags and its variant, secrets left out")
+    func show() throws {
+        let play = try play()
+        _ = try play.get("/lang?api_key=secret", [("Accept-Language", "de"), ("X-Tenant", "secret")])
+        play.time.advance(by: .seconds(10))
+        let list = try play.admin("GET", "/-/entries?prefix=/lang")
+        let entry = try #require(JSONValue(list.content)?["entries"]?.array?.first)
+        let id = try #require(entry["id"]?.string)
+        let answer = try play.admin("GET", "/-/entries/" + id)
+        let shown = try #require(JSONValue(answer.content))
+        #expect(!answer.text.contains("secret"))
+        #expect(shown["target"] == "/lang?api_key=REDACTED")
+        #expect(shown["vary"] == [["name": "accept-language", "value": "de"], ["name": "x-tenant", "value": "REDACTED"]])
+        #expect(shown["age"] == 10 && shown["ttl"] == 50 && shown["fresh"] == true)
+        #expect(shown["freshness"]?["lifetime"] == 60 && shown["freshness"]?["resident_time"] == 10)
+        #expect(try play.admin("GET", "/-/entries/\(id)/content").text == "{\"target\":\"/lang?api_key=secret\"}")
+        #expect(try play.admin("GET", "/-/entries/" + String(repeating: "0", count: 32)).status == 404)
+    }
+
+    @Test("a hard purge takes what it names and nothing else, and lasts over a restart")
+    func hardPurge() throws {
+        let play = try play()
+        for target in ["/users/1", "/users/2", "/posts", "/a?b=1&c=2", "/keep"] { _ = try play.get(target) }
+        for language in ["de", "en"] { _ = try play.get("/lang", [("Accept-Language", language)]) }
+        _ = try play.get("/a?c=2&b=1", [("Cookie", "a=b")])
+        #expect(try purged(play, "tag=people") == 2)
+        #expect(try purged(play, "prefix=/po") == 1)
+        #expect(try purged(play, "target=" + PercentCoding.encode("/a?c=2&b=1")) == 2)
+        #expect(try purged(play, "target=/lang") == 2)
+        #expect(try purged(play, "target=/lang") == 0)
+        #expect(targets(try play.admin("GET", "/-/entries")) == ["/keep"])
+        try play.restart()
+        #expect(targets(try play.admin("GET", "/-/entries")) == ["/keep"])
+        play.origin.down()
+        #expect(try play.get("/users/1").status == 502)
+        #expect(try isHit(play, "/keep"))
+        #expect(try purged(play, "all=true") == 1)
+        try play.restart()
+        #expect(try play.get("/keep").status == 502)
+    }
+
+    @Test(
+        "a soft purge has the upstream asked, keeps the copy for when it fails, and lasts over a restart",
+        arguments: ["prefix=/users", "all=true"])
+    func softPurge(arguments: String) throws {
+        let play = try play()
+        _ = try play.get("/users/1")
+        #expect(try isHit(play, "/users/1"))
+        #expect(try purged(play, arguments + "&soft=true") == 1)
+        try play.restart()
+        play.origin.down()
+        let answer = try play.get("/users/1")
+        #expect(answer.status == 200)
+        #expect(answer["Cache-Status"]?.contains("connection_refused") == true)
+        play.origin.up()
+        #expect(try !isHit(play, "/users/1"))
+        #expect(try isHit(play, "/users/1"))
+    }
+
+    @Test("an answer that was asked for before a purge is not stored after it")
+    func overtaken() throws {
+        let play = try play()
+        let gate = Gate()
+        play.origin.react { _ in [.pass(gate), .json("{}", ["Cache-Control: max-age=60"])] }
+        let client = try play.client()
+        client.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+        while play.origin.requests.isEmpty { sched_yield() }
+        #expect(try purged(play, "prefix=/slow") == 0)
+        gate.open()
+        #expect(client.readAnswer()?["Cache-Status"]?.contains("stored") == false)
+        #expect(try !isHit(play, "/slow"))
+        #expect(try isHit(play, "/slow"))
+    }
+
+    @Test("what an unsafe request has made invalid is not listed, in any partition")
+    func unreachable() throws {
+        let play = try play()
+        _ = try play.get("/users/1", [("Cookie", "a=b")])
+        _ = try play.request("POST", "/users/1", content: "{}")
+        #expect(targets(try play.admin("GET", "/-/entries")).isEmpty)
+    }
+
+    @Test(
+        "requests that are not understood do nothing and say why",
+        arguments: [
+            ("POST", "/-/purge", 400), ("POST", "/-/purge?prefx=/a", 400), ("POST", "/-/purge?prefix=/a&tag=b", 400),
+            ("POST", "/-/purge?prefix=a", 400), ("POST", "/-/purge?all=no", 400), ("POST", "/-/purge?all=false", 400),
+            ("POST", "/-/purge?all=true&soft=maybe", 400), ("POST", "/-/purge?id=7", 400), ("GET", "/-/purge?all=true", 405),
+            ("GET", "/-/entries?limit=0", 400), ("GET", "/-/entries?after=x", 400), ("GET", "/-/entries?limit=%zz", 404),
+            ("GET", "/-/entries/xyz", 400), ("GET", "/-/nothing", 404), ("GET", "/users", 404),
+        ])
+    func mistakes(method: String, target: String, status: Int) throws {
+        let play = try play()
+        _ = try play.get("/users/1")
+        let answer = try play.admin(method, target)
+        #expect(answer.status == status)
+        #expect(answer["Content-Type"] == "application/problem+json")
+        #expect(JSONValue(answer.content)?["detail"]?.string?.isEmpty == false)
+        #expect(try isHit(play, "/users/1"))
+    }
+
+    @Test("the socket is its user's alone; metrics and health are there too; clients do not reach the interface")
+    func socket() throws {
+        let play = try play()
+        var status = stat()
+        #expect(stat(play.adminSocket, &status) == 0 && status.st_mode & 0o777 == 0o600)
+        #expect(try play.admin("GET", "/healthz").text == "ok\n")
+        #expect(try play.admin("GET", "/metrics").text.contains("cistern_requests_total"))
+        #expect(try play.get("/-/stats").text == "{\"target\":\"/-/stats\"}")
+        #expect(try play.admin("HEAD", "/-/stats").content.isEmpty)
+    }
+
+    @Test(
+        "who may use it",
+        arguments: [
+            ("unix:/a", nil, [("Host", "localhost")], .allowed), ("127.0.0.1:1", nil, [("Host", "127.0.0.1:1")], .allowed),
+            ("[::1]:1", nil, [("Host", "[::1]:1")], .allowed), ("127.0.0.1:1", nil, [("Host", "localhost")], .allowed),
+            ("127.0.0.1:1", nil, [("Host", "evil.test")], .refused), ("127.0.0.1:1", nil, [("Host", "localhost.evil.test")], .refused),
+            ("127.0.0.1:1", nil, [("Host", "localhost"), ("Origin", "http://evil.test")], .refused),
+            ("0.0.0.0:1", nil, [("Host", "localhost")], .refused), ("10.0.0.1:1", nil, [("Host", "10.0.0.1")], .refused),
+            ("10.0.0.1:1", "0123456789abcdef", [("Host", "a"), ("Authorization", "Bearer 0123456789abcdef")], .allowed),
+            ("10.0.0.1:1", "0123456789abcdef", [("Host", "a"), ("Authorization", "bearer  0123456789abcdef")], .allowed),
+            ("10.0.0.1:1", "0123456789abcdef", [("Host", "a"), ("Authorization", "Bearer 0123456789abcdeg")], .unauthorized),
+            ("10.0.0.1:1", "0123456789abcdef", [("Host", "a"), ("Authorization", "Bearer 0123456789abcdef0")], .unauthorized),
+            ("10.0.0.1:1", "0123456789abcdef", [("Host", "a"), ("Authorization", "Bearer ")], .unauthorized),
+            ("127.0.0.1:1", "0123456789abcdef", [("Host", "localhost")], .unauthorized),
+        ] as [(String, String?, [(String, String)], Access)])
+    func access(address: String, token: String?, fields: [(String, String)], expected: Access) throws {
+        var all = Fields()
+        for (name, value) in fields { all.append(name: name, value: value) }
+        let head = RequestHead(method: .get, target: Array("/-/stats".utf8)[...], version: .http11, fields: all)
+        let access = AdminAccess(head, at: try #require(ListenAddress(address)), token: token.map { Array($0.utf8) })
+        let outcome: Access =
+            switch access {
+            case .allowed: .allowed
+            case .unauthorized: .unauthorized
+            case .forbidden: .refused
+            }
+        #expect(outcome == expected)
+    }
+
+    enum Access: Sendable { case allowed, unauthorized, refused }
+
+    @Test("over TCP a token is asked for, and metrics need none")
+    func token() throws {
+        let play = try play { settings in
+            settings.adminListen = [.ipv4(host: "127.0.0.1", port: 0)]
+            settings.admin.token = Array("0123456789abcdef".utf8)
+        }
+        let client = try TestClient(port: play.adminPort)
+        let refused = try #require(client.get("/-/stats"))
+        #expect(refused.status == 401 && refused["WWW-Authenticate"] == "Bearer realm=\"cistern\"")
+        #expect(client.get("/-/stats", [("Authorization", "Bearer 0123456789abcdef")])?.status == 200)
+        #expect(client.get("/metrics")?.status == 200)
+    }
+}
