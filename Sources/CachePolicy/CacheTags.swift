@@ -15,7 +15,7 @@ package enum CacheTags {
             let value = fields.value(at: index)
             let name = fields.name(at: index)
             if name.equalsIgnoringCase("cache-groups") {
-                for member in FieldLists.members(of: value) { if let text = quoted(member) { add(text) } }
+                groups(in: value).forEach(add)
             } else if name.equalsIgnoringCase("surrogate-key") {
                 for word in value.split(separator: 0x20) { add(String(decoding: word, as: UTF8.self)) }
             } else if name.equalsIgnoringCase("cache-tag") {
@@ -24,6 +24,13 @@ package enum CacheTags {
         }
         return tags
     }
+
+    /// The groups that an answer belongs to (RFC 9875 §2), or, under `Cache-Group-Invalidation` (§3), that an unsafe request has changed.
+    package static func groups(of fields: Fields, named name: StaticString) -> [String] {
+        (0..<fields.count).filter { fields.name(at: $0).equalsIgnoringCase(name) }.flatMap { groups(in: fields.value(at: $0)) }
+    }
+
+    private static func groups(in value: ArraySlice<UInt8>) -> [String] { FieldLists.members(of: value).compactMap(quoted) }
 
     /// The text of a string item (RFC 9651 §4.2.5), its parameters left out; nil where it is something else.
     private static func quoted(_ member: ArraySlice<UInt8>) -> String? {

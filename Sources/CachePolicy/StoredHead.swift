@@ -30,6 +30,7 @@ package enum StoredHead {
             fields.remove(.contentEncoding)
             weakenETag(&fields, &metadata)
         }
+        if !CacheTags.groups(of: fields, named: "cache-groups").isEmpty { metadata.flags.insert(.hasGroups) }
         if let ownTag, !fields.contains(.etag), !fields.contains(.lastModified) {
             fields.append(.etag, ownTag)
             metadata.flags.insert(.ownTag)

@@ -27,6 +27,8 @@ package struct StoredFlags: OptionSet, Sendable {
     package static let ownTag = StoredFlags(rawValue: 1 << 7)
     /// Purged softly: stale, whatever the answer said. The store knows it; it is never written with the metadata.
     package static let markedStale = StoredFlags(rawValue: 1 << 8)
+    /// It belongs to groups (RFC 9875), which an unsafe request may have changed.
+    package static let hasGroups = StoredFlags(rawValue: 1 << 9)
 }
 
 /// The plain part of a stored response.

@@ -68,6 +68,7 @@ struct StoreLookUp {
             metadata.lastModified.upperBound <= item.head.count
         else { return .nothing }
         if let sharedKey, let time = invalidationTime(sharedKey), metadata.requestTime <= time { return .nothing }
+        if metadata.flags.contains(.hasGroups), isGroupOvertaken(item, metadata.requestTime) { return .nothing }
         if item.isMarkedStale { metadata.flags.insert(.markedStale) }
         return .found(FoundResponse(item: item, metadata: metadata, key: key))
     }
@@ -75,6 +76,22 @@ struct StoreLookUp {
     /// When an unsafe request last changed this target.
     private func invalidationTime(_ sharedKey: [UInt8]) -> Timestamp? {
         time(at: Self.invalidationKey(sharedKey))
+    }
+
+    /// Whether an unsafe request has changed a group that a stored answer belongs to (RFC 9875 §3) since it was asked for.
+    private func isGroupOvertaken(_ item: StoredItem, _ requestTime: Timestamp) -> Bool {
+        let groups = StoredHead.parse(item.head).map { CacheTags.groups(of: $0.fields, named: "cache-groups") } ?? []
+        return groups.contains { time(at: Self.groupKey($0)).map { requestTime <= $0 } ?? false }
+    }
+
+    private static func groupKey(_ group: String) -> [UInt8] { Array("T".utf8) + Array(group.utf8) }
+
+    /// Drops every answer of these groups.
+    func invalidate(groups: [String], at now: Timestamp) {
+        for group in groups {
+            let metadata = StoredMetadata.invalidation(at: now)
+            store.insert(NewItem(key: Self.groupKey(group), metadata: metadata, head: [], body: [], mayRescue: false))
+        }
     }
 
     private func time(at key: [UInt8]) -> Timestamp? {

@@ -202,6 +202,31 @@ struct SemanticsTests {
         }
     }
 
+    @Test("a write makes the groups invalid that it names (RFC 9875), over a restart; a GET cannot")
+    func groups() throws {
+        let play = try ProxyPlay(
+            ScriptedOrigin { request in
+                let fields =
+                    switch request.target {
+                    case "/write": ["Cache-Group-Invalidation: \"sca\\\"les\", \"x\""]
+                    case "/scales": ["Cache-Groups: \"other\", \"sca\\\"les\";a=1", "Cache-Control: max-age=60"]
+                    default: ["Cache-Groups: \"other\", \"Scales\"", "Cache-Control: max-age=60"]
+                    }
+                return [.json("1", fields)]
+            })
+        for target in ["/scales", "/others"] { _ = try play.get(target) }
+        _ = try play.get("/write")
+        #expect(isHit(try play.get("/scales")))
+        play.time.advance(by: .milliseconds(5))
+        _ = try play.request("POST", "/write", content: "")
+        try play.restart()
+        #expect(isHit(try play.get("/others")))
+        #expect(!isHit(try play.get("/scales")))
+        play.time.advance(by: .milliseconds(5))
+        _ = try play.get("/scales", [("Cache-Control", "no-cache")])
+        #expect(isHit(try play.get("/scales")))
+    }
+
     @Test("QUERY is stored and rescued by its content (RFC 10008), never without a Content-Type")
     func query() throws {
         let counter = Counter()
