@@ -32,8 +32,8 @@ final class ContentReader: ClientExchange {
 
     func requestEnded() {
         if let exchange { return exchange.requestEnded() }
-        let rules = route.arguments
-        let identity = RequestContent.identity(method: head.method, fields: head.fields, content: content.span, rules: rules)
+        let whole = content
+        let identity = RequestContent.identity(method: head.method, fields: head.fields, content: whole.span, rules: route.arguments)
         let length: ContentFraming = framing == .none ? .none : .length(content.count)
         guard let identity else { return goOn(shard.pass(head, length, connection), isWhole: true) }
         goOn(shard.look(head, length, connection, content: identity), isWhole: true)
