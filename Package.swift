@@ -65,6 +65,7 @@ let package = Package(
         tests("CachePolicyTests", ["CachePolicy", "HTTPCore"]),
         tests("CacheStoreTests", ["CacheStore", "CSystem"]),
         tests("SettingsTests", ["Settings"]),
+        tests("CommandTests", ["cistern", "TestSupport", "ReverseProxy"]),
         tests("UpstreamTests", ["Upstream"]),
         tests(
             "ReverseProxyTests",

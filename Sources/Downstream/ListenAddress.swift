@@ -56,7 +56,7 @@ package enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
         }
     }
 
-    var family: Int32 {
+    package var family: Int32 {
         switch self {
         case .ipv4: AF_INET
         case .ipv6: AF_INET6
@@ -65,7 +65,7 @@ package enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
     }
 
     /// Calls `body` with the address as the kernel wants it.
-    func withSocketAddress<R>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> R) -> R {
+    package func withSocketAddress<R>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> R) -> R {
         var storage = sockaddr_storage()
         let length: socklen_t
         switch self {

@@ -2,9 +2,9 @@
 
 package struct Histogram: Sendable {
     /// Upper bounds, inclusive, rising.
-    let bounds: [Int64]
+    package let bounds: [Int64]
     /// One for each bound and one for what is above; in place, so that counting touches no other memory.
-    private(set) var counts = InlineArray<20, UInt64>(repeating: 0)
+    package private(set) var counts = InlineArray<20, UInt64>(repeating: 0)
     private(set) var sum: Int64 = 0
 
     init(bounds: [Int64]) {

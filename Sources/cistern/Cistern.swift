@@ -1,4 +1,4 @@
-// The command line: `cistern serve` (also without a name), `check`, `demo`, `healthcheck`.
+// The command line: `cistern serve` (also without a name), `check`, `demo`, `healthcheck`, and the commands that ask a running Cistern.
 
 import ArgumentParser
 
@@ -9,6 +9,9 @@ struct Cistern: ParsableCommand {
         abstract: "A cache-aware HTTP forwarding proxy for JSON web APIs: serves the last good answer while the API is down.",
         version: Version.text,
         subcommands: [Serve.self, Check.self, Demo.self, HealthCheck.self],
+        groupedSubcommands: [
+            CommandGroup(name: "Looking into a running Cistern", subcommands: [List.self, Show.self, Purge.self, Stats.self, Top.self])
+        ],
         defaultSubcommand: Serve.self)
 }
 

@@ -44,6 +44,7 @@ struct AdminTests {
         #expect(targets(try play.admin("GET", "/-/entries")) == all)
         #expect(targets(try play.admin("GET", "/-/entries?prefix=/users/")) == ["/users/1", "/users/1", "/users/2"])
         #expect(targets(try play.admin("GET", "/-/entries?tag=people&limit=1")) == ["/users/1"])
+        #expect(targets(try play.admin("GET", "/-/entries?target=" + PercentCoding.encode("/users?b=2&a=1"))) == ["/users?a=1&b=2"])
         var paged: [String] = []
         var after = ""
         repeat {

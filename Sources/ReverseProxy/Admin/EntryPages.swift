@@ -9,14 +9,15 @@ enum EntryPages {
 
     /// Sorted by target. A page begins behind the entry that `after` names, whether it is still stored or not.
     @Sendable static func list(_ task: AdminInterface.Task) throws(AdminProblem) {
-        try task.request.allow(["prefix", "tag", "limit", "after"])
+        try task.request.allow(["target", "prefix", "tag", "limit", "after"])
         let store = try task.store
         let limit = try task.request.count("limit", default: 100, in: 1...pageLimit)
         let after = try task.request["after"].map { (text) throws(AdminProblem) in
             guard let place = Place(text) else { throw .badRequest("after must be the \"next\" of the page before.") }
             return place
         }
-        let selection = EntrySelection(prefix: task.request["prefix"], tag: task.request["tag"])
+        var selection = EntrySelection(prefix: task.request["prefix"], tag: task.request["tag"])
+        if let target = task.request["target"] { selection.target = EntrySelection(target: target).target }
         var page = SortedPage(limit: limit + 1)
         store.visitAll { listed in
             guard let key = StoredKey(Array(listed.key)), selection.mayContain(key) else { return }
@@ -82,7 +83,7 @@ struct EntrySelection: Sendable {
 
     /// As far as the key tells.
     func mayContain(_ key: StoredKey) -> Bool {
-        if let target { return key.target == target }
+        guard target.map({ key.target == $0 }) ?? true else { return false }
         return prefix.map { key.target.starts(with: $0.utf8) } ?? true
     }
 

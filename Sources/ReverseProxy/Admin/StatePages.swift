@@ -44,6 +44,7 @@ enum StatePages {
                     let histogram = shards.durations[result.rawValue]
                     return histogram.total == 0 ? nil : JSONValue.Member("\(result.label)", latency(histogram))
                 }),
+            "latency_bounds_seconds": .array(shards.upstreamDuration.bounds.map { .number(Double($0) / 1e6) }),
             "upstream_latency_seconds": latency(shards.upstreamDuration),
             "response_bytes": [
                 "store": .integer(Int(clamping: shards.storeBytes)), "upstream": .integer(Int(clamping: shards.upstreamBytes)),
@@ -71,7 +72,8 @@ enum StatePages {
 
     private static func latency(_ histogram: Histogram) -> JSONValue {
         let seconds = { (share: Double) -> JSONValue in histogram.quantile(share).map { .number(Double($0) / 1e6) } ?? .null }
-        return ["p50": seconds(0.5), "p90": seconds(0.9), "p99": seconds(0.99)]
+        let counts = (0...histogram.bounds.count).map { JSONValue.integer(Int(clamping: histogram.counts[$0])) }
+        return ["p50": seconds(0.5), "p90": seconds(0.9), "p99": seconds(0.99), "counts": .array(counts)]
     }
 
     /// Those that occurred.

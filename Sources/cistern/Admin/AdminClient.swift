@@ -1,0 +1,75 @@
+// The commands' side of the admin interface: one request, one connection, blocking.
+
+import Downstream
+import Glibc
+import HTTPCore
+
+/// Why a command could not be carried out, in a sentence for the user.
+struct AdminFailure: Error, CustomStringConvertible {
+    let description: String
+    init(_ description: String) { self.description = description }
+}
+
+struct AdminClient: Sendable {
+    let address: ListenAddress
+    let token: [UInt8]?
+
+    /// Longest wait for something to come: going through a large store takes its time.
+    private static let patienceSeconds = 120
+
+    /// The content of a good answer.
+    /// - Parameters:
+    ///   - path: behind `/-/`, its segments encoded.
+    ///   - arguments: those whose value is nil are left out.
+    func request(_ method: String, _ path: String, _ arguments: [(String, String?)] = [], content: [UInt8] = []) throws -> [UInt8] {
+        let query = arguments.compactMap { name, value in value.map { "\(name)=\(PercentCoding.encode($0))" } }.joined(separator: "&")
+        var head = "\(method) /-/\(path)\(query.isEmpty ? "" : "?" + query) HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        if let token { head += "Authorization: Bearer \(String(decoding: token, as: UTF8.self))\r\n" }
+        if !content.isEmpty { head += "Content-Length: \(content.count)\r\n" }
+        let answer = try exchange(Array((head + "\r\n").utf8) + content)
+        guard let end = answer.firstRange(of: Array("\r\n\r\n".utf8)), answer.count > 12,
+            let status = Int(String(decoding: answer[9..<12], as: UTF8.self))
+        else { throw AdminFailure("\(address) does not answer as Cistern does") }
+        let body = Array(answer[end.upperBound...])
+        guard status == 200 else {
+            throw AdminFailure(JSONValue(body)?["detail"]?.string ?? "\(address) answers with \(status): is it the admin interface?")
+        }
+        return body
+    }
+
+    /// The same, for an answer that is JSON.
+    func value(_ method: String, _ path: String, _ arguments: [(String, String?)] = [], content: [UInt8] = []) throws -> JSONValue {
+        guard let value = JSONValue(try request(method, path, arguments, content: content)) else {
+            throw AdminFailure("\(address) answers with something that is not JSON")
+        }
+        return value
+    }
+
+    private func exchange(_ bytes: [UInt8]) throws -> [UInt8] {
+        let descriptor = socket(address.family, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        defer { close(descriptor) }
+        var limit = timeval(tv_sec: Self.patienceSeconds, tv_usec: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
+        guard address.withSocketAddress({ connect(descriptor, $0, $1) }) == 0 else {
+            let reason = String(cString: strerror(errno))
+            throw AdminFailure(
+                "no Cistern answers on \(address) (\(reason)): is it running, with this cache directory? See --help for --admin")
+        }
+        var sent = 0
+        while sent < bytes.count {
+            let count = bytes.withUnsafeBytes { send(descriptor, $0.baseAddress! + sent, bytes.count - sent, Int32(MSG_NOSIGNAL)) }
+            // It may have answered and closed before it took all: the answer says why.
+            guard count > 0 else { break }
+            sent += count
+        }
+        var answer: [UInt8] = []
+        var piece = [UInt8](repeating: 0, count: 1 << 16)
+        while true {
+            let count = recv(descriptor, &piece, piece.count, 0)
+            if count < 0, errno == EINTR { continue }
+            guard count >= 0 else { throw AdminFailure("\(address) does not answer (\(String(cString: strerror(errno))))") }
+            if count == 0 { return answer }
+            answer += piece[..<count]
+        }
+    }
+}

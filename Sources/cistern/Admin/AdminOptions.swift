@@ -1,0 +1,87 @@
+// The options by which a command finds the running Cistern: the same settings as Cistern's own say where its socket is.
+
+import ArgumentParser
+import Downstream
+import Glibc
+import HTTPCore
+import ReverseProxy
+import Settings
+
+struct AdminOptions: ParsableArguments {
+    @Option(
+        help: ArgumentHelp(
+            "The running Cistern's admin interface: unix:/path or HOST:PORT. By default the socket in its cache directory.",
+            valueName: "address"))
+    var admin: String?
+
+    @Option(help: ArgumentHelp("A file with the bearer token, for an interface on TCP.", valueName: "file"))
+    var tokenFile: String?
+
+    @Option(name: [.short, .long], help: "The configuration file that it was started with.")
+    var config: String?
+
+    @Option(help: "The cache directory that it was started with.")
+    var cacheDir: String?
+
+    func client() throws -> AdminClient {
+        let settings = try settings()
+        let file = tokenFile ?? settings.admin.tokenFile
+        var token: [UInt8]?
+        if !file.isEmpty {
+            token = FileContent.read(file).flatMap(AdminToken.parse)
+            if token == nil { throw AdminFailure("\(file) holds no token, or cannot be read") }
+        }
+        guard let address = ListenAddress(address(settings)) else { throw AdminFailure("\(address(settings)) is not an address") }
+        return AdminClient(address: address, token: token)
+    }
+
+    private func address(_ settings: CisternSettings) -> String {
+        if let admin { return admin.hasPrefix("/") ? "unix:" + admin : admin }
+        if settings.admin.socket == "off", let first = settings.adminListen.first { return first }
+        return "unix:" + AdminSettings.socketPath(settings)
+    }
+
+    private func settings() throws -> CisternSettings {
+        var reader = SettingsReader()
+        let environment = Environment.all()
+        if let file = config ?? environment["CISTERN_CONFIG"] {
+            guard let text = FileContent.read(file) else { throw AdminFailure("\(file): \(String(cString: strerror(errno)))") }
+            reader.read(file: file, text: text)
+        }
+        reader.read(environment: environment)
+        if let cacheDir { reader.read(path: "store.directory", .one(cacheDir), option: "--cache-dir") }
+        guard let mistake = reader.mistakes.first else { return reader.settings }
+        throw AdminFailure("\(mistake)")
+    }
+}
+
+/// A command that asks a running Cistern. What goes wrong is one line on standard error, and 1.
+protocol AdminCommand: ParsableCommand {
+    var options: AdminOptions { get }
+    func run(_ client: AdminClient) throws
+}
+
+extension AdminCommand {
+    func run() throws {
+        do {
+            signal(SIGPIPE, SIG_DFL)
+            try run(options.client())
+        } catch let failure as AdminFailure {
+            StandardError.write("cistern: \(failure)\n")
+            throw ExitCode.failure
+        }
+    }
+}
+
+enum StandardOutput {
+    static func write(_ bytes: [UInt8]) {
+        var written = 0
+        while written < bytes.count {
+            let count = bytes.withUnsafeBytes { Glibc.write(STDOUT_FILENO, $0.baseAddress! + written, bytes.count - written) }
+            guard count > 0 else { return }
+            written += count
+        }
+    }
+
+    static func write(_ text: String) { write(Array(text.utf8)) }
+}

@@ -1,0 +1,201 @@
+// `cistern ls`, `show` and `purge`: what is stored, one of it, and away with it.
+
+import ArgumentParser
+import HTTPCore
+
+struct List: AdminCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "ls", abstract: "List what a running Cistern has stored.",
+        discussion: """
+            Sorted by target: path and arguments in the spelling of the key. TTL is the freshness left; a stale answer is asked for again, and \
+            still there for when the upstream fails. PARTITION stands for the credentials of the request, TAGS for what Cache-Groups, \
+            Surrogate-Key and Cache-Tag said.
+
+            Examples:
+              cistern ls
+              cistern ls /users
+              cistern ls --tag people --ids
+            """)
+
+    @Argument(help: "Only targets that begin with this.")
+    var prefix: String?
+
+    @Option(help: "Only answers with this tag.")
+    var tag: String?
+
+    @Option(help: ArgumentHelp("No more than so many.", valueName: "number"))
+    var limit = 1_000
+
+    @Flag(help: "Show the ids, for show and purge --id.")
+    var ids = false
+
+    @Flag(help: "JSON, an object a line.")
+    var json = false
+
+    @OptionGroup var options: AdminOptions
+
+    func run(_ client: AdminClient) throws {
+        guard limit > 0 else { throw ValidationError("--limit must be more than 0") }
+        var left = limit
+        var after: String?
+        var table = TextTable(
+            (ids ? [("ID", false)] : []) + [
+                ("STATUS", true), ("SIZE", true), ("AGE", true), ("TTL", true), ("PARTITION", false), ("TAGS", false), ("TARGET", false),
+            ])
+        repeat {
+            let arguments = [("prefix", prefix), ("tag", tag), ("limit", String(min(left, 500))), ("after", after)]
+            let page = try client.value("GET", "entries", arguments)
+            let entries = page["entries"]?.array ?? []
+            for entry in entries {
+                if json { StandardOutput.write(entry.serialized() + [0x0a]) } else { table.add(row(entry)) }
+            }
+            left -= entries.count
+            after = page["next"]?.string
+        } while after != nil && left > 0
+        if !json { StandardOutput.write(table.text) }
+        if after != nil { StandardError.write("cistern: there are more; see --limit\n") }
+    }
+
+    private func row(_ entry: JSONValue) -> [String] {
+        var ttl = entry["ttl"]?.integer.map(Printable.seconds) ?? "-"
+        if entry["marked_stale"] == true { ttl = "purged" }
+        let tags = entry["tags"]?.array?.compactMap(\.string).joined(separator: " ") ?? ""
+        var target = entry["target"]?.string ?? ""
+        for field in entry["vary"]?.array ?? [] { target += "  [\(field["name"]?.string ?? ""): \(field["value"]?.string ?? "-")]" }
+        let row = [
+            entry["status"]?.integer.map(String.init) ?? "", Printable.bytes(entry["bytes"]?.integer ?? 0),
+            Printable.seconds(entry["age"]?.integer ?? 0), ttl, entry["partition"]?.string ?? "-", tags.isEmpty ? "-" : tags, target,
+        ]
+        return ids ? [entry["id"]?.string ?? ""] + row : row
+    }
+}
+
+struct Show: AdminCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Show a stored answer: its fields, its freshness, its content.",
+        discussion: """
+            Every variant and partition of a target is shown; an id names one answer.
+
+            Examples:
+              cistern show '/users?page=2'
+              cistern show --content 70b345a6f744ad3525519bfc92e2b098
+            """)
+
+    @Argument(help: "A path with its arguments, in any spelling; or an id, see ls --ids.")
+    var what: String
+
+    @Flag(help: "Write the content to standard output, and nothing else.")
+    var content = false
+
+    @Flag(help: "JSON.")
+    var json = false
+
+    @OptionGroup var options: AdminOptions
+
+    func run(_ client: AdminClient) throws {
+        let ids = what.hasPrefix("/") ? try find(client) : [what]
+        guard !ids.isEmpty else { throw AdminFailure("nothing is stored for \(what)") }
+        if content {
+            guard ids.count == 1 else {
+                throw AdminFailure("\(ids.count) answers are stored for \(what): name one by its id, see ls --ids")
+            }
+            return StandardOutput.write(try client.request("GET", "entries/\(PercentCoding.encode(ids[0]))/content"))
+        }
+        for (index, id) in ids.enumerated() {
+            let entry = try client.value("GET", "entries/\(PercentCoding.encode(id))")
+            if json {
+                StandardOutput.write(entry.serialized(isIndented: true) + [0x0a])
+            } else {
+                StandardOutput.write((index > 0 ? "\n" : "") + Self.describe(entry))
+            }
+        }
+    }
+
+    private func find(_ client: AdminClient) throws -> [String] {
+        try client.value("GET", "entries", [("target", what)])["entries"]?.array?.compactMap { $0["id"]?.string } ?? []
+    }
+
+    private static func describe(_ entry: JSONValue) -> String {
+        var lines: [(String, String)] = [("id", entry["id"]?.string ?? ""), ("target", entry["target"]?.string ?? "")]
+        lines.append(("upstream", entry["upstream"]?.string ?? ""))
+        lines.append(("stored", entry["stored_at"]?.string ?? ""))
+        if let partition = entry["partition"]?.string { lines.append(("partition", "\(partition) (stands for the request's credentials)")) }
+        for field in entry["vary"]?.array ?? [] {
+            lines.append(("varies by", "\(field["name"]?.string ?? ""): \(field["value"]?.string ?? "(absent)")"))
+        }
+        let tags = entry["tags"]?.array?.compactMap(\.string) ?? []
+        if !tags.isEmpty { lines.append(("tags", tags.joined(separator: ", "))) }
+        lines.append(("freshness", freshness(entry)))
+        lines.append(("size", "\(entry["bytes"]?.integer ?? 0) bytes"))
+        let width = 11
+        var text = lines.map { name, value in
+            name + String(repeating: " ", count: max(1, width - name.count)) + Printable.text(value) + "\n"
+        }.joined()
+        text += "\nHTTP/1.1 \(entry["status"]?.integer ?? 0)\n"
+        for field in entry["fields"]?.array ?? [] {
+            text += Printable.text("\(field["name"]?.string ?? ""): \(field["value"]?.string ?? "")") + "\n"
+        }
+        return text
+    }
+
+    private static func freshness(_ entry: JSONValue) -> String {
+        let sum = entry["freshness"]
+        let age = sum?["current_age"]?.integer ?? 0
+        var text = "age \(age) s"
+        if let lifetime = sum?["lifetime"]?.integer {
+            text = "lifetime \(lifetime) s - age \(age) s = \(lifetime - age) s left"
+        } else {
+            text += ", and the answer did not say for how long it is fresh"
+        }
+        guard let reason = sum?["asks_upstream_because"]?.string else { return text + ": fresh" }
+        return text + "; the upstream is asked (\(reason))"
+    }
+}
+
+struct Purge: AdminCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Take stored answers out, or mark them as stale.",
+        discussion: """
+            A purge is done once the command ends: also over a restart or a crash. With --soft the upstream is asked the next time, and the copy \
+            still goes out should it fail.
+
+            Examples:
+              cistern purge '/users?page=2'
+              cistern purge --prefix /users --soft
+              cistern purge --tag people
+              cistern purge --all
+            """)
+
+    @Argument(help: "One target: a path with its arguments, in any spelling. Every variant and partition goes.")
+    var target: String?
+
+    @Option(help: "All targets that begin with this.")
+    var prefix: String?
+
+    @Option(help: "All answers with this tag.")
+    var tag: String?
+
+    @Option(help: "One answer, by its id; see ls --ids.")
+    var id: String?
+
+    @Flag(help: "Everything.")
+    var all = false
+
+    @Flag(help: "Mark as stale instead.")
+    var soft = false
+
+    @OptionGroup var options: AdminOptions
+
+    func validate() throws {
+        let given = [target, prefix, tag, id].count { $0 != nil } + (all ? 1 : 0)
+        guard given == 1 else { throw ValidationError("Say what to purge: a target, or one of --prefix, --tag, --id and --all.") }
+    }
+
+    func run(_ client: AdminClient) throws {
+        let arguments = [
+            ("target", target), ("prefix", prefix), ("tag", tag), ("id", id), ("all", all ? "true" : nil), ("soft", soft ? "true" : nil),
+        ]
+        let count = try client.value("POST", "purge", arguments)["purged"]?.integer ?? 0
+        print("\(count) \(count == 1 ? "answer" : "answers") \(soft ? "marked as stale" : "purged")")
+    }
+}

@@ -1,0 +1,37 @@
+// The real binary, run as a user runs it.
+
+import Glibc
+import TestSupport
+
+struct CommandLineTool {
+    let play: ProxyPlay
+
+    struct Outcome {
+        let status: Int32
+        /// Standard output, then standard error.
+        let text: String
+
+        var lines: [String] { text.split(separator: "\n").map(String.init) }
+    }
+
+    /// Beside the tests' own binary.
+    private static let path: String = {
+        var buffer = [CChar](repeating: 0, count: 4096)
+        let count = readlink("/proc/self/exe", &buffer, buffer.count)
+        let own = String(decoding: buffer[..<max(0, count)].map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        return own[..<(own.lastIndex(of: "/") ?? own.startIndex)] + "/cistern"
+    }()
+
+    /// - Parameter arguments: as typed in a shell; where the proxy is, is added.
+    func run(_ arguments: String) throws -> Outcome {
+        let command = "\(Self.path) \(arguments) --admin unix:\(play.adminSocket) 2>&1"
+        guard let pipe = popen(command, "r") else { throw NotRun() }
+        var bytes: [UInt8] = []
+        var piece = [UInt8](repeating: 0, count: 1 << 16)
+        while case let count = fread(&piece, 1, piece.count, pipe), count > 0 { bytes += piece[..<count] }
+        let status = pclose(pipe)
+        return Outcome(status: status >> 8, text: String(decoding: bytes, as: UTF8.self))
+    }
+
+    struct NotRun: Error {}
+}

@@ -1,0 +1,68 @@
+// The commands that ask a running Cistern, through the real binary.
+
+import ReverseProxy
+import TestSupport
+import Testing
+
+@Suite("Commands")
+struct CommandTests {
+    private let play: ProxyPlay
+    private let tool: CommandLineTool
+
+    init() throws {
+        play = try ProxyPlay(
+            ScriptedOrigin { request in
+                let fields = ["Cache-Control: max-age=60"] + (request.target.hasPrefix("/users") ? ["Cache-Tag: people"] : [])
+                return [.json("{\"target\":\"\(request.target)\"}", fields)]
+            })
+        tool = CommandLineTool(play: play)
+    }
+
+    @Test("ls, show and purge")
+    func entries() throws {
+        for target in ["/users/1", "/users?b=2&a=1", "/posts?api_key=secret"] { _ = try play.get(target) }
+        let all = try tool.run("ls")
+        #expect(all.status == 0)
+        #expect(all.lines.count == 4 && all.lines[0].contains("TARGET") && all.lines[1].hasSuffix("/posts?api_key=REDACTED"))
+        #expect(try tool.run("ls /users/").lines.count == 2)
+        #expect(try tool.run("ls --tag people --json").lines.count == 2)
+        let id = try tool.run("ls --ids /posts").lines[1].prefix { $0 != " " }
+        #expect(try tool.run("show --content \(id)").text == "{\"target\":\"/posts?api_key=secret\"}")
+        let shown = try tool.run("show '/users?a=1&b=2'")
+        #expect(shown.text.contains("lifetime 60 s - age 0 s = 60 s left: fresh") && shown.text.contains("Cache-Tag: people"))
+        #expect(try tool.run("purge '/users?a=1&b=2'").text == "1 answer purged\n")
+        #expect(try tool.run("purge --tag people --soft").text == "1 answer marked as stale\n")
+        #expect(try tool.run("purge --all").text == "2 answers purged\n")
+        #expect(try tool.run("ls").lines.count == 1)
+    }
+
+    @Test("stats, and top without a terminal")
+    func numbers() throws {
+        for _ in 0..<3 { _ = try play.get("/users/1") }
+        let stats = try tool.run("stats")
+        #expect(stats.lines.contains { $0.hasPrefix("hit ") && $0.contains(" 2 ") })
+        #expect(stats.lines.contains { $0.hasPrefix("upstream") && $0.contains("up, ") })
+        let top = try tool.run("top --interval 0.1 --count 2")
+        #expect(top.lines.count == 2 && top.lines.allSatisfy { $0.hasPrefix("requests=") && $0.hasSuffix("upstream=up") })
+    }
+
+    @Test(
+        "what cannot be done is said in a line, and ends with an exit code",
+        arguments: [
+            ("show /none", 1, "nothing is stored for /none"), ("show xyz", 1, "32 hexadecimal digits"), ("purge", 64, "Say what to purge"),
+            ("purge --all --tag x", 64, "Say what to purge"), ("purge --prefix users", 1, "must begin with a slash"),
+            ("ls --limit 0", 64, "must be more than 0"), ("top --interval 0", 64, "--interval"),
+        ])
+    func mistakes(arguments: String, status: Int32, sentence: String) throws {
+        let outcome = try tool.run(arguments)
+        #expect(outcome.status == status)
+        #expect(outcome.text.contains(sentence))
+    }
+
+    @Test("a Cistern that does not run is told as such")
+    func notRunning() throws {
+        play.stop()
+        let outcome = try tool.run("ls")
+        #expect(outcome.status == 1 && outcome.text.contains("no Cistern answers on unix:"))
+    }
+}
