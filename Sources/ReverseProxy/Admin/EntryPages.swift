@@ -17,7 +17,8 @@ enum EntryPages {
             return place
         }
         var selection = EntrySelection(prefix: task.request["prefix"], tag: task.request["tag"])
-        if let target = task.request["target"] { selection.target = EntrySelection(target: target).target }
+        let routes = task.interface.server.routes
+        if let target = task.request["target"] { selection.target = EntrySelection(target: target, routes: routes).target }
         var page = SortedPage(limit: limit + 1)
         store.visitAll { listed in
             guard let key = StoredKey(Array(listed.key)), selection.mayContain(key) else { return }
@@ -74,10 +75,10 @@ struct EntrySelection: Sendable {
     }
 
     /// - Parameter target: in any spelling.
-    init(target: String) {
+    init(target: String, routes: Routes) {
         var key: [UInt8] = []
         let bytes = Array(target.utf8)
-        CacheKey.append(to: &key, authority: [], target: bytes.span)
+        CacheKey.append(to: &key, authority: [], target: bytes.span, rules: routes.all[routes.place(of: bytes[...])].arguments)
         self.target = StoredKey(key)?.target
     }
 

@@ -18,7 +18,7 @@ enum Purging {
             throw .unavailable("The cache directory cannot be written to, so a purge would not last.")
         }
         let isSoft = try task.request.flag("soft")
-        let wanted = try selection(task.request)
+        let wanted = try selection(task.request, task.interface.server.routes)
         task.interface.server.purges.purged(at: task.interface.now)
         // A shard that has looked at the clock before may be storing: after a turn of each loop it has, and is found.
         task.interface.server.onEachShard { _ in
@@ -37,14 +37,14 @@ enum Purging {
         case selection(EntrySelection)
     }
 
-    private static func selection(_ request: AdminRequest) throws(AdminProblem) -> Wanted {
+    private static func selection(_ request: AdminRequest, _ routes: Routes) throws(AdminProblem) -> Wanted {
         if let text = request["id"] {
             guard let id = StoredItemID(text) else { throw .badRequest("An entry's id has 32 hexadecimal digits.") }
             return .id(id)
         }
         if let target = request["target"] {
             guard target.hasPrefix("/") else { throw .badRequest("target must be a path, with its arguments where it has any.") }
-            return .selection(EntrySelection(target: target))
+            return .selection(EntrySelection(target: target, routes: routes))
         }
         if let tag = request["tag"] { return .selection(EntrySelection(tag: tag)) }
         if let prefix = request["prefix"] {
