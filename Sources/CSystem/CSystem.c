@@ -1,6 +1,8 @@
 // What cannot be static inline in the header: calls that glibc declares under _GNU_SOURCE only.
 #define _GNU_SOURCE
 #include "CSystem.h"
+#include <link.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 
 int csystem_accept(int descriptor, struct sockaddr *address, socklen_t *length) {
@@ -15,3 +17,19 @@ ssize_t csystem_send(int descriptor, const void *bytes, size_t count) {
 }
 
 ssize_t csystem_receive(int descriptor, void *bytes, size_t count) { return syscall(SYS_recvfrom, descriptor, bytes, count, 0, 0, 0); }
+
+static int release_object(struct dl_phdr_info *object, size_t size, void *ignored) {
+    (void)size, (void)ignored;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    for (int index = 0; index < object->dlpi_phnum; index++) {
+        const ElfW(Phdr) *part = &object->dlpi_phdr[index];
+        // What can be written to, or was while it was linked (RELRO), holds what the file does not.
+        if (part->p_type != PT_LOAD || (part->p_flags & PF_W)) continue;
+        size_t start = (object->dlpi_addr + part->p_vaddr) & ~(page - 1);
+        size_t end = (object->dlpi_addr + part->p_vaddr + part->p_memsz) & ~(page - 1);
+        if (end > start) madvise((void *)start, end - start, MADV_DONTNEED);
+    }
+    return 0;
+}
+
+void csystem_release_program_pages(void) { dl_iterate_phdr(release_object, 0); }

@@ -27,6 +27,8 @@ struct Serve: ParsableCommand {
         let signals = Signals()
         let server = try Startup.makeServer(ProxySettings(settings), settings.log, logger)
         server.start()
+        // Half of what is resident now was needed for starting only: reading settings, the command line's help, linking.
+        csystem_release_program_pages()
         signals.wait(onHangUp: { server.reopenAccessLog() })
         logger.info("stopping")
         server.stop(deadline: .milliseconds(settings.timeouts.shutdown))

@@ -39,4 +39,7 @@ int csystem_accept(int descriptor, struct sockaddr *address, socklen_t *length);
 // Reserves a file's blocks, so that a later write through the mapping cannot fail for lack of space.
 int csystem_allocate(int descriptor, off_t length);
 
+// Lets the kernel take back the pages of code and constants that are mapped: those that are used come back from the file cache by themselves.
+void csystem_release_program_pages(void);
+
 #endif
