@@ -14,7 +14,7 @@ TEST_PACKAGES := prometheus openssl curl
 BENCH_PACKAGES := nginx wrk python3
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cistern
 
-.PHONY: run build test bench kill lint image sanitize compare clean help packages test-packages bench-packages
+.PHONY: run build test bench kill lint image sanitize soak compare clean help packages test-packages bench-packages
 
 run: build
 ifdef UPSTREAM
@@ -41,6 +41,10 @@ kill: build
 # Holds the request parser against h11 and httptools.
 compare: packages
 	Tests/Comparison/compare_parsers.sh
+
+# A long walk of the caching rules against a reference cache; another seed with SEED=…
+soak: packages
+	CISTERN_SOAK_STEPS=$(or $(STEPS),1000000) CISTERN_SOAK_SEED=$(or $(SEED),4711) $(SWIFT) test --filter RandomWalk
 
 sanitize: packages test-packages
 	$(SWIFT) test --sanitize=thread --scratch-path .build-thread

@@ -1,0 +1,139 @@
+// The rules put together as the flow does it, on a dictionary instead of a store: what the reference cache is compared with.
+
+import HTTPCore
+
+@testable import CachePolicy
+
+struct PolicyCache {
+    private struct Item {
+        var metadata: [UInt8]
+        var head: [UInt8]
+    }
+
+    private var items: [[UInt8]: Item] = [:]
+    private var generation: UInt64 = 0
+    let settings: CachePolicySettings
+    let hasPartitions: Bool
+
+    init(hasPartitions: Bool) {
+        self.hasPartitions = hasPartitions
+        var settings = CachePolicySettings()
+        settings.keepsAny = true
+        settings.strictness = .strict
+        if !hasPartitions { settings.credentialFields = [] }
+        self.settings = settings
+    }
+
+    static func fields(_ lines: [Line]) -> Fields {
+        var fields = Fields()
+        for line in lines { fields.append(name: line.name, value: line.value) }
+        return fields
+    }
+
+    private static func method(_ name: String) -> Method {
+        let bytes = Array(name.utf8)
+        return Method(bytes.span)
+    }
+
+    static func head(_ request: WalkRequest) -> RequestHead {
+        RequestHead(
+            method: method(request.method), target: Array(request.target.utf8)[...], version: .http11,
+            fields: fields(request.lines))
+    }
+
+    private func partition(_ head: RequestHead) -> [UInt8] {
+        hasPartitions ? head.fields.all(.authorization).flatMap { Array($0) } : []
+    }
+
+    private func key(_ head: RequestHead) -> [UInt8] {
+        var key: [UInt8] = []
+        let target = Array(head.target)
+        CacheKey.append(to: &key, authority: Array("http://o".utf8), target: target.span, partition: partition(head))
+        return key
+    }
+
+    private func find(_ head: RequestHead) -> (key: [UInt8], metadata: StoredMetadata, head: [UInt8])? {
+        let key = key(head)
+        guard let item = items[key] else { return nil }
+        if let metadata = item.metadata.withUnsafeBytes({ StoredMetadata($0) }) { return (key, metadata, item.head) }
+        guard let generation = item.metadata.withUnsafeBytes({ StoredMetadata.number(in: $0) }) else { return nil }
+        var variant = key
+        let names = item.head.withUnsafeBytes { SelectingFields.decode($0) }
+        CacheKey.appendVariant(to: &variant, generation: generation, selecting: SelectingFields.values(of: names, in: head.fields))
+        guard let found = items[variant], let metadata = found.metadata.withUnsafeBytes({ StoredMetadata($0) }) else { return nil }
+        return (variant, metadata, found.head)
+    }
+
+    func decide(_ request: WalkRequest, _ now: Int) -> ReferenceCache.Decision {
+        let head = Self.head(request)
+        guard let found = find(head) else { return .nothing }
+        switch Reuse.decide(found.metadata, RequestCacheControl(head.fields), now: Timestamp(seconds: Int64(now))) {
+        case .serve(let ttl, let age): return .serve(ttl: Int(ttl), age: Int(age))
+        case .serveWhileValidating(let ttl, let age): return .serveWhileValidating(ttl: Int(ttl), age: Int(age))
+        case .validate: return .validate
+        }
+    }
+
+    private func answerHead(_ answer: WalkAnswer) -> ResponseHead {
+        ResponseHead(status: Status(rawValue: UInt16(answer.status)), fields: Self.fields(answer.lines))
+    }
+
+    func mayStore(_ request: WalkRequest, _ answer: WalkAnswer) -> Bool {
+        let head = Self.head(request)
+        guard head.method == .get else { return false }
+        let response = answerHead(answer)
+        let decision = Storing.decide(
+            request: head, directives: RequestCacheControl(head.fields), response: response,
+            control: ResponseCacheControl(response.fields), isPartitioned: !partition(head).isEmpty, settings: settings)
+        return decision == .allowed
+    }
+
+    mutating func store(_ request: WalkRequest, _ answer: WalkAnswer) {
+        let head = Self.head(request)
+        let response = answerHead(answer)
+        let (bytes, metadata) = StoredHead.make(
+            response, control: ResponseCacheControl(response.fields), contentBytes: 0, isDecoded: false,
+            requestTime: Timestamp(seconds: Int64(answer.requestTime)), responseTime: Timestamp(seconds: Int64(answer.responseTime)),
+            settings: settings)
+        let names = SelectingFields.names(response: response.fields, request: head.fields, settings: settings)
+        let key = key(head)
+        guard !names.isEmpty else {
+            items[key] = Item(metadata: metadata.encoded(), head: bytes)
+            return
+        }
+        let encoded = SelectingFields.encode(names)
+        if items[key]?.head != encoded {
+            generation += 1
+            items[key] = Item(metadata: StoredMetadata.varyMarker(generation: generation), head: encoded)
+        }
+        guard let number = items[key]?.metadata.withUnsafeBytes({ StoredMetadata.number(in: $0) }) else { return }
+        var variant = key
+        let values = SelectingFields.values(of: names.map { $0[...] }, in: head.fields)
+        CacheKey.appendVariant(to: &variant, generation: number, selecting: values)
+        items[variant] = Item(metadata: metadata.encoded(), head: bytes)
+    }
+
+    mutating func freshen(_ request: WalkRequest, _ answer: WalkAnswer) {
+        guard let found = find(Self.head(request)) else { return }
+        let fresh = found.head.withUnsafeBytes { head in
+            Validation.freshened(
+                found.metadata, head: head, by: answerHead(answer), contentBytes: 0,
+                requestTime: Timestamp(seconds: Int64(answer.requestTime)), responseTime: Timestamp(seconds: Int64(answer.responseTime)),
+                settings: settings)
+        }
+        if let fresh { items[found.key] = Item(metadata: fresh.metadata.encoded(), head: fresh.bytes) }
+    }
+
+    mutating func invalidate(_ request: WalkRequest, _ status: Int) {
+        let head = Self.head(request)
+        let response = ResponseHead(status: Status(rawValue: UInt16(status)))
+        for target in Invalidation.targets(method: head.method, target: head.target, response: response, origin: Array("http://o".utf8)) {
+            // The store drops every partition by a mark; here there are few.
+            for user in Walk.users {
+                var key: [UInt8] = []
+                CacheKey.append(to: &key, authority: Array("http://o".utf8), target: target.span, partition: Array(user.utf8))
+                items[key] = nil
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+// A random walk over requests, answers and steps of the clock: the rules and the reference cache must agree at every step. The seed is fixed;
+// CISTERN_SOAK_STEPS sets the length (`make soak`), CISTERN_SOAK_SEED another seed.
+
+import Glibc
+import HTTPCore
+import Testing
+
+@testable import CachePolicy
+
+/// SplitMix64: small, and the same everywhere.
+struct WalkGenerator: RandomNumberGenerator {
+    private var state: UInt64
+
+    init(seed: UInt64) { state = seed }
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9e37_79b9_7f4a_7c15
+        var value = state
+        value = (value ^ (value >> 30)) &* 0xbf58_476d_1ce4_e5b9
+        value = (value ^ (value >> 27)) &* 0x94d0_49bb_1331_11eb
+        return value ^ (value >> 31)
+    }
+}
+
+struct Walk {
+    static let users = ["", "a", "b"]
+    private static let targets = ["/a", "/b", "/c?x=1"]
+    private static let numbers = ["0", "1", "5", "30", "\"20\"", "-1", "x", "99999999999", ""]
+
+    private var random: WalkGenerator
+    private(set) var now = 1_795_000_000
+
+    init(seed: UInt64) { random = WalkGenerator(seed: seed) }
+
+    mutating func chance(_ percent: Int) -> Bool { Int.random(in: 0..<100, using: &random) < percent }
+    mutating func pick<T>(_ from: [T]) -> T { from[Int.random(in: 0..<from.count, using: &random)] }
+
+    mutating func advance() { if chance(70) { now += pick([0, 1, 3, 10, 40]) } }
+
+    static func date(_ seconds: Int) -> String { String(decoding: HTTPDate.format(Int64(seconds)), as: UTF8.self) }
+
+    static func seconds(of date: String) -> Int? { HTTPDate.parse(Array(date.utf8)[...], now: 1_795_000_000).map { Int($0) } }
+
+    private mutating func directives(_ names: [String], _ plain: [String]) -> [Line] {
+        var lines: [Line] = []
+        while chance(60) {
+            var members: [String] = []
+            repeat {
+                let name = chance(50) ? pick(names) + "=" + pick(Self.numbers.dropLast()) : pick(names + plain)
+                members.append(chance(10) ? name.uppercased() : name)
+            } while chance(40)
+            lines.append(Line("cache-control", members.joined(separator: chance(50) ? ", " : ",")))
+        }
+        return lines
+    }
+
+    mutating func request() -> WalkRequest {
+        var request = WalkRequest(method: chance(90) ? "GET" : pick(["POST", "PUT", "OPTIONS", "FROB"]), target: pick(Self.targets))
+        if chance(25) { request.lines = directives(["max-age", "min-fresh", "max-stale"], ["no-cache", "no-store", "max-stale", "x"]) }
+        if chance(50) { request.lines.append(Line("x-a", pick(["1", "2"]))) }
+        if chance(50) { request.lines.append(Line("x-b", pick(["1", "2"]))) }
+        if chance(20) { request.lines.append(Line("authorization", pick(["a", "b"]))) }
+        return request
+    }
+
+    mutating func answer(status: Int? = nil) -> WalkAnswer {
+        let asked = now
+        now += pick([0, 0, 1, 3])
+        var answer = WalkAnswer(
+            status: status ?? pick([200, 200, 200, 203, 204, 206, 299, 301, 302, 404, 410, 500, 501]), lines: [], requestTime: asked,
+            responseTime: now)
+        answer.lines = directives(
+            ["max-age", "s-maxage", "stale-while-revalidate"],
+            [
+                "no-store", "no-cache", "private", "public", "must-revalidate", "proxy-revalidate", "must-understand", "immutable",
+                "x=no-store",
+            ])
+        if chance(70) { answer.lines.append(Line("date", Self.date(now - pick([0, 0, 2, 50])))) }
+        if chance(25) { answer.lines.append(Line("expires", pick(["0", Self.date(now + 20), Self.date(now - 5), Self.date(now + 500)]))) }
+        if chance(15) { answer.lines.append(Line("age", pick(["0", "7", "soon"]))) }
+        if chance(30) { answer.lines.append(Line("vary", pick(["x-a", "X-B", "x-a, X-b", "*", "x-a,*", "x-b,x-a", "authorization"]))) }
+        return answer
+    }
+}
+
+@Suite("Random walk against a reference cache (RFC 9111)")
+struct RandomWalkTests {
+    private static func setting(_ name: String) -> Int? { getenv(name).flatMap { Int(String(cString: $0)) } }
+
+    @Test("the rules and the reference agree at every step", arguments: [true, false])
+    func agree(hasPartitions: Bool) {
+        let steps = Self.setting("CISTERN_SOAK_STEPS") ?? 12_000
+        var walk = Walk(seed: UInt64(Self.setting("CISTERN_SOAK_SEED") ?? 4711))
+        var rules = PolicyCache(hasPartitions: hasPartitions)
+        var reference = ReferenceCache(hasPartitions: hasPartitions)
+        var served = 0
+        for step in 0..<steps {
+            walk.advance()
+            let request = walk.request()
+            let expected = request.method == "GET" ? reference.decide(request, walk.now) : .nothing
+            let decision = request.method == "GET" ? rules.decide(request, walk.now) : .nothing
+            guard decision == expected else {
+                Issue.record(
+                    "step \(step): \(decision), not \(expected), for \(request) of \(String(describing: reference.found(request)))")
+                return
+            }
+            if case .serve = decision {
+                served += 1
+                continue
+            }
+            guard goOn(&walk, request, isFound: decision != .nothing, &rules, &reference, step) else { return }
+        }
+        #expect(served > steps / 20)
+    }
+
+    /// The upstream is asked: a 304, or an answer that may be stored. Returns false where the caches disagree.
+    private func goOn(
+        _ walk: inout Walk, _ request: WalkRequest, isFound: Bool, _ rules: inout PolicyCache, _ reference: inout ReferenceCache,
+        _ step: Int
+    ) -> Bool {
+        if isFound, walk.chance(40) {
+            let answer = walk.answer(status: 304)
+            // A 304 that names other selecting fields would need another key: the upstream that did so would contradict itself.
+            var plain = answer
+            plain.lines.removeAll { $0.name == "vary" }
+            rules.freshen(request, plain)
+            reference.freshen(request, plain)
+            return true
+        }
+        let answer = walk.answer()
+        let may = rules.mayStore(request, answer)
+        guard may == reference.mayStore(request, answer) else {
+            Issue.record("step \(step): stored: \(may), for \(request) and \(answer)")
+            return false
+        }
+        rules.invalidate(request, answer.status)
+        reference.invalidate(request, answer.status)
+        if may {
+            rules.store(request, answer)
+            reference.store(request, answer)
+        }
+        return true
+    }
+}
