@@ -89,6 +89,7 @@ help:
 	@echo "make bench              measure against nginx"
 	@echo "make kill               200 rounds of kill -9 while storing"
 	@echo "make compare            hold the parser against h11 and httptools"
+	@echo "make soak               the caching rules beside a reference cache, a million steps"
 	@echo "make sanitize           the tests under ThreadSanitizer and AddressSanitizer"
 	@echo "make lint               formatting and the rules of the house"
 	@echo "make image              build the container image (needs buildah, and root)"

@@ -112,6 +112,21 @@ struct SemanticsTests {
         #expect(isHit(hit) && hit["X-User"] == nil && hit["X-Once"] == nil && hit["X"] == "2")
     }
 
+    @Test("trailers are dropped: they are no header fields, of this answer or of the stored one")
+    func trailers() throws {
+        let play = try ProxyPlay(
+            ScriptedOrigin { _ in
+                [
+                    .send(
+                        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nCache-Control: max-age=60\r\nTrailer: X-Sum\r\n"
+                            + "Transfer-Encoding: chunked\r\n\r\n1\r\n7\r\n0\r\nX-Sum: 1\r\nCache-Control: no-store\r\n\r\n")
+                ]
+            })
+        #expect(try play.get("/a")["X-Sum"] == nil)
+        let hit = try play.get("/a")
+        #expect(isHit(hit) && hit.text == "7" && hit["X-Sum"] == nil && hit["Trailer"] == nil)
+    }
+
     @Test("one user's own cache keeps what is private, and has no partitions")
     func privateRole() throws {
         let play = try ProxyPlay(counting("Cache-Control: private, max-age=60")) { $0.policy.isPrivate = true }
