@@ -10,7 +10,7 @@ SWIFT ?= swift
 PORT ?= 8080
 RELEASE := -c release --static-swift-stdlib
 BUILD_PACKAGES := libcurl4-openssl-dev libyaml-dev libsodium-dev libxxhash-dev zlib1g-dev pkg-config
-TEST_PACKAGES := prometheus openssl curl
+TEST_PACKAGES := prometheus openssl curl nginx
 BENCH_PACKAGES := nginx wrk python3
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cistern
 

@@ -68,8 +68,10 @@ package struct BoundSocket: Sendable {
         guard address.withSocketAddress({ bind(probe, $0, $1) }) == 0 else { throw ListenError(address: address, code: errno) }
     }
 
-    /// A socket file that nobody listens on is left over from a process that was killed.
+    /// A socket file that nobody listens on is left over from a process that was killed. A file that is no socket is somebody's.
     private static func removeStaleSocket(at path: String, _ address: ListenAddress) {
+        var status = stat()
+        guard lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFSOCK else { return }
         let probe = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         defer { close(probe) }
         if address.withSocketAddress({ connect(probe, $0, $1) }) != 0, errno == ECONNREFUSED { unlink(path) }

@@ -6,6 +6,10 @@ import HTTPCore
 /// Not copyable, so it is cleaned up exactly once.
 struct EasyHandle: ~Copyable {
     let pointer: UnsafeMutableRawPointer
+    /// What goes before each target.
+    private let prefix: [UInt8]
+    /// The target of OPTIONS for the whole server, which is no path.
+    private let wholeServer: [UInt8]
     private var lines = HeaderLines()
     /// Whether the last request had content or another method than GET: then those options must be taken back.
     private var isPlain = true
@@ -18,6 +22,8 @@ struct EasyHandle: ~Copyable {
     init?(_ settings: UpstreamSettings) {
         guard let pointer = curl_easy_init() else { return nil }
         self.pointer = pointer
+        prefix = Array((settings.isAskedThroughProxy ? settings.origin : "").utf8) + Array(settings.basePath.utf8)
+        wholeServer = Array((settings.isAskedThroughProxy ? settings.origin : "*").utf8)
         setConnection(settings)
         let long = { (option: CURLoption, value: Int) in _ = cistern_easy_set_long(pointer, option, value) }
         long(CURLOPT_NOSIGNAL, 1)
@@ -58,9 +64,8 @@ struct EasyHandle: ~Copyable {
     }
 
     /// Everything that differs from request to request.
-    mutating func set(_ request: UpstreamRequest, basePath: String) {
-        var target = request.target
-        if !basePath.isEmpty { target.insert(contentsOf: basePath.utf8, at: 0) }
+    mutating func set(_ request: UpstreamRequest) {
+        var target = request.target == [UInt8(ascii: "*")] ? wholeServer : prefix + request.target
         target.append(0)
         target.withUnsafeBufferPointer { bytes in
             bytes.withMemoryRebound(to: CChar.self) { _ = cistern_easy_set_text(pointer, CURLOPT_REQUEST_TARGET, $0.baseAddress) }

@@ -87,7 +87,7 @@ package final class UpstreamClient {
         guard !isClosed, var easy = takeHandle() else { return nil }
         if !request.usesNewConnection { retryBudget.earn() }
         coarseNow = loop.time.monotonicMilliseconds
-        easy.set(request, basePath: settings.basePath)
+        easy.set(request)
         let pointer = easy.pointer
         let transfer = Transfer(client: self, request: request, receiver: receiver, easy: easy, now: coarseNow)
         cistern_easy_set_pointer(pointer, CURLOPT_PRIVATE, Unmanaged.passUnretained(transfer).toOpaque())

@@ -61,6 +61,10 @@ package struct UpstreamSettings: Sendable {
         return port == (isTLS ? 443 : 80) ? name : "\(name):\(port)"
     }
 
+    /// Whether a forward proxy passes the requests on: it is given the whole URI as target, or the authority for OPTIONS * (RFC 9112
+    /// §3.2.2, §3.2.4). Those for TLS go through a tunnel, and SOCKS is always one.
+    var isAskedThroughProxy: Bool { !isTLS && proxy.map { !$0.lowercased().hasPrefix("socks") } ?? false }
+
     package var scheme: String { isTLS ? "https" : "http" }
 
     /// `https://api.example.com`

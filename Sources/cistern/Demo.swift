@@ -1,6 +1,7 @@
 // `cistern demo`: a sample API and a Cistern in front of it, to see a hit, a rescue and the metrics within a minute, without internet.
 
 import ArgumentParser
+import CacheStore
 import Glibc
 import Reactor
 import ReverseProxy
@@ -23,8 +24,8 @@ struct Demo: ParsableCommand {
         settings.upstream.url = "http://127.0.0.1:\(sample.port)"
         settings.listen = [listen]
         settings.log.level = "notice"
-        let temporary = cacheDir == nil ? Self.temporaryDirectory() : nil
-        settings.store.directory = cacheDir ?? temporary ?? ""
+        let temporary = cacheDir == nil ? TemporaryDirectory("cistern-demo") : nil
+        settings.store.directory = cacheDir ?? temporary?.path ?? ""
         settings.store.size = 64 << 20
         let logger = LogSetup.start(settings.log)
         let server = try Startup.makeServer(ProxySettings(settings), settings.log, logger)
@@ -33,7 +34,7 @@ struct Demo: ParsableCommand {
         signals.wait()
         server.stop(deadline: .seconds(1))
         sample.stop()
-        if let temporary { Self.remove(temporary) }
+        temporary?.remove()
     }
 
     private static func explain(_ address: String, _ sample: SampleAPI) {
@@ -54,22 +55,5 @@ struct Demo: ParsableCommand {
 
             """)
         fflush(nil)
-    }
-
-    private static func temporaryDirectory() -> String? {
-        var template = Array("/tmp/cistern-demo-XXXXXX".utf8CString)
-        guard mkdtemp(&template) != nil else { return nil }
-        return String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
-    }
-
-    /// The directory made above, with the files that the store has put in.
-    private static func remove(_ directory: String) {
-        guard let handle = opendir(directory) else { return }
-        while let entry = readdir(handle) {
-            let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
-            if name != ".", name != ".." { unlink(directory + "/" + name) }
-        }
-        closedir(handle)
-        rmdir(directory)
     }
 }

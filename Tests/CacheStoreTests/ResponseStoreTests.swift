@@ -8,18 +8,10 @@ import Testing
 
 /// A directory that goes away with the test.
 private final class Directory {
-    let path: String
+    private let temporary: TemporaryDirectory
+    var path: String { temporary.path }
 
-    init() {
-        var template = Array("/tmp/cistern-store-XXXXXX".utf8CString)
-        precondition(mkdtemp(&template) != nil, "no temporary directory")
-        path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
-    }
-
-    deinit {
-        for name in files { unlink(path + "/" + name) }
-        rmdir(path)
-    }
+    init() throws { temporary = try #require(TemporaryDirectory("cistern-store")) }
 
     var files: [String] {
         guard let handle = opendir(path) else { return [] }
@@ -73,7 +65,7 @@ private func stored(_ store: ResponseStore, _ number: Int) -> [UInt8]? {
 struct ResponseStoreTests {
     @Test("an item is there at once, after it was written, and after a clean stop")
     func roundTrip() throws {
-        let directory = Directory()
+        let directory = try Directory()
         do {
             let store = try directory.open()
             for number in 0..<200 { #expect(store.insert(item(number)) == .accepted) }
@@ -91,7 +83,7 @@ struct ResponseStoreTests {
 
     @Test("without a clean stop everything written is found by walking the segments, the newest of each key")
     func recovery() throws {
-        let directory = Directory()
+        let directory = try Directory()
         do {
             let store = try directory.open()
             for number in 0..<100 { store.insert(item(number)) }
@@ -107,7 +99,7 @@ struct ResponseStoreTests {
 
     @Test("what was removed stays removed over a restart; what was put in again is there")
     func removals() throws {
-        let directory = Directory()
+        let directory = try Directory()
         do {
             let store = try directory.open()
             for number in 0..<10 { store.insert(item(number)) }
@@ -129,7 +121,7 @@ struct ResponseStoreTests {
 
     @Test("everything is gone after removeAll, also after a restart, and what came later is there")
     func clearing() throws {
-        let directory = Directory()
+        let directory = try Directory()
         do {
             let store = try directory.open()
             for number in 0..<10 { store.insert(item(number)) }
@@ -144,7 +136,7 @@ struct ResponseStoreTests {
 
     @Test("the limit is never exceeded; what was used outlives what was not")
     func eviction() throws {
-        let directory = Directory()
+        let directory = try Directory()
         let store = try directory.open(8 << 20)
         for number in 0..<20_000 {
             store.insert(item(number, 1_000))
@@ -164,7 +156,7 @@ struct ResponseStoreTests {
 
     @Test("an answer that is being sent stays readable while its segment is evicted")
     func heldWhileEvicted() throws {
-        let directory = Directory()
+        let directory = try Directory()
         let store = try directory.open(4 << 20)
         store.insert(item(0))
         store.flush()
@@ -178,7 +170,7 @@ struct ResponseStoreTests {
 
     @Test("an item larger than a segment is refused, and too much at once is dropped, not waited for")
     func limits() throws {
-        let directory = Directory()
+        let directory = try Directory()
         let store = try directory.open()
         #expect(store.insert(item(1, 1 << 20)) == .tooLarge)
         #expect(store.insert(item(2, 900_000)) == .accepted)
@@ -186,7 +178,7 @@ struct ResponseStoreTests {
 
     @Test("a second process on the same directory is refused")
     func lock() throws {
-        let directory = Directory()
+        let directory = try Directory()
         let store = try directory.open()
         #expect(throws: StoreError.self) { _ = try directory.open() }
         withExtendedLifetime(store) {}
@@ -194,7 +186,7 @@ struct ResponseStoreTests {
 
     @Test("the key file is for its owner only")
     func keyFile() throws {
-        let directory = Directory()
+        let directory = try Directory()
         _ = try directory.open()
         var status = stat()
         #expect(stat(directory.path + "/key", &status) == 0)
@@ -203,7 +195,7 @@ struct ResponseStoreTests {
 
     @Test("credentials give the same partition each time, and tell nothing")
     func partitions() throws {
-        let directory = Directory()
+        let directory = try Directory()
         let first: [UInt8]
         do {
             let store = try directory.open()
@@ -212,7 +204,7 @@ struct ResponseStoreTests {
             #expect(store.credentialPartition(Array("other".utf8)) != first)
         }
         #expect(try directory.open().credentialPartition(Array("secret".utf8)) == first)
-        let elsewhere = Directory()
+        let elsewhere = try Directory()
         #expect(try elsewhere.open().credentialPartition(Array("secret".utf8)) != first)
     }
 }
@@ -245,7 +237,7 @@ struct DamageTests {
     @Test("a flipped bit anywhere costs at most the record that it is in", arguments: [true, false])
     func flippedBits(cleanly: Bool) throws {
         for offset in stride(from: 0, to: 1_500, by: 13) {
-            let directory = Directory()
+            let directory = try Directory()
             try fill(directory, 8, cleanly: cleanly)
             directory.flip(try #require(directory.segments.first), at: offset)
             #expect(try expectExactOrAbsent(directory, 8) >= 7)
@@ -254,7 +246,7 @@ struct DamageTests {
 
     @Test("a segment cut at any length costs what was cut off", arguments: [0, 1, 63, 64, 100, 500, 4_096, 10_000])
     func cutFiles(length: Int) throws {
-        let directory = Directory()
+        let directory = try Directory()
         try fill(directory, 50, cleanly: true)
         truncate(directory.path + "/" + (try #require(directory.segments.first)), off_t(length))
         _ = try expectExactOrAbsent(directory, 50)
@@ -263,7 +255,7 @@ struct DamageTests {
     @Test("a damaged snapshot is not believed")
     func damagedSnapshot() throws {
         for offset in [0, 8, 16, 40, 50, 100] {
-            let directory = Directory()
+            let directory = try Directory()
             try fill(directory, 20, cleanly: true)
             directory.flip("index", at: offset)
             #expect(try expectExactOrAbsent(directory, 20) == 20)
@@ -272,7 +264,7 @@ struct DamageTests {
 
     @Test("segments that were swapped, removed or replaced by something else are not believed")
     func swappedFiles() throws {
-        let directory = Directory()
+        let directory = try Directory()
         do {
             let store = try directory.open()
             for number in 0..<3_000 { store.insert(item(number, 1_000)) }
@@ -292,7 +284,7 @@ struct DamageTests {
 
     @Test("what is written after a torn record is found again")
     func tornTail() throws {
-        let directory = Directory()
+        let directory = try Directory()
         try fill(directory, 10, cleanly: false)
         // As if the process had been killed within the last write.
         let name = try #require(directory.segments.first)
@@ -306,7 +298,7 @@ struct DamageTests {
     @Test("a directory that cannot be written to gives a store that reads")
     func readOnly() throws {
         // Root may write anywhere: a path below a file stands for a directory that cannot be made.
-        let directory = Directory()
+        let directory = try Directory()
         let file = directory.path + "/plain"
         close(csystem_open(file, O_CREAT | O_WRONLY, 0o600))
         let store = try ResponseStore(StoreSettings(directory: file + "/store", capacityBytes: 8 << 20))

@@ -13,7 +13,8 @@ import Upstream
 package final class ProxyPlay {
     package let origin: ScriptedOrigin
     package let time = ManualTime()
-    package let directory: String
+    private let temporary = TestTools.temporaryDirectory()
+    package var directory: String { temporary.path }
     private let configure: (inout ProxySettings) -> Void
     private var server: ProxyServer?
     package private(set) var port: UInt16 = 0
@@ -23,14 +24,12 @@ package final class ProxyPlay {
     package init(_ origin: ScriptedOrigin, _ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws {
         self.origin = origin
         self.configure = configure
-        directory = Self.temporaryDirectory()
         try start()
     }
 
     deinit {
         stop()
         origin.down()
-        Self.remove(directory)
     }
 
     package func start() throws {
@@ -63,7 +62,7 @@ package final class ProxyPlay {
 
     /// Asks the administrator's interface, over a connection of its own.
     package func admin(_ method: String, _ target: String, content: String? = nil) throws -> TestAnswer {
-        guard let answer = try TestClient(unix: adminSocket).request(method, target, content: content) else {
+        guard let answer = try TestClient(.unix(path: adminSocket)).request(method, target, content: content) else {
             throw TestClient.NoConnection()
         }
         return answer
@@ -76,6 +75,9 @@ package final class ProxyPlay {
         for case .ipv4(_, let port) in server?.adminAddresses ?? [] { return port }
         return 0
     }
+
+    /// All that it listens on.
+    package var addresses: [ListenAddress] { server?.addresses ?? [] }
 
     package func client() throws -> TestClient { try TestClient(port: port) }
 
@@ -107,21 +109,5 @@ package final class ProxyPlay {
     package func waitFor(_ name: String, _ value: Double) throws -> Bool {
         for _ in 0..<5_000 where try metric(name) == value { return true }
         return false
-    }
-
-    package static func temporaryDirectory() -> String {
-        var template = Array("/tmp/cistern-test-XXXXXX".utf8CString)
-        precondition(mkdtemp(&template) != nil, "no temporary directory")
-        return String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
-    }
-
-    package static func remove(_ directory: String) {
-        guard let handle = opendir(directory) else { return }
-        while let entry = readdir(handle) {
-            let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
-            if name != ".", name != ".." { unlink(directory + "/" + name) }
-        }
-        closedir(handle)
-        rmdir(directory)
     }
 }

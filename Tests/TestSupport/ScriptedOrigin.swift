@@ -3,6 +3,7 @@
 
 import CSystem
 import Dispatch
+import Downstream
 import Glibc
 import Locking
 
@@ -43,6 +44,8 @@ package enum OriginStep: Sendable {
     case hang
     /// Waits until the play opens the gate.
     case pass(Gate)
+    /// Passes on what comes, both ways, from and to a port on loopback, until one side ends: what a forward proxy does after CONNECT.
+    case tunnel(UInt16)
 
     /// A complete JSON answer.
     package static func json(_ content: String, status: String = "200 OK", _ fields: [String] = []) -> OriginStep {
@@ -70,8 +73,9 @@ package final class ScriptedOrigin: Sendable {
     /// The play and the origin's connections share it.
     private let state: Mutex<State>
 
-    package init(_ script: @escaping Script) {
-        let (listener, port) = Self.listen(port: 0)
+    /// - Parameter path: of a Unix socket to listen on instead of a port.
+    package init(unixSocket path: String? = nil, _ script: @escaping Script) {
+        let (listener, port) = Self.listen(path.map { .unix(path: $0) } ?? .ipv4(host: "127.0.0.1", port: 0))
         self.port = port
         state = Mutex(State(listener: listener, script: script))
         accept(on: listener)
@@ -94,27 +98,23 @@ package final class ScriptedOrigin: Sendable {
     }
 
     package func up() {
-        let (listener, _) = Self.listen(port: port)
+        let (listener, _) = Self.listen(.ipv4(host: "127.0.0.1", port: port))
         state.withLock { $0.listener = listener }
         accept(on: listener)
     }
 
-    private static func listen(port: UInt16) -> (Int32, UInt16) {
-        let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+    private static func listen(_ address: ListenAddress) -> (Int32, UInt16) {
+        let listener = socket(address.family, Int32(SOCK_STREAM.rawValue), 0)
         var one: Int32 = 1
         setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, socklen_t(MemoryLayout<Int32>.size))
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_port = port.bigEndian
-        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+        let isBound = address.withSocketAddress { bind(listener, $0, $1) == 0 }
+        precondition(isBound && Glibc.listen(listener, 64) == 0, "the origin cannot listen")
+        var actual = sockaddr_in()
         var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-        withUnsafeMutablePointer(to: &address) { pointer in
-            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
-                precondition(bind(listener, address, length) == 0 && Glibc.listen(listener, 64) == 0, "the origin cannot listen")
-                getsockname(listener, address, &length)
-            }
+        withUnsafeMutablePointer(to: &actual) { pointer in
+            _ = pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { getsockname(listener, $0, &length) }
         }
-        return (listener, UInt16(bigEndian: address.sin_port))
+        return (listener, UInt16(bigEndian: actual.sin_port))
     }
 
     private func accept(on listener: Int32) {
@@ -149,11 +149,26 @@ package final class ScriptedOrigin: Sendable {
                     setsockopt(connection, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
                     return
                 case .pass(let gate): gate.pass()
+                case .tunnel(let port): return Self.splice(connection, with: port)
                 case .hang:
                     var byte: UInt8 = 0
                     while recv(connection, &byte, 1, 0) > 0 {}
                     return
                 }
+            }
+        }
+    }
+
+    private static func splice(_ connection: Int32, with port: UInt16) {
+        guard let other = try? TestClient(port: port) else { return }
+        var buffer = [UInt8](repeating: 0, count: 65_536)
+        while true {
+            var waiting = [connection, other.descriptor].map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
+            guard poll(&waiting, 2, 20_000) > 0 else { return }
+            for (from, to) in [(0, 1), (1, 0)] where waiting[from].revents != 0 {
+                let count = recv(waiting[from].fd, &buffer, buffer.count, 0)
+                guard count > 0 else { return }
+                send(Array(buffer[..<count]), to: waiting[to].fd)
             }
         }
     }

@@ -1,6 +1,7 @@
 // A plain HTTP/1.1 client for plays: blocking, over a real socket, and able to send anything at all, also what no client should.
 
 import CSystem
+import Downstream
 import Glibc
 
 /// An answer as it came off the wire.
@@ -34,43 +35,19 @@ package final class TestClient {
     package struct NoConnection: Error {}
 
     package convenience init(port: UInt16, patience: Int = 20) throws {
-        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_port = port.bigEndian
-        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
-        let result = withUnsafePointer(to: &address) {
-            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) }
-        }
-        guard result == 0 else {
+        try self.init(.ipv4(host: "127.0.0.1", port: port), patience: patience)
+    }
+
+    package init(_ address: ListenAddress, patience: Int = 20) throws {
+        descriptor = socket(address.family, Int32(SOCK_STREAM.rawValue), 0)
+        guard address.withSocketAddress({ connect(descriptor, $0, $1) == 0 }) else {
             close(descriptor)
             throw NoConnection()
         }
-        var one: Int32 = 1
-        setsockopt(descriptor, Int32(IPPROTO_TCP), TCP_NODELAY, &one, socklen_t(MemoryLayout<Int32>.size))
-        self.init(connected: descriptor, patience: patience)
-    }
-
-    /// To a Unix socket.
-    package convenience init(unix path: String, patience: Int = 20) throws {
-        let descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
-        var address = sockaddr_un()
-        address.sun_family = sa_family_t(AF_UNIX)
-        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8) }
-        let result = withUnsafePointer(to: &address) {
-            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size)) }
-        }
-        guard result == 0 else {
-            close(descriptor)
-            throw NoConnection()
-        }
-        self.init(connected: descriptor, patience: patience)
-    }
-
-    private init(connected descriptor: Int32, patience: Int) {
-        self.descriptor = descriptor
         var limit = timeval(tv_sec: patience, tv_usec: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
+        var one: Int32 = 1
+        setsockopt(descriptor, Int32(IPPROTO_TCP), TCP_NODELAY, &one, socklen_t(MemoryLayout<Int32>.size))
     }
 
     deinit { close(descriptor) }

@@ -1,0 +1,27 @@
+// A directory for a store that need not outlive the process.
+
+import Glibc
+
+/// Made now, removed with its files when nobody holds it any more, or at `remove`. Directories within it stay.
+package final class TemporaryDirectory {
+    package let path: String
+
+    /// - Returns: nil where none can be made.
+    package init?(_ name: String) {
+        var template = Array("/tmp/\(name)-XXXXXX".utf8CString)
+        guard mkdtemp(&template) != nil else { return nil }
+        path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+
+    deinit { remove() }
+
+    package func remove() {
+        guard let handle = opendir(path) else { return }
+        while let entry = readdir(handle) {
+            let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+            if name != ".", name != ".." { unlink(path + "/" + name) }
+        }
+        closedir(handle)
+        rmdir(path)
+    }
+}

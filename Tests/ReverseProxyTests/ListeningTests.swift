@@ -1,0 +1,67 @@
+// Where clients reach the proxy: several addresses at once, IPv4, IPv6 and Unix sockets, and addresses that are taken.
+
+import CacheStore
+import Downstream
+import Glibc
+import ReverseProxy
+import TestSupport
+import Testing
+
+@Suite("Listening")
+struct ListeningTests {
+    private func origin() -> ScriptedOrigin {
+        ScriptedOrigin { request in
+            [.json("[\"\(request["X-Forwarded-For"] ?? "-")\",\"\((request["Forwarded"] ?? "-").replacing("\"", with: "'"))\"]")]
+        }
+    }
+
+    private func get(_ address: ListenAddress) throws -> TestAnswer {
+        try #require(TestClient(address).get("/a"))
+    }
+
+    @Test("IPv4, IPv6 and a Unix socket at once, on every shard", arguments: [1, 3])
+    func several(shards: Int) throws {
+        let directory = TestTools.temporaryDirectory()
+        let path = "\(directory.path)/cistern"
+        let play = try ProxyPlay(origin()) {
+            $0.listen = [.ipv4(host: "127.0.0.1", port: 0), .ipv6(host: "::1", port: 0), .unix(path: path)]
+            $0.shards = shards
+        }
+        #expect(play.addresses.count == 3)
+        for _ in 0..<6 {
+            #expect(try get(play.addresses[0]).text == "[\"127.0.0.1\",\"for=127.0.0.1;proto=http\"]")
+            #expect(try get(play.addresses[1]).text == "[\"::1\",\"for='[::1]';proto=http\"]")
+            #expect(try get(play.addresses[2]).text == "[\"-\",\"for=unknown;proto=http\"]")
+        }
+        play.stop()
+        #expect(access(path, F_OK) != 0)
+    }
+
+    @Test("a socket file that was left over is taken over, one in use and any other file are not")
+    func unixSocketFiles() throws {
+        let directory = TestTools.temporaryDirectory()
+        let path = "\(directory.path)/cistern"
+        let left = try BoundSocket(.unix(path: path), backlog: 1)
+        close(left.descriptor)
+        let play = try ProxyPlay(origin()) { $0.listen = [.ipv4(host: "127.0.0.1", port: 0), .unix(path: path)] }
+        #expect(try get(play.addresses[1]).status == 200)
+        #expect(throws: ListenError.self) { try BoundSocket(.unix(path: path), backlog: 1) }
+        #expect(try get(play.addresses[1]).status == 200)
+
+        let file = "\(directory.path)/file"
+        try TestTools.write("precious", to: file)
+        #expect(throws: ListenError.self) { try BoundSocket(.unix(path: file), backlog: 1) }
+        #expect(access(file, F_OK) == 0)
+    }
+
+    @Test("an address that is taken is refused, and nothing is left listening")
+    func taken() throws {
+        let taken = try BoundSocket(.ipv4(host: "127.0.0.1", port: 0), backlog: 1)
+        defer { close(taken.descriptor) }
+        let free = TestTools.freePort()
+        #expect(throws: ListenError.self) {
+            _ = try ProxyPlay(origin()) { $0.listen = [.ipv4(host: "127.0.0.1", port: free), taken.address] }
+        }
+        #expect(throws: TestClient.NoConnection.self) { try TestClient(port: free) }
+    }
+}

@@ -1,0 +1,220 @@
+// The ways to the upstream that libcurl goes for us: TLS both ways, HTTP/2, a forward proxy, a Unix socket, a base path.
+
+import CachePolicy
+import CacheStore
+import HTTPCore
+import ReverseProxy
+import TestSupport
+import Testing
+import Upstream
+
+@Suite("Ways to the upstream", .enabled(if: WebServer.isInstalled, "nginx or openssl is missing: make test installs them"))
+struct UpstreamConnectionTests {
+    /// Nobody's: the web server is asked instead.
+    private static func nobody() -> ScriptedOrigin { ScriptedOrigin { _ in [.close] } }
+
+    private func secured(_ certificate: TestCertificates.Pair, http2: Bool = false) -> WebServer.Setup {
+        var setup = WebServer.Setup()
+        setup.listens = http2 ? "ssl http2" : "ssl"
+        setup.certificate = certificate
+        return setup
+    }
+
+    private func play(_ server: WebServer, ca: String?, _ more: @escaping (inout UpstreamSettings) -> Void = { _ in }) throws -> ProxyPlay {
+        let port = server.port
+        return try ProxyPlay(Self.nobody()) { settings in
+            settings.upstream = UpstreamSettings(host: "127.0.0.1", port: port)
+            settings.upstream.isTLS = true
+            settings.upstream.caFile = ca
+            more(&settings.upstream)
+        }
+    }
+
+    // MARK: TLS
+
+    @Test("TLS with our own authority; a certificate of another is a failure that is rescued")
+    func authority() throws {
+        let certificates = try TestCertificates()
+        var server = try WebServer(secured(certificates.make("server")))
+        let play = try play(server, ca: certificates.authority)
+        #expect(try play.get("/a").text == "{\"protocol\":\"HTTP/1.1\",\"target\":\"/a\",\"client\":\"\"}")
+
+        let others = try TestCertificates()
+        let port = server.port
+        server.stop()
+        server = try WebServer(port: port, secured(others.make("server")))
+        let rescued = try play.get("/a")
+        #expect(rescued.status == 200)
+        #expect(rescued["Cache-Status"]?.hasSuffix("detail=tls_certificate_error") == true)
+        #expect(rescued.text == "{\"protocol\":\"HTTP/1.1\",\"target\":\"/a\",\"client\":\"\"}")
+        let failed = try play.get("/b")
+        #expect(failed.status == 502)
+        #expect(failed["Proxy-Status"] == "cistern; error=tls_certificate_error")
+    }
+
+    @Test("a certificate for another host is refused, unless nothing is checked")
+    func otherHost() throws {
+        let certificates = try TestCertificates()
+        let server = try WebServer(secured(certificates.make("server", hosts: "DNS:api.test")))
+        #expect(try play(server, ca: certificates.authority).get("/a")["Proxy-Status"] == "cistern; error=tls_certificate_error")
+        #expect(try play(server, ca: nil) { $0.verify = false }.get("/a").status == 200)
+    }
+
+    @Test("an upstream that does not speak TLS")
+    func noTLS() throws {
+        let server = try WebServer(WebServer.Setup())
+        let answer = try play(server, ca: nil).get("/a")
+        #expect(answer.status == 502)
+        #expect(answer["Proxy-Status"] == "cistern; error=tls_protocol_error")
+    }
+
+    @Test("our certificate is shown to an upstream that asks for one")
+    func clientCertificate() throws {
+        let certificates = try TestCertificates()
+        let own = try certificates.make("cistern")
+        var setup = try secured(certificates.make("server"))
+        setup.clientAuthority = certificates.authority
+        let server = try WebServer(setup)
+        #expect(try play(server, ca: certificates.authority).get("/a").status == 400)
+        let play = try play(server, ca: certificates.authority) {
+            $0.clientCertificate = own.certificate
+            $0.clientKey = own.key
+        }
+        #expect(try play.get("/a").text.contains("\"client\":\"CN=cistern\""))
+    }
+
+    // MARK: HTTP/2
+
+    @Test("HTTP/2 where TLS negotiates it, and not where it is switched off")
+    func negotiated() throws {
+        let certificates = try TestCertificates()
+        let server = try WebServer(secured(certificates.make("server"), http2: true))
+        for (version, wanted) in [(UpstreamSettings.HTTP2.auto, "HTTP/2.0"), (.priorKnowledge, "HTTP/2.0"), (.off, "HTTP/1.1")] {
+            let play = try play(server, ca: certificates.authority) { $0.http2 = version }
+            #expect(try play.get("/a?x=%7e").text == "{\"protocol\":\"\(wanted)\",\"target\":\"/a?x=%7e\",\"client\":\"\"}")
+            #expect(try play.request("POST", "/a", content: "abc").text.contains(wanted))
+            #expect(try play.request("HEAD", "/b").status == 200)
+        }
+    }
+
+    @Test("HTTP/2 without TLS, with a rescue when it goes away")
+    func priorKnowledge() throws {
+        var setup = WebServer.Setup()
+        setup.listens = "http2"
+        let server = try WebServer(setup)
+        let play = try play(server, ca: nil) {
+            $0.isTLS = false
+            $0.http2 = .priorKnowledge
+        }
+        let wanted = "{\"protocol\":\"HTTP/2.0\",\"target\":\"/a\",\"client\":\"\"}"
+        #expect(try play.get("/a").text == wanted)
+        server.stop()
+        let rescued = try play.get("/a")
+        #expect(rescued.text == wanted)
+        #expect(rescued["Cache-Status"]?.contains("hit; ttl=") == true)
+    }
+
+    @Test("many exchanges at once, with content both ways, over HTTP/2")
+    func manyStreams() throws {
+        let certificates = try TestCertificates()
+        let origin = ScriptedOrigin { [.json("{\"target\":\"\($0.target)\",\"count\":\($0.content.count)}")] }
+        var setup = try secured(certificates.make("server"), http2: true)
+        setup.answer = "proxy_pass http://127.0.0.1:\(origin.port);"
+        let server = try WebServer(setup)
+        let play = try play(server, ca: certificates.authority)
+        let clients = try (0..<40).map { _ in try play.client() }
+        for (number, client) in clients.enumerated() {
+            client.send("PUT /\(number) HTTP/1.1\r\nHost: a\r\nContent-Length: 70000\r\n\r\n" + String(repeating: "x", count: 70_000))
+        }
+        for (number, client) in clients.enumerated() {
+            #expect(client.readAnswer()?.text == "{\"target\":\"/\(number)\",\"count\":70000}")
+        }
+        // An answer that is cut is known by HTTP/2's own framing.
+        origin.react { _ in [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{}"), .close] }
+        #expect(try play.get("/cut")["Proxy-Status"] == "cistern; error=http_response_incomplete")
+    }
+
+    // MARK: Through others
+
+    @Test("through a forward proxy: a plain upstream by its whole URI, one with TLS through a tunnel")
+    func forwardProxy() throws {
+        let certificates = try TestCertificates()
+        let server = try WebServer(secured(certificates.make("server")))
+        let port = server.port
+        let proxy = ScriptedOrigin { request in
+            request.method == "CONNECT"
+                ? [.send("HTTP/1.1 200 Connected\r\n\r\n"), .tunnel(port)] : [.json("{\"line\":\"\(request.line)\"}")]
+        }
+        let plain = try ProxyPlay(proxy) {
+            $0.upstream.proxy = "http://127.0.0.1:\($0.upstream.port)"
+            $0.upstream.host = "api.test"
+            $0.upstream.port = 80
+            $0.upstream.basePath = "/v1"
+        }
+        #expect(try plain.get("/a?x=%7e").text == "{\"line\":\"GET http://api.test/v1/a?x=%7e HTTP/1.1\"}")
+        #expect(proxy.requests.last?["Host"] == "api.test")
+        #expect(try plain.request("OPTIONS", "*").text == "{\"line\":\"OPTIONS http://api.test HTTP/1.1\"}")
+        #expect(try plain.metric("cistern_upstream_connections_total") == 1)
+
+        let proxyPort = proxy.port
+        let tunnelled = try play(server, ca: certificates.authority) { $0.proxy = "http://127.0.0.1:\(proxyPort)" }
+        #expect(try tunnelled.get("/a").text == "{\"protocol\":\"HTTP/1.1\",\"target\":\"/a\",\"client\":\"\"}")
+        #expect(proxy.requests.last?.line == "CONNECT 127.0.0.1:\(port) HTTP/1.1")
+        proxy.down()
+        #expect(try tunnelled.get("/a")["Cache-Status"]?.contains("hit; ttl=") == true)
+        #expect(try tunnelled.get("/b").status == 502)
+    }
+
+    @Test("a tunnel that the forward proxy refuses is a failure, not an answer")
+    func refusedTunnel() throws {
+        let proxy = ScriptedOrigin { _ in [.json("{\"proxy\":1}", status: "403 Forbidden")] }
+        let play = try ProxyPlay(proxy) {
+            $0.upstream.proxy = "http://127.0.0.1:\($0.upstream.port)"
+            $0.upstream.isTLS = true
+        }
+        let answer = try play.get("/a")
+        #expect(answer.status == 502)
+        #expect(!answer.text.contains("proxy\":1"))
+    }
+}
+
+@Suite("Places of the upstream")
+struct UpstreamPlaceTests {
+    @Test("an upstream on a Unix socket, down and up again")
+    func unixSocket() throws {
+        let directory = TestTools.temporaryDirectory()
+        let origin = ScriptedOrigin(unixSocket: "\(directory.path)/api") { request in [.json("{\"host\":\"\(request["Host"] ?? "")\"}")] }
+        let play = try ProxyPlay(origin) {
+            $0.upstream.unixSocket = "\(directory.path)/api"
+            $0.upstream.host = "api.test"
+            $0.upstream.port = 80
+        }
+        #expect(try play.get("/a").text == "{\"host\":\"api.test\"}")
+        origin.down()
+        let rescued = try play.get("/a")
+        #expect(rescued.text == "{\"host\":\"api.test\"}")
+        #expect(rescued["Cache-Status"]?.hasSuffix("detail=connection_refused") == true)
+        #expect(try play.get("/b").status == 502)
+    }
+
+    @Test("a base path stands before every target, and never shows in a redirect")
+    func basePath() throws {
+        let origin = ScriptedOrigin { request in
+            let host = request["Host"] ?? ""
+            switch request.target {
+            case "/v1/moved": return [.send("HTTP/1.1 301 Moved\r\nLocation: http://\(host)/v1/there?x=1\r\nContent-Length: 0\r\n\r\n")]
+            case "/v1/away": return [.send("HTTP/1.1 301 Moved\r\nLocation: http://\(host)/other\r\nContent-Length: 0\r\n\r\n")]
+            default: return [.json("\"\(request.line)\"")]
+            }
+        }
+        let play = try ProxyPlay(origin) { $0.upstream.basePath = "/v1" }
+        #expect(try play.get("/a?b=/c").text == "\"GET /v1/a?b=/c HTTP/1.1\"")
+        #expect(try play.get("/").text == "\"GET /v1/ HTTP/1.1\"")
+        #expect(try play.get("/moved")["Location"] == "/there?x=1")
+        #expect(try play.get("/away")["Location"] == "http://127.0.0.1:\(origin.port)/other")
+        #expect(try play.request("OPTIONS", "*").text == "\"OPTIONS * HTTP/1.1\"")
+        let client = try play.client()
+        client.send("GET http://a/whole?x HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(client.readAnswer()?.text == "\"GET /v1/whole?x HTTP/1.1\"")
+    }
+}

@@ -1,0 +1,49 @@
+// What plays need of the system around them: other programs, free ports, files that go away with the play.
+
+import CSystem
+import CacheStore
+import Downstream
+import Glibc
+
+package enum TestTools {
+    package struct Failed: Error {
+        package let what: String
+    }
+
+    /// Whether a program can be run.
+    package static func has(_ program: String) -> Bool { system("command -v \(program) >/dev/null 2>&1") == 0 }
+
+    /// Starts a program, found along PATH, with our environment and nothing to read.
+    package static func spawn(_ arguments: [String]) throws -> pid_t {
+        var process: pid_t = 0
+        var words: [UnsafeMutablePointer<CChar>?] = arguments.map { strdup($0) } + [nil]
+        defer { for word in words { free(word) } }
+        var actions = posix_spawn_file_actions_t()
+        posix_spawn_file_actions_init(&actions)
+        defer { posix_spawn_file_actions_destroy(&actions) }
+        posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0)
+        guard posix_spawnp(&process, arguments[0], &actions, nil, &words, environ) == 0 else { throw Failed(what: arguments[0]) }
+        return process
+    }
+
+    package static func temporaryDirectory() -> TemporaryDirectory {
+        guard let directory = TemporaryDirectory("cistern-test") else { preconditionFailure("no temporary directory") }
+        return directory
+    }
+
+    /// A port of loopback that nobody listens on.
+    package static func freePort() -> UInt16 {
+        guard let socket = try? BoundSocket(.ipv4(host: "127.0.0.1", port: 0), backlog: 1) else { preconditionFailure("no free port") }
+        defer { close(socket.descriptor) }
+        guard case .ipv4(_, let port) = socket.address else { preconditionFailure("no free port") }
+        return port
+    }
+
+    package static func write(_ text: String, to path: String) throws {
+        let descriptor = csystem_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { throw Failed(what: path) }
+        defer { close(descriptor) }
+        let bytes = Array(text.utf8)
+        guard Glibc.write(descriptor, bytes, bytes.count) == bytes.count else { throw Failed(what: path) }
+    }
+}

@@ -1,0 +1,110 @@
+// A real web server as the upstream, for what a scripted origin does not speak: TLS and HTTP/2. It is Debian's nginx, one process without
+// privileges, in a directory of its own.
+
+import CacheStore
+import Downstream
+import Glibc
+
+package final class WebServer {
+    package static var isInstalled: Bool { TestTools.has("nginx") && TestTools.has("openssl") }
+
+    package let port: UInt16
+    private let temporary = TestTools.temporaryDirectory()
+    private var directory: String { temporary.path }
+    private var process: pid_t = 0
+
+    package struct DidNotStart: Error {}
+
+    /// What stands behind `listen` on a port, and what else the server is told.
+    package struct Setup {
+        /// `ssl`, `ssl http2`, `http2`; empty for plain HTTP/1.1.
+        package var listens = ""
+        /// The server's own certificate, where it speaks TLS.
+        package var certificate: TestCertificates.Pair?
+        /// Clients must show a certificate that this authority has signed.
+        package var clientAuthority: String?
+        /// What is answered, in nginx's words, with `$` variables.
+        package var answer = "return 200 '{\"protocol\":\"$server_protocol\",\"target\":\"$request_uri\",\"client\":\"$ssl_client_s_dn\"}';"
+
+        package init() {}
+    }
+
+    /// Returns when it takes connections.
+    /// - Parameter port: to come back on the port of one that was stopped.
+    package init(port: UInt16? = nil, _ setup: Setup) throws {
+        self.port = port ?? TestTools.freePort()
+        try write(setup)
+        process = try TestTools.spawn(["nginx", "-e", "\(directory)/error.log", "-p", directory, "-c", "\(directory)/nginx.conf"])
+        for _ in 0..<500 {
+            if (try? TestClient(port: self.port)) != nil { return }
+            _ = poll(nil, 0, 10)
+        }
+        stop()
+        throw DidNotStart()
+    }
+
+    deinit { stop() }
+
+    package func stop() {
+        guard process > 0 else { return }
+        kill(process, SIGKILL)
+        waitpid(process, nil, 0)
+        process = 0
+    }
+
+    private func write(_ setup: Setup) throws {
+        var tls = ""
+        if let certificate = setup.certificate {
+            tls = "ssl_certificate \(certificate.certificate); ssl_certificate_key \(certificate.key);"
+        }
+        if let authority = setup.clientAuthority { tls += "ssl_verify_client on; ssl_client_certificate \(authority);" }
+        let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map { "\($0)_temp_path \(directory);" }.joined()
+        let text = """
+            daemon off; master_process off; pid \(directory)/pid;
+            events { worker_connections 256; }
+            http {
+                access_log off; \(temporary)
+                server {
+                    listen 127.0.0.1:\(port) \(setup.listens); \(tls)
+                    location / { default_type application/json; \(setup.answer) }
+                }
+            }
+            """
+        try TestTools.write(text, to: "\(directory)/nginx.conf")
+    }
+}
+
+/// Certificates made for one play: an authority, and what it has signed.
+package final class TestCertificates {
+    package struct Pair: Sendable {
+        package let certificate: String
+        package let key: String
+    }
+
+    package struct NotMade: Error {}
+
+    private let temporary = TestTools.temporaryDirectory()
+    private var directory: String { temporary.path }
+    /// The authority's own certificate.
+    package var authority: String { "\(directory)/ca.pem" }
+
+    package init() throws {
+        try run("req -x509 \(Self.newKey) -days 2 -subj /CN=authority -keyout ca.key -out ca.pem")
+    }
+
+    private static let newKey = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
+
+    /// - Parameters:
+    ///   - name: of the files, and the subject's.
+    ///   - hosts: whom it is for, as openssl writes them: `IP:127.0.0.1`, `DNS:api.test`.
+    package func make(_ name: String, hosts: String = "IP:127.0.0.1") throws -> Pair {
+        try TestTools.write("subjectAltName=\(hosts)\n", to: "\(directory)/\(name).ext")
+        try run("req \(Self.newKey) -subj /CN=\(name) -keyout \(name).key -out \(name).csr")
+        try run("x509 -req -in \(name).csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile \(name).ext -out \(name).pem")
+        return Pair(certificate: "\(directory)/\(name).pem", key: "\(directory)/\(name).key")
+    }
+
+    private func run(_ arguments: String) throws {
+        guard system("cd \(directory) && openssl \(arguments) 2>/dev/null") == 0 else { throw NotMade() }
+    }
+}
