@@ -9,6 +9,8 @@ typedef int (*cistern_prereq_callback)(void *user, char *primary, char *local, i
 typedef int (*cistern_socket_callback)(CURL *easy, curl_socket_t socket, int what, void *user, void *socketUser);
 typedef int (*cistern_timer_callback)(CURLM *multi, long milliseconds, void *user);
 typedef int (*cistern_close_callback)(void *user, curl_socket_t socket);
+typedef int (*cistern_resolver_callback)(void *resolver, void *reserved, void *user);
+typedef int (*cistern_socket_options_callback)(void *user, curl_socket_t socket, curlsocktype purpose);
 
 static inline CURLcode cistern_easy_set_long(CURL *easy, CURLoption option, long value) { return curl_easy_setopt(easy, option, value); }
 static inline CURLcode cistern_easy_set_offset(CURL *easy, CURLoption option, curl_off_t value) { return curl_easy_setopt(easy, option, value); }
@@ -23,8 +25,17 @@ static inline CURLcode cistern_easy_set_prereq(CURL *easy, cistern_prereq_callba
 static inline CURLcode cistern_easy_set_close(CURL *easy, cistern_close_callback value) {
     return curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, value);
 }
+static inline CURLcode cistern_easy_set_resolver_start(CURL *easy, cistern_resolver_callback value) {
+    return curl_easy_setopt(easy, CURLOPT_RESOLVER_START_FUNCTION, value);
+}
+static inline CURLcode cistern_easy_set_socket_options(CURL *easy, cistern_socket_options_callback value) {
+    return curl_easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, value);
+}
 static inline CURLcode cistern_easy_get_long(CURL *easy, CURLINFO info, long *value) { return curl_easy_getinfo(easy, info, value); }
 static inline CURLcode cistern_easy_get_offset(CURL *easy, CURLINFO info, curl_off_t *value) { return curl_easy_getinfo(easy, info, value); }
+static inline CURLcode cistern_easy_get_socket(CURL *easy, curl_socket_t *value) {
+    return curl_easy_getinfo(easy, CURLINFO_ACTIVESOCKET, value);
+}
 static inline CURLcode cistern_easy_get_pointer(CURL *easy, void **value) { return curl_easy_getinfo(easy, CURLINFO_PRIVATE, value); }
 static inline CURLMcode cistern_multi_set_long(CURLM *multi, CURLMoption option, long value) { return curl_multi_setopt(multi, option, value); }
 static inline CURLMcode cistern_multi_set_pointer(CURLM *multi, CURLMoption option, void *value) { return curl_multi_setopt(multi, option, value); }

@@ -25,7 +25,12 @@ final class StoreDirectory: Sendable {
         isWritable = lock >= 0 && isKept
     }
 
-    deinit { if lock >= 0 { close(lock) } }
+    /// Unlocked by name: a copy of the descriptor in a child that is just being started would hold the lock on.
+    deinit {
+        guard lock >= 0 else { return }
+        flock(lock, LOCK_UN)
+        close(lock)
+    }
 
     /// The directory and those above it; what fails shows when the lock is opened.
     private static func make(_ path: String) {

@@ -237,7 +237,7 @@ package final class ClientConnection: EventHandler {
         self.exchange = nil
         exchange?.clientLeft()
         if response.isStarted {
-            receiver.refused(RequestRefusal(rejection.kind), on: self)
+            receiver.refused(rejection.kind, on: self)
             abortResponse()
         } else {
             refuse(rejection)
@@ -277,7 +277,7 @@ package final class ClientConnection: EventHandler {
         head.append(decimal: text.count)
         head.append("\r\n")
         response.hasUnreadInput = true
-        receiver.refused(RequestRefusal(rejection.kind), on: self)
+        receiver.refused(rejection.kind, on: self)
         head.withUnsafeBytes { sendWhole(head: $0, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(text)) }
     }
 
@@ -379,23 +379,5 @@ package final class ClientConnection: EventHandler {
             }
         if canRead, !readEnded { events.insert(.readable) }
         table.loop.modify(descriptor, events)
-    }
-}
-
-extension RequestRefusal {
-    init(_ kind: RequestRejection.Kind) {
-        self =
-            switch kind {
-            case .malformed: .malformed
-            case .framing: .framing
-            case .host: .host
-            case .version: .version
-            case .targetTooLong: .targetTooLong
-            case .fieldsTooLarge: .fieldsTooLarge
-            case .contentTooLarge: .contentTooLarge
-            case .codingNotImplemented: .codingNotImplemented
-            case .expectationFailed: .expectationFailed
-            case .timeout: .timeout
-            }
     }
 }

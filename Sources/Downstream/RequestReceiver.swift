@@ -10,7 +10,7 @@ package protocol RequestReceiver: AnyObject {
     func received(_ head: RequestHead, framing: ContentFraming, on connection: ClientConnection) -> (any ClientExchange)?
 
     /// A request was refused before it could be understood; the connection has answered it already.
-    func refused(_ refusal: RequestRefusal, on connection: ClientConnection)
+    func refused(_ refusal: RequestRejection.Kind, on connection: ClientConnection)
 }
 
 /// One request being answered: is told what the client does meanwhile.
@@ -24,20 +24,4 @@ package protocol ClientExchange: AnyObject {
     /// The client is gone, or its content was badly framed, or it was too slow: nothing can be answered any more.
     /// Not called once `endResponse` was.
     func clientLeft()
-}
-
-/// Why a request was answered without being handed on. Each is a status, and a label in metrics and logs.
-package enum RequestRefusal: String, Sendable, CaseIterable {
-    case malformed = "malformed"
-    case framing = "framing"
-    case host = "host"
-    case timeout = "timeout"
-    case lengthRequired = "length_required"
-    case contentTooLarge = "content_too_large"
-    case targetTooLong = "target_too_long"
-    case expectationFailed = "expectation_failed"
-    case fieldsTooLarge = "fields_too_large"
-    case methodNotImplemented = "method_not_implemented"
-    case codingNotImplemented = "coding_not_implemented"
-    case version = "version"
 }

@@ -14,8 +14,9 @@ package struct RequestLimits: Sendable, Equatable {
 
 /// Why a request is refused before anything is done with it.
 package struct RequestRejection: Error, Sendable, Equatable {
+    /// A label in metrics and logs.
     package enum Kind: String, Sendable, CaseIterable {
-        case malformed, framing, host, version
+        case malformed, framing, host, misdirected, version
         case targetTooLong = "target_too_long"
         case fieldsTooLarge = "fields_too_large"
         case contentTooLarge = "content_too_large"

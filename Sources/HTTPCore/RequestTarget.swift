@@ -70,6 +70,9 @@ package struct RequestTarget {
         }
         switch target.form {
         case .asterisk where request.method != .options: throw .malformed("Only OPTIONS may have * as its target.")
+        case .absolute where request.target.prefix(6).equalsIgnoringCase("https:"):
+            // RFC 9110 §7.4: only a connection that is secured for that name may bring it.
+            throw RequestRejection(.misdirected, 421, "This connection is not secured, so it cannot ask for https.")
         case .origin where request.method == .connect: throw .malformed("CONNECT needs a host and port as its target.")
         default: break
         }

@@ -1,13 +1,13 @@
 // The values of metric labels that come from the other rooms' enums, in a fixed order: a count's place is its case's place.
 
 import CachePolicy
-import Downstream
+import HTTPCore
 import Telemetry
 import Upstream
 
 enum MetricNames {
     static let notStored = NotStoredReason.allCases
-    static let refusals = RequestRefusal.allCases
+    static let refusals = RequestRejection.Kind.allCases
     static let upstreamErrors = UpstreamError.allCases
     /// A copy goes out because of a failed transfer, a fault in an answer, or without asking.
     static let rescueCauses =

@@ -217,7 +217,7 @@ package final class ProxyServer: @unchecked Sendable {
         if !found.isWritable { logger.error("the cache directory cannot be written to: answers are passed on and not kept") }
     }
 
-    func logRefusal(_ refusal: RequestRefusal, peer: PeerAddress) {
+    func logRefusal(_ refusal: RequestRejection.Kind, peer: PeerAddress) {
         logger.debug("refused a request of \(String(decoding: peer.text, as: UTF8.self)): \(refusal.rawValue)")
     }
 }

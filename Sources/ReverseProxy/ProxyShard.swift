@@ -102,7 +102,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         }
     }
 
-    func refused(_ refusal: RequestRefusal, on connection: ClientConnection) {
+    func refused(_ refusal: RequestRejection.Kind, on connection: ClientConnection) {
         metrics.refuse(MetricNames.refusals.firstIndex(of: refusal) ?? 0)
         server.logRefusal(refusal, peer: connection.peer)
     }

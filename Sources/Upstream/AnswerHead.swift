@@ -7,11 +7,20 @@ struct AnswerHead {
     enum Event {
         case more
         case informational(ResponseHead)
-        /// - Parameter isDelimited: a length or chunks mark the end of the content, not the end of the connection.
-        case final(ResponseHead, isDelimited: Bool)
+        case final(ResponseHead, Framing)
         /// A line after the head: a trailer. Dropped (RFC 9110 §6.5.1).
         case trailer
         case refused(UpstreamError)
+    }
+
+    /// What marks the end of the content (RFC 9112 §6.3).
+    enum Framing: Equatable {
+        /// There is none, or HTTP/2 marks its end.
+        case byProtocol
+        /// - Parameter isPersistent: the connection goes on after it (RFC 9112 §9.3).
+        case length(isPersistent: Bool)
+        case chunked
+        case connectionEnd
     }
 
     private var bytes: [UInt8] = []
@@ -19,6 +28,7 @@ struct AnswerHead {
     private var status: Status = 0
     private var reason: [UInt8] = []
     private var isHTTP2 = false
+    private var isHTTP11 = false
     private var isFinished = false
     private var informational = 0
 
@@ -40,6 +50,7 @@ struct AnswerHead {
         while space < line.count, line[space] != 0x20 { space += 1 }
         guard line.count >= space + 4, line.extracting(0..<5).equals("HTTP/") else { return .refused(.protocolError) }
         isHTTP2 = line[5] == 0x32
+        isHTTP11 = line.extracting(5..<space).equals("1.1")
         var code: UInt16 = 0
         for index in space + 1..<space + 4 {
             guard line[index].isASCIIDigit else { return .refused(.protocolError) }
@@ -83,7 +94,14 @@ struct AnswerHead {
         let lengths = head.fields.all(.contentLength)
         let codings = FieldLists.members(of: .transferEncoding, in: head.fields)
         if let problem = Self.framingProblem(lengths, codings) { return .refused(problem) }
-        return .final(head, isDelimited: isHTTP2 || !lengths.isEmpty || !codings.isEmpty || status.forbidsContent)
+        return .final(head, framing(head.fields, hasLength: !lengths.isEmpty, isChunked: !codings.isEmpty))
+    }
+
+    private func framing(_ fields: Fields, hasLength: Bool, isChunked: Bool) -> Framing {
+        if isHTTP2 || status.forbidsContent { return .byProtocol }
+        if isChunked { return .chunked }
+        guard hasLength else { return .connectionEnd }
+        return .length(isPersistent: isHTTP11 && !fields.connectionNames("close") && !fields.contains(.proxyConnection))
     }
 
     /// RFC 9112 §6.3: what could be read in two ways is not used.

@@ -31,6 +31,8 @@ struct EasyHandle: ~Copyable {
         long(CURLOPT_PATH_AS_IS, 1)
         long(CURLOPT_BUFFERSIZE, Self.bufferBytes)
         long(CURLOPT_HTTP_CONTENT_DECODING, 0)
+        // Chunks are taken off by our own decoder, which is strict; libcurl still finds the end by them.
+        long(CURLOPT_HTTP_TRANSFER_DECODING, 0)
         long(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1)
         // The event loop's timers bound every phase; libcurl's own default of 300 s must not come first.
         long(CURLOPT_CONNECTTIMEOUT_MS, 86_400_000)
@@ -101,5 +103,11 @@ struct EasyHandle: ~Copyable {
         var method = request.method.bytes.map { CChar(bitPattern: $0) }
         method.append(0)
         cistern_easy_set_text(pointer, CURLOPT_CUSTOMREQUEST, method)
+    }
+
+    /// Whether the connection of the request just done is still there to be used again.
+    var isConnectionKept: Bool {
+        var socket: curl_socket_t = -1
+        return cistern_easy_get_socket(pointer, &socket) == CURLE_OK && socket >= 0
     }
 }

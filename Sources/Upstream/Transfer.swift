@@ -5,8 +5,8 @@ import HTTPCore
 import Reactor
 
 package final class Transfer {
-    /// What the transfer waits for: each has a time-out of its own.
-    enum Phase { case connecting, sending, awaitingHead, receiving, ended }
+    /// What the transfer waits for: each has a time-out of its own. Queued: every connection that we allow ourselves is in use.
+    enum Phase { case queued, connecting, sending, awaitingHead, receiving, ended }
 
     let client: UpstreamClient
     var easy: EasyHandle?
@@ -14,7 +14,7 @@ package final class Transfer {
     let pointer: UnsafeMutableRawPointer
     /// Held until the transfer ends: so a fetch whose client left goes on.
     var receiver: (any TransferReceiver)?
-    var phase = Phase.connecting
+    var phase = Phase.queued
     /// Milliseconds of the loop's clock.
     let startedAt: Int64
     var progressAt: Int64
@@ -22,9 +22,17 @@ package final class Transfer {
     var failure: UpstreamError?
 
     private let isIdempotent: Bool
+    private let isHead: Bool
+    /// Without content: libcurl has no reason to close the connection over it.
+    private let isPlain: Bool
     private let settings: UpstreamSettings
     private var head = AnswerHead()
     private var isDelimited = true
+    /// Takes the transfer coding off. libcurl finds the end of chunked content too, but lets pass what no chunk may hold, and forgets
+    /// what follows the last one.
+    private var chunks: ChunkedDecoder?
+    /// The answer ends by its length and the connection goes on: libcurl closes it only because of bytes after the end.
+    private var keepsConnection = false
     /// Whether any line of an answer has come.
     package private(set) var gotBytes = false
     private var attempts = 0
@@ -50,7 +58,9 @@ package final class Transfer {
         startedAt = now
         progressAt = now
         isIdempotent = request.method.isIdempotent
-        isUploadEnded = request.content == .none || request.content == .length(0)
+        isHead = request.method == .head
+        isPlain = request.content == .none || request.content == .length(0)
+        isUploadEnded = isPlain
     }
 
     // MARK: What the flow asks
@@ -106,6 +116,13 @@ package final class Transfer {
         return false
     }
 
+    /// A connection is being made for it: its name is looked up, or its socket is there.
+    func connectionBegins() {
+        guard phase == .queued else { return }
+        phase = .connecting
+        progressAt = client.coarseNow
+    }
+
     func headLine(_ line: Span<UInt8>) -> Bool {
         gotBytes = true
         phase = .receiving
@@ -115,8 +132,10 @@ package final class Transfer {
         case .informational(let head):
             if head.status != 100 { receiver?.transfer(self, informational: head) }
             return receiver != nil
-        case .final(let head, let isDelimited):
-            self.isDelimited = isDelimited
+        case .final(let head, let framing):
+            isDelimited = framing != .connectionEnd
+            if framing == .chunked, !isHead { chunks = ChunkedDecoder() }
+            keepsConnection = framing == .length(isPersistent: true) && isPlain
             receiver?.transfer(self, received: head)
             return receiver != nil
         case .refused(let error):
@@ -131,8 +150,24 @@ package final class Transfer {
             isHeldByLibcurl = true
             return cistern_write_pause()
         }
+        guard chunks == nil else { return chunkedContent(bytes) }
         receiver?.transfer(self, content: bytes)
         return receiver == nil ? 0 : bytes.count
+    }
+
+    private func chunkedContent(_ bytes: Span<UInt8>) -> Int {
+        var position = 0
+        while receiver != nil, let event = chunks?.next(bytes, &position) {
+            switch event {
+            case .content(let range): receiver?.transfer(self, content: bytes.extracting(range))
+            case .needsMore: return bytes.count
+            case .end where position == bytes.count: return bytes.count
+            case .end, .refused:
+                failure = .protocolError
+                return 0
+            }
+        }
+        return 0
     }
 
     func readContent(into space: UnsafeMutableRawBufferPointer) -> Int {
@@ -161,15 +196,22 @@ package final class Transfer {
         return count
     }
 
+    /// The connection is gone although nothing said that it would: bytes came after the end of the answer.
+    func connectionWasClosed() {
+        if keepsConnection, failure == nil { failure = .protocolError }
+    }
+
     /// libcurl is done with it.
     func finished(_ code: CURLcode) {
         phase = .ended
         guard let receiver else { return }
         self.receiver = nil
-        if code == CURLE_OK {
-            receiver.transferEnded(self, isDelimited: isDelimited)
-        } else {
+        if code != CURLE_OK || failure != nil {
             receiver.transferFailed(self, failure ?? error(for: code))
+        } else if let chunks, !chunks.isAtEnd {
+            receiver.transferFailed(self, .responseIncomplete)
+        } else {
+            receiver.transferEnded(self, isDelimited: isDelimited)
         }
     }
 
@@ -185,16 +227,25 @@ package final class Transfer {
     /// The time-out that has passed at `now`, if any.
     func overdue(at now: Int64) -> UpstreamError? {
         let total = settings.totalTimeout.wholeMilliseconds
-        if total > 0, now - startedAt >= total { return phase == .connecting ? .connectionTimeout : .responseTimeout }
+        if total > 0, now - startedAt >= total { return totalError }
         let waited = now - progressAt
         switch phase {
-        case .connecting: return now - startedAt >= settings.connectTimeout.wholeMilliseconds ? connectingError : nil
+        case .queued: return waited >= settings.connectTimeout.wholeMilliseconds ? .connectionLimitReached : nil
+        case .connecting: return waited >= settings.connectTimeout.wholeMilliseconds ? connectingError : nil
         case .sending where isUploadHeld: return nil
         case .sending: return waited >= settings.betweenBytesTimeout.wholeMilliseconds ? .connectionWriteTimeout : nil
         case .awaitingHead: return waited >= settings.firstByteTimeout.wholeMilliseconds ? .connectionReadTimeout : nil
         case .receiving where isPaused: return nil
         case .receiving: return waited >= settings.betweenBytesTimeout.wholeMilliseconds ? .connectionReadTimeout : nil
         case .ended: return nil
+        }
+    }
+
+    private var totalError: UpstreamError {
+        switch phase {
+        case .queued: .connectionLimitReached
+        case .connecting: connectingError
+        case .sending, .awaitingHead, .receiving, .ended: .responseTimeout
         }
     }
 

@@ -29,6 +29,8 @@ package final class UpstreamClient {
     private var active: [UnsafeMutableRawPointer: Transfer] = [:]
     private var sockets: [WatchedSocket?] = []
     private var timer: LoopTimer?
+    /// Whether libcurl has closed a socket since transfers were last collected: seldom, and only then it is asked whose.
+    private var hasClosedSockets = false
     private var isKickQueued = false
     private var isSweeping = false
     private var callbackDepth = 0
@@ -92,7 +94,7 @@ package final class UpstreamClient {
         let transfer = Transfer(client: self, request: request, receiver: receiver, easy: easy, now: coarseNow)
         cistern_easy_set_pointer(pointer, CURLOPT_PRIVATE, Unmanaged.passUnretained(transfer).toOpaque())
         let user = Unmanaged.passUnretained(transfer).toOpaque()
-        for option in [CURLOPT_HEADERDATA, CURLOPT_WRITEDATA, CURLOPT_READDATA, CURLOPT_PREREQDATA] {
+        for option in [CURLOPT_HEADERDATA, CURLOPT_WRITEDATA, CURLOPT_READDATA, CURLOPT_PREREQDATA, CURLOPT_RESOLVER_START_DATA, CURLOPT_SOCKOPTDATA] {
             cistern_easy_set_pointer(pointer, option, user)
         }
         active[pointer] = transfer
@@ -130,6 +132,14 @@ package final class UpstreamClient {
         }
         cistern_easy_set_prereq(pointer) { user, _, _, _, _ in
             Transfer.from(user).requestBegins() ? Int32(CURL_PREREQFUNC_OK) : Int32(CURL_PREREQFUNC_ABORT)
+        }
+        cistern_easy_set_resolver_start(pointer) { _, _, user in
+            Transfer.from(user).connectionBegins()
+            return 0
+        }
+        cistern_easy_set_socket_options(pointer) { user, _, _ in
+            Transfer.from(user).connectionBegins()
+            return CURL_SOCKOPT_OK
         }
         cistern_easy_set_pointer(pointer, CURLOPT_CLOSESOCKETDATA, Unmanaged.passUnretained(self).toOpaque())
         cistern_easy_set_close(pointer) { user, socket in
@@ -197,10 +207,12 @@ package final class UpstreamClient {
             let code = cistern_message_result(message)
             guard let transfer = active[pointer] else { continue }
             countConnection(pointer)
+            if code == CURLE_OK, hasClosedSockets, transfer.easy?.isConnectionKept == false { transfer.connectionWasClosed() }
             let wasEnded = transfer.phase == .ended
             release(transfer)
             if !wasEnded { transfer.finished(code) }
         }
+        hasClosedSockets = false
     }
 
     private func countConnection(_ pointer: UnsafeMutableRawPointer) {
@@ -258,6 +270,7 @@ package final class UpstreamClient {
 
     /// Its number is free for others at once.
     private func socketCloses(_ socket: curl_socket_t) {
+        hasClosedSockets = true
         let index = Int(socket)
         if index < sockets.count, sockets[index] != nil {
             sockets[index] = nil

@@ -85,7 +85,7 @@ private final class SampleResources: RequestReceiver {
         return nil
     }
 
-    func refused(_ refusal: RequestRefusal, on connection: ClientConnection) {}
+    func refused(_ refusal: RequestRejection.Kind, on connection: ClientConnection) {}
 
     private static func arguments(_ query: String) -> [(name: String, value: String)] {
         query.split(separator: "&").map { pair in
@@ -141,7 +141,7 @@ private final class SampleControl: RequestReceiver {
         return nil
     }
 
-    func refused(_ refusal: RequestRefusal, on connection: ClientConnection) {}
+    func refused(_ refusal: RequestRejection.Kind, on connection: ClientConnection) {}
 }
 
 private enum SampleAnswer {

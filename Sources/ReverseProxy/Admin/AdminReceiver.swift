@@ -37,7 +37,7 @@ final class AdminReceiver: RequestReceiver {
         return nil
     }
 
-    func refused(_ refusal: RequestRefusal, on connection: ClientConnection) { shard.refused(refusal, on: connection) }
+    func refused(_ refusal: RequestRejection.Kind, on connection: ClientConnection) { shard.refused(refusal, on: connection) }
 }
 
 /// `@unchecked Sendable` because it is touched on its shard's loop only; the interface's queue does no more than carry it back there.

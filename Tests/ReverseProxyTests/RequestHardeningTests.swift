@@ -1,0 +1,189 @@
+// Requests made to confuse: what they name, what they bring along, and how slowly they come.
+
+import CachePolicy
+import Downstream
+import HTTPCore
+import Reactor
+import ReverseProxy
+import TestSupport
+import Testing
+import Upstream
+
+@Suite("Requests made to confuse")
+struct RequestHardeningTests {
+    /// Says which request it got, with an hour of freshness.
+    private static func telling() -> ScriptedOrigin {
+        ScriptedOrigin { request in
+            let content = String(decoding: request.content, as: UTF8.self)
+            return [.json("[\"\(request.method)\",\"\(request.target)\",\"\(content)\"]", ["Cache-Control: max-age=3600"])]
+        }
+    }
+
+    @Test(
+        "naming an end-to-end field in Connection takes nothing away",
+        arguments: [
+            "Host", "Authorization", "Cookie", "Cache-Control", "Content-Length", "Content-Type", "If-None-Match", "Range", "Origin",
+            "X-API-Key", "X-Forwarded-For", "Via", "Max-Forwards", "Expect",
+        ])
+    func connectionNames(name: String) throws {
+        let play = try ProxyPlay(Self.telling())
+        let values = ["Content-Length": "2", "Expect": "100-continue", "Max-Forwards": "7", "Via": "1.1 other", "Host": "a"]
+        var text = "POST /a HTTP/1.1\r\n"
+        let fields = ["Host", "Content-Length"] + (["Host", "Content-Length"].contains(name) ? [] : [name])
+        for field in fields { text += "\(field): \(values[field] ?? "x")\r\n" }
+        let client = try play.client()
+        client.send(text + "Connection: \(name)\r\n\r\n{}")
+        #expect(client.readAnswer()?.status == 200)
+        let seen = try #require(play.origin.requests.last)
+        #expect(String(decoding: seen.content, as: UTF8.self) == "{}")
+        #expect(seen["Connection"] == nil)
+        switch name {
+        case "Expect": #expect(seen[name] == nil)
+        case "Host": #expect(seen[name] == "127.0.0.1:\(play.origin.port)")
+        case "X-Forwarded-For": #expect(seen[name] == "127.0.0.1")
+        case "Via": #expect(seen.fields.contains { $0.value == "1.1 other" })
+        default: #expect(seen[name] == values[name] ?? "x")
+        }
+        // Nothing of it is taken for a next request.
+        client.send("GET /next HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(client.readAnswer()?.text == "[\"GET\",\"/next\",\"\"]")
+    }
+
+    @Test("credentials named in Connection still have their partition")
+    func partitionKept() throws {
+        let play = try ProxyPlay(Self.telling())
+        _ = try play.get("/me", [("Authorization", "a"), ("Connection", "Authorization")])
+        #expect(try play.get("/me")["Cache-Status"] == "cistern; fwd=uri-miss; stored")
+    }
+
+    @Test("content on GET and HEAD is passed on, and yields nothing for those without", arguments: ["GET", "HEAD"])
+    func contentOnGet(method: String) throws {
+        let play = try ProxyPlay(Self.telling())
+        let client = try play.client()
+        for framing in ["Content-Length: 4\r\n\r\nevil", "Transfer-Encoding: chunked\r\n\r\n4\r\nevil\r\n0\r\n\r\n"] {
+            client.send("\(method) /a HTTP/1.1\r\nHost: a\r\n\(framing)")
+            #expect(client.readAnswer(toHead: method == "HEAD")?["Cache-Status"]?.contains("stored") == false)
+        }
+        #expect(try play.get("/a").text == "[\"GET\",\"/a\",\"\"]")
+        #expect(try play.get("/a")["Cache-Status"]?.contains("hit") == true)
+        // And what is stored is not given to one with content.
+        client.send("GET /a HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nevil")
+        #expect(client.readAnswer()?.text == "[\"GET\",\"/a\",\"evil\"]")
+    }
+
+    @Test("HEAD and a range never take the place of GET's whole answer")
+    func wholeAnswerStays() throws {
+        let origin = ScriptedOrigin { request in
+            if request.method == "HEAD" { return [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n")] }
+            if request["Range"] != nil { return [.json("{", status: "206 Partial Content", ["Content-Range: bytes 0-0/8"])] }
+            return [.json("{\"id\":1}")]
+        }
+        let play = try ProxyPlay(origin)
+        _ = try play.get("/a")
+        #expect(try play.request("HEAD", "/a").status == 200)
+        #expect(try play.get("/a", [("Range", "bytes=0-0")]).status == 206)
+        origin.down()
+        #expect(try play.get("/a").text == "{\"id\":1}")
+    }
+
+    @Test("an upgrade is never passed on, h2c neither")
+    func upgrade() throws {
+        let play = try ProxyPlay(Self.telling())
+        let answer = try play.get(
+            "/a", [("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", "h2c"), ("HTTP2-Settings", "AAMAAABkAAQAAP__")])
+        #expect(answer.status == 200)
+        let seen = try #require(play.origin.requests.last)
+        #expect(seen["Upgrade"] == nil && seen["HTTP2-Settings"] == nil && seen["Connection"] == nil)
+    }
+
+    @Test("a refused request's content is not taken for the next request", arguments: ["TRACE", "OPTIONS"])
+    func refusedContent(method: String) throws {
+        let play = try ProxyPlay(Self.telling())
+        let client = try play.client()
+        let smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
+        client.send("\(method) /a HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\nContent-Length: \(smuggled.utf8.count)\r\n\r\n" + smuggled)
+        #expect(client.readAnswer() != nil)
+        client.send("GET /next HTTP/1.1\r\nHost: a\r\n\r\n")
+        _ = client.readAnswer()
+        #expect(!play.origin.requests.contains { $0.target == "/smuggled" })
+    }
+
+    @Test("a target with https over this plain listener is not ours to answer")
+    func misdirected() throws {
+        let play = try ProxyPlay(Self.telling())
+        let client = try play.client()
+        client.send("GET https://a/x HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(client.readAnswer()?.status == 421)
+        #expect(play.origin.requests.isEmpty)
+    }
+
+    @Test("what an odd request provoked is not kept for others")
+    func provoked() throws {
+        let origin = ScriptedOrigin { request in
+            request["X-Odd"] == nil ? [.json("1")] : [.json("{\"error\":true}", status: "400 Bad Request", ["Cache-Control: max-age=3600"])]
+        }
+        let play = try ProxyPlay(origin)
+        #expect(try play.get("/a", [("X-Odd", "1")]).status == 400)
+        #expect(try play.get("/a").text == "1")
+    }
+
+    @Test("fields that the operator made part of the key keep answers apart")
+    func keyFields() throws {
+        let origin = ScriptedOrigin { [.json("\"\($0["User-Agent"] ?? "-")\"", ["Cache-Control: max-age=3600"])] }
+        let play = try ProxyPlay(origin) { $0.policy.keyFields = ["user-agent"] }
+        for agent in ["a", "b", "a", "b"] { #expect(try play.get("/x", [("User-Agent", agent)]).text == "\"\(agent)\"") }
+        #expect(try play.get("/x").text == "\"-\"")
+        #expect(origin.requests.count == 3)
+    }
+
+    @Test("a JSON answer is judged by its type, not by how the path ends; a page under .json is not kept")
+    func deception() throws {
+        let origin = ScriptedOrigin { request in
+            request.target.hasSuffix(".css")
+                ? [.json("{\"private\":1}", ["Cache-Control: private, max-age=60"])] : [.answer("<p>", type: "text/html")]
+        }
+        let play = try ProxyPlay(origin)
+        _ = try play.get("/profile.css")
+        _ = try play.get("/page.json")
+        origin.down()
+        #expect(try play.get("/profile.css").status == 502)
+        #expect(try play.get("/page.json").status == 502)
+    }
+
+    @Test("thousands of clients that drip their heads hold nobody up, and are sent away")
+    func dripping() throws {
+        let play = try ProxyPlay(Self.telling())
+        let slow = try (0..<2_000).map { _ in try play.client() }
+        for client in slow { client.send("GET /slow HTTP/1.1\r\nX-") }
+        for number in 0..<20 { #expect(try play.get("/\(number)").status == 200) }
+        for _ in 0..<12 {
+            for client in slow { client.send("a") }
+            play.time.advance(by: .seconds(1))
+        }
+        while !slow[0].hasInput(within: 10) { play.time.advance(by: .seconds(1)) }
+        for client in slow { #expect(client.readAnswer()?.status == 408) }
+        #expect(play.origin.requests.count == 20)
+    }
+
+    @Test("a body that only drips ends with the total time-out, with and without a copy", arguments: [true, false])
+    func drippingAnswer(hasCopy: Bool) throws {
+        let origin = ScriptedOrigin { _ in [.json("{\"good\":1}")] }
+        let play = try ProxyPlay(origin) {
+            $0.upstream.totalTimeout = .seconds(60)
+            $0.upstream.betweenBytesTimeout = .seconds(1_000)
+            $0.otherRoute.rescueAfter = 0
+        }
+        if hasCopy { _ = try play.get("/a") }
+        let gate = Gate()
+        origin.react { _ in
+            [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n[")] + [.pass(gate)]
+        }
+        let client = try play.client()
+        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(try play.waitFor("cistern_upstream_active_requests", 1))
+        while !client.hasInput(within: 10) { play.time.advance(by: .seconds(1)) }
+        let answer = try #require(client.readAnswer())
+        #expect(answer.status == (hasCopy ? 200 : 504))
+        gate.open()
+    }
+}

@@ -1,0 +1,86 @@
+// Answers that are badly framed, unasked, or made to exhaust: none is used, none replaces a good copy, and the connection is not used again.
+
+import HTTPCore
+import Reactor
+import ReverseProxy
+import TestSupport
+import Testing
+import Upstream
+
+/// What the upstream does instead of answering well.
+struct BadAnswer: Sendable, CustomTestStringConvertible {
+    let name: String
+    let steps: [OriginStep]
+    /// What goes into Proxy-Status where there is no copy; nil where the answer is passed on all the same.
+    var error: String?
+
+    var testDescription: String { name }
+
+    private static func raw(_ name: String, _ text: String, error: String? = "http_protocol_error") -> BadAnswer {
+        BadAnswer(name: name, steps: [.send(text)], error: error)
+    }
+
+    private static let json = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+    static let all: [BadAnswer] = [
+        raw("bytes after the end of a length", json + "Content-Length: 1\r\n\r\n12"),
+        raw("a second answer after the first", json + "Content-Length: 2\r\n\r\n{}" + json + "Content-Length: 3\r\n\r\n[6]"),
+        raw("bytes after the last chunk", json + "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\nmore"),
+        raw("an unasked 101", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n"),
+        raw("an unasked 304", "HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\n\r\n", error: nil),
+        raw("a flood of 103", String(repeating: "HTTP/1.1 103 Early Hints\r\n\r\n", count: 30) + json + "Content-Length: 2\r\n\r\n{}"),
+        raw("a length that is signed", json + "Content-Length: +2\r\n\r\n{}"),
+        raw("a list of lengths", json + "Content-Length: 2, 2\r\n\r\n{}"),
+        raw("a huge length", json + "Content-Length: 99999999999999999999\r\n\r\n{}"),
+        raw("a coding that is not known", json + "Transfer-Encoding: xyz\r\n\r\n{}", error: "http_response_transfer_coding"),
+        raw(
+            "chunked twice", json + "Transfer-Encoding: chunked, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+            error: "http_response_transfer_coding"),
+        raw("a chunk size that is signed", json + "Transfer-Encoding: chunked\r\n\r\n+2\r\n{}\r\n0\r\n\r\n"),
+        raw("a chunk size that overflows", json + "Transfer-Encoding: chunked\r\n\r\n1ffffffffffffffff\r\n{}\r\n0\r\n\r\n"),
+        raw("a folded line", json + "X: a\r\n b\r\nContent-Length: 2\r\n\r\n{}"),
+        raw("white space before a colon", json + "X : a\r\nContent-Length: 2\r\n\r\n{}"),
+        raw("a NUL in a field", json + "X: a\u{0}b\r\nContent-Length: 2\r\n\r\n{}"),
+        raw("a bare CR in a field", json + "X: a\rb\r\nContent-Length: 2\r\n\r\n{}"),
+        raw("a head without end", json + "X: \(String(repeating: "a", count: 80_000))\r\n\r\n", error: "http_response_header_section_size"),
+        raw("HTTP/0.9", "{\"id\":1}"),
+        raw("an unknown version", "HTTP/3.7 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"),
+        raw("a status of two digits", "HTTP/1.1 20 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"),
+    ]
+}
+
+@Suite("Answers that cannot be used")
+struct UpstreamAnswerTests {
+    private static let good = "{\"good\":true}"
+
+    @Test("the copy goes out, and the connection is not used again", arguments: BadAnswer.all)
+    func rescued(_ bad: BadAnswer) throws {
+        let origin = ScriptedOrigin { _ in [.json(Self.good)] }
+        let play = try ProxyPlay(origin)
+        _ = try play.get("/a")
+        origin.react { _ in bad.steps + [.close] }
+        let answer = try play.get("/a")
+        #expect(answer.status == 200)
+        #expect(answer.text == Self.good)
+        origin.react { _ in [.json("[2]")] }
+        #expect(try play.get("/b").text == "[2]")
+        origin.down()
+        #expect(try play.get("/a").text == Self.good)
+    }
+
+    @Test("without a copy there is an error that names the fault, and the next answer is not mixed up", arguments: BadAnswer.all)
+    func failed(_ bad: BadAnswer) throws {
+        let origin = ScriptedOrigin { request in request.target == "/bad" ? bad.steps : [.json("\"\(request.target)\"")] }
+        let play = try ProxyPlay(origin)
+        let answer = try play.get("/bad")
+        if let error = bad.error {
+            #expect(answer.status == 502)
+            #expect(answer["Proxy-Status"] == "cistern; error=\(error)")
+            _ = try play.get("/other")
+            #expect(try play.metric("cistern_upstream_connections_total") == 2)
+        }
+        #expect(try play.get("/next").text == "\"/next\"")
+        origin.down()
+        #expect(try play.get("/bad").status == 502)
+    }
+}
