@@ -71,7 +71,7 @@ let package = Package(
             "ReverseProxyTests",
             [
                 "ReverseProxy", "TestSupport", "Reactor", "Downstream", "CacheStore", "CachePolicy", "HTTPCore", "Upstream", "Telemetry",
-                "Locking",
+                "Settings", "Locking",
             ]),
     ],
     swiftLanguageModes: [.v6]

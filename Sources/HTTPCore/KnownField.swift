@@ -4,7 +4,8 @@
 /// A field name this proxy acts upon (RFC 9110 §5.1). Names are case-insensitive; `name` is the spelling we write.
 package enum KnownField: UInt8, CaseIterable, Sendable {
     case accept, acceptCharset, acceptEncoding, acceptLanguage, accessControlAllowOrigin, age, allow, authorization
-    case cacheControl, cacheStatus, cdnLoop, connection, contentEncoding, contentLength, contentLocation, contentRange, contentType, cookie
+    case cacheControl, cacheStatus, cdnLoop, cisternMode, cisternWhy, connection, contentEncoding, contentLength, contentLocation,
+        contentRange, contentType, cookie
     case date, etag, expect, expires, forwarded, frontEndHTTPS, host, http2Settings
     case ifMatch, ifModifiedSince, ifNoneMatch, ifRange, ifUnmodifiedSince, keepAlive, lastModified, location, maxForwards
     case origin, pragma, proxyAuthenticate, proxyAuthenticationInfo, proxyAuthorization, proxyConnection, proxyStatus
@@ -27,6 +28,8 @@ package enum KnownField: UInt8, CaseIterable, Sendable {
         case .cacheControl: "Cache-Control"
         case .cacheStatus: "Cache-Status"
         case .cdnLoop: "CDN-Loop"
+        case .cisternMode: "Cistern-Mode"
+        case .cisternWhy: "Cistern-Why"
         case .connection: "Connection"
         case .contentEncoding: "Content-Encoding"
         case .contentLength: "Content-Length"

@@ -29,6 +29,7 @@ final class ActiveProbe: TransferReceiver {
     func start() { ask() }
 
     private func ask() {
+        guard shard.modes.all != .offline else { return again() }
         answered = nil
         let head = RequestHead(method: .get, target: Array(settings.path.utf8)[...], version: .http11, fields: Fields())
         let client = UpstreamRequestFields.Client(address: [], isIPv6: false, host: shard.requestFields.authority)

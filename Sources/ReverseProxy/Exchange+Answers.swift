@@ -12,6 +12,7 @@ extension Exchange {
     func serveRescue(_ found: FoundResponse, _ rescue: (age: Int64, ttl: Int64?), _ failure: FetchFailure) {
         record.result = .rescued
         record.rescueCause = MetricNames.place(of: failure)
+        trace.failure = Int16(record.rescueCause ?? -1)
         var lines: [UInt8] = []
         appendAge(rescue.age, to: &lines)
         if let status = failure.status {
@@ -34,6 +35,8 @@ extension Exchange {
         record.isFromStore = true
         record.age = age
         state = .finished
+        var lines = lines
+        appendWhy(to: &lines)
         let body = WholeBody.borrowed(found.item.body, owner: found.item.owner)
         let status = StoredAnswer.send(storedHead: bytes, metadata: metadata, body: body, to: head, lines: lines, on: connection)
         record.bodyBytes = StoredAnswer.sentBytes(status, head, found)
@@ -42,6 +45,8 @@ extension Exchange {
 
     /// There is no copy, or none that may go out.
     func answerFailure(_ failure: FetchFailure) {
+        trace.failure = Int16(MetricNames.place(of: failure) ?? -1)
+        noteWhyNotRescued()
         switch failure {
         case .transfer(.connectionLimitReached):
             answerError(
@@ -78,6 +83,9 @@ extension Exchange {
 
     func sendWhole(_ bytes: [UInt8], _ lines: [UInt8], _ body: WholeBody, status: Status) {
         state = .finished
+        record.status = status.rawValue
+        var lines = lines
+        appendWhy(to: &lines)
         bytes.withUnsafeBytes { head in
             lines.withUnsafeBytes { connection.sendWhole(head: head, lines: $0, body: body) }
         }
@@ -87,7 +95,7 @@ extension Exchange {
     func finish(_ status: Status) {
         stopTimer()
         record.status = status.rawValue
-        shard.finish(&record, head, connection, began)
+        shard.finish(&record, trace, head, connection, began)
     }
 
     /// An answer's head as the client gets it: the length made anew, Via added, a redirect kept here, Date added where it is missing.
@@ -122,5 +130,23 @@ extension Exchange {
         return plan.directives == RequestCacheControl() ? "stale" : "request"
     }
 
-    func noteUpstream() { record.upstreamMicroseconds = shard.loop.batchMicroseconds - began }
+    func noteUpstream() {
+        record.upstreamMicroseconds = shard.loop.batchMicroseconds - began
+        guard let fetch else { return }
+        trace.times = fetch.times
+        trace.upstreamStatus = fetch.status?.rawValue ?? 0
+    }
+
+    private func noteWhyNotRescued() {
+        guard let found = plan.found else { return }
+        let strictness = shard.settings.policy.strictness
+        if case .forbidden(let reason) = Reuse.rescue(found.metadata, plan.directives, strictness: strictness, now: shard.now) {
+            trace.notRescued = reason
+        }
+    }
+
+    /// The explanation, where the client asks for it and may.
+    func appendWhy(to lines: inout [UInt8]) {
+        if shard.explains(head) { lines += shard.whyField(record, trace, head) }
+    }
 }

@@ -30,13 +30,14 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     let plan: ExchangePlan
     let began: Int64
     var state = ExchangeState.asking
-    private var fetch: Fetch?
+    private(set) var fetch: Fetch?
     private var isRequestWhole = false
     /// Whether this has waited for another's fetch that failed: not twice.
     private var hasWaited = false
     /// The soft deadline, or the end of waiting for another.
     private var timer: LoopTimer?
     var record: ExchangeRecord
+    var trace: ExchangeTrace
 
     init(shard: ProxyShard, connection: ClientConnection, head: RequestHead, framing: ContentFraming, plan: ExchangePlan, began: Int64) {
         self.shard = shard
@@ -47,6 +48,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         self.began = began
         isRequestWhole = framing == .none || framing == .length(0)
         record = ExchangeRecord(result: plan.key == nil ? .bypass : .miss, method: MethodLabel(head.method), status: 0)
+        trace = ExchangeTrace(number: shard.why.nextNumber(), plan, partitionAt: shard.partitionOffset, now: shard.now)
     }
 
     var isFinished: Bool { if case .finished = state { true } else { false } }
@@ -56,6 +58,10 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     func start() {
         if let refusal = RequestRefusals.refusal(of: head, fields: shard.requestFields, upstream: shard.settings.forwarding.name) {
             return answerOwn(refusal, result: .error)
+        }
+        if plan.mode == .offline {
+            return answerError(
+                504, "Nothing that may be served is stored for this request, and the upstream is not asked now.", proxyError: nil)
         }
         if plan.directives.onlyIfCached, plan.key != nil {
             return answerError(504, "Nothing fresh is stored for this request, and it asked for nothing else.", proxyError: nil)
@@ -104,7 +110,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
 
     /// Age and freshness left of the stored copy, where it may go out while the upstream fails.
     private var rescue: (age: Int64, ttl: Int64?)? {
-        guard let found = plan.found else { return nil }
+        guard let found = plan.found, plan.mode != .record else { return nil }
         let strictness = shard.settings.policy.strictness
         guard case .allowed(let age, let ttl) = Reuse.rescue(found.metadata, plan.directives, strictness: strictness, now: shard.now) else {
             return nil
@@ -135,9 +141,9 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         }
         guard let found = plan.found, let rescue else { return }
         if let flight = plan.flightKey { shard.server.collapsed.isSlow(flight) }
+        noteUpstream()
         fetch?.abandon(isRequestWhole: isRequestWhole)
         fetch = nil
-        noteUpstream()
         serveRescue(found, rescue, .slow)
     }
 
@@ -198,7 +204,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         fetch = nil
         record.status = 499
         record.result = .error
-        shard.finish(&record, head, connection, began)
+        shard.finish(&record, trace, head, connection, began)
     }
 
     // MARK: The fetch's events
@@ -211,7 +217,9 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         noteUpstream()
         var lines: [UInt8] = []
         var detail: String?
+        trace.isStored = answer.storage == .allowed
         if case .forbidden(let reason) = answer.storage {
+            trace.notStored = reason
             record.notStored = MetricNames.place(of: reason)
             detail = reason.rawValue
         }
@@ -258,6 +266,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         stopTimer()
         state = .streaming
         if plan.key != nil { record.notStored = MetricNames.place(of: notStored) }
+        trace.notStored = notStored
         record.status = head.status.rawValue
         var lines: [UInt8] = []
         shard.cacheStatus.forwarded(forwardToken, detail: plan.key == nil ? nil : notStored.rawValue, to: &lines)
@@ -269,6 +278,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
             } else {
                 self.head.method == .head ? .none : .chunked
             }
+        appendWhy(to: &lines)
         connection.startResponse(passedOn(head), lines: lines, framing: framing)
         return true
     }

@@ -66,6 +66,9 @@ final class Fetch: TransferReceiver {
     private var checksAsItComes = false
     private var discarded = 0
     private var hasRetried = false
+    private var lastTimes = TransferTimes()
+    /// What the upstream answered with, as soon as that is known.
+    private(set) var status: Status?
     /// Milliseconds of the loop's clock.
     private var began: Int64 = 0
     /// Whether the answer's status told that the upstream is in trouble.
@@ -94,6 +97,9 @@ final class Fetch: TransferReceiver {
         transfer = shard.upstream.start(request, receiver: self)
         if transfer == nil { failed(.transfer(.connectionLimitReached)) }
     }
+
+    /// When each phase of asking ended.
+    var times: TransferTimes { transfer?.times ?? lastTimes }
 
     private var clock: Int64 { shard.loop.time.monotonicMilliseconds }
 
@@ -147,6 +153,7 @@ final class Fetch: TransferReceiver {
 
     func transfer(_ transfer: Transfer, received head: ResponseHead) {
         responseTime = shard.now
+        status = head.status
         judge(head)
         invalidate(after: head)
         let length = head.fields.first(.contentLength).flatMap(DeltaSeconds.length)
@@ -213,6 +220,7 @@ final class Fetch: TransferReceiver {
         let mode = self.mode
         self.mode = .ended
         self.transfer = nil
+        lastTimes = transfer.times
         defer { receiver = nil }
         switch mode {
         case .collecting(let head, let decision): collected(head, decision, isDelimited: isDelimited)
@@ -228,6 +236,7 @@ final class Fetch: TransferReceiver {
         let mode = self.mode
         self.mode = .ended
         self.transfer = nil
+        lastTimes = transfer.times
         shard.countUpstreamError(error)
         shard.server.health.failed(route: subject.route, error: error, now: clock)
         switch mode {

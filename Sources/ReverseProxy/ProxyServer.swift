@@ -33,6 +33,8 @@ package final class ProxyServer: @unchecked Sendable {
         var isStopping = false
     }
 
+    /// Changed by the administrator; each shard has a copy.
+    private let modeTable: Mutex<ModeTable>
     /// Written by all shards.
     private let state = Mutex(State())
     private let time: any TimeSource
@@ -42,6 +44,7 @@ package final class ProxyServer: @unchecked Sendable {
         self.settings = settings
         self.logger = logger
         self.time = time
+        modeTable = Mutex(ModeTable(all: settings.mode))
         self.accessLog = accessLog
         budget = ConnectionBudget(
             limit: settings.downstream.maximumConnections, perAddress: settings.downstream.connectionsPerAddress)
@@ -157,6 +160,21 @@ package final class ProxyServer: @unchecked Sendable {
         }
     }
 
+    var modes: ModeTable { modeTable.withLock { $0 } }
+
+    /// Returns what `change` returns: whether there was something to change. If so, `then` is called once every shard knows.
+    func changeModes(_ change: (inout ModeTable) -> Bool, then: @escaping @Sendable () -> Void) -> Bool {
+        let changed = modeTable.withLock { modes in change(&modes) ? modes : nil }
+        guard let changed else { return false }
+        logger.notice("the mode is \(changed.all.rawValue), for \(changed.rules.count) prefixes another")
+        onEachShard {
+            $0.modes = changed
+        } then: {
+            then()
+        }
+        return true
+    }
+
     var wallMilliseconds: Int64 { time.wallMilliseconds }
 
     /// Whether requests are taken.
@@ -182,6 +200,10 @@ package final class ProxyServer: @unchecked Sendable {
         var snapshot = snapshot
         snapshot.process = .now()
         snapshot.version = settings.version
+        let modes = self.modes
+        snapshot.modes = ServingMode.allCases.map { mode in
+            MetricsSnapshot.ModeLine(mode: mode.rawValue, isForAll: modes.all == mode, prefixes: modes.rules.count { $0.mode == mode })
+        }
         snapshot.isUpstreamUp = health.isUp
         snapshot.collapsedWaiting = collapsed.waiting
         snapshot.upstreamStates = health.lines.map { MetricsSnapshot.UpstreamStateLine(route: $0.route, state: $0.state.label) }

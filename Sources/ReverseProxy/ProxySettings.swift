@@ -17,6 +17,8 @@ package struct ProxySettings: Sendable {
     /// Where /metrics, /healthz and /readyz are answered instead of on the proxy's own addresses, and the administrator's interface is.
     package var adminListen: [ListenAddress] = []
     package var admin = AdminSettings()
+    /// The mode at the start.
+    package var mode = ServingMode.live
     /// Whether those pages are answered on the proxy's own addresses too, where there is no `adminListen`.
     package var servesOwnPages = true
     /// Longest answer that is taken whole before its first byte goes out, so that a broken one can still be replaced; also the largest that

@@ -12,6 +12,7 @@ import Upstream
 /// Touched on its loop only; `@unchecked Sendable` because other threads do no more than queue work on that loop.
 final class ProxyShard: RequestReceiver, @unchecked Sendable {
     let settings: ProxySettings
+    let number: Int
     let loop: EventLoop
     let connections: ClientConnections
     let upstream: UpstreamClient
@@ -29,6 +30,11 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     let servesOwnPages: Bool
 
     let routes: Routes
+    let why: WhyRing
+    /// Where the partition lies in this shard's keys.
+    let partitionOffset: Int
+    /// A copy of the server's.
+    var modes: ModeTable
     private(set) lazy var backgroundFetches = BackgroundFetches(shard: self)
     /// Held here for as long as the shard is.
     private lazy var probe = ActiveProbe(shard: self)
@@ -45,6 +51,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         self.server = server
         accessLog = server.accessLog
         self.settings = settings
+        self.number = number
         loop = EventLoop(label: "cistern.shard.\(number)", time: time)
         connections = ClientConnections(loop: loop, settings: settings.downstream, budget: server.budget)
         upstream = UpstreamClient(loop: loop, settings: settings.upstream)
@@ -57,6 +64,9 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         cacheStatus = CacheStatus(name: Array(settings.forwarding.name.utf8))
         keyMaker = RequestKeyMaker(
             policy: settings.policy, forwarding: settings.forwarding, authority: origin + Array(settings.upstream.basePath.utf8))
+        partitionOffset = 1 + 4 + keyMaker.authority.count + 4
+        why = WhyRing(shard: number, capacity: settings.admin.records)
+        modes = server.modes
         metrics = ShardMetrics(labels: MetricNames.labels)
         servesOwnPages = settings.servesOwnPages && settings.adminListen.isEmpty
         routes = server.routes
@@ -129,7 +139,8 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         let result = lookUp.find(scratchKey, sharedKey: shared, collection: collection, request: head.fields)
         var directives = RequestCacheControl()
         if head.fields.contains(.cacheControl) || head.fields.contains(.pragma) { directives = RequestCacheControl(head.fields) }
-        if case .found(let found) = result, refreshAhead == nil,
+        if isModal(head), let found = result.found, serveByMode(found, head, directives, connection) { return nil }
+        if case .found(let found) = result, refreshAhead == nil, !isModal(head),
             case .serve(let ttl, let age) = Reuse.decide(found.metadata, directives, now: now)
         {
             serveHit(found, head, ttl: ttl, age: age, .hit, connection)
@@ -162,7 +173,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
             directives: directives, key: scratchKey, sharedKey: shared ?? scratchKey, isPartitioned: shared != nil, found: result.found,
             flightKey: result.flightKey(scratchKey), missToken: result.forwardToken,
             mayShare: head.method == .get && directives == RequestCacheControl(), route: routes.place(of: head.pathAndQuery))
-        guard let found = plan.found else { return begin(head, framing, connection, plan) }
+        guard let found = plan.found, mode(of: head) != .record else { return begin(head, framing, connection, plan) }
         switch Reuse.decide(found.metadata, plan.directives, now: now) {
         case .validate: return begin(head, framing, connection, plan)
         case .serve(let ttl, let age):
@@ -190,26 +201,40 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     private func begin(
         _ head: RequestHead, _ framing: ContentFraming, _ connection: ClientConnection, _ plan: ExchangePlan
     ) -> (any ClientExchange)? {
+        var plan = plan
+        plan.mode = mode(of: head)
+        if plan.mode == .record { plan.mayShare = false }
         let exchange = Exchange(
             shard: self, connection: connection, head: head, framing: framing, plan: plan, began: loop.batchMicroseconds)
         exchange.start()
         return exchange.isFinished ? nil : exchange
     }
 
-    private func serveHit(
-        _ found: FoundResponse, _ head: RequestHead, ttl: Int64, age: Int64, _ result: CacheResult, _ connection: ClientConnection
+    func serveHit(
+        _ found: FoundResponse, _ head: RequestHead, ttl: Int64?, age: Int64, _ result: CacheResult, _ connection: ClientConnection,
+        mode: ServingMode = .live
     ) {
         scratchLines.removeAll(keepingCapacity: true)
         scratchLines.append("Age: ")
         scratchLines.append(decimal: Int(age))
         scratchLines.append("\r\n")
-        cacheStatus.hit(ttl: ttl, to: &scratchLines)
+        cacheStatus.hit(ttl: ttl, detail: mode == .live ? nil : mode.rawValue, to: &scratchLines)
+        var trace = ExchangeTrace()
+        trace.number = why.nextNumber()
+        trace.lookUp = .stored
+        trace.mode = mode
+        trace.lifetime = ttl.map { $0 + age } ?? -1
+        trace.age = age
+        trace.partition = ExchangeTrace.partition(in: scratchKey, at: partitionOffset)
+        if explains(head) {
+            scratchLines += whyField(ExchangeRecord(result: result, method: MethodLabel(head.method), status: 200), trace, head)
+        }
         let status = StoredAnswer.send(found, to: head, lines: scratchLines, on: connection)
         var record = ExchangeRecord(result: result, method: MethodLabel(head.method), status: status.rawValue)
         record.isFromStore = true
         record.bodyBytes = StoredAnswer.sentBytes(status, head, found)
         record.age = age
-        finish(&record, head, connection, loop.batchMicroseconds)
+        finish(&record, trace, head, connection, loop.batchMicroseconds)
     }
 
     /// The key under which a GET of the same target, with the same credentials, is stored.
@@ -233,9 +258,12 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     // MARK: What happened
 
     /// Every exchange ends here, once.
-    func finish(_ record: inout ExchangeRecord, _ head: RequestHead, _ connection: ClientConnection, _ began: Int64) {
+    func finish(
+        _ record: inout ExchangeRecord, _ trace: ExchangeTrace, _ head: RequestHead, _ connection: ClientConnection, _ began: Int64
+    ) {
         record.durationMicroseconds = SystemTime.monotonicMicroseconds - began
         metrics.record(record)
+        why.append(trace.completed(by: record, wall: loop.batchWallMilliseconds), target: head.pathAndQuery)
         if let log = accessLog {
             log.append(AccessLogLine.make(record, head, peer: connection.peer, wall: loop.batchWallMilliseconds, format: log.format))
         }
@@ -266,6 +294,7 @@ struct ExchangePlan {
     var mayShare = false
     /// The place of the target's route.
     var route = 0
+    var mode = ServingMode.live
 }
 
 extension RequestHead {

@@ -64,8 +64,8 @@ struct UpstreamRequestFields {
 
     private func isDropped(_ field: KnownField) -> Bool {
         switch field {
-        // Content-Length and Transfer-Encoding follow from the framing; Expect was answered here.
-        case .host, .contentLength, .transferEncoding, .expect: true
+        // Content-Length and Transfer-Encoding follow from the framing; Expect was answered here; what is said to us is not for others.
+        case .host, .contentLength, .transferEncoding, .expect, .cisternMode, .cisternWhy: true
         default:
             (settings.dropOverrides && Self.overrides.contains(field)) || Self.forwarding.contains(field)
         }

@@ -36,6 +36,9 @@ package struct CisternSettings: Sendable, Equatable {
     package struct Admin: Sendable, Equatable {
         package var socket = ""
         package var tokenFile = ""
+        package var records = 1_000
+        package var whyField = false
+        package var modeField = false
     }
 
     package struct Store: Sendable, Equatable {
@@ -44,6 +47,7 @@ package struct CisternSettings: Sendable, Equatable {
     }
 
     package struct Cache: Sendable, Equatable {
+        package var mode = "live"
         package var policy = "rescue"
         package var store = "json"
         package var role = "shared"

@@ -107,6 +107,14 @@ package enum SettingsTable {
             path: "admin.token_file", binding: .text(\.admin.tokenFile),
             help: "A file with the bearer token that the admin interface on TCP asks for; without one only loopback addresses have it."),
         Setting(
+            path: "admin.records", binding: .count(\.admin.records, 0...1_000_000),
+            help: "Exchanges of each shard that `cistern why` can explain."),
+        Setting(
+            path: "admin.why_field", binding: .flag(\.admin.whyField),
+            help: "Explain an answer in its Cistern-Why field where the request has a field of that name."),
+        Setting(
+            path: "admin.mode_field", binding: .flag(\.admin.modeField), help: "Let a request choose its mode by a Cistern-Mode field."),
+        Setting(
             path: "own_pages", binding: .flag(\.ownPages), help: "Answer /metrics, /healthz and /readyz on the proxy's own addresses."),
         Setting(path: "shards", binding: .count(\.shards, 0...64), help: "Event loops; 0 for one a core."),
     ]
@@ -116,6 +124,10 @@ package enum SettingsTable {
             path: "store.directory", binding: .text(\.store.directory),
             help: "Where answers are kept; empty for the user's cache directory."),
         Setting(path: "store.size", binding: .size(\.store.size, (4 << 20)...(4096 * gibibyte)), help: "Exact limit on the store's files."),
+        Setting(
+            path: "cache.mode", binding: .choice(\.cache.mode, ["live", "offline", "record", "replay"]),
+            help:
+                "At the start: live as the rules say, offline never asks the upstream, record always does, replay serves what is stored."),
         Setting(
             path: "cache.policy", binding: .choice(\.cache.policy, ["rescue", "strict"]),
             help:

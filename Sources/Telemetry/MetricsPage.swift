@@ -51,6 +51,19 @@ package struct MetricsSnapshot: Sendable {
 
     package var shards: ShardMetrics
     package var upstreamStates: [UpstreamStateLine] = []
+
+    /// One mode: whether it is that of all paths, and for how many prefixes it is set.
+    package struct ModeLine: Sendable {
+        package let mode: String
+        package let isForAll: Bool
+        package let prefixes: Int
+
+        package init(mode: String, isForAll: Bool, prefixes: Int) {
+            (self.mode, self.isForAll, self.prefixes) = (mode, isForAll, prefixes)
+        }
+    }
+
+    package var modes: [ModeLine] = []
     package var store = Store()
     package var connections = Connections()
     package var process = ProcessFigures()
@@ -70,6 +83,7 @@ package enum MetricsPage {
         upstream(snapshot, &writer)
         store(snapshot.store, &writer)
         connections(snapshot, &writer)
+        modes(snapshot.modes, &writer)
         process(snapshot, &writer)
         return writer.finish()
     }
@@ -158,6 +172,14 @@ package enum MetricsPage {
         writer.counter(
             "cistern_access_log_dropped", "Access log lines dropped because the log could not keep up.",
             UInt64(snapshot.accessLogDropped))
+    }
+
+    private static func modes(_ modes: [MetricsSnapshot.ModeLine], _ writer: inout MetricsWriter) {
+        writer.gauge(
+            "cistern_mode", "Which mode is that of all paths.", modes.map { ("mode=\"\($0.mode)\"", $0.isForAll ? 1 : 0) })
+        writer.gauge(
+            "cistern_mode_prefixes", "Path prefixes that have a mode of their own.",
+            modes.map { ("mode=\"\($0.mode)\"", Double($0.prefixes)) })
     }
 
     private static func process(_ snapshot: MetricsSnapshot, _ writer: inout MetricsWriter) {

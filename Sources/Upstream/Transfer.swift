@@ -17,6 +17,8 @@ package final class Transfer {
     var phase = Phase.queued
     /// Milliseconds of the loop's clock.
     let startedAt: Int64
+    package private(set) var times = TransferTimes()
+    private let began = SystemTime.monotonicMicroseconds
     var progressAt: Int64
     /// Why we ended it ourselves; it comes before what libcurl says.
     var failure: UpstreamError?
@@ -109,6 +111,7 @@ package final class Transfer {
     /// for a write never, else once (RFC 9112 §9.3.1).
     func requestBegins() -> Bool {
         attempts += 1
+        noteConnection()
         phase = isUploadEnded && upload.isEmpty ? .awaitingHead : .sending
         progressAt = client.coarseNow
         guard attempts > (isIdempotent && uploadSent == 0 ? 2 : 1) else { return true }
@@ -125,6 +128,7 @@ package final class Transfer {
 
     func headLine(_ line: Span<UInt8>) -> Bool {
         gotBytes = true
+        if times.firstByte < 0 { times.firstByte = elapsed }
         phase = .receiving
         progressAt = client.coarseNow
         switch head.take(line, settings: settings) {
@@ -204,6 +208,7 @@ package final class Transfer {
     /// libcurl is done with it.
     func finished(_ code: CURLcode) {
         phase = .ended
+        times.ended = elapsed
         guard let receiver else { return }
         self.receiver = nil
         if code != CURLE_OK || failure != nil {
@@ -223,6 +228,20 @@ package final class Transfer {
     }
 
     // MARK: Time
+
+    private var elapsed: Int32 { Int32(clamping: SystemTime.monotonicMicroseconds - began) }
+
+    private func noteConnection() {
+        times.sent = elapsed
+        for (info, phase) in [
+            (CURLINFO_NAMELOOKUP_TIME_T, \TransferTimes.resolved), (CURLINFO_CONNECT_TIME_T, \.connected),
+            (CURLINFO_APPCONNECT_TIME_T, \.secured),
+        ] {
+            var time: curl_off_t = 0
+            cistern_easy_get_offset(pointer, info, &time)
+            times[keyPath: phase] = Int32(clamping: time)
+        }
+    }
 
     /// The time-out that has passed at `now`, if any.
     func overdue(at now: Int64) -> UpstreamError? {

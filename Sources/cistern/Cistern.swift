@@ -10,7 +10,9 @@ struct Cistern: ParsableCommand {
         version: Version.text,
         subcommands: [Serve.self, Check.self, Demo.self, HealthCheck.self],
         groupedSubcommands: [
-            CommandGroup(name: "Looking into a running Cistern", subcommands: [List.self, Show.self, Purge.self, Stats.self, Top.self])
+            CommandGroup(
+                name: "Looking into a running Cistern",
+                subcommands: [List.self, Show.self, Purge.self, Why.self, Mode.self, Stats.self, Top.self])
         ],
         defaultSubcommand: Serve.self)
 }

@@ -147,6 +147,10 @@ extension ProxySettings {
         adminListen = settings.adminListen.compactMap { ListenAddress($0) }
         servesOwnPages = settings.ownPages
         admin.socket = settings.admin.socket == "off" ? nil : AdminSettings.socketPath(settings)
+        admin.records = settings.admin.records
+        admin.allowsWhyField = settings.admin.whyField
+        admin.allowsModeField = settings.admin.modeField
+        mode = ServingMode(rawValue: settings.cache.mode) ?? .live
         admin.isSocketRequired = !settings.admin.socket.isEmpty
         if !settings.admin.tokenFile.isEmpty { admin.token = FileContent.read(settings.admin.tokenFile).flatMap(AdminToken.parse) }
         bufferLimitBytes = settings.cache.bufferLimit

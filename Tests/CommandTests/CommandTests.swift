@@ -36,6 +36,21 @@ struct CommandTests {
         #expect(try tool.run("ls").lines.count == 1)
     }
 
+    @Test("why and mode")
+    func whyAndMode() throws {
+        play.origin.react { _ in [.answer("<p>", type: "text/html")] }
+        _ = try play.get("/page")
+        let why = try tool.run("why")
+        #expect(
+            why.text.contains("GET /page  200 miss") && why.text.contains("Not stored: ") && why.text.contains("→ cache.content_types "))
+        #expect(try tool.run("why --path /page --long").text.contains("upstream   status 200: "))
+        #expect(try tool.run("why --path /other").status == 1)
+        #expect(try tool.run("mode offline --prefix /page").lines.last?.hasSuffix("all others") == true)
+        #expect(try play.get("/page").status == 504)
+        #expect(try tool.run("mode --reset --prefix /page").lines == ["MODE  PATHS", "live  all"])
+        #expect(try tool.run("mode nonsense").status == 64)
+    }
+
     @Test("stats, and top without a terminal")
     func numbers() throws {
         for _ in 0..<3 { _ = try play.get("/users/1") }

@@ -12,6 +12,8 @@ struct OpenAPITests {
     private static let calls: [String: (method: String, target: String, content: String?)] = [
         "openapi": ("GET", "/-/openapi.json", nil), "listEntries": ("GET", "/-/entries?limit=1", nil),
         "showEntry": ("GET", "/-/entries/{id}", nil), "entryContent": ("GET", "/-/entries/{id}/content", nil),
+        "listWhy": ("GET", "/-/why", nil), "showWhy": ("GET", "/-/why/0-1", nil), "showMode": ("GET", "/-/mode", nil),
+        "setMode": ("PUT", "/-/mode?mode=replay&prefix=/a", nil), "removeMode": ("DELETE", "/-/mode?prefix=/a", nil),
         "upstream": ("GET", "/-/upstream", nil), "stats": ("GET", "/-/stats", nil), "purge": ("POST", "/-/purge?prefix=/none", nil),
     ]
 
@@ -32,7 +34,10 @@ struct OpenAPITests {
                 let call = try #require(Self.calls[name], "no call is written for \(name)")
                 called.insert(name)
                 #expect(call.method == operation.name.uppercased())
-                #expect(call.target.prefix { $0 != "?" } == path.name[...])
+                let place = path.name.hasPrefix("/-/why/") ? "0-1" : "{id}"
+                #expect(
+                    call.target.prefix { $0 != "?" }
+                        == path.name.split(separator: "{id}", omittingEmptySubsequences: false).joined(separator: place))
                 let target = call.target.split(separator: "{id}", omittingEmptySubsequences: false).joined(separator: id)
                 let answer = try play.admin(call.method, target, content: call.content)
                 check(answer, of: operation.value, named: name, document)

@@ -71,6 +71,11 @@ final class AdminInterface: @unchecked Sendable {
         Route(.post, "purge", Purging.perform),
         Route(.get, "upstream", StatePages.upstream),
         Route(.get, "stats", StatePages.stats),
+        Route(.get, "why", WhyPages.list),
+        Route(.get, "why/*", WhyPages.show),
+        Route(.get, "mode", ModePages.show),
+        Route(.put, "mode", ModePages.set),
+        Route(.delete, "mode", ModePages.remove),
     ]
 
     var now: Timestamp { Timestamp(milliseconds: server.wallMilliseconds) }

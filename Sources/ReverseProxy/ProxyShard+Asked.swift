@@ -1,0 +1,58 @@
+// What a client may ask of the proxy itself, where the operator allows it: an explanation (Cistern-Why), and a mode (Cistern-Mode).
+
+import CachePolicy
+import Downstream
+import HTTPCore
+import Reactor
+import Telemetry
+
+extension ProxyShard {
+    /// Whether this answer is to carry its explanation.
+    @inline(__always)
+    func explains(_ head: RequestHead) -> Bool { head.fields.contains(.cisternWhy) && settings.admin.allowsWhyField }
+
+    /// The field's line.
+    func whyField(_ record: ExchangeRecord, _ trace: ExchangeTrace, _ head: RequestHead) -> [UInt8] {
+        let target = Array(head.pathAndQuery)
+        let complete = trace.completed(by: record, wall: loop.batchWallMilliseconds)
+        return WhyExplanation(WhyRecord(trace: complete, shard: number, target: target), routes: routes).field
+    }
+
+    /// Whether it takes more than a look to know that the mode is `live`.
+    @inline(__always)
+    func isModal(_ head: RequestHead) -> Bool { !modes.isLive || head.fields.contains(.cisternMode) }
+
+    /// The request's own choice where that is allowed, else what is set for its path.
+    func mode(of head: RequestHead) -> ServingMode {
+        guard isModal(head) else { return .live }
+        if settings.admin.allowsModeField, let value = head.fields.first(.cisternMode),
+            let mode = ServingMode(rawValue: String(decoding: value.trimmed, as: UTF8.self).lowercased())
+        {
+            return mode
+        }
+        return modes.mode(of: head.pathAndQuery)
+    }
+
+    /// Serves what is stored without asking, where the mode says so; returns whether it did.
+    func serveByMode(
+        _ found: FoundResponse, _ head: RequestHead, _ directives: RequestCacheControl, _ connection: ClientConnection
+    ) -> Bool {
+        let mode = mode(of: head)
+        switch mode {
+        case .live, .record: return false
+        case .offline, .replay: break
+        }
+        let strictness = settings.policy.strictness
+        let age: Int64
+        let ttl: Int64?
+        if case .serve(let left, let current) = Reuse.decide(found.metadata, directives, now: now) {
+            (age, ttl) = (current, left)
+        } else if case .allowed(let current, let left) = Reuse.rescue(found.metadata, directives, strictness: strictness, now: now) {
+            (age, ttl) = (current, left)
+        } else {
+            return false
+        }
+        serveHit(found, head, ttl: ttl, age: age, .hit, connection, mode: mode)
+        return true
+    }
+}

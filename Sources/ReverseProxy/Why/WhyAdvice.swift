@@ -1,0 +1,113 @@
+// Where a setting stands in the way of what one may have wanted: which, and what it would do. A table, held against the settings by the tests.
+
+import CachePolicy
+
+struct WhyAdvice: Equatable, Sendable {
+    /// As in the configuration file.
+    let setting: String
+    let effect: String
+
+    init(_ setting: String, _ effect: String) {
+        self.setting = setting
+        self.effect = effect
+    }
+}
+
+extension NotStoredReason {
+    /// In words, behind "not stored: ".
+    var sentence: String {
+        switch self {
+        case .methodNotCacheable: "answers to this method are not kept"
+        case .requestContent: "the request had content, whose meaning for the answer nobody knows"
+        case .rangeRequest: "only a part was asked for"
+        case .preconditions: "the request had preconditions that only the upstream can judge"
+        case .status: "answers with this status are not kept"
+        case .noContent: "the answer has no content"
+        case .partial: "the answer is only a part"
+        case .requestNoStore: "the request said Cache-Control: no-store"
+        case .noStore: "the answer said Cache-Control: no-store, which is absolute"
+        case .privateResponse:
+            "the answer said Cache-Control: private, and the request had no credentials to give it a partition of its own"
+        case .authorized: "the request was authorized, and the answer did not allow sharing"
+        case .varyStar: "the answer said Vary: *, so it fits no other request"
+        case .contentType: "the answer's media type is not one that is kept"
+        case .contentCoding: "the answer was coded in a way that cannot be taken off"
+        case .tooLarge: "the answer is too large"
+        case .incomplete: "the answer ended too early"
+        case .invalidJSON: "the answer says that it is JSON and is not"
+        case .empty: "the answer says that it is JSON and is empty"
+        case .unprovenEnd: "nothing proves that the answer was complete"
+        case .undecodable: "the answer's coding could not be taken off"
+        case .notGood: "the answer is not what the route calls a good one"
+        case .storeRefused: "the store did not take it, or something was purged or written meanwhile"
+        }
+    }
+
+    /// nil where no setting changes it.
+    var advice: WhyAdvice? {
+        switch self {
+        case .methodNotCacheable: WhyAdvice("routes.methods", "names methods that only read on a route, so that their answers are kept")
+        case .status: WhyAdvice("cache.store", "any: keeps answers of other statuses too, where RFC 9111 allows it")
+        case .privateResponse: WhyAdvice("cache.role", "private: one user's own cache keeps it")
+        case .authorized:
+            WhyAdvice("cache.credential_fields", "with authorization among them the answer is kept for those with the same credentials")
+        case .contentType: WhyAdvice("cache.content_types", "names the media types that are kept")
+        case .tooLarge: WhyAdvice("cache.buffer_limit", "is the largest answer that is kept; store.size bounds it too")
+        case .notGood: WhyAdvice("routes.good.must_have", "and the others beside it say what a good answer of the route is like")
+        case .storeRefused: WhyAdvice("store.directory", "must be writable; `cistern stats` tells")
+        case .requestContent, .rangeRequest, .preconditions, .noContent, .partial, .requestNoStore, .noStore, .varyStar, .contentCoding,
+            .incomplete, .invalidJSON, .empty, .unprovenEnd, .undecodable:
+            nil
+        }
+    }
+}
+
+extension ValidationReason {
+    /// In words, behind "the upstream was asked: ".
+    var sentence: String {
+        switch self {
+        case .noFreshness: "the stored answer did not say for how long it is fresh"
+        case .stale: "the stored answer is stale"
+        case .noCache: "the stored answer said Cache-Control: no-cache"
+        case .markedStale: "the stored answer was purged softly"
+        case .requestNoCache: "the request said Cache-Control: no-cache"
+        case .requestMaxAge: "the stored answer is older than the request's max-age"
+        case .requestMinFresh: "the stored answer is not fresh for as long as the request's min-fresh"
+        }
+    }
+}
+
+extension NoRescueReason {
+    /// In words, behind "the stored copy may not stand in: ".
+    var sentence: String {
+        switch self {
+        case .noCache: "it said no-cache"
+        case .mustRevalidate: "it said must-revalidate"
+        case .proxyRevalidate: "it said proxy-revalidate"
+        case .sharedMaxAge: "it said s-maxage"
+        case .requestNoCache: "the request said no-cache"
+        case .staleIfError: "it is staler than its stale-if-error allows"
+        }
+    }
+
+    static let advice = WhyAdvice("cache.policy", "rescue: stored answers go out while the upstream fails, whatever they said")
+}
+
+enum FailureAdvice {
+    /// - Parameter label: of `MetricNames.rescueCauses`.
+    static func advice(for label: String) -> WhyAdvice? {
+        switch label {
+        case "dns_timeout", "connection_timeout": WhyAdvice("upstream.connect_timeout", "is how long connecting may take")
+        case "connection_read_timeout":
+            WhyAdvice("upstream.first_byte_timeout", "and upstream.between_bytes_timeout are how long the upstream may be silent")
+        case "http_response_timeout": WhyAdvice("upstream.total_timeout", "is how long a whole exchange may take")
+        case "connection_limit_reached": WhyAdvice("upstream.queue", "and upstream.connections are how many requests may wait and run")
+        case "http_response_body_size": WhyAdvice("cache.buffer_limit", "is the longest answer that is taken whole")
+        case "tls_certificate_error": WhyAdvice("upstream.ca_file", "names the certificates that the upstream's is checked against")
+        case FetchFailure.unavailableLabel:
+            WhyAdvice("failure.threshold", "and failure.recheck say when it counts as down and how often it is tried")
+        case FetchFailure.slowLabel: WhyAdvice("cache.rescue_after", "is how long the upstream has where a copy could go out")
+        default: nil
+        }
+    }
+}

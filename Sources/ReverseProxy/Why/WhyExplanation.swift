@@ -1,0 +1,225 @@
+// One exchange explained: what its key was and what was dropped from it, what was found, how fresh it was, what was decided and why, what the
+// upstream did, and which setting would change it.
+
+import CachePolicy
+import HTTPCore
+import Telemetry
+import Upstream
+
+struct WhyExplanation {
+    let record: WhyRecord
+    private let trace: ExchangeTrace
+    private let routes: Routes
+
+    init(_ record: WhyRecord, routes: Routes) {
+        self.record = record
+        trace = record.trace
+        self.routes = routes
+    }
+
+    private var route: Route { routes.all[min(Int(trace.route), routes.all.count - 1)] }
+
+    // MARK: The key
+
+    private var isLookedUp: Bool { trace.lookUp != .notLookedUp }
+
+    /// As the key has it; what was cut is missing.
+    private var canonicalTarget: [UInt8] {
+        var key: [UInt8] = []
+        CacheKey.append(to: &key, authority: [], target: record.target.span, rules: route.arguments)
+        return StoredKey(key)?.target ?? record.target
+    }
+
+    private var partition: String? {
+        trace.partition == 0 ? nil : StoredKey.hexadecimal((0..<4).map { UInt8(truncatingIfNeeded: trace.partition >> (24 - 8 * $0)) })
+    }
+
+    /// What the request said and the key does not, in words.
+    private var dropped: [String] {
+        var dropped: [String] = []
+        if record.isCut { dropped.append("the end of the target: more is not remembered here") }
+        let names = { (target: [UInt8]) -> [String] in
+            guard let question = target.firstIndex(of: UInt8(ascii: "?")) else { return [] }
+            return target[(question + 1)...].split(separator: UInt8(ascii: "&")).map { argument in
+                let name = argument.prefix { $0 != UInt8(ascii: "=") }
+                return PercentCoding.decode(name, plusIsSpace: true) ?? String(decoding: name, as: UTF8.self)
+            }
+        }
+        let canonical = canonicalTarget
+        let kept = names(canonical).map { $0.lowercased() }
+        for name in names(record.target) where !kept.contains(name.lowercased()) {
+            dropped.append("the argument \(name): the route's rules say that it makes no difference")
+        }
+        if dropped.isEmpty, canonical != record.target { dropped.append("the order of arguments and the spelling of percent-encoding") }
+        if partition != nil { dropped.append("the credentials: a keyed hash stands for them") }
+        return dropped
+    }
+
+    // MARK: The decision
+
+    private var failure: String? { trace.failure < 0 ? nil : MetricNames.rescueCauses[Int(trace.failure)] }
+
+    /// A word for what was done.
+    var decision: String {
+        switch trace.result {
+        case .hit, .stale: "served_from_store"
+        case .rescued: "served_stored_copy"
+        case .revalidated: "served_confirmed_copy"
+        case .collapsed: "served_answer_of_another_request"
+        case .miss, .bypass: "served_answer_of_upstream"
+        case .error: "failed"
+        case .own: "own_page"
+        }
+    }
+
+    /// A word for the cause.
+    var reason: String {
+        switch trace.result {
+        case .hit: return trace.mode == .live ? "fresh" : trace.mode.rawValue
+        case .stale: return "stale_while_revalidate"
+        case .rescued: return failure ?? "failed"
+        case .error:
+            if trace.status == 499 { return "client_left" }
+            if trace.mode == .offline { return "offline" }
+            if let failure { return failure }
+            return trace.isOnlyIfCached ? "only_if_cached" : "refused"
+        case .miss, .revalidated, .collapsed, .bypass, .own: break
+        }
+        if trace.mode == .record { return "record" }
+        if let bypass = trace.bypass { return bypass.rawValue }
+        switch trace.lookUp {
+        case .notLookedUp: return "no_store"
+        case .nothing: return "nothing_stored"
+        case .otherVariant: return "other_variant_stored"
+        case .stored: return trace.validation?.rawValue ?? "stale"
+        }
+    }
+
+    /// Sentences for people.
+    private var explanation: [String] {
+        var sentences = [lookUpSentence]
+        if let failure {
+            let status = trace.upstreamStatus == 0 ? "" : " (status \(trace.upstreamStatus))"
+            sentences.append("The upstream did not help: \(failure)\(status).")
+        }
+        if trace.result == .error, let reason = trace.notRescued {
+            sentences.append("The stored copy may not stand in: \(reason.sentence).")
+        }
+        if trace.isStored { sentences.append("The answer was stored.") }
+        if let reason = trace.notStored { sentences.append("Not stored: \(reason.sentence).") }
+        if trace.status == 499 { sentences.append("The client left before it was answered.") }
+        return sentences
+    }
+
+    private var lookUpSentence: String {
+        switch (trace.mode, trace.result) {
+        case (.offline, .error): return "Nothing that may be served is stored, and the mode is offline: the upstream is not asked."
+        case (.offline, _), (.replay, .hit): return "The stored answer was served, since the mode is \(trace.mode.rawValue)."
+        case (.record, _): return "The upstream was asked, since the mode is record."
+        default: break
+        }
+        switch trace.result {
+        case .hit: return "The stored answer was fresh."
+        case .stale: return "The stored answer was stale, and allowed itself to be served while it is validated."
+        case .collapsed: return "Another request for the same was under way, and its answer was taken."
+        default: break
+        }
+        if let bypass = trace.bypass { return "The store has nothing to do with such a request (\(bypass.rawValue))." }
+        if trace.isOnlyIfCached { return "Nothing fresh is stored, and the request wanted nothing else (only-if-cached)." }
+        switch trace.lookUp {
+        case .notLookedUp: return "The store was not looked into."
+        case .nothing: return "Nothing is stored under this key."
+        case .otherVariant: return "Something is stored under this key, but for other values of the fields that Vary names."
+        case .stored: return "The upstream was asked: \(trace.validation?.sentence ?? "the stored answer had to be validated")."
+        }
+    }
+
+    /// The settings that stand in the way.
+    private var advice: [WhyAdvice] {
+        var advice: [WhyAdvice] = []
+        if trace.mode != .live { advice.append(WhyAdvice("cache.mode", "is the mode at the start; `cistern mode` switches it now")) }
+        if let one = trace.notStored?.advice { advice.append(one) }
+        if trace.validation == .noFreshness {
+            advice.append(WhyAdvice("cache.heuristics", "takes a share of an answer's age since its last change for its freshness"))
+        }
+        if let one = failure.flatMap(FailureAdvice.advice) { advice.append(one) }
+        if trace.result == .error, trace.notRescued != nil { advice.append(NoRescueReason.advice) }
+        return advice
+    }
+
+    // MARK: Showing
+
+    var json: JSONValue {
+        let text = { (value: String?) -> JSONValue in value.map { .string($0) } ?? .null }
+        let key: JSONValue = [
+            "target": .string(SecretNames.redacted(canonicalTarget)), "partition": text(partition),
+            "dropped": .array(dropped.map { .string($0) }),
+        ]
+        return [
+            "id": .string(record.id), "time": .string(RFC3339.format(milliseconds: trace.wall)), "method": .string("\(trace.method.label)"),
+            "target": .string(SecretNames.redacted(record.target)), "status": .integer(Int(trace.status)),
+            "result": .string("\(trace.result.label)"), "mode": .string(trace.mode.rawValue), "route": .string(route.name),
+            "key": isLookedUp ? key : .null, "found": .string(found), "freshness": freshness, "decision": .string(decision),
+            "reason": .string(reason), "stored": .bool(trace.isStored), "not_stored": text(trace.notStored?.rawValue),
+            "upstream": upstream, "explanation": .array(explanation.map { .string($0) }),
+            "advice": .array(advice.map { ["setting": .string($0.setting), "effect": .string($0.effect)] }),
+            "bytes": .integer(trace.bodyBytes), "duration_seconds": .number(Double(trace.durationMicroseconds) / 1e6),
+        ]
+    }
+
+    private var found: String {
+        switch trace.lookUp {
+        case .notLookedUp: "not_looked_up"
+        case .nothing: "nothing"
+        case .otherVariant: "other_variant"
+        case .stored: "stored"
+        }
+    }
+
+    private var freshness: JSONValue {
+        guard trace.lookUp == .stored else { return .null }
+        let lifetime: JSONValue = trace.lifetime < 0 ? .null : .integer(Int(clamping: trace.lifetime))
+        let left: JSONValue = trace.lifetime < 0 ? .null : .integer(Int(clamping: trace.lifetime - trace.age))
+        return ["lifetime": lifetime, "age": .integer(Int(clamping: trace.age)), "left": left]
+    }
+
+    private var upstream: JSONValue {
+        guard trace.upstreamMicroseconds >= 0 else { return .null }
+        let times = trace.times
+        let seconds = { (end: Int32, start: Int32) -> JSONValue in
+            end < 0 ? .null : .number(Double(max(0, end - max(0, start))) / 1e6)
+        }
+        return [
+            "status": trace.upstreamStatus == 0 ? .null : .integer(Int(trace.upstreamStatus)),
+            "error": failure.map { .string($0) } ?? .null,
+            "resolve_seconds": seconds(times.resolved, 0), "connect_seconds": seconds(times.connected, times.resolved),
+            "tls_seconds": times.secured <= 0 ? .null : seconds(times.secured, times.connected),
+            "wait_seconds": seconds(times.firstByte, times.sent), "content_seconds": seconds(times.ended, times.firstByte),
+            "total_seconds": .number(Double(trace.upstreamMicroseconds) / 1e6),
+        ]
+    }
+
+    /// The same for the field Cistern-Why: an item with parameters (RFC 9651 §3.3).
+    var field: [UInt8] {
+        var text = "\(decision); reason=\(reason); id=\"\(record.id)\"; found=\(found)"
+        if trace.lookUp == .stored {
+            if trace.lifetime >= 0 { text += "; lifetime=\(trace.lifetime)" }
+            text += "; age=\(trace.age)"
+        }
+        if trace.isStored { text += "; stored" }
+        if let reason = trace.notStored { text += "; not-stored=\(reason.rawValue)" }
+        if isLookedUp { text += "; key=\(Self.quoted(SecretNames.redacted(canonicalTarget)))" }
+        for advice in advice { text += "; setting=\"\(advice.setting)\"" }
+        return Array("Cistern-Why: \(text)\r\n".utf8)
+    }
+
+    /// A string of RFC 9651 §3.3.3; what it cannot hold is `?`.
+    private static func quoted(_ text: String) -> String {
+        var out: [UInt8] = [0x22]
+        for byte in text.utf8 {
+            if byte == 0x22 || byte == 0x5c { out.append(0x5c) }
+            out.append((0x20..<0x7f).contains(byte) ? byte : UInt8(ascii: "?"))
+        }
+        return String(decoding: out + [0x22], as: UTF8.self)
+    }
+}

@@ -1,0 +1,52 @@
+// GET /-/why: the last exchanges, explained.
+
+import HTTPCore
+import Locking
+
+enum WhyPages {
+    private static let limit = 10_000
+    private typealias Take = @Sendable (WhyRing) -> [WhyRecord]
+
+    /// Newest first.
+    @Sendable static func list(_ task: AdminInterface.Task) throws(AdminProblem) {
+        try task.request.allow(["last", "path"])
+        let last = try task.request.count("last", default: 20, in: 1...limit)
+        let prefix = Array((task.request["path"] ?? "").utf8)
+        let take: Take = { $0.records(last: last, prefix: prefix) }
+        collect(task, take) { records in
+            let newest = records.sorted { ($0.trace.wall, $0.trace.number) > ($1.trace.wall, $1.trace.number) }.prefix(last)
+            let routes = task.interface.server.routes
+            return AdminAnswer(["exchanges": .array(newest.map { WhyExplanation($0, routes: routes).json })])
+        }
+    }
+
+    @Sendable static func show(_ task: AdminInterface.Task) throws(AdminProblem) {
+        try task.request.allow([])
+        let parts = task.item.split(separator: "-")
+        guard parts.count == 2, let shard = Int(parts[0]), let number = UInt64(parts[1]) else {
+            throw .badRequest("An exchange's id is two numbers, such as 0-42.")
+        }
+        let take: Take = { $0.records(last: 1, number: number) }
+        collect(task, take) { records in
+            guard let record = records.first(where: { $0.shard == shard }) else {
+                return AdminAnswer(AdminProblem.notFound("This exchange is not remembered, or no more; admin.records says how many are."))
+            }
+            return AdminAnswer(WhyExplanation(record, routes: task.interface.server.routes).json)
+        }
+    }
+
+    /// Takes records out of each shard's ring on its loop; makes the answer of them on the interface's queue.
+    private static func collect(
+        _ task: AdminInterface.Task, _ take: @escaping Take,
+        answer: @escaping @Sendable ([WhyRecord]) -> AdminAnswer
+    ) {
+        // Each shard adds to it from its own loop.
+        let records = Mutex<[WhyRecord]>([])
+        task.interface.server.onEachShard { shard in
+            let taken = take(shard.why)
+            records.withLock { $0 += taken }
+        } then: {
+            task.interface.later { task.reply(answer(records.withLock { $0 })) }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+// The last exchanges of one shard, in memory that is taken once and used round and round.
+
+import HTTPCore
+
+/// One exchange, taken out of the ring.
+struct WhyRecord: Sendable {
+    let trace: ExchangeTrace
+    let shard: Int
+    /// Path and query as received; cut where it is longer than what is kept.
+    let target: [UInt8]
+
+    var id: String { "\(shard)-\(trace.number)" }
+    var isCut: Bool { Int(trace.targetCount) > target.count }
+}
+
+/// Touched on its shard's loop only.
+final class WhyRing {
+    private let shard: Int
+    private let capacity: Int
+    private let traces: UnsafeMutablePointer<ExchangeTrace>
+    private let targets: UnsafeMutablePointer<UInt8>
+    private var written = 0
+    private var lastNumber: UInt64 = 0
+
+    /// What is kept of a target. Most are shorter.
+    static let targetBytes = 256
+
+    /// - Parameter capacity: exchanges that are kept. Their memory is used only when they are written.
+    init(shard: Int, capacity: Int) {
+        self.shard = shard
+        self.capacity = capacity
+        traces = .allocate(capacity: max(1, capacity))
+        targets = .allocate(capacity: max(1, capacity) * Self.targetBytes)
+    }
+
+    deinit {
+        traces.deallocate()
+        targets.deallocate()
+    }
+
+    func nextNumber() -> UInt64 {
+        lastNumber += 1
+        return lastNumber
+    }
+
+    func append(_ trace: ExchangeTrace, target: ArraySlice<UInt8>) {
+        guard capacity > 0 else { return }
+        let slot = written % capacity
+        written += 1
+        (traces + slot).initialize(to: trace)
+        traces[slot].targetCount = UInt16(clamping: target.count)
+        target.withUnsafeBytes { bytes in
+            let count = min(bytes.count, Self.targetBytes)
+            UnsafeMutableRawPointer(targets + slot * Self.targetBytes).copyMemory(from: bytes.baseAddress!, byteCount: count)
+        }
+    }
+
+    /// Newest first.
+    /// - Parameters:
+    ///   - prefix: what the targets begin with.
+    ///   - number: the one exchange that is wanted.
+    func records(last limit: Int, prefix: [UInt8] = [], number: UInt64? = nil) -> [WhyRecord] {
+        var records: [WhyRecord] = []
+        for back in 0..<min(written, capacity) where records.count < limit {
+            let slot = (written - 1 - back) % capacity
+            let trace = traces[slot]
+            let count = min(Int(trace.targetCount), Self.targetBytes)
+            let target = UnsafeBufferPointer(start: targets + slot * Self.targetBytes, count: count)
+            guard number.map({ $0 == trace.number }) ?? true, target.starts(with: prefix) else { continue }
+            records.append(WhyRecord(trace: trace, shard: shard, target: Array(target)))
+        }
+        return records
+    }
+}

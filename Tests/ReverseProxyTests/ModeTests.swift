@@ -1,0 +1,114 @@
+// Modes: what is asked of the upstream and what comes from the store.
+
+import CachePolicy
+import HTTPCore
+import Reactor
+import TestSupport
+import Testing
+
+@testable import ReverseProxy
+
+@Suite("Modes")
+struct ModeTests {
+    private func play(_ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws -> ProxyPlay {
+        try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=60"])] }, configure)
+    }
+
+    private func set(_ play: ProxyPlay, _ mode: String, prefix: String? = nil) throws {
+        let answer = try play.admin("PUT", "/-/mode?mode=\(mode)" + (prefix.map { "&prefix=" + $0 } ?? ""))
+        #expect(answer.status == 200)
+    }
+
+    @Test("offline: what is stored is served, however old; the rest gets 504; the upstream is not asked")
+    func offline() throws {
+        let play = try play { $0.shards = 2 }
+        _ = try play.get("/a")
+        try set(play, "offline")
+        play.time.advance(by: .seconds(1_000))
+        let stored = try play.get("/a")
+        #expect(stored.status == 200 && stored["Cache-Status"] == "cistern; hit; ttl=-940; detail=offline" && stored["Age"] == "1000")
+        #expect(try play.get("/b").status == 504)
+        #expect(try play.request("POST", "/a", content: "{}").status == 504)
+        #expect(play.origin.requests.count == 1)
+        try set(play, "live")
+        #expect(try play.get("/b").status == 200)
+    }
+
+    @Test("offline under the strict policy: what said must-revalidate is not served")
+    func offlineStrict() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=1, must-revalidate"])] }) { settings in
+            settings.policy.strictness = .strict
+        }
+        _ = try play.get("/a")
+        try set(play, "offline")
+        #expect(try play.get("/a").status == 200)
+        play.time.advance(by: .seconds(2))
+        #expect(try play.get("/a").status == 504)
+    }
+
+    @Test("record: the upstream is always asked, its answer stored, and no copy stands in for it")
+    func record() throws {
+        let play = try play()
+        _ = try play.get("/a")
+        try set(play, "record")
+        let answer = try play.get("/a")
+        #expect(answer["Cache-Status"] == "cistern; fwd=stale; stored")
+        #expect(play.origin.requests.count == 2)
+        play.origin.down()
+        #expect(try play.get("/a").status == 502)
+        try set(play, "live")
+        #expect(try play.get("/a")["Cache-Status"]?.contains("hit") == true)
+    }
+
+    @Test("replay: what is stored is served, however old; the rest is fetched")
+    func replay() throws {
+        let play = try play()
+        _ = try play.get("/a")
+        try set(play, "replay")
+        play.time.advance(by: .seconds(1_000))
+        #expect(try play.get("/a")["Cache-Status"]?.contains("detail=replay") == true)
+        #expect(try play.get("/b").status == 200)
+        #expect(play.origin.requests.count == 2)
+    }
+
+    @Test("the longest prefix counts, and can be taken back")
+    func prefixes() throws {
+        let play = try play()
+        try set(play, "offline", prefix: "/a")
+        try set(play, "live", prefix: "/a/b")
+        #expect(try play.get("/a").status == 504)
+        #expect(try play.get("/a/b").status == 200)
+        #expect(try play.get("/c").status == 200)
+        #expect(try play.metric("cistern_mode_prefixes{mode=\"offline\"}") == 1)
+        #expect(try play.metric("cistern_mode{mode=\"live\"}") == 1)
+        #expect(try play.admin("DELETE", "/-/mode?prefix=/a").status == 200)
+        #expect(try play.admin("DELETE", "/-/mode?prefix=/a").status == 404)
+        #expect(try play.get("/a").status == 200)
+        for wrong in ["/-/mode", "/-/mode?mode=of", "/-/mode?mode=live&prefix=a"] { #expect(try play.admin("PUT", wrong).status == 400) }
+    }
+
+    @Test("a request chooses for itself only where that is allowed, and the upstream never sees it")
+    func field() throws {
+        for isAllowed in [true, false] {
+            let play = try play { $0.admin.allowsModeField = isAllowed }
+            #expect(try play.get("/a", [("Cistern-Mode", "offline")]).status == (isAllowed ? 504 : 200))
+            _ = try play.get("/b")
+            _ = try play.get("/b", [("Cistern-Mode", "record")])
+            _ = try play.get("/b", [("Cistern-Mode", "nonsense")])
+            #expect(play.origin.requests.count == 2)
+            #expect(play.origin.requests.allSatisfy { $0["Cistern-Mode"] == nil })
+        }
+    }
+
+    @Test("there is a limit to prefixes")
+    func limit() {
+        var modes = ModeTable()
+        let areTaken = (0..<ModeTable.ruleLimit).map { modes.set(.replay, prefix: "/\($0)") }
+        #expect(areTaken.allSatisfy { $0 })
+        let isOneMoreTaken = modes.set(.replay, prefix: "/more")
+        let isChangeTaken = modes.set(.offline, prefix: "/1")
+        #expect(!isOneMoreTaken && isChangeTaken)
+        #expect(modes.mode(of: Array("/1".utf8)[...]) == .offline)
+        #expect(modes.mode(of: Array("/12".utf8)[...]) == .replay)
+    }
+}

@@ -1,0 +1,179 @@
+// Exchanges explained: what was decided and why, and the setting that stands in the way.
+
+import CachePolicy
+import Downstream
+import HTTPCore
+import Reactor
+import Settings
+import TestSupport
+import Testing
+
+@testable import ReverseProxy
+
+@Suite("Why")
+struct WhyTests {
+    /// The newest exchange's explanation.
+    private func why(_ play: ProxyPlay) throws -> JSONValue {
+        try #require(JSONValue(try play.admin("GET", "/-/why?last=1").content)?["exchanges"]?.array?.first)
+    }
+
+    struct Row: Sendable, CustomTestStringConvertible {
+        let title: String
+        let answer: OriginStep
+        let method: String
+        let fields: [(String, String)]
+        let reason: String
+        let notStored: String?
+        let setting: String?
+        var testDescription: String { title }
+
+        init(
+            _ title: String, _ answer: OriginStep, _ method: String = "GET", _ fields: [(String, String)] = [],
+            reason: String = "nothing_stored",
+            notStored: String?, setting: String? = nil
+        ) {
+            (self.title, self.answer, self.method, self.fields) = (title, answer, method, fields)
+            (self.reason, self.notStored, self.setting) = (reason, notStored, setting)
+        }
+    }
+
+    @Test(
+        "why an answer was not stored, and what would change it",
+        arguments: [
+            Row("stored", .json("{}"), notStored: nil),
+            Row("private", .json("{}", ["Cache-Control: private"]), notStored: "private", setting: "cache.role"),
+            Row("no-store", .json("{}", ["Cache-Control: no-store"]), notStored: "no_store"),
+            Row("request's no-store", .json("{}"), "GET", [("Cache-Control", "no-store")], notStored: "request_no_store"),
+            Row("HTML", .answer("<p>", type: "text/html"), notStored: "content_type", setting: "cache.content_types"),
+            Row("404", .json("{}", status: "404 Not Found"), notStored: "status", setting: "cache.store"),
+            Row("broken JSON", .json("{"), notStored: "invalid_json"),
+            Row("Vary: *", .json("{}", ["Vary: *"]), notStored: "vary_star"),
+            Row("POST", .json("{}"), "POST", reason: "method", notStored: "method", setting: "routes.methods"),
+        ])
+    func notStored(_ row: Row) throws {
+        let answer = row.answer
+        let play = try ProxyPlay(ScriptedOrigin { _ in [answer] })
+        _ = try play.request(row.method, "/a", row.fields, content: row.method == "POST" ? "{}" : nil)
+        let why = try why(play)
+        #expect(why["reason"]?.string == row.reason)
+        #expect(why["not_stored"]?.string == row.notStored)
+        #expect(why["stored"] == .bool(row.notStored == nil))
+        #expect(why["advice"]?.array?.compactMap { $0["setting"]?.string } == (row.setting.map { [$0] } ?? []))
+        #expect(why["upstream"]?["total_seconds"]?.double != nil && why["upstream"]?["wait_seconds"]?.double != nil)
+    }
+
+    @Test("a hit, a stale answer confirmed, a rescue and an error each say how they came about")
+    func life() throws {
+        let play = try ProxyPlay(
+            ScriptedOrigin { request in
+                request["If-None-Match"] == nil
+                    ? [.json("{}", ["Cache-Control: max-age=60", "ETag: \"1\""])]
+                    : [.send("HTTP/1.1 304 Not Modified\r\nETag: \"1\"\r\n\r\n")]
+            })
+        _ = try play.get("/a?b=2&a=1")
+        play.time.advance(by: .seconds(10))
+        _ = try play.get("/a?a=1&b=2", [("Authorization", "Bearer secret")])
+        _ = try play.get("/a?a=1&b=2")
+        var last = try why(play)
+        #expect(last["result"] == "hit" && last["reason"] == "fresh" && last["upstream"] == .null)
+        #expect(last["freshness"] == ["lifetime": 60, "age": 10, "left": 50])
+        #expect(last["key"]?["target"] == "/a?a=1&b=2" && last["key"]?["dropped"] == [])
+        play.time.advance(by: .seconds(60))
+        _ = try play.get("/a?b=2&a=1")
+        last = try why(play)
+        #expect(last["result"] == "revalidated" && last["reason"] == "stale" && last["upstream"]?["status"] == 304)
+        #expect(last["key"]?["dropped"]?.array?.count == 1)
+        play.time.advance(by: .seconds(70))
+        play.origin.down()
+        _ = try play.get("/a?b=2&a=1", [("Authorization", "Bearer secret")])
+        last = try why(play)
+        #expect(last["result"] == "rescued" && last["reason"] == "connection_refused" && last["upstream"]?["status"] == .null)
+        #expect(last["key"]?["partition"]?.string?.utf8.count == 8)
+        #expect(!String(decoding: last.serialized(), as: UTF8.self).contains("secret"))
+        _ = try play.get("/b?api_key=secret")
+        last = try why(play)
+        #expect(last["result"] == "error" && last["status"] == 502 && last["target"] == "/b?api_key=REDACTED")
+    }
+
+    @Test("the strict policy that forbids a rescue is named")
+    func strict() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=1, must-revalidate"])] }) { settings in
+            settings.policy.strictness = .strict
+        }
+        _ = try play.get("/a")
+        play.time.advance(by: .seconds(2))
+        play.origin.down()
+        #expect(try play.get("/a").status == 502)
+        #expect(try why(play)["advice"]?.array?.contains { $0["setting"] == "cache.policy" } == true)
+    }
+
+    @Test("arguments that a route drops from the key are named")
+    func dropped() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { settings in
+            settings.otherRoute.arguments.ignore = [ArgumentPattern("utm_*")]
+        }
+        _ = try play.get("/a?utm_source=x&b=1")
+        let key = try why(play)["key"]
+        #expect(key?["target"] == "/a?b=1")
+        #expect(key?["dropped"]?.array?.first?.string?.contains("utm_source") == true)
+    }
+
+    @Test("exchanges are found by path and by id; only so many are remembered")
+    func finding() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { $0.admin.records = 4 }
+        for number in 0..<6 { _ = try play.get("/\(number % 2 == 0 ? "even" : "odd")/\(number)") }
+        let all = JSONValue(try play.admin("GET", "/-/why").content)?["exchanges"]?.array ?? []
+        #expect(all.compactMap { $0["target"]?.string } == ["/odd/5", "/even/4", "/odd/3", "/even/2"])
+        let odd = JSONValue(try play.admin("GET", "/-/why?path=/odd&last=1").content)?["exchanges"]?.array ?? []
+        #expect(odd.compactMap { $0["target"]?.string } == ["/odd/5"])
+        let id = try #require(odd.first?["id"]?.string)
+        #expect(JSONValue(try play.admin("GET", "/-/why/\(id)").content)?["target"] == "/odd/5")
+        #expect(try play.admin("GET", "/-/why/0-1").status == 404)
+        for wrong in ["/-/why/x", "/-/why/0-", "/-/why/1-2-3", "/-/why?last=0"] { #expect(try play.admin("GET", wrong).status == 400) }
+    }
+
+    @Test("the ring keeps whole what fits and says where it cut")
+    func ring() {
+        let ring = WhyRing(shard: 3, capacity: 2)
+        let long = Array(repeating: UInt8(ascii: "x"), count: 1_000)
+        for target in [Array("/a".utf8), long, Array("/b".utf8)] {
+            var trace = ExchangeTrace()
+            trace.number = ring.nextNumber()
+            ring.append(trace, target: target[...])
+        }
+        let records = ring.records(last: 10)
+        #expect(records.map(\.id) == ["3-3", "3-2"])
+        #expect(records.map(\.isCut) == [false, true])
+        #expect(records[1].target.count == WhyRing.targetBytes)
+        WhyRing(shard: 0, capacity: 0).append(ExchangeTrace(), target: long[...])
+    }
+
+    @Test("the field is there where it is asked for and allowed, and the upstream never sees the question")
+    func field() throws {
+        for isAllowed in [true, false] {
+            let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=60"])] }) { settings in
+                settings.admin.allowsWhyField = isAllowed
+            }
+            let asking = [("Cistern-Why", "?1")]
+            #expect(try play.get("/a")["Cistern-Why"] == nil)
+            let hit = try play.get("/a", asking)["Cistern-Why"]
+            let miss = try play.get("/b", asking)["Cistern-Why"]
+            #expect(play.origin.requests.allSatisfy { $0["Cistern-Why"] == nil })
+            #expect((hit != nil) == isAllowed && (miss != nil) == isAllowed)
+            guard isAllowed else { continue }
+            #expect(hit == "served_from_store; reason=fresh; id=\"0-2\"; found=stored; lifetime=60; age=0; key=\"/a\"")
+            #expect(miss == "served_answer_of_upstream; reason=nothing_stored; id=\"0-3\"; found=nothing; stored; key=\"/b\"")
+            play.origin.down()
+            #expect(try play.get("/c", asking)["Cistern-Why"]?.hasPrefix("failed; reason=connection_refused") == true)
+        }
+    }
+
+    @Test("every setting that is named exists")
+    func settings() {
+        let known = SettingsTable.all.map(\.path) + RouteTable.all.map { "routes." + $0.path }
+        let advice = NotStoredReason.allCases.compactMap(\.advice) + MetricNames.rescueCauses.compactMap { FailureAdvice.advice(for: $0) }
+        for setting in advice.map(\.setting) + [NoRescueReason.advice.setting, "cache.mode", "cache.heuristics", "admin.records"] {
+            #expect(known.contains(setting), "\(setting) is not a setting")
+        }
+    }
+}
