@@ -10,12 +10,23 @@ package enum Strictness: String, Sendable, CaseIterable {
     case strict
 }
 
+/// What becomes of Set-Cookie in an answer that is stored. The client that caused it gets it in any case.
+package enum SetCookieTreatment: String, Sendable, CaseIterable {
+    /// It is left out of what is stored: a departure from RFC 9111 §3.1, for safety.
+    case strip
+    /// RFC 9111 §7.3 to the letter: everyone gets it.
+    case keep
+    /// The answer is not stored.
+    case refuse
+}
+
 package struct CachePolicySettings: Sendable {
     package var strictness = Strictness.rescue
     /// Media types that are kept.
     package var contentTypes = ContentTypes(["application/json", "+json", "text/json"])
     /// Whether only 2xx answers of those types are kept, or every answer that RFC 9111 §3 lets a cache keep.
     package var keepsAny = false
+    package var setCookie = SetCookieTreatment.strip
     /// Whether this cache is one user's alone, and so a private cache (RFC 9111 §1.2): no partitions, and `private` is for it.
     package var isPrivate = false
     /// Percentage of the time since Last-Modified for which an answer without explicit freshness counts as fresh (§4.2.2); 0: none.

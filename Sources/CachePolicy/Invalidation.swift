@@ -2,11 +2,31 @@
 
 import HTTPCore
 
+/// Where the upstream is, to tell its own URIs from others'.
+package struct UpstreamOrigin: Sendable {
+    /// Scheme and authority in lower case, as in `http://api.example.com:8000`.
+    package let bytes: [UInt8]
+    /// What is put before each target; without a slash at its end.
+    package let basePath: [UInt8]
+
+    package init(_ bytes: [UInt8], basePath: [UInt8] = []) {
+        self.bytes = bytes
+        self.basePath = basePath
+    }
+
+    /// The target that an absolute path of the upstream is; nil where it lies outside the base path.
+    fileprivate func target(_ path: ArraySlice<UInt8>) -> [UInt8]? {
+        guard path.first == UInt8(ascii: "/") else { return nil }
+        guard !basePath.isEmpty else { return Array(path) }
+        guard path.starts(with: basePath), path.dropFirst(basePath.count).first == UInt8(ascii: "/") else { return nil }
+        return Array(path.dropFirst(basePath.count))
+    }
+}
+
 package enum Invalidation {
     /// The targets whose stored responses are to be dropped after this answer: the request's own, and those that Location and
     /// Content-Location name on the same origin. Empty where nothing is.
-    /// - Parameter origin: scheme and authority of the upstream in lower case.
-    package static func targets(method: Method, target: ArraySlice<UInt8>, response: ResponseHead, origin: [UInt8]) -> [[UInt8]] {
+    package static func targets(method: Method, target: ArraySlice<UInt8>, response: ResponseHead, origin: UpstreamOrigin) -> [[UInt8]] {
         guard !method.isSafe, response.status.isSuccessful || response.status.isRedirection else { return [] }
         var targets = [Array(target)]
         for field in [KnownField.location, .contentLocation] {
@@ -18,7 +38,7 @@ package enum Invalidation {
     }
 
     /// Whether a Content-Location names the target itself.
-    package static func isSame(_ reference: ArraySlice<UInt8>, as target: ArraySlice<UInt8>, origin: [UInt8]) -> Bool {
+    package static func isSame(_ reference: ArraySlice<UInt8>, as target: ArraySlice<UInt8>, origin: UpstreamOrigin) -> Bool {
         path(of: reference, from: target, origin: origin).map { $0[...] == target } ?? false
     }
 
@@ -30,13 +50,13 @@ package enum Invalidation {
     }
 
     /// Path and query of a URI reference on the same origin (RFC 3986 §5.2): absolute, or a path, also one beside the target's.
-    private static func path(of reference: ArraySlice<UInt8>, from target: ArraySlice<UInt8>, origin: [UInt8]) -> [UInt8]? {
+    private static func path(of reference: ArraySlice<UInt8>, from target: ArraySlice<UInt8>, origin: UpstreamOrigin) -> [UInt8]? {
         var rest = reference.prefix { $0 != UInt8(ascii: "#") }
-        if rest.starts(with: origin, by: { $0.asciiLowercased == $1 }) {
-            rest = rest.dropFirst(origin.count)
-            return rest.first == UInt8(ascii: "/") ? Array(rest) : nil
+        if rest.starts(with: origin.bytes, by: { $0.asciiLowercased == $1 }) {
+            rest = rest.dropFirst(origin.bytes.count)
+            return origin.target(rest)
         }
-        if rest.first == UInt8(ascii: "/") { return rest.dropFirst().first == UInt8(ascii: "/") ? nil : Array(rest) }
+        if rest.first == UInt8(ascii: "/") { return rest.dropFirst().first == UInt8(ascii: "/") ? nil : origin.target(rest) }
         // A scheme, dots to resolve, or nothing at all: worth no mistake.
         let first = rest.prefix { $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "?") }
         guard !first.isEmpty, !first.contains(UInt8(ascii: ":")), first.first != UInt8(ascii: ".") else { return nil }

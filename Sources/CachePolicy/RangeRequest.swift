@@ -43,6 +43,10 @@ package enum RangeRequest: Sendable, Equatable {
         guard let condition = request.first(.ifRange) else { return true }
         if condition.first == 0x22 { return Validation.slice(head, stored.etag).map { $0[...] == condition } ?? false }
         guard condition.first != UInt8(ascii: "W") else { return false }
-        return Validation.slice(head, stored.lastModified).map { $0[...] == condition } ?? false
+        guard let own = Validation.slice(head, stored.lastModified), own[...] == condition,
+            let modified = HTTPDate.parse(condition, now: stored.date.seconds)
+        else { return false }
+        // §8.8.2.2: a date close to the answer's own may stand for two versions.
+        return stored.date.seconds - modified >= 60
     }
 }

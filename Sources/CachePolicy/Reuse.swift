@@ -38,6 +38,9 @@ package enum NoRescueReason: String, Sendable, CaseIterable {
     case requestNoCache = "request_no_cache"
     /// Staler than the answer or the request allows in case of an error (RFC 5861 §4).
     case staleIfError = "stale_if_error"
+    /// Another's answer, which may be shared only as long as it is validated (RFC 9111 §3.5).
+    case authorized
+    case storedError = "stored_error"
 }
 
 package enum RescueDecision: Sendable, Equatable {
@@ -71,17 +74,21 @@ package enum Reuse {
     package static func rescue(
         _ stored: StoredMetadata, _ directives: RequestCacheControl, strictness: Strictness, now: Timestamp
     ) -> RescueDecision {
+        let age = Freshness.currentAge(of: stored, now: now)
+        let ttl = stored.freshnessLifetime.map { $0 - age }
+        if ttl ?? 0 <= 0 {
+            // An error that was stored is no better than the one at hand.
+            if stored.status.rawValue >= 500 { return .forbidden(.storedError) }
+            if stored.flags.contains(.authorized) { return .forbidden(.authorized) }
+        }
         if strictness == .strict {
             if let reason = forbiddance(stored) { return .forbidden(reason) }
             if directives.noCache { return .forbidden(.requestNoCache) }
         }
-        let age = Freshness.currentAge(of: stored, now: now)
-        if strictness == .strict, let lifetime = stored.freshnessLifetime, let limit = directives.staleIfError ?? stored.staleIfError,
-            age - lifetime > limit
-        {
+        if strictness == .strict, let ttl, let limit = directives.staleIfError ?? stored.staleIfError, -ttl > limit {
             return .forbidden(.staleIfError)
         }
-        return .allowed(age: age, ttl: stored.freshnessLifetime.map { $0 - age })
+        return .allowed(age: age, ttl: ttl)
     }
 
     /// §4.2.4: what forbids a stale answer.

@@ -3,9 +3,8 @@
 import HTTPCore
 
 package enum StoredHead {
-    /// Not kept: Set-Cookie is for the client that caused it (a departure from §3.1, for safety; it still gets it), Age and Content-Length
-    /// are made anew at each use, the rest concerns a connection.
-    private static let dropped: [KnownField] = [.setCookie, .setCookie2, .age, .contentLength, .proxyStatus]
+    /// Not kept: Age and Content-Length are made anew at each use, Proxy-Status speaks of one exchange.
+    private static let dropped: [KnownField] = [.age, .contentLength, .proxyStatus]
 
     /// - Parameters:
     ///   - head: an answer without its hop-by-hop fields.
@@ -18,6 +17,10 @@ package enum StoredHead {
     ) -> (bytes: [UInt8], metadata: StoredMetadata) {
         var fields = head.fields
         for field in dropped { fields.remove(field) }
+        if settings.setCookie != .keep {
+            fields.remove(.setCookie)
+            fields.remove(.setCookie2)
+        }
         for name in control.unkept { fields.remove(named: name.span) }
         let date = fields.first(.date).flatMap { HTTPDate.parse($0, now: responseTime.seconds) }
         if date == nil { fields.set(.date, HTTPDate.format(responseTime.seconds)) }
@@ -81,9 +84,12 @@ package enum StoredHead {
             if entry.known == .lastModified, metadata.lastModified.isEmpty { metadata.lastModified = start..<out.count }
             out.append("\r\n")
         }
-        out.append("Content-Length: ")
-        out.append(decimal: contentBytes)
-        out.append("\r\n")
+        // RFC 9110 §8.6: a 204 has no content whose length could be told.
+        if !head.status.forbidsContent {
+            out.append("Content-Length: ")
+            out.append(decimal: contentBytes)
+            out.append("\r\n")
+        }
         return out
     }
 

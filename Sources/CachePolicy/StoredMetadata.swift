@@ -29,6 +29,8 @@ package struct StoredFlags: OptionSet, Sendable {
     package static let markedStale = StoredFlags(rawValue: 1 << 8)
     /// It belongs to groups (RFC 9875), which an unsafe request may have changed.
     package static let hasGroups = StoredFlags(rawValue: 1 << 9)
+    /// The answer to a request with Authorization, kept for everyone by leave of a directive that demands validation (RFC 9111 §3.5).
+    package static let authorized = StoredFlags(rawValue: 1 << 10)
 }
 
 /// The plain part of a stored response.

@@ -9,6 +9,7 @@ package enum NotStoredReason: String, Error, Sendable, CaseIterable {
     case rangeRequest = "range"
     case preconditions = "precondition"
     case status = "status"
+    case setCookie = "set_cookie"
     case noContent = "no_content"
     case partial = "partial"
     case requestNoStore = "request_no_store"
@@ -53,11 +54,21 @@ package enum Storing {
         // §3.5; the partition is stricter than the three exceptions.
         let mayShare = control.isPublic || control.mustRevalidate || control.sharedMaxAge != nil
         guard isOnes || mayShare || !request.fields.contains(.authorization) else { return .forbidden(.authorized) }
+        if settings.setCookie == .refuse, response.fields.contains(.setCookie) { return .forbidden(.setCookie) }
         guard !SelectingFields.isStar(response.fields) else { return .forbidden(.varyStar) }
         let isKept = settings.keepsAny || settings.contentTypes.contain(response.fields.first(.contentType).flatMap(MediaType.init))
         guard isKept else { return .forbidden(.contentType) }
         guard ContentCoding(response.fields) != nil else { return .forbidden(.contentCoding) }
         return .allowed
+    }
+
+    /// Whether only a directive that demands validation lets others have this answer (§3.5).
+    package static func isShared(
+        _ request: RequestHead, _ control: ResponseCacheControl, isPartitioned: Bool, settings: CachePolicySettings
+    )
+        -> Bool
+    {
+        !isPartitioned && !settings.isPrivate && !control.isPublic && request.fields.contains(.authorization)
     }
 
     private static func statusReason(
@@ -90,9 +101,14 @@ package enum CacheableStatus {
         [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501].contains(status.rawValue)
     }
 
+    /// Errors that a field or a moment of one request brings about: never kept for others, whatever they say of freshness.
+    private static func isAboutOneRequest(_ status: Status) -> Bool {
+        [400, 401, 407, 408, 411, 412, 413, 416, 417, 421, 425, 428, 429, 431].contains(status.rawValue)
+    }
+
     /// §3: a final status, and something that allows it: explicit freshness, `public`, or a status that does so by itself.
     static func mayKeep(_ response: ResponseHead, _ control: ResponseCacheControl) -> Bool {
-        guard response.status.rawValue >= 200, response.status != 304 else { return false }
+        guard response.status.rawValue >= 200, response.status != 304, !isAboutOneRequest(response.status) else { return false }
         return control.maxAge != nil || control.sharedMaxAge != nil || control.isPublic
             || (!control.isTargeted && response.fields.contains(.expires)) || isHeuristicallyCacheable(response.status)
     }

@@ -15,11 +15,15 @@ package enum Validation {
         if let date = slice(head, stored.lastModified) { fields.append(.ifModifiedSince, date) }
     }
 
-    /// §4.3.4: whether a 304 speaks of this stored response: its tag, where it has one, is the stored one.
+    /// §4.3.4: whether a 304 speaks of this stored response: its tag, or without one its date, where it has one, is the stored one. One
+    /// without any answers the only condition that was asked.
     package static func applies(_ response: ResponseHead, to stored: StoredMetadata, head: UnsafeRawBufferPointer) -> Bool {
-        guard let tag = response.fields.first(.etag) else { return true }
-        guard !stored.flags.contains(.ownTag), let own = slice(head, stored.etag) else { return false }
-        return Preconditions.weaklyEqual(tag, own[...])
+        let ownTag = stored.flags.contains(.ownTag) ? nil : slice(head, stored.etag)
+        if let tag = response.fields.first(.etag) { return ownTag.map { Preconditions.weaklyEqual(tag, $0[...]) } ?? false }
+        guard ownTag == nil, let date = response.fields.first(.lastModified), let own = slice(head, stored.lastModified) else {
+            return true
+        }
+        return date == own[...]
     }
 
     /// The stored head with the 304's fields in the place of its own, except those that describe the stored content (§3.2).
@@ -30,7 +34,10 @@ package enum Validation {
         responseTime: Timestamp, settings: CachePolicySettings
     ) -> (bytes: [UInt8], metadata: StoredMetadata)? {
         guard var merged = StoredHead.parse(head) else { return nil }
-        let kept: [KnownField] = [.contentLength, .contentEncoding, .contentType, .contentRange, .etag, .transferEncoding]
+        var kept: [KnownField] = [.contentLength, .contentEncoding, .contentRange, .etag, .transferEncoding]
+        // What was checked as JSON stays JSON.
+        let type = response.fields.first(.contentType).flatMap(MediaType.init)
+        if (type?.isJSON ?? false) != stored.flags.contains(.isJSON) { kept.append(.contentType) }
         var replaced: [[UInt8]] = []
         // RFC 9110 §6.6.1: an answer without a date was made when it came. The stored date would make it as old as the first one.
         if !response.fields.contains(.date) { merged.fields.remove(.date) }
@@ -50,12 +57,32 @@ package enum Validation {
         var (bytes, metadata) = StoredHead.make(
             merged, control: control, contentBytes: contentBytes, isDecoded: false, requestTime: requestTime, responseTime: responseTime,
             settings: settings)
-        metadata.flags.formUnion(stored.flags.intersection([.weakenedETag, .isJSON, .ownTag]))
+        metadata.flags.formUnion(stored.flags.intersection([.weakenedETag, .isJSON, .ownTag, .authorized]))
         return (bytes, metadata)
     }
 
+    /// What a 200 to HEAD says of the stored answer to GET (§4.3.5).
+    package enum HeadUpdate: Sendable, Equatable {
+        /// It still holds, and what HEAD brought takes the place of its fields.
+        case freshen
+        /// The resource has changed: what is stored counts as stale.
+        case stale
+        /// There is no validator by which that could be told.
+        case nothing
+    }
+
+    package static func update(_ stored: StoredMetadata, head: UnsafeRawBufferPointer, by response: ResponseHead, contentBytes: Int)
+        -> HeadUpdate
+    {
+        guard response.status == 200, stored.status == 200 else { return .nothing }
+        guard fits(response, stored: stored, head: head, contentBytes: contentBytes) else { return .stale }
+        let isOwnTag = stored.flags.contains(.ownTag)
+        let hasValidator = !isOwnTag && response.fields.contains(.etag) || response.fields.contains(.lastModified)
+        return hasValidator ? .freshen : .nothing
+    }
+
     /// §4.3.5: whether what a HEAD brought still fits the stored answer to GET: nothing that both of them say differs.
-    package static func fits(_ response: ResponseHead, stored: StoredMetadata, head: UnsafeRawBufferPointer, contentBytes: Int) -> Bool {
+    static func fits(_ response: ResponseHead, stored: StoredMetadata, head: UnsafeRawBufferPointer, contentBytes: Int) -> Bool {
         if let length = response.fields.first(.contentLength), !response.fields.contains(.contentEncoding),
             length != Array(String(contentBytes).utf8)[...]
         {

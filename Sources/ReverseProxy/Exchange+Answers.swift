@@ -100,15 +100,10 @@ extension Exchange {
 
     /// An answer's head as the client gets it: the length made anew, Via added, a redirect kept here, Date added where it is missing.
     func passedOn(_ answer: ResponseHead) -> ResponseHead {
-        var head = answer
+        var head = shard.keepingRedirect(answer)
         head.fields.remove(.contentLength)
         if !head.fields.contains(.date) { head.fields.append(.date, shard.date) }
         if let via = shard.via { head.fields.append(.via, via) }
-        if shard.settings.forwarding.rewriteLocation, let location = head.fields.first(.location),
-            let relative = LocationRewriting.relative(location, to: shard.origin, basePath: shard.basePath)
-        {
-            head.fields.set(.location, relative)
-        }
         return head
     }
 

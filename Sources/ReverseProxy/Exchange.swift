@@ -63,7 +63,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
             return answerError(
                 504, "Nothing that may be served is stored for this request, and the upstream is not asked now.", proxyError: nil)
         }
-        if plan.directives.onlyIfCached, plan.key != nil {
+        if plan.directives.onlyIfCached, plan.key != nil || head.method.isRead {
             return answerError(504, "Nothing fresh is stored for this request, and it asked for nothing else.", proxyError: nil)
         }
         proceed()
@@ -239,9 +239,11 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         var passed = passedOn(answer.head)
         if let tag = answer.ownTag { passed.fields.append(.etag, tag) }
         ResponseSerializer.append(passed, to: &bytes)
-        bytes.append("Content-Length: ")
-        bytes.append(decimal: answer.content.count)
-        bytes.append("\r\n")
+        if !answer.head.status.forbidsContent {
+            bytes.append("Content-Length: ")
+            bytes.append(decimal: answer.content.count)
+            bytes.append("\r\n")
+        }
         sendWhole(bytes, lines, .bytes(answer.content), status: answer.head.status)
     }
 

@@ -165,7 +165,7 @@ final class Fetch: TransferReceiver {
         }
         // A 304 to our own condition that speaks of something else: the client has not asked for it.
         if key != nil, subject.found != nil, head.status == 304 { return fail(.fault(.unexpectedStatus, 304)) }
-        if subject.head.method == .head, head.status == 200 { compare(answer) }
+        if subject.head.method == .head { updateStored(by: answer) }
         if subject.mayRescue, let fault = headFault(answer) { return fail(.fault(fault, head.status)) }
         let decision = good.faultOfHead(answer).map { .forbidden($0.notStored) } ?? storageDecision(answer)
         let isTooLarge = length.map { $0 > shard.settings.bufferLimitBytes } ?? false
@@ -292,23 +292,11 @@ final class Fetch: TransferReceiver {
     /// RFC 9110 §9.3.3: an answer to POST that says how long it is fresh, and that it is what GET would bring, may answer later GETs.
     private func takeKeyOfGet(_ answer: ResponseHead) {
         let control = control(answer)
-        let hasLifetime = control.maxAge != nil || control.sharedMaxAge != nil || answer.fields.contains(.expires)
+        let hasLifetime = control.maxAge != nil || control.sharedMaxAge != nil || (!control.isTargeted && answer.fields.contains(.expires))
         guard answer.status == 200, hasLifetime, let location = answer.fields.first(.contentLocation),
-            Invalidation.isSame(location, as: subject.head.pathAndQuery, origin: shard.origin)
+            Invalidation.isSame(location, as: subject.head.pathAndQuery, origin: shard.upstreamOrigin)
         else { return }
         (key, isPartitioned) = shard.keyOfGet(for: subject.head)
-    }
-
-    /// RFC 9111 §4.3.5: what HEAD brought, held against the stored answer to GET: it must be asked for again where it differs.
-    private func compare(_ answer: ResponseHead) {
-        guard let found = subject.found, let lookUp = shard.lookUp, found.metadata.freshnessLifetime ?? 0 > 0 else { return }
-        let fits = Validation.fits(answer, stored: found.metadata, head: found.item.head, contentBytes: found.item.body.count)
-        guard !fits else { return }
-        var stale = found.metadata
-        stale.freshnessLifetime = 0
-        lookUp.store.insert(
-            NewItem(
-                key: found.key, metadata: stale.encoded(), head: Array(found.item.head), body: Array(found.item.body), mayRescue: true))
     }
 
     /// A copy goes out instead of this answer; what still comes of it is thrown away.
@@ -396,14 +384,18 @@ final class Fetch: TransferReceiver {
         _ head: ResponseHead, _ decoded: [UInt8]?, _ ownTag: [UInt8]?
     ) -> (head: [UInt8], metadata: StoredMetadata, result: StorageDecision) {
         let body = decoded ?? content
-        var kept = head
+        var kept = shard.keepingRedirect(head)
         if let via = shard.via { kept.fields.append(.via, via) }
         // A POST has made invalid what was there before; its own answer is later than that.
         let isOwn = subject.head.method == .post
-        let (bytes, metadata) = StoredHead.make(
-            kept, control: control(head), contentBytes: body.count, isDecoded: decoded != nil, ownTag: ownTag,
+        let control = control(head)
+        var (bytes, metadata) = StoredHead.make(
+            kept, control: control, contentBytes: body.count, isDecoded: decoded != nil, ownTag: ownTag,
             requestTime: isOwn ? Timestamp(milliseconds: responseTime.milliseconds + 1) : requestTime,
             responseTime: responseTime, settings: shard.settings.policy)
+        if Storing.isShared(subject.head, control, isPartitioned: isPartitioned, settings: shard.settings.policy) {
+            metadata.flags.insert(.authorized)
+        }
         guard let key, let lookUp = shard.lookUp, isOwn || !lookUp.isOvertaken(subject.sharedKey, requestTime: requestTime) else {
             return (bytes, metadata, .forbidden(.storeRefused))
         }
@@ -418,19 +410,43 @@ final class Fetch: TransferReceiver {
     private static let confirmationInterval: Int64 = 10_000
 
     private func confirmed(_ answer: ResponseHead) {
-        guard let found = subject.found,
-            let fresh = Validation.freshened(
-                found.metadata, head: found.item.head, by: answer, contentBytes: found.item.body.count, requestTime: requestTime,
-                responseTime: responseTime, settings: shard.settings.policy)
-        else { return failed(.fault(.unexpectedStatus, 304)) }
+        guard let found = subject.found, let fresh = freshened(found, by: answer) else { return failed(.fault(.unexpectedStatus, 304)) }
         tellGood()
-        if !isKnown(fresh.metadata), let lookUp = shard.lookUp, !lookUp.isOvertaken(subject.sharedKey, requestTime: requestTime) {
-            lookUp.store.insert(
-                NewItem(
-                    key: found.key, metadata: fresh.metadata.encoded(), head: fresh.bytes, body: Array(found.item.body), mayRescue: true))
-        }
+        if !isKnown(fresh.metadata) { write(found, fresh.bytes, fresh.metadata) }
         land(.stored)
         receiver?.fetchConfirmed(Confirmation(found: found, head: fresh.bytes, metadata: fresh.metadata))
+    }
+
+    /// The stored head with the answer's fields.
+    private func freshened(_ found: FoundResponse, by answer: ResponseHead) -> (bytes: [UInt8], metadata: StoredMetadata)? {
+        var answer = answer
+        // Its own Via takes the stored one's place, and our entry belongs into it.
+        if answer.fields.contains(.via), let via = shard.via { answer.fields.append(.via, via) }
+        return Validation.freshened(
+            found.metadata, head: found.item.head, by: answer, contentBytes: found.item.body.count, requestTime: requestTime,
+            responseTime: responseTime, settings: shard.settings.policy)
+    }
+
+    /// Stores the same content with another head.
+    private func write(_ found: FoundResponse, _ head: [UInt8], _ metadata: StoredMetadata) {
+        guard let lookUp = shard.lookUp, !lookUp.isOvertaken(subject.sharedKey, requestTime: requestTime) else { return }
+        lookUp.store.insert(
+            NewItem(key: found.key, metadata: metadata.encoded(), head: head, body: Array(found.item.body), mayRescue: true))
+    }
+
+    /// RFC 9111 §4.3.5: what HEAD brought, held against the stored answer to GET.
+    private func updateStored(by answer: ResponseHead) {
+        guard let found = subject.found else { return }
+        switch Validation.update(found.metadata, head: found.item.head, by: answer, contentBytes: found.item.body.count) {
+        case .nothing: break
+        case .freshen:
+            if let fresh = freshened(found, by: answer), !isKnown(fresh.metadata) { write(found, fresh.bytes, fresh.metadata) }
+        case .stale:
+            var stale = found.metadata
+            guard stale.freshnessLifetime ?? 0 > 0 else { return }
+            stale.freshnessLifetime = 0
+            write(found, Array(found.item.head), stale)
+        }
     }
 
     /// Whether the store has nothing to learn from an answer that brings the same data.
@@ -452,7 +468,7 @@ final class Fetch: TransferReceiver {
     private func invalidate(after head: ResponseHead) {
         guard !subject.head.method.isSafe, subject.key == nil, let lookUp = shard.lookUp else { return }
         let path = subject.head.pathAndQuery
-        let targets = Invalidation.targets(method: subject.head.method, target: path, response: head, origin: shard.origin)
+        let targets = Invalidation.targets(method: subject.head.method, target: path, response: head, origin: shard.upstreamOrigin)
         for target in targets { lookUp.invalidate(shard.sharedKey(of: target, for: subject.head), at: responseTime) }
         if !targets.isEmpty {
             let groups = CacheTags.groups(of: head.fields, named: "cache-group-invalidation").prefix(Self.groupLimit)

@@ -24,6 +24,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     let basePath: [UInt8]
     /// Scheme and authority of the upstream, in lower case.
     let origin: [UInt8]
+    let upstreamOrigin: UpstreamOrigin
     private(set) var metrics: ShardMetrics
     unowned let server: ProxyServer
     private let accessLog: AccessLog?
@@ -57,6 +58,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         upstream = UpstreamClient(loop: loop, settings: settings.upstream)
         lookUp = store.map { StoreLookUp(store: $0, purges: server.purges) }
         origin = settings.upstream.origin.utf8.map(\.asciiLowercased)
+        upstreamOrigin = UpstreamOrigin(origin, basePath: Array(settings.upstream.basePath.utf8))
         requestFields = UpstreamRequestFields(
             settings: settings.forwarding, authority: Array(settings.upstream.authority.utf8), instance: server.instance)
         basePath = Array(settings.upstream.basePath.utf8)
@@ -106,6 +108,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
             var plan = ExchangePlan()
             plan.bypass = reason
             plan.route = routes.place(of: head.pathAndQuery)
+            if head.fields.contains(.cacheControl) { plan.directives = RequestCacheControl(head.fields) }
             return begin(head, framing, connection, plan)
         case .lookUp: return look(head, framing, connection)
         case .lookUpPart: return look(head, framing, connection, forPart: true)
@@ -179,7 +182,11 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         case .serve(let ttl, let age):
             serveHit(found, head, ttl: ttl, age: age, .hit, connection)
             let lifetime = found.metadata.freshnessLifetime ?? 0
-            if plan.mayShare, refreshAhead?.isDue(plan, ttl: ttl, lifetime: lifetime, now: now) == true { validate(head, plan, connection) }
+            // RFC 8246 §2: what is immutable is not asked after while it is fresh.
+            let mayChange = !found.metadata.flags.contains(.immutable)
+            if plan.mayShare, mayChange, refreshAhead?.isDue(plan, ttl: ttl, lifetime: lifetime, now: now) == true {
+                validate(head, plan, connection)
+            }
         case .serveWhileValidating(let ttl, let age):
             serveHit(found, head, ttl: ttl, age: age, .stale, connection)
             if head.method == .get { validate(head, plan, connection) }
@@ -253,6 +260,16 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         let rules = routes.all[routes.place(of: target[...])].arguments
         keyMaker.appendShared(to: &key, head: head, target: target.span, rules: rules, content: content)
         return key
+    }
+
+    /// A redirect within the upstream, made relative so that the client stays here.
+    func keepingRedirect(_ answer: ResponseHead) -> ResponseHead {
+        guard settings.forwarding.rewriteLocation, let location = answer.fields.first(.location),
+            let relative = LocationRewriting.relative(location, to: origin, basePath: basePath)
+        else { return answer }
+        var answer = answer
+        answer.fields.set(.location, relative)
+        return answer
     }
 
     // MARK: What happened

@@ -49,6 +49,7 @@ package struct CisternSettings: Sendable, Equatable {
     package struct Cache: Sendable, Equatable {
         package var mode = "live"
         package var policy = "rescue"
+        package var setCookie = "strip"
         package var store = "json"
         package var role = "shared"
         package var heuristics = 0

@@ -149,6 +149,9 @@ package enum SettingsTable {
             path: "cache.entity_tags", binding: .flag(\.cache.entityTags),
             help: "Give stored JSON without a validator an ETag made of its data, so that clients get 304."),
         Setting(
+            path: "cache.set_cookie", binding: .choice(\.cache.setCookie, ["strip", "keep", "refuse"]),
+            help: "Answers with Set-Cookie: stored without it, with it (everyone gets the cookie), or not at all."),
+        Setting(
             path: "cache.content_types", binding: .list(\.cache.contentTypes),
             help: "Media types that are kept: type/subtype, +suffix, or * for all."),
         Setting(

@@ -132,6 +132,7 @@ extension ProxySettings {
         policy.heuristicPercent = Int64(settings.cache.heuristics)
         policy.targetedFields = settings.cache.targetedFields.map { Array($0.lowercased().utf8) }
         policy.makesEntityTags = settings.cache.entityTags
+        policy.setCookie = SetCookieTreatment(rawValue: settings.cache.setCookie) ?? .strip
         policy.contentTypes = ContentTypes(settings.cache.contentTypes)
         policy.credentialFields = settings.cache.credentialFields.map { $0.lowercased() }
         policy.keyFields = settings.cache.keyFields.map { $0.lowercased() }

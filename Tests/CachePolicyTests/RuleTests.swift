@@ -5,21 +5,6 @@ import Testing
 
 @testable import CachePolicy
 
-private func fields(_ lines: String) -> Fields {
-    var fields = Fields()
-    for line in lines.split(separator: "\n") {
-        let colon = line.firstIndex(of: ":")!
-        fields.append(name: String(line[..<colon]), value: String(line[line.index(after: colon)...].drop { $0 == " " }))
-    }
-    return fields
-}
-
-private func request(_ method: Method = .get, _ lines: String = "") -> RequestHead {
-    RequestHead(method: method, target: Array("/a".utf8)[...], version: .http11, fields: fields(lines))
-}
-
-private let noon = Timestamp(seconds: 1_795_000_000)
-
 @Suite("Storing (RFC 9111 §3)")
 struct StoringTests {
     private func decide(_ status: UInt16, _ response: String, _ asked: String = "", method: Method = .get, partitioned: Bool = false)
@@ -285,7 +270,7 @@ struct ValidationTests {
 struct InvalidationTests {
     @Test("the target, Location and Content-Location of the same origin, on success of an unsafe method")
     func targets() {
-        let origin = Array("http://o:1".utf8)
+        let origin = UpstreamOrigin(Array("http://o:1".utf8))
         let answer = ResponseHead(status: 201, fields: fields("Location: http://O:1/b?x\nContent-Location: /c#d"))
         func targets(_ method: Method, _ answer: ResponseHead) -> [String] {
             Invalidation.targets(method: method, target: Array("/a".utf8)[...], response: answer, origin: origin).map {

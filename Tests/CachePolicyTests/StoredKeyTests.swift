@@ -83,9 +83,15 @@ struct StoredKeyTests {
     @Test("tags come from Cache-Groups, Surrogate-Key and Cache-Tag, each once")
     func tags() {
         var fields = Fields()
-        fields.append(name: "Cache-Groups", value: #""a b", "c\"d";x=1, token, 5, "open"#)
+        fields.append(name: "Cache-Groups", value: #""a b", "c\"d";x=1"#)
         fields.append(name: "surrogate-key", value: "users  user/1 c")
         fields.append(name: "Cache-Tag", value: "users, posts ,")
         #expect(CacheTags.tags(of: fields) == ["a b", "c\"d", "users", "user/1", "c", "posts"])
+        // One mistake, and there are no groups (RFC 9651 §4.2).
+        for value in ["token", "5", "\"open"] {
+            var fields = Fields()
+            fields.append(name: "Cache-Groups", value: "\"a\", \(value)")
+            #expect(CacheTags.tags(of: fields) == [])
+        }
     }
 }

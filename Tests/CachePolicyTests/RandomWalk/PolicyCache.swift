@@ -127,7 +127,9 @@ struct PolicyCache {
     mutating func invalidate(_ request: WalkRequest, _ status: Int) {
         let head = Self.head(request)
         let response = ResponseHead(status: Status(rawValue: UInt16(status)))
-        for target in Invalidation.targets(method: head.method, target: head.target, response: response, origin: Array("http://o".utf8)) {
+        for target in Invalidation.targets(
+            method: head.method, target: head.target, response: response, origin: UpstreamOrigin(Array("http://o".utf8)))
+        {
             // The store drops every partition by a mark; here there are few.
             for user in Walk.users {
                 var key: [UInt8] = []

@@ -89,7 +89,7 @@ struct RandomWalkTests {
 
     @Test("the rules and the reference agree at every step", arguments: [true, false])
     func agree(hasPartitions: Bool) {
-        let steps = Self.setting("CISTERN_SOAK_STEPS") ?? 12_000
+        let steps = Self.setting("CISTERN_SOAK_STEPS") ?? 25_000
         var walk = Walk(seed: UInt64(Self.setting("CISTERN_SOAK_SEED") ?? 4711))
         var rules = PolicyCache(hasPartitions: hasPartitions)
         var reference = ReferenceCache(hasPartitions: hasPartitions)

@@ -1,0 +1,218 @@
+// RFC 9111 clause by clause, beyond the tables of `RuleTests`. The comments above the tests are read by `.ci/requirements`, which makes
+// Sources/CachePolicy/README.md of them: level, section, the requirement in our words, and where it is implemented.
+
+import HTTPCore
+import Testing
+
+@testable import CachePolicy
+
+@Suite("Storing any status (RFC 9111 §3)")
+struct AnyStatusTests {
+    private func decide(_ status: UInt16, _ response: String, _ asked: RequestHead = request()) -> StorageDecision {
+        var settings = CachePolicySettings()
+        settings.keepsAny = true
+        let answer = ResponseHead(status: Status(rawValue: status), fields: fields(response))
+        return Storing.decide(
+            request: asked, directives: RequestCacheControl(asked.fields), response: answer,
+            control: ResponseCacheControl(answer.fields, targeted: settings.targetedFields), isPartitioned: false,
+            settings: settings)
+    }
+
+    // RFC 9111 §3 MUST NOT: Without an explicit lifetime, `public` or a heuristically cacheable status nothing is stored. [Storing.decide]
+    // RFC 9111 §3 MUST NOT: Interim answers are not stored. [Storing.decide]
+    // RFC 9111 §3 MUST NOT: 206 and 304 are not stored as answers: partial content is not combined here. [Storing.decide]
+    // RFC 9110 §15.1 MAY: 204, 300, 301, 308, 404, 405, 410, 414 and 501 are stored without a lifetime. [CacheableStatus.isHeuristicallyCacheable]
+    // RFC 9111 §3 MAY: Final statuses that nobody knows are stored where they say for how long. [Storing.decide]
+    @Test(
+        "by status and lifetime",
+        arguments: [
+            (200, "X: 1", .allowed), (200, "Content-Type: text/html", .allowed), (204, "X: 1", .allowed), (404, "X: 1", .allowed),
+            (405, "X: 1", .allowed), (410, "X: 1", .allowed), (414, "X: 1", .allowed), (501, "X: 1", .allowed), (301, "X: 1", .allowed),
+            (302, "X: 1", .forbidden(.status)), (302, "Cache-Control: max-age=1", .allowed), (302, "Expires: 0", .allowed),
+            (403, "X: 1", .forbidden(.status)), (403, "Cache-Control: public", .allowed), (403, "Cache-Control: s-maxage=1", .allowed),
+            (299, "X: 1", .forbidden(.status)), (299, "Cache-Control: max-age=1", .allowed),
+            (499, "Cache-Control: max-age=1", .allowed),
+            (599, "Cache-Control: max-age=1", .allowed), (500, "Cache-Control: max-age=1", .allowed),
+            (500, "X: 1", .forbidden(.status)),
+            (206, "Cache-Control: max-age=1", .forbidden(.partial)), (304, "Cache-Control: max-age=1", .forbidden(.status)),
+            (103, "Cache-Control: max-age=1", .forbidden(.status)), (400, "Cache-Control: max-age=1", .forbidden(.status)),
+            (429, "Cache-Control: max-age=1", .forbidden(.status)), (431, "Cache-Control: max-age=1", .forbidden(.status)),
+        ] as [(UInt16, String, StorageDecision)])
+    func statuses(status: UInt16, response: String, expected: StorageDecision) {
+        #expect(decide(status, response) == expected)
+    }
+
+    // RFC 9111 §5.2.2.3 MUST NOT: With must-understand, an answer whose status is not understood is not stored. [Storing.decide]
+    // RFC 9111 §5.2.2.3 SHOULD: With must-understand, no-store does not count where the status is understood. [Storing.decide]
+    @Test(
+        "must-understand",
+        arguments: [
+            (200, "Cache-Control: max-age=1, must-understand, no-store", .allowed),
+            (404, "Cache-Control: must-understand, no-store", .allowed),
+            (299, "Cache-Control: max-age=1, must-understand, no-store", .forbidden(.noStore)),
+            (299, "Cache-Control: max-age=1, must-understand", .forbidden(.status)),
+            (200, "Cache-Control: max-age=1, no-store", .forbidden(.noStore)),
+        ] as [(UInt16, String, StorageDecision)])
+    func mustUnderstand(status: UInt16, response: String, expected: StorageDecision) {
+        #expect(decide(status, response) == expected)
+    }
+
+    // RFC 9110 §9.3.3 MAY: The answer to a POST is stored for GET where it has an explicit lifetime and names its own target as Content-Location. [Invalidation.isSame]
+    @Test(
+        "whether a Content-Location is the target, behind a base path",
+        arguments: [
+            ("/base/a", true), ("http://O/base/a", true), ("a", true), ("/base/b", false), ("/a", false), ("http://p/base/a", false),
+            ("//o/base/a", false), ("/based/a", false), ("http://o/base", false), ("", false), ("../a", false),
+        ])
+    func contentLocation(value: String, isSame: Bool) {
+        let origin = UpstreamOrigin(Array("http://o".utf8), basePath: Array("/base".utf8))
+        #expect(Invalidation.isSame(Array(value.utf8)[...], as: Array("/a".utf8)[...], origin: origin) == isSame)
+    }
+
+    // RFC 9111 §7.3 MAY: Whether an answer with Set-Cookie is stored, and with it, is the operator's choice. [StoredHead.make]
+    @Test("Set-Cookie: stripped, kept or refused")
+    func setCookie() {
+        var settings = CachePolicySettings()
+        func head() -> String { String(decoding: stored("Set-Cookie: a=1\nX: 1", settings: settings).bytes, as: UTF8.self) }
+        #expect(!head().contains("Set-Cookie") && head().contains("X: 1"))
+        settings.setCookie = .keep
+        #expect(head().contains("Set-Cookie: a=1"))
+        settings.setCookie = .refuse
+        let answer = ResponseHead(status: 200, fields: fields("Content-Type: application/json\nSet-Cookie: a=1"))
+        let decision = Storing.decide(
+            request: request(), directives: RequestCacheControl(), response: answer, control: ResponseCacheControl(answer.fields),
+            isPartitioned: false, settings: settings)
+        #expect(decision == .forbidden(.setCookie))
+    }
+}
+
+@Suite("Directives (RFC 9111 §5.2, RFC 9213)")
+struct DirectiveTests {
+    // RFC 9111 §5.2.2.7 MUST NOT: Fields that `private` names are not stored. [ResponseCacheControl.unkept]
+    // RFC 9111 §5.2.2.4 MUST NOT: Fields that `no-cache` names are not used without validation: they are not stored. [ResponseCacheControl.unkept]
+    // RFC 9111 §3.1 MUST: All other fields are stored, known or not. [StoredHead.make]
+    @Test("private and no-cache with field names leave those fields out")
+    func fieldNames() {
+        let made = stored("Cache-Control: max-age=9, private=\"X-User, X-B\", no-cache=\"x-c\"\nX-User: 1\nX-A: 1\nx-b: 1\nX-C: 1")
+        let head = String(decoding: made.bytes, as: UTF8.self)
+        #expect(head.contains("X-A: 1") && !head.contains("X-User: 1") && !head.contains("x-b: 1") && !head.contains("X-C: 1"))
+        #expect(made.metadata.freshnessLifetime == 9 && !made.metadata.flags.contains(.noCache))
+    }
+
+    // RFC 9111 §5.2.2.4 MUST NOT: Without field names, or with a list that cannot be read, `no-cache` holds for the whole answer. [Reuse.decide]
+    @Test(
+        "a list of names that is none means the whole",
+        arguments: [
+            "no-cache", "no-cache=\"\"", "no-cache=\"a b\"", "no-cache=\"a", "NO-CACHE", "no-cache=\"a\", no-cache",
+        ])
+    func whole(control: String) {
+        #expect(ResponseCacheControl(fields("Cache-Control: \(control)")).noCache)
+    }
+
+    // RFC 9213 §2.1 MUST: A targeted field that is valid and not empty hides Cache-Control and Expires. [ResponseCacheControl.init]
+    // RFC 9213 §2.1 MUST: A targeted field that is empty or malformed is ignored as a whole. [TargetedCacheControl.read]
+    // RFC 9213 §2.2 MUST: Of several targeted fields the first on this cache's list counts. [ResponseCacheControl.init]
+    @Test(
+        "targeted fields",
+        arguments: [
+            ("Cache-Control: no-store\nCDN-Cache-Control: max-age=60", 60, false),
+            ("Cache-Control: max-age=5\nCDN-Cache-Control: no-store", nil, true),
+            ("Cache-Control: max-age=5\nCDN-Cache-Control: public", nil, false),
+            ("Expires: Thu, 18 Nov 2027 11:06:40 GMT\nCDN-Cache-Control: public", nil, false),
+            ("Cache-Control: max-age=5\nCDN-Cache-Control: max-age=60,", 5, false),
+            ("Cache-Control: max-age=5\nCDN-Cache-Control: Max-Age=60", 5, false),
+            ("Cache-Control: max-age=5\nCDN-Cache-Control:", 5, false),
+            ("Cache-Control: max-age=5\nCDN-Cache-Control: max-age=\"60\"", nil, false),
+            ("Cache-Control: max-age=5\nCDN-Cache-Control: max-age=1.5", nil, false),
+            ("Cache-Control: max-age=5\nCDN-Cache-Control: max-age", nil, false),
+            ("CDN-Cache-Control: max-age=60;x=1, no-store=?0", 60, false),
+            ("CDN-Cache-Control: max-age=60\nCistern-Cache-Control: max-age=7", 7, false),
+            ("CDN-Cache-Control: max-age=60\nCDN-Cache-Control: max-age=8", 8, false),
+            ("CDN-Cache-Control: max-age=60, &", nil, false),
+        ] as [(String, Int64?, Bool)])
+    func targeted(lines: String, lifetime: Int64?, noStore: Bool) {
+        let all = fields(lines)
+        let control = ResponseCacheControl(all, targeted: CachePolicySettings().targetedFields)
+        #expect(Freshness.lifetime(all, control, date: noon, now: noon.seconds) == lifetime)
+        #expect(control.noStore == noStore)
+    }
+
+    // RFC 9111 §5.2 MUST: Names of directives are compared without regard to case, and unknown ones are ignored. [ResponseCacheControl.init]
+    @Test("unknown directives, targeted or not, never matter")
+    func unknown() {
+        #expect(ResponseCacheControl(fields("Cache-Control: x, y=1, Z=\"no-store\"")) == ResponseCacheControl())
+        #expect(RequestCacheControl(fields("Cache-Control: x, y=1, Z=\"no-cache\"")) == RequestCacheControl())
+    }
+}
+
+@Suite("Heuristics (RFC 9111 §4.2.2)")
+struct HeuristicTests {
+    // RFC 9111 §4.2.2 MUST NOT: A heuristic is not used where the lifetime is explicit. [Freshness.heuristic]
+    // RFC 9111 §4.2.2 MUST NOT: Nor for a status that may not be kept without a lifetime, unless `public` says so. [Freshness.heuristic]
+    // RFC 9111 §4.2.2 SHOULD: It is a share (10 % is usual) of the time since Last-Modified. [Freshness.heuristic]
+    @Test(
+        "ten percent, at most a day, ten hours after the change",
+        arguments: [
+            (200, "", 3_600), (200, "Cache-Control: max-age=5", 5), (200, "Expires: 0", 0), (404, "", 3_600), (403, "", nil),
+            (403, "Cache-Control: public", 3_600), (200, "Cache-Control: no-cache", nil),
+        ] as [(UInt16, String, Int64?)])
+    func heuristic(status: UInt16, lines: String, expected: Int64?) {
+        var settings = CachePolicySettings()
+        settings.heuristicPercent = 10
+        func lifetime(modified seconds: Int64) -> Int64? {
+            let modified = String(decoding: HTTPDate.format(noon.seconds - seconds), as: UTF8.self)
+            return stored("Last-Modified: \(modified)\n\(lines)", status: status, settings: settings).metadata.freshnessLifetime
+        }
+        #expect(lifetime(modified: 36_000) == expected)
+        if expected == 3_600 {
+            #expect(lifetime(modified: 36_000_000) == 86_400)
+            #expect(lifetime(modified: -5) == nil)
+        }
+        #expect(stored("Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT").metadata.freshnessLifetime == nil)
+    }
+}
+
+@Suite("Ranges out of a stored whole (RFC 9110 §14)")
+struct RangeTests {
+    // RFC 9110 §14.2 MAY: One range of bytes is cut out of what is stored; several, malformed ones and other units get the whole. [RangeRequest.init]
+    // RFC 9110 §14.2 MUST: Range counts for GET only. [StoredAnswer.send]
+    // RFC 9110 §15.5.17 SHOULD: A range that begins behind the end is answered with 416 and the length. [StoredHead.unsatisfiable]
+    @Test(
+        "of ten bytes",
+        arguments: [
+            ("bytes=0-3", .part(0..<4)), ("bytes=4-", .part(4..<10)), ("bytes=-3", .part(7..<10)), ("bytes=-30", .part(0..<10)),
+            ("bytes=9-99", .part(9..<10)), ("Bytes=1-1", .part(1..<2)), ("bytes= 1-1", .whole), ("bytes=10-", .unsatisfiable),
+            ("bytes=-0", .unsatisfiable),
+            ("bytes=5-4", .whole), ("bytes=0-1,3-4", .whole), ("bytes=", .whole), ("bytes=a-b", .whole), ("lines=0-1", .whole),
+            ("bytes=-", .whole), ("bytes=0-99999999999999999999999", .part(0..<10)), ("bytes=99999999999999999999999-", .unsatisfiable),
+        ] as [(String, RangeRequest)])
+    func ranges(value: String, expected: RangeRequest) {
+        let made = stored("X: 1", contentBytes: 10)
+        let decision = made.bytes.withUnsafeBytes { RangeRequest(fields("Range: \(value)"), count: 10, stored: made.metadata, head: $0) }
+        #expect(decision == expected)
+    }
+
+    // RFC 9110 §13.1.5 MUST: If-Range holds only where the strong tag, or the strong date, is exactly the stored one; else the whole is sent. [RangeRequest.init]
+    @Test(
+        "If-Range",
+        arguments: [
+            ("\"x\"", true), ("W/\"x\"", false), ("\"y\"", false), ("Sun, 06 Nov 1994 08:49:37 GMT", true),
+            ("Sun, 06 Nov 1994 08:49:38 GMT", false), ("nonsense", false),
+        ])
+    func conditions(condition: String, holds: Bool) {
+        let made = stored("ETag: \"x\"\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT", contentBytes: 10)
+        let asked = fields("Range: bytes=0-3\nIf-Range: \(condition)")
+        let decision = made.bytes.withUnsafeBytes { RangeRequest(asked, count: 10, stored: made.metadata, head: $0) }
+        #expect(decision == (holds ? .part(0..<4) : .whole))
+    }
+
+    @Test("the heads of a part and of none")
+    func heads() {
+        let made = stored("X: 1\nETag: \"x\"", contentBytes: 10)
+        let part = made.bytes.withUnsafeBytes { String(decoding: StoredHead.partial($0, 2..<5, of: 10), as: UTF8.self) }
+        #expect(part.hasPrefix("HTTP/1.1 206 Partial Content\r\nX: 1\r\nETag: \"x\"\r\n"))
+        #expect(part.contains("Content-Range: bytes 2-4/10\r\n") && part.contains("Content-Length: 3\r\n") && !part.contains("Length: 10"))
+        let none = made.bytes.withUnsafeBytes { String(decoding: StoredHead.unsatisfiable($0, count: 10), as: UTF8.self) }
+        #expect(none.hasPrefix("HTTP/1.1 416 ") && none.contains("Content-Range: bytes */10\r\n"))
+    }
+}

@@ -1,0 +1,36 @@
+// What the tables of rules are written with.
+
+import HTTPCore
+
+@testable import CachePolicy
+
+/// Fields, one a line.
+func fields(_ lines: String) -> Fields {
+    var fields = Fields()
+    for line in lines.split(separator: "\n") {
+        let colon = line.firstIndex(of: ":")!
+        fields.append(name: String(line[..<colon]), value: String(line[line.index(after: colon)...].drop { $0 == " " }))
+    }
+    return fields
+}
+
+func request(_ method: Method = .get, _ lines: String = "", target: String = "/a") -> RequestHead {
+    RequestHead(method: method, target: Array(target.utf8)[...], version: .http11, fields: fields(lines))
+}
+
+let noon = Timestamp(seconds: 1_795_000_000)
+
+/// As it would be stored at `time`.
+func stored(
+    _ lines: String, status: UInt16 = 200, contentBytes: Int = 7, isDecoded: Bool = false, at time: Timestamp = noon,
+    settings: CachePolicySettings = CachePolicySettings()
+) -> (bytes: [UInt8], metadata: StoredMetadata) {
+    let answer = ResponseHead(status: Status(rawValue: status), reason: Array("Fine".utf8), fields: fields(lines))
+    return StoredHead.make(
+        answer, control: ResponseCacheControl(answer.fields, targeted: settings.targetedFields), contentBytes: contentBytes,
+        isDecoded: isDecoded, requestTime: time, responseTime: time, settings: settings)
+}
+
+extension Timestamp {
+    func after(_ seconds: Int64) -> Timestamp { Timestamp(milliseconds: milliseconds + seconds * 1000) }
+}
