@@ -58,7 +58,10 @@ package enum Storing {
         guard !SelectingFields.isStar(response.fields) else { return .forbidden(.varyStar) }
         let isKept = settings.keepsAny || settings.contentTypes.contain(response.fields.first(.contentType).flatMap(MediaType.init))
         guard isKept else { return .forbidden(.contentType) }
-        guard ContentCoding(response.fields) != nil else { return .forbidden(.contentCoding) }
+        // Stored content is decoded, which no-transform forbids (§5.2.2.6).
+        guard let coding = ContentCoding(response.fields), coding == .identity || !control.noTransform else {
+            return .forbidden(.contentCoding)
+        }
         return .allowed
     }
 

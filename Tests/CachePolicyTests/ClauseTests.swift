@@ -1,5 +1,4 @@
-// RFC 9111 clause by clause, beyond the tables of `RuleTests`. The comments above the tests are read by `.ci/requirements`, which makes
-// Sources/CachePolicy/README.md of them: level, section, the requirement in our words, and where it is implemented.
+// RFC 9111 clause by clause, beyond the tables of `RuleTests`: statuses, directives, heuristics, ranges.
 
 import HTTPCore
 import Testing
@@ -18,11 +17,6 @@ struct AnyStatusTests {
             settings: settings)
     }
 
-    // RFC 9111 §3 MUST NOT: Without an explicit lifetime, `public` or a heuristically cacheable status nothing is stored. [Storing.decide]
-    // RFC 9111 §3 MUST NOT: Interim answers are not stored. [Storing.decide]
-    // RFC 9111 §3 MUST NOT: 206 and 304 are not stored as answers: partial content is not combined here. [Storing.decide]
-    // RFC 9110 §15.1 MAY: 204, 300, 301, 308, 404, 405, 410, 414 and 501 are stored without a lifetime. [CacheableStatus.isHeuristicallyCacheable]
-    // RFC 9111 §3 MAY: Final statuses that nobody knows are stored where they say for how long. [Storing.decide]
     @Test(
         "by status and lifetime",
         arguments: [
@@ -42,8 +36,6 @@ struct AnyStatusTests {
         #expect(decide(status, response) == expected)
     }
 
-    // RFC 9111 §5.2.2.3 MUST NOT: With must-understand, an answer whose status is not understood is not stored. [Storing.decide]
-    // RFC 9111 §5.2.2.3 SHOULD: With must-understand, no-store does not count where the status is understood. [Storing.decide]
     @Test(
         "must-understand",
         arguments: [
@@ -57,7 +49,6 @@ struct AnyStatusTests {
         #expect(decide(status, response) == expected)
     }
 
-    // RFC 9110 §9.3.3 MAY: The answer to a POST is stored for GET where it has an explicit lifetime and names its own target as Content-Location. [Invalidation.isSame]
     @Test(
         "whether a Content-Location is the target, behind a base path",
         arguments: [
@@ -69,7 +60,6 @@ struct AnyStatusTests {
         #expect(Invalidation.isSame(Array(value.utf8)[...], as: Array("/a".utf8)[...], origin: origin) == isSame)
     }
 
-    // RFC 9111 §7.3 MAY: Whether an answer with Set-Cookie is stored, and with it, is the operator's choice. [StoredHead.make]
     @Test("Set-Cookie: stripped, kept or refused")
     func setCookie() {
         var settings = CachePolicySettings()
@@ -88,9 +78,6 @@ struct AnyStatusTests {
 
 @Suite("Directives (RFC 9111 §5.2, RFC 9213)")
 struct DirectiveTests {
-    // RFC 9111 §5.2.2.7 MUST NOT: Fields that `private` names are not stored. [ResponseCacheControl.unkept]
-    // RFC 9111 §5.2.2.4 MUST NOT: Fields that `no-cache` names are not used without validation: they are not stored. [ResponseCacheControl.unkept]
-    // RFC 9111 §3.1 MUST: All other fields are stored, known or not. [StoredHead.make]
     @Test("private and no-cache with field names leave those fields out")
     func fieldNames() {
         let made = stored("Cache-Control: max-age=9, private=\"X-User, X-B\", no-cache=\"x-c\"\nX-User: 1\nX-A: 1\nx-b: 1\nX-C: 1")
@@ -99,7 +86,6 @@ struct DirectiveTests {
         #expect(made.metadata.freshnessLifetime == 9 && !made.metadata.flags.contains(.noCache))
     }
 
-    // RFC 9111 §5.2.2.4 MUST NOT: Without field names, or with a list that cannot be read, `no-cache` holds for the whole answer. [Reuse.decide]
     @Test(
         "a list of names that is none means the whole",
         arguments: [
@@ -109,9 +95,6 @@ struct DirectiveTests {
         #expect(ResponseCacheControl(fields("Cache-Control: \(control)")).noCache)
     }
 
-    // RFC 9213 §2.1 MUST: A targeted field that is valid and not empty hides Cache-Control and Expires. [ResponseCacheControl.init]
-    // RFC 9213 §2.1 MUST: A targeted field that is empty or malformed is ignored as a whole. [TargetedCacheControl.read]
-    // RFC 9213 §2.2 MUST: Of several targeted fields the first on this cache's list counts. [ResponseCacheControl.init]
     @Test(
         "targeted fields",
         arguments: [
@@ -137,7 +120,6 @@ struct DirectiveTests {
         #expect(control.noStore == noStore)
     }
 
-    // RFC 9111 §5.2 MUST: Names of directives are compared without regard to case, and unknown ones are ignored. [ResponseCacheControl.init]
     @Test("unknown directives, targeted or not, never matter")
     func unknown() {
         #expect(ResponseCacheControl(fields("Cache-Control: x, y=1, Z=\"no-store\"")) == ResponseCacheControl())
@@ -147,9 +129,6 @@ struct DirectiveTests {
 
 @Suite("Heuristics (RFC 9111 §4.2.2)")
 struct HeuristicTests {
-    // RFC 9111 §4.2.2 MUST NOT: A heuristic is not used where the lifetime is explicit. [Freshness.heuristic]
-    // RFC 9111 §4.2.2 MUST NOT: Nor for a status that may not be kept without a lifetime, unless `public` says so. [Freshness.heuristic]
-    // RFC 9111 §4.2.2 SHOULD: It is a share (10 % is usual) of the time since Last-Modified. [Freshness.heuristic]
     @Test(
         "ten percent, at most a day, ten hours after the change",
         arguments: [
@@ -174,9 +153,6 @@ struct HeuristicTests {
 
 @Suite("Ranges out of a stored whole (RFC 9110 §14)")
 struct RangeTests {
-    // RFC 9110 §14.2 MAY: One range of bytes is cut out of what is stored; several, malformed ones and other units get the whole. [RangeRequest.init]
-    // RFC 9110 §14.2 MUST: Range counts for GET only. [StoredAnswer.send]
-    // RFC 9110 §15.5.17 SHOULD: A range that begins behind the end is answered with 416 and the length. [StoredHead.unsatisfiable]
     @Test(
         "of ten bytes",
         arguments: [
@@ -192,7 +168,6 @@ struct RangeTests {
         #expect(decision == expected)
     }
 
-    // RFC 9110 §13.1.5 MUST: If-Range holds only where the strong tag, or the strong date, is exactly the stored one; else the whole is sent. [RangeRequest.init]
     @Test(
         "If-Range",
         arguments: [

@@ -34,6 +34,8 @@ struct StoringTests {
             (200, "Content-Type: application/json\nVary: *", .forbidden(.varyStar)),
             (200, "Content-Type: application/json\nVary: a\nVary: b, *", .forbidden(.varyStar)),
             (200, "Content-Type: application/json\nContent-Encoding: gzip", .allowed),
+            (200, "Content-Type: application/json\nContent-Encoding: gzip\nCache-Control: no-transform", .forbidden(.contentCoding)),
+            (200, "Content-Type: application/json\nCache-Control: no-transform", .allowed),
             (200, "Content-Type: application/json\nContent-Encoding: br", .forbidden(.contentCoding)),
             (200, "Content-Type: application/json\nContent-Encoding: gzip, gzip", .forbidden(.contentCoding)),
             (204, "Content-Type: application/json", .forbidden(.noContent)), (205, "X: 1", .forbidden(.noContent)),
