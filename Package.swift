@@ -52,7 +52,8 @@ let package = Package(
         .executableTarget(
             name: "cistern",
             dependencies: [
-                "ReverseProxy", "Settings", "HTTPCore", "CacheStore", "Reactor", "Upstream", "Downstream", "Telemetry", "CSystem", logging,
+                "ReverseProxy", "Settings", "HTTPCore", "CachePolicy", "CacheStore", "Reactor", "Upstream", "Downstream", "Telemetry",
+                "CSystem", "Locking", logging,
                 arguments,
             ],
             swiftSettings: strict),

@@ -8,7 +8,7 @@ package struct StoredKey: Sendable {
     package let authority: [UInt8]
     /// The keyed hash of the request's credentials; empty where there were none.
     package let partition: [UInt8]
-    /// Whether fields that the operator made part of the key, or the host, are in it.
+    /// What else is in it: the request's content, the host, fields that the operator made part of it. Empty where nothing is.
     package let extra: [UInt8]
     /// Path and arguments in their canonical spelling.
     package let target: [UInt8]

@@ -12,6 +12,52 @@ package enum RFC3339 {
         return "\(date)T\(time).\(digits(milliseconds - second * 1000, 3))Z"
     }
 
+    /// Milliseconds since 1970; nil where the text is no date and time.
+    package static func parse(_ text: String) -> Int64? {
+        let bytes = Array(text.utf8)
+        func number(_ range: Range<Int>) -> Int64? {
+            guard range.upperBound <= bytes.count, bytes[range].allSatisfy(\.isASCIIDigit) else { return nil }
+            return bytes[range].reduce(0) { $0 * 10 + Int64($1 - 0x30) }
+        }
+        guard let year = number(0..<4), let month = number(5..<7), let day = number(8..<10), let hour = number(11..<13),
+            let minute = number(14..<16), let second = number(17..<19), (1...12).contains(month), (1...31).contains(day), hour < 24,
+            minute < 60, second <= 60
+        else { return nil }
+        var rest = bytes[19...]
+        var milliseconds: Int64 = 0
+        if rest.first == UInt8(ascii: ".") {
+            let fraction = rest.dropFirst().prefix(while: \.isASCIIDigit)
+            for (place, unit) in [Int64(100), 10, 1].enumerated() where place < fraction.count {
+                milliseconds += Int64(fraction[fraction.startIndex + place] - 0x30) * unit
+            }
+            rest = rest[fraction.endIndex...]
+        }
+        guard let offset = offset(rest) else { return nil }
+        let seconds = days(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second
+        return (seconds - offset) * 1000 + milliseconds
+    }
+
+    /// Seconds east of UTC.
+    private static func offset(_ text: ArraySlice<UInt8>) -> Int64? {
+        let bytes = Array(text)
+        if bytes == [UInt8(ascii: "Z")] || bytes == [UInt8(ascii: "z")] { return 0 }
+        guard bytes.count == 6, bytes[3] == UInt8(ascii: ":"), let sign = bytes.first.flatMap({ [0x2b: 1, 0x2d: -1][$0] as Int64? }) else {
+            return nil
+        }
+        let digits = [bytes[1], bytes[2], bytes[4], bytes[5]]
+        guard digits.allSatisfy(\.isASCIIDigit) else { return nil }
+        let values = digits.map { Int64($0 - 0x30) }
+        return sign * ((values[0] * 10 + values[1]) * 3_600 + (values[2] * 10 + values[3]) * 60)
+    }
+
+    private static func days(_ year: Int64, _ month: Int64, _ day: Int64) -> Int64 {
+        let year = month <= 2 ? year - 1 : year
+        let era = year / 400
+        let yearOfEra = year - era * 400
+        let dayOfYear = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1
+        return era * 146_097 + yearOfEra * 365 + yearOfEra / 4 - yearOfEra / 100 + dayOfYear - 719_468
+    }
+
     private static func digits(_ value: Int64, _ width: Int) -> String {
         let text = String(value)
         return String(repeating: "0", count: max(0, width - text.utf8.count)) + text

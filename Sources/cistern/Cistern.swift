@@ -12,7 +12,9 @@ struct Cistern: ParsableCommand {
         groupedSubcommands: [
             CommandGroup(
                 name: "Looking into a running Cistern",
-                subcommands: [List.self, Show.self, Purge.self, Why.self, Mode.self, Stats.self, Top.self])
+                subcommands: [
+                    List.self, Show.self, Purge.self, Why.self, Mode.self, Stats.self, Top.self, Export.self, Import.self, Warm.self,
+                ])
         ],
         defaultSubcommand: Serve.self)
 }

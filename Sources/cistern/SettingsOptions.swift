@@ -121,19 +121,20 @@ enum Environment {
 }
 
 enum FileContent {
-    /// The file's bytes; nil, with `errno`, where it cannot be read. At most 1 MiB: no configuration is larger.
-    static func read(_ path: String) -> [UInt8]? {
+    /// The file's bytes; nil, with `errno`, where it cannot be read.
+    /// - Parameter limit: what is read at most; no configuration is larger than 1 MiB.
+    static func read(_ path: String, limit: Int = 1 << 20) -> [UInt8]? {
         let descriptor = csystem_open(path, O_RDONLY | O_CLOEXEC, 0)
         guard descriptor >= 0 else { return nil }
         defer { close(descriptor) }
-        var bytes = [UInt8](repeating: 0, count: 1 << 20)
-        var count = 0
-        while count < bytes.count {
-            let got = bytes.withUnsafeMutableBytes { Glibc.read(descriptor, $0.baseAddress! + count, $0.count - count) }
-            guard got >= 0 else { return nil }
-            if got == 0 { break }
-            count += got
+        var bytes: [UInt8] = []
+        var piece = [UInt8](repeating: 0, count: 1 << 16)
+        while bytes.count < limit {
+            let count = Glibc.read(descriptor, &piece, min(piece.count, limit - bytes.count))
+            guard count >= 0 else { return nil }
+            if count == 0 { break }
+            bytes += piece[..<count]
         }
-        return Array(bytes[..<count])
+        return bytes
     }
 }

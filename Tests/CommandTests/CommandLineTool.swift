@@ -22,9 +22,12 @@ struct CommandLineTool {
         return own[..<(own.lastIndex(of: "/") ?? own.startIndex)] + "/cistern"
     }()
 
-    /// - Parameter arguments: as typed in a shell; where the proxy is, is added.
-    func run(_ arguments: String) throws -> Outcome {
-        let command = "\(Self.path) \(arguments) --admin unix:\(play.adminSocket) 2>&1"
+    /// - Parameters:
+    ///   - arguments: as typed in a shell; where the proxy is, is added.
+    ///   - proxy: the command speaks to the proxy itself, not to its admin interface.
+    func run(_ arguments: String, proxy: Bool = false) throws -> Outcome {
+        let place = proxy ? "--proxy 127.0.0.1:\(play.port)" : "--admin unix:\(play.adminSocket)"
+        let command = "\(Self.path) \(arguments) \(place) 2>&1"
         guard let pipe = popen(command, "r") else { throw NotRun() }
         var bytes: [UInt8] = []
         var piece = [UInt8](repeating: 0, count: 1 << 16)
@@ -34,4 +37,14 @@ struct CommandLineTool {
     }
 
     struct NotRun: Error {}
+}
+
+enum TextFile {
+    struct NotWritten: Error {}
+
+    static func write(_ text: String, to path: String) throws {
+        guard let file = fopen(path, "w") else { throw NotWritten() }
+        fputs(text, file)
+        fclose(file)
+    }
 }

@@ -51,6 +51,42 @@ struct CommandTests {
         #expect(try tool.run("mode nonsense").status == 64)
     }
 
+    @Test("export, import, and a store handed to a colleague")
+    func archive() throws {
+        for target in ["/users/1", "/posts?b=2&a=1", "/keys?api_key=secret"] { _ = try play.get(target) }
+        _ = try play.get("/users/2", [("Authorization", "Bearer secret")])
+        let file = play.directory + "/export.har"
+        let exported = try tool.run("export --har \(file)")
+        #expect(exported.text.hasPrefix("3 answers written, 1 left out"))
+        let archive = try tool.run("export --har -").text
+        #expect(archive.contains("/posts?a=1&b=2") && archive.contains("api_key=REDACTED") && !archive.contains("Bearer"))
+        let colleague = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { $0.mode = .offline }
+        let imported = try CommandLineTool(play: colleague).run("import \(file) --origin http://127.0.0.1:\(play.origin.port)")
+        #expect(imported.lines == ["2 of 3 answers stored", "  1 left out: redacted"])
+        #expect(try colleague.get("/posts?b=2&a=1").text == "{\"target\":\"/posts?b=2&a=1\"}")
+        #expect(try colleague.get("/users/2").status == 504)
+        #expect(try tool.run("import /dev/null").status == 1)
+    }
+
+    @Test("warm takes paths, URLs, lists, OpenAPI documents and archives")
+    func warm() throws {
+        play.origin.react { request in
+            [request.target == "/broken" ? .json("{}", status: "404 Not Found") : .json("{}", ["Cache-Control: max-age=60"])]
+        }
+        let list = play.directory + "/list.txt"
+        let openAPI = play.directory + "/openapi.json"
+        try TextFile.write("# a list\n/c\nhttps://api.test/d?e=f#g\n\n", to: list)
+        try TextFile.write(#"{"openapi":"3.1.0","paths":{"/e":{"get":{}},"/f/{id}":{"get":{}},"/g":{"post":{}}}}"#, to: openAPI)
+        let all = "warm /a 'http://x.test/b?c=d' \(list) \(openAPI) --concurrency 3 --header 'X-Test: 1'"
+        #expect(try tool.run(all, proxy: true).lines == ["5 fetched: 5 stored, 0 fresh already, 0 not stored, 0 failed"])
+        #expect(Set(play.origin.requests.map(\.target)) == ["/a", "/b?c=d", "/c", "/d?e=f", "/e"])
+        #expect(play.origin.requests.allSatisfy { $0["X-Test"] == "1" })
+        #expect(try tool.run("warm /a", proxy: true).text.contains("1 fresh already"))
+        let failed = try tool.run("warm /a /broken", proxy: true)
+        #expect(failed.status == 1 && failed.text.contains("/broken: status 404"))
+        #expect(try tool.run("warm /none.txt/../x y", proxy: true).status == 1)
+    }
+
     @Test("stats, and top without a terminal")
     func numbers() throws {
         for _ in 0..<3 { _ = try play.get("/users/1") }

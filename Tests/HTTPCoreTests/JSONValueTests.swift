@@ -41,5 +41,25 @@ struct JSONValueTests {
             (0, "1970-01-01T00:00:00.000Z"), (951_782_400_125, "2000-02-29T00:00:00.125Z"), (1_763_706_600_000, "2025-11-21T06:30:00.000Z"),
             (-1, "1969-12-31T23:59:59.999Z"), (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
         ] as [(Int64, String)])
-    func dates(milliseconds: Int64, text: String) { #expect(RFC3339.format(milliseconds: milliseconds) == text) }
+    func dates(milliseconds: Int64, text: String) {
+        #expect(RFC3339.format(milliseconds: milliseconds) == text)
+        #expect(RFC3339.parse(text) == milliseconds)
+    }
+
+    @Test(
+        "dates of others",
+        arguments: [
+            ("2026-11-21T08:30:00.5+02:00", 1_795_242_600_500), ("2026-11-21T06:30:00Z", 1_795_242_600_000), ("2026-11-21T06:30:00", nil),
+            ("2026-13-21T06:30:00Z", nil), ("", nil), ("2026-11-21T06:30:00.123456Z", 1_795_242_600_123), ("2026-11-21T06:30:00+0200", nil),
+        ] as [(String, Int64?)])
+    func readDates(text: String, milliseconds: Int64?) { #expect(RFC3339.parse(text) == milliseconds) }
+
+    @Test("Base64", arguments: [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")])
+    func base64(plain: String, coded: String) {
+        #expect(Base64.encode(Array(plain.utf8)) == coded)
+        #expect(Base64.decode(coded) == Array(plain.utf8))
+    }
+
+    @Test("what is no Base64 gives nothing", arguments: ["Z", "Zg=", "Zg=a", "====", "Zm9*", "=Zg="])
+    func noBase64(text: String) { #expect(Base64.decode(text) == nil) }
 }

@@ -14,7 +14,8 @@ struct OpenAPITests {
         "showEntry": ("GET", "/-/entries/{id}", nil), "entryContent": ("GET", "/-/entries/{id}/content", nil),
         "listWhy": ("GET", "/-/why", nil), "showWhy": ("GET", "/-/why/0-1", nil), "showMode": ("GET", "/-/mode", nil),
         "setMode": ("PUT", "/-/mode?mode=replay&prefix=/a", nil), "removeMode": ("DELETE", "/-/mode?prefix=/a", nil),
-        "upstream": ("GET", "/-/upstream", nil), "stats": ("GET", "/-/stats", nil), "purge": ("POST", "/-/purge?prefix=/none", nil),
+        "importEntry": ("POST", "/-/entries", "{}"), "upstream": ("GET", "/-/upstream", nil), "stats": ("GET", "/-/stats", nil),
+        "purge": ("POST", "/-/purge?prefix=/none", nil),
     ]
 
     @Test("every operation is answered as documented, and nothing else is")

@@ -68,6 +68,7 @@ final class AdminInterface: @unchecked Sendable {
         Route(.get, "entries", EntryPages.list),
         Route(.get, "entries/*", EntryPages.show),
         Route(.get, "entries/*/content", EntryPages.content),
+        Route(.post, "entries", Importing.perform),
         Route(.post, "purge", Purging.perform),
         Route(.get, "upstream", StatePages.upstream),
         Route(.get, "stats", StatePages.stats),

@@ -37,9 +37,10 @@ enum EntryPages {
     }
 
     @Sendable static func show(_ task: AdminInterface.Task) throws(AdminProblem) {
-        try task.request.allow([])
+        try task.request.allow(["secrets"])
         let entry = try entry(task)
-        task.reply(AdminAnswer(entry.details(now: task.interface.now)))
+        let showsSecrets = try task.request.flag("secrets")
+        task.reply(AdminAnswer(entry.details(now: task.interface.now, showsSecrets: showsSecrets)))
     }
 
     @Sendable static func content(_ task: AdminInterface.Task) throws(AdminProblem) {

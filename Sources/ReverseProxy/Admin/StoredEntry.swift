@@ -39,30 +39,31 @@ struct StoredEntry {
     var tags: [String] { CacheTags.tags(of: head.fields) }
 
     /// What a list shows.
-    func summary(now: Timestamp) -> JSONValue {
+    func summary(now: Timestamp, showsSecrets: Bool = false) -> JSONValue {
         let decision = Reuse.decide(metadata, RequestCacheControl(), now: now)
         let isFresh = if case .serve = decision { true } else { false }
         let age = Freshness.currentAge(of: metadata, now: now)
         return [
-            "id": .string(id.description), "target": .string(target), "upstream": .string(String(decoding: key.authority, as: UTF8.self)),
+            "id": .string(id.description), "target": .string(showsSecrets ? String(decoding: key.target, as: UTF8.self) : target),
+            "upstream": .string(String(decoding: key.authority, as: UTF8.self)),
             "status": .integer(Int(metadata.status.rawValue)),
             "content_type": head.fields.first(.contentType).map { .string(String(decoding: $0, as: UTF8.self)) },
             "bytes": .integer(item.body.count), "age": .integer(Int(clamping: age)),
             "ttl": metadata.freshnessLifetime.map { .integer(Int(clamping: $0 - age)) }, "fresh": .bool(isFresh),
             "marked_stale": .bool(metadata.flags.contains(.markedStale)), "partition": key.shortPartition.map { .string($0) },
-            "vary": key.variant.map { variant in .array(variant.selecting.map { Self.selecting($0) }) },
-            "tags": .array(tags.map { .string($0) }),
+            "vary": key.variant.map { variant in .array(variant.selecting.map { Self.selecting($0, showsSecrets) }) },
+            "keyed_by_more": .bool(!key.extra.isEmpty), "tags": .array(tags.map { .string($0) }),
         ]
     }
 
-    private static func selecting(_ field: (name: String, value: String?)) -> JSONValue {
-        let shown = field.value.map { SecretNames.mayShow(selecting: field.name) ? $0 : SecretNames.redaction }
+    private static func selecting(_ field: (name: String, value: String?), _ showsSecrets: Bool) -> JSONValue {
+        let shown = field.value.map { showsSecrets || SecretNames.mayShow(selecting: field.name) ? $0 : SecretNames.redaction }
         return ["name": .string(field.name), "value": shown.map { .string($0) } ?? .null]
     }
 
     /// All that is known, with how its freshness comes about (RFC 9111 §4.2).
-    func details(now: Timestamp) -> JSONValue {
-        guard case .object(let members) = summary(now: now) else { return .null }
+    func details(now: Timestamp, showsSecrets: Bool) -> JSONValue {
+        guard case .object(let members) = summary(now: now, showsSecrets: showsSecrets) else { return .null }
         var reason: JSONValue = .null
         if case .validate(let why) = Reuse.decide(metadata, RequestCacheControl(), now: now) { reason = .string(why.rawValue) }
         let seconds = { (value: Int64?) -> JSONValue in value.map { .integer(Int(clamping: $0)) } ?? .null }
@@ -80,7 +81,8 @@ struct StoredEntry {
             let name = String(decoding: head.fields.name(at: index), as: UTF8.self)
             let value = String(decoding: head.fields.value(at: index), as: UTF8.self)
             fields.append([
-                "name": .string(name), "value": .string(SecretNames.isSecret(field: name.lowercased()) ? SecretNames.redaction : value),
+                "name": .string(name),
+                "value": .string(!showsSecrets && SecretNames.isSecret(field: name.lowercased()) ? SecretNames.redaction : value),
             ])
         }
         let times: [JSONValue.Member] = [

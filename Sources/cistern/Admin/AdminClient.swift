@@ -46,30 +46,8 @@ struct AdminClient: Sendable {
     }
 
     private func exchange(_ bytes: [UInt8]) throws -> [UInt8] {
-        let descriptor = socket(address.family, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
-        defer { close(descriptor) }
-        var limit = timeval(tv_sec: Self.patienceSeconds, tv_usec: 0)
-        setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
-        guard address.withSocketAddress({ connect(descriptor, $0, $1) }) == 0 else {
-            let reason = String(cString: strerror(errno))
-            throw AdminFailure(
-                "no Cistern answers on \(address) (\(reason)): is it running, with this cache directory? See --help for --admin")
-        }
-        var sent = 0
-        while sent < bytes.count {
-            let count = bytes.withUnsafeBytes { send(descriptor, $0.baseAddress! + sent, bytes.count - sent, Int32(MSG_NOSIGNAL)) }
-            // It may have answered and closed before it took all: the answer says why.
-            guard count > 0 else { break }
-            sent += count
-        }
-        var answer: [UInt8] = []
-        var piece = [UInt8](repeating: 0, count: 1 << 16)
-        while true {
-            let count = recv(descriptor, &piece, piece.count, 0)
-            if count < 0, errno == EINTR { continue }
-            guard count >= 0 else { throw AdminFailure("\(address) does not answer (\(String(cString: strerror(errno))))") }
-            if count == 0 { return answer }
-            answer += piece[..<count]
-        }
+        if let answer = PlainHTTP.exchange(bytes, with: address, patienceSeconds: Self.patienceSeconds) { return answer }
+        let reason = String(cString: strerror(errno))
+        throw AdminFailure("no Cistern answers on \(address) (\(reason)): is it running, with this cache directory? See --help for --admin")
     }
 }

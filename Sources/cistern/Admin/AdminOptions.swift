@@ -24,7 +24,7 @@ struct AdminOptions: ParsableArguments {
     var cacheDir: String?
 
     func client() throws -> AdminClient {
-        let settings = try settings()
+        let settings = try Self.settings(config: config, cacheDir: cacheDir)
         let file = tokenFile ?? settings.admin.tokenFile
         var token: [UInt8]?
         if !file.isEmpty {
@@ -41,7 +41,8 @@ struct AdminOptions: ParsableArguments {
         return "unix:" + AdminSettings.socketPath(settings)
     }
 
-    private func settings() throws -> CisternSettings {
+    /// What the file, the environment and the options say, whether a proxy could be started with it or not.
+    static func settings(config: String?, cacheDir: String? = nil) throws -> CisternSettings {
         var reader = SettingsReader()
         let environment = Environment.all()
         if let file = config ?? environment["CISTERN_CONFIG"] {

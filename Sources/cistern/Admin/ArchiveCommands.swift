@@ -1,0 +1,163 @@
+// `cistern export` and `import`: what is stored as an HTTP archive (HAR 1.2), for a colleague or a browser's tools, and back.
+
+import ArgumentParser
+import CSystem
+import CachePolicy
+import Glibc
+import HTTPCore
+
+struct Export: AdminCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Write what a running Cistern has stored into an HTTP archive.",
+        discussion: """
+            Answers to requests with credentials are left out, and the values of arguments and fields that look like secrets are written as \
+            \(SecretNames.redaction); contents are written as they are. Nothing but the file's owner can read it.
+
+            Examples:
+              cistern export --har stored.har
+              cistern export --har users.har --prefix /users
+            """)
+
+    @Option(help: ArgumentHelp("Where to write it; - for standard output.", valueName: "file"))
+    var har: String
+
+    @Option(help: "Only targets that begin with this.")
+    var prefix: String?
+
+    @Flag(help: "Write answers to requests with credentials too; the credentials themselves are not known.")
+    var withPartitions = false
+
+    @Flag(help: "Write secret values too.")
+    var withSecrets = false
+
+    @OptionGroup var options: AdminOptions
+
+    func run(_ client: AdminClient) throws {
+        let version = try client.value("GET", "stats")["version"]?.string ?? ""
+        let file = try OutputFile(har)
+        let creator: JSONValue = ["name": "cistern", "version": .string(version)]
+        try file.write(Array("{\"log\":{\"version\":\"1.2\",\"creator\":".utf8) + creator.serialized() + Array(",\"entries\":[".utf8))
+        var written = 0
+        var leftOut = 0
+        var after: String?
+        repeat {
+            let page = try client.value("GET", "entries", [("prefix", prefix), ("limit", "200"), ("after", after)])
+            for entry in page["entries"]?.array ?? [] {
+                let isPlain = (entry["partition"] == nil || withPartitions) && entry["keyed_by_more"] != true
+                guard isPlain, let id = entry["id"]?.string, let archived = try archive(id, client) else {
+                    leftOut += 1
+                    continue
+                }
+                try file.write(Array((written > 0 ? ",\n" : "\n").utf8) + archived.serialized())
+                written += 1
+            }
+            after = page["next"]?.string
+        } while after != nil
+        try file.write(Array("\n]}}\n".utf8))
+        let rest = leftOut == 0 ? "" : ", \(leftOut) left out: asked for with credentials, or kept by more than their target"
+        StandardError.write("\(written) answers written\(rest)\n")
+    }
+
+    /// nil where it is gone meanwhile.
+    private func archive(_ id: String, _ client: AdminClient) throws -> JSONValue? {
+        guard let entry = try? client.value("GET", "entries/\(id)", [("secrets", withSecrets ? "true" : nil)]),
+            let content = try? client.request("GET", "entries/\(id)/content")
+        else { return nil }
+        let fields = entry["fields"]?.array ?? []
+        let type = fields.first { $0["name"]?.string?.lowercased() == "content-type" }?["value"]?.string ?? ""
+        let text = String(validating: content, as: UTF8.self)
+        var body: [JSONValue.Member] = [.init("size", .integer(content.count)), .init("mimeType", .string(type))]
+        body.append(.init("text", .string(text ?? Base64.encode(content))))
+        if text == nil { body.append(.init("encoding", "base64")) }
+        let requestFields = (entry["vary"]?.array ?? []).filter { $0["value"]?.string != nil }
+        let target = entry["target"]?.string ?? "/"
+        let request: JSONValue = [
+            "method": "GET", "url": .string((entry["upstream"]?.string ?? "") + target), "httpVersion": "HTTP/1.1", "cookies": [],
+            "headers": .array(requestFields), "queryString": .array(Self.arguments(target)), "headersSize": -1, "bodySize": 0,
+        ]
+        let response: JSONValue = [
+            "status": entry["status"], "statusText": "", "httpVersion": "HTTP/1.1", "cookies": [], "headers": .array(fields),
+            "content": .object(body), "redirectURL": "", "headersSize": -1, "bodySize": .integer(content.count),
+        ]
+        let delay = max(0, (entry["freshness"]?["response_delay"]?.integer ?? 0) * 1000)
+        return [
+            "startedDateTime": entry["requested_at"], "time": .integer(delay), "request": request, "response": response, "cache": [:],
+            "timings": ["send": 0, "wait": .integer(delay), "receive": 0], "_partition": entry["partition"],
+        ]
+    }
+
+    private static func arguments(_ target: String) -> [JSONValue] {
+        guard let question = target.firstIndex(of: "?") else { return [] }
+        return target[target.index(after: question)...].split(separator: "&").map { argument in
+            let parts = argument.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            let decode = { (text: Substring) in PercentCoding.decode(Array(text.utf8), plusIsSpace: true) ?? String(text) }
+            return ["name": .string(decode(parts[0])), "value": .string(parts.count > 1 ? decode(parts[1]) : "")]
+        }
+    }
+}
+
+/// A new file that only its owner can read, or standard output.
+private final class OutputFile {
+    private let descriptor: Int32
+    private let path: String
+
+    init(_ path: String) throws {
+        self.path = path
+        descriptor = path == "-" ? dup(STDOUT_FILENO) : csystem_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { throw AdminFailure("\(path): \(String(cString: strerror(errno)))") }
+    }
+
+    deinit { close(descriptor) }
+
+    func write(_ bytes: [UInt8]) throws {
+        var written = 0
+        while written < bytes.count {
+            let count = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress! + written, bytes.count - written) }
+            guard count > 0 else { throw AdminFailure("\(path): \(String(cString: strerror(errno)))") }
+            written += count
+        }
+    }
+}
+
+struct Import: AdminCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Store the answers of an HTTP archive: a browser's or proxy's recording, or what export wrote.",
+        discussion: """
+            The same rules hold as for answers of the upstream: what it would not keep is left out, and counted by reason. Requests with \
+            credentials in the archive lead to the partition of those credentials.
+
+            Examples:
+              cistern import recording.har
+              cistern import recording.har --origin https://staging.example.com
+            """)
+
+    @Argument(help: "The archive.")
+    var file: String
+
+    @Option(help: "Take answers of this origin too: scheme and host, and a base path where it has one. May be repeated.")
+    var origin: [String] = []
+
+    @Flag(help: "Leave credentials out, so that everybody gets these answers. Only for what everybody may see.")
+    var shared = false
+
+    @OptionGroup var options: AdminOptions
+
+    /// Largest archive: it is held whole.
+    private static let limitBytes = 1 << 30
+
+    func run(_ client: AdminClient) throws {
+        guard let bytes = FileContent.read(file, limit: Self.limitBytes) else {
+            throw AdminFailure("\(file): \(String(cString: strerror(errno)))")
+        }
+        guard let entries = JSONValue(bytes)?["log"]?["entries"]?.array else { throw AdminFailure("\(file) is not an HTTP archive") }
+        var imported = 0
+        var leftOut: [String: Int] = [:]
+        for entry in entries {
+            let arguments = origin.map { ("origin", Optional($0)) } + [("shared", shared ? "true" : nil)]
+            let answer = try client.value("POST", "entries", arguments, content: entry.serialized())
+            if let reason = answer["reason"]?.string { leftOut[reason, default: 0] += 1 } else { imported += 1 }
+        }
+        print("\(imported) of \(entries.count) answers stored")
+        for (reason, count) in leftOut.sorted(by: { ($1.value, $0.key) < ($0.value, $1.key) }) { print("  \(count) left out: \(reason)") }
+    }
+}

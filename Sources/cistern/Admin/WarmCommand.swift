@@ -1,0 +1,198 @@
+// `cistern warm`: fetches targets through the proxy, so that they are stored before anybody needs them.
+
+import ArgumentParser
+import Dispatch
+import Downstream
+import Glibc
+import HTTPCore
+import Locking
+import Settings
+
+struct Warm: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Fetch targets through a running Cistern, so that they are stored.",
+        discussion: """
+            Takes paths, URLs of the API, and files: lists of them (one a line, # begins a comment), an OpenAPI document in JSON (every GET \
+            without parameters in its path), or an HTTP archive (its GETs). Of URLs only path and arguments count.
+
+            Examples:
+              cistern warm /users '/posts?page=1'
+              cistern warm paths.txt --header 'Authorization: Bearer …'
+              cistern warm openapi.json --concurrency 4
+            """)
+
+    @Argument(help: ArgumentHelp("Paths, URLs, or files.", valueName: "what"))
+    var sources: [String]
+
+    @Option(help: ArgumentHelp("Where the running Cistern listens. By default what the settings say.", valueName: "address"))
+    var proxy: String?
+
+    @Option(help: ArgumentHelp("Requests at once.", valueName: "number"))
+    var concurrency = 4
+
+    @Option(help: ArgumentHelp("A field for each request, such as 'Accept-Language: de'. May be repeated.", valueName: "name: value"))
+    var header: [String] = []
+
+    @Option(name: [.short, .long], help: "The configuration file that it was started with.")
+    var config: String?
+
+    func validate() throws {
+        guard (1...64).contains(concurrency) else { throw ValidationError("--concurrency must be from 1 to 64") }
+        let isField = { (line: String) in
+            guard let colon = line.firstIndex(of: ":"), colon > line.startIndex else { return false }
+            return line[..<colon].utf8.allSatisfy(isTokenByte) && line.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7f }
+        }
+        for line in header where !isField(line) { throw ValidationError("--header takes 'name: value', not '\(line)'") }
+    }
+
+    func run() throws {
+        do {
+            var targets: [String] = []
+            for source in sources { targets += try WarmList.targets(in: source) }
+            guard !targets.isEmpty else { throw AdminFailure("there is nothing to fetch in \(sources.joined(separator: ", "))") }
+            let failed = fetch(targets, from: try address())
+            if failed > 0 { throw ExitCode.failure }
+        } catch let failure as AdminFailure {
+            StandardError.write("cistern: \(failure)\n")
+            throw ExitCode.failure
+        }
+    }
+
+    private func address() throws -> ListenAddress {
+        let text = try proxy ?? AdminOptions.settings(config: config).listen.first ?? ""
+        // An address that stands for all of a machine's is reached at its own.
+        let own = text.hasPrefix("0.0.0.0:") || text.hasPrefix(":") ? "127.0.0.1:" + (text.split(separator: ":").last ?? "") : text
+        guard let address = ListenAddress(own) else { throw AdminFailure("\(own) is not an address") }
+        return address
+    }
+
+    /// Returns how many failed.
+    private func fetch(_ targets: [String], from address: ListenAddress) -> Int {
+        let progress = WarmProgress(total: targets.count)
+        let lines = header.map { $0 + "\r\n" }.joined()
+        let workers = min(concurrency, targets.count)
+        // Shared by the workers: each takes the next target.
+        let next = Mutex(0)
+        DispatchQueue.concurrentPerform(iterations: workers) { _ in
+            while true {
+                let place = next.withLock { place in
+                    defer { place += 1 }
+                    return place
+                }
+                guard place < targets.count else { return }
+                progress.ended(targets[place], WarmOutcome(targets[place], lines, address))
+            }
+        }
+        return progress.finish()
+    }
+}
+
+/// What came of one fetch.
+private enum WarmOutcome {
+    case stored, fresh, notStored
+    case failed(String)
+
+    private static let patienceSeconds = 150
+
+    init(_ target: String, _ lines: String, _ address: ListenAddress) {
+        let request = "GET \(target) HTTP/1.1\r\nHost: \(Self.host(address))\r\nConnection: close\r\nAccept: */*\r\n\(lines)\r\n"
+        guard let answer = PlainHTTP.exchange(Array(request.utf8), with: address, patienceSeconds: Self.patienceSeconds),
+            let end = answer.firstRange(of: Array("\r\n\r\n".utf8)), answer.count > 12
+        else {
+            self = .failed(errno == 0 ? "no answer" : String(cString: strerror(errno)))
+            return
+        }
+        let head = String(decoding: answer[..<end.lowerBound], as: UTF8.self)
+        let status = head.dropFirst(9).prefix(3)
+        guard status.first == "2" || status.first == "3" else {
+            self = .failed("status \(status)")
+            return
+        }
+        let cache = head.split(separator: "\r\n").last { $0.lowercased().hasPrefix("cache-status:") } ?? ""
+        self = cache.contains("; stored") || cache.contains("fwd-status=304") ? .stored : cache.contains("; hit") ? .fresh : .notStored
+    }
+
+    private static func host(_ address: ListenAddress) -> String { if case .unix = address { "localhost" } else { address.description } }
+}
+
+/// Counts and shows what happens; a bar on a terminal. `@unchecked Sendable` because all is behind the mutex.
+private final class WarmProgress: @unchecked Sendable {
+    private let total: Int
+    private let isTerminal = isatty(STDERR_FILENO) == 1
+    /// Changed by all workers.
+    private let counts = Mutex((done: 0, stored: 0, fresh: 0, notStored: 0, failed: 0))
+
+    private static let width = 30
+
+    init(total: Int) { self.total = total }
+
+    func ended(_ target: String, _ outcome: WarmOutcome) {
+        counts.withLock { counts in
+            counts.done += 1
+            switch outcome {
+            case .stored: counts.stored += 1
+            case .fresh: counts.fresh += 1
+            case .notStored: counts.notStored += 1
+            case .failed(let reason):
+                counts.failed += 1
+                StandardError.write((isTerminal ? "\r\u{1b}[K" : "") + "\(Printable.text(target)): \(reason)\n")
+            }
+            guard isTerminal else { return }
+            let filled = counts.done * Self.width / total
+            let bar = String(repeating: "=", count: filled) + String(repeating: " ", count: Self.width - filled)
+            StandardError.write("\r\u{1b}[K[\(bar)] \(counts.done)/\(total)")
+        }
+    }
+
+    /// Returns how many failed.
+    func finish() -> Int {
+        let counts = counts.withLock { $0 }
+        if isTerminal { StandardError.write("\r\u{1b}[K") }
+        print(
+            "\(total) fetched: \(counts.stored) stored, \(counts.fresh) fresh already, \(counts.notStored) not stored, \(counts.failed) failed"
+        )
+        return counts.failed
+    }
+}
+
+/// The targets that an argument stands for.
+enum WarmList {
+    static func targets(in source: String) throws -> [String] {
+        if source.hasPrefix("/"), !isFile(source) { return [try target(source)] }
+        if source.hasPrefix("http://") || source.hasPrefix("https://") { return [try target(source)] }
+        guard let bytes = FileContent.read(source, limit: 1 << 30) else {
+            throw AdminFailure("\(source) is no path, no URL, and no file that can be read")
+        }
+        guard let document = JSONValue(bytes), document.members != nil else {
+            let lines = bytes.split { $0 == 0x0a || $0 == 0x0d }.map { String(decoding: $0, as: UTF8.self) }
+            return try lines.map { $0.prefix { $0 != "#" }.filter { !$0.isWhitespace } }.filter { !$0.isEmpty }.map(target)
+        }
+        if let entries = document["log"]?["entries"]?.array {
+            return try entries.compactMap { $0["request"] }.filter { $0["method"] == "GET" }.compactMap { $0["url"]?.string }.map(target)
+        }
+        guard let paths = document["paths"]?.members else {
+            throw AdminFailure("\(source) is neither an OpenAPI document nor an HTTP archive")
+        }
+        return paths.filter { !$0.name.contains("{") && $0.value["get"] != nil }.map(\.name)
+    }
+
+    private static func isFile(_ path: String) -> Bool {
+        var status = stat()
+        return stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFREG
+    }
+
+    /// Path and arguments, as they can stand in a request's line.
+    private static func target(_ text: String) throws -> String {
+        var rest = Substring(text)
+        for scheme in ["https://", "http://"] where text.hasPrefix(scheme) {
+            rest = rest.dropFirst(scheme.count)
+            rest = rest[(rest.firstIndex { "/?#".contains($0) } ?? rest.endIndex)...]
+            if !rest.hasPrefix("/") { rest = "/" + rest }
+        }
+        rest = rest.prefix { $0 != "#" }
+        guard rest.hasPrefix("/"), rest.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else {
+            throw AdminFailure("\(text) is no path and no URL; spaces and other than ASCII must be percent-encoded")
+        }
+        return String(rest)
+    }
+}

@@ -1,0 +1,85 @@
+// Archived answers: what is taken into the store, and what is left out and why.
+
+import CachePolicy
+import HTTPCore
+import Reactor
+import TestSupport
+import Testing
+
+@testable import ReverseProxy
+
+@Suite("Importing archived answers")
+struct ImportTests {
+    private static func entry(
+        _ target: String, origin: String = "https://api.test/v1", method: String = "GET", status: Int = 200,
+        _ request: [(String, String)] = [],
+        _ response: [(String, String)] = [("Content-Type", "application/json")], content: String = "{\"a\":1}", partition: String? = nil
+    ) -> JSONValue {
+        let fields = { (fields: [(String, String)]) -> JSONValue in
+            .array(fields.map { ["name": .string($0.0), "value": .string($0.1)] })
+        }
+        return [
+            "startedDateTime": "2025-06-15T15:06:00Z", "time": 20,
+            "request": ["method": .string(method), "url": .string(origin + target), "headers": fields(request)],
+            "response": ["status": .integer(status), "headers": fields(response), "content": ["text": .string(content)]],
+            "_partition": partition.map { .string($0) },
+        ]
+    }
+
+    private func bring(_ entry: JSONValue, into play: ProxyPlay, _ more: String = "") throws -> String? {
+        let content = String(decoding: entry.serialized(), as: UTF8.self)
+        let answer = try play.admin("POST", "/-/entries?origin=" + PercentCoding.encode("https://api.test/v1") + more, content: content)
+        let value = try #require(JSONValue(answer.content))
+        #expect(answer.status == 200 && value["imported"] == .bool(value["reason"] == .null))
+        return value["reason"]?.string
+    }
+
+    private func offlinePlay() throws -> ProxyPlay { try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { $0.mode = .offline } }
+
+    @Test("what is imported is served, with its age, its variant and its partition")
+    func imported() throws {
+        let play = try offlinePlay()
+        let varied = [("Content-Type", "application/json"), ("Vary", "Accept-Language"), ("Content-Encoding", "br"), ("Set-Cookie", "a=b")]
+        #expect(try bring(Self.entry("/users?b=2&a=1"), into: play) == nil)
+        #expect(try bring(Self.entry("/lang", [("Accept-Language", "de")], varied), into: play) == nil)
+        #expect(try bring(Self.entry("/me", [("Cookie", "a=b")]), into: play) == nil)
+        let answer = try play.get("/users?a=1&b=2")
+        #expect(answer.text == "{\"a\":1}" && answer["Content-Type"] == "application/json")
+        #expect(answer["Age"].flatMap(Int.init).map { $0 > 0 } == true)
+        let german = try play.get("/lang", [("Accept-Language", "de")])
+        #expect(german.status == 200 && german["Content-Encoding"] == nil && german["Set-Cookie"] == nil)
+        #expect(try play.get("/lang", [("Accept-Language", "en")]).status == 504)
+        #expect(try play.get("/me").status == 504)
+        #expect(try play.get("/me", [("Cookie", "a=b")]).status == 200)
+        try play.restart()
+        #expect(try play.get("/users?a=1&b=2").status == 200)
+    }
+
+    @Test(
+        "what is left out, and why",
+        arguments: [
+            (entry("/a", origin: "https://other.test"), "other_origin"), (entry("/a", origin: "https://api.test/v1.evil"), "other_origin"),
+            (entry("/a", method: "POST"), "method"), (entry("/a", status: 404), "status"), (entry("/a", status: 99), "malformed"),
+            (entry("/a b"), "malformed"), (entry("/a?token=REDACTED"), "redacted"), (entry("/a", [("X-Tenant", "REDACTED")]), "redacted"),
+            (entry("/a", partition: "01020304"), "partition"), (entry("/a", content: ""), "no_content"),
+            (entry("/a", content: "{"), "invalid_json"), (entry("/a", [], [("Content-Type", "text/html")]), "content_type"),
+            (entry("/a", [], [("Content-Type", "application/json"), ("Cache-Control", "no-store")]), "no_store"),
+            (entry("/a", [], [("Content-Type", "application/json"), ("Cache-Control", "private")]), "private"), (.object([]), "malformed"),
+        ] as [(JSONValue, String)])
+    func leftOut(entry: JSONValue, reason: String) throws {
+        let play = try offlinePlay()
+        #expect(try bring(entry, into: play) == reason)
+        #expect(try play.get("/a").status == 504)
+    }
+
+    @Test("a newer answer is not replaced by an older one; with credentials left out it is everybody's")
+    func order() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{\"new\":1}")] })
+        _ = try play.get("/a")
+        #expect(try bring(Self.entry("/a"), into: play) == "older_than_stored")
+        #expect(try bring(Self.entry("/me", [("Authorization", "Bearer x")], partition: "0a"), into: play, "&shared=true") == nil)
+        play.origin.down()
+        #expect(try play.get("/me").text == "{\"a\":1}")
+        #expect(try play.admin("POST", "/-/entries", content: "{").status == 400)
+    }
+}
