@@ -67,7 +67,9 @@ let package = Package(
         tests("CacheStoreTests", ["CacheStore", "CSystem"]),
         tests("SettingsTests", ["Settings"]),
         tests("CommandTests", ["cistern", "TestSupport", "ReverseProxy"]),
-        tests("UpstreamTests", ["Upstream"]),
+        tests("UpstreamTests", ["Upstream", "HTTPCore", "Reactor", "Locking", "TestSupport"]),
+        tests("DownstreamTests", ["Downstream", "HTTPCore", "Reactor", "CSystem", "TestSupport"]),
+        tests("TelemetryTests", ["Telemetry", "CacheStore", "TestSupport"]),
         tests(
             "ReverseProxyTests",
             [

@@ -238,7 +238,8 @@ final class Fetch: TransferReceiver {
         self.transfer = nil
         lastTimes = transfer.times
         shard.countUpstreamError(error)
-        shard.server.health.failed(route: subject.route, error: error, now: clock)
+        // Our own limit says nothing of the upstream.
+        if error != .connectionLimitReached { shard.server.health.failed(route: subject.route, error: error, now: clock) }
         switch mode {
         case .awaitingHead, .collecting, .confirming: failed(.transfer(error))
         case .streaming:

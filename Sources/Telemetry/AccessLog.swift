@@ -81,6 +81,12 @@ package final class AccessLog: @unchecked Sendable {
         }
     }
 
+    /// The disk did not take these lines.
+    private func drop(_ lines: ArraySlice<UInt8>) {
+        let count = lines.count { $0 == 0x0a }
+        state.withLock { $0.dropped += count }
+    }
+
     private func writeOut() {
         let bytes = state.withLock { state in
             defer { state.buffer = [] }
@@ -90,7 +96,7 @@ package final class AccessLog: @unchecked Sendable {
         while written < bytes.count {
             let count = bytes.withUnsafeBytes { write(descriptor, $0.baseAddress! + written, $0.count - written) }
             if count < 0, errno == EINTR { continue }
-            guard count > 0 else { return }
+            guard count > 0 else { return drop(bytes[written...]) }
             written += count
         }
     }

@@ -94,7 +94,9 @@ package final class UpstreamClient {
         let transfer = Transfer(client: self, request: request, receiver: receiver, easy: easy, now: coarseNow)
         cistern_easy_set_pointer(pointer, CURLOPT_PRIVATE, Unmanaged.passUnretained(transfer).toOpaque())
         let user = Unmanaged.passUnretained(transfer).toOpaque()
-        for option in [CURLOPT_HEADERDATA, CURLOPT_WRITEDATA, CURLOPT_READDATA, CURLOPT_PREREQDATA, CURLOPT_RESOLVER_START_DATA, CURLOPT_SOCKOPTDATA] {
+        for option in [
+            CURLOPT_HEADERDATA, CURLOPT_WRITEDATA, CURLOPT_READDATA, CURLOPT_PREREQDATA, CURLOPT_RESOLVER_START_DATA, CURLOPT_SOCKOPTDATA,
+        ] {
             cistern_easy_set_pointer(pointer, option, user)
         }
         active[pointer] = transfer

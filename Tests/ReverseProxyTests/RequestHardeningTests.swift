@@ -74,7 +74,9 @@ struct RequestHardeningTests {
     @Test("HEAD and a range never take the place of GET's whole answer")
     func wholeAnswerStays() throws {
         let origin = ScriptedOrigin { request in
-            if request.method == "HEAD" { return [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n")] }
+            if request.method == "HEAD" {
+                return [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n")]
+            }
             if request["Range"] != nil { return [.json("{", status: "206 Partial Content", ["Content-Range: bytes 0-0/8"])] }
             return [.json("{\"id\":1}")]
         }

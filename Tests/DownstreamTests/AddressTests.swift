@@ -1,0 +1,115 @@
+// Addresses as they are written, limits as they are counted.
+
+import CSystem
+import Glibc
+import Testing
+
+@testable import Downstream
+
+@Suite("Addresses and limits")
+struct AddressTests {
+    @Test(
+        "addresses as they are written",
+        arguments: [
+            ("127.0.0.1:80", .ipv4(host: "127.0.0.1", port: 80)), (":8080", .ipv4(host: "0.0.0.0", port: 8080)),
+            ("localhost:1", .ipv4(host: "127.0.0.1", port: 1)), ("[::1]:0", .ipv6(host: "::1", port: 0)),
+            ("unix:/run/a", .unix(path: "/run/a")), ("unix:", nil), ("unix:/\(String(repeating: "a", count: 107))", nil),
+            ("127.0.0.1", nil), ("127.0.0.1:65536", nil), ("127.0.0.1:-1", nil), ("::1:80", nil), ("[::1]", nil), ("[gg]:1", nil),
+            ("1.2.3:80", nil), ("example.com:80", nil), ("", nil), (":", nil),
+        ] as [(String, ListenAddress?)])
+    func written(text: String, wanted: ListenAddress?) {
+        #expect(ListenAddress(text) == wanted)
+        if let wanted, text.hasPrefix("[") || text.hasPrefix("unix") || text.hasPrefix("127") { #expect("\(wanted)" == text) }
+    }
+
+    /// A client's address as the kernel gives it.
+    private func peer(_ address: ListenAddress) -> PeerAddress {
+        var storage = sockaddr_storage()
+        address.withSocketAddress { source, length in
+            withUnsafeMutableBytes(of: &storage) { $0.copyMemory(from: UnsafeRawBufferPointer(start: source, count: Int(length))) }
+        }
+        return PeerAddress(storage)
+    }
+
+    @Test("a client's address as text, and what counts as one client")
+    func peers() {
+        #expect(peer(.ipv4(host: "10.1.2.3", port: 5)).text.elementsEqual("10.1.2.3".utf8))
+        #expect(peer(.ipv4(host: "10.1.2.3", port: 5)).port == 5)
+        #expect(peer(.ipv6(host: "2001:db8::5", port: 5)).text.elementsEqual("2001:db8::5".utf8))
+        #expect(peer(.unix(path: "/a")).text.isEmpty)
+        #expect(peer(.ipv6(host: "2001:db8::5", port: 5)).number == peer(.ipv6(host: "2001:db8::6", port: 6)).number)
+        #expect(peer(.ipv6(host: "2001:db8:0:1::5", port: 5)).number != peer(.ipv6(host: "2001:db8::5", port: 5)).number)
+        #expect(peer(.ipv4(host: "0.0.0.1", port: 5)).number != peer(.ipv6(host: "::1", port: 5)).number)
+    }
+
+    @Test("connections are counted in all and by address")
+    func budget() {
+        let budget = ConnectionBudget(limit: 3, perAddress: 1)
+        let (one, two) = (peer(.ipv4(host: "10.0.0.1", port: 1)), peer(.ipv4(host: "10.0.0.2", port: 1)))
+        #expect(budget.take() && budget.admit(one))
+        #expect(budget.take() && !budget.admit(one))
+        budget.giveBack()
+        #expect(budget.take() && budget.admit(two))
+        #expect(budget.take() && budget.admit(peer(.unix(path: "/a"))))
+        #expect(!budget.take())
+        budget.giveBack(one)
+        #expect(budget.take() && budget.admit(one))
+        #expect(budget.turnedAway == 1)
+    }
+}
+
+@Suite("What waits to be sent")
+struct OutputQueueTests {
+    /// A pair of connected sockets with small buffers.
+    private func pair() -> (Int32, Int32) {
+        var both: [Int32] = [0, 0]
+        socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue), 0, &both)
+        return (both[0], both[1])
+    }
+
+    private final class Owner {
+        let bytes: [UInt8]
+        init(_ bytes: [UInt8]) { self.bytes = bytes }
+    }
+
+    @Test("bytes, long bodies and bytes again arrive in order, whatever the kernel takes at a time")
+    func order() {
+        let (near, far) = pair()
+        defer {
+            close(near)
+            close(far)
+        }
+        let body = (0..<900_000).map { UInt8(truncatingIfNeeded: $0 &* 31) }
+        let owner = Owner(body)
+        var queue = OutputQueue()
+        var received: [UInt8] = []
+        owner.bytes.withUnsafeBytes { bytes in
+            let borrowed = WholeBody.borrowed(bytes, owner: owner)
+            Array("head".utf8).withUnsafeBytes { queue.append($0) }
+            queue.append(borrowed, from: 10)
+            Array("next".utf8).withUnsafeBytes { queue.append($0) }
+            queue.append(borrowed, from: body.count - 3)
+            queue.append(borrowed, from: body.count)
+            #expect(queue.count == 4 + body.count - 10 + 4 + 3)
+            var piece = [UInt8](repeating: 0, count: 50_000)
+            while queue.send(to: near) {
+                let count = recv(far, &piece, piece.count, 0)
+                guard count > 0 else { break }
+                received += piece[..<count]
+            }
+        }
+        #expect(queue.isEmpty)
+        #expect(received == Array("head".utf8) + body[10...] + Array("next".utf8) + body.suffix(3))
+    }
+
+    @Test("a peer that is gone is noticed, without a signal")
+    func gone() {
+        let (near, far) = pair()
+        close(far)
+        defer { close(near) }
+        var queue = OutputQueue()
+        [UInt8](repeating: 1, count: 10).withUnsafeBytes { queue.append($0) }
+        let isSent = queue.send(to: near)
+        #expect(!isSent)
+    }
+}

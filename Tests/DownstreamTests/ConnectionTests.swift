@@ -1,0 +1,180 @@
+// Connections with a receiver of the tests' own: time-outs, back-pressure, draining, without an upstream anywhere.
+
+import Dispatch
+import HTTPCore
+import Reactor
+import TestSupport
+import Testing
+
+@testable import Downstream
+
+/// Answers every request with its target, or as its path says. On its loop only.
+private final class Answering: RequestReceiver {
+    /// Signalled for each request that will wait.
+    let waits = DispatchSemaphore(value: 0)
+
+    func refused(_ refusal: RequestRejection.Kind, on connection: ClientConnection) {}
+
+    func received(_ head: RequestHead, framing: ContentFraming, on connection: ClientConnection) -> (any ClientExchange)? {
+        let target = String(decoding: head.target, as: UTF8.self)
+        switch target {
+        case "/wait":
+            waits.signal()
+            return Waiting()
+        case "/flood": return Flooding(connection)
+        default:
+            let lines = Array("HTTP/1.1 200 OK\r\nContent-Length: \(target.utf8.count)\r\n".utf8)
+            lines.withUnsafeBytes {
+                connection.sendWhole(head: $0, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(Array(target.utf8)))
+            }
+            return nil
+        }
+    }
+
+    /// Never answers.
+    private final class Waiting: ClientExchange {
+        func requestContent(_ bytes: Span<UInt8>) {}
+        func requestEnded() {}
+        func responseDrained() {}
+        func clientLeft() {}
+    }
+
+    /// Writes 50 MB, and only as fast as the client takes it.
+    private final class Flooding: ClientExchange {
+        private unowned let connection: ClientConnection
+        private var left = 50
+        private let piece = [UInt8](repeating: 120, count: 1 << 20)
+
+        init(_ connection: ClientConnection) {
+            self.connection = connection
+            connection.startResponse(ResponseHead(status: 200), framing: .length(50 << 20))
+        }
+
+        func requestContent(_ bytes: Span<UInt8>) {}
+        func requestEnded() { responseDrained() }
+        func clientLeft() {}
+
+        func responseDrained() {
+            let piece = self.piece
+            while left > 0 {
+                left -= 1
+                if !connection.write(piece.span) { return }
+            }
+            connection.endResponse()
+        }
+    }
+}
+
+/// A listener on a loop of its own. `@unchecked Sendable` because everything but the port and the clock is used on the loop only.
+private final class Listening: @unchecked Sendable {
+    let time = ManualTime()
+    let port: UInt16
+    private let loop: EventLoop
+    private let table: ClientConnections
+    private let listener: Listener
+    private let receiver = Answering()
+
+    init(_ change: (inout DownstreamSettings) -> Void = { _ in }) throws {
+        var settings = DownstreamSettings()
+        change(&settings)
+        loop = EventLoop(label: "downstream.test", time: time)
+        table = ClientConnections(loop: loop, settings: settings)
+        let socket = try BoundSocket(.ipv4(host: "127.0.0.1", port: 0), backlog: 64)
+        guard case .ipv4(_, let port) = socket.address else { preconditionFailure("no address of IPv4") }
+        self.port = port
+        listener = Listener(loop: loop, socket: socket, connections: table, receiver: receiver)
+        loop.start()
+        loop.execute { [self] in
+            table.start()
+            listener.start()
+        }
+    }
+
+    func end() {
+        let done = DispatchSemaphore(value: 0)
+        loop.execute { [self] in
+            listener.close()
+            table.closeAll()
+            loop.stop { done.signal() }
+        }
+        done.wait()
+    }
+
+    func waitForRequest() { receiver.waits.wait() }
+
+    func drain(_ deadline: Duration, then: @escaping @Sendable () -> Void) {
+        loop.execute { [self] in table.drain(deadline: deadline, then: then) }
+    }
+
+    func moveClock(until client: TestClient) {
+        while !client.hasInput(within: 10) { time.advance(by: .seconds(1)) }
+    }
+}
+
+@Suite("Connections")
+struct ConnectionTests {
+    @Test("idle connections are closed after their time, silently")
+    func keepAlive() throws {
+        let listening = try Listening { $0.keepAliveTimeout = .seconds(5) }
+        defer { listening.end() }
+        let client = try TestClient(port: listening.port)
+        #expect(client.get("/a")?.text == "/a")
+        listening.moveClock(until: client)
+        #expect(client.readToEnd().isEmpty)
+    }
+
+    @Test("content that stops coming is answered with 408, and so is a head")
+    func slowContent() throws {
+        let listening = try Listening()
+        defer { listening.end() }
+        for text in ["POST /wait HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc", "GET /a HTT"] {
+            let client = try TestClient(port: listening.port)
+            client.send(text)
+            listening.moveClock(until: client)
+            #expect(client.readAnswer()?.status == 408)
+            #expect(client.isClosedByServer())
+        }
+    }
+
+    @Test("so many requests a connection, and no more")
+    func requestsPerConnection() throws {
+        let listening = try Listening { $0.requestsPerConnection = 2 }
+        defer { listening.end() }
+        let client = try TestClient(port: listening.port)
+        #expect(client.get("/a")?["Connection"] == nil)
+        #expect(client.get("/b")?["Connection"] == "close")
+        #expect(client.isClosedByServer())
+    }
+
+    @Test("a client that reads slowly gets all of it; one that reads nothing is let go")
+    func backPressure() throws {
+        let listening = try Listening()
+        defer { listening.end() }
+        let client = try TestClient(port: listening.port)
+        #expect(client.get("/flood")?.content.count == 50 << 20)
+        let stuck = try TestClient(port: listening.port)
+        stuck.send("GET /flood HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(stuck.hasInput(within: 10_000))
+        for _ in 0..<80 { listening.time.advance(by: .seconds(1)) }
+        #expect(try #require(TestClient(port: listening.port).get("/alive")).status == 200)
+        #expect(stuck.readAnswer()?.isComplete == false)
+    }
+
+    @Test("draining closes idle connections, lets others finish, and ends them at the deadline")
+    func draining() throws {
+        let listening = try Listening()
+        defer { listening.end() }
+        let idle = try TestClient(port: listening.port)
+        #expect(idle.get("/a")?.status == 200)
+        let waiting = try TestClient(port: listening.port)
+        waiting.send("GET /wait HTTP/1.1\r\nHost: a\r\n\r\nGET /pipelined HTTP/1.1\r\n")
+        listening.waitForRequest()
+        let drained = DispatchSemaphore(value: 0)
+        listening.drain(.seconds(5)) { drained.signal() }
+        #expect(idle.isClosedByServer())
+        #expect(drained.wait(timeout: .now() + .milliseconds(50)) == .timedOut)
+        listening.time.advance(by: .seconds(6))
+        #expect(drained.wait(timeout: .now() + .seconds(20)) == .success)
+        #expect(waiting.isClosedByServer())
+    }
+}

@@ -1,0 +1,136 @@
+// Counting, adding up, writing as text, and the access log's file.
+
+import CacheStore
+import Glibc
+import TestSupport
+import Testing
+
+@testable import Telemetry
+
+@Suite("Counting")
+struct CountingTests {
+    private static let labels = MetricLabels(
+        rescueCauses: ["connection_refused"], notStored: ["no_store"], refusals: ["host"], upstreamErrors: ["dns_error"])
+
+    private func record(_ result: CacheResult, _ status: UInt16, bytes: Int = 0, fromStore: Bool = false) -> ExchangeRecord {
+        var record = ExchangeRecord(result: result, method: .get, status: status)
+        record.bodyBytes = bytes
+        record.isFromStore = fromStore
+        return record
+    }
+
+    @Test("values on a bound belong below it, those beyond the last are kept apart")
+    func histogram() {
+        var histogram = Histogram(bounds: [1, 10])
+        for value in [0, 1, 2, 10, 11, 1_000_000] as [Int64] { histogram.observe(value) }
+        #expect((0..<3).map { histogram.counts[$0] } == [2, 2, 2])
+        #expect(histogram.sum == 1_000_024)
+        var other = Histogram(bounds: [1, 10])
+        other.observe(5)
+        other.merge(histogram)
+        #expect(other.total == 7)
+        #expect(other.counts[1] == 3)
+    }
+
+    @Test("shards add up, and every status has a class")
+    func merging() {
+        var one = ShardMetrics(labels: Self.labels)
+        var two = ShardMetrics(labels: Self.labels)
+        one.record(record(.hit, 200, bytes: 10, fromStore: true))
+        two.record(record(.hit, 200, bytes: 5, fromStore: true))
+        two.record(record(.miss, 999, bytes: 7))
+        two.record(record(.error, 42))
+        two.refuse(0)
+        two.upstreamFailed(0)
+        one.merge(two)
+        let counted = Dictionary(uniqueKeysWithValues: one.countedRequests)
+        #expect(counted["result=\"hit\",method=\"GET\",status_class=\"2xx\""] == 2)
+        #expect(counted["result=\"miss\",method=\"GET\",status_class=\"5xx\""] == 1)
+        #expect(counted["result=\"error\",method=\"GET\",status_class=\"1xx\""] == 1)
+        #expect(one.storeBytes == 15)
+        #expect(one.upstreamBytes == 7)
+        #expect(one.refused == [1])
+        #expect(one.upstreamErrors == [1])
+    }
+
+    @Test("metrics as text, in both formats")
+    func writing() {
+        var histogram = Histogram(bounds: [1_000, 2_500_000])
+        for value in [500, 2_000_000, 9_000_000] as [Int64] { histogram.observe(value) }
+        for (format, name, end) in [(MetricsFormat.prometheus, "a_total", ""), (.openMetrics, "a", "# EOF\n")] {
+            var writer = MetricsWriter(format: format)
+            writer.counter("a", "Help.", 3)
+            writer.gauge("b", "Help.", [("x=\"1\"", 0.5)])
+            writer.histogram("c_seconds", "Help.", scale: 1e-6, [("x=\"1\"", histogram)])
+            #expect(
+                String(decoding: writer.finish(), as: UTF8.self) == """
+                    # HELP \(name) Help.
+                    # TYPE \(name) counter
+                    a_total 3
+                    # HELP b Help.
+                    # TYPE b gauge
+                    b{x="1"} 0.5
+                    # HELP c_seconds Help.
+                    # TYPE c_seconds histogram
+                    c_seconds_bucket{x="1",le="0.001"} 1
+                    c_seconds_bucket{x="1",le="2.5"} 2
+                    c_seconds_bucket{x="1",le="+Inf"} 3
+                    c_seconds_sum{x="1"} 11.0005
+                    c_seconds_count{x="1"} 3
+
+                    """ + end)
+        }
+    }
+
+    @Test("the format that is asked for")
+    func formats() {
+        #expect(MetricsFormat(accept: nil) == .prometheus)
+        #expect(MetricsFormat(accept: Array("text/plain".utf8)) == .prometheus)
+        #expect(MetricsFormat(accept: Array("application/openmetrics-text;version=1.0.0".utf8)) == .openMetrics)
+    }
+}
+
+@Suite("The access log")
+struct AccessLogTests {
+    private func read(_ path: String) -> String {
+        guard let file = fopen(path, "r") else { return "" }
+        defer { fclose(file) }
+        var bytes = [UInt8](repeating: 0, count: 8 << 20)
+        let count = fread(&bytes, 1, bytes.count, file)
+        return String(decoding: bytes[..<count], as: UTF8.self)
+    }
+
+    @Test("lines go to the file, and to a new one when it was moved away")
+    func rotation() throws {
+        let directory = TestTools.temporaryDirectory()
+        let path = directory.path + "/access.log"
+        let log = try #require(AccessLog(path: path, format: .json))
+        log.append(Array("one\n".utf8))
+        rename(path, path + ".1")
+        log.reopen()
+        while access(path, F_OK) != 0 {}
+        log.append(Array("two\n".utf8))
+        log.finish()
+        #expect(read(path + ".1") == "one\n")
+        #expect(read(path) == "two\n")
+        #expect(log.dropped == 0)
+    }
+
+    @Test("what does not fit in memory, and what the disk does not take, is dropped and counted")
+    func dropping() throws {
+        let directory = TestTools.temporaryDirectory()
+        let log = try #require(AccessLog(path: directory.path + "/access.log", format: .json))
+        log.append([UInt8](repeating: 120, count: 5 << 20))
+        #expect(log.dropped == 1)
+        log.finish()
+        let full = try #require(AccessLog(path: "/dev/full", format: .json))
+        for _ in 0..<3 { full.append(Array("line\n".utf8)) }
+        full.finish()
+        #expect(full.dropped == 3)
+    }
+
+    @Test("a file that cannot be opened is no log")
+    func unwritable() {
+        #expect(AccessLog(path: "/nowhere/at/all", format: .json) == nil)
+    }
+}

@@ -1,0 +1,95 @@
+// An answer's head as a table: lines in, what is made of them out.
+
+import HTTPCore
+import Testing
+
+@testable import Upstream
+
+@Suite("Heads of answers")
+struct AnswerHeadTests {
+    /// The last event that these lines bring.
+    private func read(_ lines: [String], _ settings: UpstreamSettings = UpstreamSettings(host: "a", port: 80)) -> AnswerHead.Event {
+        var head = AnswerHead()
+        var last = AnswerHead.Event.more
+        for line in lines {
+            last = head.take(Array(line.utf8).span, settings: settings)
+            if case .refused = last { return last }
+        }
+        return last
+    }
+
+    @Test(
+        "what marks the end of the content",
+        arguments: [
+            (["HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "\r\n"], .length(isPersistent: true)),
+            (["HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "Content-Length: 2\r\n", "\r\n"], .length(isPersistent: true)),
+            (["HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "Connection: a, Close\r\n", "\r\n"], .length(isPersistent: false)),
+            (["HTTP/1.0 200 OK\r\n", "Content-Length: 2\r\n", "\r\n"], .length(isPersistent: false)),
+            (["HTTP/1.1 200 OK\r\n", "Transfer-Encoding: Chunked\r\n", "\r\n"], .chunked),
+            (["HTTP/1.1 200 OK\r\n", "\r\n"], .connectionEnd),
+            (["HTTP/1.1 200\r\n", "\r\n"], .connectionEnd),
+            (["HTTP/1.1 200 \n", "\n"], .connectionEnd),
+            (["HTTP/1.1 204 No Content\r\n", "\r\n"], .byProtocol),
+            (["HTTP/1.1 304 Not Modified\r\n", "Content-Length: 7\r\n", "\r\n"], .byProtocol),
+            (["HTTP/2 200\r\n", "content-length: 2\r\n", "\r\n"], .byProtocol),
+            (
+                ["HTTP/1.1 103 Early Hints\r\n", "\r\n", "HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "\r\n"],
+                .length(isPersistent: true)
+            ),
+        ] as [([String], AnswerHead.Framing)])
+    func framing(lines: [String], wanted: AnswerHead.Framing) {
+        guard case .final(_, let framing) = read(lines) else {
+            Issue.record("refused: \(lines)")
+            return
+        }
+        #expect(framing == wanted)
+    }
+
+    @Test(
+        "what is not used",
+        arguments: [
+            (["HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "Content-Length: 3\r\n", "\r\n"], .protocolError),
+            (["HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "Transfer-Encoding: chunked\r\n", "\r\n"], .protocolError),
+            (["HTTP/1.1 200 OK\r\n", "Content-Length:\r\n", "\r\n"], .protocolError),
+            (["HTTP/1.1 200 OK\r\n", "Content-Length: 0x2\r\n", "\r\n"], .protocolError),
+            (["HTTP/1.1 200 OK\r\n", "Transfer-Encoding: gzip, chunked\r\n", "\r\n"], .transferCoding),
+            (["HTTP/1.1 200 OK\r\n", "X: a\r\n", " b\r\n"], .protocolError),
+            (["HTTP/1.1 200 OK\r\n", "no colon\r\n"], .protocolError),
+            (["HTTP/1.1 200 OK\r\n", ": a\r\n"], .protocolError),
+            (["HTTP/1.1 200 OK\r\n", "X: a\u{0}\r\n"], .protocolError),
+            (["HTTP/1.1 200 OK"], .protocolError),
+            (["HTTP/1.1 2000 OK\r\n"], .protocolError),
+            (["HTTP/1.1 099 OK\r\n"], .protocolError),
+            (["HTTP/1.1 2x0 OK\r\n"], .protocolError),
+            (["HTTP/1.1\r\n"], .protocolError),
+            (["ICY 200 OK\r\n"], .protocolError),
+            (["\r\n"], .protocolError),
+            (["HTTP/1.1 101 Switching Protocols\r\n", "\r\n"], .protocolError),
+            ([String](repeating: "HTTP/1.1 103 E\r\n", count: 21).flatMap { [$0, "\r\n"] }, .protocolError),
+            (["HTTP/1.1 200 OK\r\n", "X: \(String(repeating: "a", count: 70_000))\r\n"], .responseHeaderTooLarge),
+        ] as [([String], UpstreamError)])
+    func refused(lines: [String], wanted: UpstreamError) {
+        guard case .refused(let error) = read(lines) else {
+            Issue.record("taken: \(lines.prefix(3))")
+            return
+        }
+        #expect(error == wanted)
+    }
+
+    @Test("lines after the head are trailers, and values are without the white space around them")
+    func fields() {
+        var head = AnswerHead()
+        let settings = UpstreamSettings(host: "a", port: 80)
+        for line in ["HTTP/1.1 200 Very  well\r\n", "X: \t a b \r\n"] { _ = head.take(Array(line.utf8).span, settings: settings) }
+        guard case .final(let answer, _) = head.take(Array("\r\n".utf8).span, settings: settings) else {
+            Issue.record("refused")
+            return
+        }
+        #expect(answer.reason.elementsEqual("Very  well".utf8))
+        #expect(answer.fields.value(at: 0).elementsEqual("a b".utf8))
+        guard case .trailer = head.take(Array("Content-Length: 5\r\n".utf8).span, settings: settings) else {
+            Issue.record("a trailer was taken for a field")
+            return
+        }
+    }
+}

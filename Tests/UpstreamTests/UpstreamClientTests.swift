@@ -1,0 +1,242 @@
+// Asking an origin, without a proxy around it: phases and their time-outs, the queue for connections, writing, cancelling.
+
+import Dispatch
+import HTTPCore
+import Locking
+import Reactor
+import TestSupport
+import Testing
+
+@testable import Upstream
+
+/// Remembers what a transfer brought.
+private final class Recorder: TransferReceiver, Sendable {
+    struct State {
+        var informational: [UInt16] = []
+        var status: UInt16?
+        var content: [UInt8] = []
+        var end: Result<Bool, UpstreamError>?
+    }
+
+    /// Written on the loop, read by the test.
+    private let state = Mutex(State())
+    private let ended = DispatchSemaphore(value: 0)
+
+    var now: State { state.withLock { $0 } }
+
+    /// Waits for the end, for a while; nil where it does not come.
+    func end(within milliseconds: Int = 20_000) -> Result<Bool, UpstreamError>? {
+        guard ended.wait(timeout: .now() + .milliseconds(milliseconds)) == .success else { return nil }
+        return now.end
+    }
+
+    func transfer(_ transfer: Transfer, informational head: ResponseHead) {
+        state.withLock { $0.informational.append(head.status.rawValue) }
+    }
+
+    func transfer(_ transfer: Transfer, received head: ResponseHead) { state.withLock { $0.status = head.status.rawValue } }
+
+    func transfer(_ transfer: Transfer, content: Span<UInt8>) { state.withLock { $0.content.append(copying: content) } }
+
+    func transferEnded(_ transfer: Transfer, isDelimited: Bool) { end(.success(isDelimited)) }
+
+    func transferFailed(_ transfer: Transfer, _ error: UpstreamError) { end(.failure(error)) }
+
+    func transferDrained(_ transfer: Transfer) {}
+
+    private func end(_ result: Result<Bool, UpstreamError>) {
+        state.withLock { $0.end = result }
+        ended.signal()
+    }
+}
+
+/// A client on a loop of its own, with a clock that stands still. `@unchecked Sendable` because the client is used on its loop only.
+private final class Asking: @unchecked Sendable {
+    let time = ManualTime()
+    private let loop: EventLoop
+    private let client: UpstreamClient
+
+    init(_ settings: UpstreamSettings) {
+        loop = EventLoop(label: "upstream.test", time: time)
+        client = UpstreamClient(loop: loop, settings: settings)
+        loop.start()
+    }
+
+    func end() {
+        let done = DispatchSemaphore(value: 0)
+        loop.execute { [self] in
+            client.close()
+            loop.stop { done.signal() }
+        }
+        done.wait()
+    }
+
+    private func onLoop<R: Sendable>(_ work: @escaping @Sendable (UpstreamClient) -> R) -> R {
+        let done = DispatchSemaphore(value: 0)
+        let result = Mutex<R?>(nil)
+        loop.execute { [self] in
+            let value = work(client)
+            result.withLock { $0 = value }
+            done.signal()
+        }
+        done.wait()
+        guard let value = result.withLock({ $0 }) else { preconditionFailure("the loop has not worked") }
+        return value
+    }
+
+    var counters: UpstreamCounters { onLoop { $0.counters } }
+
+    /// - Parameter then: is given the transfer, on the loop.
+    func ask(_ method: String, _ target: String, content: ContentFraming = .none, then: @escaping @Sendable (Transfer?) -> Void = { _ in })
+        -> Recorder
+    {
+        let recorder = Recorder()
+        onLoop { client in
+            var fields = Fields()
+            fields.append(.host, Array("a".utf8))
+            let request = UpstreamRequest(
+                method: Method(Array(method.utf8).span), target: Array(target.utf8), fields: fields, content: content)
+            then(client.start(request, receiver: recorder))
+        }
+        return recorder
+    }
+
+    /// Moves the clock until the transfer has ended; milliseconds that it took, to half a second.
+    func wait(for recorder: Recorder) -> (Result<Bool, UpstreamError>?, after: Int) {
+        for step in 0..<1_000 {
+            if let end = recorder.end(within: 10) { return (end, step * 500) }
+            time.advance(by: .milliseconds(500))
+        }
+        return (nil, .max)
+    }
+}
+
+@Suite("Asking the upstream")
+struct UpstreamClientTests {
+    private func asking(_ origin: ScriptedOrigin, _ change: (inout UpstreamSettings) -> Void = { _ in }) -> Asking {
+        var settings = UpstreamSettings(host: "127.0.0.1", port: origin.port)
+        change(&settings)
+        return Asking(settings)
+    }
+
+    @Test("an answer, its 1xx answers, and a kept connection")
+    func answers() {
+        let origin = ScriptedOrigin { _ in [.send("HTTP/1.1 103 Early Hints\r\n\r\n"), .json("[1]")] }
+        let asking = asking(origin)
+        defer { asking.end() }
+        for _ in 0..<3 {
+            let recorder = asking.ask("GET", "/a")
+            #expect(recorder.end() == .success(true))
+            #expect(recorder.now.informational == [103])
+            #expect(recorder.now.status == 200)
+            #expect(recorder.now.content.elementsEqual("[1]".utf8))
+        }
+        #expect(asking.counters.connectionsOpened == 1)
+        #expect(asking.counters.active == 0)
+    }
+
+    @Test("chunks come without their coding, and only the connection's end is no end that proves anything")
+    func framings() {
+        let origin = ScriptedOrigin { request in
+            request.target == "/chunked"
+                ? [.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;x=\"1\"\r\n[1\r\n001\r\n]\r\n0\r\nT: x\r\n\r\n")]
+                : [.send("HTTP/1.1 200 OK\r\n\r\n[1]"), .close]
+        }
+        let asking = asking(origin)
+        defer { asking.end() }
+        for (target, isDelimited) in [("/chunked", true), ("/open", false)] {
+            let recorder = asking.ask("GET", target)
+            #expect(recorder.end() == .success(isDelimited))
+            #expect(recorder.now.content.elementsEqual("[1]".utf8))
+        }
+    }
+
+    @Test("each phase has its time-out, and its error")
+    func timeouts() {
+        let origin = ScriptedOrigin { request in
+            switch request.target {
+            case "/head": [.hang]
+            default: [.send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n["), .hang]
+            }
+        }
+        let change = { (settings: inout UpstreamSettings) in
+            settings.connectTimeout = .seconds(3)
+            settings.firstByteTimeout = .seconds(7)
+            settings.betweenBytesTimeout = .seconds(11)
+        }
+        let asking = asking(origin, change)
+        defer { asking.end() }
+        for (target, seconds) in [("/head", 7), ("/content", 11)] {
+            let recorder = asking.ask("GET", target)
+            while origin.requests.last?.target != target {}
+            while target == "/content", recorder.now.status == nil {}
+            let (end, after) = asking.wait(for: recorder)
+            #expect(end == .failure(.connectionReadTimeout), "\(target)")
+            #expect((seconds * 1000...seconds * 1000 + 2_000).contains(after), "\(target): \(after)")
+        }
+        // A server that takes the connection and says nothing to TLS's greeting.
+        let silent = self.asking(ScriptedOrigin { _ in [.hang] }) {
+            change(&$0)
+            $0.isTLS = true
+        }
+        defer { silent.end() }
+        #expect(silent.wait(for: silent.ask("GET", "/a")).0 == .failure(.connectionTimeout))
+    }
+
+    @Test("who finds no free connection in time hears so, and it is no fault of the upstream's; others wait their turn")
+    func connectionLimit() {
+        let gate = Gate()
+        let origin = ScriptedOrigin { request in request.target == "/slow" ? [.pass(gate), .json("1")] : [.json("2")] }
+        let asking = asking(origin) {
+            $0.maximumConnections = 1
+            $0.queueLimit = 2
+        }
+        defer { asking.end() }
+        let slow = asking.ask("GET", "/slow")
+        while origin.requests.isEmpty {}
+        let impatient = asking.ask("GET", "/a")
+        #expect(asking.wait(for: impatient).0 == .failure(.connectionLimitReached))
+        let patient = [asking.ask("GET", "/b"), asking.ask("GET", "/c")]
+        // Beyond the queue's limit nothing is even tried.
+        let refused = Mutex(false)
+        _ = asking.ask("GET", "/d") { transfer in refused.withLock { $0 = transfer == nil } }
+        #expect(refused.withLock { $0 })
+        gate.open()
+        #expect(slow.end() == .success(true))
+        for recorder in patient { #expect(recorder.end() == .success(true)) }
+        #expect(asking.counters.connectionsOpened == 1)
+        #expect(asking.counters.turnedAway == 1)
+    }
+
+    @Test("content is written in pieces, and a cancelled transfer is heard of no more")
+    func contents() {
+        let origin = ScriptedOrigin { request in
+            request.target == "/hang" ? [.hang] : [.json("\"\(String(decoding: request.content, as: UTF8.self))\"")]
+        }
+        let asking = asking(origin)
+        defer { asking.end() }
+        for framing in [ContentFraming.length(6), .chunked] {
+            let recorder = asking.ask("POST", "/a", content: framing) { transfer in
+                for piece in ["abc", "def"] { _ = transfer?.write(Array(piece.utf8).span) }
+                transfer?.endContent()
+            }
+            #expect(recorder.end() == .success(true))
+            #expect(recorder.now.content.elementsEqual("\"abcdef\"".utf8))
+        }
+        let cancelled = asking.ask("GET", "/hang") { $0?.cancel() }
+        #expect(cancelled.end(within: 100) == nil)
+        #expect(asking.counters.active == 0)
+    }
+
+    @Test("what cannot be reached has an error of its own")
+    func unreachable() {
+        let origin = ScriptedOrigin { _ in [] }
+        let refused = asking(origin)
+        defer { refused.end() }
+        origin.down()
+        #expect(refused.ask("GET", "/a").end() == .failure(.connectionRefused))
+        let unknown = asking(origin) { $0.host = "nowhere.invalid" }
+        defer { unknown.end() }
+        #expect(unknown.ask("GET", "/a").end() == .failure(.dnsError))
+    }
+}
