@@ -1,5 +1,5 @@
 // An origin that does what a play tells it, well or badly, over real sockets: each request is handed to a closure that says what is sent
-// back, byte by byte if need be. One queue a connection, blocking: simple enough to be obviously right.
+// back, byte by byte if need be. One thread a connection, blocking: simple enough to be obviously right.
 
 import CSystem
 import Dispatch
@@ -118,12 +118,12 @@ package final class ScriptedOrigin: Sendable {
     }
 
     private func accept(on listener: Int32) {
-        DispatchQueue(label: "origin.accept").async { [self] in
+        PlainThread.start { [self] in
             while true {
                 let connection = Glibc.accept(listener, nil, nil)
                 guard connection >= 0 else { return }
                 state.withLock { _ = $0.connections.insert(connection) }
-                DispatchQueue(label: "origin.connection").async { [self] in
+                PlainThread.start { [self] in
                     serve(connection)
                     state.withLock { _ = $0.connections.remove(connection) }
                     close(connection)

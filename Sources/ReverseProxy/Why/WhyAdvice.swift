@@ -22,6 +22,7 @@ extension NotStoredReason {
         case .rangeRequest: "only a part was asked for"
         case .preconditions: "the request had preconditions that only the upstream can judge"
         case .status: "answers with this status are not kept"
+        case .setCookie: "the answer sets a cookie, and such answers are not kept"
         case .noContent: "the answer has no content"
         case .partial: "the answer is only a part"
         case .requestNoStore: "the request said Cache-Control: no-store"
@@ -48,6 +49,7 @@ extension NotStoredReason {
         switch self {
         case .methodNotCacheable: WhyAdvice("routes.methods", "names methods that only read on a route, so that their answers are kept")
         case .status: WhyAdvice("cache.store", "any: keeps answers of other statuses too, where RFC 9111 allows it")
+        case .setCookie: WhyAdvice("cache.set_cookie", "strip: keeps such an answer without its cookie")
         case .privateResponse: WhyAdvice("cache.role", "private: one user's own cache keeps it")
         case .authorized:
             WhyAdvice("cache.credential_fields", "with authorization among them the answer is kept for those with the same credentials")
@@ -87,6 +89,8 @@ extension NoRescueReason {
         case .sharedMaxAge: "it said s-maxage"
         case .requestNoCache: "the request said no-cache"
         case .staleIfError: "it is staler than its stale-if-error allows"
+        case .authorized: "it answered another's authorized request"
+        case .storedError: "it is an error itself"
         }
     }
 
