@@ -171,8 +171,10 @@ struct WhyTests {
     @Test("every setting that is named exists")
     func settings() {
         let known = SettingsTable.all.map(\.path) + RouteTable.all.map { "routes." + $0.path }
-        let advice = NotStoredReason.allCases.compactMap(\.advice) + MetricNames.rescueCauses.compactMap { FailureAdvice.advice(for: $0) }
-        for setting in advice.map(\.setting) + [NoRescueReason.advice.setting, "cache.mode", "cache.heuristics", "admin.records"] {
+        let advice =
+            NotStoredReason.allCases.compactMap(\.advice) + NoRescueReason.allCases.compactMap(\.advice)
+            + MetricNames.rescueCauses.compactMap { FailureAdvice.advice(for: $0) }
+        for setting in advice.map(\.setting) + ["cache.mode", "cache.heuristics", "admin.records"] {
             #expect(known.contains(setting), "\(setting) is not a setting")
         }
     }

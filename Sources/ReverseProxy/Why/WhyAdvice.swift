@@ -32,7 +32,7 @@ extension NotStoredReason {
         case .authorized: "the request was authorized, and the answer did not allow sharing"
         case .varyStar: "the answer said Vary: *, so it fits no other request"
         case .contentType: "the answer's media type is not one that is kept"
-        case .contentCoding: "the answer was coded in a way that cannot be taken off"
+        case .contentCoding: "the answer was coded in a way that cannot, or for no-transform may not, be taken off"
         case .tooLarge: "the answer is too large"
         case .incomplete: "the answer ended too early"
         case .invalidJSON: "the answer says that it is JSON and is not"
@@ -49,7 +49,7 @@ extension NotStoredReason {
         switch self {
         case .methodNotCacheable: WhyAdvice("routes.methods", "names methods that only read on a route, so that their answers are kept")
         case .status: WhyAdvice("cache.store", "any: keeps answers of other statuses too, where RFC 9111 allows it")
-        case .setCookie: WhyAdvice("cache.set_cookie", "strip: keeps such an answer without its cookie")
+        case .setCookie: WhyAdvice("cache.set_cookie", "strip: keeps the answer without the cookie")
         case .privateResponse: WhyAdvice("cache.role", "private: one user's own cache keeps it")
         case .authorized:
             WhyAdvice("cache.credential_fields", "with authorization among them the answer is kept for those with the same credentials")
@@ -89,12 +89,21 @@ extension NoRescueReason {
         case .sharedMaxAge: "it said s-maxage"
         case .requestNoCache: "the request said no-cache"
         case .staleIfError: "it is staler than its stale-if-error allows"
-        case .authorized: "it answered another's authorized request"
+        case .authorized: "it answered another's authorized request, and may be shared only as long as it is validated"
         case .storedError: "it is an error itself"
         }
     }
 
-    static let advice = WhyAdvice("cache.policy", "rescue: stored answers go out while the upstream fails, whatever they said")
+    /// nil where no setting changes it.
+    var advice: WhyAdvice? {
+        switch self {
+        case .noCache, .mustRevalidate, .proxyRevalidate, .sharedMaxAge, .requestNoCache, .staleIfError:
+            WhyAdvice("cache.policy", "rescue: stored answers go out while the upstream fails, whatever they said")
+        case .authorized:
+            WhyAdvice("cache.credential_fields", "with authorization among them the answer is kept for those with the same credentials")
+        case .storedError: nil
+        }
+    }
 }
 
 enum FailureAdvice {

@@ -143,7 +143,7 @@ struct WhyExplanation {
             advice.append(WhyAdvice("cache.heuristics", "takes a share of an answer's age since its last change for its freshness"))
         }
         if let one = failure.flatMap(FailureAdvice.advice) { advice.append(one) }
-        if trace.result == .error, trace.notRescued != nil { advice.append(NoRescueReason.advice) }
+        if trace.result == .error, let one = trace.notRescued?.advice { advice.append(one) }
         return advice
     }
 

@@ -81,6 +81,12 @@ struct Requirement {
             "a part of what is not fresh is the upstream's, is not stored, and comes from the copy when the upstream fails"),
         Requirement("3.4", .may, "Parts may be combined.", "", "Left out: parts are never stored, and are cut from stored wholes."),
         Requirement(
+            "3.5", .must, "What is shared so is shared only as that directive says: never stale, under rescue too.",
+            "CachePolicy/Reuse.swift authorized", "in both modes: no stale answer of another's authorised request, and no stored error"),
+        Requirement(
+            "3", .may, "Errors that one odd request brings about are never kept for others, whatever they say.",
+            "CachePolicy/Storing.swift isAboutOneRequest", "by status and lifetime"),
+        Requirement(
             "3.5", .must, "Answers to Authorization are shared only with public, must-revalidate or s-maxage.",
             "CachePolicy/Storing.swift mayShare", "by the request"),
     ]
@@ -171,6 +177,8 @@ struct Requirement {
             "4.3.2", .should, "Range is answered from a stored whole, If-Range with it.", "CachePolicy/RangeRequest.swift RangeRequest",
             "a part of a stored whole (RFC 9110 §14.2)"),
         Requirement(
+            "4.3.2", .must, "If-Range holds for a strong tag or a strong date only.", "CachePolicy/RangeRequest.swift isHeld", "If-Range"),
+        Requirement(
             "4.3.3", .must, "A full answer to a validation takes the stored one's place.", "ReverseProxy/Fetch.swift store",
             "without freshness the upstream is always asked first"),
         Requirement(
@@ -178,13 +186,23 @@ struct Requirement {
             "with a copy it goes out exact, and the next good answer takes over"),
         Requirement(
             "4.3.4", .must, "A 304 is used for the stored answer whose validator it names, and for no other.",
-            "CachePolicy/Validation.swift applies", "a 304 confirms what is stored, and is never shown to a client that did not ask"),
+            "CachePolicy/Validation.swift applies", "which 304 speaks of what is stored"),
+        Requirement(
+            "4.3.4", .must,
+            "A 304's fields are the stored one's from then on, the media type too, unless what was checked as JSON were none.",
+            "CachePolicy/Validation.swift freshened", "what a 304 updates"),
+        Requirement(
+            "4.3.5", .should, "A HEAD that fits freshens the stored answer to GET.", "CachePolicy/Validation.swift update",
+            "HEAD brings GET's copy up to date, or makes it stale"),
         Requirement(
             "4.3.5", .should, "A HEAD that differs makes the stored answer stale.", "CachePolicy/Validation.swift fits",
             "HEAD that differs from the stored answer makes it stale (§4.3.5)"),
     ]
 
     private static let invalidation = [
+        Requirement(
+            "4.4", .must, "Never with the URIs of another origin, nor outside the upstream's base path.",
+            "CachePolicy/Invalidation.swift UpstreamOrigin", "what is dropped, behind a base path"),
         Requirement(
             "4.4", .must, "A successful unsafe request makes its target invalid; an unknown method counts as unsafe.",
             "CachePolicy/Invalidation.swift targets",
@@ -228,9 +246,9 @@ struct Requirement {
             "5.2.2.4", .must, "no-cache: not used without validation.", "CachePolicy/Reuse.swift noCache",
             "no-cache is never served unasked; a stale one that must be validated is not served for max-stale"),
         Requirement(
-            "5.2.2.6", .should, "no-transform: the content's coding is not changed.", "",
-            "Kept in effect by sending identity to those who cannot decode, from an answer that was asked for as such; "
-                + "a gzip answer is stored decoded, as §7.7 of RFC 9110 allows a coding to be taken off for one who did not ask for it."),
+            "5.2.2.6", .must,
+            "no-transform: nothing is transformed. What is stored is decoded; so such an answer is passed on coded, not stored.",
+            "CachePolicy/Storing.swift noTransform", "by the answer"),
         Requirement(
             "5.2.2.8", .must, "proxy-revalidate: as must-revalidate, for shared caches.", "CachePolicy/Reuse.swift proxyRevalidate",
             "strict obeys what forbids stale answers, rescue does not"),
@@ -257,7 +275,7 @@ struct Requirement {
             "ReverseProxy/UpstreamRequestFields.swift overrides",
             "fields of the connection stop here, the forwarding fields are ours, overrides are dropped"),
         Requirement(
-            "7.3", .may, "Set-Cookie does not forbid storing; we keep the answer without it, since nobody else is to have it.",
-            "CachePolicy/StoredHead.swift setCookie", "a cookie goes to the client that caused it, and never out of the store"),
+            "7.3", .may, "Set-Cookie does not forbid storing; the answer is kept without it, with it, or not at all, as the operator says.",
+            "CachePolicy/StoredHead.swift setCookie", "Set-Cookie out of the store: stripped, kept, or the answer is not stored"),
     ]
 }

@@ -51,7 +51,9 @@ struct RequirementTests {
     @Test("what the rows speak of is there")
     func references() throws {
         let suites = [
-            "CachePolicyTests/RuleTests.swift", "CachePolicyTests/KeyTests.swift", "CachePolicyTests/RandomWalk/RandomWalkTests.swift",
+            "CachePolicyTests/RuleTests.swift", "CachePolicyTests/KeyTests.swift", "CachePolicyTests/ClauseTests.swift",
+            "CachePolicyTests/StaleAndValidationTests.swift", "ReverseProxyTests/SharedCacheTests.swift",
+            "CachePolicyTests/RandomWalk/RandomWalkTests.swift",
             "ReverseProxyTests/CachingTests.swift", "ReverseProxyTests/SemanticsTests.swift", "ReverseProxyTests/ProxyingTests.swift",
             "ReverseProxyTests/RescueTests.swift", "ReverseProxyTests/CollapsingTests.swift",
         ]
