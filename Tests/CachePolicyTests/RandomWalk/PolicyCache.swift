@@ -74,6 +74,17 @@ struct PolicyCache {
         }
     }
 
+    /// Whether what is stored may stand in while the upstream fails, under `strict`.
+    func mayStandIn(_ request: WalkRequest, _ now: Int) -> Bool {
+        let head = Self.head(request)
+        guard let found = find(head) else { return false }
+        let directives = RequestCacheControl(head.fields)
+        let decision = Reuse.rescue(
+            found.metadata, directives, strictness: settings.strictness, now: Timestamp(seconds: Int64(now)))
+        if case .allowed = decision { return true }
+        return false
+    }
+
     private func answerHead(_ answer: WalkAnswer) -> ResponseHead {
         ResponseHead(status: Status(rawValue: UInt16(answer.status)), fields: Self.fields(answer.lines))
     }
@@ -91,10 +102,14 @@ struct PolicyCache {
     mutating func store(_ request: WalkRequest, _ answer: WalkAnswer) {
         let head = Self.head(request)
         let response = answerHead(answer)
-        let (bytes, metadata) = StoredHead.make(
-            response, control: ResponseCacheControl(response.fields), contentBytes: 0, isDecoded: false,
+        let control = ResponseCacheControl(response.fields)
+        var (bytes, metadata) = StoredHead.make(
+            response, control: control, contentBytes: 0, isDecoded: false,
             requestTime: Timestamp(seconds: Int64(answer.requestTime)), responseTime: Timestamp(seconds: Int64(answer.responseTime)),
             settings: settings)
+        if Storing.isShared(head, control, isPartitioned: !partition(head).isEmpty, settings: settings) {
+            metadata.flags.insert(.authorized)
+        }
         let names = SelectingFields.names(response: response.fields, request: head.fields, settings: settings)
         let key = key(head)
         guard !names.isEmpty else {

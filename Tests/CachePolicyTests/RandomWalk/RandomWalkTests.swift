@@ -56,7 +56,10 @@ struct Walk {
 
     mutating func request() -> WalkRequest {
         var request = WalkRequest(method: chance(90) ? "GET" : pick(["POST", "PUT", "OPTIONS", "FROB"]), target: pick(Self.targets))
-        if chance(25) { request.lines = directives(["max-age", "min-fresh", "max-stale"], ["no-cache", "no-store", "max-stale", "x"]) }
+        if chance(25) {
+            request.lines = directives(
+                ["max-age", "min-fresh", "max-stale", "stale-if-error"], ["no-cache", "no-store", "max-stale", "x"])
+        }
         if chance(50) { request.lines.append(Line("x-a", pick(["1", "2"]))) }
         if chance(50) { request.lines.append(Line("x-b", pick(["1", "2"]))) }
         if chance(20) { request.lines.append(Line("authorization", pick(["a", "b"]))) }
@@ -70,7 +73,7 @@ struct Walk {
             status: status ?? pick([200, 200, 200, 203, 204, 206, 299, 301, 302, 404, 410, 500, 501]), lines: [], requestTime: asked,
             responseTime: now)
         answer.lines = directives(
-            ["max-age", "s-maxage", "stale-while-revalidate"],
+            ["max-age", "s-maxage", "stale-while-revalidate", "stale-if-error"],
             [
                 "no-store", "no-cache", "private", "public", "must-revalidate", "proxy-revalidate", "must-understand", "immutable",
                 "x=no-store",
@@ -94,6 +97,7 @@ struct RandomWalkTests {
         var rules = PolicyCache(hasPartitions: hasPartitions)
         var reference = ReferenceCache(hasPartitions: hasPartitions)
         var served = 0
+        var stoodIn = 0
         for step in 0..<steps {
             walk.advance()
             let request = walk.request()
@@ -104,6 +108,12 @@ struct RandomWalkTests {
                     "step \(step): \(decision), not \(expected), for \(request) of \(String(describing: reference.found(request)))")
                 return
             }
+            let standsIn = request.method == "GET" && rules.mayStandIn(request, walk.now)
+            guard standsIn == (request.method == "GET" && reference.mayStandIn(request, walk.now)) else {
+                Issue.record("step \(step): may stand in: \(standsIn), for \(request) of \(String(describing: reference.found(request)))")
+                return
+            }
+            if standsIn { stoodIn += 1 }
             if case .serve = decision {
                 served += 1
                 continue
@@ -111,6 +121,7 @@ struct RandomWalkTests {
             guard goOn(&walk, request, isFound: decision != .nothing, &rules, &reference, step) else { return }
         }
         #expect(served > steps / 20)
+        #expect(stoodIn > steps / 20)
     }
 
     /// The upstream is asked: a 304, or an answer that may be stored. Returns false where the caches disagree.

@@ -59,6 +59,8 @@ struct ReferenceCache {
         var selecting: [Line]
         var vary: [String]
         var answer: WalkAnswer
+        /// Whether only must-revalidate or s-maxage lets others have it (§3.5).
+        var isAnothers: Bool
     }
 
     /// Whether credentials have partitions of their own.
@@ -108,7 +110,8 @@ struct ReferenceCache {
         let selecting = vary.flatMap { name in request.lines.values(name).map { Line(name, $0) } }
         // What varies in another way takes the place of all; a variant that of the same variant.
         entries.removeAll { $0.target == request.target && $0.user == user && ($0.vary != vary || $0.selecting == selecting) }
-        entries.append(Entry(target: request.target, user: user, selecting: selecting, vary: vary, answer: answer))
+        let isAnothers = user.isEmpty && !request.lines.values("authorization").isEmpty && !answer.lines.has("public")
+        entries.append(Entry(target: request.target, user: user, selecting: selecting, vary: vary, answer: answer, isAnothers: isAnothers))
     }
 
     // MARK: §4
@@ -176,6 +179,20 @@ struct ReferenceCache {
             return .serveWhileValidating(ttl: ttl, age: age)
         }
         return .validate
+    }
+
+    /// §4.2.4, §4.3.3, RFC 5861 §4: whether what is stored may stand in while the upstream fails.
+    func mayStandIn(_ request: WalkRequest, _ now: Int) -> Bool {
+        guard let entry = found(request) else { return false }
+        let lines = entry.answer.lines
+        let lifetime = Self.lifetime(entry.answer)
+        let staleness = lifetime.map { Self.age(entry.answer, now) - $0 }
+        let isFresh = staleness.map { $0 < 0 } ?? false
+        if !isFresh, entry.answer.status >= 500 || entry.isAnothers { return false }
+        for directive in ["no-cache", "must-revalidate", "proxy-revalidate", "s-maxage"] where lines.has(directive) { return false }
+        if request.lines.has("no-cache") { return false }
+        guard let limit = request.lines.seconds("stale-if-error") ?? lines.seconds("stale-if-error"), let staleness else { return true }
+        return staleness <= limit
     }
 
     // MARK: §4.3.4, §4.4
