@@ -29,10 +29,7 @@ package enum StoredHead {
         metadata.status = head.status
         metadata.flags = flags(control)
         if head.fields.first(.contentType).flatMap(MediaType.init)?.isJSON == true { metadata.flags.insert(.isJSON) }
-        if isDecoded {
-            fields.remove(.contentEncoding)
-            weakenETag(&fields, &metadata)
-        }
+        if isDecoded, removeCoding(from: &fields) { metadata.flags.insert(.weakenedETag) }
         if !CacheTags.groups(of: fields, named: "cache-groups").isEmpty { metadata.flags.insert(.hasGroups) }
         if let ownTag, !fields.contains(.etag), !fields.contains(.lastModified) {
             fields.append(.etag, ownTag)
@@ -63,11 +60,15 @@ package enum StoredHead {
         return flags
     }
 
-    /// A strong tag promises the bytes that the upstream sent (RFC 9110 §8.8.1); decoded ones are only equivalent.
-    private static func weakenETag(_ fields: inout Fields, _ metadata: inout StoredMetadata) {
-        guard let tag = fields.first(.etag), tag.first == 0x22 else { return }
+    /// What the fields say once the content's coding was taken off. A strong tag promises the bytes that the upstream sent (RFC 9110
+    /// §8.8.1); decoded ones are only equivalent.
+    /// - Returns: whether the tag became a weak one.
+    @discardableResult
+    package static func removeCoding(from fields: inout Fields) -> Bool {
+        fields.remove(.contentEncoding)
+        guard let tag = fields.first(.etag), tag.first == 0x22 else { return false }
         fields.set(.etag, Array("W/".utf8) + tag)
-        metadata.flags.insert(.weakenedETag)
+        return true
     }
 
     private static func serialize(_ head: ResponseHead, _ contentBytes: Int, _ metadata: inout StoredMetadata) -> [UInt8] {

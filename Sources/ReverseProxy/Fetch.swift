@@ -326,16 +326,18 @@ final class Fetch: TransferReceiver {
 
     private func collected(_ head: ResponseHead, _ decision: StorageDecision, isDelimited: Bool) {
         let check = checkContent(head, isDelimited: isDelimited)
+        let shown = AcceptedCoding.shown(head, content, decoded: check.decoded, to: subject.head)
         if let fault = check.fault {
             if subject.mayRescue, shard.settings.policy.strictness == .rescue { return failed(.fault(fault, head.status)) }
-            return answered(WholeAnswer(head: head, content: content, storage: .forbidden(fault.notStored), fault: fault))
+            return answered(WholeAnswer(head: shown.head, content: shown.content, storage: .forbidden(fault.notStored), fault: fault))
         }
         tellGood()
-        guard decision == .allowed else { return answered(WholeAnswer(head: head, content: content, storage: decision)) }
+        guard decision == .allowed else { return answered(WholeAnswer(head: shown.head, content: shown.content, storage: decision)) }
         let tag = ownTag(head, check.decoded ?? content)
         let (bytes, metadata, result) = store(head, check.decoded, tag)
         answered(
-            WholeAnswer(head: head, content: content, storage: result, storedHead: bytes, ownTag: tag, metadata: metadata))
+            WholeAnswer(
+                head: shown.head, content: shown.content, storage: result, storedHead: bytes, ownTag: tag, metadata: metadata))
     }
 
     private func answered(_ answer: WholeAnswer) {

@@ -164,6 +164,21 @@ struct CachingTests {
         #expect(rescued["ETag"] == "W/\"s\"")
     }
 
+    @Test("a client that did not ask for a coding gets none, whatever the upstream sends", arguments: [nil, "identity", "br", "gzip;q=0"])
+    func unaskedCoding(accepted: String?) throws {
+        let packed: [UInt8] = [
+            0x1f, 0x8b, 0x08, 0, 0, 0, 0, 0, 0x02, 0x03, 0xab, 0x56, 0xca, 0x4c, 0x51, 0xb2, 0x32, 0xac, 0x05, 0, 0xc5, 0xf8, 0x5d, 0x44,
+            0x08, 0, 0, 0,
+        ]
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\nETag: \"s\"\r\n"
+        let play = try ProxyPlay(
+            ScriptedOrigin { _ in [.sendBytes(Array("\(head)Content-Length: \(packed.count)\r\n\r\n".utf8) + packed)] })
+        let answer = try play.get("/a", accepted.map { [("Accept-Encoding", $0)] } ?? [])
+        #expect(answer.text == "{\"id\":1}")
+        #expect(answer["Content-Encoding"] == nil)
+        #expect(answer["ETag"] == "W/\"s\"")
+    }
+
     @Test("a cookie goes to the client that caused it, and never out of the store")
     func setCookie() throws {
         let play = try ProxyPlay(countingOrigin("Set-Cookie: s=1", "Cache-Control: max-age=60"))

@@ -1,0 +1,30 @@
+// Which clients get coded content: those that asked for it, and no others, whatever the upstream sends (RFC 9110 §12.5.3).
+
+import CachePolicy
+import HTTPCore
+
+enum AcceptedCoding {
+    /// Whether gzip is asked for by name. Without the field any coding is allowed, and some clients that leave it out can read none.
+    static func isGzip(in fields: Fields) -> Bool {
+        FieldLists.members(of: .acceptEncoding, in: fields).contains(where: isGzip)
+    }
+
+    private static func isGzip(_ member: ArraySlice<UInt8>) -> Bool {
+        let parts = FieldLists.members(of: member, separator: UInt8(ascii: ";"))
+        guard let name = parts.first, name.equalsIgnoringCase("gzip") || name.equalsIgnoringCase("x-gzip") else { return false }
+        return !parts.dropFirst().contains { part in
+            part.prefix(2).equalsIgnoringCase("q=") && part.dropFirst(2).allSatisfy { $0 == UInt8(ascii: "0") || $0 == UInt8(ascii: ".") }
+        }
+    }
+
+    /// An answer that arrived whole, as the client of `request` gets it.
+    /// - Parameter decoded: the content without its coding; nil where it has none, or none that can be taken off.
+    static func shown(
+        _ head: ResponseHead, _ content: [UInt8], decoded: [UInt8]?, to request: RequestHead
+    ) -> (head: ResponseHead, content: [UInt8]) {
+        guard let decoded, !isGzip(in: request.fields) else { return (head, content) }
+        var plain = head
+        StoredHead.removeCoding(from: &plain.fields)
+        return (plain, decoded)
+    }
+}
