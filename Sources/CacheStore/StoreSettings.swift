@@ -93,4 +93,6 @@ package struct StoreStatistics: Sendable {
     package var recoveredEntries = 0
     package var recoveryMilliseconds = 0
     package var recoveredFromSnapshot = false
+
+    package init() {}
 }

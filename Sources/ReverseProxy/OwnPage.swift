@@ -54,7 +54,8 @@ private final class MetricsExchange: ClientExchange {
         shard.server.collectMetrics(for: shard) { [weak self] snapshot in
             guard let connection = self?.connection else { return }
             self?.connection = nil
-            let page = MetricsPage.render(snapshot, format: format)
+            let store = shard.server.storeStatistics
+            let page = MetricsPage.render(snapshot, format: format) { store.write(to: &$0) }
             let answer = OwnResponse(status: 200, contentType: format.contentType, content: page)
             answer.head(date: shard.date).withUnsafeBytes { head in
                 connection.sendWhole(head: head, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(answer.content))

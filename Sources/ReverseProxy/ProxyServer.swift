@@ -210,20 +210,17 @@ package final class ProxyServer: @unchecked Sendable {
         snapshot.accessLogDropped = accessLog?.dropped ?? 0
         snapshot.connections.limit = budget.limit
         snapshot.connections.turnedAway = budget.turnedAway
-        guard let store = store?.statistics else { return snapshot }
-        snapshot.store.fileBytes = store.fileBytes
-        snapshot.store.limitBytes = store.capacityBytes
-        snapshot.store.entries = store.entries
-        snapshot.store.pendingBytes = store.pendingBytes
-        snapshot.store.isWritable = store.isWritable
-        snapshot.store.evicted = store.evicted
-        snapshot.store.replaced = store.replaced
-        snapshot.store.invalidated = store.invalidated
-        snapshot.store.damaged = store.damaged
-        snapshot.store.reinserted = store.reinserted
-        snapshot.store.dropped = store.dropped
-        snapshot.store.writeErrors = store.writeErrors
         return snapshot
+    }
+
+    /// Without a store: nothing, and not writable.
+    var storeStatistics: StoreStatistics {
+        guard let store else {
+            var nothing = StoreStatistics()
+            nothing.isWritable = false
+            return nothing
+        }
+        return store.statistics
     }
 
     // MARK: Log

@@ -2,23 +2,6 @@
 
 /// Numbers that other modules count, handed over as plain values.
 package struct MetricsSnapshot: Sendable {
-    package struct Store: Sendable {
-        package var fileBytes = 0
-        package var limitBytes = 0
-        package var entries = 0
-        package var pendingBytes = 0
-        package var isWritable = false
-        package var evicted = 0
-        package var replaced = 0
-        package var invalidated = 0
-        package var damaged = 0
-        package var reinserted = 0
-        package var dropped = 0
-        package var writeErrors = 0
-
-        package init() {}
-    }
-
     package struct Connections: Sendable {
         package var open = 0
         package var accepted = 0
@@ -64,7 +47,6 @@ package struct MetricsSnapshot: Sendable {
     }
 
     package var modes: [ModeLine] = []
-    package var store = Store()
     package var connections = Connections()
     package var process = ProcessFigures()
     package var version = ""
@@ -77,11 +59,12 @@ package struct MetricsSnapshot: Sendable {
 }
 
 package enum MetricsPage {
-    package static func render(_ snapshot: MetricsSnapshot, format: MetricsFormat) -> [UInt8] {
+    /// - Parameter store: writes the store's families, whose figures are no matter of this room.
+    package static func render(_ snapshot: MetricsSnapshot, format: MetricsFormat, store: (inout MetricsWriter) -> Void) -> [UInt8] {
         var writer = MetricsWriter(format: format)
         requests(snapshot.shards, &writer)
         upstream(snapshot, &writer)
-        store(snapshot.store, &writer)
+        store(&writer)
         connections(snapshot, &writer)
         modes(snapshot.modes, &writer)
         process(snapshot, &writer)
@@ -139,23 +122,6 @@ package enum MetricsPage {
             "cistern_background_fetches_skipped", "Those not started because too many were running.",
             UInt64(snapshot.connections.backgroundSkipped))
         writer.gauge("cistern_upstream_active_requests", "Requests at the upstream now.", Double(snapshot.connections.upstreamActive))
-    }
-
-    private static func store(_ store: MetricsSnapshot.Store, _ writer: inout MetricsWriter) {
-        writer.gauge("cistern_store_bytes", "Bytes of the store's segment files.", Double(store.fileBytes))
-        writer.gauge("cistern_store_limit_bytes", "The limit on the store's files.", Double(store.limitBytes))
-        writer.gauge("cistern_store_entries", "Stored answers.", Double(store.entries))
-        writer.gauge("cistern_store_pending_bytes", "Bytes that wait to be written.", Double(store.pendingBytes))
-        writer.gauge("cistern_store_writable", "Whether the cache directory can be written to.", store.isWritable ? 1 : 0)
-        writer.counter(
-            "cistern_store_removals", "Stored answers that are no more, by cause.",
-            [
-                ("cause=\"evicted\"", Double(store.evicted)), ("cause=\"replaced\"", Double(store.replaced)),
-                ("cause=\"invalidated\"", Double(store.invalidated)), ("cause=\"damaged\"", Double(store.damaged)),
-            ])
-        writer.counter("cistern_store_reinserted", "Stored answers written again because they had been used.", UInt64(store.reinserted))
-        writer.counter("cistern_store_dropped", "Answers not written because too much waited.", UInt64(store.dropped))
-        writer.counter("cistern_store_write_errors", "Writes that the disk did not take.", UInt64(store.writeErrors))
     }
 
     private static func connections(_ snapshot: MetricsSnapshot, _ writer: inout MetricsWriter) {

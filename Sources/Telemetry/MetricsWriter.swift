@@ -18,26 +18,26 @@ package enum MetricsFormat: Sendable {
     }
 }
 
-struct MetricsWriter {
+package struct MetricsWriter {
     let format: MetricsFormat
     private(set) var text = ""
 
     init(format: MetricsFormat) { self.format = format }
 
     /// - Parameter name: without `_total`.
-    mutating func counter(_ name: String, _ help: String, _ samples: [(labels: String, value: Double)]) {
+    package mutating func counter(_ name: String, _ help: String, _ samples: [(labels: String, value: Double)]) {
         head(format == .openMetrics ? name : name + "_total", "counter", help)
         for sample in samples { line(name + "_total", sample.labels, sample.value) }
     }
 
-    mutating func counter(_ name: String, _ help: String, _ value: UInt64) { counter(name, help, [("", Double(value))]) }
+    package mutating func counter(_ name: String, _ help: String, _ value: UInt64) { counter(name, help, [("", Double(value))]) }
 
-    mutating func gauge(_ name: String, _ help: String, _ samples: [(labels: String, value: Double)]) {
+    package mutating func gauge(_ name: String, _ help: String, _ samples: [(labels: String, value: Double)]) {
         head(name, "gauge", help)
         for sample in samples { line(name, sample.labels, sample.value) }
     }
 
-    mutating func gauge(_ name: String, _ help: String, _ value: Double) { gauge(name, help, [("", value)]) }
+    package mutating func gauge(_ name: String, _ help: String, _ value: Double) { gauge(name, help, [("", value)]) }
 
     /// - Parameter scale: what the histogram's unit is in the metric's: 1e-6 for microseconds in seconds.
     mutating func histogram(_ name: String, _ help: String, scale: Double, _ samples: [(labels: String, histogram: Histogram)]) {

@@ -1,5 +1,6 @@
 // How the proxy and its upstream are, in numbers for people and programs; Prometheus has its own page.
 
+import CacheStore
 import HTTPCore
 import Telemetry
 import Upstream
@@ -34,6 +35,7 @@ enum StatePages {
     private static func stats(_ snapshot: MetricsSnapshot, _ server: ProxyServer) -> JSONValue {
         let shards = snapshot.shards
         let process = snapshot.process
+        let store = server.storeStatistics
         return [
             "version": .string(snapshot.version), "time": .string(RFC3339.format(milliseconds: server.wallMilliseconds)),
             "uptime_seconds": .integer(max(0, Int(server.wallMilliseconds / 1000) - Int(process.startTime))),
@@ -53,9 +55,9 @@ enum StatePages {
             "not_stored": counts(shards.labels.notStored, shards.notStored),
             "rescued": counts(shards.labels.rescueCauses, shards.rescued),
             "store": [
-                "entries": .integer(snapshot.store.entries), "bytes": .integer(snapshot.store.fileBytes),
-                "limit_bytes": .integer(snapshot.store.limitBytes), "writable": .bool(snapshot.store.isWritable),
-                "evicted": .integer(snapshot.store.evicted), "write_errors": .integer(snapshot.store.writeErrors),
+                "entries": .integer(store.entries), "bytes": .integer(store.fileBytes),
+                "limit_bytes": .integer(store.capacityBytes), "writable": .bool(store.isWritable),
+                "evicted": .integer(store.evicted), "write_errors": .integer(store.writeErrors),
             ],
             "connections": [
                 "open": .integer(snapshot.connections.open), "limit": .integer(snapshot.connections.limit),
