@@ -68,7 +68,7 @@ let package = Package(
         tests("SettingsTests", ["Settings"]),
         tests("CommandTests", ["cistern", "TestSupport", "ReverseProxy"]),
         tests("UpstreamTests", ["Upstream", "HTTPCore", "Reactor", "Locking", "TestSupport"]),
-        tests("DownstreamTests", ["Downstream", "HTTPCore", "Reactor", "CSystem", "TestSupport"]),
+        tests("DownstreamTests", ["Downstream", "HTTPCore", "Reactor", "Locking", "CSystem", "TestSupport"]),
         tests("TelemetryTests", ["Telemetry", "CacheStore", "TestSupport"]),
         tests(
             "ReverseProxyTests",

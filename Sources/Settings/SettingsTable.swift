@@ -44,7 +44,7 @@ package enum SettingsTable {
         Setting(path: "upstream.verify", binding: .flag(\.upstream.verify), help: "Check the upstream's certificate. Leave it on."),
         Setting(
             path: "upstream.connect_timeout", binding: .duration(\.upstream.connectTimeout, 1...hour),
-            help: "Resolving, connecting and TLS together."),
+            help: "Resolving, connecting and TLS together; also the longest wait for a free connection."),
         Setting(
             path: "upstream.first_byte_timeout", binding: .duration(\.upstream.firstByteTimeout, 1...hour),
             help: "From the request sent to the first byte of the answer."),

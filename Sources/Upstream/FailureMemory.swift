@@ -90,7 +90,8 @@ package struct FailureMemory: Sendable {
     package mutating func failed(now: Int64, retryAfter: Int64? = nil, chance: Double) -> Bool {
         failuresInRow += 1
         note(now, isFailure: true)
-        let wish = retryAfter.map { min(max(0, $0), settings.retryAfterLimit) }
+        // None at all where it may come at once, or where such wishes are not obeyed.
+        let wish = retryAfter.map { min($0, settings.retryAfterLimit) }.flatMap { $0 > 0 ? $0 : nil }
         switch state {
         case .closed:
             guard wish != nil || failuresInRow >= settings.threshold || isRateReached(now) else { return false }

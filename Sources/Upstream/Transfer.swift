@@ -207,12 +207,13 @@ package final class Transfer {
 
     /// libcurl is done with it.
     func finished(_ code: CURLcode) {
+        let wasReceiving = phase == .receiving
         phase = .ended
         times.ended = elapsed
         guard let receiver else { return }
         self.receiver = nil
         if code != CURLE_OK || failure != nil {
-            receiver.transferFailed(self, failure ?? error(for: code))
+            receiver.transferFailed(self, failure ?? error(for: code, wasReceiving: wasReceiving))
         } else if let chunks, !chunks.isAtEnd {
             receiver.transferFailed(self, .responseIncomplete)
         } else {
@@ -220,10 +221,10 @@ package final class Transfer {
         }
     }
 
-    private func error(for code: CURLcode) -> UpstreamError {
+    private func error(for code: CURLcode, wasReceiving: Bool) -> UpstreamError {
         let error = UpstreamError(code)
         // A connection that ends within the content is known to libcurl as a receive error or a bad chunk.
-        if code == CURLE_RECV_ERROR, gotBytes, phase == .receiving { return .responseIncomplete }
+        if code == CURLE_RECV_ERROR, wasReceiving { return .responseIncomplete }
         return error
     }
 

@@ -26,7 +26,7 @@ package struct UpstreamSettings: Sendable {
     /// Whether the upstream's certificate is checked.
     package var verify = true
 
-    /// Resolving, connecting and TLS together.
+    /// Resolving, connecting and TLS together; also the longest wait for one of our own connections to be free.
     package var connectTimeout = Duration.seconds(5)
     /// From the request sent to the first byte of the answer.
     package var firstByteTimeout = Duration.seconds(30)

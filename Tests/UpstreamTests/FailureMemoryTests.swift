@@ -49,6 +49,20 @@ struct FailureMemoryTests {
         #expect(memory.state == .open)
     }
 
+    @Test("a Retry-After of nothing, or one that is not obeyed, opens nothing")
+    func noRetryAfter() {
+        var settings = FailureSettings()
+        settings.retryAfterLimit = 0
+        var deaf = FailureMemory(settings)
+        deaf.failed(now: 0, retryAfter: 30_000, chance: 0)
+        #expect(deaf.state == .closed)
+        var memory = FailureMemory(FailureSettings())
+        memory.failed(now: 0, retryAfter: 0, chance: 0)
+        #expect(memory.state == .closed)
+        memory.failed(now: 0, retryAfter: 1, chance: 0)
+        #expect(memory.state == .open)
+    }
+
     @Test("a share of failures within the window opens it, once there were enough exchanges")
     func rate() {
         let memory = Kept()

@@ -228,6 +228,17 @@ struct UpstreamClientTests {
         #expect(asking.counters.active == 0)
     }
 
+    @Test("an answer that breaks off is told from a connection that never brought one", arguments: [OriginStep.close, .reset])
+    func brokenOff(end: OriginStep) {
+        let origin = ScriptedOrigin { request in
+            request.target == "/none" ? [end] : [.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[1"), end]
+        }
+        let asking = asking(origin)
+        defer { asking.end() }
+        #expect(asking.ask("GET", "/none").end() == .failure(.connectionTerminated))
+        #expect(asking.ask("GET", "/cut").end() == .failure(.responseIncomplete))
+    }
+
     @Test("what cannot be reached has an error of its own")
     func unreachable() {
         let origin = ScriptedOrigin { _ in [] }
