@@ -32,14 +32,24 @@ package enum LastGood {
         // RFC 9111 §4.3.3, RFC 5861 §4.
         case 500, 502, 503, 504: return .serverError
         case _ where strictness == .strict: return nil
+        case let status where isServersTrouble(status): return .serverError
         case 429: return .rateLimited
         case 204, 205, 206, 304: return .unexpectedStatus
         case 302, 303, 307: return leads(response.fields.first(.location), elsewhereThan: path) ? .redirected : nil
+        // A coding that the upstream was not asked for.
+        case _ where response.status.isSuccessful && ContentCoding(response.fields) == nil: return .undecodable
         case _ where response.status.isSuccessful && storedIsJSON:
             guard let type = response.fields.first(.contentType) else { return nil }
             return MediaType(type)?.isJSON == true ? nil : .unexpectedType
         default: return nil
         }
+    }
+
+    /// What content delivery networks say that cannot reach the origin (520 to 530), what a captive portal says (RFC 6585 §6), and what is
+    /// no status (RFC 9110 §15: to be taken for a 5xx).
+    private static func isServersTrouble(_ status: Status) -> Bool {
+        let code = status.rawValue
+        return code == 511 || 520...530 ~= code || code >= 600
     }
 
     /// What the content tells, once it is whole and decoded.

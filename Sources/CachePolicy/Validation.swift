@@ -15,6 +15,16 @@ package enum Validation {
         if let date = slice(head, stored.lastModified) { fields.append(.ifModifiedSince, date) }
     }
 
+    /// RFC 9110 §15.3.7, §15.4.5: 206 and 304 answer ranges and conditions; where there were none, they are no answer.
+    /// - Parameter request: the fields as they were sent.
+    package static func isUnasked(_ status: Status, request: Fields) -> Bool {
+        switch status {
+        case 206: !request.contains(.range)
+        case 304: !request.contains(.ifNoneMatch) && !request.contains(.ifModifiedSince)
+        default: false
+        }
+    }
+
     /// §4.3.4: whether a 304 speaks of this stored response: its tag, or without one its date, where it has one, is the stored one. One
     /// without any answers the only condition that was asked.
     package static func applies(_ response: ResponseHead, to stored: StoredMetadata, head: UnsafeRawBufferPointer) -> Bool {

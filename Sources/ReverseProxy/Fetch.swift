@@ -158,6 +158,7 @@ final class Fetch: TransferReceiver {
         invalidate(after: head)
         let length = head.fields.first(.contentLength).flatMap(DeltaSeconds.length)
         let answer = ResponseHead(status: head.status, reason: head.reason, fields: head.fields.removingHopByHop())
+        if Validation.isUnasked(head.status, request: request.fields) { return fail(.fault(.unexpectedStatus, head.status)) }
         if key != nil, let found = subject.found, head.status == 304, Validation.applies(answer, to: found.metadata, head: found.item.head)
         {
             mode = .confirming(answer)
@@ -172,7 +173,7 @@ final class Fetch: TransferReceiver {
         let isWanted = decision == .allowed || (subject.mayRescue && answer.status.isSuccessful)
         if key != nil, subject.head.method != .head, isWanted, !isTooLarge {
             if let length { content.reserveCapacity(length) }
-            checksAsItComes = answer.isUncodedJSON
+            checksAsItComes = isJSON(answer) && ContentCoding(answer.fields) == .identity
             mode = .collecting(answer, decision)
         } else if case .forbidden(let reason) = decision {
             stream(answer, length: length, reason)
@@ -350,7 +351,7 @@ final class Fetch: TransferReceiver {
     private func checkContent(_ head: ResponseHead, isDelimited: Bool) -> (decoded: [UInt8]?, fault: UpstreamFault?) {
         if head.status.forbidsContent { return (nil, nil) }
         let coding = ContentCoding(head.fields)
-        let isJSON = head.fields.first(.contentType).flatMap(MediaType.init)?.isJSON ?? false
+        let isJSON = isJSON(head)
         guard coding != .gzip else {
             guard let decoded = try? GzipDecoder.decode(content, limit: shard.settings.bufferLimitBytes) else {
                 return (nil, content.isEmpty ? .emptyContent : .undecodable)
@@ -367,6 +368,12 @@ final class Fetch: TransferReceiver {
                 isDelimited ? nil : .unprovenEnd
             }
         return (nil, fault ?? demands(content, isJSON: isJSON))
+    }
+
+    /// Without a type it must still be JSON where the copy is.
+    private func isJSON(_ head: ResponseHead) -> Bool {
+        guard let type = head.fields.first(.contentType) else { return subject.found?.metadata.flags.contains(.isJSON) ?? false }
+        return MediaType(type)?.isJSON ?? false
     }
 
     private func demands(_ content: [UInt8], isJSON: Bool) -> UpstreamFault? {

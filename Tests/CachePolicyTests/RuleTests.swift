@@ -306,7 +306,9 @@ struct InvalidationTests {
             (500, "X: 1", .serverError), (501, "X: 1", nil), (429, "X: 1", .rateLimited), (404, "X: 1", nil), (401, "X: 1", nil),
             (200, "Content-Type: text/html", .unexpectedType), (200, "Content-Type: application/json", nil), (200, "X: 1", nil),
             (302, "Location: /login", .redirected), (302, "Location: http://o/a?x=1", nil), (301, "Location: /b", nil),
-            (204, "X: 1", .unexpectedStatus),
+            (204, "X: 1", .unexpectedStatus), (511, "X: 1", .serverError), (522, "X: 1", .serverError), (505, "X: 1", nil),
+            (999, "X: 1", .serverError), (200, "Content-Type: application/json\nContent-Encoding: br", .undecodable),
+            (200, "Content-Type: application/json\nContent-Encoding: gzip", nil),
         ] as [(UInt16, String, UpstreamFault?)])
     func faults(status: UInt16, lines: String, expected: UpstreamFault?) {
         let answer = ResponseHead(status: Status(rawValue: status), fields: fields(lines))
