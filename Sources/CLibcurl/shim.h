@@ -48,6 +48,7 @@ static inline CURLMcode cistern_multi_set_timer(CURLM *multi, cistern_timer_call
 // The message holds a union.
 static inline CURLcode cistern_message_result(CURLMsg *message) { return message->data.result; }
 // Macros with casts.
+static inline unsigned cistern_curl_version(void) { return curl_version_info(CURLVERSION_NOW)->version_num; }
 static inline size_t cistern_write_pause(void) { return CURL_WRITEFUNC_PAUSE; }
 static inline size_t cistern_read_pause(void) { return CURL_READFUNC_PAUSE; }
 static inline size_t cistern_read_abort(void) { return CURL_READFUNC_ABORT; }

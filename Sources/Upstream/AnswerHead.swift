@@ -27,10 +27,11 @@ struct AnswerHead {
     private var entries: [Fields.Entry] = []
     private var status: Status = 0
     private var reason: [UInt8] = []
-    private var isHTTP2 = false
-    private var isHTTP11 = false
+    private var version = Version.http11
     private var isFinished = false
     private var informational = 0
+
+    private enum Version { case http10, http11, http2 }
 
     mutating func take(_ line: Span<UInt8>, settings: UpstreamSettings) -> Event {
         guard !isFinished else { return .trailer }
@@ -41,27 +42,37 @@ struct AnswerHead {
         if count > 0, line[count - 1] == 0x0d { count -= 1 }
         guard bytes.count + count <= settings.responseHeadBytes else { return .refused(.responseHeaderTooLarge) }
         let text = line.extracting(0..<count)
-        if status == 0 { return takeStatusLine(text) }
+        if status == 0 { return takeStatusLine(text, settings) }
+        guard entries.count < settings.responseFieldCount else { return .refused(.responseHeaderTooLarge) }
         return count == 0 ? finish(settings) : takeField(text)
     }
 
-    private mutating func takeStatusLine(_ line: Span<UInt8>) -> Event {
+    private mutating func takeStatusLine(_ line: Span<UInt8>, _ settings: UpstreamSettings) -> Event {
         var space = 0
         while space < line.count, line[space] != 0x20 { space += 1 }
-        guard line.count >= space + 4, line.extracting(0..<5).equals("HTTP/") else { return .refused(.protocolError) }
-        isHTTP2 = line[5] == 0x32
-        isHTTP11 = line.extracting(5..<space).equals("1.1")
+        guard line.count >= space + 4, let version = Self.version(line.extracting(0..<space), settings) else {
+            return .refused(.protocolError)
+        }
+        self.version = version
         var code: UInt16 = 0
         for index in space + 1..<space + 4 {
             guard line[index].isASCIIDigit else { return .refused(.protocolError) }
             code = code * 10 + UInt16(line[index] - 0x30)
         }
         guard code >= 100, line.count == space + 4 || line[space + 4] == 0x20 else { return .refused(.protocolError) }
+        for index in space + 4..<line.count where !isFieldValueByte(line[index]) { return .refused(.protocolError) }
         status = Status(rawValue: code)
         bytes.reserveCapacity(512)
         entries.reserveCapacity(16)
         reason = line.count > space + 5 ? line.extracting((space + 5)...).withUnsafeBufferPointer { Array($0) } : []
         return .more
+    }
+
+    /// libcurl writes `HTTP/2` for what came in frames; nothing else is called so.
+    private static func version(_ name: Span<UInt8>, _ settings: UpstreamSettings) -> Version? {
+        if name.equals("HTTP/1.1") { return .http11 }
+        if name.equals("HTTP/1.0") { return .http10 }
+        return settings.maySpeakHTTP2 && name.equals("HTTP/2") ? .http2 : nil
     }
 
     private mutating func takeField(_ line: Span<UInt8>) -> Event {
@@ -93,15 +104,17 @@ struct AnswerHead {
         isFinished = true
         let lengths = head.fields.all(.contentLength)
         let codings = FieldLists.members(of: .transferEncoding, in: head.fields)
+        // RFC 9112 §6.1: HTTP/1.0 knows no transfer codings.
+        if version == .http10, !codings.isEmpty { return .refused(.transferCoding) }
         if let problem = Self.framingProblem(lengths, codings) { return .refused(problem) }
         return .final(head, framing(head.fields, hasLength: !lengths.isEmpty, isChunked: !codings.isEmpty))
     }
 
     private func framing(_ fields: Fields, hasLength: Bool, isChunked: Bool) -> Framing {
-        if isHTTP2 || status.forbidsContent { return .byProtocol }
+        if version == .http2 || status.forbidsContent { return .byProtocol }
         if isChunked { return .chunked }
         guard hasLength else { return .connectionEnd }
-        return .length(isPersistent: isHTTP11 && !fields.connectionNames("close") && !fields.contains(.proxyConnection))
+        return .length(isPersistent: version == .http11 && !fields.connectionNames("close") && !fields.contains(.proxyConnection))
     }
 
     /// RFC 9112 §6.3: what could be read in two ways is not used.

@@ -15,6 +15,10 @@ struct EasyHandle: ~Copyable {
     private var isPlain = true
     private var usesNewConnection = false
 
+    /// Whether a handle may ask again. Before 8.1.0 libcurl kept a pointer to the last field of a handle's last answer, which was freed: an
+    /// answer that begins with a folded line was written there (curl issue 11101).
+    static let mayBeReused = cistern_curl_version() >= 0x08_0100
+
     /// One read of an answer. libcurl's default of 16 KB costs a call each; from 64 KB on glibc tidies its whole heap when libcurl frees
     /// the buffer, after each transfer.
     private static let bufferBytes = 48 * 1024
@@ -34,6 +38,8 @@ struct EasyHandle: ~Copyable {
         // Chunks are taken off by our own decoder, which is strict; libcurl still finds the end by them.
         long(CURLOPT_HTTP_TRANSFER_DECODING, 0)
         long(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1)
+        // A name server that does not answer: libcurl must not wait for its resolving thread when we end the transfer.
+        long(CURLOPT_QUICK_EXIT, 1)
         // The event loop's timers bound every phase; libcurl's own default of 300 s must not come first.
         long(CURLOPT_CONNECTTIMEOUT_MS, 86_400_000)
         long(CURLOPT_MAXAGE_CONN, settings.idleSeconds)

@@ -28,6 +28,8 @@ package final class UpstreamClient {
     private var pool: [PooledHandle] = []
     private var active: [UnsafeMutableRawPointer: Transfer] = [:]
     private var sockets: [WatchedSocket?] = []
+    /// By descriptor: whether it is a connection, and not one of the sockets by which libcurl's resolving threads wake it.
+    private var isConnection: [Bool] = []
     private var timer: LoopTimer?
     /// Whether libcurl has closed a socket since transfers were last collected: seldom, and only then it is asked whose.
     private var hasClosedSockets = false
@@ -35,6 +37,8 @@ package final class UpstreamClient {
     private var isSweeping = false
     private var callbackDepth = 0
     private var isClosed = false
+    /// Whether the upstream has spoken HTTP/2: then an idle connection may say something.
+    private var speaksHTTP2 = false
     private var retryBudget: RetryBudget
 
     /// Handles kept for the next requests.
@@ -139,8 +143,10 @@ package final class UpstreamClient {
             Transfer.from(user).connectionBegins()
             return 0
         }
-        cistern_easy_set_socket_options(pointer) { user, _, _ in
-            Transfer.from(user).connectionBegins()
+        cistern_easy_set_socket_options(pointer) { user, socket, _ in
+            let transfer = Transfer.from(user)
+            transfer.connectionBegins()
+            transfer.client.socketOpens(socket)
             return CURL_SOCKOPT_OK
         }
         cistern_easy_set_pointer(pointer, CURLOPT_CLOSESOCKETDATA, Unmanaged.passUnretained(self).toOpaque())
@@ -198,7 +204,7 @@ package final class UpstreamClient {
         guard active.removeValue(forKey: pointer) != nil else { return }
         counters.active -= 1
         inCallbacks { _ = curl_multi_remove_handle(multi, pointer) }
-        if pool.count < Self.poolLimit, !isClosed { pool.append(PooledHandle(easy)) }
+        if EasyHandle.mayBeReused, pool.count < Self.poolLimit, !isClosed { pool.append(PooledHandle(easy)) }
     }
 
     private func collectFinished() {
@@ -221,6 +227,10 @@ package final class UpstreamClient {
         var opened = 0
         cistern_easy_get_long(pointer, CURLINFO_NUM_CONNECTS, &opened)
         counters.connectionsOpened += opened
+        guard opened > 0, settings.http2 != .off else { return }
+        var version = 0
+        cistern_easy_get_long(pointer, CURLINFO_HTTP_VERSION, &version)
+        if version == CURL_HTTP_VERSION_2_0 { speaksHTTP2 = true }
     }
 
     // MARK: Sockets and timers, as libcurl wants them
@@ -251,7 +261,7 @@ package final class UpstreamClient {
 
     private func socketWanted(_ socket: curl_socket_t, _ what: Int32) {
         let index = Int(socket)
-        if index >= sockets.count { sockets.append(contentsOf: repeatElement(nil, count: index + 64 - sockets.count)) }
+        makeRoom(for: index)
         let wanted: ReadyEvents =
             switch what {
             case CURL_POLL_IN: .readable
@@ -261,6 +271,8 @@ package final class UpstreamClient {
             }
         if let known = sockets[index] {
             known.isWanted = !wanted.isEmpty
+            // A resolver's socket is closed without a word, and its number is free then.
+            guard known.isWanted || isConnection[index] else { return forget(socket) }
             // Not wanted now: it stays registered, since the next request will want the same.
             if known.isWanted { loop.modify(socket, wanted) }
         } else if !wanted.isEmpty {
@@ -270,28 +282,57 @@ package final class UpstreamClient {
         }
     }
 
+    private func makeRoom(for index: Int) {
+        guard index >= sockets.count else { return }
+        let more = index + 64 - sockets.count
+        sockets.append(contentsOf: repeatElement(nil, count: more))
+        isConnection.append(contentsOf: repeatElement(false, count: more))
+    }
+
+    fileprivate func socketOpens(_ socket: curl_socket_t) {
+        makeRoom(for: Int(socket))
+        isConnection[Int(socket)] = true
+    }
+
     /// Its number is free for others at once.
     private func socketCloses(_ socket: curl_socket_t) {
         hasClosedSockets = true
         let index = Int(socket)
-        if index < sockets.count, sockets[index] != nil {
-            sockets[index] = nil
-            loop.remove(socket)
+        if index < sockets.count {
+            isConnection[index] = false
+            if sockets[index] != nil { forget(socket) }
         }
         closeDescriptor(socket)
     }
 
+    private func forget(_ socket: curl_socket_t) {
+        sockets[Int(socket)] = nil
+        loop.remove(socket)
+    }
+
     fileprivate func ready(_ socket: WatchedSocket, _ events: ReadyEvents) {
         guard socket.isWanted else {
-            // A kept connection that speaks unasked, or ends: libcurl looks at it before it uses it again.
-            sockets[Int(socket.descriptor)] = nil
-            return loop.remove(socket.descriptor)
+            forget(socket.descriptor)
+            // A kept connection that ends, or speaks unasked. libcurl would take what it said for the next answer (RFC 9112 §9.2): so it
+            // must find the connection ended when it looks at it before it uses it again.
+            if !speaksHTTP2, isIdle(socket.descriptor) { endConnection(socket.descriptor) }
+            return
         }
         var action: Int32 = 0
         if events.isReadable || events.isBroken { action |= CURL_CSELECT_IN }
         if events.isWritable { action |= CURL_CSELECT_OUT }
         if events.contains(.failed) { action |= CURL_CSELECT_ERR }
         act(socket.descriptor, action)
+    }
+
+    /// No transfer is on this connection, not even a paused one. libcurl tells connections apart by their local port only.
+    private func isIdle(_ socket: curl_socket_t) -> Bool {
+        let port = localPort(of: socket)
+        return !active.keys.contains { pointer in
+            var own = 0
+            cistern_easy_get_long(pointer, CURLINFO_LOCAL_PORT, &own)
+            return own == port
+        }
     }
 
     // MARK: Time-outs

@@ -16,8 +16,12 @@ extension UpstreamError {
             CURLE_SSL_INVALIDCERTSTATUS, CURLE_SSL_PINNEDPUBKEYNOTMATCH:
             self = .tlsCertificateError
         case CURLE_BAD_CONTENT_ENCODING: self = .transferCoding
-        case CURLE_UNSUPPORTED_PROTOCOL, CURLE_WEIRD_SERVER_REPLY, CURLE_HTTP_RETURNED_ERROR: self = .protocolError
-        case CURLE_OUT_OF_MEMORY, CURLE_FAILED_INIT, CURLE_BAD_FUNCTION_ARGUMENT, CURLE_UNKNOWN_OPTION: self = .proxyInternalError
+        // A trailer that is no field is a bad argument to libcurl.
+        case CURLE_UNSUPPORTED_PROTOCOL, CURLE_WEIRD_SERVER_REPLY, CURLE_HTTP_RETURNED_ERROR, CURLE_BAD_FUNCTION_ARGUMENT:
+            self = .protocolError
+        // A line longer than libcurl's own limit is said to be one too many for the memory.
+        case CURLE_OUT_OF_MEMORY: self = .responseHeaderTooLarge
+        case CURLE_FAILED_INIT, CURLE_UNKNOWN_OPTION: self = .proxyInternalError
         default: self = .connectionTerminated
         }
     }

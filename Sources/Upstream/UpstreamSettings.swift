@@ -47,6 +47,8 @@ package struct UpstreamSettings: Sendable {
     package var idleSeconds = 55
     /// Largest head of an answer.
     package var responseHeadBytes = 65_536
+    /// Most header fields of an answer.
+    package var responseFieldCount = 1_000
     /// 1xx answers taken before the final one.
     package var informationalLimit = 20
 
@@ -64,6 +66,9 @@ package struct UpstreamSettings: Sendable {
     /// Whether a forward proxy passes the requests on: it is given the whole URI as target, or the authority for OPTIONS * (RFC 9112
     /// §3.2.2, §3.2.4). Those for TLS go through a tunnel, and SOCKS is always one.
     var isAskedThroughProxy: Bool { !isTLS && proxy.map { !$0.lowercased().hasPrefix("socks") } ?? false }
+
+    /// Whether an answer may be in HTTP/2.
+    var maySpeakHTTP2: Bool { http2 == .priorKnowledge || (isTLS && http2 == .auto) }
 
     package var scheme: String { isTLS ? "https" : "http" }
 

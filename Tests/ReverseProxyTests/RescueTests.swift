@@ -61,6 +61,24 @@ struct Failure: Sendable, CustomTestStringConvertible {
             ]),
         Failure(name: "garbage", steps: [.sendBytes([0x16, 0x03, 0x01, 0x00, 0xff, 0xfe, 0x0d, 0x0a, 0x0d, 0x0a]), .close]),
         Failure(name: "a control character in a field", steps: [.send("HTTP/1.1 200 OK\r\nX: a\u{1}b\r\nContent-Length: 2\r\n\r\n{}")]),
+        Failure(
+            name: "a folded line where the first field is due", steps: [.send("HTTP/1.1 200 OK\r\n X: y\r\nContent-Length: 2\r\n\r\n{}")]),
+        Failure(
+            name: "HTTP/2 in words", steps: [.send("HTTP/2.0 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")]),
+        Failure(
+            name: "chunks in HTTP/1.0",
+            steps: [
+                .send("HTTP/1.0 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"),
+                .close,
+            ]),
+        Failure(name: "CR in the reason phrase", steps: [.json("{}", status: "200 O\rSet-Cookie: a=b")]),
+        Failure(name: "5,000 fields", steps: [.json("{}", [String](repeating: "a: b", count: 5_000))]),
+        Failure(name: "a coding that nobody asked for", steps: [.json("{}", ["Content-Encoding: br"])]),
+        Failure(name: "a page without a type", steps: [.send("HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n<html></html>")]),
+        Failure(
+            name: "a second answer behind the content",
+            steps: [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}HTTP/1.1 200 OK\r\n\r\n")]),
+        Failure(name: "captive portal", steps: [.json("{}", status: "511 Network Authentication Required")]),
         Failure(name: "gzip that is none", steps: [.json("{\"id\":1}", ["Content-Encoding: gzip"])]),
         Failure(name: "a number without an end", steps: [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n12"), .close]),
         Failure(name: "no answer in time", steps: [.hang], isSlow: true),
@@ -107,6 +125,35 @@ struct RescueTests {
         #expect(answer.status == 502)
         #expect(answer["Proxy-Status"] == "cistern; error=connection_refused")
         #expect(answer["Content-Type"] == "text/plain; charset=utf-8")
+    }
+
+    @Test("a part or a 304 that nobody asked for is no answer", arguments: ["206 Partial Content", "304 Not Modified"])
+    func unasked(_ status: String) throws {
+        let origin = ScriptedOrigin { _ in [.send("HTTP/1.1 \(status)\r\nCache-Control: max-age=60\r\nContent-Length: 0\r\n\r\n"), .close] }
+        let play = try ProxyPlay(origin)
+        #expect(try play.get("/a").status == 502)
+        origin.react { _ in [.json("{\"id\":1}")] }
+        #expect(try play.get("/a").status == 200)
+        // Without validators of its own the copy is asked for without conditions.
+        origin.react { _ in [.send("HTTP/1.1 \(status)\r\nCache-Control: max-age=60\r\nContent-Length: 0\r\n\r\n"), .close] }
+        #expect(try play.get("/a").text == "{\"id\":1}")
+        origin.react { _ in [.json("{\"id\":2}")] }
+        #expect(try play.get("/a").text == "{\"id\":2}")
+    }
+
+    @Test("what a kept connection says unasked is not taken for the next answer")
+    func saysUnasked() throws {
+        let gate = Gate()
+        let origin = ScriptedOrigin { request in
+            request.target == "/next"
+                ? [.json("{}")]
+                : [.json("{\"id\":1}"), .pass(gate), .send("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n\"poison\"")]
+        }
+        let play = try ProxyPlay(origin)
+        _ = try play.get("/a")
+        gate.open()
+        for _ in 0..<200 { _ = try play.get("/healthz") }
+        #expect(try play.get("/next").text == "{}")
     }
 
     @Test("a name that does not resolve is a failure like any other, also at the start")
