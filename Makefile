@@ -12,9 +12,10 @@ RELEASE := -c release --static-swift-stdlib
 BUILD_PACKAGES := libcurl4-openssl-dev libyaml-dev libsodium-dev libxxhash-dev zlib1g-dev pkg-config
 TEST_PACKAGES := prometheus openssl curl nginx
 BENCH_PACKAGES := nginx wrk python3
+FAULT_PACKAGES := python3 openssl util-linux
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cistern
 
-.PHONY: run build test bench kill lint image sanitize soak compare clean help packages test-packages bench-packages
+.PHONY: run build test bench kill faults lint image sanitize soak compare clean help packages test-packages bench-packages fault-packages
 
 run: build
 ifdef UPSTREAM
@@ -37,6 +38,10 @@ bench: build bench-packages
 # Kills the proxy while it stores, 200 times, and checks every byte that it serves afterwards.
 kill: build
 	Tests/Durability/kill_rounds.py --cistern .build/release/cistern $(ARGUMENTS)
+
+# Plays every way of failing that we know of against the release, with a stored copy and without; results are in Tests/Faults/README.md.
+faults: build fault-packages
+	Tests/Faults/faults.py --cistern .build/release/cistern $(ARGUMENTS)
 
 # Holds the request parser against h11 and httptools.
 compare: packages
@@ -82,12 +87,16 @@ test-packages:
 bench-packages:
 	$(call install,$(BENCH_PACKAGES))
 
+fault-packages:
+	$(call install,$(FAULT_PACKAGES))
+
 help:
 	@echo "make run UPSTREAM=URL   build a release and start it in front of URL (PORT=8080)"
 	@echo "make run                try it with a sample API, without internet"
 	@echo "make test               build and run all tests"
 	@echo "make bench              measure against nginx"
 	@echo "make kill               200 rounds of kill -9 while storing"
+	@echo "make faults             every way of failing that we know of, as a table"
 	@echo "make compare            hold the parser against h11 and httptools"
 	@echo "make soak               the caching rules beside a reference cache, a million steps"
 	@echo "make sanitize           the tests under ThreadSanitizer and AddressSanitizer"
