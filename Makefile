@@ -38,6 +38,7 @@ bench: build bench-packages
 # Kills the proxy while it stores, 200 times, and checks every byte that it serves afterwards.
 kill: build
 	Tests/Durability/kill_rounds.py --cistern .build/release/cistern $(ARGUMENTS)
+	Tests/Durability/purge_rounds.py --cistern .build/release/cistern $(ARGUMENTS)
 
 # Plays every way of failing that we know of against the release, with a stored copy and without; results are in Tests/Faults/README.md.
 faults: build fault-packages
@@ -95,7 +96,7 @@ help:
 	@echo "make run                try it with a sample API, without internet"
 	@echo "make test               build and run all tests"
 	@echo "make bench              measure against nginx"
-	@echo "make kill               200 rounds of kill -9 while storing"
+	@echo "make kill               rounds of kill -9 while storing and while purging"
 	@echo "make faults             every way of failing that we know of, as a table"
 	@echo "make compare            hold the parser against h11 and httptools"
 	@echo "make soak               the caching rules beside a reference cache, a million steps"
