@@ -35,7 +35,7 @@ bench: build bench-packages
 	strip -o .build/cistern-stripped .build/release/cistern
 	Tests/Benchmarks/bench.py --cistern .build/cistern-stripped $(ARGUMENTS)
 
-# Kills the proxy while it stores, 200 times, and checks every byte that it serves afterwards.
+# Kills the proxy while it stores and while it purges, and checks every byte that it serves afterwards.
 kill: build
 	Tests/Durability/kill_rounds.py --cistern .build/release/cistern $(ARGUMENTS)
 	Tests/Durability/purge_rounds.py --cistern .build/release/cistern $(ARGUMENTS)
