@@ -38,7 +38,9 @@ struct AnswerHeadTests {
             ),
         ] as [([String], AnswerHead.Framing)])
     func framing(lines: [String], wanted: AnswerHead.Framing) {
-        guard case .final(_, let framing) = read(lines) else {
+        var settings = UpstreamSettings(host: "a", port: 443)
+        settings.isTLS = true
+        guard case .final(_, let framing) = read(lines, settings) else {
             Issue.record("refused: \(lines)")
             return
         }
