@@ -10,8 +10,10 @@ let strict: [SwiftSetting] = [
 ]
 
 /// A target of ours: the same language settings everywhere.
-func room(_ name: String, _ dependencies: [Target.Dependency] = [], resources: [Resource] = []) -> Target {
-    .target(name: name, dependencies: dependencies, resources: resources, swiftSettings: strict)
+func room(
+    _ name: String, _ dependencies: [Target.Dependency] = [], exclude: [String] = [], resources: [Resource] = []
+) -> Target {
+    .target(name: name, dependencies: dependencies, exclude: exclude, resources: resources, swiftSettings: strict)
 }
 
 func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
@@ -37,7 +39,7 @@ let package = Package(
         .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
         .target(name: "CSystem"),
         room("HTTPCore"),
-        room("CachePolicy", ["HTTPCore", structuredFields]),
+        room("CachePolicy", ["HTTPCore", structuredFields], exclude: ["README.md"]),
         room("Locking"),
         room("CacheStore", ["CSystem", "CHash", "Locking"]),
         room("Reactor", ["CSystem", "Locking"]),
