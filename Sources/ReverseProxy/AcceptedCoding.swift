@@ -22,7 +22,8 @@ enum AcceptedCoding {
     static func shown(
         _ head: ResponseHead, _ content: [UInt8], decoded: [UInt8]?, to request: RequestHead
     ) -> (head: ResponseHead, content: [UInt8]) {
-        guard let decoded, !isGzip(in: request.fields) else { return (head, content) }
+        // no-transform is absolute (RFC 9110 §7.7).
+        guard let decoded, !isGzip(in: request.fields), !ResponseCacheControl(head.fields).noTransform else { return (head, content) }
         var plain = head
         StoredHead.removeCoding(from: &plain.fields)
         return (plain, decoded)

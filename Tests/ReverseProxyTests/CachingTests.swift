@@ -177,6 +177,9 @@ struct CachingTests {
         #expect(answer.text == "{\"id\":1}")
         #expect(answer["Content-Encoding"] == nil)
         #expect(answer["ETag"] == "W/\"s\"")
+        let untouched = "\(head)Cache-Control: no-transform\r\nContent-Length: \(packed.count)\r\n\r\n"
+        play.origin.react { _ in [.sendBytes(Array(untouched.utf8) + packed)] }
+        #expect(try play.get("/b")["Content-Encoding"] == "gzip")
     }
 
     @Test("a cookie goes to the client that caused it, and never out of the store")
