@@ -3,12 +3,6 @@
 import CachePolicy
 import HTTPCore
 
-extension ResponseHead {
-    var isUncodedJSON: Bool {
-        fields.first(.contentType).flatMap(MediaType.init)?.isJSON == true && ContentCoding(fields) == .identity
-    }
-}
-
 extension NotStoredReason {
     /// Why the store had nothing to do with a request.
     static func bypassed(_ head: RequestHead) -> NotStoredReason {
