@@ -106,7 +106,7 @@ class Load:
             ("answers, all exact", f"{len(self.answers):,}", f"{len(self.wrong)} wrong", not self.wrong),
             ("failure memory open after", f"{opening:.1f} s", "", True),
             ("rescues then: median", f"{times[len(times) // 2] * 1000:.2f} ms", "", True),
-            ("rescues then: p99", f"{slowest * 1000:.2f} ms", f"{SLOWEST * 1000:.0f} ms", slowest <= SLOWEST),
+            ("rescues then: p99", f"{slowest * 1000:.2f} ms", f"{SLOWEST * 1000:.0f} ms more than an own page", slowest <= SLOWEST + own),
             ("an own page beside it: p99", f"{own * 1000:.2f} ms", "", True),
             ("attempts at the upstream", f"{tried:.0f} in {seconds:.0f} s", f"{allowed}", tried <= allowed),
             ("memory of its own", f"{memory / 2**20:.1f} MB, then {grown / 2**20:+.1f} MB", f"+{GROWTH >> 20} MB", grown <= GROWTH),

@@ -75,7 +75,7 @@ class Purging:
         purged, asked = [], []
         worker = threading.Thread(target=self.purge, args=(groups, purged, asked))
         worker.start()
-        time.sleep(self.chance.uniform(0.01, 0.3))
+        time.sleep(self.chance.uniform(0.05, 0.6))
         self.cistern.kill()
         worker.join()
         self.origin.down()
