@@ -59,7 +59,7 @@ struct AnswerHeadTests {
             (["HTTP/1.1 200 OK\r\n", "no colon\r\n"], .protocolError),
             (["HTTP/1.1 200 OK\r\n", ": a\r\n"], .protocolError),
             (["HTTP/1.1 200 OK\r\n", "X: a\u{0}\r\n"], .protocolError),
-            (["HTTP/1.1 200 OK"], .protocolError),
+            (["HTTP/1.1 200 OK"], .protocolError), (["HTTP/2 200\r\n"], .protocolError),
             (["HTTP/1.1 2000 OK\r\n"], .protocolError),
             (["HTTP/1.1 099 OK\r\n"], .protocolError),
             (["HTTP/1.1 2x0 OK\r\n"], .protocolError),
