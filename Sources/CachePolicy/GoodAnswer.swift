@@ -28,9 +28,11 @@ package struct GoodAnswer: Sendable {
         if content.count < minimumBytes || (maximumBytes > 0 && content.count > maximumBytes) { return .unexpectedSize }
         if let storedBytes, shrinkLimit > 0, content.count * 100 < storedBytes * shrinkLimit { return .shrunk }
         guard !mustHave.isEmpty || !mustNotHave.isEmpty else { return nil }
-        guard isJSON else { return mustHave.isEmpty ? nil : .missingValue }
-        for pointer in mustHave where !pointer.exists(in: content) { return .missingValue }
-        for pointer in mustNotHave where pointer.exists(in: content) { return .unwantedValue }
+        guard isJSON, let value = JSONValue(content.withUnsafeBufferPointer { Array($0) }) else {
+            return mustHave.isEmpty ? nil : .missingValue
+        }
+        for pointer in mustHave where !pointer.exists(in: value) { return .missingValue }
+        for pointer in mustNotHave where pointer.exists(in: value) { return .unwantedValue }
         return nil
     }
 }

@@ -47,7 +47,7 @@ package enum LastGood {
 
     /// What content delivery networks say that cannot reach the origin (520 to 530), what a captive portal says (RFC 6585 §6), and what is
     /// no status (RFC 9110 §15: to be taken for a 5xx).
-    private static func isServersTrouble(_ status: Status) -> Bool {
+    package static func isServersTrouble(_ status: Status) -> Bool {
         let code = status.rawValue
         return code == 511 || 520...530 ~= code || code >= 600
     }

@@ -37,7 +37,10 @@ package enum RequestContent {
         }
         if media.isGraphQL { return GraphQLDocument.changesSomething(content) ? nil : Array(copying: content) }
         guard media.isJSON else { return Array(copying: content) }
-        if let query = JSONString.value(of: Array("query".utf8), in: content), GraphQLDocument.changesSomething(query.span) { return nil }
+        if let query = JSONValue(Array(copying: content))?["query"]?.string {
+            let document = Array(query.utf8)
+            if GraphQLDocument.changesSomething(document.span) { return nil }
+        }
         return CanonicalJSON.make(content) ?? Array(copying: content)
     }
 }

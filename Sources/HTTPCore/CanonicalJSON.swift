@@ -12,17 +12,6 @@ package enum CanonicalJSON {
     }
 }
 
-/// The string that a member of the outermost object holds.
-package enum JSONString {
-    /// What it means, escapes undone; nil where the text is no object, has no such member, or it is no string.
-    package static func value(of name: [UInt8], in text: Span<UInt8>) -> [UInt8]? {
-        text.withUnsafeBufferPointer { bytes in
-            var reading = CanonicalReading(text: bytes)
-            return reading.string(named: name)
-        }
-    }
-}
-
 /// Reads a text that has not been checked, and writes each value's canonical form.
 private struct CanonicalReading {
     let text: UnsafeBufferPointer<UInt8>
@@ -99,18 +88,6 @@ private struct CanonicalReading {
         }
         out.append(UInt8(ascii: "}"))
         return out
-    }
-
-    mutating func string(named wanted: [UInt8]) -> [UInt8]? {
-        guard take(UInt8(ascii: "{")) else { return nil }
-        repeat {
-            skipSpace()
-            guard current == UInt8(ascii: "\""), let name = string(), take(UInt8(ascii: ":")) else { return nil }
-            skipSpace()
-            if name == wanted, current == UInt8(ascii: "\"") { return string() }
-            guard value(depth: 0) != nil else { return nil }
-        } while take(UInt8(ascii: ","))
-        return nil
     }
 
     private mutating func array(_ depth: Int) -> [UInt8]? {

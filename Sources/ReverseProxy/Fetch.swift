@@ -48,19 +48,19 @@ final class Fetch: TransferReceiver {
         }
     }
 
-    private let shard: ProxyShard
-    private let subject: Subject
+    let shard: ProxyShard
+    let subject: Subject
     /// Where the answer is stored; nil where the store has nothing to do with it.
-    private var key: [UInt8]?
-    private var isPartitioned: Bool
+    var key: [UInt8]?
+    var isPartitioned: Bool
     private let request: UpstreamRequest
     /// Where others wait for what this fetch brings: the key under which they do. They are told once.
     private var flight: [UInt8]?
     /// Let go of when the fetch has told its end, or when the client left.
-    private var receiver: (any FetchReceiver)?
+    var receiver: (any FetchReceiver)?
     private var transfer: Transfer?
     private var mode = Mode.awaitingHead
-    private var content: [UInt8] = []
+    var content: [UInt8] = []
     private var checker = JSONTextChecker()
     /// JSON without a content coding is checked piece by piece, so that a large answer holds nobody up at its end.
     private var checksAsItComes = false
@@ -73,8 +73,8 @@ final class Fetch: TransferReceiver {
     private var began: Int64 = 0
     /// Whether the answer's status told that the upstream is in trouble.
     private var isTrouble = false
-    private var requestTime = Timestamp(milliseconds: 0)
-    private var responseTime = Timestamp(milliseconds: 0)
+    var requestTime = Timestamp(milliseconds: 0)
+    var responseTime = Timestamp(milliseconds: 0)
 
     /// Read and thrown away of an answer that nobody wants; beyond it the connection is closed instead.
     private static let discardLimitBytes = 64 * 1024
@@ -104,14 +104,14 @@ final class Fetch: TransferReceiver {
     private var clock: Int64 { shard.loop.time.monotonicMilliseconds }
 
     /// Tells those who wait for this fetch, once.
-    private func land(_ outcome: CollapsedRequests.Outcome) {
+    func land(_ outcome: CollapsedRequests.Outcome) {
         guard let flight else { return }
         self.flight = nil
         shard.server.collapsed.end(flight, outcome, now: clock)
     }
 
     /// Nothing good comes.
-    private func failed(_ failure: FetchFailure) {
+    func failed(_ failure: FetchFailure) {
         mode = .ended
         land(.failed(failure))
         let receiver = self.receiver
@@ -184,16 +184,13 @@ final class Fetch: TransferReceiver {
 
     /// What the status tells of the upstream's state. That it is well is known only when the answer is whole, or passed on.
     private func judge(_ head: ResponseHead) {
-        switch head.status {
-        case 429, 500, 502, 503, 504:
-            isTrouble = true
-            let retryAfter = RetryAfter.milliseconds(head.fields, now: shard.now)
-            shard.server.health.failed(route: subject.route, status: head.status, retryAfter: retryAfter, now: clock)
-        default: break
-        }
+        guard [429, 500, 502, 503, 504].contains(head.status) || LastGood.isServersTrouble(head.status) else { return }
+        isTrouble = true
+        let retryAfter = RetryAfter.milliseconds(head.fields, now: shard.now)
+        shard.server.health.failed(route: subject.route, status: head.status, retryAfter: retryAfter, now: clock)
     }
 
-    private func tellGood() {
+    func tellGood() {
         guard !isTrouble else { return }
         let limit = shard.routes.all[subject.route].rescueAfter
         let now = clock
@@ -287,7 +284,7 @@ final class Fetch: TransferReceiver {
             isPartitioned: isPartitioned, settings: shard.settings.policy)
     }
 
-    private func control(_ answer: ResponseHead) -> ResponseCacheControl {
+    func control(_ answer: ResponseHead) -> ResponseCacheControl {
         ResponseCacheControl(answer.fields, targeted: shard.settings.policy.targetedFields)
     }
 
@@ -378,115 +375,5 @@ final class Fetch: TransferReceiver {
 
     private func demands(_ content: [UInt8], isJSON: Bool) -> UpstreamFault? {
         good.faultOfContent(content.span, isJSON: isJSON, storedBytes: subject.found?.item.body.count)
-    }
-
-    // MARK: Storing
-
-    /// A weak tag of the data, for JSON that came without a validator: so that clients get a 304 where nothing has changed.
-    private func ownTag(_ head: ResponseHead, _ content: [UInt8]) -> [UInt8]? {
-        guard shard.settings.policy.makesEntityTags, head.status == 200, !head.fields.contains(.etag), !head.fields.contains(.lastModified),
-            head.fields.first(.contentType).flatMap(MediaType.init)?.isJSON == true, let canonical = CanonicalJSON.make(content.span)
-        else { return nil }
-        return Array("W/\"".utf8) + ContentHash.hex(of: canonical) + [0x22]
-    }
-
-    private func store(
-        _ head: ResponseHead, _ decoded: [UInt8]?, _ ownTag: [UInt8]?
-    ) -> (head: [UInt8], metadata: StoredMetadata, result: StorageDecision) {
-        let body = decoded ?? content
-        var kept = shard.keepingRedirect(head)
-        if let via = shard.via { kept.fields.append(.via, via) }
-        // A POST has made invalid what was there before; its own answer is later than that.
-        let isOwn = subject.head.method == .post
-        let control = control(head)
-        var (bytes, metadata) = StoredHead.make(
-            kept, control: control, contentBytes: body.count, isDecoded: decoded != nil, ownTag: ownTag,
-            requestTime: isOwn ? Timestamp(milliseconds: responseTime.milliseconds + 1) : requestTime,
-            responseTime: responseTime, settings: shard.settings.policy)
-        if Storing.isShared(subject.head, control, isPartitioned: isPartitioned, settings: shard.settings.policy) {
-            metadata.flags.insert(.authorized)
-        }
-        guard let key, let lookUp = shard.lookUp, isOwn || !lookUp.isOvertaken(subject.sharedKey, requestTime: requestTime) else {
-            return (bytes, metadata, .forbidden(.storeRefused))
-        }
-        if ownTag != nil, isSameData(metadata, bytes), isKnown(metadata) { return (bytes, metadata, .allowed) }
-        let names = SelectingFields.names(response: head.fields, request: subject.head.fields, settings: shard.settings.policy)
-        let result = lookUp.insert(
-            key: key, names: names, request: subject.head.fields, metadata: metadata, head: bytes, body: body, now: responseTime)
-        return (bytes, metadata, result == .accepted ? .allowed : .forbidden(result == .tooLarge ? .tooLarge : .storeRefused))
-    }
-
-    /// How often a confirmation that brings no new freshness is written down: the head in memory is current in any case.
-    private static let confirmationInterval: Int64 = 10_000
-
-    private func confirmed(_ answer: ResponseHead) {
-        guard let found = subject.found, let fresh = freshened(found, by: answer) else { return failed(.fault(.unexpectedStatus, 304)) }
-        tellGood()
-        if !isKnown(fresh.metadata) { write(found, fresh.bytes, fresh.metadata) }
-        land(.stored)
-        receiver?.fetchConfirmed(Confirmation(found: found, head: fresh.bytes, metadata: fresh.metadata))
-    }
-
-    /// The stored head with the answer's fields.
-    private func freshened(_ found: FoundResponse, by answer: ResponseHead) -> (bytes: [UInt8], metadata: StoredMetadata)? {
-        var answer = answer
-        // Its own Via takes the stored one's place, and our entry belongs into it.
-        if answer.fields.contains(.via), let via = shard.via { answer.fields.append(.via, via) }
-        return Validation.freshened(
-            found.metadata, head: found.item.head, by: answer, contentBytes: found.item.body.count, requestTime: requestTime,
-            responseTime: responseTime, settings: shard.settings.policy)
-    }
-
-    /// Stores the same content with another head.
-    private func write(_ found: FoundResponse, _ head: [UInt8], _ metadata: StoredMetadata) {
-        guard let lookUp = shard.lookUp, !lookUp.isOvertaken(subject.sharedKey, requestTime: requestTime) else { return }
-        lookUp.store.insert(
-            NewItem(key: found.key, metadata: metadata.encoded(), head: head, body: Array(found.item.body), mayRescue: true))
-    }
-
-    /// RFC 9111 §4.3.5: what HEAD brought, held against the stored answer to GET.
-    private func updateStored(by answer: ResponseHead) {
-        guard let found = subject.found else { return }
-        switch Validation.update(found.metadata, head: found.item.head, by: answer, contentBytes: found.item.body.count) {
-        case .nothing: break
-        case .freshen:
-            if let fresh = freshened(found, by: answer), !isKnown(fresh.metadata) { write(found, fresh.bytes, fresh.metadata) }
-        case .stale:
-            var stale = found.metadata
-            guard stale.freshnessLifetime ?? 0 > 0 else { return }
-            stale.freshnessLifetime = 0
-            write(found, Array(found.item.head), stale)
-        }
-    }
-
-    /// Whether the store has nothing to learn from an answer that brings the same data.
-    private func isKnown(_ fresh: StoredMetadata) -> Bool {
-        guard let found = subject.found else { return false }
-        let isRecent = responseTime.milliseconds - found.metadata.responseTime.milliseconds < Self.confirmationInterval
-        return isRecent && fresh.freshnessLifetime == nil && fresh.flags == found.metadata.flags
-    }
-
-    /// Other bytes perhaps, but what they mean is what is stored.
-    private func isSameData(_ metadata: StoredMetadata, _ head: [UInt8]) -> Bool {
-        guard let found = subject.found, found.metadata.flags.contains(.ownTag) else { return false }
-        return head[metadata.etag].elementsEqual(found.item.head[found.metadata.etag])
-    }
-
-    /// Groups that one answer may make invalid (RFC 9875 §2: at least 32 must be taken).
-    private static let groupLimit = 128
-
-    private func invalidate(after head: ResponseHead) {
-        guard !subject.head.method.isSafe, subject.key == nil, let lookUp = shard.lookUp else { return }
-        let path = subject.head.pathAndQuery
-        let targets = Invalidation.targets(method: subject.head.method, target: path, response: head, origin: shard.upstreamOrigin)
-        for target in targets { lookUp.invalidate(shard.sharedKey(of: target, for: subject.head), at: responseTime) }
-        if !targets.isEmpty {
-            let groups = CacheTags.groups(of: head.fields, named: "cache-group-invalidation").prefix(Self.groupLimit)
-            lookUp.invalidate(groups: Array(groups), at: responseTime)
-        }
-        guard !targets.isEmpty, shard.routes.all[subject.route].invalidatesCollection,
-            let collection = Invalidation.collection(of: path)
-        else { return }
-        lookUp.invalidateCollection(shard.sharedKey(of: collection, for: subject.head), at: responseTime)
     }
 }

@@ -3,8 +3,9 @@
 //     session BASE TARGET...        a target may begin with a method and a colon: POST:/users
 
 import Foundation
+
 #if canImport(FoundationNetworking)
-import FoundationNetworking
+    import FoundationNetworking
 #endif
 
 let base = CommandLine.arguments[1]
@@ -21,7 +22,9 @@ for argument in CommandLine.arguments.dropFirst(2) {
     do {
         let (data, response) = try await session.data(for: request)
         let answer = response as! HTTPURLResponse
-        print(answer.statusCode, answer.value(forHTTPHeaderField: "Cache-Status") ?? "-", String(decoding: data, as: UTF8.self), separator: "\t")
+        print(
+            answer.statusCode, answer.value(forHTTPHeaderField: "Cache-Status") ?? "-", String(decoding: data, as: UTF8.self),
+            separator: "\t")
     } catch {
         print("error", "-", error.localizedDescription, separator: "\t")
     }

@@ -11,7 +11,9 @@ struct JSONPointerTests {
          "deep": {"list": [1, [2, {"skip": "]}"}], {"id": "\\ud83d\\ude00"}]}, "last": true}
         """
 
-    private func exists(_ pointer: JSONPointer, _ text: String) -> Bool { pointer.exists(in: Array(text.utf8).span) }
+    private func exists(_ pointer: JSONPointer, _ text: String) -> Bool {
+        JSONValue(Array(text.utf8)).map { pointer.exists(in: $0) } ?? false
+    }
 
     @Test(
         "values that are there",
@@ -27,14 +29,4 @@ struct JSONPointerTests {
 
     @Test("texts that are no pointers", arguments: ["a", "/~", "/~2", "a/b"])
     func refused(pointer: String) { #expect(JSONPointer(pointer) == nil) }
-
-    @Test("a text that is cut or none at all is walked through without harm")
-    func hostile() throws {
-        let pointer = try #require(JSONPointer("/deep/list/2/id"))
-        let bytes = Array(Self.text.utf8)
-        for count in bytes.indices { _ = exists(pointer, String(decoding: bytes[..<count], as: UTF8.self)) }
-        for text in ["", "{", "[", "\"", "\"\\", "{\"deep\":\"\\u12", "{\"deep\"", "[[[["] {
-            #expect(!exists(pointer, text))
-        }
-    }
 }

@@ -179,7 +179,7 @@ struct Requirement {
         Requirement(
             "4.3.2", .must, "If-Range holds for a strong tag or a strong date only.", "CachePolicy/RangeRequest.swift isHeld", "If-Range"),
         Requirement(
-            "4.3.3", .must, "A full answer to a validation takes the stored one's place.", "ReverseProxy/Fetch.swift store",
+            "4.3.3", .must, "A full answer to a validation takes the stored one's place.", "ReverseProxy/Fetch+Storing.swift store",
             "without freshness the upstream is always asked first"),
         Requirement(
             "4.3.3", .may, "A 5xx counts as no answer: a copy that may be stale goes out.", "CachePolicy/LastGood.swift serverError",

@@ -1,0 +1,123 @@
+// What a fetch does with the store: a good answer goes in, a confirmed one is brought up to date, what a write has changed goes out.
+
+import CachePolicy
+import CacheStore
+import Downstream
+import HTTPCore
+import Reactor
+import Upstream
+
+extension Fetch {
+    /// Content up to this size is brought into one spelling for its tag.
+    private static let canonicalLimitBytes = 64 * 1024
+
+    /// A weak tag of the data, for JSON that came without a validator: so that clients get a 304 where nothing has changed.
+    func ownTag(_ head: ResponseHead, _ content: [UInt8]) -> [UInt8]? {
+        guard shard.settings.policy.makesEntityTags, head.status == 200, !head.fields.contains(.etag), !head.fields.contains(.lastModified),
+            head.fields.first(.contentType).flatMap(MediaType.init)?.isJSON == true
+        else { return nil }
+        // Large data is taken as it is spelt: making one spelling of it would hold up the loop.
+        let data = content.count <= Self.canonicalLimitBytes ? CanonicalJSON.make(content.span) : content
+        return data.map { Array("W/\"".utf8) + ContentHash.hex(of: $0) + [0x22] }
+    }
+
+    func store(
+        _ head: ResponseHead, _ decoded: [UInt8]?, _ ownTag: [UInt8]?
+    ) -> (head: [UInt8], metadata: StoredMetadata, result: StorageDecision) {
+        let body = decoded ?? content
+        var kept = shard.keepingRedirect(head)
+        if let via = shard.via { kept.fields.append(.via, via) }
+        // A POST has made invalid what was there before; its own answer is later than that.
+        let isOwn = subject.head.method == .post
+        let control = control(head)
+        var (bytes, metadata) = StoredHead.make(
+            kept, control: control, contentBytes: body.count, isDecoded: decoded != nil, ownTag: ownTag,
+            requestTime: isOwn ? Timestamp(milliseconds: responseTime.milliseconds + 1) : requestTime,
+            responseTime: responseTime, settings: shard.settings.policy)
+        if Storing.isShared(subject.head, control, isPartitioned: isPartitioned, settings: shard.settings.policy) {
+            metadata.flags.insert(.authorized)
+        }
+        guard let key, let lookUp = shard.lookUp, isOwn || !lookUp.isOvertaken(subject.sharedKey, requestTime: requestTime) else {
+            return (bytes, metadata, .forbidden(.storeRefused))
+        }
+        if ownTag != nil, isSameData(metadata, bytes), isKnown(metadata) { return (bytes, metadata, .allowed) }
+        let names = SelectingFields.names(response: head.fields, request: subject.head.fields, settings: shard.settings.policy)
+        let result = lookUp.insert(
+            key: key, names: names, request: subject.head.fields, metadata: metadata, head: bytes, body: body, now: responseTime)
+        return (bytes, metadata, result == .accepted ? .allowed : .forbidden(result == .tooLarge ? .tooLarge : .storeRefused))
+    }
+
+    /// How often a confirmation that brings no new freshness is written down: the head in memory is current in any case.
+    private static let confirmationInterval: Int64 = 10_000
+
+    func confirmed(_ answer: ResponseHead) {
+        guard let found = subject.found, let fresh = freshened(found, by: answer) else { return failed(.fault(.unexpectedStatus, 304)) }
+        tellGood()
+        if !isKnown(fresh.metadata) { write(found, fresh.bytes, fresh.metadata) }
+        land(.stored)
+        receiver?.fetchConfirmed(Confirmation(found: found, head: fresh.bytes, metadata: fresh.metadata))
+    }
+
+    /// The stored head with the answer's fields.
+    func freshened(_ found: FoundResponse, by answer: ResponseHead) -> (bytes: [UInt8], metadata: StoredMetadata)? {
+        var answer = answer
+        // Its own Via takes the stored one's place, and our entry belongs into it.
+        if answer.fields.contains(.via), let via = shard.via { answer.fields.append(.via, via) }
+        return Validation.freshened(
+            found.metadata, head: found.item.head, by: answer, contentBytes: found.item.body.count, requestTime: requestTime,
+            responseTime: responseTime, settings: shard.settings.policy)
+    }
+
+    /// Stores the same content with another head.
+    func write(_ found: FoundResponse, _ head: [UInt8], _ metadata: StoredMetadata) {
+        guard let lookUp = shard.lookUp, !lookUp.isOvertaken(subject.sharedKey, requestTime: requestTime) else { return }
+        lookUp.store.insert(
+            NewItem(key: found.key, metadata: metadata.encoded(), head: head, body: Array(found.item.body), mayRescue: true))
+    }
+
+    /// RFC 9111 §4.3.5: what HEAD brought, held against the stored answer to GET.
+    func updateStored(by answer: ResponseHead) {
+        guard let found = subject.found else { return }
+        switch Validation.update(found.metadata, head: found.item.head, by: answer, contentBytes: found.item.body.count) {
+        case .nothing: break
+        case .freshen:
+            if let fresh = freshened(found, by: answer), !isKnown(fresh.metadata) { write(found, fresh.bytes, fresh.metadata) }
+        case .stale:
+            var stale = found.metadata
+            guard stale.freshnessLifetime ?? 0 > 0 else { return }
+            stale.freshnessLifetime = 0
+            write(found, Array(found.item.head), stale)
+        }
+    }
+
+    /// Whether the store has nothing to learn from an answer that brings the same data.
+    func isKnown(_ fresh: StoredMetadata) -> Bool {
+        guard let found = subject.found else { return false }
+        let isRecent = responseTime.milliseconds - found.metadata.responseTime.milliseconds < Self.confirmationInterval
+        return isRecent && fresh.freshnessLifetime == nil && fresh.flags == found.metadata.flags
+    }
+
+    /// Other bytes perhaps, but what they mean is what is stored.
+    func isSameData(_ metadata: StoredMetadata, _ head: [UInt8]) -> Bool {
+        guard let found = subject.found, found.metadata.flags.contains(.ownTag) else { return false }
+        return head[metadata.etag].elementsEqual(found.item.head[found.metadata.etag])
+    }
+
+    /// Groups that one answer may make invalid (RFC 9875 §2: at least 32 must be taken).
+    private static let groupLimit = 128
+
+    func invalidate(after head: ResponseHead) {
+        guard !subject.head.method.isSafe, subject.key == nil, let lookUp = shard.lookUp else { return }
+        let path = subject.head.pathAndQuery
+        let targets = Invalidation.targets(method: subject.head.method, target: path, response: head, origin: shard.upstreamOrigin)
+        for target in targets { lookUp.invalidate(shard.sharedKey(of: target, for: subject.head), at: responseTime) }
+        if !targets.isEmpty {
+            let groups = CacheTags.groups(of: head.fields, named: "cache-group-invalidation").prefix(Self.groupLimit)
+            lookUp.invalidate(groups: Array(groups), at: responseTime)
+        }
+        guard !targets.isEmpty, shard.routes.all[subject.route].invalidatesCollection,
+            let collection = Invalidation.collection(of: path)
+        else { return }
+        lookUp.invalidateCollection(shard.sharedKey(of: collection, for: subject.head), at: responseTime)
+    }
+}
