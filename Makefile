@@ -44,9 +44,11 @@ kill: build
 faults: build fault-packages
 	Tests/Faults/faults.py --cistern .build/release/cistern $(ARGUMENTS)
 
-# Holds the request parser against h11 and httptools.
-compare: packages
+# Holds Cistern beside others: parsers, clients, and the caches that are installed.
+compare: build
 	Tests/Comparison/compare_parsers.sh
+	Tests/Comparison/clients.py --cistern .build/release/cistern
+	Tests/Comparison/caches.py --cistern .build/release/cistern
 
 # A long walk of the caching rules against a reference cache; another seed with SEED=…
 soak: packages
@@ -98,7 +100,7 @@ help:
 	@echo "make bench              measure against nginx"
 	@echo "make kill               rounds of kill -9 while storing and while purging"
 	@echo "make faults             every way of failing that we know of, as a table"
-	@echo "make compare            hold the parser against h11 and httptools"
+	@echo "make compare            beside other parsers, clients and caches"
 	@echo "make soak               the caching rules beside a reference cache, a million steps"
 	@echo "make sanitize           the tests under ThreadSanitizer and AddressSanitizer"
 	@echo "make lint               formatting and the rules of the house"
