@@ -1,5 +1,8 @@
 #include <string.h>
 #include <zlib.h>
 
-// inflateInit2 is a macro. 16 + MAX_WBITS: gzip only (RFC 1952).
+// deflateInit2 and inflateInit2 are macros. 16 + MAX_WBITS: gzip only (RFC 1952).
+static inline int cistern_deflate_init_gzip(z_stream *stream, int level) {
+    return deflateInit2(stream, level, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY);
+}
 static inline int cistern_inflate_init_gzip(z_stream *stream) { return inflateInit2(stream, 16 + MAX_WBITS); }

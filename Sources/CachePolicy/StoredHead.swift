@@ -57,6 +57,7 @@ package enum StoredHead {
         if control.proxyRevalidate { flags.insert(.proxyRevalidate) }
         if control.sharedMaxAge != nil { flags.insert(.sharedMaxAge) }
         if control.immutable { flags.insert(.immutable) }
+        if control.noTransform { flags.insert(.noTransform) }
         return flags
     }
 
@@ -102,6 +103,23 @@ package enum StoredHead {
     /// RFC 9110 §15.5.17.
     package static func unsatisfiable(_ stored: UnsafeRawBufferPointer, count: Int) -> [UInt8] {
         remade(stored, status: 416, range: "bytes */\(count)", count: 0)
+    }
+
+    /// The head of a stored answer whose coding depends on what the client asked for (RFC 9110 §8.4, §12.5.5).
+    /// - Parameter codedBytes: the length of the content with gzip; nil where it goes out without.
+    package static func negotiated(_ stored: UnsafeRawBufferPointer, codedBytes: Int?) -> [UInt8]? {
+        guard var head = parse(stored) else { return nil }
+        if let codedBytes {
+            // Other bytes: a strong tag would promise those that are stored.
+            _ = removeCoding(from: &head.fields)
+            head.fields.set(.contentEncoding, Array("gzip".utf8))
+            head.fields.set(.contentLength, Array(String(codedBytes).utf8))
+        }
+        let names = FieldLists.members(of: .vary, in: head.fields)
+        if !names.contains(where: { $0.equalsIgnoringCase("accept-encoding") }) { head.fields.append(.vary, "Accept-Encoding") }
+        var out: [UInt8] = []
+        ResponseSerializer.append(head, to: &out)
+        return out
     }
 
     private static func remade(_ stored: UnsafeRawBufferPointer, status: Status, range: String, count: Int) -> [UInt8] {

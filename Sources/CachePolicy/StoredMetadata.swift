@@ -31,6 +31,8 @@ package struct StoredFlags: OptionSet, Sendable {
     package static let hasGroups = StoredFlags(rawValue: 1 << 9)
     /// The answer to a request with Authorization, kept for everyone by leave of a directive that demands validation (RFC 9111 §3.5).
     package static let authorized = StoredFlags(rawValue: 1 << 10)
+    /// §5.2.2.6: its content goes out as it is.
+    package static let noTransform = StoredFlags(rawValue: 1 << 11)
 }
 
 /// The plain part of a stored response.

@@ -28,7 +28,7 @@ package enum WholeBody {
         }
     }
 
-    func withBytes<R>(_ body: (UnsafeRawBufferPointer) -> R) -> R {
+    package func withBytes<R>(_ body: (UnsafeRawBufferPointer) -> R) -> R {
         switch self {
         case .none: body(UnsafeRawBufferPointer(start: nil, count: 0))
         case .bytes(let bytes): bytes.withUnsafeBytes(body)

@@ -38,7 +38,9 @@ extension Exchange {
         var lines = lines
         appendWhy(to: &lines)
         let body = WholeBody.borrowed(found.item.body, owner: found.item.owner)
-        let status = StoredAnswer.send(storedHead: bytes, metadata: metadata, body: body, to: head, lines: lines, on: connection)
+        let status = StoredAnswer.send(
+            storedHead: bytes, metadata: metadata, body: body, to: head, lines: lines, compressFrom: shard.settings.compressFromBytes,
+            on: connection)
         record.bodyBytes = StoredAnswer.sentBytes(status, head, found)
         finish(status)
     }

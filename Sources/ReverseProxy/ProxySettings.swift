@@ -24,6 +24,8 @@ package struct ProxySettings: Sendable {
     /// Longest answer that is taken whole before its first byte goes out, so that a broken one can still be replaced; also the largest that
     /// is stored. Larger ones are streamed.
     package var bufferLimitBytes = 8 << 20
+    /// Stored answers of at least this length go out with gzip to clients that ask for it; 0: never.
+    package var compressFromBytes = 0
     /// What is different for some paths; the first that fits counts.
     package var routes: [Route] = []
     /// For all other paths.

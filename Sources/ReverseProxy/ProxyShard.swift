@@ -236,7 +236,8 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         if explains(head) {
             scratchLines += whyField(ExchangeRecord(result: result, method: MethodLabel(head.method), status: 200), trace, head)
         }
-        let status = StoredAnswer.send(found, to: head, lines: scratchLines, on: connection)
+        let status = StoredAnswer.send(
+            found, to: head, lines: scratchLines, compressFrom: settings.compressFromBytes, on: connection)
         var record = ExchangeRecord(result: result, method: MethodLabel(head.method), status: status.rawValue)
         record.isFromStore = true
         record.bodyBytes = StoredAnswer.sentBytes(status, head, found)

@@ -7,16 +7,22 @@ import HTTPCore
 
 enum StoredAnswer {
     /// Answers the client's own condition with 304 where it holds.
-    /// - Parameter head: the request's.
+    /// - Parameters:
+    ///   - head: the request's.
+    ///   - compressFrom: `ProxySettings.compressFromBytes`.
     /// - Returns: the status that went out.
-    static func send(_ found: FoundResponse, to head: RequestHead, lines: [UInt8], on connection: ClientConnection) -> Status {
+    static func send(
+        _ found: FoundResponse, to head: RequestHead, lines: [UInt8], compressFrom: Int, on connection: ClientConnection
+    ) -> Status {
         let body = WholeBody.borrowed(found.item.body, owner: found.item.owner)
-        return send(storedHead: found.item.head, metadata: found.metadata, body: body, to: head, lines: lines, on: connection)
+        return send(
+            storedHead: found.item.head, metadata: found.metadata, body: body, to: head, lines: lines, compressFrom: compressFrom,
+            on: connection)
     }
 
     static func send(
         storedHead: UnsafeRawBufferPointer, metadata: StoredMetadata, body: WholeBody, to head: RequestHead, lines: [UInt8],
-        on connection: ClientConnection
+        compressFrom: Int, on connection: ClientConnection
     ) -> Status {
         let isConditional = head.fields.contains(.ifNoneMatch) || head.fields.contains(.ifModifiedSince)
         if isConditional, head.method.isSafe, Preconditions.isNotModified(head.fields, stored: metadata, head: storedHead) {
@@ -35,7 +41,27 @@ enum StoredAnswer {
                 return 416
             }
         }
+        if compressFrom > 0, body.count >= compressFrom, !metadata.flags.contains(.noTransform) {
+            return sendNegotiated(storedHead, metadata, body, head, lines, connection)
+        }
         lines.withUnsafeBytes { connection.sendWhole(head: storedHead, lines: $0, body: body) }
+        return metadata.status
+    }
+
+    /// Longer content goes out as it is: coding it would hold up the loop.
+    private static let compressLimitBytes = 1 << 20
+
+    /// With gzip to a client that asked for it by name, else as it is; both say that it depends on that.
+    private static func sendNegotiated(
+        _ storedHead: UnsafeRawBufferPointer, _ metadata: StoredMetadata, _ body: WholeBody, _ head: RequestHead, _ lines: [UInt8],
+        _ connection: ClientConnection
+    ) -> Status {
+        var coded: [UInt8]?
+        if head.method != .head, body.count <= compressLimitBytes, AcceptedCoding.isGzip(in: head.fields) {
+            coded = body.withBytes { GzipEncoder.encode($0) }
+        }
+        let bytes = StoredHead.negotiated(storedHead, codedBytes: coded?.count) ?? Array(storedHead)
+        sendAnother(bytes, coded.map { .bytes($0) } ?? body, lines, connection)
         return metadata.status
     }
 

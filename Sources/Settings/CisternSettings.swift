@@ -62,6 +62,7 @@ package struct CisternSettings: Sendable, Equatable {
         ]
         package var keyFields: [String] = []
         package var bufferLimit = 8 << 20
+        package var compressFrom = 0
         package var rescueAfter = 1_500
         package var collapse = true
         package var collapseWait = 5_000

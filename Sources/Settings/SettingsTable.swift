@@ -164,6 +164,9 @@ package enum SettingsTable {
             path: "cache.buffer_limit", binding: .size(\.cache.bufferLimit, 1_024...gibibyte),
             help: "Longest answer that is taken whole before it goes out, and so the largest that is kept."),
         Setting(
+            path: "cache.compress_from", binding: .size(\.cache.compressFrom, 0...(1 << 20)),
+            help: "Stored answers of at least this length go out with gzip to clients that ask for it; 0 for never."),
+        Setting(
             path: "cache.rescue_after", binding: .duration(\.cache.rescueAfter, 0...hour),
             help: "Where a stored copy may go out, the upstream has this long for a whole good answer; 0 for no such limit."),
         Setting(

@@ -154,6 +154,7 @@ extension ProxySettings {
         mode = ServingMode(rawValue: settings.cache.mode) ?? .live
         admin.isSocketRequired = !settings.admin.socket.isEmpty
         if !settings.admin.tokenFile.isEmpty { admin.token = FileContent.read(settings.admin.tokenFile).flatMap(AdminToken.parse) }
+        compressFromBytes = settings.cache.compressFrom
         bufferLimitBytes = settings.cache.bufferLimit
         routes = settings.routes.map { Route($0) }
         otherRoute = Route(CisternSettings.Route(settings))

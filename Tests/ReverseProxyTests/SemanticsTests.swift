@@ -3,9 +3,10 @@
 import CachePolicy
 import HTTPCore
 import Reactor
-import ReverseProxy
 import TestSupport
 import Testing
+
+@testable import ReverseProxy
 
 @Suite("Semantics")
 struct SemanticsTests {
@@ -342,6 +343,32 @@ struct SemanticsTests {
         #expect(try off.get("/a")["ETag"] == nil)
         let own = try ProxyPlay(ScriptedOrigin { _ in [.json("1", ["ETag: \"mine\""])] })
         #expect(try own.get("/a")["ETag"] == "\"mine\"")
+    }
+
+    @Test("one stored copy goes out with gzip to those who ask for it, and as it is to the others, where the operator says so")
+    func compression() throws {
+        let text = "[\"" + String(repeating: "abc", count: 700) + "\"]"
+        let play = try ProxyPlay(
+            ScriptedOrigin { request in
+                let fields = request.target == "/kept" ? ["Cache-Control: max-age=60, no-transform"] : ["Cache-Control: max-age=60"]
+                return [.json(request.target == "/short" ? "[]" : text, fields + ["ETag: \"x\""])]
+            }
+        ) { $0.compressFromBytes = 1_000 }
+        for target in ["/a", "/short", "/kept"] { _ = try play.get(target) }
+        let coded = try play.get("/a", [("Accept-Encoding", "br, gzip")])
+        #expect(coded["Content-Encoding"] == "gzip" && coded["ETag"] == "W/\"x\"" && coded["Vary"] == "Accept-Encoding")
+        #expect(coded.content.count < 200 && coded["Content-Length"] == String(coded.content.count))
+        #expect(try GzipDecoder.decode(coded.content, limit: 10_000) == Array(text.utf8))
+        for accepted in ["", "gzip;q=0", "br"] {
+            let plain = try play.get("/a", accepted.isEmpty ? [] : [("Accept-Encoding", accepted)])
+            #expect(plain["Content-Encoding"] == nil && plain.text == text && plain["ETag"] == "\"x\"")
+            #expect(plain["Vary"] == "Accept-Encoding")
+        }
+        for target in ["/short", "/kept"] {
+            #expect(try play.get(target, [("Accept-Encoding", "gzip")])["Content-Encoding"] == nil, "\(target)")
+        }
+        #expect(try play.get("/a", [("Accept-Encoding", "gzip"), ("If-None-Match", "W/\"x\"")]).status == 304)
+        #expect(try play.get("/a", [("Accept-Encoding", "gzip"), ("Range", "bytes=0-1")]).text == "[\"")
     }
 
     @Test("languages are compared by what they say (RFC 9110 §12.5.4)")
