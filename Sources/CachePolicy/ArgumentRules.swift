@@ -10,17 +10,20 @@ package struct ArgumentRules: Sendable {
     package var only: [ArgumentPattern] = []
     /// Whether capital and small ASCII letters are the same.
     package var ignoresCase = false
+    /// What the upstream said of them.
+    var variance: SearchVariance?
 
     package init() {}
 
     /// Whether the key is another than without rules.
     package var isSpecial: Bool { dropsSome || !sorts || ignoresCase }
 
-    var dropsSome: Bool { !ignore.isEmpty || !only.isEmpty }
+    var dropsSome: Bool { !ignore.isEmpty || !only.isEmpty || variance != nil }
 
     /// - Parameter name: in its canonical spelling.
     func keeps(_ name: UnsafeBufferPointer<UInt8>) -> Bool {
         if !only.isEmpty, !only.contains(where: { $0.matches(name, ignoresCase) }) { return false }
+        if let variance, !variance.keeps(name, ignoringCase: ignoresCase) { return false }
         return !ignore.contains { $0.matches(name, ignoresCase) }
     }
 }

@@ -10,6 +10,8 @@ package enum StoredKind: UInt8, Sendable {
     case varyMarker = 2
     /// Stands where a response would: what was stored for this target before its time counts no more, in any partition.
     case invalidation = 3
+    /// What the upstream last said of a path's arguments (No-Vary-Search).
+    case searchVariance = 4
 }
 
 package struct StoredFlags: OptionSet, Sendable {
@@ -118,6 +120,8 @@ package struct StoredMetadata: Sendable, Equatable {
     package static func varyMarker(generation: UInt64) -> [UInt8] { plain(.varyMarker, generation) }
 
     package static func invalidation(at time: Timestamp) -> [UInt8] { plain(.invalidation, UInt64(bitPattern: time.milliseconds)) }
+
+    package static let searchVariance = plain(.searchVariance, 0)
 
     /// The generation of a marker, or the time of an invalidation in milliseconds.
     package static func number(in bytes: UnsafeRawBufferPointer) -> UInt64? {

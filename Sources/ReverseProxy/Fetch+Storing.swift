@@ -40,10 +40,14 @@ extension Fetch {
         guard let key, let lookUp = shard.lookUp, isOwn || !lookUp.isOvertaken(subject.sharedKey, requestTime: requestTime) else {
             return (bytes, metadata, .forbidden(.storeRefused))
         }
-        if ownTag != nil, isSameData(metadata, bytes), isKnown(metadata) { return (bytes, metadata, .allowed) }
+        let place = shard.place(head.fields, of: subject.head, after: TargetKeys(own: key, shared: subject.sharedKey))
+        guard isOwn || !lookUp.isOvertaken(place.shared, requestTime: requestTime) else {
+            return (bytes, metadata, .forbidden(.storeRefused))
+        }
+        if place.own == key, ownTag != nil, isSameData(metadata, bytes), isKnown(metadata) { return (bytes, metadata, .allowed) }
         let names = SelectingFields.names(response: head.fields, request: subject.head.fields, settings: shard.settings.policy)
         let result = lookUp.insert(
-            key: key, names: names, request: subject.head.fields, metadata: metadata, head: bytes, body: body, now: responseTime)
+            key: place.own, names: names, request: subject.head.fields, metadata: metadata, head: bytes, body: body, now: responseTime)
         return (bytes, metadata, result == .accepted ? .allowed : .forbidden(result == .tooLarge ? .tooLarge : .storeRefused))
     }
 
@@ -71,8 +75,16 @@ extension Fetch {
     /// Stores the same content with another head.
     func write(_ found: FoundResponse, _ head: [UInt8], _ metadata: StoredMetadata) {
         guard let lookUp = shard.lookUp, !lookUp.isOvertaken(subject.sharedKey, requestTime: requestTime) else { return }
-        lookUp.store.insert(
-            NewItem(key: found.key, metadata: metadata.encoded(), head: head, body: Array(found.item.body), mayRescue: true))
+        let item = NewItem(key: found.key, metadata: metadata.encoded(), head: head, body: Array(found.item.body), mayRescue: true)
+        guard let key, let fields = head.withUnsafeBytes({ StoredHead.parse($0) })?.fields else { return }
+        let place = shard.place(fields, of: subject.head, after: TargetKeys(own: key, shared: subject.sharedKey))
+        guard place.own != key else {
+            lookUp.store.insert(item)
+            return
+        }
+        let names = SelectingFields.names(response: fields, request: subject.head.fields, settings: shard.settings.policy)
+        lookUp.insert(
+            key: place.own, names: names, request: subject.head.fields, metadata: metadata, head: head, body: item.body, now: responseTime)
     }
 
     /// RFC 9111 §4.3.5: what HEAD brought, held against the stored answer to GET.
@@ -110,7 +122,7 @@ extension Fetch {
         guard !subject.head.method.isSafe, subject.key == nil, let lookUp = shard.lookUp else { return }
         let path = subject.head.pathAndQuery
         let targets = Invalidation.targets(method: subject.head.method, target: path, response: head, origin: shard.upstreamOrigin)
-        for target in targets { lookUp.invalidate(shard.sharedKey(of: target, for: subject.head), at: responseTime) }
+        for target in targets { shard.invalidate(target: target, for: subject.head) }
         if !targets.isEmpty {
             let groups = CacheTags.groups(of: head.fields, named: "cache-group-invalidation").prefix(Self.groupLimit)
             lookUp.invalidate(groups: Array(groups), at: responseTime)

@@ -1,5 +1,6 @@
 // The whole proxy: the store, the shards, their listeners; its start, its counts, its end.
 
+import CachePolicy
 import CacheStore
 import Dispatch
 import Downstream
@@ -25,6 +26,8 @@ package final class ProxyServer: @unchecked Sendable {
     let purges = PurgeClock()
     private let logger: Logger
     private let store: ResponseStore?
+    /// nil where No-Vary-Search is not looked at.
+    let variances: SearchVarianceMemory?
     private var shards: [ProxyShard] = []
     /// Each with the loop that it lives on.
     private var listeners: [(shard: ProxyShard, listener: Listener)] = []
@@ -53,6 +56,7 @@ package final class ProxyServer: @unchecked Sendable {
         var generator = SystemRandomNumberGenerator()
         instance = String(generator.next() as UInt64, radix: 36)
         store = try settings.store.map { (store) throws(StoreError) in try ResponseStore(store) }
+        variances = settings.policy.usesNoVarySearch ? store.map { SearchVarianceMemory(store: $0) } : nil
         var sockets: [PlacedSocket] = []
         do {
             for number in 0..<settings.shards { try bind(shard: number, &sockets) }

@@ -40,9 +40,11 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     /// Held here for as long as the shard is.
     private lazy var probe = ActiveProbe(shard: self)
     private var refreshAhead: RefreshAhead?
-    private let checksCollections: Bool
+    let checksCollections: Bool
     private let hasArgumentRules: Bool
-    private let keyMaker: RequestKeyMaker
+    let keyMaker: RequestKeyMaker
+    /// The server's; nil where No-Vary-Search is not looked at.
+    let variances: SearchVarianceMemory?
     private var scratchKey: [UInt8] = []
     private var scratchLines: [UInt8] = []
     private var dateSecond: Int64 = -1
@@ -57,6 +59,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         connections = ClientConnections(loop: loop, settings: settings.downstream, budget: server.budget)
         upstream = UpstreamClient(loop: loop, settings: settings.upstream)
         lookUp = store.map { StoreLookUp(store: $0, purges: server.purges) }
+        variances = server.variances
         origin = settings.upstream.origin.utf8.map(\.asciiLowercased)
         upstreamOrigin = UpstreamOrigin(origin, basePath: Array(settings.upstream.basePath.utf8))
         requestFields = UpstreamRequestFields(
@@ -137,18 +140,22 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         let rules = hasArgumentRules ? routes.all[routes.place(of: target)].arguments : nil
         let isPartitioned = keyMaker.append(
             to: &scratchKey, head: head, target: target.span, rules: rules, content: content, store: lookUp.store)
-        let shared = isPartitioned ? sharedKey(of: Array(target), for: head, content) : nil
+        var shared = isPartitioned ? sharedKey(of: Array(target), for: head, content) : nil
         let collection = checksCollections ? sharedKey(of: Array(target.prefix { $0 != UInt8(ascii: "?") }), for: head) : nil
-        let result = lookUp.find(scratchKey, sharedKey: shared, collection: collection, request: head.fields)
+        var result = lookUp.find(scratchKey, sharedKey: shared, collection: collection, request: head.fields)
         var directives = RequestCacheControl()
         if head.fields.contains(.cacheControl) || head.fields.contains(.pragma) { directives = RequestCacheControl(head.fields) }
-        if isModal(head), let found = result.found, serveByMode(found, head, directives, connection) { return nil }
         if case .found(let found) = result, refreshAhead == nil, !isModal(head),
             case .serve(let ttl, let age) = Reuse.decide(found.metadata, directives, now: now)
         {
             serveHit(found, head, ttl: ttl, age: age, .hit, connection)
             return nil
         }
+        if content == nil, let varied = findVaried(result, head) {
+            (result, scratchKey) = (varied.result, varied.keys.own)
+            if isPartitioned { shared = varied.keys.shared }
+        }
+        if isModal(head), let found = result.found, serveByMode(found, head, directives, connection) { return nil }
         if forPart { return passPart(result.found, head, framing, directives, connection) }
         return goOn(result, head, framing, directives, shared: shared, connection)
     }

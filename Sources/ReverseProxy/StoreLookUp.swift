@@ -50,7 +50,7 @@ struct StoreLookUp {
         switch StoredMetadata.kind(of: item.metadata) {
         case .response: return accept(item, key, sharedKey)
         case .varyMarker: return findVariant(of: item, key, sharedKey, request)
-        case .invalidation, nil: return .nothing
+        case .invalidation, .searchVariance, nil: return .nothing
         }
     }
 
@@ -110,6 +110,7 @@ struct StoreLookUp {
     private static func collectionKey(_ sharedKey: [UInt8]) -> [UInt8] { sharedKey + [UInt8(ascii: "C")] }
 
     /// Puts an answer in; one that varies goes under a variant's key, with a marker that leads to it.
+    @discardableResult
     func insert(key: [UInt8], names: [[UInt8]], request: Fields, metadata: StoredMetadata, head: [UInt8], body: [UInt8], now: Timestamp)
         -> InsertResult
     {

@@ -146,6 +146,9 @@ package enum SettingsTable {
             path: "cache.targeted_fields", binding: .list(\.cache.targetedFields),
             help: "Fields that say how we cache instead of Cache-Control (RFC 9213); the first that is there counts."),
         Setting(
+            path: "cache.no_vary_search", binding: .flag(\.cache.noVarySearch),
+            help: "Let the upstream say by No-Vary-Search which arguments of a path make no difference."),
+        Setting(
             path: "cache.entity_tags", binding: .flag(\.cache.entityTags),
             help: "Give stored JSON without a validator an ETag made of its data, so that clients get 304."),
         Setting(

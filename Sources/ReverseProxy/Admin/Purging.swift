@@ -82,7 +82,7 @@ enum Purging {
         switch StoredMetadata.kind(of: listed.item.metadata) {
         case .response: break
         case .varyMarker where selection.tag == nil && !isSoft: break
-        case .varyMarker, .invalidation, nil: return nil
+        case .varyMarker, .invalidation, .searchVariance, nil: return nil
         }
         guard let key = StoredKey(Array(listed.key)), selection.mayContain(key) else { return nil }
         let entry = StoredEntry(listed, in: store)

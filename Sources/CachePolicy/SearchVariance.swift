@@ -1,0 +1,115 @@
+// Which arguments make no difference, as the upstream itself says (No-Vary-Search, draft-ietf-httpbis-no-vary-search-10): the field read, and
+// the rules that follow from it for a key. Whatever is wrong with the field: it counts as absent, and arguments must match exactly.
+
+import HTTPCore
+import RawStructuredFieldValues
+
+package struct SearchVariance: Sendable, Equatable {
+    /// `key-order`: arguments in another order are the same. Values of one name never change places.
+    let ignoresOrder: Bool
+    /// Whether `names` are all that makes a difference (`params, except=(…)`), or what makes none (`params=(…)`).
+    let takesNames: Bool
+    /// In the spelling of keys, sorted, each once.
+    private let names: [[UInt8]]
+
+    /// Beyond so many bytes of names the field counts as absent: they are part of each key.
+    private static let limitBytes = 1024
+
+    /// nil where the fields say nothing that can be relied on, or nothing that is not so anyway.
+    package init?(_ fields: Fields) {
+        let lines = fields.all(named: Array("no-vary-search".utf8).span)
+        guard !lines.isEmpty else { return nil }
+        var parser = StructuredFieldValueParser(Array(lines.joined(separator: [UInt8(ascii: ",")])))
+        guard let dictionary = try? parser.parseDictionaryFieldValue() else { return nil }
+        var isOrderFree = false
+        if let member = dictionary["key-order"] {
+            guard let value = Self.boolean(member) else { return nil }
+            isOrderFree = value
+        }
+        var isWildcard = false
+        var listed: [[UInt8]] = []
+        if let member = dictionary["params"] {
+            if let value = Self.boolean(member) {
+                isWildcard = value
+            } else {
+                guard let names = Self.names(member) else { return nil }
+                listed = names
+            }
+        }
+        if let member = dictionary["except"] {
+            guard isWildcard, let names = Self.names(member) else { return nil }
+            listed = names
+        }
+        self.init(ignoresOrder: isOrderFree, takesNames: isWildcard, names: listed)
+    }
+
+    private init?(ignoresOrder: Bool, takesNames: Bool, names: [[UInt8]]) {
+        guard ignoresOrder || takesNames || !names.isEmpty else { return nil }
+        guard names.reduce(0, { $0 + $1.count + 1 }) <= Self.limitBytes else { return nil }
+        self.ignoresOrder = ignoresOrder
+        self.takesNames = takesNames
+        self.names = Set(names).sorted { $0.lexicographicallyPrecedes($1) }
+    }
+
+    private static func boolean(_ member: ItemOrInnerList) -> Bool? {
+        guard case .item(let item) = member, case .bool(let value) = item.rfc9651BareItem else { return nil }
+        return value
+    }
+
+    private static func names(_ member: ItemOrInnerList) -> [[UInt8]]? {
+        guard case .innerList(let list) = member else { return nil }
+        var names: [[UInt8]] = []
+        for item in list.bareInnerList {
+            guard case .string(let text) = item.rfc9651BareItem, let name = canonical(text) else { return nil }
+            names.append(name)
+        }
+        return names
+    }
+
+    /// A name as form content spells it, in the spelling of keys. nil for the few that keys spell in more than one way (`;`, a stray `%`)
+    /// or that are not UTF-8: mistaking one of those in `except` would leave out what makes a difference.
+    private static func canonical(_ text: String) -> [UInt8]? {
+        guard let decoded = PercentCoding.decode(text.utf8, plusIsSpace: true), !decoded.utf8.contains(UInt8(ascii: "%")),
+            !decoded.utf8.contains(UInt8(ascii: ";"))
+        else { return nil }
+        var name: [UInt8] = []
+        CacheKey.appendName(Array(decoded.utf8), to: &name)
+        return name
+    }
+
+    /// - Parameter name: in its canonical spelling.
+    func keeps(_ name: UnsafeBufferPointer<UInt8>, ignoringCase: Bool) -> Bool {
+        let isListed = names.contains { listed in
+            listed.count == name.count
+                && listed.indices.allSatisfy {
+                    ignoringCase ? listed[$0].asciiLowercased == name[$0].asciiLowercased : listed[$0] == name[$0]
+                }
+        }
+        return isListed == takesNames
+    }
+
+    // MARK: As bytes
+
+    /// In visible ASCII and spaces. It is part of the keys of answers that said so: another variance never finds them.
+    package var encoded: [UInt8] {
+        let kind = [UInt8(ascii: ignoresOrder ? "K" : "k"), UInt8(ascii: takesNames ? "E" : "P")]
+        return names.reduce(into: kind) { bytes, name in bytes += [0x20] + name }
+    }
+
+    /// nil where the bytes are not an encoded variance.
+    package init?(encoded bytes: UnsafeRawBufferPointer) {
+        guard bytes.count >= 2 else { return nil }
+        let names = bytes.dropFirst(2).split(separator: 0x20, omittingEmptySubsequences: false).dropFirst().map { Array($0) }
+        self.init(ignoresOrder: bytes[0] == UInt8(ascii: "K"), takesNames: bytes[1] == UInt8(ascii: "E"), names: names)
+    }
+}
+
+extension ArgumentRules {
+    /// What the route says, and what the upstream says.
+    package func with(_ variance: SearchVariance) -> ArgumentRules {
+        var rules = self
+        rules.variance = variance
+        if variance.ignoresOrder { rules.sorts = true }
+        return rules
+    }
+}

@@ -1,0 +1,68 @@
+// Arguments that make no difference because the upstream says so (No-Vary-Search, draft-ietf-httpbis-no-vary-search-10 §§ 5, 6): where such
+// answers are stored and found. Their keys leave those arguments out and take in what was said, so only answers that said it are found.
+
+import CachePolicy
+import CacheStore
+import HTTPCore
+
+/// The key of one target in the partition of its request, and in that of those without credentials.
+struct TargetKeys {
+    var own: [UInt8]
+    var shared: [UInt8]
+}
+
+extension ProxyShard {
+    /// The keys of what is stored for this request under what the upstream last said of the path; nil where it said nothing.
+    func variedKeys(for head: RequestHead, target: [UInt8]) -> TargetKeys? {
+        guard let variances, !variances.isEmpty, let variance = variances.variance(of: pathKey(of: target, for: head)) else { return nil }
+        return keys(for: head, target: target, variance)
+    }
+
+    /// What is stored for a request where its exact target has no fresh answer.
+    /// - Parameter exact: what was found there. It counts only where nothing is stored under the path's variance.
+    /// - Returns: nil where `exact` stands.
+    func findVaried(_ exact: LookUpResult, _ head: RequestHead) -> (keys: TargetKeys, result: LookUpResult)? {
+        guard let lookUp, let keys = variedKeys(for: head, target: Array(head.pathAndQuery)) else { return nil }
+        let collection = checksCollections ? pathKey(of: Array(head.pathAndQuery), for: head) : nil
+        let shared = keys.own == keys.shared ? nil : keys.shared
+        let varied = lookUp.find(keys.own, sharedKey: shared, collection: collection, request: head.fields)
+        if varied.found == nil, exact.found != nil { return nil }
+        return (keys, varied)
+    }
+
+    /// Where an answer to GET with these fields belongs; what the upstream said is remembered. What lies where the request was looked up is
+    /// dropped where that is another place: nobody shall find it before what is newer.
+    /// - Parameter old: where the request was looked up.
+    func place(_ fields: Fields, of head: RequestHead, after old: TargetKeys) -> TargetKeys {
+        guard head.method == .get, let variances, let lookUp else { return old }
+        let variance = SearchVariance(fields)
+        guard variance != nil || !variances.isEmpty else { return old }
+        let target = Array(head.pathAndQuery)
+        if let variance { variances.remember(variance, of: pathKey(of: target, for: head)) }
+        let new = keys(for: head, target: target, variance)
+        if new.own != old.own { lookUp.store.remove(old.own.span) }
+        return new
+    }
+
+    /// Drops what is stored for a target, in every partition, and under what the upstream said of its path.
+    func invalidate(target: [UInt8], for head: RequestHead) {
+        lookUp?.invalidate(sharedKey(of: target, for: head), at: now)
+        if let varied = variedKeys(for: head, target: target) { lookUp?.invalidate(varied.shared, at: now) }
+    }
+
+    private func pathKey(of target: [UInt8], for head: RequestHead) -> [UInt8] {
+        sharedKey(of: Array(target.prefix { $0 != UInt8(ascii: "?") }), for: head)
+    }
+
+    private func keys(for head: RequestHead, target: [UInt8], _ variance: SearchVariance?) -> TargetKeys {
+        var keys = TargetKeys(own: [], shared: [])
+        guard let lookUp else { return keys }
+        let said = routes.all[routes.place(of: target[...])].arguments
+        let rules = variance.map { said.with($0) } ?? said
+        // It stands where a request's content would: neither begins as the other does.
+        let encoded = variance?.encoded
+        _ = keyMaker.append(to: &keys.own, head: head, target: target.span, rules: rules, content: encoded, store: lookUp.store)
+        keyMaker.appendShared(to: &keys.shared, head: head, target: target.span, rules: rules, content: encoded)
+        return keys
+    }
+}

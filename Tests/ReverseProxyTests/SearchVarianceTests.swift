@@ -1,0 +1,110 @@
+// No-Vary-Search through the whole proxy: what the upstream says of a path's arguments, remembered.
+
+import CachePolicy
+import Reactor
+import ReverseProxy
+import TestSupport
+import Testing
+
+@Suite("No-Vary-Search")
+struct SearchVariancePlays {
+    private let field = "No-Vary-Search: params=(\"utm\" \"session\")"
+
+    /// Each answer is another number, with these fields.
+    private func counting(_ fields: String...) -> ScriptedOrigin {
+        let counter = Counter()
+        return ScriptedOrigin { _ in [.json("{\"n\":\(counter.next())}", ["Cache-Control: max-age=60"] + fields)] }
+    }
+
+    private func isHit(_ answer: TestAnswer) -> Bool { answer["Cache-Status"]?.contains("; hit") == true }
+
+    @Test("arguments that make no difference find what another spelling has stored, also after a restart")
+    func found() throws {
+        let origin = counting(field)
+        let play = try ProxyPlay(origin)
+        let first = try play.get("/a?id=1&utm=x")
+        #expect(!isHit(first))
+        for target in ["/a?id=1&utm=y", "/a?id=1", "/a?session=7&id=1", "/a?id=1&utm=x"] {
+            let again = try play.get(target)
+            #expect(isHit(again) && again.text == first.text, "\(target)")
+        }
+        #expect(try play.request("HEAD", "/a?id=1&utm=z")["Cache-Status"]?.contains("; hit") == true)
+        #expect(!isHit(try play.get("/a?id=2&utm=x")))
+        #expect(!isHit(try play.get("/b?id=1&utm=x")))
+        try play.restart()
+        #expect(try play.get("/a?utm=later&id=1").text == first.text)
+        #expect(origin.requests.count == 3)
+    }
+
+    @Test(
+        "without the field, with a bad one, or with the setting off, arguments match exactly", arguments: [nil, "params=(utm)", "params"])
+    func exact(value: String?) throws {
+        let origin = value.map { counting("No-Vary-Search: \($0)") } ?? counting()
+        let play = try ProxyPlay(origin) { if value == "params" { $0.policy.usesNoVarySearch = false } }
+        _ = try play.get("/a?utm=x")
+        #expect(!isHit(try play.get("/a?utm=y")))
+        #expect(isHit(try play.get("/a?utm=x")))
+    }
+
+    @Test("only answers that said so are found by it: what the upstream says later counts from then on")
+    func changes() throws {
+        let counter = Counter()
+        let origin = ScriptedOrigin { _ in
+            let number = counter.next()
+            return [.json("\(number)", ["Cache-Control: max-age=60"] + (number == 2 ? ["No-Vary-Search: params=(\"utm\")"] : []))]
+        }
+        let play = try ProxyPlay(origin)
+        #expect(try play.get("/a").text == "1")
+        // The field is new; the answer without it stays one for its own target.
+        #expect(try play.get("/a?utm=x").text == "2")
+        #expect(try play.get("/a?utm=y").text == "2")
+        #expect(try play.get("/a").text == "1")
+        play.time.advance(by: .seconds(61))
+        #expect(try play.get("/a?utm=y").text == "3")
+        // No word of it any more: for its own target.
+        #expect(try play.get("/a?utm=y").text == "3")
+        #expect(try play.get("/a?utm=z").text == "4")
+    }
+
+    @Test("a write to one spelling drops the answer for all")
+    func invalidation() throws {
+        let origin = counting(field)
+        let play = try ProxyPlay(origin)
+        for fields in [[], [("Authorization", "Bearer x")]] {
+            _ = try play.get("/a?id=1&utm=x", fields)
+            #expect(isHit(try play.get("/a?id=1&utm=y", fields)))
+            play.time.advance(by: .seconds(1))
+            _ = try play.request("DELETE", "/a?id=1&utm=z")
+            play.time.advance(by: .seconds(1))
+            #expect(!isHit(try play.get("/a?id=1&utm=y", fields)))
+        }
+    }
+
+    @Test("partitions stay apart, variants too")
+    func partitions() throws {
+        let origin = counting(field, "Vary: Accept-Language")
+        let play = try ProxyPlay(origin)
+        _ = try play.get("/a?utm=x", [("Authorization", "Bearer x")])
+        #expect(isHit(try play.get("/a?utm=y", [("Authorization", "Bearer x")])))
+        #expect(!isHit(try play.get("/a?utm=y", [("Authorization", "Bearer y")])))
+        #expect(!isHit(try play.get("/a?utm=y", [("Authorization", "Bearer x"), ("Accept-Language", "de")])))
+    }
+
+    @Test("the copy of another spelling rescues, and a 304 to it makes it fresh for all")
+    func rescue() throws {
+        let origin = ScriptedOrigin { request in
+            let fields = ["Cache-Control: max-age=60", field, "ETag: \"1\""]
+            return request["If-None-Match"] == nil
+                ? [.json("[1]", fields)] : [.send("HTTP/1.1 304 Not Modified\r\n" + fields.joined(separator: "\r\n") + "\r\n\r\n")]
+        }
+        let play = try ProxyPlay(origin)
+        _ = try play.get("/a?utm=x")
+        play.time.advance(by: .seconds(61))
+        #expect(try play.get("/a?utm=y").text == "[1]")
+        #expect(isHit(try play.get("/a?utm=z")))
+        #expect(origin.requests.count == 2)
+        play.time.advance(by: .seconds(61))
+        origin.down()
+        #expect(try play.get("/a?utm=w").text == "[1]")
+    }
+}
