@@ -18,12 +18,18 @@ package enum RequestContent {
         let isPlain = !fields.contains(.contentEncoding)
         let isForm = media?.isForm == true
         let isCanonical = isPlain && (isForm || media?.isJSON == true)
-        // The parameters of these two types say nothing (RFC 8259 §11); of others they may.
-        CacheKey.appendPart(isCanonical ? (media?.essence ?? []) : Array(type ?? []), to: &identity)
+        let parts = isPlain ? type.flatMap { MultipartForm.canonical(Array(copying: content), type: $0, rules: rules) } : nil
+        if parts != nil {
+            // No field's value has a zero byte, so this is no client's own spelling.
+            CacheKey.appendPart(Array("multipart/form-data\0".utf8), to: &identity)
+        } else {
+            // The parameters of these two types say nothing (RFC 8259 §11); of others they may.
+            CacheKey.appendPart(isCanonical ? (media?.essence ?? []) : Array(type ?? []), to: &identity)
+        }
         for name in ["content-encoding", "content-language"] {
             CacheKey.appendPart(fields.combined(named: Array(name.utf8)), to: &identity)
         }
-        guard let meaning = isPlain ? meaning(content, media, rules) : Array(copying: content) else { return nil }
+        guard let meaning = parts ?? (isPlain ? meaning(content, media, rules) : Array(copying: content)) else { return nil }
         CacheKey.appendPart(meaning, to: &identity)
         return identity
     }

@@ -285,6 +285,10 @@ struct SemanticsTests {
         #expect(try hits("/search/b", "application/x-www-form-urlencoded", "b=2&a=1+1", "a=1%201&b=2"))
         #expect(try !hits("/search/c", "application/x-www-form-urlencoded", "a=1&a=2", "a=2&a=1"))
         #expect(try !hits("/search/d", "application/json", "{\"x\":[1]}", "{\"x\":[2]}"))
+        let parts = { (mark: String) in "--\(mark)\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--\(mark)--\r\n" }
+        _ = try play.request("POST", "/search/p", [("Content-Type", "multipart/form-data; boundary=one")], content: parts("one"))
+        #expect(
+            isHit(try play.request("POST", "/search/p", [("Content-Type", "multipart/form-data; boundary=two")], content: parts("two"))))
         #expect(try hits("/search/e", "application/json", "{\"query\":\"query Q { a } # mutation\"}"))
         #expect(try !hits("/search/f", "application/json", "{\"query\":\"mutation { a }\"}"))
         #expect(try !hits("/search/g", "application/graphql", "subscription { a }"))
