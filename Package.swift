@@ -37,6 +37,8 @@ let package = Package(
         .systemLibrary(name: "CYAML", pkgConfig: "yaml-0.1", providers: [.apt(["libyaml-dev"])]),
         .systemLibrary(name: "CHash", pkgConfig: "libsodium", providers: [.apt(["libsodium-dev", "libxxhash-dev"])]),
         .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
+        .systemLibrary(name: "CBrotli", pkgConfig: "libbrotlidec", providers: [.apt(["libbrotli-dev"])]),
+        .systemLibrary(name: "CZstd", pkgConfig: "libzstd", providers: [.apt(["libzstd-dev"])]),
         .target(name: "CSystem"),
         room("HTTPCore"),
         room("CachePolicy", ["HTTPCore", structuredFields], exclude: ["README.md"]),
@@ -48,7 +50,10 @@ let package = Package(
         room("Telemetry", ["CSystem", "Locking"]),
         room(
             "ReverseProxy",
-            ["HTTPCore", "CachePolicy", "CacheStore", "Reactor", "Upstream", "Downstream", "Telemetry", "CZlib", "Locking", logging],
+            [
+                "HTTPCore", "CachePolicy", "CacheStore", "Reactor", "Upstream", "Downstream", "Telemetry", "CZlib", "CBrotli", "CZstd",
+                "Locking", logging,
+            ],
             resources: [.embedInCode("Admin/openapi.json")]),
         room("Settings", ["CYAML"]),
         .executableTarget(

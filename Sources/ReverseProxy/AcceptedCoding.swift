@@ -4,17 +4,28 @@ import CachePolicy
 import HTTPCore
 
 enum AcceptedCoding {
-    /// Whether gzip is asked for by name. Without the field any coding is allowed, and some clients that leave it out can read none.
-    static func isGzip(in fields: Fields) -> Bool {
-        FieldLists.members(of: .acceptEncoding, in: fields).contains(where: isGzip)
+    /// Whether a coding is asked for by name. Without the field any coding is allowed, and some clients that leave it out can read none.
+    static func accepts(_ coding: ContentCoding, in fields: Fields) -> Bool {
+        FieldLists.members(of: .acceptEncoding, in: fields).contains { isAccepted($0, coding) }
     }
 
-    private static func isGzip(_ member: ArraySlice<UInt8>) -> Bool {
+    private static func isAccepted(_ member: ArraySlice<UInt8>, _ coding: ContentCoding) -> Bool {
         let parts = FieldLists.members(of: member, separator: UInt8(ascii: ";"))
-        guard let name = parts.first, name.equalsIgnoringCase("gzip") || name.equalsIgnoringCase("x-gzip") else { return false }
+        guard let name = parts.first, ContentCoding(named: name) == coding else { return false }
         return !parts.dropFirst().contains { part in
             part.prefix(2).equalsIgnoringCase("q=") && part.dropFirst(2).allSatisfy { $0 == UInt8(ascii: "0") || $0 == UInt8(ascii: ".") }
         }
+    }
+
+    /// What the upstream is asked for: those of the client's codings that can be taken off again.
+    static func passedOn(_ fields: Fields) -> [UInt8] {
+        var out: [UInt8] = []
+        for coding in [ContentCoding.gzip, .brotli, .zstd] where accepts(coding, in: fields) {
+            if !out.isEmpty { out.append(", ") }
+            out.append(coding.name)
+        }
+        if out.isEmpty { out.append(ContentCoding.identity.name) }
+        return out
     }
 
     /// An answer that arrived whole, as the client of `request` gets it.
@@ -23,7 +34,9 @@ enum AcceptedCoding {
         _ head: ResponseHead, _ content: [UInt8], decoded: [UInt8]?, to request: RequestHead
     ) -> (head: ResponseHead, content: [UInt8]) {
         // no-transform is absolute (RFC 9110 §7.7).
-        guard let decoded, !isGzip(in: request.fields), !ResponseCacheControl(head.fields).noTransform else { return (head, content) }
+        guard let decoded, let coding = ContentCoding(head.fields), !accepts(coding, in: request.fields),
+            !ResponseCacheControl(head.fields).noTransform
+        else { return (head, content) }
         var plain = head
         StoredHead.removeCoding(from: &plain.fields)
         return (plain, decoded)

@@ -349,8 +349,8 @@ final class Fetch: TransferReceiver {
         if head.status.forbidsContent { return (nil, nil) }
         let coding = ContentCoding(head.fields)
         let isJSON = isJSON(head)
-        guard coding != .gzip else {
-            guard let decoded = try? GzipDecoder.decode(content, limit: shard.settings.bufferLimitBytes) else {
+        if let coding, coding != .identity {
+            guard let decoded = try? ContentDecoder.decode(content, coding, limit: shard.settings.bufferLimitBytes) else {
                 return (nil, content.isEmpty ? .emptyContent : .undecodable)
             }
             let fault = isJSON ? LastGood.faultOfContent(JSONTextChecker.check(decoded.span), isDelimited: isDelimited) : nil

@@ -1,25 +1,13 @@
-// Takes the gzip coding off an answer that arrived whole, so that its JSON can be checked and one stored copy can serve every client.
-// Bounded against bombs: by the size of what comes out and by how much larger it is than what went in.
+// The gzip coding (RFC 1952), by zlib.
 
 import CZlib
-import HTTPCore
 
 enum GzipDecoder {
-    /// Small inputs may unfold further than the ratio allows: a page of zeros is not an attack.
-    private static let freeBytes = 1 << 20
-    /// Ordinary JSON packs ten to thirty times, repetitive lists a hundred times; DEFLATE's own limit is about 1,030.
-    private static let ratioLimit = 200
-
-    enum Failure: Error {
-        /// Not gzip, cut, or a wrong checksum.
-        case damaged
-        /// More than `limit`, or suspiciously more than the input.
-        case tooLarge
-    }
+    typealias Failure = ContentDecoder.Failure
 
     /// The decoded content. Several gzip members in a row are one content (RFC 1952 §2.2); anything else after the end is damage.
-    static func decode(_ content: [UInt8], limit: Int) throws(Failure) -> [UInt8] {
-        let allowed = min(limit, max(freeBytes, content.count.multipliedReportingOverflow(by: ratioLimit).partialValue))
+    /// - Parameter allowed: the most that may come out.
+    static func decode(_ content: [UInt8], allowed: Int) throws(Failure) -> [UInt8] {
         var output: [UInt8] = []
         output.reserveCapacity(min(allowed, content.count * 4))
         var offset = 0
@@ -35,7 +23,7 @@ enum GzipDecoder {
         var stream = z_stream()
         guard cistern_inflate_init_gzip(&stream) == Z_OK else { throw .damaged }
         defer { inflateEnd(&stream) }
-        var piece = [UInt8](repeating: 0, count: 64 * 1024)
+        var piece = [UInt8](repeating: 0, count: ContentDecoder.pieceBytes)
         let available = content.count - offset
         var result = Z_OK
         var taken = 0

@@ -57,7 +57,7 @@ enum StoredAnswer {
         _ connection: ClientConnection
     ) -> Status {
         var coded: [UInt8]?
-        if head.method != .head, body.count <= compressLimitBytes, AcceptedCoding.isGzip(in: head.fields) {
+        if head.method != .head, body.count <= compressLimitBytes, AcceptedCoding.accepts(.gzip, in: head.fields) {
             coded = body.withBytes { GzipEncoder.encode($0) }
         }
         let bytes = StoredHead.negotiated(storedHead, codedBytes: coded?.count) ?? Array(storedHead)

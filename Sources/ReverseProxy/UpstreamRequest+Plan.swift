@@ -18,6 +18,6 @@ extension ProxyShard {
     private static func prepareForStore(_ fields: inout Fields, _ plan: ExchangePlan) {
         if let found = plan.found { Validation.addConditions(to: &fields, stored: found.metadata, head: found.item.head) }
         guard fields.contains(.acceptEncoding) else { return }
-        fields.set(.acceptEncoding, Array((AcceptedCoding.isGzip(in: fields) ? "gzip" : "identity").utf8))
+        fields.set(.acceptEncoding, AcceptedCoding.passedOn(fields))
     }
 }

@@ -36,7 +36,7 @@ struct StoringTests {
             (200, "Content-Type: application/json\nContent-Encoding: gzip", .allowed),
             (200, "Content-Type: application/json\nContent-Encoding: gzip\nCache-Control: no-transform", .forbidden(.contentCoding)),
             (200, "Content-Type: application/json\nCache-Control: no-transform", .allowed),
-            (200, "Content-Type: application/json\nContent-Encoding: br", .forbidden(.contentCoding)),
+            (200, "Content-Type: application/json\nContent-Encoding: compress", .forbidden(.contentCoding)),
             (200, "Content-Type: application/json\nContent-Encoding: gzip, gzip", .forbidden(.contentCoding)),
             (204, "Content-Type: application/json", .forbidden(.noContent)), (205, "X: 1", .forbidden(.noContent)),
             (206, "X: 1", .forbidden(.partial)),
@@ -307,7 +307,7 @@ struct InvalidationTests {
             (200, "Content-Type: text/html", .unexpectedType), (200, "Content-Type: application/json", nil), (200, "X: 1", nil),
             (302, "Location: /login", .redirected), (302, "Location: http://o/a?x=1", nil), (301, "Location: /b", nil),
             (204, "X: 1", .unexpectedStatus), (511, "X: 1", .serverError), (522, "X: 1", .serverError), (505, "X: 1", nil),
-            (999, "X: 1", .serverError), (200, "Content-Type: application/json\nContent-Encoding: br", .undecodable),
+            (999, "X: 1", .serverError), (200, "Content-Type: application/json\nContent-Encoding: compress", .undecodable),
             (200, "Content-Type: application/json\nContent-Encoding: gzip", nil),
         ] as [(UInt16, String, UpstreamFault?)])
     func faults(status: UInt16, lines: String, expected: UpstreamFault?) {

@@ -149,7 +149,7 @@ struct CachingTests {
         ]
         let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\nETag: \"s\"\r\nVary: Accept-Encoding\r\n"
         let origin = ScriptedOrigin { request in
-            guard request["Accept-Encoding"] == "gzip" else { return [.json("{\"plain\":1}")] }
+            guard request["Accept-Encoding"] == "gzip, br" else { return [.json("{\"plain\":1}")] }
             return [.sendBytes(Array("\(head)Content-Length: \(packed.count)\r\n\r\n".utf8) + packed)]
         }
         let play = try ProxyPlay(origin)

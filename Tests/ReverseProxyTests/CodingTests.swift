@@ -1,0 +1,62 @@
+// Content codings: taken off for storing, whichever of the three the upstream used, and never trusted.
+
+import CachePolicy
+import HTTPCore
+import Reactor
+import TestSupport
+import Testing
+
+@testable import ReverseProxy
+
+@Suite("Content codings (RFC 9110 §8.4)")
+struct CodingTests {
+    private static let text = "{\"id\":1,\"text\":\"abcabcabcabcabcabcabc\"}"
+
+    private static func bytes(_ hex: String) -> [UInt8] {
+        let digits = Array(hex.utf8).compactMap(\.hexValue)
+        return stride(from: 0, to: digits.count, by: 2).map { digits[$0] << 4 | digits[$0 + 1] }
+    }
+
+    static let coded: [(ContentCoding, [UInt8])] = [
+        (.brotli, bytes("a13001c0ef3cb063d24398954127ac4562c6f656585ae9f4258b18594aa2cb3c45400abd13073404")),
+        (.zstd, bytes("28b52ffd2427dd0000a87b226964223a312c2274657874223a22616263227d0100f55c18a6727b96")),
+    ]
+
+    @Test("what is whole is decoded; what is cut, bent or followed by more is not", arguments: coded)
+    func decoding(coding: ContentCoding, content: [UInt8]) throws {
+        #expect(try ContentDecoder.decode(content, coding, limit: 1_000) == Array(Self.text.utf8))
+        for count in content.indices {
+            #expect(throws: ContentDecoder.Failure.damaged, "\(count)") {
+                try ContentDecoder.decode(Array(content[..<count]), coding, limit: 1_000)
+            }
+        }
+        #expect(throws: ContentDecoder.Failure.damaged) { try ContentDecoder.decode(content + [0, 1, 2, 3], coding, limit: 1_000) }
+        #expect(throws: ContentDecoder.Failure.tooLarge) { try ContentDecoder.decode(content, coding, limit: 10) }
+        for seed in 0..<500 as Range<UInt64> {
+            var random = SystemRandomNumberGenerator()
+            var bent = content
+            bent[Int(seed) % bent.count] ^= UInt8.random(in: 1...255, using: &random)
+            // Whatever comes of it, nothing is trapped and nothing is larger than allowed.
+            if let out = try? ContentDecoder.decode(bent, coding, limit: 1_000) { #expect(out.count <= 1_000) }
+        }
+    }
+
+    @Test("one copy serves all: coded as it came to those who asked for it, plain to the others, in a rescue too", arguments: coded)
+    func plays(coding: ContentCoding, content: [UInt8]) throws {
+        let name = coding.name.description
+        let origin = ScriptedOrigin { _ in
+            let head =
+                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: \(name)\r\nContent-Length: \(content.count)\r\n\r\n"
+            return [.send(head), .sendBytes(content)]
+        }
+        let play = try ProxyPlay(origin)
+        let asked = try play.get("/a", [("Accept-Encoding", "\(name), compress")])
+        #expect(asked["Content-Encoding"] == name && asked.content == content)
+        #expect(origin.requests.last?["Accept-Encoding"] == name)
+        let plain = try play.get("/a")
+        #expect(plain["Content-Encoding"] == nil && plain.text == Self.text)
+        origin.down()
+        let rescued = try play.get("/a", [("Accept-Encoding", "gzip")])
+        #expect(rescued["Content-Encoding"] == nil && rescued.text == Self.text)
+    }
+}
