@@ -4,7 +4,8 @@
 /// A field name this proxy acts upon (RFC 9110 §5.1). Names are case-insensitive; `name` is the spelling we write.
 package enum KnownField: UInt8, CaseIterable, Sendable {
     case accept, acceptCharset, acceptEncoding, acceptLanguage, accessControlAllowOrigin, age, allow, authorization
-    case cacheControl, cacheStatus, cdnLoop, cisternMode, cisternWhy, connection, contentEncoding, contentLength, contentLocation,
+    case cacheControl, cacheStatus, cdnLoop, cisternKey, cisternMode, cisternWhy, connection, contentEncoding, contentLength,
+        contentLocation,
         contentRange, contentType, cookie
     case date, etag, expect, expires, forwarded, frontEndHTTPS, host, http2Settings
     case ifMatch, ifModifiedSince, ifNoneMatch, ifRange, ifUnmodifiedSince, keepAlive, lastModified, location, maxForwards
@@ -28,6 +29,7 @@ package enum KnownField: UInt8, CaseIterable, Sendable {
         case .cacheControl: "Cache-Control"
         case .cacheStatus: "Cache-Status"
         case .cdnLoop: "CDN-Loop"
+        case .cisternKey: "Cistern-Key"
         case .cisternMode: "Cistern-Mode"
         case .cisternWhy: "Cistern-Why"
         case .connection: "Connection"

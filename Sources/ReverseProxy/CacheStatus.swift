@@ -9,13 +9,15 @@ struct CacheStatus {
     let name: [UInt8]
 
     /// `hit` with the freshness that is left. Negative where the answer is stale.
-    func hit(ttl: Int64?, detail: String? = nil, to out: inout [UInt8]) {
+    /// - Parameter key: in readable form, where it is asked for (§2.7).
+    func hit(ttl: Int64?, key: String? = nil, detail: String? = nil, to out: inout [UInt8]) {
         begin(&out)
         out.append("; hit")
         if let ttl {
             out.append("; ttl=")
             out.append(decimal: Int(clamping: ttl))
         }
+        if let key { add(key: key, to: &out) }
         if let detail { add(detail: detail, to: &out) }
         out.append("\r\n")
     }
@@ -23,8 +25,10 @@ struct CacheStatus {
     /// - Parameters:
     ///   - forward: why the upstream was asked (§2.2).
     ///   - status: what it answered, where that is not what the client gets (§2.3).
+    ///   - key: in readable form, where it is asked for (§2.7).
     func forwarded(
-        _ forward: StaticString, status: Status? = nil, stored: Bool = false, collapsed: Bool = false, detail: String? = nil,
+        _ forward: StaticString, status: Status? = nil, stored: Bool = false, collapsed: Bool = false, key: String? = nil,
+        detail: String? = nil,
         to out: inout [UInt8]
     ) {
         begin(&out)
@@ -36,6 +40,7 @@ struct CacheStatus {
         }
         if stored { out.append("; stored") }
         if collapsed { out.append("; collapsed") }
+        if let key { add(key: key, to: &out) }
         if let detail { add(detail: detail, to: &out) }
         out.append("\r\n")
     }
@@ -45,9 +50,26 @@ struct CacheStatus {
         out += name
     }
 
+    private func add(key: String, to out: inout [UInt8]) {
+        out.append("; key=")
+        out += Array(key.asStringItem.utf8)
+    }
+
     /// Reasons are our own words: letters, digits, `_` and `-`.
     private func add(detail: String, to out: inout [UInt8]) {
         out.append("; detail=")
         out += Array(detail.utf8)
+    }
+}
+
+extension String {
+    /// A string of RFC 9651 §3.3.3; what it cannot hold is `?`.
+    var asStringItem: String {
+        var out: [UInt8] = [0x22]
+        for byte in utf8 {
+            if byte == 0x22 || byte == 0x5c { out.append(0x5c) }
+            out.append((0x20..<0x7f).contains(byte) ? byte : UInt8(ascii: "?"))
+        }
+        return String(decoding: out + [0x22], as: UTF8.self)
     }
 }

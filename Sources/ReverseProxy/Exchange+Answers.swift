@@ -16,10 +16,10 @@ extension Exchange {
         var lines: [UInt8] = []
         appendAge(rescue.age, to: &lines)
         if let status = failure.status {
-            shard.cacheStatus.forwarded("stale", status: status, detail: failure.label, to: &lines)
+            shard.cacheStatus.forwarded("stale", status: status, key: shownKey, detail: failure.label, to: &lines)
         } else {
             // Without an answer there is no `fwd`: it would claim that the upstream sent our 200 (RFC 9211 §2.2).
-            shard.cacheStatus.hit(ttl: min(rescue.ttl ?? -rescue.age, 0), detail: failure.label, to: &lines)
+            shard.cacheStatus.hit(ttl: min(rescue.ttl ?? -rescue.age, 0), key: shownKey, detail: failure.label, to: &lines)
         }
         sendStored(found, age: rescue.age, lines)
     }
@@ -119,6 +119,9 @@ extension Exchange {
         lines.append(decimal: Int(age))
         lines.append("\r\n")
     }
+
+    /// For Cache-Status, where the client asks for it and may.
+    var shownKey: String? { shard.shownKey(plan.key, head) }
 
     var forwardToken: StaticString {
         if let bypass = plan.bypass { return bypass.forwardToken }

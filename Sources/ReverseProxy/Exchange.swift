@@ -181,7 +181,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         record.result = .collapsed
         var lines: [UInt8] = []
         appendAge(age, to: &lines)
-        shard.cacheStatus.forwarded(forwardToken, collapsed: true, to: &lines)
+        shard.cacheStatus.forwarded(forwardToken, collapsed: true, key: shownKey, to: &lines)
         sendStored(found, age: age, lines)
     }
 
@@ -226,7 +226,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
             record.notStored = MetricNames.place(of: reason)
             detail = reason.rawValue
         }
-        shard.cacheStatus.forwarded(forwardToken, stored: answer.storage == .allowed, detail: detail, to: &lines)
+        shard.cacheStatus.forwarded(forwardToken, stored: answer.storage == .allowed, key: shownKey, detail: detail, to: &lines)
         if let fault = answer.fault { appendProxyStatus(details: fault, to: &lines) }
         record.bodyBytes = answer.content.count
         // The client's own conditions were not sent on, so they are answered here.
@@ -256,7 +256,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         let age = Freshness.currentAge(of: confirmation.metadata, now: shard.now)
         var lines: [UInt8] = []
         appendAge(age, to: &lines)
-        shard.cacheStatus.forwarded("stale", status: 304, to: &lines)
+        shard.cacheStatus.forwarded("stale", status: 304, key: shownKey, to: &lines)
         confirmation.head.withUnsafeBytes { sendStored(confirmation.found, head: $0, confirmation.metadata, age: age, lines) }
     }
 
@@ -274,7 +274,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         trace.notStored = notStored
         record.status = head.status.rawValue
         var lines: [UInt8] = []
-        shard.cacheStatus.forwarded(forwardToken, detail: plan.key == nil ? nil : notStored.rawValue, to: &lines)
+        shard.cacheStatus.forwarded(forwardToken, key: shownKey, detail: plan.key == nil ? nil : notStored.rawValue, to: &lines)
         let framing: ResponseFraming =
             if head.status.forbidsContent {
                 .none

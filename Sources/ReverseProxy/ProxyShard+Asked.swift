@@ -1,4 +1,5 @@
-// What a client may ask of the proxy itself, where the operator allows it: an explanation (Cistern-Why), and a mode (Cistern-Mode).
+// What a client may ask of the proxy itself, where the operator allows it: an explanation (Cistern-Why), its key (Cistern-Key),
+// and a mode (Cistern-Mode).
 
 import CachePolicy
 import Downstream
@@ -16,6 +17,13 @@ extension ProxyShard {
         let target = Array(head.pathAndQuery)
         let complete = trace.completed(by: record, wall: loop.batchWallMilliseconds)
         return WhyExplanation(WhyRecord(trace: complete, shard: number, target: target), routes: routes).field
+    }
+
+    /// The key for Cache-Status, without secrets; nil where it is not asked for, not allowed, or there is none.
+    @inline(__always)
+    func shownKey(_ key: [UInt8]?, _ head: RequestHead) -> String? {
+        guard head.fields.contains(.cisternKey), settings.admin.allowsKeyField else { return nil }
+        return key.flatMap { StoredKey($0)?.readableTarget }
     }
 
     /// Whether it takes more than a look to know that the mode is `live`.

@@ -232,7 +232,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         scratchLines.append("Age: ")
         scratchLines.append(decimal: Int(age))
         scratchLines.append("\r\n")
-        cacheStatus.hit(ttl: ttl, detail: mode == .live ? nil : mode.rawValue, to: &scratchLines)
+        cacheStatus.hit(ttl: ttl, key: shownKey(found.key, head), detail: mode == .live ? nil : mode.rawValue, to: &scratchLines)
         var trace = ExchangeTrace()
         trace.number = why.nextNumber()
         trace.lookUp = .stored

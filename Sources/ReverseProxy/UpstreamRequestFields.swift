@@ -65,7 +65,7 @@ struct UpstreamRequestFields {
     private func isDropped(_ field: KnownField) -> Bool {
         switch field {
         // Content-Length and Transfer-Encoding follow from the framing; Expect was answered here; what is said to us is not for others.
-        case .host, .contentLength, .transferEncoding, .expect, .cisternMode, .cisternWhy: true
+        case .host, .contentLength, .transferEncoding, .expect, .cisternKey, .cisternMode, .cisternWhy: true
         default:
             (settings.dropOverrides && Self.overrides.contains(field)) || Self.forwarding.contains(field)
         }

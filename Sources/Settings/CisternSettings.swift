@@ -38,6 +38,7 @@ package struct CisternSettings: Sendable, Equatable {
         package var tokenFile = ""
         package var records = 1_000
         package var whyField = false
+        package var keyField = false
         package var modeField = false
     }
 

@@ -113,6 +113,9 @@ package enum SettingsTable {
             path: "admin.why_field", binding: .flag(\.admin.whyField),
             help: "Explain an answer in its Cistern-Why field where the request has a field of that name."),
         Setting(
+            path: "admin.key_field", binding: .flag(\.admin.keyField),
+            help: "Give the key in Cache-Status (RFC 9211) where the request has a Cistern-Key field."),
+        Setting(
             path: "admin.mode_field", binding: .flag(\.admin.modeField), help: "Let a request choose its mode by a Cistern-Mode field."),
         Setting(
             path: "own_pages", binding: .flag(\.ownPages), help: "Answer /metrics, /healthz and /readyz on the proxy's own addresses."),

@@ -151,6 +151,7 @@ extension ProxySettings {
         admin.socket = settings.admin.socket == "off" ? nil : AdminSettings.socketPath(settings)
         admin.records = settings.admin.records
         admin.allowsWhyField = settings.admin.whyField
+        admin.allowsKeyField = settings.admin.keyField
         admin.allowsModeField = settings.admin.modeField
         mode = ServingMode(rawValue: settings.cache.mode) ?? .live
         admin.isSocketRequired = !settings.admin.socket.isEmpty

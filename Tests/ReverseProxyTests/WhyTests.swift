@@ -168,6 +168,28 @@ struct WhyTests {
         }
     }
 
+    @Test("Cache-Status has the key where it is asked for and allowed (RFC 9211 §2.7), and the upstream never sees the question")
+    func key() throws {
+        for isAllowed in [true, false] {
+            let origin = ScriptedOrigin { request in [.json("{}", request.target == "/post" ? [] : ["Cache-Control: max-age=60"])] }
+            let play = try ProxyPlay(origin) { $0.admin.allowsKeyField = isAllowed }
+            let asking = [("Cistern-Key", "?1")]
+            func status(_ target: String, _ fields: [(String, String)]) throws -> String? { try play.get(target, fields)["Cache-Status"] }
+            func shown(_ key: String) -> String { isAllowed ? "; key=\"\(key)\"" : "" }
+            let key = #"/a\"?token=REDACTED&x=1%22"#
+            _ = try status("/warm", [])
+            let miss = try status(#"/a"?x=1%22&token=secret"#, asking)
+            #expect(miss == "cistern; fwd=uri-miss; stored" + shown(key))
+            #expect(try status(#"/a"?x=1%22&token=secret"#, asking) == "cistern; hit; ttl=60" + shown(key))
+            #expect(try status("/warm", []) == "cistern; hit; ttl=60")
+            #expect(try play.request("POST", "/post", asking, content: "{}")["Cache-Status"]?.contains("key=") == false)
+            #expect(origin.requests.allSatisfy { $0["Cistern-Key"] == nil })
+            play.time.advance(by: .seconds(61))
+            origin.down()
+            #expect(try status("/warm", asking)?.contains("; key=") == isAllowed)
+        }
+    }
+
     @Test("every setting that is named exists")
     func settings() {
         let known = SettingsTable.all.map(\.path) + RouteTable.all.map { "routes." + $0.path }

@@ -12,6 +12,8 @@ package struct AdminSettings: Sendable {
     package var records = 1_000
     /// Whether a request with Cistern-Why gets that field back, and one with Cistern-Mode chooses its mode.
     package var allowsWhyField = false
+    /// Whether a request with Cistern-Key gets its key in Cache-Status.
+    package var allowsKeyField = false
     package var allowsModeField = false
 
     package init() {}

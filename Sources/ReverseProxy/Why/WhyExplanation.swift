@@ -208,18 +208,8 @@ struct WhyExplanation {
         }
         if trace.isStored { text += "; stored" }
         if let reason = trace.notStored { text += "; not-stored=\(reason.rawValue)" }
-        if isLookedUp { text += "; key=\(Self.quoted(SecretNames.redacted(canonicalTarget)))" }
+        if isLookedUp { text += "; key=\(SecretNames.redacted(canonicalTarget).asStringItem)" }
         for advice in advice { text += "; setting=\"\(advice.setting)\"" }
         return Array("Cistern-Why: \(text)\r\n".utf8)
-    }
-
-    /// A string of RFC 9651 §3.3.3; what it cannot hold is `?`.
-    private static func quoted(_ text: String) -> String {
-        var out: [UInt8] = [0x22]
-        for byte in text.utf8 {
-            if byte == 0x22 || byte == 0x5c { out.append(0x5c) }
-            out.append((0x20..<0x7f).contains(byte) ? byte : UInt8(ascii: "?"))
-        }
-        return String(decoding: out + [0x22], as: UTF8.self)
     }
 }
