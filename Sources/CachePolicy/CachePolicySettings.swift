@@ -35,6 +35,8 @@ package struct CachePolicySettings: Sendable {
     package var heuristicLimit: Int64 = 86_400
     /// Targeted fields (RFC 9213) that are for us, in lower case; the first that is there and valid counts.
     package var targetedFields: [[UInt8]] = ["cistern-cache-control", "cdn-cache-control"].map { Array($0.utf8) }
+    /// Whether clients do not get them.
+    package var stripsTargetedFields = false
     /// Whether No-Vary-Search tells which arguments make no difference.
     package var usesNoVarySearch = true
     /// Whether stored JSON without a validator gets one that is made of its data.

@@ -31,6 +31,7 @@ package enum StoredHead {
         if head.fields.first(.contentType).flatMap(MediaType.init)?.isJSON == true { metadata.flags.insert(.isJSON) }
         if isDecoded, removeCoding(from: &fields) { metadata.flags.insert(.weakenedETag) }
         if !CacheTags.groups(of: fields, named: "cache-groups").isEmpty { metadata.flags.insert(.hasGroups) }
+        if settings.targetedFields.contains(where: { !fields.all(named: $0.span).isEmpty }) { metadata.flags.insert(.hasTargeted) }
         if let ownTag, !fields.contains(.etag), !fields.contains(.lastModified) {
             fields.append(.etag, ownTag)
             metadata.flags.insert(.ownTag)
@@ -92,6 +93,16 @@ package enum StoredHead {
             out.append(decimal: contentBytes)
             out.append("\r\n")
         }
+        return out
+    }
+
+    /// The head without some fields.
+    /// - Parameter names: in lower case.
+    package static func removing(_ names: [[UInt8]], from stored: UnsafeRawBufferPointer) -> [UInt8] {
+        guard var head = parse(stored) else { return Array(stored) }
+        for name in names { head.fields.remove(named: name.span) }
+        var out: [UInt8] = []
+        ResponseSerializer.append(head, to: &out)
         return out
     }
 

@@ -35,6 +35,8 @@ package struct StoredFlags: OptionSet, Sendable {
     package static let authorized = StoredFlags(rawValue: 1 << 10)
     /// §5.2.2.6: its content goes out as it is.
     package static let noTransform = StoredFlags(rawValue: 1 << 11)
+    /// It has fields that are for us (RFC 9213).
+    package static let hasTargeted = StoredFlags(rawValue: 1 << 12)
 }
 
 /// The plain part of a stored response.

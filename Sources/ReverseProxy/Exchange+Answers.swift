@@ -38,11 +38,9 @@ extension Exchange {
         var lines = lines
         appendWhy(to: &lines)
         let body = WholeBody.borrowed(found.item.body, owner: found.item.owner)
-        let status = StoredAnswer.send(
-            storedHead: bytes, metadata: metadata, body: body, to: head, lines: lines, compressFrom: shard.settings.compressFromBytes,
-            on: connection)
-        record.bodyBytes = StoredAnswer.sentBytes(status, head, found)
-        finish(status)
+        let sent = shard.storedAnswers.send(storedHead: bytes, metadata: metadata, body: body, to: head, lines: lines, on: connection)
+        record.bodyBytes = sent.bodyBytes
+        finish(sent.status)
     }
 
     /// There is no copy, or none that may go out.
@@ -104,6 +102,7 @@ extension Exchange {
     func passedOn(_ answer: ResponseHead) -> ResponseHead {
         var head = shard.keepingRedirect(answer)
         head.fields.remove(.contentLength)
+        for name in shard.storedAnswers.hiddenFields { head.fields.remove(named: name.span) }
         if !head.fields.contains(.date) { head.fields.append(.date, shard.date) }
         if let via = shard.via { head.fields.append(.via, via) }
         return head

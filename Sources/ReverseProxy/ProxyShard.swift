@@ -1,5 +1,5 @@
 // One shard: its loop, its listeners and connections, its side of the upstream, its counters. Here a request is looked at first: own pages,
-// fresh hits, which need no more than this file and `StoredAnswer`, and everything else, which becomes an `Exchange`.
+// fresh hits, which need no more than this file and `StoredAnswers`, and everything else, which becomes an `Exchange`.
 
 import CachePolicy
 import CacheStore
@@ -21,6 +21,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     let cacheStatus: CacheStatus
     /// Our entry in the Via of answers (RFC 9110 §7.6.3); nil where it is switched off.
     let via: [UInt8]?
+    let storedAnswers: StoredAnswers
     let basePath: [UInt8]
     /// Scheme and authority of the upstream, in lower case.
     let origin: [UInt8]
@@ -66,6 +67,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
             settings: settings.forwarding, authority: Array(settings.upstream.authority.utf8), instance: server.instance)
         basePath = Array(settings.upstream.basePath.utf8)
         via = settings.forwarding.via ? Array("1.1 \(settings.forwarding.name)".utf8) : nil
+        storedAnswers = StoredAnswers(settings)
         cacheStatus = CacheStatus(name: Array(settings.forwarding.name.utf8))
         keyMaker = RequestKeyMaker(
             policy: settings.policy, forwarding: settings.forwarding, authority: origin + Array(settings.upstream.basePath.utf8))
@@ -243,11 +245,12 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         if explains(head) {
             scratchLines += whyField(ExchangeRecord(result: result, method: MethodLabel(head.method), status: 200), trace, head)
         }
-        let status = StoredAnswer.send(
-            found, to: head, lines: scratchLines, compressFrom: settings.compressFromBytes, on: connection)
-        var record = ExchangeRecord(result: result, method: MethodLabel(head.method), status: status.rawValue)
+        let sent = storedAnswers.send(
+            storedHead: found.item.head, metadata: found.metadata, body: .borrowed(found.item.body, owner: found.item.owner), to: head,
+            lines: scratchLines, on: connection)
+        var record = ExchangeRecord(result: result, method: MethodLabel(head.method), status: sent.status.rawValue)
         record.isFromStore = true
-        record.bodyBytes = StoredAnswer.sentBytes(status, head, found)
+        record.bodyBytes = sent.bodyBytes
         record.age = age
         finish(&record, trace, head, connection, loop.batchMicroseconds)
     }

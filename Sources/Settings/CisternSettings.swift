@@ -55,6 +55,7 @@ package struct CisternSettings: Sendable, Equatable {
         package var role = "shared"
         package var heuristics = 0
         package var targetedFields = ["cistern-cache-control", "cdn-cache-control"]
+        package var stripTargetedFields = false
         package var noVarySearch = true
         package var entityTags = true
         package var contentTypes = ["application/json", "+json", "text/json"]

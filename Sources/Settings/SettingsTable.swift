@@ -149,6 +149,9 @@ package enum SettingsTable {
             path: "cache.targeted_fields", binding: .list(\.cache.targetedFields),
             help: "Fields that say how we cache instead of Cache-Control (RFC 9213); the first that is there counts."),
         Setting(
+            path: "cache.strip_targeted_fields", binding: .flag(\.cache.stripTargetedFields),
+            help: "Leave those fields out of what clients get; else they are passed on."),
+        Setting(
             path: "cache.no_vary_search", binding: .flag(\.cache.noVarySearch),
             help: "Let the upstream say by No-Vary-Search which arguments of a path make no difference."),
         Setting(

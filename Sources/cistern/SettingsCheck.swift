@@ -131,6 +131,7 @@ extension ProxySettings {
         policy.isPrivate = settings.cache.role == "private"
         policy.heuristicPercent = Int64(settings.cache.heuristics)
         policy.targetedFields = settings.cache.targetedFields.map { Array($0.lowercased().utf8) }
+        policy.stripsTargetedFields = settings.cache.stripTargetedFields
         policy.usesNoVarySearch = settings.cache.noVarySearch
         policy.makesEntityTags = settings.cache.entityTags
         policy.setCookie = SetCookieTreatment(rawValue: settings.cache.setCookie) ?? .strip

@@ -300,6 +300,39 @@ struct SemanticsTests {
         #expect(try play.request("POST", "/other", [("Content-Type", "application/json")], content: "{}").status >= 502)
     }
 
+    // MARK: Targeted fields
+
+    @Test("targeted fields reach clients or do not, and count in either case, also after a 304 without them", arguments: [true, false])
+    func targeted(strips: Bool) throws {
+        let fields = ["CDN-Cache-Control: max-age=60", "cistern-cache-control: max-age=90", "Cache-Control: no-cache", "ETag: \"1\""]
+        let origin = ScriptedOrigin { request in
+            if request["If-None-Match"] != nil { return [.send("HTTP/1.1 304 Not Modified\r\nETag: \"1\"\r\nX-Round: 2\r\n\r\n")] }
+            return [request.target == "/text" ? .answer("x", type: "text/plain", fields) : .json("[1,2]", fields)]
+        }
+        let play = try ProxyPlay(origin) { $0.policy.stripsTargetedFields = strips }
+        func check(_ answer: TestAnswer, _ status: Int, _ text: String) {
+            #expect(answer.status == status && answer.text == text)
+            #expect((answer["CDN-Cache-Control"] == nil) == strips && (answer["Cistern-Cache-Control"] == nil) == strips)
+            #expect(answer["Cache-Control"] == "no-cache" && answer["ETag"] == "\"1\"")
+        }
+        check(try play.get("/a"), 200, "[1,2]")
+        check(try play.get("/text"), 200, "x")
+        check(try play.get("/a"), 200, "[1,2]")
+        check(try play.request("HEAD", "/a"), 200, "")
+        check(try play.get("/a", [("Range", "bytes=1-1")]), 206, "1")
+        #expect(try play.get("/a", [("If-None-Match", "\"1\"")]).status == 304)
+        #expect(origin.requests.count == 2)
+        play.time.advance(by: .seconds(91))
+        check(try play.get("/a"), 200, "[1,2]")
+        #expect(origin.requests.count == 3)
+        let later = try play.get("/a")
+        check(later, 200, "[1,2]")
+        #expect(later["Cache-Status"] == "cistern; hit; ttl=90" && later["X-Round"] == "2")
+        play.time.advance(by: .seconds(91))
+        origin.down()
+        check(try play.get("/a"), 200, "[1,2]")
+    }
+
     // MARK: Keys and tags
 
     @Test("arguments by the route's rules")

@@ -1,0 +1,97 @@
+// Sends stored responses: head and body as they lie in the store, and the lines that are made anew each time.
+
+import CachePolicy
+import CacheStore
+import Downstream
+import HTTPCore
+
+struct StoredAnswers {
+    /// Targeted fields that clients do not get, in lower case. They stay in the store: after a 304 without them they still say how long the
+    /// answer is fresh.
+    let hiddenFields: [[UInt8]]
+    /// `ProxySettings.compressFromBytes`.
+    let compressFromBytes: Int
+
+    struct Sent {
+        var status: Status
+        /// Of content.
+        var bodyBytes: Int
+    }
+
+    init(_ settings: ProxySettings) {
+        hiddenFields = settings.policy.stripsTargetedFields ? settings.policy.targetedFields : []
+        compressFromBytes = settings.compressFromBytes
+    }
+
+    /// Answers the client's own condition with 304 where it holds, and its Range with a part.
+    /// - Parameters:
+    ///   - head: the request's.
+    ///   - storedHead: perhaps just brought up to date.
+    ///   - metadata: what belongs to it.
+    func send(
+        storedHead: UnsafeRawBufferPointer, metadata: StoredMetadata, body: WholeBody, to head: RequestHead, lines: [UInt8],
+        on connection: ClientConnection
+    ) -> Sent {
+        guard !hiddenFields.isEmpty, metadata.flags.contains(.hasTargeted) else {
+            return send(storedHead, of: storedHead, metadata, body, to: head, lines, connection)
+        }
+        return StoredHead.removing(hiddenFields, from: storedHead).withUnsafeBytes {
+            send($0, of: storedHead, metadata, body, to: head, lines, connection)
+        }
+    }
+
+    /// - Parameters:
+    ///   - shown: what clients get of `storedHead`.
+    ///   - storedHead: what `metadata` speaks of.
+    private func send(
+        _ shown: UnsafeRawBufferPointer, of storedHead: UnsafeRawBufferPointer, _ metadata: StoredMetadata, _ body: WholeBody,
+        to head: RequestHead, _ lines: [UInt8], _ connection: ClientConnection
+    ) -> Sent {
+        let isConditional = head.fields.contains(.ifNoneMatch) || head.fields.contains(.ifModifiedSince)
+        if isConditional, head.method.isSafe, Preconditions.isNotModified(head.fields, stored: metadata, head: storedHead) {
+            sendAnother(Preconditions.notModifiedHead(shown), .none, lines, connection)
+            return Sent(status: 304, bodyBytes: 0)
+        }
+        // RFC 9110 §14.2: a Range means something to GET only.
+        if head.fields.contains(.range), head.method == .get {
+            switch RangeRequest(head.fields, count: body.count, stored: metadata, head: storedHead) {
+            case .whole: break
+            case .part(let range):
+                sendAnother(StoredHead.partial(shown, range, of: body.count), body.part(range), lines, connection)
+                return Sent(status: 206, bodyBytes: range.count)
+            case .unsatisfiable:
+                sendAnother(StoredHead.unsatisfiable(shown, count: body.count), .none, lines, connection)
+                return Sent(status: 416, bodyBytes: 0)
+            }
+        }
+        if compressFromBytes > 0, body.count >= compressFromBytes, !metadata.flags.contains(.noTransform) {
+            return sendNegotiated(shown, metadata, body, head, lines, connection)
+        }
+        lines.withUnsafeBytes { connection.sendWhole(head: shown, lines: $0, body: body) }
+        return Sent(status: metadata.status, bodyBytes: head.method == .head ? 0 : body.count)
+    }
+
+    /// Longer content goes out as it is: coding it would hold up the loop.
+    private static let compressLimitBytes = 1 << 20
+
+    /// With gzip to a client that asked for it by name, else as it is; both say that it depends on that.
+    private func sendNegotiated(
+        _ shown: UnsafeRawBufferPointer, _ metadata: StoredMetadata, _ body: WholeBody, _ head: RequestHead, _ lines: [UInt8],
+        _ connection: ClientConnection
+    ) -> Sent {
+        var coded: [UInt8]?
+        if head.method != .head, body.count <= Self.compressLimitBytes, AcceptedCoding.accepts(.gzip, in: head.fields) {
+            coded = body.withBytes { GzipEncoder.encode($0) }
+        }
+        let bytes = StoredHead.negotiated(shown, codedBytes: coded?.count) ?? Array(shown)
+        let content = coded.map { WholeBody.bytes($0) } ?? body
+        sendAnother(bytes, content, lines, connection)
+        return Sent(status: metadata.status, bodyBytes: head.method == .head ? 0 : content.count)
+    }
+
+    private func sendAnother(_ head: [UInt8], _ body: WholeBody, _ lines: [UInt8], _ connection: ClientConnection) {
+        head.withUnsafeBytes { bytes in
+            lines.withUnsafeBytes { connection.sendWhole(head: bytes, lines: $0, body: body) }
+        }
+    }
+}
