@@ -45,7 +45,7 @@ let package = Package(
         room("Locking"),
         room("CacheStore", ["CSystem", "CHash", "Locking"]),
         room("Reactor", ["CSystem", "Locking"]),
-        room("Upstream", ["HTTPCore", "Reactor", "CLibcurl"]),
+        room("Upstream", ["HTTPCore", "Reactor", "CLibcurl", "CSystem"]),
         room("Downstream", ["HTTPCore", "Reactor", "CSystem", "Locking"]),
         room("Telemetry", ["CSystem", "Locking"]),
         room(

@@ -18,6 +18,11 @@ ssize_t csystem_send(int descriptor, const void *bytes, size_t count) {
 
 ssize_t csystem_receive(int descriptor, void *bytes, size_t count) { return syscall(SYS_recvfrom, descriptor, bytes, count, 0, 0, 0); }
 
+int csystem_is_quiet(int descriptor) {
+    char byte;
+    return syscall(SYS_recvfrom, descriptor, &byte, 1, MSG_PEEK | MSG_DONTWAIT, 0, 0) < 0 && errno == EAGAIN;
+}
+
 static int release_object(struct dl_phdr_info *object, size_t size, void *ignored) {
     (void)size, (void)ignored;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);

@@ -27,7 +27,7 @@ package final class ClientConnections {
     let readBuffer: UnsafeMutableBufferPointer<UInt8>
     /// A small answer is put together here and sent with one call.
     let writeBuffer: UnsafeMutableBufferPointer<UInt8>
-    /// Milliseconds of the loop's clock at the last sweep: exact enough for time-outs of seconds, and costs nothing to read.
+    /// Milliseconds of the loop's clock at the last sweep or accept: exact enough for time-outs of seconds, and costs nothing to read.
     private(set) var coarseNow: Int64
     private(set) var isDraining = false
     private var byDescriptor: [ClientConnection?] = []
@@ -62,6 +62,7 @@ package final class ClientConnections {
 
     /// The budget has been asked already.
     func add(_ descriptor: Int32, peer: PeerAddress, receiver: any RequestReceiver) {
+        coarseNow = loop.time.monotonicMilliseconds
         let connection = ClientConnection(descriptor: descriptor, peer: peer, table: self, receiver: receiver)
         let index = Int(descriptor)
         if index >= byDescriptor.count { byDescriptor.append(contentsOf: repeatElement(nil, count: index + 256 - byDescriptor.count)) }

@@ -1,5 +1,5 @@
-// Puts an answer's head together from the lines that libcurl gives, and refuses what libcurl lets pass: framing that can be read in two
-// ways, control characters, heads without end, floods of 1xx answers.
+// Puts an answer's head together from its lines, and refuses what may not be in one, which libcurl lets pass: framing that can be read in
+// two ways, control characters, heads without end, floods of 1xx answers.
 
 import HTTPCore
 
@@ -17,8 +17,7 @@ struct AnswerHead {
     enum Framing: Equatable {
         /// There is none, or HTTP/2 marks its end.
         case byProtocol
-        /// - Parameter isPersistent: the connection goes on after it (RFC 9112 §9.3).
-        case length(isPersistent: Bool)
+        case length(Int)
         case chunked
         case connectionEnd
     }
@@ -28,6 +27,8 @@ struct AnswerHead {
     private var status: Status = 0
     private var reason: [UInt8] = []
     private var version = Version.http11
+    /// Whether the connection may go on after this answer (RFC 9112 §9.3).
+    private(set) var isPersistent = false
     private var isFinished = false
     private var informational = 0
 
@@ -46,6 +47,16 @@ struct AnswerHead {
         guard entries.count < settings.responseFieldCount else { return .refused(.responseHeaderTooLarge) }
         return count == 0 ? finish(settings) : takeField(text)
     }
+
+    /// What is wrong with these bytes, whatever may still come of their line: the rest is not waited for then.
+    func problem(withPartOfLine bytes: Span<UInt8>, settings: UpstreamSettings) -> UpstreamError? {
+        guard self.bytes.count + bytes.count <= settings.responseHeadBytes else { return .responseHeaderTooLarge }
+        guard status == 0, !isFinished else { return nil }
+        let count = min(bytes.count, Self.statusLineStart.count)
+        return bytes.extracting(0..<count).withUnsafeBytes { $0.elementsEqual(Self.statusLineStart.prefix(count)) } ? nil : .protocolError
+    }
+
+    private static let statusLineStart = Array("HTTP/1.".utf8)
 
     private mutating func takeStatusLine(_ line: Span<UInt8>, _ settings: UpstreamSettings) -> Event {
         var space = 0
@@ -102,19 +113,23 @@ struct AnswerHead {
             return .informational(head)
         }
         isFinished = true
-        let lengths = head.fields.all(.contentLength)
         let codings = FieldLists.members(of: .transferEncoding, in: head.fields)
         // RFC 9112 §6.1: HTTP/1.0 knows no transfer codings.
         if version == .http10, !codings.isEmpty { return .refused(.transferCoding) }
+        let lengths = head.fields.all(.contentLength)
         if let problem = Self.framingProblem(lengths, codings) { return .refused(problem) }
-        return .final(head, framing(head.fields, hasLength: !lengths.isEmpty, isChunked: !codings.isEmpty))
+        let framing = framing(lengths.first, isChunked: !codings.isEmpty)
+        isPersistent =
+            version != .http10 && framing != .connectionEnd && !head.fields.connectionNames("close")
+            && !head.fields.contains(.proxyConnection)
+        return .final(head, framing)
     }
 
-    private func framing(_ fields: Fields, hasLength: Bool, isChunked: Bool) -> Framing {
+    private func framing(_ length: ArraySlice<UInt8>?, isChunked: Bool) -> Framing {
         if version == .http2 || status.forbidsContent { return .byProtocol }
         if isChunked { return .chunked }
-        guard hasLength else { return .connectionEnd }
-        return .length(isPersistent: version == .http11 && !fields.connectionNames("close") && !fields.contains(.proxyConnection))
+        guard let length else { return .connectionEnd }
+        return .length(length.reduce(0) { $0 * 10 + Int($1 - 0x30) })
     }
 
     /// RFC 9112 §6.3: what could be read in two ways is not used.

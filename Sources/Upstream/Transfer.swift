@@ -1,68 +1,73 @@
-// One exchange with the upstream: libcurl's callbacks on one side, the receiver on the other. On the client's loop only.
+// One exchange with the upstream: what carries its bytes on one side, the receiver on the other. On the client's loop only.
 
-import CLibcurl
 import HTTPCore
 import Reactor
+
+/// What carries a transfer's bytes: libcurl from end to end, or a connection on which we speak HTTP/1.1 ourselves.
+protocol TransferCarrier: AnyObject {
+    /// Whether the upstream's name has been looked up.
+    var hasResolved: Bool { get }
+    /// Goes on where the transfer would take no more content, or had none to send.
+    func goOn(_ transfer: Transfer)
+    /// The transfer is over before its answer is: nothing more is told to it.
+    func abandon(_ transfer: Transfer)
+}
 
 package final class Transfer {
     /// What the transfer waits for: each has a time-out of its own. Queued: every connection that we allow ourselves is in use.
     enum Phase { case queued, connecting, sending, awaitingHead, receiving, ended }
 
+    /// What became of content that was offered.
+    enum Taking { case taken, held, refused }
+
     let client: UpstreamClient
-    var easy: EasyHandle?
-    /// The handle's, for as long as `easy` is there.
-    let pointer: UnsafeMutableRawPointer
+    let request: UpstreamRequest
+    var carrier: (any TransferCarrier)?
+    /// Where the client keeps it among those that run.
+    var place = 0
     /// Held until the transfer ends: so a fetch whose client left goes on.
     var receiver: (any TransferReceiver)?
-    var phase = Phase.queued
-    /// Milliseconds of the loop's clock.
-    let startedAt: Int64
+    private(set) var phase = Phase.queued
     package private(set) var times = TransferTimes()
-    private let began = SystemTime.monotonicMicroseconds
-    var progressAt: Int64
-    /// Why we ended it ourselves; it comes before what libcurl says.
+    /// Why we ended it ourselves; it comes before what the carrier says.
     var failure: UpstreamError?
+    /// What marks the end of the answer's content; nil as long as its head is not whole.
+    private(set) var framing: AnswerHead.Framing?
+    /// Whether any line of an answer has come.
+    package private(set) var gotBytes = false
 
-    private let isIdempotent: Bool
-    private let isHead: Bool
-    /// Without content: libcurl has no reason to close the connection over it.
-    private let isPlain: Bool
+    /// Milliseconds of the loop's clock.
+    private let startedAt: Int64
+    private var progressAt: Int64
+    private let began = SystemTime.monotonicMicroseconds
     private let settings: UpstreamSettings
     private var head = AnswerHead()
-    private var isDelimited = true
     /// Takes the transfer coding off. libcurl finds the end of chunked content too, but lets pass what no chunk may hold, and forgets
     /// what follows the last one.
     private var chunks: ChunkedDecoder?
-    /// The answer ends by its length and the connection goes on: libcurl closes it only because of bytes after the end.
-    private var keepsConnection = false
-    /// Whether any line of an answer has come.
-    package private(set) var gotBytes = false
     private var attempts = 0
     private var isPaused = false
-    private var isHeldByLibcurl = false
+    private var isContentHeld = false
 
     // The request's content on its way out.
     private var upload: [UInt8] = []
     private var uploadSent = 0
+    private var hasSentContent = false
     private var isUploadEnded: Bool
-    private var isUploadHeld = false
+    private var isUploadAwaited = false
     private var wantsDrainCall = false
 
     /// What may wait to be sent to the upstream before the client is held back.
     private static let uploadHighWaterBytes = 256 * 1024
 
-    init(client: UpstreamClient, request: UpstreamRequest, receiver: any TransferReceiver, easy: consuming EasyHandle, now: Int64) {
+    init(client: UpstreamClient, request: UpstreamRequest, receiver: any TransferReceiver, now: Int64) {
         self.client = client
-        pointer = easy.pointer
-        self.easy = consume easy
+        self.request = request
         self.receiver = receiver
         settings = client.settings
         startedAt = now
         progressAt = now
-        isIdempotent = request.method.isIdempotent
-        isHead = request.method == .head
-        isPlain = request.content == .none || request.content == .length(0)
-        isUploadEnded = isPlain
+        isUploadEnded = !request.hasContent
     }
 
     // MARK: What the flow asks
@@ -71,7 +76,7 @@ package final class Transfer {
     package func write(_ bytes: Span<UInt8>) -> Bool {
         guard phase != .ended else { return true }
         upload.append(copying: bytes)
-        continueUpload()
+        goOnSending()
         wantsDrainCall = upload.count - uploadSent > Self.uploadHighWaterBytes
         return !wantsDrainCall
     }
@@ -79,7 +84,7 @@ package final class Transfer {
     /// The request's content is whole.
     package func endContent() {
         isUploadEnded = true
-        continueUpload()
+        goOnSending()
     }
 
     /// Takes no more of the answer for now. What arrived already is held.
@@ -87,59 +92,73 @@ package final class Transfer {
 
     package func resume() {
         isPaused = false
-        progressAt = client.coarseNow
-        guard isHeldByLibcurl else { return }
-        isHeldByLibcurl = false
-        client.unpause(self)
+        noteProgress()
+        guard isContentHeld else { return }
+        isContentHeld = false
+        carrier?.goOn(self)
     }
 
     /// Ends it; the receiver hears nothing more.
     package func cancel() {
+        guard phase != .ended else { return }
         receiver = nil
-        client.cancel(self)
+        client.end(self)
     }
 
-    private func continueUpload() {
-        guard isUploadHeld else { return }
-        isUploadHeld = false
-        client.unpause(self)
+    private func goOnSending() {
+        guard isUploadAwaited else { return }
+        isUploadAwaited = false
+        carrier?.goOn(self)
     }
 
-    // MARK: What libcurl says
-
-    /// A connection is there and the request goes out now. Called again where libcurl found the connection dead and would repeat it:
-    /// for a write never, else once (RFC 9112 §9.3.1).
-    func requestBegins() -> Bool {
-        attempts += 1
-        noteConnection()
-        phase = isUploadEnded && upload.isEmpty ? .awaitingHead : .sending
-        progressAt = client.coarseNow
-        guard attempts > (isIdempotent && uploadSent == 0 ? 2 : 1) else { return true }
-        failure = .connectionTerminated
-        return false
-    }
+    // MARK: What the carrier says
 
     /// A connection is being made for it: its name is looked up, or its socket is there.
     func connectionBegins() {
         guard phase == .queued else { return }
         phase = .connecting
-        progressAt = client.coarseNow
+        noteProgress()
     }
 
+    /// It is to be sent again, on another connection.
+    func isQueuedAgain() {
+        phase = .queued
+        noteProgress()
+    }
+
+    /// A connection is there and the request goes out now. Called again where a kept connection was found dead: what may not be repeated is
+    /// not, and nothing is more than once (RFC 9112 §9.3.1).
+    /// - Parameter connection: when its phases ended; the rest is not looked at.
+    func requestBegins(_ connection: TransferTimes) -> Bool {
+        guard attempts == 0 || mayRepeat else {
+            failure = .connectionTerminated
+            return false
+        }
+        attempts += 1
+        (times.resolved, times.connected, times.secured) = (connection.resolved, connection.connected, connection.secured)
+        times.sent = elapsed
+        phase = isUploadEnded && upload.isEmpty ? .awaitingHead : .sending
+        noteProgress()
+        return true
+    }
+
+    /// Whether it may be sent again on another connection, as nothing of it can have been answered.
+    var mayRepeat: Bool { attempts < 2 && !gotBytes && !hasSentContent && request.method.isIdempotent }
+
+    /// A line of an answer's head, or of its trailers.
     func headLine(_ line: Span<UInt8>) -> Bool {
         gotBytes = true
         if times.firstByte < 0 { times.firstByte = elapsed }
         phase = .receiving
-        progressAt = client.coarseNow
+        noteProgress()
         switch head.take(line, settings: settings) {
         case .more, .trailer: return true
         case .informational(let head):
             if head.status != 100 { receiver?.transfer(self, informational: head) }
             return receiver != nil
         case .final(let head, let framing):
-            isDelimited = framing != .connectionEnd
-            if framing == .chunked, !isHead { chunks = ChunkedDecoder() }
-            keepsConnection = framing == .length(isPersistent: true) && isPlain
+            self.framing = request.method == .head ? .byProtocol : framing
+            if self.framing == .chunked { chunks = ChunkedDecoder() }
             receiver?.transfer(self, received: head)
             return receiver != nil
         case .refused(let error):
@@ -148,46 +167,60 @@ package final class Transfer {
         }
     }
 
-    func content(_ bytes: Span<UInt8>) -> Int {
-        progressAt = client.coarseNow
-        if isPaused {
-            isHeldByLibcurl = true
-            return cistern_write_pause()
-        }
-        guard chunks == nil else { return chunkedContent(bytes) }
-        receiver?.transfer(self, content: bytes)
-        return receiver == nil ? 0 : bytes.count
+    /// The first bytes of a line whose end has not come.
+    /// - Returns: false where no end could make them one of a head.
+    func headLineBegins(_ bytes: Span<UInt8>) -> Bool {
+        failure = head.problem(withPartOfLine: bytes, settings: settings)
+        return failure == nil
     }
 
-    private func chunkedContent(_ bytes: Span<UInt8>) -> Int {
+    /// Whether the connection may be used again after this answer (RFC 9112 §9.3). Known once the head is whole.
+    var isPersistent: Bool { head.isPersistent }
+
+    /// Content as it came, with its transfer coding.
+    func content(_ bytes: Span<UInt8>) -> Taking {
+        noteProgress()
+        if isPaused {
+            isContentHeld = true
+            return .held
+        }
+        if chunks != nil { return chunkedContent(bytes) }
+        receiver?.transfer(self, content: bytes)
+        return receiver == nil ? .refused : .taken
+    }
+
+    private func chunkedContent(_ bytes: Span<UInt8>) -> Taking {
         var position = 0
         while receiver != nil, let event = chunks?.next(bytes, &position) {
             switch event {
             case .content(let range): receiver?.transfer(self, content: bytes.extracting(range))
-            case .needsMore: return bytes.count
-            case .end where position == bytes.count: return bytes.count
+            case .needsMore: return .taken
+            case .end where position == bytes.count: return .taken
             case .end, .refused:
                 failure = .protocolError
-                return 0
+                return .refused
             }
         }
-        return 0
+        return .refused
     }
 
-    func readContent(into space: UnsafeMutableRawBufferPointer) -> Int {
-        progressAt = client.coarseNow
+    /// Whether the last chunk has come.
+    var hasLastChunk: Bool { chunks?.isAtEnd ?? false }
+
+    /// Copies what may be sent of the request's content.
+    /// - Returns: zero where all of it has been sent; nil where there is none now: the carrier hears when there is.
+    func readContent(into space: UnsafeMutableRawBufferPointer) -> Int? {
+        noteProgress()
         let available = upload.count - uploadSent
         guard available > 0 else {
-            guard !isUploadEnded else {
-                if phase == .sending { phase = .awaitingHead }
-                return 0
-            }
-            isUploadHeld = true
-            return cistern_read_pause()
+            isUploadAwaited = !isUploadEnded
+            if isUploadEnded, phase == .sending { phase = .awaitingHead }
+            return isUploadEnded ? 0 : nil
         }
         let count = min(available, space.count)
         upload.withUnsafeBytes { space.baseAddress!.copyMemory(from: $0.baseAddress! + uploadSent, byteCount: count) }
         uploadSent += count
+        hasSentContent = true
         if uploadSent == upload.count {
             upload.removeAll(keepingCapacity: true)
             uploadSent = 0
@@ -195,54 +228,33 @@ package final class Transfer {
         }
         if wantsDrainCall, upload.count - uploadSent <= Self.uploadHighWaterBytes / 4 {
             wantsDrainCall = false
-            client.afterCallbacks { self.receiver?.transferDrained(self) }
+            client.loop.atEndOfBatch { self.receiver?.transferDrained(self) }
         }
         return count
     }
 
-    /// The connection is gone although nothing said that it would: bytes came after the end of the answer.
-    func connectionWasClosed() {
-        if keepsConnection, failure == nil { failure = .protocolError }
-    }
+    func noteProgress() { progressAt = client.coarseNow }
 
-    /// libcurl is done with it.
-    func finished(_ code: CURLcode) {
-        let wasReceiving = phase == .receiving
+    /// Its place among those that run is free already. The receiver is told, if there still is one.
+    /// - Parameter error: nil where the answer is whole.
+    func finished(_ error: UpstreamError?) {
         phase = .ended
+        carrier = nil
         times.ended = elapsed
         guard let receiver else { return }
         self.receiver = nil
-        if code != CURLE_OK || failure != nil {
-            receiver.transferFailed(self, failure ?? error(for: code, wasReceiving: wasReceiving))
-        } else if let chunks, !chunks.isAtEnd {
+        if let error = failure ?? error {
+            receiver.transferFailed(self, error)
+        } else if framing == .chunked, !hasLastChunk {
             receiver.transferFailed(self, .responseIncomplete)
         } else {
-            receiver.transferEnded(self, isDelimited: isDelimited)
+            receiver.transferEnded(self, isDelimited: framing != .connectionEnd)
         }
-    }
-
-    private func error(for code: CURLcode, wasReceiving: Bool) -> UpstreamError {
-        let error = UpstreamError(code)
-        // A connection that ends within the content is known to libcurl as a receive error or a bad chunk.
-        if code == CURLE_RECV_ERROR, wasReceiving { return .responseIncomplete }
-        return error
     }
 
     // MARK: Time
 
     private var elapsed: Int32 { Int32(clamping: SystemTime.monotonicMicroseconds - began) }
-
-    private func noteConnection() {
-        times.sent = elapsed
-        for (info, phase) in [
-            (CURLINFO_NAMELOOKUP_TIME_T, \TransferTimes.resolved), (CURLINFO_CONNECT_TIME_T, \.connected),
-            (CURLINFO_APPCONNECT_TIME_T, \.secured),
-        ] {
-            var time: curl_off_t = 0
-            cistern_easy_get_offset(pointer, info, &time)
-            times[keyPath: phase] = Int32(clamping: time)
-        }
-    }
 
     /// The time-out that has passed at `now`, if any.
     func overdue(at now: Int64) -> UpstreamError? {
@@ -252,7 +264,7 @@ package final class Transfer {
         switch phase {
         case .queued: return waited >= settings.connectTimeout.wholeMilliseconds ? .connectionLimitReached : nil
         case .connecting: return waited >= settings.connectTimeout.wholeMilliseconds ? connectingError : nil
-        case .sending where isUploadHeld: return nil
+        case .sending where isUploadAwaited: return nil
         case .sending: return waited >= settings.betweenBytesTimeout.wholeMilliseconds ? .connectionWriteTimeout : nil
         case .awaitingHead: return waited >= settings.firstByteTimeout.wholeMilliseconds ? .connectionReadTimeout : nil
         case .receiving where isPaused: return nil
@@ -269,9 +281,5 @@ package final class Transfer {
         }
     }
 
-    private var connectingError: UpstreamError {
-        var resolved: curl_off_t = 0
-        cistern_easy_get_offset(pointer, CURLINFO_NAMELOOKUP_TIME_T, &resolved)
-        return resolved == 0 ? .dnsTimeout : .connectionTimeout
-    }
+    private var connectingError: UpstreamError { carrier?.hasResolved == true ? .connectionTimeout : .dnsTimeout }
 }

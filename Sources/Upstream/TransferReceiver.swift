@@ -18,6 +18,8 @@ package struct UpstreamRequest: Sendable {
         self.fields = fields
         self.content = content
     }
+
+    var hasContent: Bool { content != .none && content != .length(0) }
 }
 
 /// Is told what a transfer brings. After `transferEnded` or `transferFailed` nothing more comes.

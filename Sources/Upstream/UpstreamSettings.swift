@@ -70,6 +70,9 @@ package struct UpstreamSettings: Sendable {
     /// Whether an answer may be in HTTP/2.
     var maySpeakHTTP2: Bool { http2 == .priorKnowledge || (isTLS && http2 == .auto) }
 
+    /// HTTP/1.1 without TLS, and nobody in between who wants to be asked in another way: a SOCKS proxy only makes the connection.
+    var isPlainHTTP1: Bool { !isTLS && http2 != .priorKnowledge && !isAskedThroughProxy }
+
     package var scheme: String { isTLS ? "https" : "http" }
 
     /// `https://api.example.com`

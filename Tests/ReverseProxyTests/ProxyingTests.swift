@@ -251,13 +251,20 @@ struct ProxyingTests {
             $0.downstream.maximumConnections = 2
             $0.shards = 2
         }
+        // A shard that looks for more may hold the last place for a moment: who comes then is taken a little later.
+        let isServed = { (client: TestClient) in
+            while !client.hasInput(within: 10) { play.time.advance(by: .milliseconds(100)) }
+            return client.readAnswer()?.status == 200
+        }
         var open = [try play.client(), try play.client()]
-        for client in open { #expect(client.get("/a")?.status == 200) }
+        for client in open {
+            client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            #expect(isServed(client))
+        }
         let waiting = try play.client()
         waiting.send("GET /b HTTP/1.1\r\nHost: a\r\n\r\n")
         #expect(!waiting.hasInput(within: 200))
         open.removeAll()
-        while !waiting.hasInput(within: 10) { play.time.advance(by: .milliseconds(100)) }
-        #expect(waiting.readAnswer()?.status == 200)
+        #expect(isServed(waiting))
     }
 }

@@ -21,10 +21,10 @@ struct AnswerHeadTests {
     @Test(
         "what marks the end of the content",
         arguments: [
-            (["HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "\r\n"], .length(isPersistent: true)),
-            (["HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "Content-Length: 2\r\n", "\r\n"], .length(isPersistent: true)),
-            (["HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "Connection: a, Close\r\n", "\r\n"], .length(isPersistent: false)),
-            (["HTTP/1.0 200 OK\r\n", "Content-Length: 2\r\n", "\r\n"], .length(isPersistent: false)),
+            (["HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "\r\n"], .length(2)),
+            (["HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "Content-Length: 2\r\n", "\r\n"], .length(2)),
+            (["HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "Connection: a, Close\r\n", "\r\n"], .length(2)),
+            (["HTTP/1.0 200 OK\r\n", "Content-Length: 2\r\n", "\r\n"], .length(2)),
             (["HTTP/1.1 200 OK\r\n", "Transfer-Encoding: Chunked\r\n", "\r\n"], .chunked),
             (["HTTP/1.1 200 OK\r\n", "\r\n"], .connectionEnd),
             (["HTTP/1.1 200\r\n", "\r\n"], .connectionEnd),
@@ -34,7 +34,7 @@ struct AnswerHeadTests {
             (["HTTP/2 200\r\n", "content-length: 2\r\n", "\r\n"], .byProtocol),
             (
                 ["HTTP/1.1 103 Early Hints\r\n", "\r\n", "HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "\r\n"],
-                .length(isPersistent: true)
+                .length(2)
             ),
         ] as [([String], AnswerHead.Framing)])
     func framing(lines: [String], wanted: AnswerHead.Framing) {
@@ -45,6 +45,22 @@ struct AnswerHeadTests {
             return
         }
         #expect(framing == wanted)
+    }
+
+    @Test(
+        "whether the connection may go on",
+        arguments: [
+            (["HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "\r\n"], true), (["HTTP/1.1 204 No Content\r\n", "\r\n"], true),
+            (["HTTP/1.1 200 OK\r\n", "Transfer-Encoding: chunked\r\n", "Connection: keep-alive\r\n", "\r\n"], true),
+            (["HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "Connection: a, Close\r\n", "\r\n"], false),
+            (["HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "Proxy-Connection: x\r\n", "\r\n"], false),
+            (["HTTP/1.0 200 OK\r\n", "Content-Length: 2\r\n", "Connection: keep-alive\r\n", "\r\n"], false),
+            (["HTTP/1.1 200 OK\r\n", "\r\n"], false),
+        ] as [([String], Bool)])
+    func persistence(lines: [String], isPersistent: Bool) {
+        var head = AnswerHead()
+        for line in lines { _ = head.take(Array(line.utf8).span, settings: UpstreamSettings(host: "a", port: 80)) }
+        #expect(head.isPersistent == isPersistent)
     }
 
     @Test(

@@ -33,6 +33,12 @@ static inline int csystem_set_nonblocking(int descriptor) {
 ssize_t csystem_send(int descriptor, const void *bytes, size_t count);
 ssize_t csystem_receive(int descriptor, void *bytes, size_t count);
 
+// Whether a connection stands and its peer has said nothing that waits to be read.
+int csystem_is_quiet(int descriptor);
+
+// Another number for the same open connection, closed on exec; -1 where there is none left.
+static inline int csystem_duplicate(int descriptor) { return fcntl(descriptor, F_DUPFD_CLOEXEC, 0); }
+
 // A new connection, non-blocking and closed on exec: accept4 is declared under _GNU_SOURCE only.
 int csystem_accept(int descriptor, struct sockaddr *address, socklen_t *length);
 
