@@ -96,6 +96,7 @@ extension ClientConnection {
         if !content.isComplete { response.closes = true }
         response.isStarted = true
         var bytes: [UInt8] = []
+        bytes.reserveCapacity(head.fields.bytes.count + 4 * head.fields.count + lines.count + 128)
         ResponseSerializer.append(head, to: &bytes)
         switch framing {
         case .none: break

@@ -368,7 +368,7 @@ package final class ClientConnection: EventHandler {
     /// Asks the loop for what can be used now, and nothing else.
     func updateInterest() {
         guard phase != .closed else { return }
-        var events: ReadyEvents = []
+        var events = ReadyEvents()
         if !output.isEmpty { events.insert(.writable) }
         let canRead =
             switch phase {

@@ -2,6 +2,7 @@
 
 import CSystem
 import Glibc
+import HTTPCore
 
 package enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
     case ipv4(host: String, port: UInt16)
@@ -125,6 +126,15 @@ package struct PeerAddress: Sendable {
     /// The address as text, without the port; empty for a Unix socket.
     package var text: [UInt8] {
         guard !isUnix else { return [] }
+        guard isIPv6 else {
+            var out: [UInt8] = []
+            out.reserveCapacity(16)
+            for index in 0..<4 {
+                if index > 0 { out.append(UInt8(ascii: ".")) }
+                out.append(decimal: Int(bytes[index]))
+            }
+            return out
+        }
         var out = [CChar](repeating: 0, count: 64)
         var copy = bytes
         _ = withUnsafeBytes(of: &copy) { inet_ntop(Int32(family), $0.baseAddress, &out, 64) }

@@ -25,8 +25,8 @@ package struct Fields: Sendable {
 
     package private(set) var bytes: [UInt8]
     package private(set) var entries: [Entry]
-    /// One bit for each `KnownField` that occurs; so that asking for an absent field costs nothing.
-    private var present: UInt128 = 0
+    /// So that asking for an absent field costs nothing.
+    private var present = KnownFieldSet()
 
     package init() {
         bytes = []
@@ -45,13 +45,15 @@ package struct Fields: Sendable {
         self.bytes = bytes
         self.entries = entries
         for entry in entries {
-            if let known = entry.known { present |= 1 << UInt128(known.rawValue) }
+            if let known = entry.known { present.insert(known) }
         }
     }
 
     package var count: Int { entries.count }
 
-    package func contains(_ field: KnownField) -> Bool { present & (1 << UInt128(field.rawValue)) != 0 }
+    package func contains(_ field: KnownField) -> Bool { present.contains(field) }
+
+    package func containsAny(of fields: KnownFieldSet) -> Bool { !present.isDisjoint(with: fields) }
 
     package func name(at index: Int) -> ArraySlice<UInt8> { bytes[entries[index].nameRange] }
 
@@ -105,11 +107,24 @@ package struct Fields: Sendable {
         append(name: Array(name.utf8).span, value: Array(value.utf8).span)
     }
 
+    /// Appends the lines of another message that `isKept` lets pass; their bytes come over in one piece.
+    package mutating func append(contentsOf others: Fields, where isKept: (KnownField?) -> Bool) {
+        let base = UInt32(bytes.count)
+        bytes.append(contentsOf: others.bytes)
+        for entry in others.entries where isKept(entry.known) {
+            var moved = entry
+            moved.nameStart += base
+            moved.valueStart += base
+            entries.append(moved)
+            if let known = entry.known { present.insert(known) }
+        }
+    }
+
     /// Removes every line of that name.
     package mutating func remove(_ field: KnownField) {
         guard contains(field) else { return }
         entries.removeAll { $0.known == field }
-        present &= ~(1 << UInt128(field.rawValue))
+        present.remove(field)
     }
 
     /// Removes every line of that name (any case).
@@ -132,6 +147,6 @@ package struct Fields: Sendable {
             Entry(
                 nameStart: UInt32(nameStart), nameLength: UInt32(valueStart - nameStart), valueStart: UInt32(valueStart),
                 valueLength: UInt32(bytes.count - valueStart), known: known))
-        if let known { present |= 1 << UInt128(known.rawValue) }
+        if let known { present.insert(known) }
     }
 }

@@ -4,7 +4,7 @@ package enum ResponseSerializer {
     /// Status line and field lines, without the empty line that ends the head: more lines may follow.
     package static func append(_ head: ResponseHead, to out: inout [UInt8]) {
         appendStatusLine(head.status, reason: head.reason, to: &out)
-        append(head.fields, to: &out)
+        FieldSerializer.append(head.fields, to: &out)
     }
 
     /// A reason that is empty or holds a control character is replaced by the standard one.
@@ -18,15 +18,5 @@ package enum ResponseSerializer {
             out += reason
         }
         out.append("\r\n")
-    }
-
-    package static func append(_ fields: Fields, to out: inout [UInt8]) {
-        let bytes = fields.bytes.span
-        for entry in fields.entries {
-            out.append(copying: bytes.extracting(entry.nameRange))
-            out.append(": ")
-            out.append(copying: bytes.extracting(entry.valueRange))
-            out.append("\r\n")
-        }
     }
 }

@@ -110,10 +110,8 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
             let route = routes.all[routes.place(of: head.pathAndQuery)]
             return ContentReader(shard: self, connection: connection, head: head, framing: framing, route: route)
         case .bypass(let reason):
-            var plan = ExchangePlan()
-            plan.bypass = reason
-            plan.route = routes.place(of: head.pathAndQuery)
-            if head.fields.contains(.cacheControl) { plan.directives = RequestCacheControl(head.fields) }
+            let directives = head.fields.contains(.cacheControl) ? RequestCacheControl(head.fields) : RequestCacheControl()
+            let plan = ExchangePlan(bypass: reason, directives: directives, route: routes.place(of: head.pathAndQuery))
             return begin(head, framing, connection, plan)
         case .lookUp: return look(head, framing, connection)
         case .lookUpPart: return look(head, framing, connection, forPart: true)
@@ -167,12 +165,8 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         _ found: FoundResponse?, _ head: RequestHead, _ framing: ContentFraming, _ directives: RequestCacheControl,
         _ connection: ClientConnection
     ) -> (any ClientExchange)? {
-        var plan = ExchangePlan()
-        plan.bypass = .range
-        plan.directives = directives
-        plan.found = found
-        plan.route = routes.place(of: head.pathAndQuery)
-        return begin(head, framing, connection, plan)
+        let route = routes.place(of: head.pathAndQuery)
+        return begin(head, framing, connection, ExchangePlan(bypass: .range, directives: directives, found: found, route: route))
     }
 
     /// What is not plainly a fresh hit. Apart from `look`, so that what a hit needs stays small.
@@ -217,7 +211,6 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     private func begin(
         _ head: RequestHead, _ framing: ContentFraming, _ connection: ClientConnection, _ plan: ExchangePlan
     ) -> (any ClientExchange)? {
-        var plan = plan
         plan.mode = mode(of: head)
         if plan.mode == .record { plan.mayShare = false }
         let exchange = Exchange(
@@ -306,23 +299,40 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     }
 }
 
-/// What looking at a request has brought, for the exchange that goes on with it.
-struct ExchangePlan {
-    var bypass: BypassReason?
-    var directives = RequestCacheControl()
+/// What looking at a request has brought, for the exchange that goes on with it. A class, since it is handed from hand to hand.
+final class ExchangePlan {
+    let bypass: BypassReason?
+    let directives: RequestCacheControl
     /// nil where the store has nothing to do with the request.
-    var key: [UInt8]?
-    var sharedKey: [UInt8] = []
-    var isPartitioned = false
-    var found: FoundResponse?
+    let key: [UInt8]?
+    let sharedKey: [UInt8]
+    let isPartitioned: Bool
+    let found: FoundResponse?
     /// Under which key requests for the same share one fetch: the variant's, where it is known.
-    var flightKey: [UInt8]?
-    var missToken: StaticString = "uri-miss"
+    let flightKey: [UInt8]?
+    let missToken: StaticString
     /// Whether another's answer would do, and a background fetch may speak for this request: a plain GET.
-    var mayShare = false
+    var mayShare: Bool
     /// The place of the target's route.
-    var route = 0
+    let route: Int
     var mode = ServingMode.live
+
+    init(
+        bypass: BypassReason? = nil, directives: RequestCacheControl = RequestCacheControl(), key: [UInt8]? = nil, sharedKey: [UInt8] = [],
+        isPartitioned: Bool = false, found: FoundResponse? = nil, flightKey: [UInt8]? = nil, missToken: StaticString = "uri-miss",
+        mayShare: Bool = false, route: Int
+    ) {
+        self.bypass = bypass
+        self.directives = directives
+        self.key = key
+        self.sharedKey = sharedKey
+        self.isPartitioned = isPartitioned
+        self.found = found
+        self.flightKey = flightKey
+        self.missToken = missToken
+        self.mayShare = mayShare
+        self.route = route
+    }
 }
 
 extension RequestHead {

@@ -3,7 +3,8 @@
 
 import HTTPCore
 
-struct UpstreamRequestFields {
+/// A class, so that using it copies nothing.
+final class UpstreamRequestFields {
     let settings: ForwardingSettings
     /// Host and port of the upstream, as in a Host field.
     let authority: [UInt8]
@@ -30,12 +31,12 @@ struct UpstreamRequestFields {
     }
 
     /// Fields by which careless upstreams take another route or method than the request line says.
-    private static let overrides: [KnownField] = [
+    private static let overrides: KnownFieldSet = [
         .xHost, .xHTTPMethod, .xHTTPMethodOverride, .xMethodOverride, .xOriginalURL, .xRewriteURL, .xWAPProfile, .frontEndHTTPS,
         .trueClientIP,
     ]
 
-    private static let forwarding: [KnownField] = [
+    private static let forwarding: KnownFieldSet = [
         .forwarded, .xForwardedFor, .xForwardedHost, .xForwardedPort, .xForwardedPrefix, .xForwardedProto, .xForwardedScheme,
         .xForwardedServer,
         .xRealIP,
@@ -43,19 +44,10 @@ struct UpstreamRequestFields {
 
     /// - Parameter head: the client's request.
     func make(from head: RequestHead, client: Client) -> Fields {
-        var fields = Fields(reservingBytes: head.fields.bytes.count + 256, entries: head.fields.count + 6)
+        var fields = Fields(reservingBytes: head.fields.bytes.count + 256, entries: head.fields.count + 8)
         fields.append(.host, settings.preserveHost ? client.host : authority)
         let source = head.fields.removingHopByHop()
-        for index in 0..<source.count {
-            let entry = source.entries[index]
-            if let known = entry.known, isDropped(known) { continue }
-            let bytes = source.bytes.span
-            if let known = entry.known {
-                fields.append(known, bytes.extracting(entry.valueRange))
-            } else {
-                fields.append(name: bytes.extracting(entry.nameRange), value: bytes.extracting(entry.valueRange))
-            }
-        }
+        fields.append(contentsOf: source) { known in known.map { !isDropped($0) } ?? true }
         addForwarding(to: &fields, source: source, client: client)
         if let count = RequestRefusals.countedDown(head) { fields.set(.maxForwards, count) }
         if settings.via { fields.append(.via, viaValue(head.version)) }
@@ -82,12 +74,14 @@ struct UpstreamRequestFields {
     }
 
     private func addForwarding(to fields: inout Fields, source: Fields, client: Client) {
-        let present = Self.forwarding.contains { source.contains($0) }
         switch settings.forwarded {
         case .off:
             return
-        case .trust where present:
-            for field in Self.forwarding { copy(field, from: source, to: &fields) }
+        case .trust where source.containsAny(of: Self.forwarding):
+            for entry in source.entries {
+                guard let known = entry.known, Self.forwarding.contains(known) else { continue }
+                fields.append(known, source.bytes.span.extracting(entry.valueRange))
+            }
         case .trust, .replace:
             addOwn(to: &fields, client: client)
         case .add:
@@ -102,13 +96,21 @@ struct UpstreamRequestFields {
 
     /// Both the standard's field and the ones that most frameworks read.
     private func addOwn(to fields: inout Fields, client: Client) {
-        var node = client.address.isEmpty ? Array("unknown".utf8) : client.address
-        if client.isIPv6 { node = Array("\"[".utf8) + node + Array("]\"".utf8) }
-        var value = Array("for=".utf8) + node
-        if settings.forwardHost { value += Array(";host=\"".utf8) + client.host + [UInt8(ascii: "\"")] }
-        fields.append(.forwarded, value + Array(";proto=http".utf8))
+        var value: [UInt8] = []
+        value.reserveCapacity(client.address.count + client.host.count + 40)
+        value.append("for=")
+        if client.isIPv6 { value.append("\"[") }
+        if client.address.isEmpty { value.append("unknown") } else { value.append(copying: client.address.span) }
+        if client.isIPv6 { value.append("]\"") }
+        if settings.forwardHost {
+            value.append(";host=\"")
+            value.append(copying: client.host.span)
+            value.append("\"")
+        }
+        value.append(";proto=http")
+        fields.append(.forwarded, value)
         if !client.address.isEmpty { fields.append(.xForwardedFor, client.address) }
         if settings.forwardHost { fields.append(.xForwardedHost, client.host) }
-        fields.append(.xForwardedProto, Array("http".utf8))
+        fields.append(.xForwardedProto, "http")
     }
 }

@@ -16,13 +16,7 @@ struct RequestWriter {
         if request.target != [UInt8(ascii: "*")] { head.append(copying: basePath.span) }
         head.append(copying: request.target.span)
         head.append(" HTTP/1.1\r\n")
-        let bytes = fields.bytes.span
-        for entry in fields.entries {
-            head.append(copying: bytes.extracting(entry.nameRange))
-            head.append(": ")
-            head.append(copying: bytes.extracting(entry.valueRange))
-            head.append("\r\n")
-        }
+        FieldSerializer.append(fields, to: &head)
         switch request.content {
         case .none where request.method == .post || request.method == .put || request.method == .patch, .length(0):
             head.append("Content-Length: 0\r\n")
