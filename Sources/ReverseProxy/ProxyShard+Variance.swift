@@ -22,7 +22,9 @@ extension ProxyShard {
     /// - Parameter exact: what was found there. It counts only where nothing is stored under the path's variance.
     /// - Returns: nil where `exact` stands.
     func findVaried(_ exact: LookUpResult, _ head: RequestHead) -> (keys: TargetKeys, result: LookUpResult)? {
-        guard let lookUp, variances?.isEmpty == false, let keys = variedKeys(for: head, target: Array(head.pathAndQuery)) else { return nil }
+        guard let lookUp, variances?.isEmpty == false, let keys = variedKeys(for: head, target: Array(head.pathAndQuery)) else {
+            return nil
+        }
         let collection = checksCollections ? pathKey(of: Array(head.pathAndQuery), for: head) : nil
         let shared = keys.own == keys.shared ? nil : keys.shared
         let varied = lookUp.find(keys.own, sharedKey: shared, collection: collection, request: head.fields)

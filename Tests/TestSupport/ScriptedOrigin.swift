@@ -62,6 +62,7 @@ package final class ScriptedOrigin: Sendable {
     package typealias Script = @Sendable (OriginRequest) -> [OriginStep]
 
     package let port: UInt16
+    private let address: ListenAddress
 
     private struct State {
         var listener: Int32
@@ -75,8 +76,10 @@ package final class ScriptedOrigin: Sendable {
 
     /// - Parameter path: of a Unix socket to listen on instead of a port.
     package init(unixSocket path: String? = nil, _ script: @escaping Script) {
-        let (listener, port) = Self.listen(path.map { .unix(path: $0) } ?? .ipv4(host: "127.0.0.1", port: 0))
-        self.port = port
+        // Bound, never listening, and kept: while the origin is down nobody else is given its number.
+        port = path == nil ? Self.port(of: Self.bound(.ipv4(host: "127.0.0.1", port: 0))) : 0
+        address = path.map { .unix(path: $0) } ?? .ipv4(host: "127.0.0.1", port: port)
+        let listener = Self.listen(address)
         state = Mutex(State(listener: listener, script: script))
         accept(on: listener)
     }
@@ -98,23 +101,32 @@ package final class ScriptedOrigin: Sendable {
     }
 
     package func up() {
-        let (listener, _) = Self.listen(.ipv4(host: "127.0.0.1", port: port))
+        let listener = Self.listen(address)
         state.withLock { $0.listener = listener }
         accept(on: listener)
     }
 
-    private static func listen(_ address: ListenAddress) -> (Int32, UInt16) {
-        let listener = socket(address.family, Int32(SOCK_STREAM.rawValue), 0)
+    private static func listen(_ address: ListenAddress) -> Int32 {
+        let listener = bound(address)
+        precondition(Glibc.listen(listener, 64) == 0, "the origin cannot listen")
+        return listener
+    }
+
+    private static func bound(_ address: ListenAddress) -> Int32 {
+        let descriptor = socket(address.family, Int32(SOCK_STREAM.rawValue), 0)
         var one: Int32 = 1
-        setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, socklen_t(MemoryLayout<Int32>.size))
-        let isBound = address.withSocketAddress { bind(listener, $0, $1) == 0 }
-        precondition(isBound && Glibc.listen(listener, 64) == 0, "the origin cannot listen")
+        setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &one, socklen_t(MemoryLayout<Int32>.size))
+        precondition(address.withSocketAddress { bind(descriptor, $0, $1) == 0 }, "the origin cannot have its address")
+        return descriptor
+    }
+
+    private static func port(of descriptor: Int32) -> UInt16 {
         var actual = sockaddr_in()
         var length = socklen_t(MemoryLayout<sockaddr_in>.size)
         withUnsafeMutablePointer(to: &actual) { pointer in
-            _ = pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { getsockname(listener, $0, &length) }
+            _ = pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { getsockname(descriptor, $0, &length) }
         }
-        return (listener, UInt16(bigEndian: actual.sin_port))
+        return UInt16(bigEndian: actual.sin_port)
     }
 
     private func accept(on listener: Int32) {
