@@ -130,7 +130,8 @@ extension Exchange {
     }
 
     func noteUpstream() {
-        record.upstreamMicroseconds = shard.loop.batchMicroseconds - began
+        // Not the batch's time: an answer often comes within the batch in which it was asked for.
+        record.upstreamMicroseconds = SystemTime.monotonicMicroseconds - began
         guard let fetch else { return }
         trace.times = fetch.times
         trace.upstreamStatus = fetch.status?.rawValue ?? 0

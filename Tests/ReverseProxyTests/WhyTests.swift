@@ -95,6 +95,19 @@ struct WhyTests {
         #expect(last["result"] == "error" && last["status"] == 502 && last["target"] == "/b?api_key=REDACTED")
     }
 
+    @Test("the upstream's time is never less than that of its phases")
+    func upstreamTime() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
+        for number in 0..<200 { _ = try play.get("/\(number)") }
+        let all = JSONValue(try play.admin("GET", "/-/why?last=200").content)?["exchanges"]?.array ?? []
+        #expect(all.count == 200)
+        for upstream in all.compactMap({ $0["upstream"] }) {
+            let total = try #require(upstream["total_seconds"]?.double)
+            let wait = try #require(upstream["wait_seconds"]?.double)
+            #expect(total >= wait)
+        }
+    }
+
     @Test("the strict policy that forbids a rescue is named")
     func strict() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=1, must-revalidate"])] }) { settings in
