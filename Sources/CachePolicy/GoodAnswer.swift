@@ -45,6 +45,17 @@ package struct ContentTypes: Sendable {
 
     package var isEmpty: Bool { patterns.isEmpty }
 
+    /// How they are written, for people.
+    package static let forms = "type/subtype, +suffix or *"
+
+    /// Whether a text can fit any type.
+    package static func isPattern(_ text: String) -> Bool {
+        if text == "*" { return true }
+        let names = text.hasPrefix("+") ? [text.dropFirst()] : text.split(separator: "/", omittingEmptySubsequences: false)
+        return names.count == (text.hasPrefix("+") ? 1 : 2)
+            && names.allSatisfy { !$0.isEmpty && $0.utf8.allSatisfy { isTokenByte($0) && $0 != UInt8(ascii: "*") } }
+    }
+
     package func contain(_ type: MediaType?) -> Bool {
         patterns.contains { pattern in
             if pattern == [UInt8(ascii: "*")] { return true }

@@ -8,7 +8,8 @@ struct GroupReading<Root> {
     private(set) var mistakes: [ConfigurationMistake] = []
     /// What stands under `routes` at the top of the file: read later, since routes begin with what the rest says.
     private(set) var routes: YAMLNode?
-    private var seen: [String: Int] = [:]
+    /// Of each name that was read.
+    private(set) var lines: [String: Int] = [:]
 
     init(table: [Setting<Root>], root: Root, name: String, file: String) {
         self.table = table
@@ -21,11 +22,11 @@ struct GroupReading<Root> {
         guard case .mapping(let pairs, _) = node else { return }
         for (key, line, value) in pairs {
             let path = prefix + key
-            if let before = seen[path] {
+            if let before = lines[path] {
                 add(line, "\(name)\(path) is set twice: first in line \(before)")
                 continue
             }
-            seen[path] = line
+            lines[path] = line
             if let setting = table.first(where: { $0.path == path }) {
                 apply(setting, value, line)
             } else if table.contains(where: { $0.path.hasPrefix(path + ".") }) {

@@ -53,19 +53,17 @@ package enum RouteTable {
 
 extension CisternSettings.Route {
     /// What is wrong with the route as a whole.
-    var problem: String? {
+    var problems: [String] {
         let isWord = !name.isEmpty && name.utf8.allSatisfy { $0.isWordByte }
-        guard isWord else { return "a route needs a name of letters, digits, - and _" }
-        guard path.hasPrefix("/") else { return "route \(name) needs a path that begins with /" }
+        guard isWord else { return ["a route needs a name of letters, digits, - and _"] }
+        var problems: [String] = []
+        if !path.hasPrefix("/") { problems.append("route \(name) needs a path that begins with /") }
         let segments = path.split(separator: "/", omittingEmptySubsequences: false).dropFirst()
         for segment in segments where segment.contains("*") && segment != "*" && segment != "**" {
-            return "route \(name): * stands for a whole segment, as in /users/*"
+            problems.append("route \(name): * stands for a whole segment, as in /users/*")
         }
-        if segments.dropLast().contains("**") { return "route \(name): ** can only be the last segment" }
-        for pointer in good.mustHave + good.mustNotHave where !pointer.isEmpty && !pointer.hasPrefix("/") {
-            return "route \(name): \"\(pointer)\" is not a JSON Pointer: it begins with /"
-        }
-        return nil
+        if segments.dropLast().contains("**") { problems.append("route \(name): ** can only be the last segment") }
+        return problems
     }
 }
 

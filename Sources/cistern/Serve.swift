@@ -51,7 +51,7 @@ extension SettingsOptions {
     func checked() throws -> CisternSettings {
         let reader = read()
         guard reader.mistakes.isEmpty else {
-            for mistake in reader.mistakes { StandardError.write("cistern: \(mistake)\n") }
+            for mistake in reader.mistakesInOrder { StandardError.write("cistern: \(mistake)\n") }
             throw ExitCode.configuration
         }
         return reader.settings

@@ -13,52 +13,96 @@ enum SettingsCheck {
     /// Adds what is wrong to the reader's mistakes.
     static func check(_ reader: inout SettingsReader) {
         let settings = reader.settings
-        func mistake(_ sentence: String) { reader.add("settings", 0, sentence) }
-        if settings.upstream.url.isEmpty {
-            mistake("upstream.url is missing: give --upstream URL, or set it in the file")
-        } else if UpstreamURL(settings.upstream.url) == nil {
-            mistake("upstream.url must be an http or https URL without user, query or fragment, not \"\(settings.upstream.url)\"")
+        if !settings.upstream.url.isEmpty, UpstreamURL(settings.upstream.url) == nil {
+            reader.add(
+                about: "upstream.url",
+                "upstream.url must be an http or https URL without user, query or fragment, not \"\(settings.upstream.url)\"")
+        } else if settings.upstream.url.isEmpty, reader.isComplete {
+            reader.add(about: "upstream.url", "upstream.url is missing: give --upstream URL, or set it in the file")
         }
-        if settings.listen.isEmpty { mistake("listen must name at least one address") }
+        checkAddresses(&reader)
+        checkWords(&reader)
+        checkRoutes(&reader)
+        checkFiles(&reader)
+    }
+
+    private static func checkAddresses(_ reader: inout SettingsReader) {
+        let settings = reader.settings
+        if settings.listen.isEmpty { reader.add(about: "listen", "listen must name at least one address") }
+        var seen: Set<String> = []
         for (name, addresses) in [("listen", settings.listen), ("admin_listen", settings.adminListen)] {
-            for address in addresses where ListenAddress(address) == nil {
-                mistake("\(name): \"\(address)\" is not an address: HOST:PORT, [IPV6]:PORT, :PORT or unix:/path, with numbers for hosts")
+            for text in addresses {
+                guard let address = ListenAddress(text) else {
+                    let forms = "HOST:PORT, [IPV6]:PORT, :PORT or unix:/path, with numbers for hosts"
+                    reader.add(about: name, "\(name): \"\(text)\" is not an address: \(forms)")
+                    continue
+                }
+                if case .ipv4(_, 0) = address { continue }
+                if case .ipv6(_, 0) = address { continue }
+                if !seen.insert("\(address)").inserted { reader.add(about: name, "\(name): \(address) is listened on already") }
             }
         }
+        if !settings.admin.socket.isEmpty, ListenAddress("unix:" + AdminSettings.socketPath(settings)) == nil {
+            reader.add(about: "admin.socket", "admin.socket: the path is too long for a Unix socket")
+        }
+    }
+
+    private static func checkWords(_ reader: inout SettingsReader) {
+        let settings = reader.settings
         let isToken = { (text: String) in !text.isEmpty && text.utf8.allSatisfy(isTokenByte) }
-        if !isToken(settings.forwarding.name) { mistake("forwarding.name must be one word of letters, digits, - and _") }
-        if !settings.failure.probePath.isEmpty, !settings.failure.probePath.hasPrefix("/") {
-            mistake("failure.probe_path must begin with /")
+        if !isToken(settings.forwarding.name) {
+            reader.add(about: "forwarding.name", "forwarding.name must be one word of letters, digits, - and _")
         }
-        for route in settings.routes {
-            for method in route.methods where method != "POST" && method != "QUERY" {
-                mistake("route \(route.name): methods can be POST and QUERY, not \"\(method)\"")
-            }
-            for pointer in route.good.mustHave + route.good.mustNotHave where JSONPointer(pointer) == nil {
-                mistake("route \(route.name): \"\(pointer)\" is not a JSON Pointer")
-            }
+        if !settings.failure.probePath.isEmpty, !settings.failure.probePath.hasPrefix("/") {
+            reader.add(about: "failure.probe_path", "failure.probe_path must begin with /")
         }
         for (name, fields) in [
             ("cache.targeted_fields", settings.cache.targetedFields), ("cache.credential_fields", settings.cache.credentialFields),
             ("cache.key_fields", settings.cache.keyFields),
         ] {
-            for field in fields where !isToken(field) { mistake("\(name): \"\(field)\" is not a field name") }
+            for field in fields where !isToken(field) { reader.add(about: name, "\(name): \"\(field)\" is not a field name") }
         }
+        for type in settings.cache.contentTypes where !ContentTypes.isPattern(type) {
+            reader.add(about: "cache.content_types", "cache.content_types: \"\(type)\" is not \(ContentTypes.forms)")
+        }
+        if settings.log.access.isEmpty { reader.add(about: "log.access", "log.access must be off, stdout or a file") }
+    }
+
+    private static func checkRoutes(_ reader: inout SettingsReader) {
+        for route in reader.settings.routes {
+            let tell = { (reader: inout SettingsReader, path: String, sentence: String) in
+                reader.add(about: "routes.\(route.name).\(path)", "route \(route.name): \(sentence)")
+            }
+            for method in route.methods where method != "POST" && method != "QUERY" {
+                tell(&reader, "methods", "methods can be POST and QUERY, not \"\(method)\"")
+            }
+            for (path, pointers) in [("good.must_have", route.good.mustHave), ("good.must_not_have", route.good.mustNotHave)] {
+                for pointer in pointers where JSONPointer(pointer) == nil {
+                    tell(&reader, path, "\"\(pointer)\" is not a JSON Pointer, such as /items/0/id")
+                }
+            }
+            for type in route.good.contentTypes where !ContentTypes.isPattern(type) {
+                tell(&reader, "good.content_types", "\"\(type)\" is not \(ContentTypes.forms)")
+            }
+        }
+    }
+
+    private static func checkFiles(_ reader: inout SettingsReader) {
+        let settings = reader.settings
         if settings.upstream.clientCertificate.isEmpty != settings.upstream.clientKey.isEmpty {
-            mistake("upstream.client_certificate and upstream.client_key go together")
+            let given = settings.upstream.clientKey.isEmpty ? "upstream.client_certificate" : "upstream.client_key"
+            reader.add(about: given, "upstream.client_certificate and upstream.client_key go together")
         }
         for (name, file) in [
             ("upstream.ca_file", settings.upstream.caFile), ("upstream.client_certificate", settings.upstream.clientCertificate),
             ("upstream.client_key", settings.upstream.clientKey), ("admin.token_file", settings.admin.tokenFile),
         ] where !file.isEmpty && access(file, R_OK) != 0 {
-            mistake("\(name): \(file) cannot be read")
+            reader.add(about: name, "\(name): \(file) cannot be read")
         }
         if !settings.admin.tokenFile.isEmpty, let text = FileContent.read(settings.admin.tokenFile), AdminToken.parse(text) == nil {
-            mistake(
+            reader.add(
+                about: "admin.token_file",
                 "admin.token_file: \(settings.admin.tokenFile) must hold one word of at least \(AdminToken.shortest) letters and digits")
-        }
-        if ListenAddress("unix:" + AdminSettings.socketPath(settings)) == nil, !settings.admin.socket.isEmpty {
-            mistake("admin.socket: the path is too long for a Unix socket")
         }
     }
 }

@@ -70,7 +70,7 @@ struct SettingsOptions: ParsableArguments {
             if let text = FileContent.read(file) {
                 reader.read(file: file, text: text)
             } else {
-                reader.add(file, 0, "cannot be read: \(String(cString: strerror(errno)))")
+                reader.addUnreadable(file: file, String(cString: strerror(errno)))
             }
         }
         reader.read(environment: environment)

@@ -26,8 +26,14 @@ struct CommandLineTool {
     ///   - arguments: as typed in a shell; where the proxy is, is added.
     ///   - proxy: the command speaks to the proxy itself, not to its admin interface.
     func run(_ arguments: String, proxy: Bool = false) throws -> Outcome {
-        let place = proxy ? "--proxy 127.0.0.1:\(play.port)" : "--admin unix:\(play.adminSocket)"
-        let command = "\(Self.path) \(arguments) \(place) 2>&1"
+        try Self.run(arguments + " " + (proxy ? "--proxy 127.0.0.1:\(play.port)" : "--admin unix:\(play.adminSocket)"))
+    }
+
+    /// - Parameters:
+    ///   - arguments: as typed in a shell.
+    ///   - environment: as typed before a command.
+    static func run(_ arguments: String, environment: String = "") throws -> Outcome {
+        let command = "\(environment) \(path) \(arguments) 2>&1"
         guard let pipe = popen(command, "r") else { throw NotRun() }
         var bytes: [UInt8] = []
         var piece = [UInt8](repeating: 0, count: 1 << 16)

@@ -1,0 +1,66 @@
+// `cistern check`, through the real binary: every mistake at once, each where it was made, and nothing started.
+
+import CacheStore
+import TestSupport
+import Testing
+
+@Suite("Checking the settings")
+struct CheckTests {
+    private func check(_ file: String, _ more: String = "", environment: String = "") throws -> CommandLineTool.Outcome {
+        let directory = TestTools.temporaryDirectory()
+        let path = directory.path + "/f.yaml"
+        try TextFile.write(file, to: path)
+        let outcome = try CommandLineTool.run("check --config \(path) \(more)", environment: environment)
+        withExtendedLifetime(directory) {}
+        return .init(status: outcome.status, text: outcome.text.replacing("cistern: \(path):", with: "").replacing("cistern: ", with: ""))
+    }
+
+    @Test("mistakes that only the whole can tell have their lines too, and stand in the file's order")
+    func lines() throws {
+        let outcome = try check(
+            """
+            upstream:
+              url: ftp://x
+              client_key: /none
+            listen: [example, ":8080", "0.0.0.0:8080"]
+            cache:
+              policy: loose
+              content_types: [json]
+            routes:
+              - name: a
+                path: /a
+                methods: [GET]
+                good:
+                  must_have: [x]
+            log: {access: ""}
+            """, "--set forwarding.name='a b' --admin-listen :8080", environment: "CISTERN_FAILURE_PROBE_PATH=x")
+        #expect(outcome.status == 78)
+        #expect(
+            outcome.lines == [
+                #"2: upstream.url must be an http or https URL without user, query or fragment, not "ftp://x""#,
+                "3: upstream.client_certificate and upstream.client_key go together", "3: upstream.client_key: /none cannot be read",
+                "4: listen: \"example\" is not an address: HOST:PORT, [IPV6]:PORT, :PORT or unix:/path, with numbers for hosts",
+                "4: listen: 0.0.0.0:8080 is listened on already", #"6: cache.policy must be one of rescue, strict, not "loose""#,
+                #"7: cache.content_types: "json" is not type/subtype, +suffix or *"#,
+                #"11: route a: methods can be POST and QUERY, not "GET""#,
+                #"13: route a: "x" is not a JSON Pointer, such as /items/0/id"#, "14: log.access must be off, stdout or a file",
+                "command line: admin_listen: 0.0.0.0:8080 is listened on already",
+                "command line: forwarding.name must be one word of letters, digits, - and _",
+                "environment: failure.probe_path must begin with /",
+            ])
+    }
+
+    @Test("what stands in a file that cannot be read is not said to be missing")
+    func unreadable() throws {
+        #expect(try check("upstream: [").lines.count == 1)
+        #expect(try check("").lines == ["settings: upstream.url is missing: give --upstream URL, or set it in the file"])
+        let outcome = try CommandLineTool.run("check --config /none.yaml")
+        #expect(outcome.status == 78 && outcome.lines == ["cistern: /none.yaml: cannot be read: No such file or directory"])
+    }
+
+    @Test("good settings are said to be good")
+    func good() throws {
+        let outcome = try check("upstream: {url: http://x}\nlisten: [\"127.0.0.1:0\", \"127.0.0.1:0\"]")
+        #expect(outcome.status == 0 && outcome.text == "The settings are good.\n")
+    }
+}
