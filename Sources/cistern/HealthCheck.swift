@@ -1,42 +1,63 @@
 // `cistern healthcheck`: asks a running Cistern for /healthz, for containers that have no curl.
 
 import ArgumentParser
-import CSystem
-import Glibc
+import Downstream
+import ReverseProxy
+import Settings
 
 struct HealthCheck: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "healthcheck", abstract: "Ask a running Cistern whether it is well; ends with 0 if so, with 1 if not.")
+        commandName: "healthcheck", abstract: "Ask a running Cistern whether it is well; ends with 0 if so, with 1 if not.",
+        discussion: """
+            It is asked where the settings say that it listens for /healthz: the file, the environment and the options that it was started \
+            with; then on the admin interface's socket.
+            """)
 
-    @Option(help: ArgumentHelp("The port it listens on, on this machine.", valueName: "number"))
-    var port: UInt16 = 8080
+    @Option(help: ArgumentHelp("Ask only this address: HOST:PORT, [IPV6]:PORT or unix:/path.", valueName: "address"))
+    var address: String?
+
+    @Option(help: ArgumentHelp("Ask only this port of this machine.", valueName: "number"))
+    var port: UInt16?
+
+    @Option(name: [.short, .long], help: "The configuration file that it was started with.")
+    var config: String?
+
+    @Option(help: "The cache directory that it was started with.")
+    var cacheDir: String?
+
+    /// For all of one address.
+    private static let patienceSeconds = 3
 
     func run() throws {
-        guard Self.isHealthy(port: port) else {
-            StandardError.write("cistern: nothing healthy answers on port \(port)\n")
-            throw ExitCode.failure
+        do {
+            let addresses = try self.addresses()
+            guard !addresses.contains(where: Self.isHealthy) else { return }
+            StandardError.write("cistern: nothing healthy answers on \(addresses.map(\.description).joined(separator: ", "))\n")
+        } catch let failure as AdminFailure {
+            StandardError.write("cistern: \(failure)\n")
+        }
+        throw ExitCode.failure
+    }
+
+    private func addresses() throws -> [ListenAddress] {
+        let texts: [String]
+        if let address = address ?? port.map({ "127.0.0.1:\($0)" }) {
+            texts = [address]
+        } else {
+            let settings = try AdminOptions.settings(config: config, cacheDir: cacheDir)
+            let own = settings.ownPages ? settings.listen : []
+            let socket = settings.admin.socket == "off" ? [] : ["unix:" + AdminSettings.socketPath(settings)]
+            texts = (settings.adminListen.isEmpty ? own : settings.adminListen) + socket
+        }
+        return try texts.map { text in
+            guard let address = ListenAddress(text) else { throw AdminFailure("\(text) is not an address") }
+            return address
         }
     }
 
-    /// One request over a plain socket, with 3 seconds for all of it.
-    private static func isHealthy(port: UInt16) -> Bool {
-        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-        defer { close(descriptor) }
-        var limit = timeval(tv_sec: 3, tv_usec: 0)
-        setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
-        setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_port = port.bigEndian
-        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
-        let connected = withUnsafePointer(to: &address) {
-            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) }
-        }
-        guard connected == 0 else { return false }
+    private static func isHealthy(_ address: ListenAddress) -> Bool {
         let request = Array("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".utf8)
-        guard send(descriptor, request, request.count, Int32(MSG_NOSIGNAL)) == request.count else { return false }
-        var answer = [UInt8](repeating: 0, count: 64)
-        let count = recv(descriptor, &answer, answer.count, 0)
-        return count > 12 && answer.starts(with: Array("HTTP/1.1 200".utf8))
+        let answer = PlainHTTP.exchange(request, with: address, patienceSeconds: patienceSeconds)
+        return answer?.starts(with: Array("HTTP/1.1 200".utf8)) ?? false
     }
 }

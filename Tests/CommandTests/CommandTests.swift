@@ -110,6 +110,24 @@ struct CommandTests {
         #expect(outcome.text.contains(sentence))
     }
 
+    @Test("the health check asks where the settings say that it listens, and never the upstream")
+    func health() throws {
+        let check = { (arguments: String, environment: String) in
+            try CommandLineTool.run("healthcheck \(arguments)", environment: environment).status
+        }
+        #expect(try check("--port \(play.port)", "") == 0)
+        #expect(try check("", "CISTERN_LISTEN=127.0.0.1:\(play.port)") == 0)
+        // It listens elsewhere than the environment says: its socket is there.
+        #expect(try check("", "CISTERN_LISTEN=127.0.0.1:1 CISTERN_STORE_DIRECTORY=\(play.directory)") == 0)
+        #expect(try check("", "CISTERN_LISTEN=127.0.0.1:1 CISTERN_STORE_DIRECTORY=/none") == 1)
+        let admin = "CISTERN_LISTEN=127.0.0.1:\(play.port) CISTERN_ADMIN_LISTEN=127.0.0.1:1 CISTERN_ADMIN_SOCKET=off"
+        #expect(try check("", admin) == 1)
+        #expect(try check("--address unix:\(play.adminSocket)", admin) == 0)
+        let wrong = try CommandLineTool.run("healthcheck --address nonsense")
+        #expect(wrong.status == 1 && wrong.text == "cistern: nonsense is not an address\n")
+        #expect(play.origin.requests.isEmpty)
+    }
+
     @Test("a Cistern that does not run is told as such")
     func notRunning() throws {
         play.stop()

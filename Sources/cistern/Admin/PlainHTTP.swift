@@ -10,6 +10,7 @@ enum PlainHTTP {
         defer { close(descriptor) }
         var limit = timeval(tv_sec: patienceSeconds, tv_usec: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
+        setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
         guard address.withSocketAddress({ connect(descriptor, $0, $1) }) == 0 else { return nil }
         var sent = 0
         while sent < bytes.count {
