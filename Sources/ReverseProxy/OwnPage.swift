@@ -26,11 +26,13 @@ enum OwnPage {
 
     /// Answers at once, or returns the exchange that will.
     func answer(shard: ProxyShard, connection: ClientConnection, head: RequestHead) -> (any ClientExchange)? {
+        var status: Status = 200
+        defer { shard.countOwnPage(MethodLabel(head.method), status) }
         switch self {
-        case .healthz: Self.send(200, "ok\n", shard, connection)
+        case .healthz: Self.send(status, "ok\n", shard, connection)
         case .readyz:
-            let isReady = shard.server.isReady
-            Self.send(isReady ? 200 : 503, isReady ? "ready\n" : "stopping\n", shard, connection)
+            if !shard.server.isReady { status = 503 }
+            Self.send(status, status == 200 ? "ready\n" : "stopping\n", shard, connection)
         case .metrics: return MetricsExchange(shard: shard, connection: connection, accept: head.fields.combined(.accept))
         }
         return nil

@@ -292,6 +292,13 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
 
     func countStored() { metrics.stored += 1 }
 
+    /// Only counted: whoever watches us is not in the access log.
+    func countOwnPage(_ method: MethodLabel, _ status: Status) {
+        var record = ExchangeRecord(result: .own, method: method, status: status.rawValue)
+        record.durationMicroseconds = SystemTime.monotonicMicroseconds - loop.batchMicroseconds
+        metrics.record(record)
+    }
+
     func countRequestBytes(_ count: Int) { metrics.requestBytes += UInt64(count) }
 
     func countUpstreamError(_ error: UpstreamError) {

@@ -25,6 +25,15 @@ struct OwnPagesTests {
         #expect(pclose(pipe) == 0)
     }
 
+    @Test("own pages are counted as such")
+    func counted() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
+        for page in ["/healthz", "/readyz", "/metrics"] { _ = try play.get(page) }
+        // These three and the one that tells.
+        #expect(try play.metric(#"cistern_requests_total{result="own",method="GET",status_class="2xx"}"#) == 4)
+        #expect(play.origin.requests.isEmpty)
+    }
+
     @Test("OpenMetrics where it is asked for")
     func openMetrics() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
