@@ -7,6 +7,7 @@ import Reactor
 import Settings
 import TestSupport
 import Testing
+import Upstream
 
 @testable import ReverseProxy
 
@@ -49,6 +50,7 @@ struct WhyTests {
             Row("broken JSON", .json("{"), notStored: "invalid_json"),
             Row("Vary: *", .json("{}", ["Vary: *"]), notStored: "vary_star"),
             Row("POST", .json("{}"), "POST", reason: "method", notStored: "method", setting: "routes.methods"),
+            Row("PUT: no setting makes a write be kept", .json("{}"), "PUT", reason: "method", notStored: "method"),
         ])
     func notStored(_ row: Row) throws {
         let answer = row.answer
@@ -118,6 +120,33 @@ struct WhyTests {
         play.origin.down()
         #expect(try play.get("/a").status == 502)
         #expect(try why(play)["advice"]?.array?.contains { $0["setting"] == "cache.policy" } == true)
+    }
+
+    @Test("what happened to the upstream is told in sentences; one that counts as down is not said to have been asked")
+    func sentences() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { $0.upstream.failure.threshold = 1 }
+        func explanation(_ target: String) throws -> [String] {
+            _ = try play.get(target)
+            return try why(play)["explanation"]?.array?.compactMap(\.string) ?? []
+        }
+        _ = try play.get("/a")
+        play.origin.react { _ in [.answer("<p>", type: "text/html")] }
+        #expect(
+            try explanation("/a") == [
+                "The upstream was asked: the stored answer did not say for how long it is fresh.",
+                "The upstream's answer, status 200, cannot be used (unexpected_type): "
+                    + "its media type is not the expected one, as when a web page comes instead of JSON.",
+                "The stored answer went out instead.",
+            ])
+        play.origin.down()
+        #expect(try explanation("/b") == ["Nothing is stored under this key.", "The upstream failed: connection_refused."])
+        #expect(
+            try explanation("/a") == [
+                "The upstream should have been asked: the stored answer did not say for how long it is fresh.",
+                "The upstream counts as down, and was not asked.", "The stored answer went out instead.",
+            ])
+        _ = try play.request("TRACE", "/a")
+        #expect(try why(play)["explanation"] == ["Cistern refused the request itself."])
     }
 
     @Test("arguments that a route drops from the key are named")

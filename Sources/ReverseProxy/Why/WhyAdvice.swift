@@ -1,6 +1,7 @@
 // Where a setting stands in the way of what one may have wanted: which, and what it would do. A table, held against the settings by the tests.
 
 import CachePolicy
+import Upstream
 
 struct WhyAdvice: Equatable, Sendable {
     /// As in the configuration file.
@@ -64,6 +65,18 @@ extension NotStoredReason {
     }
 }
 
+extension BypassReason {
+    /// In words.
+    var sentence: String {
+        switch self {
+        case .method: "Answers to this method do not come from the store."
+        case .content: "The request had content, so the store has no answer for it."
+        case .range: "Only a part was asked for, and no fresh whole is stored."
+        case .precondition: "The request had preconditions that only the upstream can judge."
+        }
+    }
+}
+
 extension ValidationReason {
     /// In words, behind "the upstream was asked: ".
     var sentence: String {
@@ -106,7 +119,45 @@ extension NoRescueReason {
     }
 }
 
+extension UpstreamFault {
+    /// In words, of an answer.
+    var sentence: String {
+        switch self {
+        case .serverError: "the server says that it is in trouble"
+        case .rateLimited: "the server says that it was asked too often"
+        case .invalidJSON: "it says that it is JSON and is not"
+        case .undecodable: "its coding cannot be taken off"
+        case .emptyContent: "it is empty"
+        case .unexpectedType: "its media type is not the expected one, as when a web page comes instead of JSON"
+        case .unexpectedStatus: "a status like this was not asked for"
+        case .redirected: "it leads elsewhere, as to a login page"
+        case .unprovenEnd: "nothing proves that it was complete"
+        case .unexpectedSize: "the route's good answers have another size"
+        case .missingValue: "it lacks a value that the route's good answers have"
+        case .unwantedValue: "it has a value that the route's good answers have not"
+        case .shrunk: "it is much shorter than the stored one"
+        }
+    }
+}
+
 enum FailureAdvice {
+    /// In words.
+    /// - Parameters:
+    ///   - label: of `MetricNames.rescueCauses`.
+    ///   - status: what the upstream answered with; 0 where it did not.
+    static func sentence(for label: String, status: UInt16) -> String {
+        switch label {
+        case FetchFailure.unavailableLabel: return "The upstream counts as down, and was not asked."
+        case FetchFailure.slowLabel: return "The upstream took too long for one who has a copy; it was still listened to."
+        case UpstreamError.connectionLimitReached.rawValue: return "The upstream was not asked: too many others were waiting for it."
+        default: break
+        }
+        guard let fault = UpstreamFault(rawValue: label) else {
+            return "The upstream failed: \(label)\(status == 0 ? "" : ", after status \(status)")."
+        }
+        return "The upstream's answer, status \(status), cannot be used (\(label)): \(fault.sentence)."
+    }
+
     /// - Parameter label: of `MetricNames.rescueCauses`.
     static func advice(for label: String) -> WhyAdvice? {
         switch label {
@@ -120,7 +171,19 @@ enum FailureAdvice {
         case FetchFailure.unavailableLabel:
             WhyAdvice("failure.threshold", "and failure.recheck say when it counts as down and how often it is tried")
         case FetchFailure.slowLabel: WhyAdvice("cache.rescue_after", "is how long the upstream has where a copy could go out")
-        default: nil
+        default: UpstreamFault(rawValue: label).flatMap(demand)
+        }
+    }
+    /// What the operator demands of a route's answers.
+    private static func demand(_ fault: UpstreamFault) -> WhyAdvice? {
+        switch fault {
+        case .unexpectedSize: WhyAdvice("routes.good.min_bytes", "and routes.good.max_bytes say how long a good answer of the route is")
+        case .missingValue: WhyAdvice("routes.good.must_have", "names the values of a good answer of the route")
+        case .unwantedValue: WhyAdvice("routes.good.must_not_have", "names the values that no good answer of the route has")
+        case .shrunk: WhyAdvice("routes.good.shrink_limit", "is the least share of the stored one's length")
+        case .serverError, .rateLimited, .invalidJSON, .undecodable, .emptyContent, .unexpectedType, .unexpectedStatus, .redirected,
+            .unprovenEnd:
+            nil
         }
     }
 }

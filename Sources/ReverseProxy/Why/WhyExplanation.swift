@@ -98,10 +98,8 @@ struct WhyExplanation {
     /// Sentences for people.
     private var explanation: [String] {
         var sentences = [lookUpSentence]
-        if let failure {
-            let status = trace.upstreamStatus == 0 ? "" : " (status \(trace.upstreamStatus))"
-            sentences.append("The upstream did not help: \(failure)\(status).")
-        }
+        if let failure { sentences.append(FailureAdvice.sentence(for: failure, status: trace.upstreamStatus)) }
+        if trace.result == .rescued { sentences.append("The stored answer went out instead.") }
         if trace.result == .error, let reason = trace.notRescued {
             sentences.append("The stored copy may not stand in: \(reason.sentence).")
         }
@@ -124,21 +122,32 @@ struct WhyExplanation {
         case .collapsed: return "Another request for the same was under way, and its answer was taken."
         default: break
         }
-        if let bypass = trace.bypass { return "The store has nothing to do with such a request (\(bypass.rawValue))." }
+        if isRefused { return "Cistern refused the request itself." }
+        if let bypass = trace.bypass { return bypass.sentence }
         if trace.isOnlyIfCached { return "Nothing fresh is stored, and the request wanted nothing else (only-if-cached)." }
         switch trace.lookUp {
         case .notLookedUp: return "The store was not looked into."
         case .nothing: return "Nothing is stored under this key."
         case .otherVariant: return "Something is stored under this key, but for other values of the fields that Vary names."
-        case .stored: return "The upstream was asked: \(trace.validation?.sentence ?? "the stored answer had to be validated")."
+        case .stored:
+            let reason = trace.validation?.sentence ?? "the stored answer had to be validated"
+            return isAsked ? "The upstream was asked: \(reason)." : "The upstream should have been asked: \(reason)."
         }
+    }
+
+    private var isAsked: Bool { trace.upstreamMicroseconds >= 0 && failure != UpstreamError.connectionLimitReached.rawValue }
+
+    /// Before anything was asked or looked for, as for TRACE or a request that goes round in a circle.
+    private var isRefused: Bool {
+        trace.result == .error && !isAsked && failure == nil && !trace.isOnlyIfCached && trace.mode != .offline && trace.status != 499
     }
 
     /// The settings that stand in the way.
     private var advice: [WhyAdvice] {
         var advice: [WhyAdvice] = []
         if trace.mode != .live { advice.append(WhyAdvice("cache.mode", "is the mode at the start; `cistern mode` switches it now")) }
-        if let one = trace.notStored?.advice { advice.append(one) }
+        // No setting makes writes be kept.
+        if let one = trace.notStored?.advice, trace.notStored != .methodNotCacheable || trace.method == .post { advice.append(one) }
         if trace.validation == .noFreshness {
             advice.append(WhyAdvice("cache.heuristics", "takes a share of an answer's age since its last change for its freshness"))
         }
