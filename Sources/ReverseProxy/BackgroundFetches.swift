@@ -17,8 +17,12 @@ final class BackgroundFetches {
     init(shard: ProxyShard) { self.shard = shard }
 
     /// Asks for what the client asked for. Does nothing where that is under way already.
-    /// - Parameter head: a GET.
-    func start(_ head: RequestHead, _ plan: ExchangePlan, client: UpstreamRequestFields.Client) {
+    /// - Parameters:
+    ///   - head: a GET.
+    ///   - number: that of the client's exchange.
+    func start(
+        _ head: RequestHead, _ plan: ExchangePlan, client: UpstreamRequestFields.Client, _ cause: BackgroundCause, behind number: UInt64
+    ) {
         guard let flight = plan.flightKey, running < shard.settings.backgroundLimit else {
             skipped += 1
             return
@@ -26,32 +30,14 @@ final class BackgroundFetches {
         guard shard.server.collapsed.lead(flight) else { return }
         let request = shard.upstreamRequest(for: head, framing: .none, plan, client: client)
         let subject = Fetch.Subject(head: head, plan, mayRescue: true)
-        let fetch = Fetch(shard: shard, subject: subject, request: request, leads: flight, receiver: Waiting(self))
+        var trace = ExchangeTrace(number: number, plan, partitionAt: shard.partitionOffset, now: shard.now)
+        trace.mode = .live
+        let began = shard.loop.batchMicroseconds
+        let record = BackgroundRecord(shard: shard, head: head, trace, cause, began: began) { [self] in running -= 1 }
+        let fetch = Fetch(shard: shard, subject: subject, request: request, leads: flight, receiver: record)
+        record.fetch = fetch
         running += 1
         started += 1
         fetch.start()
-    }
-
-    fileprivate func ended() { running -= 1 }
-
-    /// Takes the client's place in one fetch.
-    private final class Waiting: FetchReceiver {
-        private let fetches: BackgroundFetches
-
-        init(_ fetches: BackgroundFetches) { self.fetches = fetches }
-
-        func fetchAnswered(_ answer: WholeAnswer) { fetches.ended() }
-        func fetchConfirmed(_ confirmation: Confirmation) { fetches.ended() }
-        func fetchFailed(_ failure: FetchFailure) { fetches.ended() }
-        /// Nothing that can be kept.
-        func streamBegan(_ head: ResponseHead, length: Int?, notStored: NotStoredReason) -> Bool {
-            fetches.ended()
-            return false
-        }
-        func fetchInformed(_ head: ResponseHead) {}
-        func streamBrought(_ bytes: Span<UInt8>) {}
-        func streamEnded() {}
-        func streamBroke(_ error: UpstreamError) {}
-        func fetchDrained() {}
     }
 }

@@ -77,7 +77,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         case .wait(let time): return fetchFailed(.unavailable(time))
         // Who has a copy does not wait for what a down upstream may say.
         case .probe where rescue != nil && plan.mayShare:
-            shard.backgroundFetches.start(head, plan, client: client)
+            shard.backgroundFetches.start(head, plan, client: client, .recheck, behind: trace.number)
             return fetchFailed(.unavailable(0))
         case .probe: break
         }
@@ -142,9 +142,16 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         guard let found = plan.found, let rescue else { return }
         if let flight = plan.flightKey { shard.server.collapsed.isSlow(flight) }
         noteUpstream()
-        fetch?.abandon(isRequestWhole: isRequestWhole)
-        fetch = nil
+        leaveFetch(.slow)
         serveRescue(found, rescue, .slow)
+    }
+
+    /// It goes on without us where it may fill the store, or change something.
+    private func leaveFetch(_ cause: BackgroundCause) {
+        guard let fetch else { return }
+        let record = BackgroundRecord(shard: shard, head: head, trace, cause, began: began)
+        fetch.abandon(isRequestWhole: isRequestWhole, to: record)
+        self.fetch = nil
     }
 
     private func waitedTooLong() {
@@ -203,8 +210,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         guard !isFinished else { return }
         state = .finished
         stopTimer()
-        fetch?.abandon(isRequestWhole: isRequestWhole)
-        fetch = nil
+        leaveFetch(.clientLeft)
         record.status = 499
         record.result = .error
         shard.finish(&record, trace, head, connection, began)

@@ -129,11 +129,15 @@ final class Fetch: TransferReceiver {
     func resume() { transfer?.resume() }
 
     /// The client is gone. What fills the store goes on; so does a request that has been sent whole, since it may change something.
-    func abandon(isRequestWhole: Bool) {
+    /// - Parameter successor: takes the client's place.
+    func abandon(isRequestWhole: Bool, to successor: BackgroundRecord) {
         receiver = nil
         switch mode {
         case .awaitingHead where !isRequestWhole, .streaming: end()
-        case .awaitingHead, .collecting, .confirming, .discarding, .ended: break
+        case .awaitingHead, .collecting, .confirming:
+            successor.fetch = self
+            receiver = successor
+        case .discarding, .ended: break
         }
     }
 

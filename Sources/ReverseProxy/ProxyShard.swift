@@ -188,23 +188,23 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
             // RFC 8246 §2: what is immutable is not asked after while it is fresh.
             let mayChange = !found.metadata.flags.contains(.immutable)
             if plan.mayShare, mayChange, refreshAhead?.isDue(plan, ttl: ttl, lifetime: lifetime, now: now) == true {
-                validate(head, plan, connection)
+                validate(head, plan, connection, .refreshAhead)
             }
         case .serveWhileValidating(let ttl, let age):
             serveHit(found, head, ttl: ttl, age: age, .stale, connection)
-            if head.method == .get { validate(head, plan, connection) }
+            if head.method == .get { validate(head, plan, connection, .staleWhileRevalidate) }
         }
         return nil
     }
 
     /// Behind the client's back, unless the upstream counts as down.
-    private func validate(_ head: RequestHead, _ plan: ExchangePlan, _ connection: ClientConnection) {
+    private func validate(_ head: RequestHead, _ plan: ExchangePlan, _ connection: ClientConnection, _ cause: BackgroundCause) {
         switch server.health.admit(route: plan.route, hasCopy: true, now: loop.time.monotonicMilliseconds) {
         case .wait: return
         case .go, .probe: break
         }
         let client = UpstreamRequestFields.Client(address: connection.peer.text, isIPv6: connection.peer.isIPv6, host: head.host)
-        backgroundFetches.start(head, plan, client: client)
+        backgroundFetches.start(head, plan, client: client, cause, behind: why.lastNumber)
     }
 
     /// What is not a fresh hit.

@@ -10,6 +10,17 @@ enum LookUpOutcome: UInt8, Sendable {
     case notLookedUp, nothing, otherVariant, stored
 }
 
+/// Why a fetch went on, or began, with no client that waits for it.
+enum BackgroundCause: String, Sendable, CaseIterable {
+    case staleWhileRevalidate = "stale_while_revalidate"
+    case refreshAhead = "refresh_ahead"
+    /// The upstream counts as down, and it is looked whether it is back.
+    case recheck
+    /// The soft deadline passed and the copy went out.
+    case slow
+    case clientLeft = "client_left"
+}
+
 struct ExchangeTrace: Sendable {
     /// Counts the shard's exchanges; with the shard's number it names this one.
     var number: UInt64 = 0
@@ -42,6 +53,10 @@ struct ExchangeTrace: Sendable {
     var notRescued: NoRescueReason?
     var isStored = false
     var isOnlyIfCached = false
+    /// nil for a client's exchange.
+    var background: BackgroundCause?
+    /// In the background: the number of the exchange that it began with.
+    var behind: UInt64 = 0
 }
 
 extension ExchangeTrace {

@@ -61,7 +61,11 @@ struct WhyExplanation {
 
     /// A word for what was done.
     var decision: String {
-        switch trace.result {
+        if trace.background != nil {
+            if trace.isStored { return "stored_answer_of_upstream" }
+            return trace.result == .revalidated ? "confirmed_stored_copy" : "left_store_as_it_was"
+        }
+        return switch trace.result {
         case .hit, .stale: "served_from_store"
         case .rescued: "served_stored_copy"
         case .revalidated: "served_confirmed_copy"
@@ -74,6 +78,7 @@ struct WhyExplanation {
 
     /// A word for the cause.
     var reason: String {
+        if let cause = trace.background { return cause.rawValue }
         switch trace.result {
         case .hit: return trace.mode == .live ? "fresh" : trace.mode.rawValue
         case .stale: return "stale_while_revalidate"
@@ -97,9 +102,13 @@ struct WhyExplanation {
 
     /// Sentences for people.
     private var explanation: [String] {
-        var sentences = [lookUpSentence]
+        var sentences = [trace.background?.sentence ?? lookUpSentence]
         if let failure { sentences.append(FailureAdvice.sentence(for: failure, status: trace.upstreamStatus)) }
         if trace.result == .rescued { sentences.append("The stored answer went out instead.") }
+        if trace.result == .revalidated { sentences.append("The upstream confirmed the stored answer.") }
+        if trace.background != nil, trace.lookUp == .stored, !trace.isStored, trace.result != .revalidated {
+            sentences.append("The stored answer stays.")
+        }
         if trace.result == .error, let reason = trace.notRescued {
             sentences.append("The stored copy may not stand in: \(reason.sentence).")
         }
@@ -170,6 +179,7 @@ struct WhyExplanation {
             "result": .string("\(trace.result.label)"), "mode": .string(trace.mode.rawValue), "route": .string(route.name),
             "key": isLookedUp ? key : .null, "found": .string(found), "freshness": freshness, "decision": .string(decision),
             "reason": .string(reason), "stored": .bool(trace.isStored), "not_stored": text(trace.notStored?.rawValue),
+            "background": text(trace.background?.rawValue), "behind": text(trace.background.map { _ in "\(record.shard)-\(trace.behind)" }),
             "upstream": upstream, "explanation": .array(explanation.map { .string($0) }),
             "advice": .array(advice.map { ["setting": .string($0.setting), "effect": .string($0.effect)] }),
             "bytes": .integer(trace.bodyBytes), "duration_seconds": .number(Double(trace.durationMicroseconds) / 1e6),

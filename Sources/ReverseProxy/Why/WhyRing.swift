@@ -20,7 +20,8 @@ final class WhyRing {
     private let traces: UnsafeMutablePointer<ExchangeTrace>
     private let targets: UnsafeMutablePointer<UInt8>
     private var written = 0
-    private var lastNumber: UInt64 = 0
+    /// Of the exchange that began last.
+    private(set) var lastNumber: UInt64 = 0
 
     /// What is kept of a target. Most are shorter.
     static let targetBytes = 256

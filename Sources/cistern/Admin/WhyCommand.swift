@@ -7,7 +7,7 @@ struct Why: AdminCommand {
     static let configuration = CommandConfiguration(
         abstract: "Explain what a running Cistern did with the last requests: why was this not stored, why not served?",
         discussion: """
-            Newest first. An arrow names a setting that stands in the way. With an id, or with --long, the key and what was dropped from it, the \
+            Newest first; fetches in the background are told of too. An arrow names a setting that stands in the way. With an id, or with --long, the key and what was dropped from it, the \
             freshness and the upstream's times are shown too. How many exchanges are remembered: admin.records.
 
             Examples:
@@ -54,9 +54,9 @@ struct Why: AdminCommand {
         let text = { (name: String) in exchange[name]?.string ?? "" }
         let clock = text("time").dropFirst(11).prefix(12)
         let duration = Printable.duration(exchange["duration_seconds"]?.double ?? 0)
-        var lines = [
-            "\(clock)  \(text("method")) \(text("target"))  \(exchange["status"]?.integer ?? 0) \(text("result"))  \(duration)  [\(text("id"))]"
-        ]
+        let status = exchange["status"]?.integer.map { $0 == 0 ? "-" : String($0) } ?? "-"
+        let result = exchange["behind"]?.string.map { "in the background of \($0)" } ?? text("result")
+        var lines = ["\(clock)  \(text("method")) \(text("target"))  \(status) \(result)  \(duration)  [\(text("id"))]"]
         lines += (exchange["explanation"]?.array ?? []).compactMap(\.string).map { "  " + $0 }
         if long { lines += details(exchange).map { "  " + $0 } }
         for advice in exchange["advice"]?.array ?? [] {

@@ -1,0 +1,80 @@
+// What takes the client's place in a fetch: it waits for the end and remembers what came of it, so that it can be explained like an exchange.
+
+import CachePolicy
+import HTTPCore
+import Reactor
+import Telemetry
+import Upstream
+
+/// Touched on its shard's loop only.
+final class BackgroundRecord: FetchReceiver {
+    private let shard: ProxyShard
+    private let head: RequestHead
+    private var trace: ExchangeTrace
+    private let began: Int64
+    private let ended: () -> Void
+    /// It holds this until its end.
+    weak var fetch: Fetch?
+
+    /// - Parameters:
+    ///   - exchange: what is known of the exchange that this goes on with or stands behind.
+    ///   - began: when the upstream was asked, in microseconds.
+    init(
+        shard: ProxyShard, head: RequestHead, _ exchange: ExchangeTrace, _ cause: BackgroundCause, began: Int64,
+        ended: @escaping () -> Void = {}
+    ) {
+        self.shard = shard
+        self.head = head
+        self.ended = ended
+        self.began = began
+        trace = exchange
+        trace.behind = exchange.number
+        trace.background = cause
+        trace.method = MethodLabel(head.method)
+    }
+
+    private func end() {
+        trace.number = shard.why.nextNumber()
+        trace.wall = shard.loop.batchWallMilliseconds
+        trace.durationMicroseconds = SystemTime.monotonicMicroseconds - began
+        trace.upstreamMicroseconds = trace.durationMicroseconds
+        trace.status = fetch?.status?.rawValue ?? 0
+        trace.upstreamStatus = trace.status
+        trace.times = fetch?.times ?? TransferTimes()
+        shard.why.append(trace, target: head.pathAndQuery)
+        ended()
+    }
+
+    func fetchAnswered(_ answer: WholeAnswer) {
+        trace.result = .miss
+        trace.isStored = answer.storage == .allowed
+        if case .forbidden(let reason) = answer.storage { trace.notStored = reason }
+        trace.bodyBytes = answer.content.count
+        end()
+    }
+
+    func fetchConfirmed(_ confirmation: Confirmation) {
+        trace.result = .revalidated
+        end()
+    }
+
+    func fetchFailed(_ failure: FetchFailure) {
+        trace.result = .error
+        trace.failure = Int16(MetricNames.place(of: failure) ?? -1)
+        end()
+    }
+
+    /// Nothing that can be kept: what comes of it is not wanted.
+    func streamBegan(_ head: ResponseHead, length: Int?, notStored: NotStoredReason) -> Bool {
+        trace.result = .miss
+        trace.notStored = notStored
+        end()
+        return false
+    }
+
+    func fetchInformed(_ head: ResponseHead) {}
+    func streamBrought(_ bytes: Span<UInt8>) {}
+    func streamEnded() {}
+    func streamBroke(_ error: UpstreamError) {}
+    func fetchDrained() {}
+}
