@@ -47,11 +47,11 @@ package final class ProxyServer: @unchecked Sendable {
         self.settings = settings
         self.logger = logger
         self.time = time
-        modeTable = Mutex(ModeTable(all: settings.mode))
         self.accessLog = accessLog
         budget = ConnectionBudget(
             limit: settings.downstream.maximumConnections, perAddress: settings.downstream.connectionsPerAddress)
         routes = Routes(settings.routes, rest: settings.otherRoute)
+        modeTable = Mutex(ModeTable(all: settings.mode, routes: routes))
         health = UpstreamHealth(routes: routes.all.map(\.name), settings: settings.upstream.failure, logger: logger)
         var generator = SystemRandomNumberGenerator()
         instance = String(generator.next() as UInt64, radix: 36)
@@ -170,7 +170,10 @@ package final class ProxyServer: @unchecked Sendable {
     func changeModes(_ change: (inout ModeTable) -> Bool, then: @escaping @Sendable () -> Void) -> Bool {
         let changed = modeTable.withLock { modes in change(&modes) ? modes : nil }
         guard let changed else { return false }
-        logger.notice("the mode is \(changed.all.rawValue), for \(changed.rules.count) prefixes another")
+        let exceptions =
+            changed.rules.map { "\($0.mode.rawValue) for \($0.prefix)" }
+            + changed.routes.sorted { $0.key < $1.key }.map { "\($0.value.rawValue) for the route \(routes.all[$0.key].name)" }
+        logger.notice("the mode is \(([changed.all.rawValue] + exceptions).joined(separator: ", "))")
         onEachShard {
             $0.modes = changed
         } then: {
@@ -206,7 +209,9 @@ package final class ProxyServer: @unchecked Sendable {
         snapshot.version = settings.version
         let modes = self.modes
         snapshot.modes = ServingMode.allCases.map { mode in
-            MetricsSnapshot.ModeLine(mode: mode.rawValue, isForAll: modes.all == mode, prefixes: modes.rules.count { $0.mode == mode })
+            let exceptions = modes.exceptions(with: mode)
+            return MetricsSnapshot.ModeLine(
+                mode: mode.rawValue, isForAll: modes.all == mode, prefixes: exceptions.prefixes, routes: exceptions.routes)
         }
         snapshot.isUpstreamUp = health.isUp
         snapshot.collapsedWaiting = collapsed.waiting

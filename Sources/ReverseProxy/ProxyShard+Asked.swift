@@ -30,7 +30,7 @@ extension ProxyShard {
     @inline(__always)
     func isModal(_ head: RequestHead) -> Bool { !modes.isLive || head.fields.contains(.cisternMode) }
 
-    /// The request's own choice where that is allowed, else what is set for its path.
+    /// The request's own choice where that is allowed, else what is set for its path or its route.
     func mode(of head: RequestHead) -> ServingMode {
         guard isModal(head) else { return .live }
         if settings.admin.allowsModeField, let value = head.fields.first(.cisternMode),
@@ -38,7 +38,7 @@ extension ProxyShard {
         {
             return mode
         }
-        return modes.mode(of: head.pathAndQuery)
+        return modes.mode(of: head.pathAndQuery, routes)
     }
 
     /// Serves what is stored without asking, where the mode says so; returns whether it did.

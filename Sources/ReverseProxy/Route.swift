@@ -7,6 +7,8 @@ package struct Route: Sendable {
     /// What metrics and logs call it; empty for all paths that no other route is for.
     package var name = ""
     package var pattern = RoutePattern("/**")
+    /// At the start; nil for that of all paths.
+    package var mode: ServingMode?
     /// Milliseconds that the upstream has for a whole good answer where a stored copy may go out instead; 0: no such limit.
     package var rescueAfter: Int64 = 1_500
     /// A hit with less than this percentage of its freshness left brings a new answer in the background; 0: never.

@@ -78,6 +78,8 @@ package struct CisternSettings: Sendable, Equatable {
     package struct Route: Sendable, Equatable {
         package var name = ""
         package var path = ""
+        /// Empty for that of all paths.
+        package var mode = ""
         package var rescueAfter: Int
         package var refreshAhead: Int
         package var refreshAheadHits: Int

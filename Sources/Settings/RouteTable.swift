@@ -9,6 +9,9 @@ package enum RouteTable {
             path: "path", binding: .text(\.path),
             help: "The paths it is for: * stands for one segment, ** at the end for any rest. The first route that fits counts."),
         Setting(
+            path: "mode", binding: .choice(\.mode, ["live", "offline", "record", "replay"]),
+            help: "As cache.mode; without it that of all paths, also when it is switched."),
+        Setting(
             path: "rescue_after", binding: .duration(\.rescueAfter, 0...hour), help: "As cache.rescue_after."),
         Setting(path: "refresh_ahead", binding: .count(\.refreshAhead, 0...99), help: "As cache.refresh_ahead."),
         Setting(

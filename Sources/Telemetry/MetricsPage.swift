@@ -40,9 +40,10 @@ package struct MetricsSnapshot: Sendable {
         package let mode: String
         package let isForAll: Bool
         package let prefixes: Int
+        package let routes: Int
 
-        package init(mode: String, isForAll: Bool, prefixes: Int) {
-            (self.mode, self.isForAll, self.prefixes) = (mode, isForAll, prefixes)
+        package init(mode: String, isForAll: Bool, prefixes: Int, routes: Int) {
+            (self.mode, self.isForAll, self.prefixes, self.routes) = (mode, isForAll, prefixes, routes)
         }
     }
 
@@ -146,6 +147,8 @@ package enum MetricsPage {
         writer.gauge(
             "cistern_mode_prefixes", "Path prefixes that have a mode of their own.",
             modes.map { ("mode=\"\($0.mode)\"", Double($0.prefixes)) })
+        writer.gauge(
+            "cistern_mode_routes", "Routes that have a mode of their own.", modes.map { ("mode=\"\($0.mode)\"", Double($0.routes)) })
     }
 
     private static func process(_ snapshot: MetricsSnapshot, _ writer: inout MetricsWriter) {

@@ -270,6 +270,7 @@ extension Route {
         self.init()
         name = settings.name
         if !settings.path.isEmpty { pattern = RoutePattern(settings.path) }
+        mode = ServingMode(rawValue: settings.mode)
         rescueAfter = Int64(settings.rescueAfter)
         refreshAhead = settings.refreshAhead
         refreshAheadHits = settings.refreshAheadHits

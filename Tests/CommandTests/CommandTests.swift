@@ -103,6 +103,8 @@ struct CommandTests {
             ("show /none", 1, "nothing is stored for /none"), ("show xyz", 1, "32 hexadecimal digits"), ("purge", 64, "Say what to purge"),
             ("purge --all --tag x", 64, "Say what to purge"), ("purge --prefix users", 1, "must begin with a slash"),
             ("ls --limit 0", 64, "must be more than 0"), ("top --interval 0", 64, "--interval"),
+            ("mode offline --route none", 1, "No route is called none: there is none."),
+            ("mode offline --route a --prefix /a", 64, "not both"), ("mode --route a", 64, "Give a mode for --prefix or --route"),
         ])
     func mistakes(arguments: String, status: Int32, sentence: String) throws {
         let outcome = try tool.run(arguments)

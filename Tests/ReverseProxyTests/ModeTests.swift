@@ -87,6 +87,33 @@ struct ModeTests {
         for wrong in ["/-/mode", "/-/mode?mode=of", "/-/mode?mode=live&prefix=a"] { #expect(try play.admin("PUT", wrong).status == 400) }
     }
 
+    @Test("a route has a mode by its name; a prefix counts before it, what is for all behind it")
+    func routes() throws {
+        let play = try play { settings in
+            settings.shards = 2
+            settings.routes = [("users", "/users/**", nil), ("posts", "/posts/*", ServingMode.offline)].map { name, path, mode in
+                var route = Route()
+                (route.name, route.pattern, route.mode) = (name, RoutePattern(path), mode)
+                return route
+            }
+        }
+        func status(_ target: String) throws -> Int { try play.get(target).status }
+        #expect(try status("/posts/1") == 504)
+        #expect(try play.admin("PUT", "/-/mode?mode=offline&route=users").status == 200)
+        #expect(try status("/users/1") == 504)
+        #expect(try status("/other") == 200)
+        try set(play, "live", prefix: "/users/2")
+        #expect(try status("/users/2") == 200)
+        #expect(try play.metric("cistern_mode_routes{mode=\"offline\"}") == 2)
+        let shown = try play.admin("DELETE", "/-/mode?route=users").text
+        #expect(shown.contains("posts") && !shown.contains("\"users\""))
+        #expect(try status("/users/1") == 200)
+        #expect(try play.admin("DELETE", "/-/mode?route=users").status == 404)
+        let unknown = try play.admin("PUT", "/-/mode?mode=live&route=user")
+        #expect(unknown.status == 404 && unknown.text.contains("No route is called user: there are users, posts."))
+        #expect(try play.admin("PUT", "/-/mode?mode=live&route=users&prefix=/users").status == 400)
+    }
+
     @Test("a request chooses for itself only where that is allowed, and the upstream never sees it")
     func field() throws {
         for isAllowed in [true, false] {
@@ -108,7 +135,8 @@ struct ModeTests {
         let isOneMoreTaken = modes.set(.replay, prefix: "/more")
         let isChangeTaken = modes.set(.offline, prefix: "/1")
         #expect(!isOneMoreTaken && isChangeTaken)
-        #expect(modes.mode(of: Array("/1".utf8)[...]) == .offline)
-        #expect(modes.mode(of: Array("/12".utf8)[...]) == .replay)
+        let routes = Routes([], rest: Route())
+        #expect(modes.mode(of: Array("/1".utf8)[...], routes) == .offline)
+        #expect(modes.mode(of: Array("/12".utf8)[...], routes) == .replay)
     }
 }

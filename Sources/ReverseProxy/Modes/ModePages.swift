@@ -5,13 +5,17 @@ import HTTPCore
 enum ModePages {
     @Sendable static func show(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow([])
-        task.reply(AdminAnswer(json(task.interface.server.modes)))
+        task.reply(AdminAnswer(json(task.interface.server)))
     }
 
     @Sendable static func set(_ task: AdminInterface.Task) throws(AdminProblem) {
-        try task.request.allow(["mode", "prefix"])
+        try task.request.allow(["mode", "prefix", "route"])
         guard let mode = task.request["mode"].flatMap(ServingMode.init(rawValue:)) else {
             throw .badRequest("mode must be one of \(ServingMode.allCases.map(\.rawValue).joined(separator: ", ")).")
+        }
+        if let route = try route(task) {
+            _ = task.interface.server.changeModes({ $0.set(mode, route: route) }, then: { reply(task) })
+            return
         }
         let prefix = try prefix(task.request) ?? ""
         guard task.interface.server.changeModes({ $0.set(mode, prefix: prefix) }, then: { reply(task) }) else {
@@ -20,8 +24,16 @@ enum ModePages {
     }
 
     @Sendable static func remove(_ task: AdminInterface.Task) throws(AdminProblem) {
-        try task.request.allow(["prefix"])
-        guard let prefix = try prefix(task.request) else { throw .badRequest("Say which prefix is to be as all other paths again.") }
+        try task.request.allow(["prefix", "route"])
+        if let route = try route(task) {
+            guard task.interface.server.changeModes({ $0.set(nil, route: route) }, then: { reply(task) }) else {
+                throw .notFound("No mode was set for this route.")
+            }
+            return
+        }
+        guard let prefix = try prefix(task.request) else {
+            throw .badRequest("Say which prefix or route is to be as all other paths again.")
+        }
         guard task.interface.server.changeModes({ $0.remove(prefix: prefix) }, then: { reply(task) }) else {
             throw .notFound("No mode was set for this prefix.")
         }
@@ -33,13 +45,29 @@ enum ModePages {
         return prefix
     }
 
-    /// Once every shard knows.
-    @Sendable private static func reply(_ task: AdminInterface.Task) { task.reply(AdminAnswer(json(task.interface.server.modes))) }
+    /// The place of the route that is named; nil where none is.
+    private static func route(_ task: AdminInterface.Task) throws(AdminProblem) -> Int? {
+        guard let name = task.request["route"] else { return nil }
+        guard task.request["prefix"] == nil else { throw .badRequest("Give a prefix or a route, not both.") }
+        let names = task.interface.server.routes.all.dropLast().map(\.name)
+        guard let place = names.firstIndex(of: name) else {
+            let known = names.isEmpty ? "there is none" : "there are " + names.joined(separator: ", ")
+            throw .notFound("No route is called \(name): \(known).")
+        }
+        return place
+    }
 
-    private static func json(_ modes: ModeTable) -> JSONValue {
+    /// Once every shard knows.
+    @Sendable private static func reply(_ task: AdminInterface.Task) { task.reply(AdminAnswer(json(task.interface.server))) }
+
+    private static func json(_ server: ProxyServer) -> JSONValue {
+        let modes = server.modes
         let prefixes = modes.rules.map {
             JSONValue.object([.init("prefix", .string($0.prefix)), .init("mode", .string($0.mode.rawValue))])
         }
-        return ["mode": .string(modes.all.rawValue), "prefixes": .array(prefixes)]
+        let routes = modes.routes.sorted { $0.key < $1.key }.map {
+            JSONValue.object([.init("route", .string(server.routes.all[$0.key].name)), .init("mode", .string($0.value.rawValue))])
+        }
+        return ["mode": .string(modes.all.rawValue), "prefixes": .array(prefixes), "routes": .array(routes)]
     }
 }

@@ -1,5 +1,5 @@
-// What is asked of the upstream, and what comes from the store: switched by the administrator while the proxy runs, for all paths or for
-// those that begin in some way; or by a request, where that is allowed.
+// What is asked of the upstream, and what comes from the store: switched by the administrator while the proxy runs, for all paths, for those
+// that begin in some way, or for those of a route; or by a request, where that is allowed.
 
 import HTTPCore
 
@@ -14,7 +14,7 @@ package enum ServingMode: String, Sendable, CaseIterable {
     case replay
 }
 
-/// Which mode is for which paths. The longest prefix that fits counts.
+/// Which mode is for which paths. The longest prefix that fits counts, then the path's route, then what is for all.
 struct ModeTable: Sendable, Equatable {
     struct Rule: Sendable, Equatable {
         let prefix: String
@@ -24,14 +24,27 @@ struct ModeTable: Sendable, Equatable {
     private(set) var all = ServingMode.live
     /// Longest first.
     private(set) var rules: [Rule] = []
+    /// By the place of the route.
+    private(set) var routes: [Int: ServingMode] = [:]
 
     /// Rules are compared with each request: so many at most.
     static let ruleLimit = 256
 
-    init(all: ServingMode = .live) { self.all = all }
+    /// - Parameter routes: with the modes that they begin with.
+    init(all: ServingMode = .live, routes: Routes? = nil) {
+        self.all = all
+        for (place, route) in (routes?.all.dropLast() ?? []).enumerated() {
+            if let mode = route.mode { self.routes[place] = mode }
+        }
+    }
 
     /// Whether there is nothing to look up.
-    var isLive: Bool { all == .live && rules.isEmpty }
+    var isLive: Bool { all == .live && rules.isEmpty && routes.isEmpty }
+
+    /// How many prefixes, and how many routes, have this mode.
+    func exceptions(with mode: ServingMode) -> (prefixes: Int, routes: Int) {
+        (rules.count { $0.mode == mode }, routes.values.count { $0 == mode })
+    }
 
     /// Returns false where there are too many rules.
     /// - Parameter prefix: empty for all paths.
@@ -54,8 +67,18 @@ struct ModeTable: Sendable, Equatable {
         return rules.count < count
     }
 
-    /// - Parameter target: path and query as received.
-    func mode(of target: ArraySlice<UInt8>) -> ServingMode {
-        rules.first { target.starts(with: $0.prefix.utf8) }?.mode ?? all
+    /// - Parameter mode: nil has the route's paths as all others again; returns false where they are already.
+    mutating func set(_ mode: ServingMode?, route place: Int) -> Bool {
+        guard let mode else { return routes.removeValue(forKey: place) != nil }
+        routes[place] = mode
+        return true
+    }
+
+    /// - Parameters:
+    ///   - target: path and query as received.
+    ///   - known: the routes of the table.
+    func mode(of target: ArraySlice<UInt8>, _ known: Routes) -> ServingMode {
+        if let rule = rules.first(where: { target.starts(with: $0.prefix.utf8) }) { return rule.mode }
+        return routes.isEmpty ? all : routes[known.place(of: target)] ?? all
     }
 }

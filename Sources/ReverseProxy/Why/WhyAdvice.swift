@@ -82,7 +82,8 @@ extension BackgroundCause {
     var sentence: String {
         switch self {
         case .staleWhileRevalidate: "A stale answer had gone out that allowed it; this was to bring a new one in the background."
-        case .refreshAhead: "The stored answer is asked for often and had little freshness left; this was to bring a new one in the background."
+        case .refreshAhead:
+            "The stored answer is asked for often and had little freshness left; this was to bring a new one in the background."
         case .recheck: "The upstream counted as down; this looked in the background whether it is back."
         case .slow: "The stored answer had gone out, since the upstream took long; its answer was still waited for."
         case .clientLeft: "The client had left; the upstream's answer was still waited for."

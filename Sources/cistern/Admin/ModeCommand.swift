@@ -13,12 +13,14 @@ struct Mode: AdminCommand {
             record   The upstream is always asked, what may be stored is, and no copy stands in for it.
             replay   What is stored is served, however old; else as live.
 
-            It holds until Cistern ends; cache.mode is the mode at its start.
+            It holds until Cistern ends; cache.mode, and a route's mode, are those at its start. A prefix counts before a route, and that \
+            before what is for all paths.
 
             Examples:
               cistern mode
               cistern mode offline
               cistern mode replay --prefix /users
+              cistern mode offline --route search
               cistern mode --reset --prefix /users
             """)
 
@@ -28,29 +30,35 @@ struct Mode: AdminCommand {
     @Option(help: "Only paths that begin with this; the longest that fits counts.")
     var prefix: String?
 
-    @Flag(help: "Have the paths with --prefix as all others again.")
+    @Option(help: ArgumentHelp("Only paths of this route.", valueName: "name"))
+    var route: String?
+
+    @Flag(help: "Have the paths with --prefix or of --route as all others again.")
     var reset = false
 
     @OptionGroup var options: AdminOptions
 
     func validate() throws {
         guard mode == nil || !reset else { throw ValidationError("Give a mode or --reset, not both.") }
-        guard prefix == nil || mode != nil || reset else { throw ValidationError("Give a mode for --prefix, or --reset.") }
-        guard !reset || prefix != nil else { throw ValidationError("--reset needs --prefix.") }
+        let isPart = prefix != nil || route != nil
+        guard !isPart || mode != nil || reset else { throw ValidationError("Give a mode for --prefix or --route, or --reset.") }
+        guard !reset || isPart else { throw ValidationError("--reset needs --prefix or --route.") }
+        guard prefix == nil || route == nil else { throw ValidationError("Give --prefix or --route, not both.") }
     }
 
     func run(_ client: AdminClient) throws {
         let modes =
             if let mode {
-                try client.value("PUT", "mode", [("mode", mode.rawValue), ("prefix", prefix)])
+                try client.value("PUT", "mode", [("mode", mode.rawValue), ("prefix", prefix), ("route", route)])
             } else if reset {
-                try client.value("DELETE", "mode", [("prefix", prefix)])
+                try client.value("DELETE", "mode", [("prefix", prefix), ("route", route)])
             } else {
                 try client.value("GET", "mode")
             }
         var table = TextTable([("MODE", false), ("PATHS", false)])
         for rule in modes["prefixes"]?.array ?? [] { table.add([rule["mode"]?.string ?? "", rule["prefix"]?.string ?? ""]) }
-        let isSplit = modes["prefixes"]?.array?.isEmpty == false
+        for rule in modes["routes"]?.array ?? [] { table.add([rule["mode"]?.string ?? "", "route " + (rule["route"]?.string ?? "")]) }
+        let isSplit = modes["prefixes"]?.array?.isEmpty == false || modes["routes"]?.array?.isEmpty == false
         table.add([modes["mode"]?.string ?? "", isSplit ? "all others" : "all"])
         StandardOutput.write(table.text)
     }
