@@ -40,6 +40,8 @@ package final class ResponseStore: @unchecked Sendable {
         initial.order = recovery.order
         initial.statistics = recovery.statistics
         initial.statistics.isWritable = directory.isWritable
+        initial.statistics.openError = directory.error
+        initial.statistics.hasLostKey = directory.isNew && !recovery.order.isEmpty
         initial.statistics.capacityBytes = settings.capacityBytes
         state = Mutex(initial)
         writer = StoreWriter(directory: directory, settings: settings, seed: seed, start: recovery.end)

@@ -8,6 +8,10 @@ import Glibc
 final class StoreDirectory: Sendable {
     let path: String
     let isWritable: Bool
+    /// Why not (errno).
+    let error: Int32
+    /// Whether the key was made now.
+    let isNew: Bool
     /// 32 bytes, made at the first start and kept in the file `key` (mode 0600).
     let secret: [UInt8]
     private let lock: Int32
@@ -16,13 +20,16 @@ final class StoreDirectory: Sendable {
         self.path = path
         Self.make(path)
         lock = csystem_open(path + "/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        let lockError = lock < 0 ? errno : 0
         if lock >= 0, flock(lock, LOCK_EX | LOCK_NB) != 0, errno == EWOULDBLOCK {
             close(lock)
             throw .lockedByAnotherProcess(path)
         }
-        let (secret, isKept) = Self.loadSecret(path + "/key", mayWrite: lock >= 0)
-        self.secret = secret
-        isWritable = lock >= 0 && isKept
+        let loaded = Self.loadSecret(path + "/key", mayWrite: lock >= 0)
+        secret = loaded.secret
+        isNew = loaded.isNew
+        error = lockError != 0 ? lockError : loaded.error
+        isWritable = error == 0
     }
 
     /// Unlocked by name: a copy of the descriptor in a child that is just being started would hold the lock on.
@@ -41,21 +48,21 @@ final class StoreDirectory: Sendable {
         }
     }
 
-    private static func loadSecret(_ path: String, mayWrite: Bool) -> (secret: [UInt8], isKept: Bool) {
+    private static func loadSecret(_ path: String, mayWrite: Bool) -> (secret: [UInt8], isNew: Bool, error: Int32) {
         var secret = [UInt8](repeating: 0, count: 32)
         let existing = csystem_open(path, O_RDONLY | O_CLOEXEC, 0)
         if existing >= 0 {
             defer { close(existing) }
-            if read(existing, &secret, 32) == 32 { return (secret, true) }
+            if read(existing, &secret, 32) == 32 { return (secret, false, 0) }
         }
         precondition(sodium_init() >= 0, "no source of random numbers")
         randombytes_buf(&secret, 32)
-        guard mayWrite else { return (secret, false) }
+        guard mayWrite else { return (secret, true, EACCES) }
         unlink(path)
         let new = csystem_open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
-        guard new >= 0 else { return (secret, false) }
+        guard new >= 0 else { return (secret, true, errno) }
         defer { close(new) }
-        return (secret, write(new, secret, 32) == 32 && fsync(new) == 0)
+        return (secret, true, write(new, secret, 32) == 32 && fsync(new) == 0 ? 0 : errno)
     }
 
     /// The numbers of the segment files, oldest first.

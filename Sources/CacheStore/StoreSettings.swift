@@ -28,7 +28,7 @@ package enum StoreError: Error, CustomStringConvertible {
 
     package var description: String {
         switch self {
-        case .lockedByAnotherProcess(let directory): "another process uses the cache directory \(directory)"
+        case .lockedByAnotherProcess(let directory): "another process, perhaps another Cistern, uses the cache directory \(directory)"
         case .tooSmall: "the cache size must be at least 4 MiB"
         }
     }
@@ -93,6 +93,10 @@ package struct StoreStatistics: Sendable {
     package var recoveredEntries = 0
     package var recoveryMilliseconds = 0
     package var recoveredFromSnapshot = false
+    /// Something was stored, but not under the key that there is now: the old one was missing or damaged, and so nothing can be read.
+    package var hasLostKey = false
+    /// Why the directory cannot be written to (errno), as it was at the start; 0 where it could.
+    package var openError: Int32 = 0
 
     package init() {}
 }

@@ -237,12 +237,20 @@ package final class ProxyServer: @unchecked Sendable {
     private func logStart() {
         let listening = addresses.map(\.description).joined(separator: ", ")
         logger.info("listening on \(listening), upstream \(settings.upstream.origin)\(settings.upstream.basePath)")
-        guard let store else { return logger.warning("no store: nothing is kept") }
+        if !adminAddresses.isEmpty {
+            logger.info("metrics and admin interface on \(adminAddresses.map(\.description).joined(separator: ", "))")
+        }
+        guard let store, let directory = settings.store?.directory else { return logger.warning("no store: nothing is kept") }
         let found = store.statistics
-        logger.info(
-            "store: \(found.recoveredEntries) answers in \(found.recoveryMilliseconds) ms\(found.recoveredFromSnapshot ? " from the snapshot" : "")"
-        )
-        if !found.isWritable { logger.error("the cache directory cannot be written to: answers are passed on and not kept") }
+        let snapshot = found.recoveredFromSnapshot ? " from the snapshot" : ""
+        logger.info("store \(directory): \(found.recoveredEntries) entries found in \(found.recoveryMilliseconds) ms\(snapshot)")
+        if found.hasLostKey {
+            logger.warning("the file key in \(directory) was missing or damaged: a new one was made, and what was kept is lost")
+        }
+        if !found.isWritable {
+            let reason = String(cString: strerror(found.openError))
+            logger.error("the cache directory \(directory) cannot be written to (\(reason)): answers are passed on and not kept")
+        }
     }
 
     func logRefusal(_ refusal: RequestRejection.Kind, peer: PeerAddress) {

@@ -2,6 +2,7 @@
 
 import ArgumentParser
 import CSystem
+import Downstream
 import Glibc
 import Logging
 import Reactor
@@ -71,9 +72,22 @@ enum Startup {
         }
         do {
             return try ProxyServer(settings, logger: logger, accessLog: accessLog)
+        } catch let error as ListenError {
+            logger.critical("\(error)\(advice(error.code))")
         } catch {
             logger.critical("\(error)")
-            throw ExitCode.failure
+        }
+        throw ExitCode.failure
+    }
+
+    /// What to do about an address that cannot be listened on.
+    private static func advice(_ code: Int32) -> String {
+        switch code {
+        case EADDRINUSE: "; stop what listens there, or give another address"
+        case EACCES: "; ports below 1024 and others' directories need more rights"
+        case EADDRNOTAVAIL: "; this machine has no such address"
+        case ENOENT: "; its directory is missing"
+        default: ""
         }
     }
 }

@@ -193,6 +193,21 @@ struct ResponseStoreTests {
         #expect(status.st_mode & 0o777 == 0o600)
     }
 
+    @Test("a lost key is told, where something was kept under it")
+    func lostKey() throws {
+        let directory = try Directory()
+        do {
+            let store = try directory.open()
+            #expect(!store.statistics.hasLostKey)
+            store.insert(item(1))
+            store.flush()
+        }
+        #expect(try !directory.open().statistics.hasLostKey)
+        unlink(directory.path + "/key")
+        #expect(try directory.open().statistics.hasLostKey)
+        #expect(try !directory.open().statistics.hasLostKey)
+    }
+
     @Test("credentials give the same partition each time, and tell nothing")
     func partitions() throws {
         let directory = try Directory()
