@@ -73,7 +73,7 @@ let package = Package(
         tests("CachePolicyTests", ["CachePolicy", "HTTPCore"]),
         tests("CacheStoreTests", ["CacheStore", "CSystem"]),
         tests("SettingsTests", ["Settings"]),
-        tests("CommandTests", ["cistern", "TestSupport", "ReverseProxy", "CacheStore"]),
+        tests("CommandTests", ["cistern", "TestSupport", "ReverseProxy", "CacheStore", "Settings"]),
         tests("UpstreamTests", ["Upstream", "HTTPCore", "Reactor", "Locking", "TestSupport"]),
         tests("DownstreamTests", ["Downstream", "HTTPCore", "Reactor", "Locking", "CSystem", "TestSupport"]),
         tests("TelemetryTests", ["Telemetry", "CacheStore", "TestSupport"]),

@@ -30,26 +30,34 @@ struct Demo: ParsableCommand {
         let logger = LogSetup.start(settings.log)
         let server = try Startup.makeServer(ProxySettings(settings), settings.log, logger)
         server.start()
-        Self.explain(server.addresses.first.map { "\($0)" } ?? listen, sample)
+        Self.explain(server.addresses.first.map { "\($0)" } ?? listen, sample, settings.store.directory)
         signals.wait()
         server.stop(deadline: .seconds(1))
         sample.stop()
         temporary?.remove()
     }
 
-    private static func explain(_ address: String, _ sample: SampleAPI) {
+    private static func explain(_ address: String, _ sample: SampleAPI, _ directory: String) {
+        let program = CommandLine.arguments.first ?? "cistern"
         print(
             """
 
             A sample API runs on 127.0.0.1:\(sample.port), and Cistern in front of it on \(address). Try, in another terminal:
 
-              curl -i http://\(address)/users                     an answer of the API, kept by Cistern
-              curl -i 'http://\(address)/posts?userId=1'          fresh for a minute: the second time it is a hit
-              curl -s http://\(address)/metrics | grep requests   what happened so far
+              curl -i http://\(address)/users
+                  an answer of the API, kept by Cistern
+              curl -i 'http://\(address)/posts?userId=1'
+                  fresh for a minute: the second time it is a hit
+              curl -s http://\(address)/metrics | grep ^cistern_requests_total
+                  what happened so far
 
             Take the API down, and ask again: Cistern serves what it kept. Once more brings it up.
 
               curl -X POST http://127.0.0.1:\(sample.controlPort)/toggle
+
+            Ask Cistern what it did, and why:
+
+              \(program) why --cache-dir \(directory)
 
             Ctrl-C ends both.
 

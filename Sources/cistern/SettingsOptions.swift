@@ -7,7 +7,8 @@ import Glibc
 import Settings
 
 struct SettingsOptions: ParsableArguments {
-    @Option(name: [.short, .long], help: "A YAML file with any of the settings; see Configuration/cistern.yaml.")
+    @Option(
+        name: [.short, .long], help: "A YAML file with any of the settings; see Configuration/cistern.yaml. CISTERN_CONFIG names it too.")
     var config: String?
 
     @Option(help: "The API's base URL, such as https://api.example.com.")
@@ -15,51 +16,57 @@ struct SettingsOptions: ParsableArguments {
 
     @Option(
         name: .long,
-        help: ArgumentHelp("Where to listen: HOST:PORT, [IPV6]:PORT, :PORT or unix:/path. May be repeated.", valueName: "address"))
+        help: ArgumentHelp(
+            "Where to listen: HOST:PORT, [IPV6]:PORT, :PORT or unix:/path. May be repeated. (default: 127.0.0.1:8080)",
+            valueName: "address"))
     var listen: [String] = []
 
     @Option(
         help: ArgumentHelp(
-            "Where /metrics, the health pages and the admin interface are, if not there too. May be repeated.", valueName: "address"))
+            "Addresses of their own for /metrics, the health pages and the admin interface. May be repeated.", valueName: "address"))
     var adminListen: [String] = []
 
-    @Option(help: "Where answers are kept.")
+    @Option(help: "Where answers are kept. (default: cistern in the user's cache directory)")
     var cacheDir: String?
 
-    @Option(help: ArgumentHelp("The limit on what is kept, such as 512MiB or 2GiB.", valueName: "size"))
+    @Option(help: ArgumentHelp("The limit on what is kept, such as 512MiB. (default: 1GiB)", valueName: "size"))
     var cacheSize: String?
 
     @Flag(help: "RFC 9111 to the letter, also while the upstream is down.")
     var strict = false
 
-    @Option(help: ArgumentHelp("Longest wait for a connection to the upstream.", valueName: "duration"))
+    @Option(help: ArgumentHelp("Longest wait for a connection to the upstream. (default: 5s)", valueName: "duration"))
     var connectTimeout: String?
 
-    @Option(help: ArgumentHelp("Longest wait for the first byte of the upstream's answer.", valueName: "duration"))
+    @Option(help: ArgumentHelp("Longest wait for the first byte of the upstream's answer. (default: 30s)", valueName: "duration"))
     var firstByteTimeout: String?
 
-    @Option(help: ArgumentHelp("Longest exchange with the upstream.", valueName: "duration"))
+    @Option(help: ArgumentHelp("Longest exchange with the upstream; 0 for no limit. (default: 2m)", valueName: "duration"))
     var totalTimeout: String?
 
-    @Option(help: ArgumentHelp("How long the upstream has where a stored copy could go out instead.", valueName: "duration"))
+    @Option(
+        help: ArgumentHelp(
+            "How long the upstream has where a stored copy could go out instead; 0 for no limit. (default: 1.5s)", valueName: "duration"))
     var rescueAfter: String?
 
-    @Option(help: ArgumentHelp("Longest answer taken whole, and so the largest that is kept.", valueName: "size"))
+    @Option(help: ArgumentHelp("Longest answer taken whole, and so the largest that is kept. (default: 8MiB)", valueName: "size"))
     var bufferLimit: String?
 
-    @Option(help: ArgumentHelp("trace, debug, info, notice, warning, error or critical.", valueName: "level"))
+    @Option(help: ArgumentHelp("trace, debug, info, notice, warning, error or critical. (default: info)", valueName: "level"))
     var logLevel: String?
 
-    @Option(help: ArgumentHelp("text or json.", valueName: "format"))
+    @Option(help: ArgumentHelp("text or json. (default: text)", valueName: "format"))
     var logFormat: String?
 
-    @Option(help: ArgumentHelp("The access log: off, stdout or a file.", valueName: "where"))
+    @Option(help: ArgumentHelp("The access log: off, stdout or a file. (default: off)", valueName: "where"))
     var accessLog: String?
 
-    @Option(help: ArgumentHelp("Event loops; 0 for one a core.", valueName: "number"))
+    @Option(help: ArgumentHelp("Event loops; 0 for one a core. (default: 0)", valueName: "number"))
     var shards: String?
 
-    @Option(name: .customLong("set"), help: ArgumentHelp("Any setting by its name in the file. May be repeated.", valueName: "name=value"))
+    @Option(
+        name: .customLong("set"),
+        help: ArgumentHelp("Any setting by its name in the file; a list is joined by commas. May be repeated.", valueName: "name=value"))
     var others: [String] = []
 
     /// The settings, and everything that is wrong with them.

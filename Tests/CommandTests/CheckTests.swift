@@ -1,6 +1,7 @@
 // `cistern check`, through the real binary: every mistake at once, each where it was made, and nothing started.
 
 import CacheStore
+import Settings
 import TestSupport
 import Testing
 
@@ -56,6 +57,24 @@ struct CheckTests {
         #expect(try check("").lines == ["settings: upstream.url is missing: give --upstream URL, or set it in the file"])
         let outcome = try CommandLineTool.run("check --config /none.yaml")
         #expect(outcome.status == 78 && outcome.lines == ["cistern: /none.yaml: cannot be read: No such file or directory"])
+    }
+
+    @Test("the defaults that --help tells are those of the settings")
+    func defaults() throws {
+        let help = try CommandLineTool.run("serve --help").text.split { $0.isWhitespace }.joined(separator: " ")
+        let told = [
+            ("--listen", "listen"), ("--cache-size", "store.size"), ("--connect-timeout", "upstream.connect_timeout"),
+            ("--first-byte-timeout", "upstream.first_byte_timeout"), ("--total-timeout", "upstream.total_timeout"),
+            ("--rescue-after", "cache.rescue_after"), ("--buffer-limit", "cache.buffer_limit"), ("--log-level", "log.level"),
+            ("--log-format", "log.format"), ("--access-log", "log.access"), ("--shards", "shards"),
+        ]
+        for (option, path) in told {
+            let setting = try #require(SettingsTable.all.first { $0.path == path })
+            let words = help.split(separator: " \(option) <").last?.prefix { $0 != ")" } ?? ""
+            let value = try #require(words.split(separator: "(default: ").last.map(String.init))
+            var settings = CisternSettings()
+            #expect(setting.apply(.one(value), to: &settings) == nil && settings == CisternSettings(), "\(option): \(value)")
+        }
     }
 
     @Test("good settings are said to be good")

@@ -31,15 +31,15 @@ enum Printable {
         String(String.UnicodeScalarView(text.unicodeScalars.map { $0.value < 0x20 || (0x7f..<0xa0).contains($0.value) ? "?" : $0 }))
     }
 
-    /// `812 B`, `4.2 kB`, `1.0 MB`.
+    /// `812 B`, `4.2 KiB`, `1.0 MiB`.
     static func bytes(_ count: Int) -> String {
-        guard count >= 1_000 else { return "\(count) B" }
+        guard count >= 1_024 else { return "\(count) B" }
         var value = Double(count)
-        for unit in ["kB", "MB", "GB"] {
-            value /= 1_000
+        for unit in ["KiB", "MiB", "GiB"] {
+            value /= 1_024
             if value < 999.95 { return "\(rounded(value)) \(unit)" }
         }
-        return "\(rounded(value / 1_000)) TB"
+        return "\(rounded(value / 1_024)) TiB"
     }
 
     /// `45 s`, `12 m`, `3 h`, `2 d`; negative ones too.
