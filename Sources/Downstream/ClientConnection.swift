@@ -341,6 +341,12 @@ package final class ClientConnection: EventHandler {
         close(descriptor)
     }
 
+    /// Its exchange may still answer, at once; whatever it does, this is the end.
+    func endNow() {
+        if phase == .exchanging { exchange?.mustAnswer() }
+        closeNow()
+    }
+
     func drainIfIdle() {
         if phase == .awaitingRequest, input.isEmpty { closeNow() } else { response.closes = true }
     }

@@ -91,7 +91,7 @@ package final class ClientConnections {
         guard counters.open > 0 else { return then() }
         whenEmpty = then
         loop.schedule(after: deadline) { [self] in
-            for connection in byDescriptor { connection?.closeNow() }
+            for connection in byDescriptor { connection?.endNow() }
         }
     }
 

@@ -24,4 +24,10 @@ package protocol ClientExchange: AnyObject {
     /// The client is gone, or its content was badly framed, or it was too slow: nothing can be answered any more.
     /// Not called once `endResponse` was.
     func clientLeft()
+    /// The end has come: what is not answered now will not be.
+    func mustAnswer()
+}
+
+extension ClientExchange {
+    package func mustAnswer() {}
 }

@@ -216,6 +216,17 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         shard.finish(&record, trace, head, connection, began)
     }
 
+    func mustAnswer() {
+        switch state {
+        case .waiting, .asking:
+            if fetch != nil { noteUpstream() }
+            leaveFetch(.slow)
+            fetchFailed(.slow)
+        case .streaming: streamBroke(.connectionTerminated)
+        case .finished: break
+        }
+    }
+
     // MARK: The fetch's events
 
     func fetchInformed(_ head: ResponseHead) { connection.sendInformational(head) }

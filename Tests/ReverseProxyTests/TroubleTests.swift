@@ -43,6 +43,26 @@ struct TroubleTests {
         #expect(try play.get("/a").text == "{\"n\":2}")
     }
 
+    @Test("an upstream that has not answered when Cistern must stop: the copy goes out, or 504")
+    func stopping() throws {
+        let gate = Gate()
+        let origin = ScriptedOrigin { _ in [.json("1")] }
+        let play = try ProxyPlay(origin) { $0.otherRoute.rescueAfter = 0 }
+        _ = try play.get("/a")
+        origin.react { _ in [.pass(gate), .json("2")] }
+        let clients = try ["GET /a", "GET /b", "POST /a"].map { line in
+            let client = try play.client()
+            client.send("\(line) HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+            return client
+        }
+        #expect(try play.waitFor("cistern_upstream_active_requests", 3))
+        play.stop()
+        gate.open()
+        let answers = clients.map { $0.readAnswer() }
+        #expect(answers.map { $0?.status } == [200, 504, 504])
+        #expect(answers[0]?.text == "1" && answers[0]?["Cache-Status"]?.hasSuffix("detail=slow") == true)
+    }
+
     @Test("what the fetch brings after the soft deadline is judged like any answer")
     func softDeadlineThenJunk() throws {
         let gate = Gate()
