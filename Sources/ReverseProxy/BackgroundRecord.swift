@@ -49,6 +49,7 @@ final class BackgroundRecord: FetchReceiver {
         trace.result = .miss
         trace.isStored = answer.storage == .allowed
         if case .forbidden(let reason) = answer.storage { trace.notStored = reason }
+        trace.fault = answer.fault
         trace.bodyBytes = answer.content.count
         end()
     }

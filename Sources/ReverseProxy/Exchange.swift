@@ -240,6 +240,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         trace.isStored = answer.storage == .allowed
         if case .forbidden(let reason) = answer.storage {
             trace.notStored = reason
+            trace.fault = answer.fault
             record.notStored = MetricNames.place(of: reason)
             detail = reason.rawValue
         }

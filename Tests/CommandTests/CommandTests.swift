@@ -135,5 +135,7 @@ struct CommandTests {
         play.stop()
         let outcome = try tool.run("ls")
         #expect(outcome.status == 1 && outcome.text.contains("no Cistern answers on unix:"))
+        let off = try CommandLineTool.run("ls", environment: "CISTERN_ADMIN_SOCKET=off")
+        #expect(off.status == 1 && off.text.contains("admin.socket is off and admin_listen is empty"))
     }
 }

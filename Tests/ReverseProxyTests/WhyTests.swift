@@ -149,6 +149,17 @@ struct WhyTests {
         #expect(try why(play)["explanation"] == ["Cistern refused the request itself."])
     }
 
+    @Test("the demand that an answer does not meet is named, and its setting")
+    func demands() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{\"a\":1}")] }) { settings in
+            settings.otherRoute.good.mustHave = [JSONPointer("/b")].compactMap(\.self)
+        }
+        _ = try play.get("/a")
+        let why = try why(play)
+        #expect(why["explanation"]?.array?.last == "Not stored: it lacks a value that the route's good answers have.")
+        #expect(why["advice"]?.array?.first?["setting"] == "routes.good.must_have")
+    }
+
     @Test("arguments that a route drops from the key are named")
     func dropped() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { settings in

@@ -51,6 +51,8 @@ struct ExchangeTrace: Sendable {
     var validation: ValidationReason?
     var notStored: NotStoredReason?
     var notRescued: NoRescueReason?
+    /// What the operator's demands say against an answer that was passed on.
+    var fault: UpstreamFault?
     var isStored = false
     var isOnlyIfCached = false
     /// nil for a client's exchange.

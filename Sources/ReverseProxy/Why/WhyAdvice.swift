@@ -189,7 +189,7 @@ enum FailureAdvice {
         }
     }
     /// What the operator demands of a route's answers.
-    private static func demand(_ fault: UpstreamFault) -> WhyAdvice? {
+    static func demand(_ fault: UpstreamFault) -> WhyAdvice? {
         switch fault {
         case .unexpectedSize: WhyAdvice("routes.good.min_bytes", "and routes.good.max_bytes say how long a good answer of the route is")
         case .missingValue: WhyAdvice("routes.good.must_have", "names the values of a good answer of the route")

@@ -113,7 +113,7 @@ struct WhyExplanation {
             sentences.append("The stored copy may not stand in: \(reason.sentence).")
         }
         if trace.isStored { sentences.append("The answer was stored.") }
-        if let reason = trace.notStored { sentences.append("Not stored: \(reason.sentence).") }
+        if let reason = trace.notStored { sentences.append("Not stored: \(demand?.sentence ?? reason.sentence).") }
         if trace.status == 499 { sentences.append("The client left before it was answered.") }
         return sentences
     }
@@ -144,6 +144,9 @@ struct WhyExplanation {
         }
     }
 
+    /// What the operator's demands say against an answer that was not kept.
+    private var demand: UpstreamFault? { trace.notStored == .notGood ? trace.fault : nil }
+
     private var isAsked: Bool { trace.upstreamMicroseconds >= 0 && failure != UpstreamError.connectionLimitReached.rawValue }
 
     /// Before anything was asked or looked for, as for TRACE or a request that goes round in a circle.
@@ -156,7 +159,8 @@ struct WhyExplanation {
         var advice: [WhyAdvice] = []
         if trace.mode != .live { advice.append(WhyAdvice("cache.mode", "is the mode at the start; `cistern mode` switches it now")) }
         // No setting makes writes be kept.
-        if let one = trace.notStored?.advice, trace.notStored != .methodNotCacheable || trace.method == .post { advice.append(one) }
+        let isWrite = trace.notStored == .methodNotCacheable && trace.method != .post
+        if !isWrite, let one = demand.flatMap(FailureAdvice.demand) ?? trace.notStored?.advice { advice.append(one) }
         if trace.validation == .noFreshness {
             advice.append(WhyAdvice("cache.heuristics", "takes a share of an answer's age since its last change for its freshness"))
         }

@@ -31,13 +31,19 @@ struct AdminOptions: ParsableArguments {
             token = FileContent.read(file).flatMap(AdminToken.parse)
             if token == nil { throw AdminFailure("\(file) holds no token, or cannot be read") }
         }
-        guard let address = ListenAddress(address(settings)) else { throw AdminFailure("\(address(settings)) is not an address") }
+        let text = try address(settings)
+        guard let address = ListenAddress(text) else { throw AdminFailure("\(text) is not an address") }
         return AdminClient(address: address, token: token)
     }
 
-    private func address(_ settings: CisternSettings) -> String {
+    private func address(_ settings: CisternSettings) throws -> String {
         if let admin { return admin.hasPrefix("/") ? "unix:" + admin : admin }
-        if settings.admin.socket == "off", let first = settings.adminListen.first { return first }
+        if settings.admin.socket == "off" {
+            guard let first = settings.adminListen.first else {
+                throw AdminFailure("the settings have no admin interface: admin.socket is off and admin_listen is empty")
+            }
+            return first
+        }
         return "unix:" + AdminSettings.socketPath(settings)
     }
 
