@@ -187,7 +187,11 @@ package final class ProxyServer: @unchecked Sendable {
     /// Whether requests are taken.
     package var isReady: Bool { state.withLock { !$0.isStopping } }
 
-    package func reopenAccessLog() { accessLog?.reopen() }
+    package func reopenAccessLog() {
+        accessLog?.reopen { [logger] code in
+            logger.error("the access log cannot be reopened: \(String(cString: strerror(code))); the old file is written to further")
+        }
+    }
 
     // MARK: Metrics
 

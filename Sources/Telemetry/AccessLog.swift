@@ -63,11 +63,13 @@ package final class AccessLog: @unchecked Sendable {
         if isFull { serial.async { self.writeOut() } }
     }
 
-    /// Opens the file anew (after it was rotated away).
-    package func reopen() {
+    /// Opens the file anew (after it was rotated away). Where it cannot be opened the old one is written to further.
+    /// - Parameter failed: is told why not (errno).
+    package func reopen(failed: @escaping @Sendable (Int32) -> Void = { _ in }) {
         serial.async { [self] in
             writeOut()
-            guard path != nil, let opened = Self.open(path) else { return }
+            guard path != nil else { return }
+            guard let opened = Self.open(path) else { return failed(errno) }
             close(descriptor)
             descriptor = opened
         }

@@ -1,6 +1,7 @@
 // Counting, adding up, writing as text, and the access log's file.
 
 import CacheStore
+import Dispatch
 import Glibc
 import TestSupport
 import Testing
@@ -114,6 +115,22 @@ struct AccessLogTests {
         #expect(read(path + ".1") == "one\n")
         #expect(read(path) == "two\n")
         #expect(log.dropped == 0)
+    }
+
+    @Test("where no new file can be opened the old one goes on, and that is told")
+    func failedRotation() throws {
+        let directory = TestTools.temporaryDirectory()
+        let path = directory.path + "/access.log"
+        let log = try #require(AccessLog(path: path, format: .json))
+        rename(path, path + ".1")
+        mkdir(path, 0o700)
+        let told = DispatchSemaphore(value: 0)
+        log.reopen { code in if code == EISDIR { told.signal() } }
+        #expect(told.wait(timeout: .now() + .seconds(20)) == .success)
+        rmdir(path)
+        log.append(Array("one\n".utf8))
+        log.finish()
+        #expect(read(path + ".1") == "one\n")
     }
 
     @Test("what does not fit in memory, and what the disk does not take, is dropped and counted")
