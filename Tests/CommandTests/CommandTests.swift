@@ -85,6 +85,10 @@ struct CommandTests {
         let failed = try tool.run("warm /a /broken", proxy: true)
         #expect(failed.status == 1 && failed.text.contains("/broken: status 404"))
         #expect(try tool.run("warm /none.txt/../x y", proxy: true).status == 1)
+        try TextFile.write("  /h  # spaces around it\n", to: list)
+        #expect(try tool.run("warm \(list)", proxy: true).text.contains("1 stored"))
+        try TextFile.write("/i j\n", to: list)
+        #expect(try tool.run("warm \(list)", proxy: true).text.contains("must be percent-encoded"))
     }
 
     @Test("stats, and top without a terminal")

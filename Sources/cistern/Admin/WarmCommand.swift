@@ -165,7 +165,7 @@ enum WarmList {
         }
         guard let document = JSONValue(bytes), document.members != nil else {
             let lines = bytes.split { $0 == 0x0a || $0 == 0x0d }.map { String(decoding: $0, as: UTF8.self) }
-            return try lines.map { $0.prefix { $0 != "#" }.filter { !$0.isWhitespace } }.filter { !$0.isEmpty }.map(target)
+            return try lines.map { $0.prefix { $0 != "#" }.trimmingWhitespace }.filter { !$0.isEmpty }.map(target)
         }
         if let entries = document["log"]?["entries"]?.array {
             return try entries.compactMap { $0["request"] }.filter { $0["method"] == "GET" }.compactMap { $0["url"]?.string }.map(target)
@@ -194,5 +194,11 @@ enum WarmList {
             throw AdminFailure("\(text) is no path and no URL; spaces and other than ASCII must be percent-encoded")
         }
         return String(rest)
+    }
+}
+
+extension StringProtocol {
+    fileprivate var trimmingWhitespace: String {
+        String(drop(while: \.isWhitespace).reversed().drop(while: \.isWhitespace).reversed())
     }
 }
