@@ -149,6 +149,22 @@ struct WhyTests {
         #expect(try why(play)["explanation"] == ["Cistern refused the request itself."])
     }
 
+    @Test("hits are explained by the rules of their own route")
+    func routeOfHit() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=60"])] }) { settings in
+            var route = Route()
+            (route.name, route.pattern, route.arguments.ignore) = ("users", RoutePattern("/users/*"), [ArgumentPattern("x")])
+            settings.routes = [route]
+        }
+        for (target, name, key) in [("/a?x=1", "", "/a?x=1"), ("/users/1?x=1", "users", "/users/1")] {
+            for result in ["miss", "hit"] {
+                _ = try play.get(target)
+                let why = try why(play)
+                #expect(why["result"]?.string == result && why["route"]?.string == name && why["key"]?["target"]?.string == key)
+            }
+        }
+    }
+
     @Test("the demand that an answer does not meet is named, and its setting")
     func demands() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{\"a\":1}")] }) { settings in

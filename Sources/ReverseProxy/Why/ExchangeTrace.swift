@@ -41,7 +41,6 @@ struct ExchangeTrace: Sendable {
     var upstreamStatus: UInt16 = 0
     /// Its place in `MetricNames.rescueCauses`; -1 where nothing failed.
     var failure: Int16 = -1
-    var route: UInt16 = 0
     var targetCount: UInt16 = 0
     var method = MethodLabel.other
     var result = CacheResult.miss
@@ -65,7 +64,6 @@ extension ExchangeTrace {
     /// What is known once the request has been looked at.
     init(number: UInt64, _ plan: ExchangePlan, partitionAt offset: Int, now: Timestamp) {
         self.number = number
-        route = UInt16(truncatingIfNeeded: plan.route)
         mode = plan.mode
         bypass = plan.bypass
         isOnlyIfCached = plan.directives.onlyIfCached

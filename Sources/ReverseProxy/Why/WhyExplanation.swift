@@ -9,15 +9,14 @@ import Upstream
 struct WhyExplanation {
     let record: WhyRecord
     private let trace: ExchangeTrace
-    private let routes: Routes
+    private let route: Route
 
     init(_ record: WhyRecord, routes: Routes) {
         self.record = record
         trace = record.trace
-        self.routes = routes
+        // Not remembered: a hit does not need to know it.
+        route = routes.all[routes.place(of: record.target[...])]
     }
-
-    private var route: Route { routes.all[min(Int(trace.route), routes.all.count - 1)] }
 
     // MARK: The key
 
@@ -161,7 +160,7 @@ struct WhyExplanation {
         // No setting makes writes be kept.
         let isWrite = trace.notStored == .methodNotCacheable && trace.method != .post
         if !isWrite, let one = demand.flatMap(FailureAdvice.demand) ?? trace.notStored?.advice { advice.append(one) }
-        if trace.validation == .noFreshness {
+        if trace.validation == .noFreshness, trace.result != .rescued, trace.background == nil {
             advice.append(WhyAdvice("cache.heuristics", "takes a share of an answer's age since its last change for its freshness"))
         }
         if let one = failure.flatMap(FailureAdvice.advice) { advice.append(one) }
