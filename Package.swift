@@ -71,7 +71,7 @@ let package = Package(
         tests("ReactorTests", ["Reactor", "CSystem", "Locking"]),
         tests("HTTPCoreTests", ["HTTPCore"]),
         tests("CachePolicyTests", ["CachePolicy", "HTTPCore"]),
-        tests("CacheStoreTests", ["CacheStore", "CSystem"]),
+        tests("CacheStoreTests", ["CacheStore", "CSystem", "Locking"]),
         tests("SettingsTests", ["Settings"]),
         tests("CommandTests", ["cistern", "TestSupport", "ReverseProxy", "CacheStore", "Settings"]),
         tests("UpstreamTests", ["Upstream", "HTTPCore", "Reactor", "Locking", "TestSupport"]),

@@ -55,7 +55,13 @@ package final class ProxyServer: @unchecked Sendable {
         health = UpstreamHealth(routes: routes.all.map(\.name), settings: settings.upstream.failure, logger: logger)
         var generator = SystemRandomNumberGenerator()
         instance = String(generator.next() as UInt64, radix: 36)
-        store = try settings.store.map { (store) throws(StoreError) in try ResponseStore(store) }
+        store = try settings.store.map { (store) throws(StoreError) in
+            var store = store
+            store.writingFailed = { [directory = store.directory] in
+                logger.error("the cache directory \(directory) takes no more (is its disk full?): new answers are passed on and not kept")
+            }
+            return try ResponseStore(store)
+        }
         variances = settings.policy.usesNoVarySearch ? store.map { SearchVarianceMemory(store: $0) } : nil
         var sockets: [PlacedSocket] = []
         do {

@@ -2,6 +2,7 @@
 
 import CSystem
 import Glibc
+import Locking
 import Testing
 
 @testable import CacheStore
@@ -206,6 +207,23 @@ struct ResponseStoreTests {
         unlink(directory.path + "/key")
         #expect(try directory.open().statistics.hasLostKey)
         #expect(try !directory.open().statistics.hasLostKey)
+    }
+
+    @Test("a disk that takes no more is told of once, and each loss counted")
+    func writingFails() throws {
+        let directory = try Directory()
+        let told = Mutex(0)
+        var settings = StoreSettings(directory: directory.path, capacityBytes: 8 << 20)
+        settings.writingFailed = { told.withLock { $0 += 1 } }
+        let store = try ResponseStore(settings)
+        rename(directory.path, directory.path + "-away")
+        for number in 0..<3 {
+            store.insert(item(number))
+            store.flush()
+        }
+        rename(directory.path + "-away", directory.path)
+        #expect(told.withLock { $0 } == 1)
+        #expect(store.statistics.writeErrors == 3)
     }
 
     @Test("credentials give the same partition each time, and tell nothing")
