@@ -93,8 +93,8 @@ package final class ScriptedOrigin: Sendable {
     package func down() {
         state.withLock { state in
             guard state.listener >= 0 else { return }
+            // Who accepts on it closes it: else its number could be another's by the time of the next accept.
             shutdown(state.listener, Int32(SHUT_RDWR))
-            close(state.listener)
             state.listener = -1
             for connection in state.connections { shutdown(connection, Int32(SHUT_RDWR)) }
         }
@@ -133,7 +133,7 @@ package final class ScriptedOrigin: Sendable {
         PlainThread.start { [self] in
             while true {
                 let connection = Glibc.accept(listener, nil, nil)
-                guard connection >= 0 else { return }
+                guard connection >= 0 else { break }
                 state.withLock { _ = $0.connections.insert(connection) }
                 PlainThread.start { [self] in
                     serve(connection)
@@ -141,6 +141,7 @@ package final class ScriptedOrigin: Sendable {
                     close(connection)
                 }
             }
+            close(listener)
         }
     }
 
