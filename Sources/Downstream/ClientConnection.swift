@@ -265,6 +265,8 @@ package final class ClientConnection: EventHandler {
 
     /// Answers a request that is not handed on, and ends the connection.
     private func refuse(_ rejection: RequestRejection) {
+        // Between two requests the state is still that of the answer before.
+        if phase == .awaitingRequest { response = ResponseState() }
         phase = .exchanging
         content = .nothing
         response.closes = true

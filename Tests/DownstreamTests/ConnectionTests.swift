@@ -150,6 +150,24 @@ struct ConnectionTests {
         }
     }
 
+    @Test("what is wrong with a later request on a connection is answered as with the first")
+    func laterRefusals() throws {
+        let listening = try Listening()
+        defer { listening.end() }
+        for (text, status) in [("GET /b HTTP/1.1\r\n\r\n", 400), ("(\r\n\r\n", 400), ("GET /b HTT", 408)] {
+            for first in ["GET", "HEAD"] {
+                let client = try TestClient(port: listening.port)
+                #expect(client.request(first, "/a")?.status == 200)
+                client.send(text)
+                if status == 408 { listening.moveClock(until: client) }
+                let refusal = client.readAnswer()
+                #expect(refusal?.status == status)
+                #expect(refusal?.content.isEmpty == false)
+                #expect(client.isClosedByServer())
+            }
+        }
+    }
+
     @Test("so many requests a connection, and no more")
     func requestsPerConnection() throws {
         let listening = try Listening { $0.requestsPerConnection = 2 }
