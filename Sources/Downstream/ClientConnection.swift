@@ -147,7 +147,8 @@ package final class ClientConnection: EventHandler {
         }
     }
 
-    private func begin(_ head: RequestHead, _ framing: ContentFraming) {
+    private func begin(_ received: RequestHead, _ framing: ContentFraming) {
+        let head = received.removingNamed()
         requests += 1
         phase = .exchanging
         readDeadline = 0

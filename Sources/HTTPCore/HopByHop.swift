@@ -19,17 +19,30 @@ extension Fields {
     package func removingHopByHop() -> Fields {
         guard containsAny(of: Self.always) else { return self }
         let named = FieldLists.members(of: .connection, in: self)
-        let (always, protected) = (Self.always, Self.protected)
         let kept = entries.filter { entry in
-            if let known = entry.known {
-                if always.contains(known) { return false }
-                if protected.contains(known) { return true }
-            }
-            guard !named.isEmpty else { return true }
-            let name = bytes[entry.nameRange]
-            return !named.contains { $0.equalsIgnoringCase(name) }
+            if let known = entry.known, Self.always.contains(known) { return false }
+            return !isNamed(entry, by: named)
         }
         return Fields(bytes: bytes, entries: kept)
+    }
+
+    /// Without what Connection names and may take away; nil where that changes nothing. The next hop never sees those fields: so nothing
+    /// that is decided of a request, least of all its key, may depend on them.
+    package func removingNamed() -> Fields? {
+        guard contains(.connection) else { return nil }
+        let named = FieldLists.members(of: .connection, in: self)
+        let kept = entries.filter { entry in
+            if let known = entry.known, Self.always.contains(known) { return true }
+            return !isNamed(entry, by: named)
+        }
+        return kept.count == entries.count ? nil : Fields(bytes: bytes, entries: kept)
+    }
+
+    private func isNamed(_ entry: Entry, by named: [ArraySlice<UInt8>]) -> Bool {
+        if let known = entry.known, Self.protected.contains(known) { return false }
+        guard !named.isEmpty else { return false }
+        let name = bytes[entry.nameRange]
+        return named.contains { $0.equalsIgnoringCase(name) }
     }
 
     /// Whether Connection names `option` (RFC 9110 §7.6.1), such as `close`.

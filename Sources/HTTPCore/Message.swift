@@ -76,6 +76,12 @@ package final class RequestHead: Sendable {
         self.version = version
         self.fields = fields
     }
+
+    /// Without the end-to-end fields that its Connection field names.
+    package func removingNamed() -> RequestHead {
+        guard let kept = fields.removingNamed() else { return self }
+        return RequestHead(method: method, target: target, version: version, fields: kept)
+    }
 }
 
 /// A response's status line and fields.

@@ -49,6 +49,21 @@ struct RequestHardeningTests {
         #expect(client.readAnswer()?.text == "[\"GET\",\"/next\",\"\"]")
     }
 
+    @Test(
+        "a field that Connection takes away is in no key: nobody is given what its absence brought",
+        arguments: ["X-Tenant", "Accept-Language"])
+    func namedInConnection(name: String) throws {
+        let origin = ScriptedOrigin { request in
+            let content = "\"\(request["X-Tenant"] ?? request["Accept-Language"] ?? "none")\""
+            return [.json(content, ["Cache-Control: max-age=3600", "Vary: Accept-Language"])]
+        }
+        let play = try ProxyPlay(origin) { $0.policy.keyFields = ["x-tenant"] }
+        #expect(try play.get("/a", [(name, "own"), ("Connection", "keep-alive, \(name)")]).text == "\"none\"")
+        #expect(try play.get("/a", [(name, "own")]).text == "\"own\"")
+        #expect(try play.get("/a").text == "\"none\"")
+        #expect(origin.requests.count == 2)
+    }
+
     @Test("credentials named in Connection still have their partition")
     func partitionKept() throws {
         let play = try ProxyPlay(Self.telling())
