@@ -4,9 +4,13 @@ package enum HTTPDate {
     private static let days: [StaticString] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"]
     private static let months: [StaticString] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
+    /// From the first second of the year 0 to the last of 9999: what four digits can say.
+    private static let formattable: ClosedRange<Int64> = -62_167_219_200...253_402_300_799
+
     /// IMF-fixdate: `Sun, 06 Nov 1994 08:49:37 GMT`.
     /// - Parameter seconds: since 1970-01-01 00:00 UTC.
     package static func format(_ seconds: Int64) -> [UInt8] {
+        let seconds = min(max(seconds, formattable.lowerBound), formattable.upperBound)
         let day = floorDivide(seconds, 86_400)
         let rest = Int(seconds - day * 86_400)
         let (year, month, dayOfMonth) = civil(from: day)

@@ -47,7 +47,8 @@ package enum RFC3339 {
         let digits = [bytes[1], bytes[2], bytes[4], bytes[5]]
         guard digits.allSatisfy(\.isASCIIDigit) else { return nil }
         let values = digits.map { Int64($0 - 0x30) }
-        return sign * ((values[0] * 10 + values[1]) * 3_600 + (values[2] * 10 + values[3]) * 60)
+        let (hours, minutes) = (values[0] * 10 + values[1], values[2] * 10 + values[3])
+        return hours < 24 && minutes < 60 ? sign * (hours * 3_600 + minutes * 60) : nil
     }
 
     private static func days(_ year: Int64, _ month: Int64, _ day: Int64) -> Int64 {

@@ -13,13 +13,14 @@ struct ImportTests {
     private static func entry(
         _ target: String, origin: String = "https://api.test/v1", method: String = "GET", status: Int = 200,
         _ request: [(String, String)] = [],
-        _ response: [(String, String)] = [("Content-Type", "application/json")], content: String = "{\"a\":1}", partition: String? = nil
+        _ response: [(String, String)] = [("Content-Type", "application/json")], content: String = "{\"a\":1}", partition: String? = nil,
+        time: String = "2025-06-15T15:06:00Z"
     ) -> JSONValue {
         let fields = { (fields: [(String, String)]) -> JSONValue in
             .array(fields.map { ["name": .string($0.0), "value": .string($0.1)] })
         }
         return [
-            "startedDateTime": "2025-06-15T15:06:00Z", "time": 20,
+            "startedDateTime": .string(time), "time": 20,
             "request": ["method": .string(method), "url": .string(origin + target), "headers": fields(request)],
             "response": ["status": .integer(status), "headers": fields(response), "content": ["text": .string(content)]],
             "_partition": partition.map { .string($0) },
@@ -70,6 +71,15 @@ struct ImportTests {
         let play = try offlinePlay()
         #expect(try bring(entry, into: play) == reason)
         #expect(try play.get("/a").status == 504)
+    }
+
+    @Test(
+        "a time that nobody's clock has shown harms nothing",
+        arguments: ["0000-01-01T00:00:00+23:59", "0000-01-01T00:00:00+99:99", "9999-12-31T23:59:60-23:59"])
+    func oddTimes(time: String) throws {
+        let play = try offlinePlay()
+        #expect(try bring(Self.entry("/a", time: time), into: play) == nil)
+        #expect(try play.get("/a").text == "{\"a\":1}")
     }
 
     @Test("a newer answer is not replaced by an older one; with credentials left out it is everybody's")
