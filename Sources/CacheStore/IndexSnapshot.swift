@@ -52,7 +52,8 @@ struct IndexSnapshot {
 
     private static func save(_ bytes: UnsafeRawBufferPointer, _ directory: String) {
         let temporary = path(directory) + ".new"
-        let descriptor = csystem_open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
+        unlink(temporary)
+        let descriptor = csystem_open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { return }
         var written = 0
         while written < bytes.count {
@@ -66,7 +67,7 @@ struct IndexSnapshot {
     }
 
     static func read(directory: String, seed: UInt64) -> IndexSnapshot? {
-        let descriptor = csystem_open(path(directory), O_RDONLY | O_CLOEXEC, 0)
+        let descriptor = csystem_open(path(directory), O_RDONLY | Segment.plain, 0)
         guard descriptor >= 0 else { return nil }
         defer { close(descriptor) }
         var status = stat()

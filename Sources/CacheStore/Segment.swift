@@ -13,6 +13,9 @@ final class Segment: @unchecked Sendable {
     private let descriptor: Int32
     private let path: String
 
+    /// A link in the directory leads to somebody else's file, and a pipe must not hold up the start.
+    static let plain = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK
+
     /// Makes a new file with all its blocks. Returns nil where that fails (no space, read-only).
     init?(creating number: UInt64, in directory: String, size: Int) {
         path = Self.path(number, directory)
@@ -29,7 +32,7 @@ final class Segment: @unchecked Sendable {
     /// Opens an existing file. One that is not of the expected size was tampered with: what is there is mapped, never more.
     init?(opening number: UInt64, in directory: String, isWritable: Bool) {
         path = Self.path(number, directory)
-        let descriptor = csystem_open(path, (isWritable ? O_RDWR : O_RDONLY) | O_CLOEXEC, 0)
+        let descriptor = csystem_open(path, (isWritable ? O_RDWR : O_RDONLY) | Self.plain, 0)
         guard descriptor >= 0 else { return nil }
         var status = stat()
         guard fstat(descriptor, &status) == 0, status.st_size >= RecordHeader.bytes, let base = Self.map(descriptor, Int(status.st_size))
@@ -55,10 +58,15 @@ final class Segment: @unchecked Sendable {
         return "\(directory)/segment-\(String(repeating: "0", count: 16 - digits.count))\(digits)"
     }
 
-    /// The number in a file's name; nil where it is not a segment's.
+    /// Far beyond any that is ever reached; from here on a name is somebody's joke.
+    private static let numberLimit: UInt64 = 1 << 48
+
+    /// The number in a file's name; nil where it is not a segment's, or spelt in another way than ours.
     static func number(ofFile name: String) -> UInt64? {
-        guard name.hasPrefix("segment-"), name.utf8.count == 24 else { return nil }
-        return UInt64(name.dropFirst(8), radix: 16)
+        guard name.hasPrefix("segment-"), let number = UInt64(name.dropFirst(8), radix: 16), number < numberLimit,
+            path(number, "") == "/" + name
+        else { return nil }
+        return number
     }
 
     /// Writes all of `bytes`; false where the disk did not take them.

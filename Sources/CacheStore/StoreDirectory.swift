@@ -19,7 +19,7 @@ final class StoreDirectory: Sendable {
     init(_ path: String) throws(StoreError) {
         self.path = path
         Self.make(path)
-        lock = csystem_open(path + "/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        lock = csystem_open(path + "/lock", O_RDWR | O_CREAT | Segment.plain, 0o600)
         let lockError = lock < 0 ? errno : 0
         if lock >= 0, flock(lock, LOCK_EX | LOCK_NB) != 0, errno == EWOULDBLOCK {
             close(lock)
@@ -50,7 +50,7 @@ final class StoreDirectory: Sendable {
 
     private static func loadSecret(_ path: String, mayWrite: Bool) -> (secret: [UInt8], isNew: Bool, error: Int32) {
         var secret = [UInt8](repeating: 0, count: 32)
-        let existing = csystem_open(path, O_RDONLY | O_CLOEXEC, 0)
+        let existing = csystem_open(path, O_RDONLY | Segment.plain, 0)
         if existing >= 0 {
             defer { close(existing) }
             if read(existing, &secret, 32) == 32 { return (secret, false, 0) }

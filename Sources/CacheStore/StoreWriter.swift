@@ -33,6 +33,8 @@ final class StoreWriter: @unchecked Sendable {
     private var placed: [(PendingItem, Int)] = []
     /// When a failure was told of last, in seconds of the monotonic clock; nil for never.
     private var told: Int?
+    /// What evicting kept, until it is in the next segment: longer where the disk has no room for one now.
+    private var survivors: [PendingItem] = []
 
     /// Records are gathered up to this size and written with one call.
     private static let batchBytes = 1 << 20
@@ -113,7 +115,7 @@ final class StoreWriter: @unchecked Sendable {
         let size = header.recordBytes
         if active == nil || position.offset + buffer.count + size > active!.size {
             writeBuffer(store)
-            guard makeRoom(store) else {
+            guard makeRoom(for: size, store), position.offset + buffer.count + size <= active!.size else {
                 failed(store)
                 return nil
             }
@@ -158,15 +160,20 @@ final class StoreWriter: @unchecked Sendable {
     }
 
     /// Goes on in the newest segment after a start, or makes a new one; evicts the oldest where the limit is reached.
-    private func makeRoom(_ store: ResponseStore) -> Bool {
+    /// - Parameter size: of the record that is to have room in it, beside what evicting keeps.
+    private func makeRoom(for size: Int, _ store: ResponseStore) -> Bool {
         if active == nil, let newest = store.state.withLock({ $0.segments[position.segment] }),
-            position.offset + RecordHeader.bytes <= newest.size, newest.size == settings.segmentBytes
+            position.offset + size <= newest.size, newest.size == settings.segmentBytes
         {
             active = newest
             return true
         }
-        var survivors: [PendingItem] = []
-        while store.state.withLock({ $0.order.count }) >= settings.maximumSegments { survivors += evictOldest(store) }
+        var budget = min(settings.segmentBytes / Self.reinsertedShare, settings.segmentBytes - size)
+        while store.state.withLock({ $0.order.count }) >= settings.maximumSegments {
+            let kept = evictOldest(store, budget: budget)
+            budget -= kept.reduce(0) { $0 + RecordHeader.recordBytes(payload: $1.bytes) }
+            survivors += kept
+        }
         let number = position.segment + 1
         guard let segment = Segment(creating: number, in: directory.path, size: settings.segmentBytes) else { return false }
         active = segment
@@ -175,22 +182,24 @@ final class StoreWriter: @unchecked Sendable {
             state.segments[number] = segment
             state.order.append(number)
         }
-        for item in survivors where store.state.withLock({ $0.pending[item.hash] === item }) { append(item, store) }
+        let kept = survivors
+        survivors = []
+        for item in kept { write(.item(item), store) }
         return true
     }
 
     /// Takes the oldest segment away. What was used since it was written, and then what may still rescue a client, is kept and
     /// written again, up to a share of the segment.
-    private func evictOldest(_ store: ResponseStore) -> [PendingItem] {
+    /// - Parameter budget: bytes of records that may be kept.
+    private func evictOldest(_ store: ResponseStore, budget: Int) -> [PendingItem] {
         let oldest = store.state.withLock { $0.segments[$0.order[0]] }
-        guard let oldest else { return [] }
+        guard let oldest else { preconditionFailure("a segment is in the order and nowhere else") }
         var live: [(header: RecordHeader, offset: Int, flags: UInt32)] = []
         SegmentScan.forEachRecord(in: oldest, seed: seed) { header, offset in
             guard header.kind == .item else { return }
             let entry = store.state.withLock { $0.pending[header.hash] == nil ? $0.index.find(header.hash) : nil }
             if let entry, entry.segment == oldest.number, Int(entry.offset) * 8 == offset { live.append((header, offset, entry.flags)) }
         }
-        let budget = settings.segmentBytes / Self.reinsertedShare
         var kept: [KeyHash: PendingItem] = [:]
         var order: [KeyHash] = []
         var keptBytes = 0

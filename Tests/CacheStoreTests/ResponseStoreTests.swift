@@ -62,6 +62,14 @@ private func stored(_ store: ResponseStore, _ number: Int) -> [UInt8]? {
     return withExtendedLifetime(found.owner) { Array(found.body) }
 }
 
+private func content(of path: String) -> [UInt8] {
+    let descriptor = csystem_open(path, O_RDONLY, 0)
+    defer { close(descriptor) }
+    var bytes = [UInt8](repeating: 0, count: 1 << 16)
+    let count = read(descriptor, &bytes, bytes.count)
+    return Array(bytes.prefix(max(0, count)))
+}
+
 @Suite("The store")
 struct ResponseStoreTests {
     @Test("an item is there at once, after it was written, and after a clean stop")
@@ -153,6 +161,92 @@ struct ResponseStoreTests {
         #expect(stored(store, 8) == nil)
         #expect(stored(store, 19_999) == body(19_999, 1_000))
         #expect(store.statistics.evicted > 0 && store.statistics.reinserted > 0)
+    }
+
+    @Test("what is nearly as large as a segment has room beside what evicting keeps, and no file grows")
+    func largeAmongKept() throws {
+        let directory = try Directory()
+        let store = try directory.open(4 << 20)
+        for number in 0..<600 { store.insert(item(number)) }
+        let large = NewItem(key: key(1_000), metadata: [], head: [], body: [UInt8](repeating: 1, count: 1_000_000), mayRescue: true)
+        for _ in 0..<12 {
+            store.flush()
+            for number in 0..<600 { _ = stored(store, number) }
+            store.insert(large)
+            store.flush()
+            #expect(store.lookUp(large.key.span)?.body.count == 1_000_000)
+            #expect(directory.segments.allSatisfy { directory.size($0) == 1 << 20 })
+        }
+        #expect(store.statistics.reinserted > 0)
+        #expect(store.statistics.damaged == 0 && store.statistics.pendingBytes == 0)
+    }
+
+    @Test("after a start, too, nothing is written behind a segment's end")
+    func largeAfterStart() throws {
+        let directory = try Directory()
+        for round in 0..<3 {
+            let store = try directory.open()
+            store.insert(item(round, 700_000))
+            store.flush()
+            #expect(stored(store, round)?.count == 700_000)
+            store.close()
+        }
+        #expect(directory.segments.count == 3)
+        #expect(directory.segments.allSatisfy { directory.size($0) == 1 << 20 })
+    }
+
+    @Test(
+        "files that only look like segments harm nothing",
+        arguments: ["segment-ffffffffffffffff", "segment-000000000000000A", "segment-+000000000000001", "segment-0000ffffffffffff"])
+    func oddNames(name: String) throws {
+        let directory = try Directory()
+        do {
+            let store = try directory.open(4 << 20)
+            fill(store, 0..<36)
+        }
+        let descriptor = csystem_open(directory.path + "/" + name, O_RDWR | O_CREAT, 0o600)
+        ftruncate(descriptor, 1 << 20)
+        close(descriptor)
+        let store = try directory.open(4 << 20)
+        fill(store, 36..<108)
+        #expect(store.lookUp(key(107).span)?.body.count == 100_000)
+    }
+
+    /// Ten of them are nearly a segment of 1 MiB.
+    private func fill(_ store: ResponseStore, _ numbers: Range<Int>) {
+        let body = [UInt8](repeating: 7, count: 100_000)
+        for number in numbers { store.insert(NewItem(key: key(number), metadata: [], head: [], body: body, mayRescue: true)) }
+        store.flush()
+    }
+
+    @Test(
+        "a link in the directory is never followed, and a pipe holds nothing up",
+        arguments: ["key", "lock", "index", "index.new", "segment-0000000000000001"])
+    func links(name: String) throws {
+        let directory = try Directory()
+        let elsewhere = try Directory()
+        let target = elsewhere.path + "/theirs"
+        for isPipe in [false, true] {
+            do {
+                let store = try directory.open()
+                store.insert(item(1))
+                store.close()
+            }
+            unlink(directory.path + "/" + name)
+            if isPipe {
+                mkfifo(directory.path + "/" + name, 0o600)
+            } else {
+                let descriptor = csystem_open(target, O_RDWR | O_CREAT, 0o600)
+                write(descriptor, body(7, 4_096), 4_096)
+                close(descriptor)
+                symlink(target, directory.path + "/" + name)
+            }
+            let store = try directory.open()
+            store.insert(item(2))
+            store.close()
+            if !isPipe { #expect(content(of: target) == body(7, 4_096)) }
+            unlink(directory.path + "/" + name)
+        }
     }
 
     @Test("an answer that is being sent stays readable while its segment is evicted")
