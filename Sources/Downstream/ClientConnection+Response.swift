@@ -39,6 +39,8 @@ extension ClientConnection {
     /// Sends a complete answer: `head` (status line and field lines), `lines` (more field lines), the empty line, the body. To HEAD the
     /// body is left out. Small answers take one `send` from one buffer, larger ones one `sendmsg` without a copy of the body.
     package func sendWhole(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, body: WholeBody) {
+        // Its descriptor's number may be another client's by now.
+        guard phase != .closed else { return }
         precondition(!response.isStarted, "an answer was started twice")
         if !content.isComplete { response.closes = true }
         response.isStarted = true

@@ -1,6 +1,7 @@
 // Connections with a receiver of the tests' own: time-outs, back-pressure, draining, without an upstream anywhere.
 
 import Dispatch
+import Glibc
 import HTTPCore
 import Locking
 import Reactor
@@ -23,6 +24,9 @@ private final class Answering: RequestReceiver {
             waits.signal()
             return Waiting()
         case "/flood": return Flooding(connection)
+        case "/gone":
+            answerClosed(connection)
+            return nil
         default:
             let lines = Array("HTTP/1.1 200 OK\r\nContent-Length: \(target.utf8.count)\r\n".utf8)
             lines.withUnsafeBytes {
@@ -30,6 +34,27 @@ private final class Answering: RequestReceiver {
             }
             return nil
         }
+    }
+
+    /// Counts what reached those to whom a closed connection's number belongs now.
+    let strays = Mutex(0)
+
+    private func answerClosed(_ connection: ClientConnection) {
+        let number = connection.descriptor
+        connection.closeNow()
+        var pair: [Int32] = [-1, -1]
+        guard socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &pair) == 0 else { return }
+        guard dup2(pair[0], number) == number else { return }
+        let lines = Array("HTTP/1.1 200 OK\r\nX: \(String(repeating: "x", count: 20_000))\r\n".utf8)
+        for head in [lines, Array(lines.prefix(17))] {
+            head.withUnsafeBytes {
+                connection.sendWhole(head: $0, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes([1]))
+            }
+        }
+        var byte: UInt8 = 0
+        let count = recv(pair[1], &byte, 1, Int32(MSG_DONTWAIT))
+        strays.withLock { $0 += max(0, count) + 1 }
+        for descriptor in pair + [number] { close(descriptor) }
     }
 
     /// Never answers.
@@ -116,6 +141,9 @@ private final class Listening: @unchecked Sendable {
 
     func waitForRequest() { receiver.waits.wait() }
 
+    /// How often a closed connection was answered, and how many bytes others got of it.
+    var strays: Int { receiver.strays.withLock { $0 } }
+
     func drain(_ deadline: Duration, then: @escaping @Sendable () -> Void) {
         loop.execute { [self] in table.drain(deadline: deadline, then: then) }
     }
@@ -166,6 +194,17 @@ struct ConnectionTests {
                 #expect(client.isClosedByServer())
             }
         }
+    }
+
+    @Test("an answer for a connection that is closed already goes nowhere")
+    func answeredTooLate() throws {
+        let listening = try Listening()
+        defer { listening.end() }
+        let client = try TestClient(port: listening.port)
+        client.send("GET /gone HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(client.readToEnd().isEmpty)
+        while listening.strays == 0 { usleep(1_000) }
+        #expect(listening.strays == 1)
     }
 
     @Test("so many requests a connection, and no more")
