@@ -26,16 +26,17 @@ final class CollapsedRequests: Sendable {
     }
 
     private struct Flight {
-        /// Those to be woken.
-        var followers: [@Sendable (Outcome) -> Void] = []
+        /// Those to be woken. Who leaves is taken out: what a client that is gone would hold must not wait for a slow upstream.
+        var followers: [ObjectIdentifier: @Sendable (Outcome) -> Void] = [:]
         /// It has taken too long already: who comes now leads anew, and whichever fetch ends first wakes all.
         var isSlow = false
     }
 
     private struct State {
         var flights: [[UInt8]: Flight] = [:]
-        /// By key: until when everyone asks for himself (milliseconds).
-        var unshareable: [[UInt8]: Int64] = [:]
+        /// By the key's hash, since keys may be long: until when everyone asks for himself (milliseconds). Two keys with one hash cost
+        /// the second a request of its own.
+        var unshareable: [Int: Int64] = [:]
     }
 
     private let state = Mutex(State())
@@ -47,20 +48,27 @@ final class CollapsedRequests: Sendable {
 
     /// - Parameters:
     ///   - now: milliseconds of the loop's clock.
+    ///   - follower: who comes.
     ///   - wake: called from the leader's thread.
-    func join(_ key: [UInt8], now: Int64, wake: @escaping @Sendable (Outcome) -> Void) -> Place {
-        state.withLock { state in
-            if let until = state.unshareable[key] {
+    func join(_ key: [UInt8], now: Int64, as follower: ObjectIdentifier, wake: @escaping @Sendable (Outcome) -> Void) -> Place {
+        let hash = key.hashValue
+        return state.withLock { state in
+            if let until = state.unshareable[hash] {
                 if now < until { return .alone }
-                state.unshareable[key] = nil
+                state.unshareable[hash] = nil
             }
             guard let flight = state.flights[key], !flight.isSlow else {
                 state.flights[key, default: Flight()].isSlow = false
                 return .leader
             }
-            state.flights[key]?.followers.append(wake)
+            state.flights[key]?.followers[follower] = wake
             return .follower
         }
+    }
+
+    /// A follower waits no more.
+    func leave(_ key: [UInt8], _ follower: ObjectIdentifier) {
+        state.withLock { _ = $0.flights[key]?.followers.removeValue(forKey: follower) }
     }
 
     /// For a fetch that no client waits for. Returns false where one is under way already.
@@ -85,10 +93,10 @@ final class CollapsedRequests: Sendable {
         let followers = state.withLock { state in
             if case .unshareable = outcome {
                 if state.unshareable.count >= Self.memoryLimit { state.unshareable = [:] }
-                state.unshareable[key] = now + Self.memory
+                state.unshareable[key.hashValue] = now + Self.memory
             }
-            return state.flights.removeValue(forKey: key)?.followers ?? []
+            return state.flights.removeValue(forKey: key)?.followers ?? [:]
         }
-        for wake in followers { wake(outcome) }
+        for wake in followers.values { wake(outcome) }
     }
 }

@@ -82,7 +82,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         case .probe: break
         }
         guard shard.settings.collapses, plan.mayShare, let flight = plan.flightKey else { return ask(leads: nil) }
-        let place = shard.server.collapsed.join(flight, now: now) { [loop = shard.loop] outcome in
+        let place = shard.server.collapsed.join(flight, now: now, as: ObjectIdentifier(self)) { [loop = shard.loop] outcome in
             loop.execute { self.landed(outcome) }
         }
         switch place {
@@ -140,6 +140,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         case .streaming, .finished: return
         }
         guard let found = plan.found, let rescue else { return }
+        stopWaiting()
         if let flight = plan.flightKey { shard.server.collapsed.isSlow(flight) }
         noteUpstream()
         leaveFetch(.slow)
@@ -156,8 +157,14 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
 
     private func waitedTooLong() {
         guard case .waiting = state else { return }
+        stopWaiting()
         if let flight = plan.flightKey { shard.server.collapsed.isSlow(flight) }
         ask(leads: nil)
+    }
+
+    /// Nobody need wake this any more.
+    private func stopWaiting() {
+        if case .waiting = state, let flight = plan.flightKey { shard.server.collapsed.leave(flight, ObjectIdentifier(self)) }
     }
 
     // MARK: Another's fetch
@@ -208,6 +215,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
 
     func clientLeft() {
         guard !isFinished else { return }
+        stopWaiting()
         state = .finished
         stopTimer()
         leaveFetch(.clientLeft)

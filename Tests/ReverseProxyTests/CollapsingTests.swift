@@ -85,6 +85,22 @@ struct CollapsingTests {
         #expect(origin.requests.count == 2)
     }
 
+    @Test("followers who leave are let go at once, not only when the leader is done")
+    func followersLeave() throws {
+        let gate = Gate()
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.pass(gate), .json("1")] })
+        let leader = try play.client()
+        leader.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(try play.waitFor("cistern_upstream_active_requests", 1))
+        var followers = try crowd(20, play, "/a")
+        #expect(try play.waitFor("cistern_collapsed_waiting", 20))
+        for follower in followers { follower.endsWithReset() }
+        followers = []
+        #expect(try play.waitFor("cistern_collapsed_waiting", 0))
+        gate.open()
+        #expect(leader.readAnswer()?.text == "1")
+    }
+
     @Test("a leader that leaves lets another lead")
     func leaderLeaves() throws {
         let gate = Gate()

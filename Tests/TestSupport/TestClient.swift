@@ -66,6 +66,12 @@ package final class TestClient {
     /// Says that nothing more comes from here; answers can still be read.
     package func finishSending() { shutdown(descriptor, Int32(SHUT_WR)) }
 
+    /// The connection's end will be a reset, which the server sees at once.
+    package func endsWithReset() {
+        var option = linger(l_onoff: 1, l_linger: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
+    }
+
     /// Sends a request without content, or with `content` and its Content-Length, and reads the answer.
     package func request(_ method: String, _ target: String, _ fields: [(String, String)] = [], content: String? = nil) -> TestAnswer? {
         var text = "\(method) \(target) HTTP/1.1\r\n"
