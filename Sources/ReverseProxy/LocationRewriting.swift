@@ -15,11 +15,15 @@ enum LocationRewriting {
         guard end < location.endIndex else { return [UInt8(ascii: "/")] }
         let rest = location[end...]
         switch rest.first {
-        // "//x" would be read as another authority.
-        case UInt8(ascii: "/"): return rest.dropFirst().first == UInt8(ascii: "/") ? nil : without(basePath, rest)
+        case UInt8(ascii: "/"): return without(basePath, rest).flatMap { namesAuthority($0) ? nil : $0 }
         case UInt8(ascii: "?"), UInt8(ascii: "#"): return [UInt8(ascii: "/")] + rest
         default: return nil
         }
+    }
+
+    /// "//x" would be read as another authority, and browsers take a backslash for a slash.
+    private static func namesAuthority(_ path: [UInt8]) -> Bool {
+        path.count > 1 && (path[1] == UInt8(ascii: "/") || path[1] == UInt8(ascii: "\\"))
     }
 
     private static func without(_ basePath: [UInt8], _ path: ArraySlice<UInt8>) -> [UInt8]? {

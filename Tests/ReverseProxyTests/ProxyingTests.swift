@@ -5,6 +5,7 @@ import Reactor
 import ReverseProxy
 import TestSupport
 import Testing
+import Upstream
 
 @Suite("Proxying")
 struct ProxyingTests {
@@ -134,6 +135,20 @@ struct ProxyingTests {
         let play = try ProxyPlay(origin)
         #expect(try play.get("/own")["Location"] == "/there?x=1")
         #expect(try play.get("/other")["Location"] == "http://elsewhere.example/")
+    }
+
+    @Test(
+        "a redirect is not made relative where browsers would take what is left for another host",
+        arguments: ["//evil.example", "/\\evil.example"])
+    func relativeAuthority(path: String) throws {
+        for basePath in ["", "/v1"] {
+            let origin = ScriptedOrigin { request in
+                let target = "http://\(request["Host"] ?? "")\(basePath)\(path)"
+                return [.send("HTTP/1.1 301 Moved\r\nLocation: \(target)\r\nContent-Length: 0\r\n\r\n")]
+            }
+            let play = try ProxyPlay(origin) { $0.upstream.basePath = basePath }
+            #expect(try play.get("/own")["Location"] == "http://127.0.0.1:\(origin.port)\(basePath)\(path)")
+        }
     }
 
     @Test("upstream connections are kept and used again")
