@@ -43,16 +43,23 @@ package enum RequestContent {
         }
         if media.isGraphQL { return GraphQLDocument.changesSomething(content) ? nil : Array(copying: content) }
         guard media.isJSON else { return Array(copying: content) }
-        if let query = JSONValue(Array(copying: content))?["query"]?.string {
-            let document = Array(query.utf8)
-            if GraphQLDocument.changesSomething(document.span) { return nil }
-        }
+        if let value = JSONValue(Array(copying: content)), GraphQLDocument.changesSomething(value) { return nil }
         return CanonicalJSON.make(content) ?? Array(copying: content)
     }
 }
 
 /// The operations of a GraphQL document, as far as a key needs to know.
 enum GraphQLDocument {
+    /// The same of a request in JSON, or of several in one array. Of a name that is there twice, nobody knows which one counts.
+    static func changesSomething(_ request: JSONValue) -> Bool {
+        if let batch = request.array { return batch.contains { changesSomething($0) } }
+        return request.members?.contains { member in
+            guard member.name == "query", let query = member.value.string else { return false }
+            let document = Array(query.utf8)
+            return changesSomething(document.span)
+        } ?? false
+    }
+
     /// Whether any operation is a mutation or a subscription: words outside of all braces, strings and comments.
     static func changesSomething(_ document: Span<UInt8>) -> Bool {
         var depth = 0
@@ -63,11 +70,7 @@ enum GraphQLDocument {
             switch byte {
             case UInt8(ascii: "#"):
                 while index < document.count, document[index] != 0x0a, document[index] != 0x0d { index += 1 }
-            case UInt8(ascii: "\""):
-                while index < document.count, document[index] != UInt8(ascii: "\"") {
-                    index += document[index] == UInt8(ascii: "\\") ? 2 : 1
-                }
-                index += 1
+            case UInt8(ascii: "\""): index = endOfString(document, from: index)
             case UInt8(ascii: "{"), UInt8(ascii: "("): depth += 1
             case UInt8(ascii: "}"), UInt8(ascii: ")"): depth -= 1
             case _ where depth == 0 && (byte.isASCIILetter || byte == UInt8(ascii: "_")):
@@ -83,6 +86,24 @@ enum GraphQLDocument {
             }
         }
         return false
+    }
+
+    /// - Parameter start: behind the first quote. Three of them begin a string that only three of them end.
+    private static func endOfString(_ document: Span<UInt8>, from start: Int) -> Int {
+        let isBlock = areQuotes(document, at: start, 2)
+        let quotes = isBlock ? 3 : 1
+        var index = isBlock ? start + 2 : start
+        while index < document.count, !areQuotes(document, at: index, quotes) {
+            let isEscape = document[index] == UInt8(ascii: "\\") && (!isBlock || areQuotes(document, at: index + 1, quotes))
+            index += isEscape ? 1 + quotes : 1
+        }
+        return index + quotes
+    }
+
+    private static func areQuotes(_ document: Span<UInt8>, at start: Int, _ count: Int) -> Bool {
+        guard start + count <= document.count else { return false }
+        for index in start..<start + count where document[index] != UInt8(ascii: "\"") { return false }
+        return true
     }
 }
 

@@ -292,6 +292,13 @@ struct SemanticsTests {
         #expect(try hits("/search/e", "application/json", "{\"query\":\"query Q { a } # mutation\"}"))
         #expect(try !hits("/search/f", "application/json", "{\"query\":\"mutation { a }\"}"))
         #expect(try !hits("/search/g", "application/graphql", "subscription { a }"))
+        #expect(try !hits("/search/i", "application/json", "[{\"query\":\"{ a }\"},{\"query\":\"mutation { a }\"}]"))
+        #expect(try !hits("/search/j", "application/json", "{\"query\":\"{ a }\",\"query\":\"mutation { a }\"}"))
+        let quoted = { (text: String) in "query A($a: String = \"\"\"\(text)\"\"\") { a } " }
+        for (place, text) in ["x \" y", "\\\"\"\" \" y", "", "\\ y"].enumerated() {
+            #expect(try !hits("/search/k\(place)", "application/graphql", quoted(text) + "mutation B { b }"))
+            #expect(try hits("/search/l\(place)", "application/graphql", quoted(text + " mutation") + "query B { b }"))
+        }
         #expect(try !hits("/search/h", "text/plain", String(repeating: "x", count: 300)))
         #expect(try !hits("/other", "application/json", "{}"))
         origin.down()
