@@ -9,8 +9,8 @@ package struct StoreSettings: Sendable {
     package var segmentBytes: Int
     /// What may wait to be written; beyond it new items are dropped. Bounds memory when the disk is slower than the upstream.
     package var pendingLimitBytes = 64 << 20
-    /// Called when writing fails, on the writer's queue: the first time, and then once in ten minutes at most.
-    package var writingFailed: @Sendable () -> Void = {}
+    /// Called from the writer's queue when the disk takes no more, and when it does again.
+    package var whenWritable: (@Sendable (_ isWritable: Bool) -> Void)?
 
     package init(directory: String, capacityBytes: Int, segmentBytes: Int? = nil) {
         self.directory = directory

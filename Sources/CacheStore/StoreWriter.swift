@@ -31,17 +31,15 @@ final class StoreWriter: @unchecked Sendable {
     private var active: Segment?
     private var buffer: [UInt8] = []
     private var placed: [(PendingItem, Int)] = []
-    /// When a failure was told of last, in seconds of the monotonic clock; nil for never.
-    private var told: Int?
     /// What evicting kept, until it is in the next segment: longer where the disk has no room for one now.
     private var survivors: [PendingItem] = []
+    /// Whether the disk took what was written last.
+    private var isWritable = true
 
     /// Records are gathered up to this size and written with one call.
     private static let batchBytes = 1 << 20
     /// How much of an evicted segment is written again at most, as a share of its size: so that evicting always frees the larger part.
     private static let reinsertedShare = 4
-    /// Seconds from one word about failing to the next.
-    private static let tellingInterval = 600
 
     init(directory: StoreDirectory, settings: StoreSettings, seed: UInt64, start: Position) {
         self.directory = directory
@@ -116,7 +114,8 @@ final class StoreWriter: @unchecked Sendable {
         if active == nil || position.offset + buffer.count + size > active!.size {
             writeBuffer(store)
             guard makeRoom(for: size, store), position.offset + buffer.count + size <= active!.size else {
-                failed(store)
+                store.state.withLock { $0.statistics.writeErrors += 1 }
+                noteWritten(false)
                 return nil
             }
         }
@@ -130,21 +129,20 @@ final class StoreWriter: @unchecked Sendable {
         return offset
     }
 
-    private func failed(_ store: ResponseStore) {
-        store.state.withLock { $0.statistics.writeErrors += 1 }
-        var now = timespec()
-        clock_gettime(CLOCK_MONOTONIC, &now)
-        if let told, now.tv_sec - told < Self.tellingInterval { return }
-        told = now.tv_sec
-        settings.writingFailed()
+    private func noteWritten(_ isWritten: Bool) {
+        guard isWritten != isWritable else { return }
+        isWritable = isWritten
+        settings.whenWritable?(isWritten)
     }
 
     /// Writes what is gathered, and from then on answers from there.
     private func writeBuffer(_ store: ResponseStore) {
         guard !buffer.isEmpty, let active else { return }
         let isWritten = buffer.withUnsafeBytes { active.write($0, at: position.offset) }
-        if isWritten { position.offset += buffer.count } else { failed(store) }
+        if isWritten { position.offset += buffer.count }
+        noteWritten(isWritten)
         store.state.withLock { state in
+            if !isWritten { state.statistics.writeErrors += 1 }
             for (item, offset) in placed {
                 state.statistics.pendingBytes -= item.bytes
                 guard state.pending[item.hash] === item else { continue }

@@ -57,9 +57,7 @@ package final class ProxyServer: @unchecked Sendable {
         instance = String(generator.next() as UInt64, radix: 36)
         store = try settings.store.map { (store) throws(StoreError) in
             var store = store
-            store.writingFailed = { [directory = store.directory] in
-                logger.error("the cache directory \(directory) takes no more (is its disk full?): new answers are passed on and not kept")
-            }
+            store.whenWritable = { [directory = store.directory] in Self.logWriting($0, directory, logger) }
             return try ResponseStore(store)
         }
         variances = settings.policy.usesNoVarySearch ? store.map { SearchVarianceMemory(store: $0) } : nil
@@ -260,6 +258,15 @@ package final class ProxyServer: @unchecked Sendable {
         if !found.isWritable {
             let reason = String(cString: strerror(found.openError))
             logger.error("the cache directory \(directory) cannot be written to (\(reason)): answers are passed on and not kept")
+        }
+    }
+
+    /// Each change is said once.
+    private static func logWriting(_ isWritable: Bool, _ directory: String, _ logger: Logger) {
+        if isWritable {
+            logger.notice("the cache directory \(directory) takes answers again")
+        } else {
+            logger.error("the cache directory \(directory) takes no more (is its disk full?): new answers are passed on and not kept")
         }
     }
 
