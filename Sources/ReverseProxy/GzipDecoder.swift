@@ -10,20 +10,22 @@ enum GzipDecoder {
     static func decode(_ content: [UInt8], allowed: Int) throws(Failure) -> [UInt8] {
         var output: [UInt8] = []
         output.reserveCapacity(min(allowed, content.count * 4))
+        // One for all members: somebody may send them by the hundred thousand.
+        var piece = [UInt8](repeating: 0, count: ContentDecoder.pieceBytes)
         var offset = 0
         repeat {
-            offset += try decodeMember(content, from: offset, into: &output, allowed: allowed)
+            offset += try decodeMember(content, from: offset, into: &output, by: &piece, allowed: allowed)
         } while offset < content.count
         return output
     }
 
     /// Returns how many bytes of `content` the member took.
-    private static func decodeMember(_ content: [UInt8], from offset: Int, into output: inout [UInt8], allowed: Int) throws(Failure) -> Int
-    {
+    private static func decodeMember(
+        _ content: [UInt8], from offset: Int, into output: inout [UInt8], by piece: inout [UInt8], allowed: Int
+    ) throws(Failure) -> Int {
         var stream = z_stream()
         guard cistern_inflate_init_gzip(&stream) == Z_OK else { throw .damaged }
         defer { inflateEnd(&stream) }
-        var piece = [UInt8](repeating: 0, count: ContentDecoder.pieceBytes)
         let available = content.count - offset
         var result = Z_OK
         var taken = 0
