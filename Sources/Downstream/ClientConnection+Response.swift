@@ -133,7 +133,8 @@ extension ClientConnection {
             ("\r\n" as StaticString).withUTF8Buffer { output.append(UnsafeRawBufferPointer($0)) }
         }
         if output.count < Self.gatherBytes { pushLater() } else if !pushOutput() { return true }
-        wantsDrainCall = output.count > table.settings.outputHighWaterBytes
+        // Once owed, the call comes: the flow may have stopped although this piece, which was under way already, went out at once.
+        if output.count > table.settings.outputHighWaterBytes { wantsDrainCall = true }
         return !wantsDrainCall
     }
 
@@ -167,14 +168,11 @@ extension ClientConnection {
     /// The socket takes more.
     func flush() {
         guard pushOutput() else { return }
-        if output.isEmpty {
-            if response.isEnded, phase == .exchanging { return finishIfSent() }
-            updateInterest()
-        }
-        if wantsDrainCall, output.count <= table.settings.outputHighWaterBytes / 4 {
-            wantsDrainCall = false
-            exchange?.responseDrained()
-        }
+        if output.isEmpty, response.isEnded, phase == .exchanging { return finishIfSent() }
+        let isDrained = wantsDrainCall && output.count <= table.settings.outputHighWaterBytes / 4
+        if isDrained { wantsDrainCall = false }
+        if output.isEmpty { updateInterest() }
+        if isDrained { exchange?.responseDrained() }
     }
 
     private var connectionLine: StaticString {

@@ -378,7 +378,7 @@ package final class ClientConnection: EventHandler {
     func updateInterest() {
         guard phase != .closed else { return }
         var events = ReadyEvents()
-        if !output.isEmpty { events.insert(.writable) }
+        if !output.isEmpty || wantsDrainCall { events.insert(.writable) }
         let canRead =
             switch phase {
             case .awaitingRequest: output.isEmpty

@@ -24,6 +24,7 @@ private final class Answering: RequestReceiver {
             waits.signal()
             return Waiting()
         case "/flood": return Flooding(connection)
+        case "/gush": return Gushing(connection)
         case "/gone":
             answerClosed(connection)
             return nil
@@ -33,6 +34,29 @@ private final class Answering: RequestReceiver {
                 connection.sendWhole(head: $0, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(Array(target.utf8)))
             }
             return nil
+        }
+    }
+
+    /// Goes on for a while after it was told to stop, as a flow does whose pieces are under way; ends when it is told to go on.
+    private final class Gushing: ClientExchange {
+        private unowned let connection: ClientConnection
+
+        init(_ connection: ClientConnection) {
+            self.connection = connection
+            connection.startResponse(ResponseHead(status: 200), framing: .chunked)
+        }
+
+        func requestContent(_ bytes: Span<UInt8>) {}
+        func clientLeft() {}
+        func responseDrained() { connection.endResponse() }
+
+        func requestEnded() {
+            let flood = [UInt8](repeating: 120, count: 8 << 20)
+            _ = connection.write(flood.span)
+            while !connection.output.isEmpty {
+                usleep(1_000)
+                _ = connection.write([120].span)
+            }
         }
     }
 
@@ -228,6 +252,15 @@ struct ConnectionTests {
         #expect(stuck.hasInput(within: 10_000))
         while listening.timedOut == 0 { listening.time.advance(by: .seconds(1)) }
         #expect(stuck.readAnswer()?.isComplete == false)
+    }
+
+    @Test("a flow that was told to stop is told to go on, although its last pieces went out at once")
+    func gushing() throws {
+        let listening = try Listening()
+        defer { listening.end() }
+        let client = try TestClient(port: listening.port, patience: 5)
+        let answer = client.get("/gush")
+        #expect(answer?.isComplete == true && answer?.content.count ?? 0 > 8 << 20)
     }
 
     @Test("draining closes idle connections, lets others finish, and ends them at the deadline")
