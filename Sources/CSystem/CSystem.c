@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "CSystem.h"
 #include <link.h>
+#include <malloc.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
@@ -22,6 +23,8 @@ int csystem_is_quiet(int descriptor) {
     char byte;
     return syscall(SYS_recvfrom, descriptor, &byte, 1, MSG_PEEK | MSG_DONTWAIT, 0, 0) < 0 && errno == EAGAIN;
 }
+
+void csystem_return_large_memory(void) { mallopt(M_MMAP_THRESHOLD, 1 << 20); }
 
 static int release_object(struct dl_phdr_info *object, size_t size, void *ignored) {
     (void)size, (void)ignored;

@@ -77,7 +77,8 @@ package final class Transfer {
         guard phase != .ended else { return true }
         upload.append(copying: bytes)
         goOnSending()
-        wantsDrainCall = upload.count - uploadSent > Self.uploadHighWaterBytes
+        // A call that is owed already stays owed, whatever goes out meanwhile.
+        if upload.count - uploadSent > Self.uploadHighWaterBytes { wantsDrainCall = true }
         return !wantsDrainCall
     }
 

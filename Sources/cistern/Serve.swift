@@ -25,6 +25,7 @@ struct Serve: ParsableCommand {
         let settings = try options.checked()
         let logger = LogSetup.start(settings.log)
         raiseDescriptorLimit()
+        csystem_return_large_memory()
         let signals = Signals()
         let server = try Startup.makeServer(ProxySettings(settings), settings.log, logger)
         server.start()

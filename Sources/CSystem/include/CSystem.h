@@ -48,4 +48,7 @@ int csystem_allocate(int descriptor, off_t length);
 // Lets the kernel take back the pages of code and constants that are mapped: those that are used come back from the file cache by themselves.
 void csystem_release_program_pages(void);
 
+// Gives large pieces of memory back as soon as they are freed. By itself glibc keeps as much as was ever freed at once.
+void csystem_return_large_memory(void);
+
 #endif
