@@ -147,14 +147,38 @@ private enum DirectiveReader {
     }
 
     private static func read(_ member: ArraySlice<UInt8>, _ take: (ArraySlice<UInt8>, ArraySlice<UInt8>?) -> Void) {
-        guard let equals = member.firstIndex(of: UInt8(ascii: "=")) else { return take(member, nil) }
+        let equals = member.firstIndex(of: UInt8(ascii: "="))
+        guard isWellQuoted(member, equals) else {
+            // A quote that nobody closed, or that stands where none may, must not hide a no-store behind it.
+            for piece in member.split(separator: UInt8(ascii: ",")) { takePlain(piece.trimmed, take) }
+            return
+        }
+        guard let equals else { return take(member, nil) }
         // White space before the sign is not allowed; what is meant restricts all the same. Behind it, it makes a number invalid.
-        let name = member[..<equals].trimmed
         let argument = member[(equals + 1)...]
-        guard argument.first == 0x22 else { return take(name, argument) }
-        if argument.count >= 2, argument.last == 0x22 { return take(name, argument.dropFirst().dropLast()) }
-        // A quote that nobody closed must not hide a no-store behind it.
-        take(name, argument.prefix { $0 != UInt8(ascii: ",") })
-        for rest in argument.split(separator: UInt8(ascii: ",")).dropFirst() { read(rest.trimmed, take) }
+        take(member[..<equals].trimmed, argument.first == 0x22 ? argument.dropFirst().dropLast() : argument)
+    }
+
+    /// One directive, in which quotes mean nothing.
+    private static func takePlain(_ piece: ArraySlice<UInt8>, _ take: (ArraySlice<UInt8>, ArraySlice<UInt8>?) -> Void) {
+        guard let equals = piece.firstIndex(of: UInt8(ascii: "=")) else { return take(piece.filter { $0 != 0x22 }[...], nil) }
+        take(piece[..<equals].trimmed, piece[(equals + 1)...])
+    }
+
+    /// Whether it has no quotes, or one right behind the equals sign and one that closes it at the end.
+    private static func isWellQuoted(_ member: ArraySlice<UInt8>, _ equals: Int?) -> Bool {
+        guard let quote = member.firstIndex(of: 0x22) else { return true }
+        guard let equals, quote == equals + 1 else { return false }
+        var isEscaped = false
+        for index in (quote + 1)..<member.endIndex {
+            if isEscaped {
+                isEscaped = false
+            } else if member[index] == 0x5c {
+                isEscaped = true
+            } else if member[index] == 0x22 {
+                return index == member.endIndex - 1
+            }
+        }
+        return false
     }
 }
