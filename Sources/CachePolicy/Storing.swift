@@ -84,7 +84,7 @@ package enum Storing {
         case 204, 205: return .noContent
         // About that one request, not about the resource, unless they say how long they hold.
         case 201, 202: return control.maxAge ?? control.sharedMaxAge == nil ? .status : nil
-        default: return status.isSuccessful ? nil : .status
+        default: return status.isSuccessful && CacheableStatus.mayKeep(response, control) ? nil : .status
         }
     }
 }

@@ -44,7 +44,10 @@ struct StoringTests {
             (200, "Content-Type: application/json\nContent-Encoding: gzip, gzip", .forbidden(.contentCoding)),
             (204, "Content-Type: application/json", .forbidden(.noContent)), (205, "X: 1", .forbidden(.noContent)),
             (206, "X: 1", .forbidden(.partial)),
-            (202, "Content-Type: application/json", .forbidden(.status)), (404, "Content-Type: application/json", .forbidden(.status)),
+            (202, "Content-Type: application/json", .forbidden(.status)), (207, "Content-Type: application/json", .forbidden(.status)),
+            (226, "Content-Type: application/json", .forbidden(.status)), (299, "Content-Type: application/json", .forbidden(.status)),
+            (207, "Content-Type: application/json\nCache-Control: max-age=1", .allowed),
+            (299, "Content-Type: application/json\nExpires: 0", .allowed), (404, "Content-Type: application/json", .forbidden(.status)),
             (500, "Content-Type: application/json", .forbidden(.status)), (301, "Content-Type: application/json", .forbidden(.status)),
         ] as [(UInt16, String, StorageDecision)])
     func byAnswer(status: UInt16, response: String, expected: StorageDecision) {
