@@ -31,6 +31,10 @@ package struct ResponseCacheControl: Sendable, Equatable {
         for name in targeted {
             guard let control = TargetedCacheControl.read(fields, name) else { continue }
             self = control
+            // That is no matter of caching, so it is not hidden (RFC 9110 §7.7).
+            DirectiveReader.read(fields) { name, _ in
+                if name.equalsIgnoringCase("no-transform") { noTransform = true }
+            }
             return
         }
         DirectiveReader.read(fields) { name, argument in
@@ -48,6 +52,15 @@ package struct ResponseCacheControl: Sendable, Equatable {
                 setFlag(name)
             }
         }
+    }
+
+    /// As a cache of this role reads them: `s-maxage` and `proxy-revalidate` are for shared ones (§5.2.2.8, §5.2.2.10).
+    func asRead(by settings: CachePolicySettings) -> ResponseCacheControl {
+        guard settings.isPrivate else { return self }
+        var control = self
+        control.sharedMaxAge = nil
+        control.proxyRevalidate = false
+        return control
     }
 
     /// The argument of `no-cache` and `private`; nil where it names nothing that is a field, and so restricts the whole answer.

@@ -15,6 +15,7 @@ package enum StoredHead {
         _ head: ResponseHead, control: ResponseCacheControl, contentBytes: Int, isDecoded: Bool, ownTag: [UInt8]? = nil,
         requestTime: Timestamp, responseTime: Timestamp, settings: CachePolicySettings
     ) -> (bytes: [UInt8], metadata: StoredMetadata) {
+        let control = control.asRead(by: settings)
         var fields = head.fields
         for field in dropped { fields.remove(field) }
         if settings.setCookie != .keep {

@@ -43,6 +43,7 @@ package enum Storing {
         settings: CachePolicySettings
     ) -> StorageDecision {
         guard request.method != .head else { return .forbidden(.methodNotCacheable) }
+        let control = control.asRead(by: settings)
         if let reason = statusReason(response, control, settings) { return .forbidden(reason) }
         guard !directives.noStore else { return .forbidden(.requestNoStore) }
         // §5.2.2.3: must-understand lets a cache that knows the status ignore no-store.

@@ -120,6 +120,36 @@ struct DirectiveTests {
         #expect(control.noStore == noStore)
     }
 
+    @Test("a targeted field hides what is said of caching, not no-transform (RFC 9110 §7.7)")
+    func targetedTransform() {
+        let lines = fields("CDN-Cache-Control: max-age=5\nCache-Control: no-store, No-Transform")
+        let control = ResponseCacheControl(lines, targeted: CachePolicySettings().targetedFields)
+        #expect(control.noTransform && !control.noStore && control.maxAge == 5)
+    }
+
+    @Test(
+        "what is said to shared caches is not for one user's own",
+        arguments: [
+            ("s-maxage=0, max-age=60", 60), ("s-maxage=60, max-age=5", 5), ("s-maxage=60", nil), ("max-age=5, proxy-revalidate", 5),
+        ] as [(String, Int64?)])
+    func role(value: String, lifetime: Int64?) {
+        var settings = CachePolicySettings()
+        settings.isPrivate = true
+        for name in ["Cache-Control", "CDN-Cache-Control"] {
+            let metadata = stored("\(name): \(value)", settings: settings).metadata
+            #expect(metadata.freshnessLifetime == lifetime && metadata.flags.isDisjoint(with: [.sharedMaxAge, .proxyRevalidate]))
+        }
+        let answer = ResponseHead(status: 404, fields: fields("Content-Type: text/plain\nCache-Control: s-maxage=5"))
+        settings.keepsAny = true
+        for (status, expected) in [(404, .allowed), (403, .forbidden(.status))] as [(UInt16, StorageDecision)] {
+            let answer = ResponseHead(status: Status(rawValue: status), fields: answer.fields)
+            let decision = Storing.decide(
+                request: request(), directives: RequestCacheControl(), response: answer, control: ResponseCacheControl(answer.fields),
+                isPartitioned: false, settings: settings)
+            #expect(decision == expected)
+        }
+    }
+
     @Test("unknown directives, targeted or not, never matter")
     func unknown() {
         #expect(ResponseCacheControl(fields("Cache-Control: x, y=1, Z=\"no-store\"")) == ResponseCacheControl())
