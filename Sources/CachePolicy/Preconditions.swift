@@ -7,7 +7,7 @@ package enum Preconditions {
     package static func isNotModified(_ request: Fields, stored: StoredMetadata, head: UnsafeRawBufferPointer) -> Bool {
         guard stored.status == 200 else { return false }
         if request.contains(.ifNoneMatch) {
-            let tags = FieldLists.members(of: .ifNoneMatch, in: request)
+            let tags = request.all(.ifNoneMatch).flatMap { FieldLists.members(of: $0, hasEscapes: false) }
             if tags.contains(where: { $0.elementsEqual([UInt8(ascii: "*")]) }) { return true }
             guard let own = Validation.slice(head, stored.etag) else { return false }
             return tags.contains { weaklyEqual($0, own[...]) }

@@ -2,7 +2,10 @@
 
 package enum FieldLists {
     /// The members of one value, white space around them removed, empty ones left out.
-    package static func members(of value: ArraySlice<UInt8>, separator: UInt8 = UInt8(ascii: ",")) -> [ArraySlice<UInt8>] {
+    /// - Parameter hasEscapes: whether a backslash in quotes takes the next byte's meaning away. Entity tags know no such thing.
+    package static func members(
+        of value: ArraySlice<UInt8>, separator: UInt8 = UInt8(ascii: ","), hasEscapes: Bool = true
+    ) -> [ArraySlice<UInt8>] {
         var members: [ArraySlice<UInt8>] = []
         var start = value.startIndex
         var isQuoted = false
@@ -12,7 +15,7 @@ package enum FieldLists {
             if isEscaped {
                 isEscaped = false
             } else if isQuoted {
-                if byte == 0x5c { isEscaped = true } else if byte == 0x22 { isQuoted = false }
+                if byte == 0x5c { isEscaped = hasEscapes } else if byte == 0x22 { isQuoted = false }
             } else if byte == 0x22 {
                 isQuoted = true
             } else if byte == separator {

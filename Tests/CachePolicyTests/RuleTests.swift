@@ -254,7 +254,7 @@ struct ValidationTests {
         "the client's own conditions",
         arguments: [
             ("If-None-Match: \"x\"", true), ("If-None-Match: W/\"x\"", true), ("If-None-Match: \"y\", \"x\"", true),
-            ("If-None-Match: *", true),
+            ("If-None-Match: *", true), ("If-None-Match: \"y\\\", \"x\"", true), ("If-None-Match: \"y, \"x\"", false),
             ("If-None-Match: \"y\"", false), ("If-None-Match: x", false), ("If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT", true),
             ("If-Modified-Since: Sun, 06 Nov 1994 08:49:36 GMT", false), ("If-Modified-Since: nonsense", false),
             ("If-None-Match: \"y\"\nIf-Modified-Since: Sun, 06 Nov 1999 08:49:37 GMT", false),
