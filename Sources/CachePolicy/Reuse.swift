@@ -85,7 +85,8 @@ package enum Reuse {
             if let reason = forbiddance(stored) { return .forbidden(reason) }
             if directives.noCache { return .forbidden(.requestNoCache) }
         }
-        if strictness == .strict, let ttl, let limit = directives.staleIfError ?? stored.staleIfError, -ttl > limit {
+        // What says nothing of freshness is stale from the beginning.
+        if strictness == .strict, let limit = directives.staleIfError ?? stored.staleIfError, -(ttl ?? -age) > limit {
             return .forbidden(.staleIfError)
         }
         return .allowed(age: age, ttl: ttl)

@@ -191,8 +191,8 @@ struct ReferenceCache {
         if !isFresh, entry.answer.status >= 500 || entry.isAnothers { return false }
         for directive in ["no-cache", "must-revalidate", "proxy-revalidate", "s-maxage"] where lines.has(directive) { return false }
         if request.lines.has("no-cache") { return false }
-        guard let limit = request.lines.seconds("stale-if-error") ?? lines.seconds("stale-if-error"), let staleness else { return true }
-        return staleness <= limit
+        guard let limit = request.lines.seconds("stale-if-error") ?? lines.seconds("stale-if-error") else { return true }
+        return staleness ?? Self.age(entry.answer, now) <= limit
     }
 
     // MARK: §4.3.4, §4.4
