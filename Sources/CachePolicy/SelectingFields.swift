@@ -3,18 +3,25 @@
 import HTTPCore
 
 package enum SelectingFields {
-    /// A list that holds `*` anywhere never matches (RFC 9110 §12.5.5).
+    /// What the upstream gets from us and not from the client: two requests that look the same here may differ there.
+    private static let madeHere: [StaticString] = ["forwarded", "x-forwarded-for"]
+
+    /// A list that holds `*` anywhere never matches (RFC 9110 §12.5.5). Nor does one that names where the client is.
     package static func isStar(_ fields: Fields) -> Bool {
-        fields.contains(.vary) && FieldLists.members(of: .vary, in: fields).contains { $0.elementsEqual([UInt8(ascii: "*")]) }
+        fields.contains(.vary)
+            && FieldLists.members(of: .vary, in: fields).contains { member in
+                member.elementsEqual([UInt8(ascii: "*")]) || madeHere.contains { member.equalsIgnoringCase($0) }
+            }
     }
 
     /// The names by which this answer varies, in lower case and in order. Left out are Accept-Encoding, since what is stored is decoded and
-    /// serves everyone, and the credential fields, which the key's partition holds already (and whose values must not be readable).
+    /// serves everyone, and the credential fields where the key's partition holds them already.
     package static func names(response: Fields, request: Fields, settings: CachePolicySettings) -> [[UInt8]] {
         var names: [[UInt8]] = []
         for member in FieldLists.members(of: .vary, in: response) {
             let name = member.map(\.asciiLowercased)
-            let isCovered = name.elementsEqual("accept-encoding".utf8) || settings.credentialFields.contains { $0.utf8.elementsEqual(name) }
+            let isCredential = settings.credentialFields.contains { $0.utf8.elementsEqual(name) }
+            let isCovered = name.elementsEqual("accept-encoding".utf8) || (isCredential && !settings.isPrivate)
             if !isCovered, !names.contains(name) { names.append(name) }
         }
         // An upstream that echoes the Origin and forgets to say so.
@@ -28,7 +35,10 @@ package enum SelectingFields {
     }
 
     /// The presented request's values of these fields: length-prefixed, absent told apart from empty, white space around commas gone.
-    package static func values(of names: [ArraySlice<UInt8>], in request: Fields) -> [UInt8] {
+    /// - Parameter concealing: what stands for a field's values where these must not be readable; nil where they may be.
+    package static func values(
+        of names: [ArraySlice<UInt8>], in request: Fields, concealing: (ArraySlice<UInt8>, [UInt8]) -> [UInt8]? = { _, _ in nil }
+    ) -> [UInt8] {
         var out: [UInt8] = []
         for name in names {
             CacheKey.appendPart(Array(name), to: &out)
@@ -36,18 +46,21 @@ package enum SelectingFields {
             let lines = request.all(named: bytes)
             out.append(lines.isEmpty ? 0 : 1)
             var members = lines.flatMap { FieldLists.members(of: $0) }.map { Array($0) }
-            if name.elementsEqual("accept-language".utf8) { members = preferences(members) }
-            CacheKey.appendPart(Array(members.joined(separator: [UInt8(ascii: ",")])), to: &out)
+            if name.elementsEqual("accept-language".utf8) { members = preferences(members) ?? members }
+            let text = Array(members.joined(separator: [UInt8(ascii: ",")]))
+            CacheKey.appendPart(concealing(name, text) ?? text, to: &out)
         }
         return out
     }
 
     /// Languages in the order of their weights, in lower case (RFC 9110 §12.5.4): order says nothing where weights are equal, so equal ones
-    /// are sorted by name.
-    private static func preferences(_ members: [[UInt8]]) -> [[UInt8]] {
-        let weighted = members.map { member -> (language: [UInt8], weight: Int) in
+    /// are sorted by name. nil where something else stands among them: what that means, the upstream alone knows.
+    private static func preferences(_ members: [[UInt8]]) -> [[UInt8]]? {
+        var weighted: [(language: [UInt8], weight: Int)] = []
+        for member in members {
             let parts = FieldLists.members(of: member[...], separator: UInt8(ascii: ";"))
-            return ((parts.first ?? []).map(\.asciiLowercased), parts.dropFirst().lazy.compactMap(weight).first ?? 1000)
+            guard let language = parts.first, parts.count <= 2, let weight = parts.count == 2 ? weight(parts[1]) : 1000 else { return nil }
+            weighted.append((language.map(\.asciiLowercased), weight))
         }
         let sorted = weighted.sorted {
             $0.weight != $1.weight ? $0.weight > $1.weight : $0.language.lexicographicallyPrecedes($1.language)

@@ -59,7 +59,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         loop = EventLoop(label: "cistern.shard.\(number)", time: time)
         connections = ClientConnections(loop: loop, settings: settings.downstream, budget: server.budget)
         upstream = UpstreamClient(loop: loop, settings: settings.upstream)
-        lookUp = store.map { StoreLookUp(store: $0, purges: server.purges) }
+        lookUp = store.map { StoreLookUp(store: $0, purges: server.purges, policy: settings.policy) }
         variances = server.variances
         origin = settings.upstream.origin.utf8.map(\.asciiLowercased)
         upstreamOrigin = UpstreamOrigin(origin, basePath: Array(settings.upstream.basePath.utf8))

@@ -33,6 +33,21 @@ enum LookUpResult {
 struct StoreLookUp {
     let store: ResponseStore
     let purges: PurgeClock
+    /// Selecting fields whose values are secrets: those of one user's own cache, where keys have no partitions.
+    let concealed: [String]
+
+    init(store: ResponseStore, purges: PurgeClock, policy: CachePolicySettings) {
+        self.store = store
+        self.purges = purges
+        concealed = policy.isPrivate ? policy.credentialFields : []
+    }
+
+    private func selecting(_ names: [ArraySlice<UInt8>], in request: Fields) -> [UInt8] {
+        guard !concealed.isEmpty else { return SelectingFields.values(of: names, in: request) }
+        return SelectingFields.values(of: names, in: request) { name, value in
+            concealed.contains { $0.utf8.elementsEqual(name) } ? store.credentialPartition(value) : nil
+        }
+    }
 
     /// - Parameters:
     ///   - sharedKey: where `key` has a partition, the same target's key without: beside it stands when all partitions became invalid.
@@ -58,7 +73,7 @@ struct StoreLookUp {
         guard let generation = StoredMetadata.number(in: marker.metadata) else { return .nothing }
         var variant = key
         let names = SelectingFields.decode(marker.head)
-        CacheKey.appendVariant(to: &variant, generation: generation, selecting: SelectingFields.values(of: names, in: request))
+        CacheKey.appendVariant(to: &variant, generation: generation, selecting: selecting(names, in: request))
         guard let item = store.lookUp(variant.span) else { return .otherVariant(variant) }
         return accept(item, variant, sharedKey)
     }
@@ -129,7 +144,7 @@ struct StoreLookUp {
             guard result == .accepted else { return result }
         }
         var variant = key
-        let values = SelectingFields.values(of: names.map { $0[...] }, in: request)
+        let values = selecting(names.map { $0[...] }, in: request)
         CacheKey.appendVariant(to: &variant, generation: generation, selecting: values)
         return store.insert(NewItem(key: variant, metadata: metadata.encoded(), head: head, body: body, mayRescue: true))
     }

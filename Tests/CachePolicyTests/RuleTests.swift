@@ -37,6 +37,8 @@ struct StoringTests {
             (200, "Content-Type: application/json\nCache-Control: private =\"\"", .forbidden(.privateResponse)),
             (200, "Content-Type: application/json\nVary: *", .forbidden(.varyStar)),
             (200, "Content-Type: application/json\nVary: a\nVary: b, *", .forbidden(.varyStar)),
+            (200, "Content-Type: application/json\nVary: a, X-Forwarded-For", .forbidden(.varyStar)),
+            (200, "Content-Type: application/json\nVary: forwarded", .forbidden(.varyStar)),
             (200, "Content-Type: application/json\nContent-Encoding: gzip", .allowed),
             (200, "Content-Type: application/json\nContent-Encoding: gzip\nCache-Control: no-transform", .forbidden(.contentCoding)),
             (200, "Content-Type: application/json\nCache-Control: no-transform", .allowed),
@@ -305,6 +307,15 @@ struct InvalidationTests {
         #expect(values("A: 1, 2\nB: 3") == values("B: 3\na: 1\na:  2"))
         #expect(values("A: 1") != values("B: 1"))
         #expect(values("A:\nB: 1") != values("B: 1"))
+        // What Connection names does not reach the upstream: its answer is the one for those who have not sent it.
+        #expect(values("A: 1\nB: 1\nConnection: close, a") == values("B: 1"))
+        #expect(values("A: 1\nConnection: keep-alive") == values("A: 1"))
+        var own = settings
+        own.isPrivate = true
+        let all = SelectingFields.names(response: fields("Vary: Cookie, a"), request: Fields(), settings: own)
+        #expect(all.map { String(decoding: $0, as: UTF8.self) } == ["a", "cookie"])
+        let hidden = SelectingFields.values(of: ["cookie".utf8.map { $0 }[...]], in: fields("Cookie: secret")) { _, _ in [1] }
+        #expect(!String(decoding: hidden, as: UTF8.self).contains("secret"))
     }
 
     @Test(

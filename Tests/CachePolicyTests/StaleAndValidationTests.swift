@@ -132,7 +132,8 @@ struct VaryTests {
             ("Accept-Language", "de;q=0.5, en", "de, en;q=0.5", false), ("Accept-Language", "de", "de-at", false),
             ("Accept-Language", "de;q=0", "de;q=0.0", true), ("Accept", "a/b, c/d", "a/b,c/d", true),
             ("Accept", "a/b, c/d", "c/d, a/b", false),
-            ("X", "a", "A", false),
+            ("X", "a", "A", false), ("Accept-Language", "de;q=2", "de", false), ("Accept-Language", "de;x=1;q=0.5", "de;q=0.5", false),
+            ("Accept-Language", "de;q=0.5;x=1", "de;q=0.5", false), ("Accept-Language", "de;q=", "de", false),
         ])
     func spellings(name: String, left: String, right: String, isSame: Bool) {
         let names = [Array(name.utf8.map(\.asciiLowercased))[...]]

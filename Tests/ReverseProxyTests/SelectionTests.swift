@@ -1,0 +1,46 @@
+// Which stored answer is for which request, where fields play tricks (RFC 9111 §4.1, RFC 9110 §7.6.1).
+
+import CachePolicy
+import Reactor
+import ReverseProxy
+import TestSupport
+import Testing
+
+@Suite("Selection")
+struct SelectionTests {
+    /// Says what the upstream saw of a field.
+    private func echoing(_ name: String, _ fields: String...) -> ScriptedOrigin {
+        ScriptedOrigin { request in [.json("\"\(request[name] ?? "none")\"", ["Cache-Control: max-age=60"] + fields)] }
+    }
+
+    private func isHit(_ answer: TestAnswer) -> Bool { answer["Cache-Status"]?.contains("; hit") == true }
+
+    @Test("who hides a field from the upstream by Connection does not store its answer for those who send it")
+    func hidden() throws {
+        let play = try ProxyPlay(echoing("X-F", "Vary: X-F"))
+        #expect(try play.get("/a", [("X-F", "1"), ("Connection", "keep-alive, x-f")]).text == "\"none\"")
+        #expect(try play.get("/a", [("X-F", "1")]).text == "\"1\"")
+        #expect(isHit(try play.get("/a")))
+        let keyed = try ProxyPlay(echoing("X-Tenant")) { $0.policy.keyFields = ["x-tenant"] }
+        #expect(try keyed.get("/a", [("X-Tenant", "1"), ("Connection", "X-Tenant")]).text == "\"none\"")
+        #expect(try keyed.get("/a", [("X-Tenant", "1")]).text == "\"1\"")
+        #expect(isHit(try keyed.get("/a")))
+    }
+
+    @Test("an answer that depends on where the client is, is for that client alone")
+    func address() throws {
+        let play = try ProxyPlay(echoing("X-Forwarded-For", "Vary: X-Forwarded-For"))
+        _ = try play.get("/a")
+        #expect(try play.get("/a")["Cache-Status"] == "cistern; fwd=uri-miss; detail=vary_star")
+    }
+
+    @Test("one user's own cache obeys Vary for credentials too, and keeps them out of its keys", arguments: ["Cookie", "Authorization"])
+    func ownCredentials(name: String) throws {
+        let play = try ProxyPlay(echoing(name, "Vary: \(name)")) { $0.policy.isPrivate = true }
+        #expect(try play.get("/a", [(name, "secret-1")]).text == "\"secret-1\"")
+        #expect(try play.get("/a", [(name, "secret-2")]).text == "\"secret-2\"")
+        #expect(try play.get("/a").text == "\"none\"")
+        #expect(isHit(try play.get("/a", [(name, "secret-1")])))
+        #expect(try !play.admin("GET", "/-/entries").text.contains("secret"))
+    }
+}
