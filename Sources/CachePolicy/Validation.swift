@@ -5,14 +5,18 @@ import HTTPCore
 package enum Validation {
     /// Puts the stored validators in the place of the client's own conditions, which are answered here afterwards.
     package static func addConditions(to fields: inout Fields, stored: StoredMetadata, head: UnsafeRawBufferPointer) {
-        fields.remove(.ifNoneMatch)
-        fields.remove(.ifModifiedSince)
+        removeConditions(from: &fields)
         if !stored.flags.contains(.ownTag), let tag = slice(head, stored.etag) {
             // The upstream knows the tag as it sent it.
             let original = stored.flags.contains(.weakenedETag) ? Array(tag.dropFirst(2)) : tag
             fields.append(.ifNoneMatch, original)
         }
         if let date = slice(head, stored.lastModified) { fields.append(.ifModifiedSince, date) }
+    }
+
+    package static func removeConditions(from fields: inout Fields) {
+        fields.remove(.ifNoneMatch)
+        fields.remove(.ifModifiedSince)
     }
 
     /// RFC 9110 §15.3.7, §15.4.5: 206 and 304 answer ranges and conditions; where there were none, they are no answer.
@@ -26,10 +30,17 @@ package enum Validation {
     }
 
     /// §4.3.4: whether a 304 speaks of this stored response: its tag, or without one its date, where it has one, is the stored one. One
-    /// without any answers the only condition that was asked.
-    package static func applies(_ response: ResponseHead, to stored: StoredMetadata, head: UnsafeRawBufferPointer) -> Bool {
+    /// without any answers the only condition that was asked. A strong tag is that of an answer with the same strong tag, to the letter;
+    /// servers that weaken their tags for coded content forget to do so in a 304, and mean the same.
+    package static func applies(
+        _ response: ResponseHead, to stored: StoredMetadata, head: UnsafeRawBufferPointer, strictness: Strictness
+    ) -> Bool {
         let ownTag = stored.flags.contains(.ownTag) ? nil : slice(head, stored.etag)
-        if let tag = response.fields.first(.etag) { return ownTag.map { Preconditions.weaklyEqual(tag, $0[...]) } ?? false }
+        if let tag = response.fields.first(.etag) {
+            guard let ownTag, Preconditions.weaklyEqual(tag, ownTag[...]) else { return false }
+            let isStrong = ownTag.first == 0x22 || stored.flags.contains(.weakenedETag)
+            return isStrong || tag.first != 0x22 || strictness == .rescue
+        }
         guard ownTag == nil, let date = response.fields.first(.lastModified), let own = slice(head, stored.lastModified) else {
             return true
         }

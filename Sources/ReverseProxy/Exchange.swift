@@ -256,7 +256,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         if let fault = answer.fault { appendProxyStatus(details: fault, to: &lines) }
         record.bodyBytes = answer.content.count
         // The client's own conditions were not sent on, so they are answered here.
-        if plan.found != nil || answer.ownTag != nil, let metadata = answer.metadata {
+        if plan.found != nil || answer.ownTag != nil, head.method.isSafe, let metadata = answer.metadata {
             let isNotModified = answer.storedHead.withUnsafeBytes { Preconditions.isNotModified(head.fields, stored: metadata, head: $0) }
             if isNotModified {
                 record.bodyBytes = 0

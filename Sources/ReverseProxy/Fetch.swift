@@ -16,6 +16,8 @@ final class Fetch: TransferReceiver {
         case collecting(ResponseHead, StorageDecision)
         /// A 304 to our own conditions.
         case confirming(ResponseHead)
+        /// An answer to our own conditions that is none to the client's request: that goes out again, without conditions, once it has ended.
+        case misled
         case streaming
         /// Nobody wants it any more; the rest is read so that the connection can be used again.
         case discarding
@@ -53,7 +55,10 @@ final class Fetch: TransferReceiver {
     /// Where the answer is stored; nil where the store has nothing to do with it.
     var key: [UInt8]?
     var isPartitioned: Bool
-    private let request: UpstreamRequest
+    var sharedKey: [UInt8]
+    private var request: UpstreamRequest
+    /// The request's content, where it may have to be sent again. It is short: the key is made of it.
+    private var sent: [UInt8] = []
     /// Where others wait for what this fetch brings: the key under which they do. They are told once.
     private var flight: [UInt8]?
     /// Let go of when the fetch has told its end, or when the client left.
@@ -85,6 +90,7 @@ final class Fetch: TransferReceiver {
         self.subject = subject
         key = subject.key
         isPartitioned = subject.isPartitioned
+        sharedKey = subject.sharedKey
         self.request = request
         flight = leads
         self.receiver = receiver
@@ -122,7 +128,10 @@ final class Fetch: TransferReceiver {
     // MARK: The client's side
 
     /// Returns false where the exchange should wait for `fetchDrained`.
-    func write(_ bytes: Span<UInt8>) -> Bool { transfer?.write(bytes) ?? true }
+    func write(_ bytes: Span<UInt8>) -> Bool {
+        if key != nil, subject.found != nil { sent.append(copying: bytes) }
+        return transfer?.write(bytes) ?? true
+    }
 
     func endContent() { transfer?.endContent() }
     func pause() { transfer?.pause() }
@@ -134,7 +143,7 @@ final class Fetch: TransferReceiver {
         receiver = nil
         switch mode {
         case .awaitingHead where !isRequestWhole, .streaming: end()
-        case .awaitingHead, .collecting, .confirming:
+        case .awaitingHead, .collecting, .confirming, .misled:
             successor.fetch = self
             receiver = successor
         case .discarding, .ended: break
@@ -163,13 +172,10 @@ final class Fetch: TransferReceiver {
         let length = head.fields.first(.contentLength).flatMap(DeltaSeconds.length)
         let answer = ResponseHead(status: head.status, reason: head.reason, fields: head.fields.removingHopByHop())
         if Validation.isUnasked(head.status, request: request.fields) { return fail(.fault(.unexpectedStatus, head.status)) }
-        if key != nil, let found = subject.found, head.status == 304, Validation.applies(answer, to: found.metadata, head: found.item.head)
-        {
-            mode = .confirming(answer)
+        if let confirms = confirms(answer) {
+            mode = confirms ? .confirming(answer) : .misled
             return
         }
-        // A 304 to our own condition that speaks of something else: the client has not asked for it.
-        if key != nil, subject.found != nil, head.status == 304 { return fail(.fault(.unexpectedStatus, 304)) }
         if subject.head.method == .head { updateStored(by: answer) }
         if subject.mayRescue, let fault = headFault(answer) { return fail(.fault(fault, head.status)) }
         let decision = good.faultOfHead(answer).map { .forbidden($0.notStored) } ?? storageDecision(answer)
@@ -214,11 +220,17 @@ final class Fetch: TransferReceiver {
         case .discarding:
             discarded += bytes.count
             if discarded > Self.discardLimitBytes { end() }
+        case .misled:
+            discarded += bytes.count
+            guard discarded > Self.discardLimitBytes else { return }
+            failed(.fault(.unexpectedStatus, status ?? 412))
+            end()
         case .awaitingHead, .confirming, .ended: break
         }
     }
 
     func transferEnded(_ transfer: Transfer, isDelimited: Bool) {
+        if case .misled = mode { return askWithoutConditions() }
         let mode = self.mode
         self.mode = .ended
         self.transfer = nil
@@ -229,7 +241,7 @@ final class Fetch: TransferReceiver {
         case .confirming(let head): confirmed(head)
         case .streaming: receiver?.streamEnded()
         case .awaitingHead: failed(.transfer(.connectionTerminated))
-        case .discarding, .ended: break
+        case .misled, .discarding, .ended: break
         }
     }
 
@@ -243,7 +255,7 @@ final class Fetch: TransferReceiver {
         // Our own limit says nothing of the upstream.
         if error != .connectionLimitReached { shard.server.health.failed(route: subject.route, error: error, now: clock) }
         switch mode {
-        case .awaitingHead, .collecting, .confirming: failed(.transfer(error))
+        case .awaitingHead, .collecting, .confirming, .misled: failed(.transfer(error))
         case .streaming:
             receiver?.streamBroke(error)
             receiver = nil
@@ -263,6 +275,32 @@ final class Fetch: TransferReceiver {
         hasRetried = true
         self.transfer = again
         return true
+    }
+
+    /// Whether an answer to our own conditions confirms what is stored; nil where it is an answer of another kind.
+    private func confirms(_ answer: ResponseHead) -> Bool? {
+        guard key != nil, let found = subject.found else { return nil }
+        switch answer.status {
+        case 304:
+            let strictness = shard.settings.policy.strictness
+            return Validation.applies(answer, to: found.metadata, head: found.item.head, strictness: strictness)
+        // What RFC 9110 §13.1.2 has for methods other than GET and HEAD, and so perhaps for QUERY.
+        case 412 where request.fields.contains(.ifNoneMatch) || request.fields.contains(.ifModifiedSince): return false
+        default: return nil
+        }
+    }
+
+    /// RFC 9111 §4.3.4: a 304 for what is not stored is no answer to anybody, so the upstream is asked for the whole.
+    private func askWithoutConditions() {
+        Validation.removeConditions(from: &request.fields)
+        mode = .awaitingHead
+        requestTime = shard.now
+        transfer = shard.upstream.start(request, receiver: self)
+        guard let transfer else { return failed(.transfer(.connectionLimitReached)) }
+        guard request.content != .none else { return }
+        let content = sent
+        _ = transfer.write(content.span)
+        transfer.endContent()
     }
 
     // MARK: Judging
@@ -300,6 +338,7 @@ final class Fetch: TransferReceiver {
             Invalidation.isSame(location, as: subject.head.pathAndQuery, origin: shard.upstreamOrigin)
         else { return }
         (key, isPartitioned) = shard.keyOfGet(for: subject.head)
+        sharedKey = shard.sharedKey(of: Array(subject.head.pathAndQuery), for: subject.head)
     }
 
     /// A copy goes out instead of this answer; what still comes of it is thrown away.

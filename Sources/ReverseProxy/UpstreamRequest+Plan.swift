@@ -11,12 +11,17 @@ extension ProxyShard {
         for head: RequestHead, framing: ContentFraming, _ plan: ExchangePlan, client: UpstreamRequestFields.Client
     ) -> UpstreamRequest {
         var fields = requestFields.make(from: head, client: client)
-        if plan.key != nil { Self.prepareForStore(&fields, plan) }
+        if plan.key != nil { Self.prepareForStore(&fields, plan, head.method) }
         return UpstreamRequest(method: head.method, target: Array(head.pathAndQuery), fields: fields, content: framing)
     }
 
-    private static func prepareForStore(_ fields: inout Fields, _ plan: ExchangePlan) {
-        if let found = plan.found { Validation.addConditions(to: &fields, stored: found.metadata, head: found.item.head) }
+    private static func prepareForStore(_ fields: inout Fields, _ plan: ExchangePlan, _ method: HTTPCore.Method) {
+        if let found = plan.found, method.isSafe {
+            Validation.addConditions(to: &fields, stored: found.metadata, head: found.item.head)
+        } else if plan.found != nil {
+            // To POST a condition that does not hold is answered with 412 (RFC 9110 §13.1.2).
+            Validation.removeConditions(from: &fields)
+        }
         guard fields.contains(.acceptEncoding) else { return }
         fields.set(.acceptEncoding, AcceptedCoding.passedOn(fields))
     }

@@ -73,7 +73,23 @@ struct SelectionTests {
     func applies(lines: String, answer: String, expected: Bool) {
         let made = stored(lines)
         let response = ResponseHead(status: 304, fields: fields(answer))
-        #expect(made.bytes.withUnsafeBytes { Validation.applies(response, to: made.metadata, head: $0) } == expected)
+        for strictness in Strictness.allCases {
+            let applies = made.bytes.withUnsafeBytes {
+                Validation.applies(response, to: made.metadata, head: $0, strictness: strictness)
+            }
+            #expect(applies == expected)
+        }
+    }
+
+    @Test("a strong tag in a 304 is that of a strong one, to the letter; of one that became weak here too", arguments: [true, false])
+    func strongTag(isDecoded: Bool) {
+        let made = stored(isDecoded ? "ETag: \"x\"\nContent-Encoding: gzip" : "ETag: W/\"x\"", isDecoded: isDecoded)
+        func applies(_ tag: String, _ strictness: Strictness) -> Bool {
+            let response = ResponseHead(status: 304, fields: fields("ETag: \(tag)"))
+            return made.bytes.withUnsafeBytes { Validation.applies(response, to: made.metadata, head: $0, strictness: strictness) }
+        }
+        #expect(applies("\"x\"", .strict) == isDecoded && applies("\"x\"", .rescue))
+        #expect(applies("W/\"x\"", .strict) && !applies("\"y\"", .rescue))
     }
 
     @Test("what a 304 updates")
