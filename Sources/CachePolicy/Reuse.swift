@@ -79,7 +79,7 @@ package enum Reuse {
         if ttl ?? 0 <= 0 {
             // An error that was stored is no better than the one at hand.
             if stored.status.rawValue >= 500 { return .forbidden(.storedError) }
-            if stored.flags.contains(.authorized) { return .forbidden(.authorized) }
+            if stored.flags.contains(.authorized), !stored.flags.contains(.isPublic) { return .forbidden(.authorized) }
         }
         if strictness == .strict {
             if let reason = forbiddance(stored) { return .forbidden(reason) }
@@ -90,6 +90,12 @@ package enum Reuse {
             return .forbidden(.staleIfError)
         }
         return .allowed(age: age, ttl: ttl)
+    }
+
+    /// Whether it could be served if the request did not matter.
+    package static func isFresh(_ stored: StoredMetadata, now: Timestamp) -> Bool {
+        guard stored.flags.isDisjoint(with: [.noCache, .markedStale]), let lifetime = stored.freshnessLifetime else { return false }
+        return lifetime > Freshness.currentAge(of: stored, now: now)
     }
 
     /// §4.2.4: what forbids a stale answer.

@@ -60,6 +60,7 @@ package enum StoredHead {
         if control.sharedMaxAge != nil { flags.insert(.sharedMaxAge) }
         if control.immutable { flags.insert(.immutable) }
         if control.noTransform { flags.insert(.noTransform) }
+        if control.isPublic { flags.insert(.isPublic) }
         return flags
     }
 

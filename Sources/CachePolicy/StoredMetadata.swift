@@ -31,12 +31,14 @@ package struct StoredFlags: OptionSet, Sendable {
     package static let markedStale = StoredFlags(rawValue: 1 << 8)
     /// It belongs to groups (RFC 9875), which an unsafe request may have changed.
     package static let hasGroups = StoredFlags(rawValue: 1 << 9)
-    /// The answer to a request with Authorization, kept for everyone by leave of a directive that demands validation (RFC 9111 §3.5).
+    /// The answer to a request with Authorization, kept for everyone by leave of a directive (RFC 9111 §3.5).
     package static let authorized = StoredFlags(rawValue: 1 << 10)
     /// §5.2.2.6: its content goes out as it is.
     package static let noTransform = StoredFlags(rawValue: 1 << 11)
     /// It has fields that are for us (RFC 9213).
     package static let hasTargeted = StoredFlags(rawValue: 1 << 12)
+    /// It said `public`.
+    package static let isPublic = StoredFlags(rawValue: 1 << 13)
 }
 
 /// The plain part of a stored response.

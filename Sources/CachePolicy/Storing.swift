@@ -53,8 +53,7 @@ package enum Storing {
         let isOnes = isPartitioned || settings.isPrivate
         guard !control.isPrivate || isOnes else { return .forbidden(.privateResponse) }
         // §3.5; the partition is stricter than the three exceptions.
-        let mayShare = control.isPublic || control.mustRevalidate || control.sharedMaxAge != nil
-        guard isOnes || mayShare || !request.fields.contains(.authorization) else { return .forbidden(.authorized) }
+        guard isOnes || mayShare(control) || !request.fields.contains(.authorization) else { return .forbidden(.authorized) }
         if settings.setCookie == .refuse, response.fields.contains(.setCookie) { return .forbidden(.setCookie) }
         guard !SelectingFields.isStar(response.fields) else { return .forbidden(.varyStar) }
         let isKept = settings.keepsAny || settings.contentTypes.contain(response.fields.first(.contentType).flatMap(MediaType.init))
@@ -66,13 +65,14 @@ package enum Storing {
         return .allowed
     }
 
-    /// Whether only a directive that demands validation lets others have this answer (§3.5).
-    package static func isShared(
-        _ request: RequestHead, _ control: ResponseCacheControl, isPartitioned: Bool, settings: CachePolicySettings
-    )
-        -> Bool
-    {
-        !isPartitioned && !settings.isPrivate && !control.isPublic && request.fields.contains(.authorization)
+    /// §3.5: what lets others have the answer to a request with Authorization.
+    package static func mayShare(_ control: ResponseCacheControl) -> Bool {
+        control.isPublic || control.mustRevalidate || control.sharedMaxAge != nil
+    }
+
+    /// Whether only that lets others have this answer.
+    package static func isShared(_ request: RequestHead, isPartitioned: Bool, settings: CachePolicySettings) -> Bool {
+        !isPartitioned && !settings.isPrivate && request.fields.contains(.authorization)
     }
 
     private static func statusReason(

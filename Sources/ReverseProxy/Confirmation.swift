@@ -17,4 +17,6 @@ struct Confirmation {
     let found: FoundResponse
     let head: [UInt8]
     let metadata: StoredMetadata
+    /// Those of the 304, for the client that caused it.
+    let cookies: [ArraySlice<UInt8>]
 }

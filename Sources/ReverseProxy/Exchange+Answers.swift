@@ -16,7 +16,7 @@ extension Exchange {
         var lines: [UInt8] = []
         appendAge(rescue.age, to: &lines)
         if let status = failure.status {
-            shard.cacheStatus.forwarded("stale", status: status, key: shownKey, detail: failure.label, to: &lines)
+            shard.cacheStatus.forwarded(selectedToken(found), status: status, key: shownKey, detail: failure.label, to: &lines)
         } else {
             // Without an answer there is no `fwd`: it would claim that the upstream sent our 200 (RFC 9211 §2.2).
             shard.cacheStatus.hit(ttl: min(rescue.ttl ?? -rescue.age, 0), key: shownKey, detail: failure.label, to: &lines)
@@ -125,8 +125,23 @@ extension Exchange {
     var forwardToken: StaticString {
         if let bypass = plan.bypass { return bypass.forwardToken }
         guard plan.key != nil else { return "bypass" }
-        guard plan.found != nil else { return plan.missToken }
-        return plan.directives == RequestCacheControl() ? "stale" : "request"
+        guard let found = plan.found else { return plan.missToken }
+        return selectedToken(found)
+    }
+
+    /// Why the upstream is asked although there is a copy: it is stale, or the request or the operator does not want it (RFC 9211 §2.2).
+    private func selectedToken(_ found: FoundResponse) -> StaticString {
+        if plan.mode == .record { return "bypass" }
+        return Reuse.isFresh(found.metadata, now: shard.now) ? "request" : "stale"
+    }
+
+    /// What the upstream set with an answer of which the client gets another's content, or none (RFC 6265 §3).
+    func appendCookies(_ values: [ArraySlice<UInt8>], to lines: inout [UInt8]) {
+        for value in values {
+            lines.append("Set-Cookie: ")
+            lines += value
+            lines.append("\r\n")
+        }
     }
 
     func noteUpstream() {

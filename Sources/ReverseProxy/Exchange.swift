@@ -270,6 +270,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         ResponseSerializer.append(passed, to: &bytes)
         if !answer.head.status.forbidsContent {
             bytes.append("Content-Length: ")
+                appendCookies(answer.head.fields.all(.setCookie), to: &lines)
             bytes.append(decimal: answer.content.count)
             bytes.append("\r\n")
         }
@@ -282,7 +283,8 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         let age = Freshness.currentAge(of: confirmation.metadata, now: shard.now)
         var lines: [UInt8] = []
         appendAge(age, to: &lines)
-        shard.cacheStatus.forwarded("stale", status: 304, key: shownKey, to: &lines)
+        shard.cacheStatus.forwarded(forwardToken, status: 304, key: shownKey, to: &lines)
+        if shard.settings.policy.setCookie != .keep { appendCookies(confirmation.cookies, to: &lines) }
         confirmation.head.withUnsafeBytes { sendStored(confirmation.found, head: $0, confirmation.metadata, age: age, lines) }
     }
 

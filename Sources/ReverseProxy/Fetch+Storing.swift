@@ -34,7 +34,8 @@ extension Fetch {
             kept, control: control, contentBytes: body.count, isDecoded: decoded != nil, ownTag: ownTag,
             requestTime: isOwn ? Timestamp(milliseconds: responseTime.milliseconds + 1) : requestTime,
             responseTime: responseTime, settings: shard.settings.policy)
-        if Storing.isShared(subject.head, control, isPartitioned: isPartitioned, settings: shard.settings.policy) {
+        if isOwn { metadata.ageValue += (responseTime.milliseconds - requestTime.milliseconds) / 1000 }
+        if Storing.isShared(subject.head, isPartitioned: isPartitioned, settings: shard.settings.policy) {
             metadata.flags.insert(.authorized)
         }
         guard let key, let lookUp = shard.lookUp, isOwn || !lookUp.isOvertaken(subject.sharedKey, requestTime: requestTime) else {
@@ -57,9 +58,23 @@ extension Fetch {
     func confirmed(_ answer: ResponseHead) {
         guard let found = subject.found, let fresh = freshened(found, by: answer) else { return failed(.fault(.unexpectedStatus, 304)) }
         tellGood()
-        if !isKnown(fresh.metadata) { write(found, fresh.bytes, fresh.metadata) }
-        land(.stored)
-        receiver?.fetchConfirmed(Confirmation(found: found, head: fresh.bytes, metadata: fresh.metadata))
+        let isKept = mayKeep(fresh.bytes, fresh.metadata)
+        if isKept, !isKnown(found, fresh.bytes, fresh.metadata) { write(found, fresh.bytes, fresh.metadata) }
+        land(isKept ? .stored : .unshareable)
+        let cookies = answer.fields.all(.setCookie)
+        receiver?.fetchConfirmed(Confirmation(found: found, head: fresh.bytes, metadata: fresh.metadata, cookies: cookies))
+    }
+
+    /// §3 holds for what a 304 or a HEAD makes of a stored answer as for any other: it may be private now, or not to be stored.
+    private func mayKeep(_ head: [UInt8], _ metadata: StoredMetadata) -> Bool {
+        guard let merged = head.withUnsafeBytes({ StoredHead.parse($0) }),
+            !metadata.flags.contains(.authorized) || Storing.mayShare(control(merged))
+        else { return false }
+        let own = subject.head
+        let request = own.method == .head ? RequestHead(method: .get, target: own.target, version: own.version, fields: own.fields) : own
+        return Storing.decide(
+            request: request, directives: subject.directives, response: merged, control: control(merged), isPartitioned: isPartitioned,
+            settings: shard.settings.policy) == .allowed
     }
 
     /// The stored head with the answer's fields.
@@ -74,17 +89,15 @@ extension Fetch {
 
     /// Stores the same content with another head.
     func write(_ found: FoundResponse, _ head: [UInt8], _ metadata: StoredMetadata) {
-        guard let lookUp = shard.lookUp, !lookUp.isOvertaken(subject.sharedKey, requestTime: requestTime) else { return }
-        let item = NewItem(key: found.key, metadata: metadata.encoded(), head: head, body: Array(found.item.body), mayRescue: true)
+        guard let lookUp = shard.lookUp, !lookUp.isOvertaken(sharedKey, requestTime: requestTime) else { return }
         guard let key, let fields = head.withUnsafeBytes({ StoredHead.parse($0) })?.fields else { return }
-        let place = shard.place(fields, of: subject.head, after: TargetKeys(own: key, shared: subject.sharedKey))
-        guard place.own != key else {
-            lookUp.store.insert(item)
-            return
-        }
+        let place = shard.place(fields, of: subject.head, after: TargetKeys(own: key, shared: sharedKey))
+        // It may vary by other fields from now on.
         let names = SelectingFields.names(response: fields, request: subject.head.fields, settings: shard.settings.policy)
+        let own = names.isEmpty && place.own == key ? found.key : place.own
         lookUp.insert(
-            key: place.own, names: names, request: subject.head.fields, metadata: metadata, head: head, body: item.body, now: responseTime)
+            key: own, names: names, request: subject.head.fields, metadata: metadata, head: head, body: Array(found.item.body),
+            now: responseTime)
     }
 
     /// RFC 9111 §4.3.5: what HEAD brought, held against the stored answer to GET.
@@ -93,13 +106,27 @@ extension Fetch {
         switch Validation.update(found.metadata, head: found.item.head, by: answer, contentBytes: found.item.body.count) {
         case .nothing: break
         case .freshen:
-            if let fresh = freshened(found, by: answer), !isKnown(fresh.metadata) { write(found, fresh.bytes, fresh.metadata) }
+            guard let fresh = freshened(found, by: answer), mayKeep(fresh.bytes, fresh.metadata),
+                !isKnown(found, fresh.bytes, fresh.metadata)
+            else {
+                return
+            }
+            write(found, fresh.bytes, fresh.metadata)
         case .stale:
             var stale = found.metadata
             guard stale.freshnessLifetime ?? 0 > 0 else { return }
             stale.freshnessLifetime = 0
             write(found, Array(found.item.head), stale)
         }
+    }
+
+    /// Whether the store has nothing to learn from what has confirmed the stored answer: whom it is for and how long it may be used.
+    private func isKnown(_ found: FoundResponse, _ head: [UInt8], _ fresh: StoredMetadata) -> Bool {
+        guard isKnown(fresh), fresh.staleIfError == found.metadata.staleIfError,
+            fresh.staleWhileRevalidate == found.metadata.staleWhileRevalidate
+        else { return false }
+        let old = StoredHead.parse(found.item.head)?.fields.combined(.vary)
+        return old == head.withUnsafeBytes { StoredHead.parse($0) }?.fields.combined(.vary)
     }
 
     /// Whether the store has nothing to learn from an answer that brings the same data.

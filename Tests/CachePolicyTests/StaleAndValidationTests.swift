@@ -39,6 +39,7 @@ struct StaleTests {
     func both() {
         for strictness in Strictness.allCases {
             #expect(rescue("Cache-Control: max-age=10", flags: .authorized, strictness) == .forbidden(.authorized))
+            #expect(rescue("Cache-Control: max-age=10, public", flags: .authorized, strictness) == .allowed(age: 100, ttl: -90))
             #expect(rescue("Cache-Control: max-age=200", flags: .authorized, strictness) == .allowed(age: 100, ttl: 100))
             #expect(rescue("Cache-Control: max-age=10", status: 503, strictness) == .forbidden(.storedError))
             #expect(rescue("Cache-Control: max-age=10", status: 404, strictness) == .allowed(age: 100, ttl: -90))

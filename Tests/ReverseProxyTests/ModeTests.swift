@@ -52,7 +52,7 @@ struct ModeTests {
         _ = try play.get("/a")
         try set(play, "record")
         let answer = try play.get("/a")
-        #expect(answer["Cache-Status"] == "cistern; fwd=stale; stored")
+        #expect(answer["Cache-Status"] == "cistern; fwd=bypass; stored")
         #expect(play.origin.requests.count == 2)
         play.origin.down()
         #expect(try play.get("/a").status == 502)

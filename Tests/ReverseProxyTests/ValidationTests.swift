@@ -34,6 +34,70 @@ struct ValidationTests {
         return try ProxyPlay(origin) { $0.policy.strictness = strictness }
     }
 
+    @Test(
+        "what may not be stored does not come in by a 304 or a HEAD",
+        arguments: ["Cache-Control: private, max-age=60", "Cache-Control: no-store, max-age=60", "Cache-Control: max-age=60\r\nVary: *"],
+        ["GET", "HEAD"])
+    func forbidden(fields: String, method: String) throws {
+        let play = try play(Self.stale, then: fields + "\r\nX-New: 1")
+        _ = try play.get("/a")
+        let confirmed = try play.request(method, "/a")
+        #expect(confirmed.status == 200 && confirmed["X-New"] == "1")
+        let next = try play.get("/a")
+        #expect(!isHit(next) && next.text == "2" && next["X-New"] == nil)
+    }
+
+    @Test(
+        "a 304 that takes back the leave to share the answer to an authorised request (RFC 9111 §3.5)",
+        arguments: ["public", "must-revalidate"])
+    func authorized(leave: String) throws {
+        for validating in [[("Authorization", "a")], []] {
+            let counter = Counter()
+            let origin = ScriptedOrigin { _ in
+                switch counter.next() {
+                case 1: [.json("1", ["Cache-Control: max-age=10, \(leave)", "Age: 20", "ETag: \"a\""])]
+                case 2: [Self.notModified("ETag: \"a\"", Self.fresh)]
+                default: [.json("2")]
+                }
+            }
+            let play = try ProxyPlay(origin) { $0.policy.credentialFields = [] }
+            _ = try play.get("/a", [("Authorization", "a")])
+            #expect(try play.get("/a", validating).text == "1")
+            #expect(try play.get("/a", [("Authorization", "b")]).text == "2")
+        }
+    }
+
+    @Test("nothing of the answer to a request that says no-store is kept", arguments: ["GET", "HEAD"])
+    func requestNoStore(method: String) throws {
+        let play = try play(Self.stale, then: Self.fresh + "\r\nX-New: 1")
+        _ = try play.get("/a")
+        #expect(try play.request(method, "/a", [("Cache-Control", "no-store")])["X-New"] == "1")
+        #expect(try play.get("/a", [("Cache-Control", "only-if-cached")]).status == 504)
+    }
+
+    @Test("a 304 or a HEAD that varies otherwise than the stored answer: by its Vary from then on", arguments: ["GET", "HEAD"])
+    func vary(method: String) throws {
+        for control in [Self.stale, Self.stale + ["Vary: X-Old"]] {
+            try varyOfUnfresh(method)
+            let play = try play(control, then: Self.fresh + "\r\nVary: X-F")
+            let fields = [("X-F", "1"), ("X-Old", "1")]
+            _ = try play.get("/a", fields)
+            _ = try play.request(method, "/a", fields)
+            #expect(isHit(try play.get("/a", [("X-F", "1")])))
+            #expect(try play.get("/a", [("X-F", "2"), ("X-Old", "1")]).text == "2")
+        }
+    }
+
+    /// Where nothing is said of freshness a confirmation is seldom written; one that varies otherwise is.
+    private func varyOfUnfresh(_ method: String) throws {
+        let play = try play([], then: "Vary: X-F")
+        _ = try play.get("/a", [("X-F", "1")])
+        _ = try play.request(method, "/a", [("X-F", "1")])
+        play.origin.down()
+        #expect(try play.get("/a", [("X-F", "1")]).text == "1")
+        #expect(try play.get("/a", [("X-F", "2")]).status == 502)
+    }
+
     @Test("a 304 with validators that are not stored: the upstream is asked for the whole", arguments: Strictness.allCases)
     func foreign(strictness: Strictness) throws {
         let control = ["Cache-Control: max-age=1, must-revalidate", "Age: 5"]
@@ -79,6 +143,25 @@ struct ValidationTests {
         #expect(play.origin.requests.count == 3)
     }
 
+    @Test("Set-Cookie reaches the client that caused it, in a 304 and behind one, and no other")
+    func cookies() throws {
+        for treatment in SetCookieTreatment.allCases where treatment != .refuse {
+            let origin = ScriptedOrigin { request in
+                request["If-None-Match"] == nil
+                    ? [.json("1", Self.stale + ["ETag: \"a\""])] : [Self.notModified("ETag: \"a\"", Self.fresh, "Set-Cookie: s=1")]
+            }
+            let play = try ProxyPlay(origin) { $0.policy.setCookie = treatment }
+            _ = try play.get("/a")
+            #expect(try play.get("/a").all("Set-Cookie") == ["s=1"])
+            #expect(try play.get("/a").all("Set-Cookie") == (treatment == .keep ? ["s=1"] : []))
+        }
+        let play = try play(Self.stale, then: "")
+        _ = try play.get("/a")
+        play.origin.react { _ in [.json("2", ["ETag: \"b\"", "Set-Cookie: s=2"])] }
+        let answer = try play.get("/a", [("If-None-Match", "\"b\"")])
+        #expect(answer.status == 304 && answer["Set-Cookie"] == "s=2")
+    }
+
     @Test("POST that only reads is asked without conditions, and never answered with 304 (RFC 9110 §13.1.2)")
     func post() throws {
         let counter = Counter()
@@ -96,5 +179,25 @@ struct ValidationTests {
             let answer = try play.request("POST", "/a", fields, content: "x")
             #expect(answer.status == 200 && answer.text == "\(number + 1)")
         }
+    }
+
+    @Test(
+        "fwd says whether the copy was stale, or fresh and not wanted (RFC 9211 §2.2)",
+        arguments: [("/fresh", "request"), ("/stale", "stale")])
+    func forwardReason(target: String, word: String) throws {
+        let origin = ScriptedOrigin { request in
+            if request["If-None-Match"] != nil { return [Self.notModified("ETag: \"a\"")] }
+            return [.json("1", ["ETag: \"a\""] + (request.target == "/fresh" ? [Self.fresh] : Self.stale))]
+        }
+        let play = try ProxyPlay(origin)
+        _ = try play.get(target)
+        // Without its Age the stale one would be fresh now.
+        if word == "stale" { play.time.advance(by: .seconds(100)) }
+        let confirmed = try play.get(target, [("Cache-Control", "no-cache")])
+        #expect(confirmed["Cache-Status"] == "cistern; fwd=\(word); fwd-status=304")
+        if word == "stale" { play.time.advance(by: .seconds(100)) }
+        origin.react { _ in [.json("", status: "503 No")] }
+        let rescued = try play.get(target, [("Cache-Control", "no-cache")])
+        #expect(rescued["Cache-Status"]?.hasPrefix("cistern; fwd=\(word); fwd-status=503") == true)
     }
 }

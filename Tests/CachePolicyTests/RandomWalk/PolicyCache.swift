@@ -107,7 +107,7 @@ struct PolicyCache {
             response, control: control, contentBytes: 0, isDecoded: false,
             requestTime: Timestamp(seconds: Int64(answer.requestTime)), responseTime: Timestamp(seconds: Int64(answer.responseTime)),
             settings: settings)
-        if Storing.isShared(head, control, isPartitioned: !partition(head).isEmpty, settings: settings) {
+        if Storing.isShared(head, isPartitioned: !partition(head).isEmpty, settings: settings) {
             metadata.flags.insert(.authorized)
         }
         let names = SelectingFields.names(response: response.fields, request: head.fields, settings: settings)

@@ -59,7 +59,7 @@ struct ReferenceCache {
         var selecting: [Line]
         var vary: [String]
         var answer: WalkAnswer
-        /// Whether only must-revalidate or s-maxage lets others have it (§3.5).
+        /// Whether it answered a request with Authorization, and everyone may have it (§3.5).
         var isAnothers: Bool
     }
 
@@ -110,7 +110,7 @@ struct ReferenceCache {
         let selecting = vary.flatMap { name in request.lines.values(name).map { Line(name, $0) } }
         // What varies in another way takes the place of all; a variant that of the same variant.
         entries.removeAll { $0.target == request.target && $0.user == user && ($0.vary != vary || $0.selecting == selecting) }
-        let isAnothers = user.isEmpty && !request.lines.values("authorization").isEmpty && !answer.lines.has("public")
+        let isAnothers = user.isEmpty && !request.lines.values("authorization").isEmpty
         entries.append(Entry(target: request.target, user: user, selecting: selecting, vary: vary, answer: answer, isAnothers: isAnothers))
     }
 
@@ -188,7 +188,7 @@ struct ReferenceCache {
         let lifetime = Self.lifetime(entry.answer)
         let staleness = lifetime.map { Self.age(entry.answer, now) - $0 }
         let isFresh = staleness.map { $0 < 0 } ?? false
-        if !isFresh, entry.answer.status >= 500 || entry.isAnothers { return false }
+        if !isFresh, entry.answer.status >= 500 || (entry.isAnothers && !lines.has("public")) { return false }
         for directive in ["no-cache", "must-revalidate", "proxy-revalidate", "s-maxage"] where lines.has(directive) { return false }
         if request.lines.has("no-cache") { return false }
         guard let limit = request.lines.seconds("stale-if-error") ?? lines.seconds("stale-if-error") else { return true }
