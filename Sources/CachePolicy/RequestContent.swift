@@ -5,7 +5,7 @@ import HTTPCore
 
 package enum RequestContent {
     /// What the content says, with the fields that describe it, each part with its length. nil where the answer must not be kept: QUERY
-    /// without a Content-Type, or GraphQL that changes something.
+    /// without a Content-Type, GraphQL that changes something, or content of POST that may be such for all that can be told.
     /// - Parameter rules: what the route says of arguments; form content is arguments too.
     package static func identity(
         method: Method, fields: Fields, content: Span<UInt8>, rules: ArgumentRules?
@@ -17,6 +17,7 @@ package enum RequestContent {
         let media = type.flatMap(MediaType.init)
         let isPlain = !fields.contains(.contentEncoding)
         let isForm = media?.isForm == true
+        guard !mayChange(method, Array(copying: content), media, isPlain: isPlain) else { return nil }
         let isCanonical = isPlain && (isForm || media?.isJSON == true)
         let parts = isPlain ? type.flatMap { MultipartForm.canonical(Array(copying: content), type: $0, rules: rules) } : nil
         if parts != nil {
@@ -29,81 +30,28 @@ package enum RequestContent {
         for name in ["content-encoding", "content-language"] {
             CacheKey.appendPart(fields.combined(named: Array(name.utf8)), to: &identity)
         }
-        guard let meaning = parts ?? (isPlain ? meaning(content, media, rules) : Array(copying: content)) else { return nil }
-        CacheKey.appendPart(meaning, to: &identity)
+        CacheKey.appendPart(parts ?? (isPlain ? meaning(content, media, rules) : Array(copying: content)), to: &identity)
         return identity
     }
 
-    private static func meaning(_ content: Span<UInt8>, _ media: MediaType?, _ rules: ArgumentRules?) -> [UInt8]? {
-        guard let media else { return Array(copying: content) }
-        if media.isForm {
+    private static func meaning(_ content: Span<UInt8>, _ media: MediaType?, _ rules: ArgumentRules?) -> [UInt8] {
+        if media?.isForm == true {
             var canonical: [UInt8] = []
             CacheKey.appendArguments(content, to: &canonical, rules: rules)
             return canonical
         }
-        if media.isGraphQL { return GraphQLDocument.changesSomething(content) ? nil : Array(copying: content) }
-        guard media.isJSON else { return Array(copying: content) }
-        if let value = JSONValue(Array(copying: content)), GraphQLDocument.changesSomething(value) { return nil }
-        return CanonicalJSON.make(content) ?? Array(copying: content)
-    }
-}
-
-/// The operations of a GraphQL document, as far as a key needs to know.
-enum GraphQLDocument {
-    /// The same of a request in JSON, or of several in one array. Of a name that is there twice, nobody knows which one counts.
-    static func changesSomething(_ request: JSONValue) -> Bool {
-        if let batch = request.array { return batch.contains { changesSomething($0) } }
-        return request.members?.contains { member in
-            guard member.name == "query", let query = member.value.string else { return false }
-            let document = Array(query.utf8)
-            return changesSomething(document.span)
-        } ?? false
+        return (media?.isJSON == true ? CanonicalJSON.make(content) : nil) ?? Array(copying: content)
     }
 
-    /// Whether any operation is a mutation or a subscription: words outside of all braces, strings and comments.
-    static func changesSomething(_ document: Span<UInt8>) -> Bool {
-        var depth = 0
-        var index = 0
-        while index < document.count {
-            let byte = document[index]
-            index += 1
-            switch byte {
-            case UInt8(ascii: "#"):
-                while index < document.count, document[index] != 0x0a, document[index] != 0x0d { index += 1 }
-            case UInt8(ascii: "\""): index = endOfString(document, from: index)
-            case UInt8(ascii: "{"), UInt8(ascii: "("): depth += 1
-            case UInt8(ascii: "}"), UInt8(ascii: ")"): depth -= 1
-            case _ where depth == 0 && (byte.isASCIILetter || byte == UInt8(ascii: "_")):
-                let start = index - 1
-                while index < document.count,
-                    document[index].isASCIILetter || document[index].isASCIIDigit || document[index] == UInt8(ascii: "_")
-                {
-                    index += 1
-                }
-                let word = document.extracting(start..<index)
-                if word.equals("mutation") || word.equals("subscription") { return true }
-            default: break
-            }
-        }
-        return false
-    }
-
-    /// - Parameter start: behind the first quote. Three of them begin a string that only three of them end.
-    private static func endOfString(_ document: Span<UInt8>, from start: Int) -> Int {
-        let isBlock = areQuotes(document, at: start, 2)
-        let quotes = isBlock ? 3 : 1
-        var index = isBlock ? start + 2 : start
-        while index < document.count, !areQuotes(document, at: index, quotes) {
-            let isEscape = document[index] == UInt8(ascii: "\\") && (!isBlock || areQuotes(document, at: index + 1, quotes))
-            index += isEscape ? 1 + quotes : 1
-        }
-        return index + quotes
-    }
-
-    private static func areQuotes(_ document: Span<UInt8>, at start: Int, _ count: Int) -> Bool {
-        guard start + count <= document.count else { return false }
-        for index in start..<start + count where document[index] != UInt8(ascii: "\"") { return false }
-        return true
+    /// QUERY promises to change nothing (RFC 10008 §2), so what cannot be read is taken for what it says; POST does not.
+    private static func mayChange(_ method: Method, _ content: [UInt8], _ media: MediaType?, isPlain: Bool) -> Bool {
+        guard isPlain else { return method != .query }
+        guard let media else { return GraphQLRequest.changesSomething(json: content) ?? false }
+        if media.isGraphQL { return GraphQLDocument.changesSomething(content.span) }
+        if media.isForm { return GraphQLRequest.changesSomething(form: content) }
+        if media.isJSON { return GraphQLRequest.changesSomething(json: content) ?? (method != .query) }
+        // In parts, or of a type that some servers overlook.
+        return GraphQLRequest.changesSomething(json: content) ?? GraphQLDocument.changesSomething(anywhereIn: content)
     }
 }
 

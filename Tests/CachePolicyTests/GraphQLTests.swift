@@ -1,0 +1,71 @@
+// GraphQL that changes something is never kept, in whatever form a POST brings it.
+
+import HTTPCore
+import Testing
+
+@testable import CachePolicy
+
+@Suite("GraphQL in requests")
+struct GraphQLTests {
+    @Test(
+        "which documents change something",
+        arguments: [
+            ("{ a }", false), ("query Q { mutation }", false), ("mutation { a }", true), ("subscription S { a }", true),
+            ("query A { a } mutation B { b }", true), ("fragment F on T { a } mutation M($x: I = 1) @d { b }", true),
+            ("# mutation { a }\n{ a }", false), ("# x\nmutation { a }", true), ("#x\rmutation { a }", true),
+            ("{ a(s: \"mutation {\") }", false), ("{ a(s: \"\\\"\") } mutation { b }", true),
+            // Block strings: quotes within them end nothing.
+            ("{ a(s: \"\"\"x \" y\"\"\") } mutation { b }", true), ("\"\"\" a \" b \"\"\" mutation { b }", true),
+            ("{ a(s: \"\"\"x \\\"\"\" } mutation { \"\"\") }", false), ("{ a(s: \"\") } mutation { b }", true),
+            ("{ a(s: \"\"\"\\\"\"\") } mutation { b }", false), ("\"a mutation {\" { b }", false),
+            ("{ a } } mutation { b }", true), ("mutations { a }", false), ("mutation rates of genes", false), ("", false), ("\"", false),
+            ("\"\"\"", false),
+        ])
+    func documents(document: String, changes: Bool) {
+        #expect(GraphQLDocument.changesSomething(Array(document.utf8).span) == changes)
+    }
+
+    private func isKept(_ method: HTTPCore.Method, _ lines: String, _ content: String) -> Bool {
+        RequestContent.identity(method: method, fields: fields(lines), content: Array(content.utf8).span, rules: nil) != nil
+    }
+
+    @Test(
+        "which requests are kept",
+        arguments: [
+            ("application/json", "{\"query\":\"{a}\"}", true), ("application/json", "{\"query\":\"mutation {a}\"}", false),
+            ("application/json", "{\"qu\\u0065ry\":\"mut\\u0061tion {a}\"}", false),
+            ("application/json", "[{\"query\":\"{a}\"},{\"query\":\"mutation {a}\"}]", false),
+            ("application/json", "{\"query\":\"{a}\",\"query\":\"mutation {a}\"}", false),
+            ("application/json", "{\"query\":\"mutation {a}\",}", false), ("application/json", "", false),
+            ("application/json", "{\"extensions\":{\"persistedQuery\":{\"version\":1}}}", false),
+            ("application/json", "{\"query\":\"{a}\",\"extensions\":{\"persistedQuery\":{\"version\":1}}}", true),
+            ("application/json", "{\"query\":\"mutation rates\"}", true), ("application/json", "[1,{\"query\":2}]", true),
+            ("application/graphql", "mutation {a}", false), ("application/graphql", "{a}", true),
+            ("application/graphql+json", "{\"query\":\"mutation {a}\"}", false),
+            ("application/x-www-form-urlencoded", "x=1&query=mutation+%7Ba%7D", false),
+            ("application/x-www-form-urlencoded", "query=%7Ba%7D", true), ("application/x-www-form-urlencoded", "q=mutation+%7Ba%7D", true),
+            ("application/x-www-form-urlencoded", "operations=%7B%22query%22%3A%22mutation+%7Ba%7D%22%7D", false),
+            (
+                "multipart/form-data; boundary=b",
+                "--b\r\nContent-Disposition: form-data; name=\"operations\"\r\n\r\n{\"query\":\"mutation ($f: F!) {a}\"}\r\n--b--\r\n",
+                false
+            ),
+            (
+                "multipart/form-data; boundary=b",
+                "--b\r\nContent-Disposition: form-data; name=\"q\"\r\n\r\nmutation rates\r\n--b--\r\n", true
+            ),
+            ("text/plain", "{\"query\":\"mutation {a}\"}", false), ("text/plain", "any words", true),
+        ])
+    func requests(type: String, content: String, expected: Bool) {
+        #expect(isKept(.post, "Content-Type: \(type)", content) == expected)
+    }
+
+    @Test("POST whose content cannot be read, or has no type, is looked at too; QUERY is safe by itself")
+    func unreadable() {
+        let change = "{\"query\":\"mutation {a}\"}"
+        #expect(!isKept(.post, "X: 1", change) && isKept(.post, "X: 1", "{}"))
+        #expect(!isKept(.post, "Content-Type: a/b\nContent-Encoding: gzip", "x"))
+        #expect(isKept(.query, "Content-Type: a/b\nContent-Encoding: gzip", "x"))
+        #expect(isKept(.query, "Content-Type: application/json", "{") && !isKept(.query, "Content-Type: application/json", change))
+    }
+}
