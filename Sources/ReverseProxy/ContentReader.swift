@@ -36,7 +36,15 @@ final class ContentReader: ClientExchange {
         let identity = RequestContent.identity(method: head.method, fields: head.fields, content: whole.span, rules: route.arguments)
         let length: ContentFraming = framing == .none ? .none : .length(content.count)
         guard let identity else { return goOn(shard.pass(head, length, connection), isWhole: true) }
-        goOn(shard.look(head, length, connection, content: identity), isWhole: true)
+        goOn(shard.look(head, length, connection, content: identity + invalidated), isWhole: true)
+    }
+
+    /// When an unsafe request last made the target invalid: part of the key, since what lies under all contents cannot be searched for
+    /// (RFC 9111 §4.4).
+    private var invalidated: [UInt8] {
+        let shared = shard.sharedKey(of: Array(head.pathAndQuery), for: head)
+        guard let time = shard.lookUp?.invalidationTime(shared) else { return [] }
+        return withUnsafeBytes(of: time.milliseconds.littleEndian) { Array($0) }
     }
 
     func responseDrained() { exchange?.responseDrained() }

@@ -28,21 +28,21 @@ extension Fetch {
         var kept = shard.keepingRedirect(head)
         if let via = shard.via { kept.fields.append(.via, via) }
         // A POST has made invalid what was there before; its own answer is later than that.
-        let isOwn = subject.head.method == .post
+        let isOwn = subject.key == nil
+        let since = isOwn ? Timestamp(milliseconds: responseTime.milliseconds + 1) : requestTime
         let control = control(head)
         var (bytes, metadata) = StoredHead.make(
-            kept, control: control, contentBytes: body.count, isDecoded: decoded != nil, ownTag: ownTag,
-            requestTime: isOwn ? Timestamp(milliseconds: responseTime.milliseconds + 1) : requestTime,
+            kept, control: control, contentBytes: body.count, isDecoded: decoded != nil, ownTag: ownTag, requestTime: since,
             responseTime: responseTime, settings: shard.settings.policy)
         if isOwn { metadata.ageValue += (responseTime.milliseconds - requestTime.milliseconds) / 1000 }
         if Storing.isShared(subject.head, isPartitioned: isPartitioned, settings: shard.settings.policy) {
             metadata.flags.insert(.authorized)
         }
-        guard let key, let lookUp = shard.lookUp, isOwn || !lookUp.isOvertaken(subject.sharedKey, requestTime: requestTime) else {
-            return (bytes, metadata, .forbidden(.storeRefused))
-        }
-        let place = shard.place(head.fields, of: subject.head, after: TargetKeys(own: key, shared: subject.sharedKey))
-        guard isOwn || !lookUp.isOvertaken(place.shared, requestTime: requestTime) else {
+        guard let key, let lookUp = shard.lookUp, !lookUp.isOvertaken(sharedKey, requestTime: since),
+            !lookUp.purges.isOvertaken(requestTime)
+        else { return (bytes, metadata, .forbidden(.storeRefused)) }
+        let place = shard.place(head.fields, of: subject.head, after: TargetKeys(own: key, shared: sharedKey))
+        guard !lookUp.isOvertaken(place.shared, requestTime: since) else {
             return (bytes, metadata, .forbidden(.storeRefused))
         }
         if place.own == key, ownTag != nil, isSameData(metadata, bytes), isKnown(metadata) { return (bytes, metadata, .allowed) }

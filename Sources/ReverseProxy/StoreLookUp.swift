@@ -89,7 +89,7 @@ struct StoreLookUp {
     }
 
     /// When an unsafe request last changed this target.
-    private func invalidationTime(_ sharedKey: [UInt8]) -> Timestamp? {
+    func invalidationTime(_ sharedKey: [UInt8]) -> Timestamp? {
         time(at: Self.invalidationKey(sharedKey))
     }
 
@@ -105,7 +105,7 @@ struct StoreLookUp {
     func invalidate(groups: [String], at now: Timestamp) {
         for group in groups {
             let metadata = StoredMetadata.invalidation(at: now)
-            store.insert(NewItem(key: Self.groupKey(group), metadata: metadata, head: [], body: [], mayRescue: false))
+            store.insert(NewItem(key: Self.groupKey(group), metadata: metadata, head: [], body: [], mayRescue: true))
         }
     }
 
@@ -149,18 +149,23 @@ struct StoreLookUp {
         return store.insert(NewItem(key: variant, metadata: metadata.encoded(), head: head, body: body, mayRescue: true))
     }
 
-    /// Drops what is stored for a target, in every partition and for every variant (RFC 9111 §4.4).
+    /// Drops what is stored for a target, in every partition and for every variant and content (RFC 9111 §4.4).
     func invalidate(_ sharedKey: [UInt8], at now: Timestamp) {
         store.remove(sharedKey.span)
+        // Another than that of the last write, since it is part of keys: many may come in one millisecond.
+        var time = now
+        if let last = invalidationTime(sharedKey), 0..<1000 ~= last.milliseconds - now.milliseconds {
+            time = Timestamp(milliseconds: last.milliseconds + 1)
+        }
         store.insert(
             NewItem(
-                key: Self.invalidationKey(sharedKey), metadata: StoredMetadata.invalidation(at: now), head: [], body: [], mayRescue: false))
+                key: Self.invalidationKey(sharedKey), metadata: StoredMetadata.invalidation(at: time), head: [], body: [], mayRescue: true))
     }
 
     /// The same for a collection, whatever the arguments.
     /// - Parameter sharedKey: of the collection without arguments.
     func invalidateCollection(_ sharedKey: [UInt8], at now: Timestamp) {
         let metadata = StoredMetadata.invalidation(at: now)
-        store.insert(NewItem(key: Self.collectionKey(sharedKey), metadata: metadata, head: [], body: [], mayRescue: false))
+        store.insert(NewItem(key: Self.collectionKey(sharedKey), metadata: metadata, head: [], body: [], mayRescue: true))
     }
 }

@@ -1,0 +1,84 @@
+// What an unsafe request makes invalid, whatever it is stored by and whatever is under way (RFC 9111 §4.4).
+
+import CachePolicy
+import HTTPCore
+import Reactor
+import ReverseProxy
+import TestSupport
+import Testing
+
+@Suite("Invalidation")
+struct InvalidationTests {
+    private let text = [("Content-Type", "text/plain")]
+
+    private func isHit(_ answer: TestAnswer) -> Bool { answer["Cache-Status"]?.contains("; hit") == true }
+
+    private func readingPlay(_ origin: ScriptedOrigin) throws -> ProxyPlay {
+        try ProxyPlay(origin) {
+            var route = Route()
+            route.name = "search"
+            route.pattern = RoutePattern("/search")
+            route.methods = [.post]
+            $0.routes = [route]
+        }
+    }
+
+    @Test("what is stored by a request's content goes too", arguments: [("QUERY", "/a"), ("POST", "/search")])
+    func byContent(method: String, target: String) throws {
+        let play = try readingPlay(ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=60"])] })
+        for fields in [text, text + [("Authorization", "a")]] {
+            _ = try play.request(method, target, fields, content: "x")
+            #expect(isHit(try play.request(method, target, fields, content: "x")))
+            // In one millisecond, too.
+            for _ in 0..<2 {
+                #expect(try play.request("PUT", target, content: "x").status == 200)
+                #expect(!isHit(try play.request(method, target, fields, content: "x")))
+            }
+            #expect(isHit(try play.request(method, target, fields, content: "x")))
+            try play.restart()
+            #expect(isHit(try play.request(method, target, fields, content: "x")))
+        }
+    }
+
+    @Test("an answer to POST that was under way then is not kept", arguments: ["/search", "/own"])
+    func underWay(target: String) throws {
+        for how in ["purge", "PUT"] where how == "purge" || target == "/search" {
+            let gate = Gate()
+            let origin = ScriptedOrigin { request in
+                let answer = OriginStep.json("1", ["Cache-Control: max-age=60", "Content-Location: /own"])
+                return request.method == "POST" ? [.pass(gate), answer] : [.json("2")]
+            }
+            let play = try readingPlay(origin)
+            let client = try play.client()
+            client.send("POST \(target) HTTP/1.1\r\nHost: a\r\nContent-Type: text/plain\r\nContent-Length: 1\r\n\r\nx")
+            #expect(try play.waitFor("cistern_upstream_active_requests", 1))
+            if how == "PUT" {
+                _ = try play.request("PUT", target, content: "x")
+            } else {
+                #expect(try play.admin("POST", "/-/purge?all=true").status == 200)
+            }
+            play.time.advance(by: .milliseconds(5))
+            gate.open()
+            #expect(client.readAnswer()?.text == "1")
+            if target == "/own" {
+                #expect(!isHit(try play.get("/own")))
+            } else {
+                #expect(!isHit(try play.request("POST", target, text, content: "x")))
+            }
+        }
+    }
+
+    @Test("the age of an answer to POST takes in how long it took")
+    func delayOfPost() throws {
+        let gate = Gate()
+        let origin = ScriptedOrigin { _ in [.pass(gate), .json("1", ["Cache-Control: max-age=60", "Content-Location: /own"])] }
+        let play = try ProxyPlay(origin)
+        let client = try play.client()
+        client.send("POST /own HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx")
+        #expect(try play.waitFor("cistern_upstream_active_requests", 1))
+        play.time.advance(by: .seconds(20))
+        gate.open()
+        #expect(client.readAnswer()?.text == "1")
+        #expect(try play.get("/own")["Age"] == "20")
+    }
+}
