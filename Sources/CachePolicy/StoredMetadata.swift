@@ -125,9 +125,10 @@ package struct StoredMetadata: Sendable, Equatable {
 
     package static func invalidation(at time: Timestamp) -> [UInt8] { plain(.invalidation, UInt64(bitPattern: time.milliseconds)) }
 
-    package static let searchVariance = plain(.searchVariance, 0)
+    /// - Parameter generation: part of the keys of what was said so, as with a marker.
+    package static func searchVariance(generation: UInt64) -> [UInt8] { plain(.searchVariance, generation) }
 
-    /// The generation of a marker, or the time of an invalidation in milliseconds.
+    /// The generation of a marker or a variance, or the time of an invalidation in milliseconds.
     package static func number(in bytes: UnsafeRawBufferPointer) -> UInt64? {
         bytes.count >= 16 ? UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: 8, as: UInt64.self)) : nil
     }

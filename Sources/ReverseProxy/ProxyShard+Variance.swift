@@ -40,8 +40,8 @@ extension ProxyShard {
         let variance = SearchVariance(fields)
         guard variance != nil || !variances.isEmpty else { return old }
         let target = Array(head.pathAndQuery)
-        if let variance { variances.remember(variance, of: pathKey(of: target, for: head)) }
-        let new = keys(for: head, target: target, variance)
+        let remembered = variance.map { variances.remember($0, of: pathKey(of: target, for: head), at: now) }
+        let new = keys(for: head, target: target, remembered)
         if new.own != old.own { lookUp.store.remove(old.own.span) }
         return new
     }
@@ -56,13 +56,13 @@ extension ProxyShard {
         sharedKey(of: Array(target.prefix { $0 != UInt8(ascii: "?") }), for: head)
     }
 
-    private func keys(for head: RequestHead, target: [UInt8], _ variance: SearchVariance?) -> TargetKeys {
+    private func keys(for head: RequestHead, target: [UInt8], _ remembered: RememberedVariance?) -> TargetKeys {
         var keys = TargetKeys(own: [], shared: [])
         guard let lookUp else { return keys }
         let said = routes.all[routes.place(of: target[...])].arguments
-        let rules = variance.map { said.with($0) } ?? said
+        let rules = remembered.map { said.with($0.variance) } ?? said
         // It stands where a request's content would: neither begins as the other does.
-        let encoded = variance?.encoded
+        let encoded = remembered?.encoded
         _ = keyMaker.append(to: &keys.own, head: head, target: target.span, rules: rules, content: encoded, store: lookUp.store)
         keyMaker.appendShared(to: &keys.shared, head: head, target: target.span, rules: rules, content: encoded)
         return keys

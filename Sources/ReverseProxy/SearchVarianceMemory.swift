@@ -5,6 +5,16 @@ import CachePolicy
 import CacheStore
 import Locking
 
+/// What was said, and since when it is so: what lay there under the same words before others were said is not found again. In the meantime
+/// an unsafe request may have passed it by.
+struct RememberedVariance {
+    let variance: SearchVariance
+    let generation: UInt64
+
+    /// As part of keys.
+    var encoded: [UInt8] { variance.encoded + [0x0a] + Array(String(generation).utf8) }
+}
+
 final class SearchVarianceMemory: Sendable {
     private let store: ResponseStore
     /// Set by the shard that first stores an answer with the field, read by all when they find no fresh answer.
@@ -22,20 +32,27 @@ final class SearchVarianceMemory: Sendable {
     var isEmpty: Bool { !isUsed.withLock { $0 } }
 
     /// - Parameter path: the shared key of the target without arguments.
-    func variance(of path: [UInt8]) -> SearchVariance? {
-        guard let item = store.lookUp(Self.key(path).span), StoredMetadata.kind(of: item.metadata) == .searchVariance else { return nil }
-        return SearchVariance(encoded: item.head)
+    func variance(of path: [UInt8]) -> RememberedVariance? {
+        guard let item = store.lookUp(Self.key(path).span), StoredMetadata.kind(of: item.metadata) == .searchVariance,
+            let variance = SearchVariance(encoded: item.head), let generation = StoredMetadata.number(in: item.metadata)
+        else { return nil }
+        return RememberedVariance(variance: variance, generation: generation)
     }
 
-    func remember(_ variance: SearchVariance, of path: [UInt8]) {
-        guard variance != self.variance(of: path) else { return }
-        insert(Self.key(path), variance.encoded)
-        insert(Self.signKey, [])
+    func remember(_ variance: SearchVariance, of path: [UInt8], at now: Timestamp) -> RememberedVariance {
+        let last = self.variance(of: path)
+        if let last, last.variance == variance { return last }
+        // Another than the last, whatever the clock does.
+        let generation = max(UInt64(clamping: now.milliseconds), (last?.generation ?? 0) + 1)
+        insert(Self.key(path), variance.encoded, generation)
+        insert(Self.signKey, [], 0)
         isUsed.withLock { $0 = true }
+        return RememberedVariance(variance: variance, generation: generation)
     }
 
-    private func insert(_ key: [UInt8], _ head: [UInt8]) {
-        store.insert(NewItem(key: key, metadata: StoredMetadata.searchVariance, head: head, body: [], mayRescue: true))
+    private func insert(_ key: [UInt8], _ head: [UInt8], _ generation: UInt64) {
+        let metadata = StoredMetadata.searchVariance(generation: generation)
+        store.insert(NewItem(key: key, metadata: metadata, head: head, body: [], mayRescue: true))
     }
 
     private static func key(_ path: [UInt8]) -> [UInt8] { path + [UInt8(ascii: "N")] }

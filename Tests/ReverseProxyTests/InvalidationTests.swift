@@ -81,4 +81,21 @@ struct InvalidationTests {
         #expect(client.readAnswer()?.text == "1")
         #expect(try play.get("/own")["Age"] == "20")
     }
+
+    @Test("what was stored under other words of No-Vary-Search does not come back with them")
+    func variance() throws {
+        let counter = Counter()
+        let origin = ScriptedOrigin { request in
+            let name = request.target.contains("b=") ? "b" : "a"
+            return [.json("\(counter.next())", ["Cache-Control: max-age=60", "No-Vary-Search: params=(\"\(name)\")"])]
+        }
+        let play = try ProxyPlay(origin)
+        let first = try play.get("/a?a=1")
+        _ = try play.get("/a?b=1&c=1")
+        play.time.advance(by: .milliseconds(5))
+        _ = try play.request("PUT", "/a?a=1", content: "x")
+        play.time.advance(by: .milliseconds(5))
+        _ = try play.get("/a?c=9")
+        #expect(try play.get("/a?a=1").text != first.text)
+    }
 }
