@@ -118,15 +118,18 @@ package enum StoredHead {
         remade(stored, status: 416, range: "bytes */\(count)", count: 0)
     }
 
-    /// The head of a stored answer whose coding depends on what the client asked for (RFC 9110 §8.4, §12.5.5).
-    /// - Parameter codedBytes: the length of the content with gzip; nil where it goes out without.
-    package static func negotiated(_ stored: UnsafeRawBufferPointer, codedBytes: Int?) -> [UInt8]? {
+    /// The head of an answer, or of the 304 or 206 in its place, whose coding depends on what the client asked for (RFC 9110 §8.4, §12.5.5).
+    /// - Parameters:
+    ///   - isCoded: it goes out with gzip, or would.
+    ///   - contentBytes: the length of the content then; nil where it is not known.
+    package static func negotiated(_ stored: UnsafeRawBufferPointer, isCoded: Bool, contentBytes: Int? = nil) -> [UInt8]? {
         guard var head = parse(stored) else { return nil }
-        if let codedBytes {
+        if isCoded {
             // Other bytes: a strong tag would promise those that are stored.
             _ = removeCoding(from: &head.fields)
-            head.fields.set(.contentEncoding, Array("gzip".utf8))
-            head.fields.set(.contentLength, Array(String(codedBytes).utf8))
+            head.fields.remove(.contentLength)
+            if !head.status.forbidsContent { head.fields.append(.contentEncoding, "gzip") }
+            if let contentBytes { head.fields.append(.contentLength, String(contentBytes)) }
         }
         let names = FieldLists.members(of: .vary, in: head.fields)
         if !names.contains(where: { $0.equalsIgnoringCase("accept-encoding") }) { head.fields.append(.vary, "Accept-Encoding") }

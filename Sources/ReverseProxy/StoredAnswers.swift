@@ -47,9 +47,15 @@ struct StoredAnswers {
         _ shown: UnsafeRawBufferPointer, of storedHead: UnsafeRawBufferPointer, _ metadata: StoredMetadata, _ body: WholeBody,
         to head: RequestHead, _ lines: [UInt8], _ connection: ClientConnection
     ) -> Sent {
+        let isNegotiated = compressFromBytes > 0 && body.count >= compressFromBytes && !metadata.flags.contains(.noTransform)
+        let isCoded = isNegotiated && body.count <= Self.compressLimitBytes && AcceptedCoding.accepts(.gzip, in: head.fields)
+        /// The 304 or 206 that stands for what would go out.
+        func negotiated(_ bytes: [UInt8], isCoded: Bool) -> [UInt8] {
+            isNegotiated ? bytes.withUnsafeBytes { StoredHead.negotiated($0, isCoded: isCoded) ?? bytes } : bytes
+        }
         let isConditional = head.fields.contains(.ifNoneMatch) || head.fields.contains(.ifModifiedSince)
         if isConditional, head.method.isSafe, Preconditions.isNotModified(head.fields, stored: metadata, head: storedHead) {
-            sendAnother(Preconditions.notModifiedHead(shown), .none, lines, connection)
+            sendAnother(negotiated(Preconditions.notModifiedHead(shown), isCoded: isCoded), .none, lines, connection)
             return Sent(status: 304, bodyBytes: 0)
         }
         // RFC 9110 §14.2: a Range means something to GET only.
@@ -57,16 +63,15 @@ struct StoredAnswers {
             switch RangeRequest(head.fields, count: body.count, stored: metadata, head: storedHead) {
             case .whole: break
             case .part(let range):
-                sendAnother(StoredHead.partial(shown, range, of: body.count), body.part(range), lines, connection)
+                let part = negotiated(StoredHead.partial(shown, range, of: body.count), isCoded: false)
+                sendAnother(part, body.part(range), lines, connection)
                 return Sent(status: 206, bodyBytes: range.count)
             case .unsatisfiable:
                 sendAnother(StoredHead.unsatisfiable(shown, count: body.count), .none, lines, connection)
                 return Sent(status: 416, bodyBytes: 0)
             }
         }
-        if compressFromBytes > 0, body.count >= compressFromBytes, !metadata.flags.contains(.noTransform) {
-            return sendNegotiated(shown, metadata, body, head, lines, connection)
-        }
+        if isNegotiated { return sendNegotiated(shown, metadata, body, head, isCoded: isCoded, lines, connection) }
         lines.withUnsafeBytes { connection.sendWhole(head: shown, lines: $0, body: body) }
         return Sent(status: metadata.status, bodyBytes: head.method == .head ? 0 : body.count)
     }
@@ -76,14 +81,14 @@ struct StoredAnswers {
 
     /// With gzip to a client that asked for it by name, else as it is; both say that it depends on that.
     private func sendNegotiated(
-        _ shown: UnsafeRawBufferPointer, _ metadata: StoredMetadata, _ body: WholeBody, _ head: RequestHead, _ lines: [UInt8],
-        _ connection: ClientConnection
+        _ shown: UnsafeRawBufferPointer, _ metadata: StoredMetadata, _ body: WholeBody, _ head: RequestHead, isCoded: Bool,
+        _ lines: [UInt8], _ connection: ClientConnection
     ) -> Sent {
-        var coded: [UInt8]?
-        if head.method != .head, body.count <= Self.compressLimitBytes, AcceptedCoding.accepts(.gzip, in: head.fields) {
-            coded = body.withBytes { GzipEncoder.encode($0) }
-        }
-        let bytes = StoredHead.negotiated(shown, codedBytes: coded?.count) ?? Array(shown)
+        // HEAD is told what GET would get, but for the length, which only coding would tell (RFC 9110 §9.3.2).
+        let coded = isCoded && head.method != .head ? body.withBytes { GzipEncoder.encode($0) } : nil
+        let bytes =
+            StoredHead.negotiated(shown, isCoded: isCoded && (coded != nil || head.method == .head), contentBytes: coded?.count)
+            ?? Array(shown)
         let content = coded.map { WholeBody.bytes($0) } ?? body
         sendAnother(bytes, content, lines, connection)
         return Sent(status: metadata.status, bodyBytes: head.method == .head ? 0 : content.count)

@@ -43,4 +43,25 @@ struct SelectionTests {
         #expect(isHit(try play.get("/a", [(name, "secret-1")])))
         #expect(try !play.admin("GET", "/-/entries").text.contains("secret"))
     }
+
+    @Test("where gzip goes out, 304, 206 and HEAD speak of what would have gone out")
+    func negotiated() throws {
+        let text = "[\"" + String(repeating: "abc", count: 100) + "\"]"
+        let origin = ScriptedOrigin { _ in [.json(text, ["Cache-Control: max-age=60", "ETag: \"x\""])] }
+        let play = try ProxyPlay(origin) { $0.compressFromBytes = 100 }
+        _ = try play.get("/a")
+        let gzip = ("Accept-Encoding", "gzip")
+        for (fields, tag) in [([gzip], "W/\"x\""), ([], "\"x\"")] {
+            let unchanged = try play.get("/a", fields + [("If-None-Match", tag)])
+            #expect(unchanged.status == 304 && unchanged["ETag"] == tag && unchanged["Vary"] == "Accept-Encoding")
+            #expect(unchanged["Content-Encoding"] == nil)
+            let head = try play.request("HEAD", "/a", fields)
+            #expect(head["ETag"] == tag && head["Vary"] == "Accept-Encoding")
+            #expect(head["Content-Encoding"] == (fields.isEmpty ? nil : "gzip"))
+            #expect(head["Content-Length"] == (fields.isEmpty ? String(text.utf8.count) : nil))
+            let part = try play.get("/a", fields + [("Range", "bytes=0-1")])
+            #expect(part.status == 206 && part.text == "[\"" && part["ETag"] == "\"x\"" && part["Vary"] == "Accept-Encoding")
+        }
+        #expect(origin.requests.count == 1)
+    }
 }
