@@ -64,12 +64,19 @@ package enum StoredHead {
         return flags
     }
 
-    /// What the fields say once the content's coding was taken off. A strong tag promises the bytes that the upstream sent (RFC 9110
+    /// Checksums that take in the content's coding (RFC 9530), and those of the message's content, which is less where a part goes out.
+    private static let codedDigests = ["content-digest", "repr-digest", "digest", "content-md5"]
+    private static let contentDigests = ["content-digest", "content-md5"]
+
+    static func isDigest(_ name: [UInt8]) -> Bool { codedDigests.contains { $0.utf8.elementsEqual(name) } }
+
+    /// What the fields say once the content's coding was taken off, or another put on. A strong tag promises the bytes that the upstream sent (RFC 9110
     /// §8.8.1); decoded ones are only equivalent.
     /// - Returns: whether the tag became a weak one.
     @discardableResult
     package static func removeCoding(from fields: inout Fields) -> Bool {
         fields.remove(.contentEncoding)
+        for name in codedDigests { fields.remove(named: Array(name.utf8).span) }
         guard let tag = fields.first(.etag), tag.first == 0x22 else { return false }
         fields.set(.etag, Array("W/".utf8) + tag)
         return true
@@ -143,6 +150,7 @@ package enum StoredHead {
         fields.set(.contentLength, Array(String(count).utf8))
         fields.set(.contentRange, Array(range.utf8))
         if status == 416 { fields.remove(.contentType) }
+        for name in contentDigests { fields.remove(named: Array(name.utf8).span) }
         var out: [UInt8] = []
         ResponseSerializer.append(ResponseHead(status: status, fields: fields), to: &out)
         return out

@@ -66,6 +66,7 @@ package enum Validation {
             if let known = response.fields.entries[index].known, kept.contains(known) { continue }
             let name = Array(response.fields.name(at: index))
             let folded = name.map(\.asciiLowercased)
+            if StoredHead.isDigest(folded) { continue }
             if !replaced.contains(folded) {
                 merged.fields.remove(named: name.span)
                 replaced.append(folded)

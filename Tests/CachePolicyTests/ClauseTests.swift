@@ -220,4 +220,27 @@ struct RangeTests {
         let none = made.bytes.withUnsafeBytes { String(decoding: StoredHead.unsatisfiable($0, count: 10), as: UTF8.self) }
         #expect(none.hasPrefix("HTTP/1.1 416 ") && none.contains("Content-Range: bytes */10\r\n"))
     }
+
+    @Test("checksums go with what they were made of (RFC 9530): the content of a part, the coding of a whole")
+    func digests() {
+        let lines = "Content-Digest: a\nRepr-Digest: b\nContent-MD5: c\nDigest: d\nContent-Encoding: gzip"
+        func kept(_ bytes: [UInt8]) -> [String] {
+            let fields = bytes.withUnsafeBytes { StoredHead.parse($0) }?.fields ?? Fields()
+            return (0..<fields.count).map { String(decoding: fields.name(at: $0), as: UTF8.self) }.filter {
+                $0 != "Date" && $0 != "Content-Length"
+            }
+        }
+        let made = stored(lines, contentBytes: 10)
+        #expect(kept(made.bytes) == ["Content-Digest", "Repr-Digest", "Content-MD5", "Digest", "Content-Encoding"])
+        #expect(kept(made.bytes.withUnsafeBytes { StoredHead.partial($0, 0..<2, of: 10) }).prefix(2) == ["Repr-Digest", "Digest"])
+        #expect(kept(stored(lines, isDecoded: true).bytes).isEmpty)
+        let answer = ResponseHead(status: 304, fields: fields("Repr-Digest: z\nX: 1"))
+        let fresh = stored(lines, isDecoded: true)
+        let head = fresh.bytes.withUnsafeBytes {
+            Validation.freshened(
+                fresh.metadata, head: $0, by: answer, contentBytes: 7, requestTime: noon, responseTime: noon,
+                settings: CachePolicySettings())
+        }
+        #expect(kept(head?.bytes ?? []) == ["X"])
+    }
 }
