@@ -190,9 +190,11 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
             if plan.mayShare, mayChange, refreshAhead?.isDue(plan, ttl: ttl, lifetime: lifetime, now: now) == true {
                 validate(head, plan, connection, .refreshAhead)
             }
+        // Only a GET can be asked anew without its client.
+        case .serveWhileValidating where head.method != .get: return begin(head, framing, connection, plan)
         case .serveWhileValidating(let ttl, let age):
             serveHit(found, head, ttl: ttl, age: age, .stale, connection)
-            if head.method == .get { validate(head, plan, connection, .staleWhileRevalidate) }
+            validate(head, plan, connection, .staleWhileRevalidate)
         }
         return nil
     }

@@ -200,4 +200,17 @@ struct ValidationTests {
         let rescued = try play.get(target, [("Cache-Control", "no-cache")])
         #expect(rescued["Cache-Status"]?.hasPrefix("cistern; fwd=\(word); fwd-status=503") == true)
     }
+
+    @Test("stale while validating is for GET: who asks otherwise is asked for", arguments: ["HEAD", "QUERY"])
+    func whileValidating(method: String) throws {
+        let origin = ScriptedOrigin { request in
+            let fields = ["Cache-Control: max-age=10, stale-while-revalidate=60", "Age: 20", "ETag: \"a\""]
+            return [request["If-None-Match"] == nil ? .json("1", fields) : Self.notModified("ETag: \"a\"")]
+        }
+        let play = try ProxyPlay(origin)
+        let fields = method == "QUERY" ? [("Content-Type", "text/plain")] : []
+        _ = try play.request(method == "HEAD" ? "GET" : method, "/a", fields, content: method == "QUERY" ? "x" : nil)
+        let answer = try play.request(method, "/a", fields, content: method == "QUERY" ? "x" : nil)
+        #expect(answer.status == 200 && answer["Cache-Status"] == "cistern; fwd=stale; fwd-status=304")
+    }
 }
