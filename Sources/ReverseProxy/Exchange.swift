@@ -63,10 +63,16 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
             return answerError(
                 504, "Nothing that may be served is stored for this request, and the upstream is not asked now.", proxyError: nil)
         }
-        if plan.directives.onlyIfCached, plan.key != nil || head.method.isRead {
+        if isForStoredOnly {
             return answerError(504, "Nothing fresh is stored for this request, and it asked for nothing else.", proxyError: nil)
         }
         proceed()
+    }
+
+    /// RFC 9111 §5.2.1.7. A request that may change something is never kept from the upstream (§4).
+    private var isForStoredOnly: Bool {
+        if plan.key != nil || head.method.isRead { return plan.directives.onlyIfCached }
+        return head.method == .query && RequestCacheControl(head.fields).onlyIfCached
     }
 
     /// The upstream is asked, unless it counts as down, or another asks for the same already.
@@ -191,6 +197,10 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         guard let found = result.found ?? (head.method == .get ? shard.findVaried(result, head)?.result.found : nil) else {
             return ask(leads: nil)
         }
+        // To the letter, one answer is for several requests only where each of them may have it unasked (RFC 9111 §4).
+        if shard.settings.policy.strictness == .strict, case .validate = Reuse.decide(found.metadata, plan.directives, now: shard.now) {
+            return ask(leads: nil)
+        }
         let age = Freshness.currentAge(of: found.metadata, now: shard.now)
         record.result = .collapsed
         var lines: [UInt8] = []
@@ -260,6 +270,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
             let isNotModified = answer.storedHead.withUnsafeBytes { Preconditions.isNotModified(head.fields, stored: metadata, head: $0) }
             if isNotModified {
                 record.bodyBytes = 0
+                appendCookies(answer.head.fields.all(.setCookie), to: &lines)
                 let notModified = answer.storedHead.withUnsafeBytes { Preconditions.notModifiedHead($0) }
                 return sendWhole(notModified, lines, .none, status: 304)
             }
@@ -270,7 +281,6 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         ResponseSerializer.append(passed, to: &bytes)
         if !answer.head.status.forbidsContent {
             bytes.append("Content-Length: ")
-                appendCookies(answer.head.fields.all(.setCookie), to: &lines)
             bytes.append(decimal: answer.content.count)
             bytes.append("\r\n")
         }

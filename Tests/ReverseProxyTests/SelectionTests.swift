@@ -44,6 +44,36 @@ struct SelectionTests {
         #expect(try !play.admin("GET", "/-/entries").text.contains("secret"))
     }
 
+    @Test("to the letter, requests share an answer only where each may have it unasked (RFC 9111 §4)")
+    func sharing() throws {
+        for (strictness, control, count) in [
+            (Strictness.strict, "no-cache", 2), (.strict, "max-age=0", 2), (.strict, "public", 2), (.strict, "max-age=60", 1),
+            (.rescue, "no-cache", 1),
+        ] {
+            let gate = Gate()
+            let origin = ScriptedOrigin { _ in [.pass(gate), .json("1", ["Cache-Control: \(control)"])] }
+            let play = try ProxyPlay(origin) { $0.policy.strictness = strictness }
+            let clients = try (0..<2).map { _ in
+                let client = try play.client()
+                client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+                return client
+            }
+            #expect(try play.waitFor("cistern_collapsed_waiting", 1))
+            gate.open()
+            for client in clients { #expect(client.readAnswer()?.text == "1") }
+            #expect(origin.requests.count == count, "\(strictness) \(control)")
+        }
+    }
+
+    @Test("only-if-cached holds for QUERY that cannot be stored too; an unsafe request always goes on (RFC 9111 §4, §5.2.1.7)")
+    func onlyIfCached() throws {
+        let play = try ProxyPlay(echoing("X"))
+        let fields = [("Cache-Control", "only-if-cached")]
+        #expect(try play.request("QUERY", "/a", fields, content: "x").status == 504)
+        #expect(try play.request("POST", "/a", fields, content: "x").status == 200)
+        #expect(play.origin.requests.count == 1)
+    }
+
     @Test("where gzip goes out, 304, 206 and HEAD speak of what would have gone out")
     func negotiated() throws {
         let text = "[\"" + String(repeating: "abc", count: 100) + "\"]"
