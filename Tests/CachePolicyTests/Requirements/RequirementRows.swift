@@ -73,6 +73,10 @@ struct Requirement {
             "3.2", .must, "Content-Length, and what describes the stored content, is not updated.", "CachePolicy/Validation.swift kept",
             "a 304 replaces fields, but not those that describe the stored content"),
         Requirement(
+            "3.2", .must,
+            "What a 304 or a HEAD makes of a stored answer is stored only where §3 allows it: not what is private from then on.",
+            "ReverseProxy/Fetch+Storing.swift mayKeep", "what may not be stored does not come in by a 304 or a HEAD"),
+        Requirement(
             "3.3", .must, "An incomplete answer is never taken for a whole: it is not kept at all.",
             "ReverseProxy/Fetch.swift transferFailed",
             "without a copy there is one clear error, and nothing is stored"),
@@ -117,6 +121,10 @@ struct Requirement {
             "4", .may, "Requests for one key may share one request to the upstream.", "ReverseProxy/CollapsedRequests.swift join",
             "many requests at once for one cold key are one request to the upstream, also across shards"),
         Requirement(
+            "4", .must, "They share only an answer that each may have unasked (strict; rescue differs as README says).",
+            "ReverseProxy/Exchange.swift takeOver",
+            "to the letter, requests share an answer only where each may have it unasked (RFC 9111 §4)"),
+        Requirement(
             "4.1", .must, "Only a stored answer whose selecting fields match is used.", "CachePolicy/SelectingFields.swift values",
             "answers vary by what Vary names; a star is never stored"),
         Requirement(
@@ -125,6 +133,14 @@ struct Requirement {
         Requirement(
             "4.1", .must, "A field that is missing in one request matches only its absence in the other.",
             "CachePolicy/SelectingFields.swift values", "selecting fields leave out what is covered already, and values are told apart"),
+        Requirement(
+            "4.1", .must, "A 304 that brings another Vary: the stored answer is found by that from then on.",
+            "ReverseProxy/Fetch+Storing.swift write",
+            "a 304 or a HEAD that varies otherwise than the stored answer: by its Vary from then on"),
+        Requirement(
+            "4.1", .must, "Selecting fields are those of the request as the upstream got it, without what Connection names.",
+            "CachePolicy/SelectingFields.swift asPassedOn",
+            "who hides a field from the upstream by Connection does not store its answer for those who send it"),
         Requirement(
             "4.1", .must, "Vary with a star never matches, wherever the star stands.", "CachePolicy/SelectingFields.swift isStar",
             "by the answer"),
@@ -188,6 +204,10 @@ struct Requirement {
             "4.3.4", .must, "A 304 is used for the stored answer whose validator it names, and for no other.",
             "CachePolicy/Validation.swift applies", "which 304 speaks of what is stored"),
         Requirement(
+            "4.3.4", .must, "A 304 for what is not stored updates nothing: the upstream is asked again, without conditions.",
+            "ReverseProxy/Fetch.swift askWithoutConditions",
+            "a 304 with validators that are not stored: the upstream is asked for the whole"),
+        Requirement(
             "4.3.4", .must,
             "A 304's fields are the stored one's from then on, the media type too, unless what was checked as JSON were none.",
             "CachePolicy/Validation.swift freshened", "what a 304 updates"),
@@ -207,6 +227,9 @@ struct Requirement {
             "4.4", .must, "A successful unsafe request makes its target invalid; an unknown method counts as unsafe.",
             "CachePolicy/Invalidation.swift targets",
             "the target, Location and Content-Location of the same origin, on success of an unsafe method"),
+        Requirement(
+            "4.4", .must, "What is stored for the target by a request's content (QUERY) is invalid too.",
+            "ReverseProxy/ContentReader.swift invalidated", "what is stored by a request's content goes too"),
         Requirement(
             "4.4", .may, "Location and Content-Location too.", "CachePolicy/Invalidation.swift targets",
             "the target, Location and Content-Location of the same origin, on success of an unsafe method"),
@@ -256,6 +279,10 @@ struct Requirement {
             "5.2.2.10", .must, "s-maxage: comes before max-age and Expires, and means proxy-revalidate.",
             "CachePolicy/Reuse.swift sharedMaxAge",
             "strict obeys what forbids stale answers, rescue does not"),
+        Requirement(
+            "5.2.2.10", .must, "s-maxage and proxy-revalidate mean nothing to one user's own cache.",
+            "CachePolicy/CacheControl.swift asRead",
+            "what is said to shared caches is not for one user's own"),
         Requirement(
             "5.2.3", .must, "Unknown directives mean nothing.", "CachePolicy/CacheControl.swift setFlag",
             "by the request's directives, ten seconds later"),

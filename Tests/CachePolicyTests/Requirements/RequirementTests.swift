@@ -55,7 +55,8 @@ struct RequirementTests {
             "CachePolicyTests/StaleAndValidationTests.swift", "ReverseProxyTests/SharedCacheTests.swift",
             "CachePolicyTests/RandomWalk/RandomWalkTests.swift",
             "ReverseProxyTests/CachingTests.swift", "ReverseProxyTests/SemanticsTests.swift", "ReverseProxyTests/ProxyingTests.swift",
-            "ReverseProxyTests/RescueTests.swift", "ReverseProxyTests/CollapsingTests.swift",
+            "ReverseProxyTests/RescueTests.swift", "ReverseProxyTests/CollapsingTests.swift", "ReverseProxyTests/ValidationTests.swift",
+            "ReverseProxyTests/InvalidationTests.swift", "ReverseProxyTests/SelectionTests.swift",
         ]
         let tests = try suites.map { try #require(Self.read(Self.root + "Tests/" + $0), "\($0)") }.joined()
         for row in Requirement.all where !row.code.isEmpty {
