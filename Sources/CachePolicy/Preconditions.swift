@@ -30,14 +30,16 @@ package enum Preconditions {
         tag.count >= 2 && tag.first == UInt8(ascii: "W") && tag[tag.startIndex + 1] == UInt8(ascii: "/") ? tag.dropFirst(2) : tag
     }
 
-    /// The fields of the stored head that a 304 carries (RFC 9110 §15.4.5).
+    /// The fields of the stored head that a 304 carries (RFC 9110 §15.4.5), and those without which a browser shows it to no script.
     package static func notModifiedHead(_ stored: UnsafeRawBufferPointer) -> [UInt8] {
         let carried: [KnownField] = [.cacheControl, .contentLocation, .date, .etag, .expires, .vary, .lastModified, .cacheStatus, .via]
         var fields = Fields()
         let source = StoredHead.parse(stored)?.fields ?? Fields()
         for index in 0..<source.count {
-            guard let known = source.entries[index].known, carried.contains(known) else { continue }
-            fields.append(known, Array(source.value(at: index)))
+            let name = source.name(at: index)
+            let isForBrowsers = name.prefix(15).equalsIgnoringCase("access-control-")
+            guard isForBrowsers || source.entries[index].known.map(carried.contains) == true else { continue }
+            fields.append(name: Array(name).span, value: Array(source.value(at: index)).span)
         }
         var out: [UInt8] = []
         ResponseSerializer.append(ResponseHead(status: 304, fields: fields), to: &out)

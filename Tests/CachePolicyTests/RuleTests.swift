@@ -266,6 +266,16 @@ struct ValidationTests {
         #expect(made.bytes.withUnsafeBytes { Preconditions.isNotModified(fields(lines), stored: made.metadata, head: $0) } == isNotModified)
     }
 
+    @Test("what a 304 from the store says")
+    func notModified() {
+        let made = make(
+            "ETag: \"x\"\nVary: A\nContent-Type: a/b\naccess-control-allow-origin: *\nX-Other: 1\nDate: Sun, 06 Nov 1994 08:49:37 GMT")
+        let head = String(decoding: made.bytes.withUnsafeBytes { Preconditions.notModifiedHead($0) }, as: UTF8.self)
+        #expect(
+            head == "HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\nVary: A\r\naccess-control-allow-origin: *\r\n"
+                + "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n")
+    }
+
     @Test("a decoded answer's strong tag is shown as weak, and asked with as it was")
     func weakened() {
         let made = make("ETag: \"x\"\nContent-Encoding: gzip", decoded: true)
