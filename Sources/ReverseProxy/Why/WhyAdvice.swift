@@ -31,7 +31,7 @@ extension NotStoredReason {
         case .privateResponse:
             "the answer said Cache-Control: private, and the request had no credentials to give it a partition of its own"
         case .authorized: "the request was authorized, and the answer did not allow sharing"
-        case .varyStar: "the answer said Vary: *, so it fits no other request"
+        case .varyStar: "the answer said Vary: *, or varies by where the client is, so it fits no other request"
         case .contentType: "the answer's media type is not one that is kept"
         case .contentCoding: "the answer was coded in a way that cannot, or for no-transform may not, be taken off"
         case .tooLarge: "the answer is too large"
