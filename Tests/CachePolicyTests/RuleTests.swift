@@ -317,9 +317,6 @@ struct InvalidationTests {
         #expect(values("A: 1, 2\nB: 3") == values("B: 3\na: 1\na:  2"))
         #expect(values("A: 1") != values("B: 1"))
         #expect(values("A:\nB: 1") != values("B: 1"))
-        // What Connection names does not reach the upstream: its answer is the one for those who have not sent it.
-        #expect(values("A: 1\nB: 1\nConnection: close, a") == values("B: 1"))
-        #expect(values("A: 1\nConnection: keep-alive") == values("A: 1"))
         var own = settings
         own.isPrivate = true
         let all = SelectingFields.names(response: fields("Vary: Cookie, a"), request: Fields(), settings: own)

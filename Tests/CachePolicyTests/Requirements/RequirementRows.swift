@@ -139,7 +139,7 @@ struct Requirement {
             "a 304 or a HEAD that varies otherwise than the stored answer: by its Vary from then on"),
         Requirement(
             "4.1", .must, "Selecting fields are those of the request as the upstream got it, without what Connection names.",
-            "CachePolicy/SelectingFields.swift asPassedOn",
+            "HTTPCore/HopByHop.swift removingNamed",
             "who hides a field from the upstream by Connection does not store its answer for those who send it"),
         Requirement(
             "4.1", .must, "Vary with a star never matches, wherever the star stands.", "CachePolicy/SelectingFields.swift isStar",
