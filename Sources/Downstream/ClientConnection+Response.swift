@@ -160,9 +160,20 @@ extension ClientConnection {
     /// Ends a broken answer with a reset, since an orderly end could be taken for the end of the content.
     package func abortResponse() {
         guard phase != .closed else { return }
+        resetAtClose()
+        closeNow()
+    }
+
+    private func resetAtClose() {
         var option = linger(l_onoff: 1, l_linger: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
-        closeNow()
+    }
+
+    /// Whether there is room for what waits to be sent; the budget knows of it then.
+    func isOutputHeld() -> Bool {
+        let change = output.heldBytes - heldBytes
+        heldBytes = output.heldBytes
+        return change == 0 || table.budget.hold(change)
     }
 
     /// The socket takes more.
@@ -226,11 +237,16 @@ extension ClientConnection {
             vanished()
             return false
         }
+        if output.isEmpty, heldBytes > 0 { _ = isOutputHeld() }
         if output.isEmpty { writeDeadline = 0 } else if output.count < before || writeDeadline == 0 { blocked() }
         return true
     }
 
     private func blocked() {
+        guard isOutputHeld() else {
+            resetAtClose()
+            return vanished()
+        }
         writeDeadline = table.coarseNow + table.settings.writeTimeout.wholeMilliseconds
         updateInterest()
     }

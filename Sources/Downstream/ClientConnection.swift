@@ -44,6 +44,8 @@ package final class ClientConnection: EventHandler {
 
     // The writing side's state.
     var output = OutputQueue()
+    /// What the budget knows of it.
+    var heldBytes = 0
     var response = ResponseState()
     var writeDeadline: Int64 = 0
     var wantsDrainCall = false
@@ -340,6 +342,7 @@ package final class ClientConnection: EventHandler {
         exchange = nil
         input = []
         output = OutputQueue()
+        if heldBytes > 0 { _ = isOutputHeld() }
         table.remove(descriptor)
         close(descriptor)
     }

@@ -40,7 +40,7 @@ package final class ClientConnections {
     /// - Parameter budget: shared by all tables whose connections count together; its own where none is given.
     package init(loop: EventLoop, settings: DownstreamSettings, budget: ConnectionBudget? = nil) {
         self.loop = loop
-        self.budget = budget ?? ConnectionBudget(limit: settings.maximumConnections, perAddress: settings.connectionsPerAddress)
+        self.budget = budget ?? ConnectionBudget(settings)
         self.settings = settings
         keepAliveMilliseconds = settings.keepAliveTimeout.wholeMilliseconds
         readBuffer = .allocate(capacity: Self.readBytes)

@@ -1,5 +1,6 @@
-// How many client connections all shards together may have open, in all and of one client address. The kernel spreads connections over the
-// shards unevenly, so a limit for each would turn clients away while there is room elsewhere.
+// How many client connections all shards together may have open, in all and of one client address, and how much memory their unsent answers
+// may take. The kernel spreads connections over the shards unevenly, so a limit for each would turn clients away while there is room
+// elsewhere.
 
 import Locking
 
@@ -7,6 +8,8 @@ package final class ConnectionBudget: Sendable {
     package let limit: Int
     /// 0: no limit.
     private let limitPerAddress: Int
+    /// 0: no limit.
+    private let unsentLimitBytes: Int
     /// Taken by each shard's listener, given back by its connections.
     private let state = Mutex(State())
 
@@ -15,12 +18,21 @@ package final class ConnectionBudget: Sendable {
         /// Only kept where there is a limit.
         var byAddress: [UInt128: Int] = [:]
         var turnedAway = 0
+        var unsentBytes = 0
+        var cut = 0
     }
 
-    package init(limit: Int, perAddress: Int = 0) {
-        self.limit = limit
-        limitPerAddress = perAddress
+    package init(_ settings: DownstreamSettings) {
+        limit = settings.maximumConnections
+        limitPerAddress = settings.connectionsPerAddress
+        unsentLimitBytes = settings.unsentLimitBytes
     }
+
+    /// Connections that were ended because too much waited to be sent.
+    package var cut: Int { state.withLock { $0.cut } }
+
+    /// Memory that unsent answers take, in bytes.
+    package var unsentBytes: Int { state.withLock { $0.unsentBytes } }
 
     /// Connections that were closed because their address had too many.
     package var turnedAway: Int { state.withLock { $0.turnedAway } }
@@ -44,6 +56,17 @@ package final class ConnectionBudget: Sendable {
             }
             state.byAddress[peer.number, default: 0] += 1
             return true
+        }
+    }
+
+    /// Of one connection, so many more bytes wait to be sent, or fewer.
+    /// - Returns: false where there is no room for them: the connection has to go.
+    func hold(_ change: Int) -> Bool {
+        state.withLock { state in
+            state.unsentBytes += change
+            guard change > 0, unsentLimitBytes > 0, state.unsentBytes > unsentLimitBytes else { return true }
+            state.cut += 1
+            return false
         }
     }
 

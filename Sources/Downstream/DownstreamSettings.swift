@@ -22,6 +22,9 @@ package struct DownstreamSettings: Sendable {
     package var connectionsPerAddress = 0
     /// What may wait to be sent to one client before its upstream is held back.
     package var outputHighWaterBytes = 256 * 1024
+    /// Memory that answers may take which clients have not taken yet, of all connections together: whose answer goes beyond is cut off.
+    /// 0: no limit.
+    package var unsentLimitBytes = 512 << 20
     /// Connections waiting to be accepted, in the kernel.
     package var backlog: Int32 = 4096
 

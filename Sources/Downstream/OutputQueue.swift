@@ -49,6 +49,12 @@ struct OutputQueue {
     var isEmpty: Bool { sent == bytes.count && tailSent == tail.count }
     var count: Int { bytes.count - sent + tail.count - tailSent }
 
+    /// What it takes of memory that nobody else needs: until all of it is sent.
+    var heldBytes: Int {
+        if case .bytes(let rest) = tail { return bytes.count + rest.count }
+        return bytes.count
+    }
+
     mutating func append(_ more: UnsafeRawBufferPointer) {
         if tail.count > 0 { settleTail() }
         bytes.append(contentsOf: more)

@@ -48,8 +48,7 @@ package final class ProxyServer: @unchecked Sendable {
         self.logger = logger
         self.time = time
         self.accessLog = accessLog
-        budget = ConnectionBudget(
-            limit: settings.downstream.maximumConnections, perAddress: settings.downstream.connectionsPerAddress)
+        budget = ConnectionBudget(settings.downstream)
         routes = Routes(settings.routes, rest: settings.otherRoute)
         modeTable = Mutex(ModeTable(all: settings.mode, routes: routes))
         health = UpstreamHealth(routes: routes.all.map(\.name), settings: settings.upstream.failure, logger: logger)
@@ -227,6 +226,8 @@ package final class ProxyServer: @unchecked Sendable {
         snapshot.accessLogDropped = accessLog?.dropped ?? 0
         snapshot.connections.limit = budget.limit
         snapshot.connections.turnedAway = budget.turnedAway
+        snapshot.connections.cut = budget.cut
+        snapshot.connections.unsentBytes = budget.unsentBytes
         return snapshot
     }
 

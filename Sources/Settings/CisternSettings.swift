@@ -121,6 +121,7 @@ package struct CisternSettings: Sendable, Equatable {
         package var content = 0
         package var connections = 10_000
         package var connectionsPerAddress = 0
+        package var unsent = 512 << 20
         package var requestsPerConnection = 0
     }
 

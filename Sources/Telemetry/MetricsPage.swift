@@ -9,6 +9,8 @@ package struct MetricsSnapshot: Sendable {
         package var acceptPauses = 0
         package var limit = 0
         package var turnedAway = 0
+        package var cut = 0
+        package var unsentBytes = 0
         package var upstreamActive = 0
         package var upstreamOpened = 0
         package var upstreamRequests = 0
@@ -133,6 +135,9 @@ package enum MetricsPage {
         writer.counter(
             "cistern_connections_turned_away", "Client connections closed at once, since their address had too many.",
             UInt64(connections.turnedAway))
+        writer.counter(
+            "cistern_connections_cut", "Client connections ended because too much waited to be sent in all.", UInt64(connections.cut))
+        writer.gauge("cistern_unsent_bytes", "Memory that answers take which clients have not taken yet.", Double(connections.unsentBytes))
         writer.counter("cistern_connections_timed_out", "Client connections ended by a time-out.", UInt64(connections.timedOut))
         writer.counter(
             "cistern_accept_pauses", "How often accepting paused: limit reached, or no descriptors left.", UInt64(connections.acceptPauses))

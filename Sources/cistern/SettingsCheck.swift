@@ -299,6 +299,7 @@ extension DownstreamSettings {
         contentLimitBytes = settings.limits.content
         maximumConnections = settings.limits.connections
         connectionsPerAddress = settings.limits.connectionsPerAddress
+        unsentLimitBytes = settings.limits.unsent
         requestsPerConnection = settings.limits.requestsPerConnection
         headTimeout = .milliseconds(settings.timeouts.head)
         keepAliveTimeout = .milliseconds(settings.timeouts.keepAlive)

@@ -44,7 +44,10 @@ struct AddressTests {
 
     @Test("connections are counted in all and by address")
     func budget() {
-        let budget = ConnectionBudget(limit: 3, perAddress: 1)
+        var settings = DownstreamSettings()
+        settings.maximumConnections = 3
+        settings.connectionsPerAddress = 1
+        let budget = ConnectionBudget(settings)
         let (one, two) = (peer(.ipv4(host: "10.0.0.1", port: 1)), peer(.ipv4(host: "10.0.0.2", port: 1)))
         #expect(budget.take() && budget.admit(one))
         #expect(budget.take() && !budget.admit(one))
