@@ -208,9 +208,11 @@ package final class ResponseStore: @unchecked Sendable {
         writer.synchronize()
     }
 
-    /// Writes what waits, then a snapshot of the index that makes the next start quick. Nothing may be put in afterwards.
+    /// Writes what waits, then a snapshot of the index that makes the next start quick, and lets go of the directory. Nothing may be put in
+    /// afterwards.
     package func close() {
         writer.waitUntilIdle()
+        defer { directory.unlock() }
         guard directory.isWritable else { return }
         writer.synchronize()
         let position = writer.position

@@ -32,12 +32,15 @@ final class StoreDirectory: Sendable {
         isWritable = error == 0
     }
 
-    /// Unlocked by name: a copy of the descriptor in a child that is just being started would hold the lock on.
     deinit {
         guard lock >= 0 else { return }
-        flock(lock, LOCK_UN)
+        unlock()
         close(lock)
     }
+
+    /// Another process may have the directory from now on. By name, since closing is not enough: a copy of the descriptor in a child that is
+    /// just being started would hold the lock on.
+    func unlock() { flock(lock, LOCK_UN) }
 
     /// The directory and those above it; what fails shows when the lock is opened.
     private static func make(_ path: String) {

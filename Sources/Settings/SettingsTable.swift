@@ -211,7 +211,8 @@ package enum SettingsTable {
             help: "Open connections of one client address; more are closed at once. 0 for no limit."),
         Setting(
             path: "limits.unsent", binding: .size(\.limits.unsent, 0...(1024 * gibibyte)),
-            help: "Memory that answers may take which slow clients have not taken yet; whose answer goes beyond is cut off. 0 for no limit."),
+            help: "Memory that answers may take which slow clients have not taken yet; whose answer goes beyond is cut off. 0 for no limit."
+        ),
         Setting(
             path: "limits.requests_per_connection", binding: .count(\.limits.requestsPerConnection, 0...1_000_000_000),
             help: "Requests answered on one connection before it is closed; 0 for no limit."),

@@ -40,10 +40,8 @@ package final class TestClient {
 
     package init(_ address: ListenAddress, patience: Int = 20) throws {
         descriptor = socket(address.family, Int32(SOCK_STREAM.rawValue), 0)
-        guard address.withSocketAddress({ connect(descriptor, $0, $1) == 0 }) else {
-            close(descriptor)
-            throw NoConnection()
-        }
+        // The object is whole already: its end closes the descriptor.
+        guard address.withSocketAddress({ connect(descriptor, $0, $1) == 0 }) else { throw NoConnection() }
         var limit = timeval(tv_sec: patience, tv_usec: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
         var one: Int32 = 1
