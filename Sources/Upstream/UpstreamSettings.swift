@@ -25,6 +25,8 @@ package struct UpstreamSettings: Sendable {
     package var clientKey: String?
     /// Whether the upstream's certificate is checked.
     package var verify = true
+    /// libcurl carries plain requests too, from end to end. Not the operator's to choose: for holding the two ways side by side in tests.
+    package var usesLibcurlThroughout = false
 
     /// Resolving, connecting and TLS together; also the longest wait for one of our own connections to be free.
     package var connectTimeout = Duration.seconds(5)
@@ -70,8 +72,9 @@ package struct UpstreamSettings: Sendable {
     /// Whether an answer may be in HTTP/2.
     var maySpeakHTTP2: Bool { http2 == .priorKnowledge || (isTLS && http2 == .auto) }
 
-    /// HTTP/1.1 without TLS, and nobody in between who wants to be asked in another way: a SOCKS proxy only makes the connection.
-    var isPlainHTTP1: Bool { !isTLS && http2 != .priorKnowledge && !isAskedThroughProxy }
+    /// Whether we speak HTTP/1.1 ourselves: without TLS, and with nobody in between who wants to be asked in another way (a SOCKS proxy only
+    /// makes the connection).
+    var isPlainHTTP1: Bool { !isTLS && http2 != .priorKnowledge && !isAskedThroughProxy && !usesLibcurlThroughout }
 
     package var scheme: String { isTLS ? "https" : "http" }
 

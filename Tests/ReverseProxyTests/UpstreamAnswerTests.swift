@@ -53,10 +53,10 @@ struct BadAnswer: Sendable, CustomTestStringConvertible {
 struct UpstreamAnswerTests {
     private static let good = "{\"good\":true}"
 
-    @Test("the copy goes out, and the connection is not used again", arguments: BadAnswer.all)
-    func rescued(_ bad: BadAnswer) throws {
+    @Test("the copy goes out, and the connection is not used again", arguments: BadAnswer.all, [false, true])
+    func rescued(_ bad: BadAnswer, byLibcurl: Bool) throws {
         let origin = ScriptedOrigin { _ in [.json(Self.good)] }
-        let play = try ProxyPlay(origin)
+        let play = try ProxyPlay(origin) { $0.upstream.usesLibcurlThroughout = byLibcurl }
         _ = try play.get("/a")
         origin.react { _ in bad.steps + [.close] }
         let answer = try play.get("/a")
@@ -68,10 +68,10 @@ struct UpstreamAnswerTests {
         #expect(try play.get("/a").text == Self.good)
     }
 
-    @Test("without a copy there is an error that names the fault, and the next answer is not mixed up", arguments: BadAnswer.all)
-    func failed(_ bad: BadAnswer) throws {
+    @Test("without a copy there is an error that names the fault, and the next answer is not mixed up", arguments: BadAnswer.all, [false, true])
+    func failed(_ bad: BadAnswer, byLibcurl: Bool) throws {
         let origin = ScriptedOrigin { request in request.target == "/bad" ? bad.steps : [.json("\"\(request.target)\"")] }
-        let play = try ProxyPlay(origin)
+        let play = try ProxyPlay(origin) { $0.upstream.usesLibcurlThroughout = byLibcurl }
         let answer = try play.get("/bad")
         if let error = bad.error {
             #expect(answer.status == 502)

@@ -113,16 +113,18 @@ private final class Asking: @unchecked Sendable {
 
 @Suite("Asking the upstream")
 struct UpstreamClientTests {
-    private func asking(_ origin: ScriptedOrigin, _ change: (inout UpstreamSettings) -> Void = { _ in }) -> Asking {
+    private func asking(_ origin: ScriptedOrigin, byLibcurl: Bool = false, _ change: (inout UpstreamSettings) -> Void = { _ in }) -> Asking
+    {
         var settings = UpstreamSettings(host: "127.0.0.1", port: origin.port)
+        settings.usesLibcurlThroughout = byLibcurl
         change(&settings)
         return Asking(settings)
     }
 
-    @Test("an answer, its 1xx answers, and a kept connection")
-    func answers() {
+    @Test("an answer, its 1xx answers, and a kept connection", arguments: [false, true])
+    func answers(byLibcurl: Bool) {
         let origin = ScriptedOrigin { _ in [.send("HTTP/1.1 103 Early Hints\r\n\r\n"), .json("[1]")] }
-        let asking = asking(origin)
+        let asking = asking(origin, byLibcurl: byLibcurl)
         defer { asking.end() }
         for _ in 0..<3 {
             let recorder = asking.ask("GET", "/a")
@@ -135,14 +137,14 @@ struct UpstreamClientTests {
         #expect(asking.counters.active == 0)
     }
 
-    @Test("chunks come without their coding, and only the connection's end is no end that proves anything")
-    func framings() {
+    @Test("chunks come without their coding, and only the connection's end is no end that proves anything", arguments: [false, true])
+    func framings(byLibcurl: Bool) {
         let origin = ScriptedOrigin { request in
             request.target == "/chunked"
                 ? [.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;x=\"1\"\r\n[1\r\n001\r\n]\r\n0\r\nT: x\r\n\r\n")]
                 : [.send("HTTP/1.1 200 OK\r\n\r\n[1]"), .close]
         }
-        let asking = asking(origin)
+        let asking = asking(origin, byLibcurl: byLibcurl)
         defer { asking.end() }
         for (target, isDelimited) in [("/chunked", true), ("/open", false)] {
             let recorder = asking.ask("GET", target)
@@ -151,8 +153,48 @@ struct UpstreamClientTests {
         }
     }
 
-    @Test("each phase has its time-out, and its error")
-    func timeouts() {
+    @Test("an answer that comes in pieces of any size", arguments: [false, true])
+    func pieces(byLibcurl: Bool) {
+        let head = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nX: \(String(repeating: "x", count: 300))\r\n"
+        let origin = ScriptedOrigin { request in
+            let isChunked = request.target == "/chunked"
+            let text =
+                head + (isChunked ? "Transfer-Encoding: chunked\r\n\r\n2\r\n[1\r\n1\r\n]\r\n0\r\n\r\n" : "Content-Length: 3\r\n\r\n[1]")
+            return text.utf8.map { .sendBytes([$0]) }
+        }
+        let asking = asking(origin, byLibcurl: byLibcurl)
+        defer { asking.end() }
+        for target in ["/length", "/chunked", "/length"] {
+            let recorder = asking.ask("GET", target)
+            #expect(recorder.end() == .success(true))
+            #expect(recorder.now.informational == [103])
+            #expect(recorder.now.content.elementsEqual("[1]".utf8))
+        }
+        #expect(asking.counters.connectionsOpened == 1)
+    }
+
+    @Test("a kept connection that ended is replaced, and a safe request goes out again; a write does not", arguments: [false, true])
+    func deadConnection(byLibcurl: Bool) {
+        let count = Mutex(0)
+        let origin = ScriptedOrigin { _ in
+            let number = count.withLock { count in
+                count += 1
+                return count
+            }
+            return number % 2 == 1 ? [.json("1")] : [.close]
+        }
+        let asking = asking(origin, byLibcurl: byLibcurl)
+        defer { asking.end() }
+        #expect(asking.ask("GET", "/a").end() == .success(true))
+        // The second request finds the connection ended without an answer: it is asked anew, on the next.
+        #expect(asking.ask("GET", "/b").end() == .success(true))
+        #expect(asking.counters.connectionsOpened == 2)
+        #expect(asking.ask("POST", "/c").end() == .failure(.connectionTerminated))
+        #expect(origin.requests.map(\.target) == ["/a", "/b", "/b", "/c"])
+    }
+
+    @Test("each phase has its time-out, and its error", arguments: [false, true])
+    func timeouts(byLibcurl: Bool) {
         let origin = ScriptedOrigin { request in
             switch request.target {
             case "/head": [.hang]
@@ -164,7 +206,7 @@ struct UpstreamClientTests {
             settings.firstByteTimeout = .seconds(7)
             settings.betweenBytesTimeout = .seconds(11)
         }
-        let asking = asking(origin, change)
+        let asking = asking(origin, byLibcurl: byLibcurl, change)
         defer { asking.end() }
         for (target, seconds) in [("/head", 7), ("/content", 11)] {
             let recorder = asking.ask("GET", target)
@@ -183,11 +225,13 @@ struct UpstreamClientTests {
         #expect(silent.wait(for: silent.ask("GET", "/a")).0 == .failure(.connectionTimeout))
     }
 
-    @Test("who finds no free connection in time hears so, and it is no fault of the upstream's; others wait their turn")
-    func connectionLimit() {
+    @Test(
+        "who finds no free connection in time hears so, and it is no fault of the upstream's; others wait their turn",
+        arguments: [false, true])
+    func connectionLimit(byLibcurl: Bool) {
         let gate = Gate()
         let origin = ScriptedOrigin { request in request.target == "/slow" ? [.pass(gate), .json("1")] : [.json("2")] }
-        let asking = asking(origin) {
+        let asking = asking(origin, byLibcurl: byLibcurl) {
             $0.maximumConnections = 1
             $0.queueLimit = 2
         }
@@ -208,12 +252,12 @@ struct UpstreamClientTests {
         #expect(asking.counters.turnedAway == 1)
     }
 
-    @Test("content is written in pieces, and a cancelled transfer is heard of no more")
-    func contents() {
+    @Test("content is written in pieces, and a cancelled transfer is heard of no more", arguments: [false, true])
+    func contents(byLibcurl: Bool) {
         let origin = ScriptedOrigin { request in
             request.target == "/hang" ? [.hang] : [.json("\"\(String(decoding: request.content, as: UTF8.self))\"")]
         }
-        let asking = asking(origin)
+        let asking = asking(origin, byLibcurl: byLibcurl)
         defer { asking.end() }
         for framing in [ContentFraming.length(6), .chunked] {
             let recorder = asking.ask("POST", "/a", content: framing) { transfer in
@@ -228,25 +272,26 @@ struct UpstreamClientTests {
         #expect(asking.counters.active == 0)
     }
 
-    @Test("an answer that breaks off is told from a connection that never brought one", arguments: [OriginStep.close, .reset])
-    func brokenOff(end: OriginStep) {
+    @Test(
+        "an answer that breaks off is told from a connection that never brought one", arguments: [OriginStep.close, .reset], [false, true])
+    func brokenOff(end: OriginStep, byLibcurl: Bool) {
         let origin = ScriptedOrigin { request in
             request.target == "/none" ? [end] : [.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[1"), end]
         }
-        let asking = asking(origin)
+        let asking = asking(origin, byLibcurl: byLibcurl)
         defer { asking.end() }
         #expect(asking.ask("GET", "/none").end() == .failure(.connectionTerminated))
         #expect(asking.ask("GET", "/cut").end() == .failure(.responseIncomplete))
     }
 
-    @Test("what cannot be reached has an error of its own")
-    func unreachable() {
+    @Test("what cannot be reached has an error of its own", arguments: [false, true])
+    func unreachable(byLibcurl: Bool) {
         let origin = ScriptedOrigin { _ in [] }
-        let refused = asking(origin)
+        let refused = asking(origin, byLibcurl: byLibcurl)
         defer { refused.end() }
         origin.down()
         #expect(refused.ask("GET", "/a").end() == .failure(.connectionRefused))
-        let unknown = asking(origin) { $0.host = "nowhere.invalid" }
+        let unknown = asking(origin, byLibcurl: byLibcurl) { $0.host = "nowhere.invalid" }
         defer { unknown.end() }
         #expect(unknown.ask("GET", "/a").end() == .failure(.dnsError))
     }
