@@ -71,10 +71,11 @@ private final class Answering: RequestReceiver {
         connection.closeNow()
         var pair: [Int32] = [-1, -1]
         guard socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &pair) == 0 else { return }
-        // Another play may have the number by now: then nothing is learned, and the test asks again.
-        let reused = fcntl(pair[0], F_DUPFD, number)
-        defer { for descriptor in pair + [reused] { close(descriptor) } }
-        guard reused == number else { return }
+        // Mostly one of the pair has the number now. Another play may have it: then nothing is learned, and the test asks again.
+        let copy = pair.contains(number) ? -1 : fcntl(pair[0], F_DUPFD, number)
+        defer { for descriptor in pair + [copy] where descriptor >= 0 { close(descriptor) } }
+        guard pair.contains(number) || copy == number else { return }
+        let other = pair[1] == number ? pair[0] : pair[1]
         let lines = Array("HTTP/1.1 200 OK\r\nX: \(String(repeating: "x", count: 20_000))\r\n".utf8)
         for head in [lines, Array(lines.prefix(17))] {
             head.withUnsafeBytes {
@@ -82,7 +83,7 @@ private final class Answering: RequestReceiver {
             }
         }
         var byte: UInt8 = 0
-        let count = recv(pair[1], &byte, 1, Int32(MSG_DONTWAIT))
+        let count = recv(other, &byte, 1, Int32(MSG_DONTWAIT))
         strays.withLock { $0 += max(0, count) + 1 }
     }
 

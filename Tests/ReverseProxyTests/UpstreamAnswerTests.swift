@@ -68,7 +68,9 @@ struct UpstreamAnswerTests {
         #expect(try play.get("/a").text == Self.good)
     }
 
-    @Test("without a copy there is an error that names the fault, and the next answer is not mixed up", arguments: BadAnswer.all, [false, true])
+    @Test(
+        "without a copy there is an error that names the fault, and the next answer is not mixed up", arguments: BadAnswer.all,
+        [false, true])
     func failed(_ bad: BadAnswer, byLibcurl: Bool) throws {
         let origin = ScriptedOrigin { request in request.target == "/bad" ? bad.steps : [.json("\"\(request.target)\"")] }
         let play = try ProxyPlay(origin) { $0.upstream.usesLibcurlThroughout = byLibcurl }
