@@ -5,7 +5,7 @@
 
 In each round clients fetch paths through the proxy; at a random moment the proxy is killed and the upstream goes down; the proxy
 is started again on the same directory and every path fetched so far is asked for. What is served must be exact to the byte; what
-is not must be a 502 or 504. Then everything goes up again for the next round. Exits with 1 at the first wrong byte.
+is not must be a 502, 503 or 504. Then everything goes up again for the next round. Exits with 1 at the first wrong byte.
 """
 import argparse
 import hashlib
@@ -144,7 +144,7 @@ class Rounds:
                 self.served += 1
                 if content != body_of(path):
                     self.wrong(path, content)
-            elif status in (502, 504):
+            elif status in (502, 503, 504):
                 self.missing += 1
             else:
                 sys.exit(f"{path}: unexpected status {status}")
