@@ -59,7 +59,8 @@ package enum CacheKey {
         }
     }
 
-    static func appendPart(_ part: [UInt8], to key: inout [UInt8]) {
+    /// A part with its length before it: so that no two lists of parts are alike.
+    package static func appendPart(_ part: [UInt8], to key: inout [UInt8]) {
         withUnsafeBytes(of: UInt32(part.count).littleEndian) { key.append(contentsOf: $0) }
         key += part
     }

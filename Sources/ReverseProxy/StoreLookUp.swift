@@ -35,6 +35,7 @@ struct StoreLookUp {
     let purges: PurgeClock
     /// Selecting fields whose values are secrets: those of one user's own cache, where keys have no partitions.
     let concealed: [String]
+    private let memo = SelectingMemo()
 
     init(store: ResponseStore, purges: PurgeClock, policy: CachePolicySettings) {
         self.store = store
@@ -72,8 +73,8 @@ struct StoreLookUp {
     private func findVariant(of marker: StoredItem, _ key: [UInt8], _ sharedKey: [UInt8]?, _ request: Fields) -> LookUpResult {
         guard let generation = StoredMetadata.number(in: marker.metadata) else { return .nothing }
         var variant = key
-        let names = SelectingFields.decode(marker.head)
-        CacheKey.appendVariant(to: &variant, generation: generation, selecting: selecting(names, in: request))
+        let values = memo.values(for: marker.head, in: request) { selecting($0, in: request) }
+        CacheKey.appendVariant(to: &variant, generation: generation, selecting: values)
         guard let item = store.lookUp(variant.span) else { return .otherVariant(variant) }
         return accept(item, variant, sharedKey)
     }

@@ -1,0 +1,55 @@
+// What requests' selecting fields amounted to lately: most clients present the same few values, and taking lists of languages apart costs more
+// than the rest of a hit.
+
+import CachePolicy
+import HTTPCore
+
+/// Touched on its shard's loop only.
+final class SelectingMemo {
+    private struct Entry {
+        /// The marker's names, and the values presented for them, as they stand in the request.
+        var presented: [UInt8] = []
+        var values: [UInt8] = []
+    }
+
+    private var names: [UInt8] = []
+    private var decodedNames: [ArraySlice<UInt8>] = []
+    private var entries = [Entry](repeating: Entry(), count: 64)
+    private var presented: [UInt8] = []
+
+    /// Longer ones are worked out each time.
+    private static let limitBytes = 512
+
+    /// - Parameters:
+    ///   - marker: a marker's names as stored.
+    ///   - make: works out what is not remembered.
+    func values(for marker: UnsafeRawBufferPointer, in request: Fields, make: ([ArraySlice<UInt8>]) -> [UInt8]) -> [UInt8] {
+        if !marker.elementsEqual(names) {
+            names = Array(marker)
+            decodedNames = SelectingFields.decode(marker)
+        }
+        let place = present(request)
+        guard presented.count <= Self.limitBytes else { return make(decodedNames) }
+        if entries[place].presented == presented { return entries[place].values }
+        let values = make(decodedNames)
+        entries[place] = Entry(presented: presented, values: values)
+        return values
+    }
+
+    /// Fills `presented`: each part with its length, so that two requests are alike in it only where they are alike.
+    /// - Returns: the entry's place.
+    private func present(_ request: Fields) -> Int {
+        presented.removeAll(keepingCapacity: true)
+        CacheKey.appendPart(names, to: &presented)
+        for (index, name) in decodedNames.enumerated() {
+            for entry in request.entries where request.bytes.span.extracting(entry.nameRange).equalsIgnoringCase(name.span) {
+                presented.append(UInt8(truncatingIfNeeded: index))
+                presented.append(UInt8(truncatingIfNeeded: index >> 8))
+                CacheKey.appendPart(Array(request.bytes[entry.valueRange]), to: &presented)
+            }
+        }
+        var hash: UInt32 = 2_166_136_261
+        for byte in presented { hash = (hash ^ UInt32(byte)) &* 16_777_619 }
+        return Int(hash >> 26)
+    }
+}

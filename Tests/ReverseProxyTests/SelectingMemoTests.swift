@@ -1,0 +1,41 @@
+// What is remembered of selecting fields is what would be worked out.
+
+import CachePolicy
+import HTTPCore
+import Testing
+
+@testable import ReverseProxy
+
+@Suite("Remembered selecting fields")
+struct SelectingMemoTests {
+    @Test("the same values are worked out once, others anew, and never taken for each other")
+    func memo() {
+        let memo = SelectingMemo()
+        var made = 0
+        func values(_ names: String, _ fields: [(String, String)]) -> [UInt8] {
+            var request = Fields()
+            for (name, value) in fields { request.append(name: name, value: value) }
+            return Array(names.utf8).withUnsafeBytes { marker in
+                memo.values(for: marker, in: request) { names in
+                    made += 1
+                    return SelectingFields.values(of: names, in: request)
+                }
+            }
+        }
+        let german = values("a\naccept-language", [("Accept-Language", "de"), ("A", "1")])
+        #expect(values("a\naccept-language", [("accept-language", "de"), ("B", "2"), ("A", "1")]) == german)
+        #expect(made == 1)
+        let others = [
+            values("a\naccept-language", [("Accept-Language", "en"), ("A", "1")]), values("a\naccept-language", [("A", "1")]),
+            values("a\naccept-language", [("A", "de"), ("Accept-Language", "1")]), values("a", [("Accept-Language", "de"), ("A", "1")]),
+            values("a\naccept-language", [("Accept-Language", "de"), ("A", "")]),
+        ]
+        #expect(Set(others + [german]).count == 6)
+        #expect(made == 6)
+        // Too long to be remembered.
+        let long = String(repeating: "x", count: 600)
+        #expect(values("a", [("A", long)]) == values("a", [("A", long)]))
+        #expect(made == 8)
+        #expect(values("a\naccept-language", [("Accept-Language", "de"), ("A", "1")]) == german)
+    }
+}
