@@ -1,4 +1,4 @@
-// HTTP dates (RFC 9110 §5.6.7): three spellings are read, one is written. Pure arithmetic on the proleptic Gregorian calendar.
+// HTTP dates (RFC 9110 §5.6.7): three spellings are read, one is written.
 
 package enum HTTPDate {
     private static let days: [StaticString] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"]
@@ -13,17 +13,17 @@ package enum HTTPDate {
         let seconds = min(max(seconds, formattable.lowerBound), formattable.upperBound)
         let day = floorDivide(seconds, 86_400)
         let rest = Int(seconds - day * 86_400)
-        let (year, month, dayOfMonth) = civil(from: day)
+        let date = CivilDate(days: day)
         var out: [UInt8] = []
         out.reserveCapacity(29)
         out.append(days[Int((day % 7 + 7) % 7)])
         out.append(", ")
-        append(two: dayOfMonth, to: &out)
+        append(two: date.day, to: &out)
         out.append(UInt8(ascii: " "))
-        out.append(months[month - 1])
+        out.append(months[date.month - 1])
         out.append(UInt8(ascii: " "))
-        append(two: year / 100, to: &out)
-        append(two: year % 100, to: &out)
+        append(two: date.year / 100, to: &out)
+        append(two: date.year % 100, to: &out)
         for (separator, value) in [(" ", rest / 3600), (":", rest / 60 % 60), (":", rest % 60)] as [(StaticString, Int)] {
             out.append(separator)
             append(two: value, to: &out)
@@ -37,7 +37,7 @@ package enum HTTPDate {
     package static func parse(_ text: ArraySlice<UInt8>, now: Int64) -> Int64? {
         var reader = Reader(text: text)
         guard let day = reader.word(), reader.isDay(day) else { return nil }
-        let date: (year: Int, month: Int, day: Int)
+        let date: CivilDate
         let time: Int64
         if reader.skip(","), reader.skip(" ") {
             guard let dayOfMonth = reader.number(digits: 2) else { return nil }
@@ -46,21 +46,21 @@ package enum HTTPDate {
                 var year = reader.number(digits: isOld ? 2 : 4), reader.skip(" "), let clock = reader.time(), reader.skip(" GMT")
             else { return nil }
             if isOld { year = fullYear(year, now: now) }
-            (date, time) = ((year, month, dayOfMonth), clock)
+            (date, time) = (CivilDate(year: year, month: month, day: dayOfMonth), clock)
         } else {
             guard day.count == 3, reader.skip(" "), let month = reader.month(), reader.skip(" ") else { return nil }
             let isPadded = reader.skip(" ")
             guard let dayOfMonth = reader.number(digits: isPadded ? 1 : 2), reader.skip(" "), let clock = reader.time(), reader.skip(" "),
                 let year = reader.number(digits: 4)
             else { return nil }
-            (date, time) = ((year, month, dayOfMonth), clock)
+            (date, time) = (CivilDate(year: year, month: month, day: dayOfMonth), clock)
         }
         guard reader.isAtEnd, (1...daysIn(date.month, of: date.year)).contains(date.day) else { return nil }
-        return daysSince1970(year: date.year, month: date.month, day: date.day) * 86_400 + time
+        return date.days * 86_400 + time
     }
 
     private static func fullYear(_ year: Int, now: Int64) -> Int {
-        let (current, _, _) = civil(from: floorDivide(now, 86_400))
+        let current = CivilDate(days: floorDivide(now, 86_400)).year
         let full = current / 100 * 100 + year
         return full > current + 50 ? full - 100 : full
     }
@@ -68,29 +68,6 @@ package enum HTTPDate {
     private static func daysIn(_ month: Int, of year: Int) -> Int {
         let isLeap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
         return month == 2 ? (isLeap ? 29 : 28) : [4, 6, 9, 11].contains(month) ? 30 : 31
-    }
-
-    private static func floorDivide(_ value: Int64, _ by: Int64) -> Int64 { value >= 0 ? value / by : (value - by + 1) / by }
-
-    /// Years are counted from March, so that the leap day is a year's last; eras of 400 years repeat.
-    private static func daysSince1970(year: Int, month: Int, day: Int) -> Int64 {
-        let shifted = month <= 2 ? year - 1 : year
-        let era = Int(floorDivide(Int64(shifted), 400))
-        let yearOfEra = shifted - era * 400
-        let dayOfYear = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1
-        let dayOfEra = yearOfEra * 365 + yearOfEra / 4 - yearOfEra / 100 + dayOfYear
-        return Int64(era * 146_097 + dayOfEra - 719_468)
-    }
-
-    private static func civil(from day: Int64) -> (year: Int, month: Int, day: Int) {
-        let shifted = day + 719_468
-        let era = floorDivide(shifted, 146_097)
-        let dayOfEra = Int(shifted - era * 146_097)
-        let yearOfEra = (dayOfEra - dayOfEra / 1460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
-        let dayOfYear = dayOfEra - (365 * yearOfEra + yearOfEra / 4 - yearOfEra / 100)
-        let shiftedMonth = (5 * dayOfYear + 2) / 153
-        let month = shiftedMonth < 10 ? shiftedMonth + 3 : shiftedMonth - 9
-        return (Int(era) * 400 + yearOfEra + (month <= 2 ? 1 : 0), month, dayOfYear - (153 * shiftedMonth + 2) / 5 + 1)
     }
 
     private static func append(two value: Int, to out: inout [UInt8]) {
