@@ -36,7 +36,6 @@ static inline CURLcode cistern_easy_get_offset(CURL *easy, CURLINFO info, curl_o
 static inline CURLcode cistern_easy_get_socket(CURL *easy, curl_socket_t *value) {
     return curl_easy_getinfo(easy, CURLINFO_ACTIVESOCKET, value);
 }
-static inline CURLcode cistern_easy_get_pointer(CURL *easy, void **value) { return curl_easy_getinfo(easy, CURLINFO_PRIVATE, value); }
 static inline CURLMcode cistern_multi_set_long(CURLM *multi, CURLMoption option, long value) { return curl_multi_setopt(multi, option, value); }
 static inline CURLMcode cistern_multi_set_pointer(CURLM *multi, CURLMoption option, void *value) { return curl_multi_setopt(multi, option, value); }
 static inline CURLMcode cistern_multi_set_socket(CURLM *multi, cistern_socket_callback value) {
@@ -51,7 +50,6 @@ static inline CURLcode cistern_message_result(CURLMsg *message) { return message
 static inline unsigned cistern_curl_version(void) { return curl_version_info(CURLVERSION_NOW)->version_num; }
 static inline size_t cistern_write_pause(void) { return CURL_WRITEFUNC_PAUSE; }
 static inline size_t cistern_read_pause(void) { return CURL_READFUNC_PAUSE; }
-static inline size_t cistern_read_abort(void) { return CURL_READFUNC_ABORT; }
 static inline long cistern_global_all(void) { return CURL_GLOBAL_ALL; }
 
 #endif

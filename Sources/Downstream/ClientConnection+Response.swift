@@ -30,12 +30,6 @@ struct ResponseState {
 }
 
 extension ClientConnection {
-    /// Whether anything of the final answer has been written.
-    package var responseStarted: Bool { response.isStarted }
-
-    /// Whether the connection will be closed after this answer; from now on it will.
-    package func closeAfterResponse() { response.closes = true }
-
     /// Sends a complete answer: `head` (status line and field lines), `lines` (more field lines), the empty line, the body. To HEAD the
     /// body is left out. Small answers take one `send` from one buffer, larger ones one `sendmsg` without a copy of the body.
     package func sendWhole(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, body: WholeBody) {
@@ -126,8 +120,8 @@ extension ClientConnection {
         bytes.withUnsafeBufferPointer { piece in
             let raw = UnsafeRawBufferPointer(piece)
             guard response.isChunked else { return output.append(raw) }
-            var size = Array(String(raw.count, radix: 16).utf8)
-            size.append("\r\n")
+            var size: [UInt8] = []
+            size.append(chunkSize: raw.count)
             size.withUnsafeBytes { output.append($0) }
             output.append(raw)
             ("\r\n" as StaticString).withUTF8Buffer { output.append(UnsafeRawBufferPointer($0)) }

@@ -69,6 +69,9 @@ extension [UInt8] {
         self[start...].reverse()
     }
 
+    /// The line before a chunk of so many bytes (RFC 9112 §7.1).
+    package mutating func append(chunkSize count: Int) { append(contentsOf: "\(String(count, radix: 16))\r\n".utf8) }
+
     package init(_ text: StaticString) {
         self.init(UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
     }

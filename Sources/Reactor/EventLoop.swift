@@ -18,9 +18,6 @@ package struct ReadyEvents: OptionSet, Sendable {
     package init(rawValue: UInt32) { self.rawValue = rawValue }
     package static let readable = ReadyEvents(rawValue: EPOLLIN.rawValue)
     package static let writable = ReadyEvents(rawValue: EPOLLOUT.rawValue)
-    /// The peer will send no more (half-closed).
-    package static let readClosed = ReadyEvents(rawValue: EPOLLRDHUP.rawValue)
-    package static let hungUp = ReadyEvents(rawValue: EPOLLHUP.rawValue)
     package static let failed = ReadyEvents(rawValue: EPOLLERR.rawValue)
 
     /// The connection is of no more use.

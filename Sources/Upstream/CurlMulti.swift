@@ -26,7 +26,10 @@ class CurlTask {
     /// - Parameter isConnectionKept: false where its connection was closed already.
     func ended(_ code: CURLcode, isConnectionKept: Bool) {}
 
-    func time(_ info: CURLINFO) -> Int32 {
+    /// The name has been looked up.
+    var hasResolved: Bool { time(CURLINFO_NAMELOOKUP_TIME_T) != 0 }
+
+    private func time(_ info: CURLINFO) -> Int32 {
         var time: curl_off_t = 0
         cistern_easy_get_offset(pointer, info, &time)
         return Int32(clamping: time)

@@ -50,8 +50,6 @@ final class CurlTransfer: CurlTask, TransferCarrier {
         unsafeDowncast(CurlTask.from(user), to: CurlTransfer.self).transfer
     }
 
-    var hasResolved: Bool { time(CURLINFO_NAMELOOKUP_TIME_T) != 0 }
-
     func goOn(_ transfer: Transfer) { multi.unpause(self) }
 
     func abandon(_ transfer: Transfer) { multi.afterCallbacks { [self] in multi.release(self) } }

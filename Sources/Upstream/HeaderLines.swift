@@ -42,12 +42,8 @@ struct HeaderLines: ~Copyable {
             }
         }
         if !fields.contains(.accept) { putLine("Accept:") }
-        switch request.content {
-        case .none where request.method == .post || request.method == .put || request.method == .patch, .length(0):
-            putLine("Content-Length: 0")
-        case .none: break
-        case .length, .chunked: putLine("Expect:")
-        }
+        if request.contentLength == 0 { putLine("Content-Length: 0") }
+        if request.hasContent { putLine("Expect:") }
         return count == 0 ? nil : nodes.baseAddress
     }
 

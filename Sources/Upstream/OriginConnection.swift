@@ -21,8 +21,8 @@ final class OriginConnection: EventHandler, TransferCarrier {
     private let times: TransferTimes
     private var transfer: Transfer?
     private var reading = Reading.idle
-    /// Answers that came whole.
-    private var exchanges = 0
+    /// An answer has come whole on it.
+    private var wasUsed = false
     private var isOpen = true
 
     /// Read, and not yet taken: a line that is not whole, or content that the transfer would not take.
@@ -55,15 +55,15 @@ final class OriginConnection: EventHandler, TransferCarrier {
     var isQuiet: Bool { csystem_is_quiet(descriptor) != 0 }
 
     /// Sends a request. Nothing is told to the transfer from within this call, but that it begins.
-    func begin(_ transfer: Transfer, _ writer: RequestWriter) {
+    func begin(_ transfer: Transfer) {
         self.transfer = transfer
         transfer.carrier = self
         reading = .head
         var begun = TransferTimes()
-        (begun.resolved, begun.connected, begun.secured) = exchanges == 0 ? (times.resolved, times.connected, times.secured) : (0, 0, 0)
+        (begun.resolved, begun.connected, begun.secured) = wasUsed ? (0, 0, 0) : (times.resolved, times.connected, times.secured)
         // Only what may be repeated comes here again.
         _ = transfer.requestBegins(begun)
-        output = writer.write(transfer.request)
+        output = connections.writer.write(transfer.request)
         isUploading = transfer.request.hasContent
         goOnSending()
     }
@@ -130,7 +130,7 @@ final class OriginConnection: EventHandler, TransferCarrier {
         return withUnsafeTemporaryAllocation(byteCount: Self.pieceBytes, alignment: 1) { space in
             guard let count = transfer.readContent(into: space) else { return false }
             isUploading = count > 0
-            if isChunked { output.append(contentsOf: "\(String(count, radix: 16))\r\n".utf8) }
+            if isChunked { output.append(chunkSize: count) }
             output.append(contentsOf: space[..<count])
             if isChunked { output.append("\r\n") }
             return !output.isEmpty
@@ -257,7 +257,7 @@ final class OriginConnection: EventHandler, TransferCarrier {
         case .untilEnd where isClean: complete(hasSurplus: false)
         case .head where !transfer.gotBytes && held.isEmpty:
             // It ended before our request came to it, or because of it: only where the connection was kept the first is likely.
-            guard exchanges > 0, transfer.mayRepeat else { return fail(.connectionTerminated) }
+            guard wasUsed, transfer.mayRepeat else { return fail(.connectionTerminated) }
             self.transfer = nil
             close()
             connections.startAgain(transfer)
@@ -273,7 +273,7 @@ final class OriginConnection: EventHandler, TransferCarrier {
         self.transfer = nil
         reading = .idle
         if transfer.isPersistent, !hasSurplus, !isUploading, output.isEmpty, !cannotSend {
-            exchanges += 1
+            wasUsed = true
             connections.isFree(self)
         } else {
             close()

@@ -13,7 +13,7 @@ final class OriginConnections {
     let readBuffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 48 * 1024, alignment: 16)
     private let curl: CurlMulti
     private let settings: UpstreamSettings
-    private let writer: RequestWriter
+    let writer: RequestWriter
     /// The last one was used last.
     private var idle: [OriginConnection] = []
     /// Being made, in use, and idle.
@@ -35,7 +35,7 @@ final class OriginConnections {
 
     func start(_ transfer: Transfer) {
         guard !transfer.request.usesNewConnection else { return makeConnection(for: transfer) }
-        if let connection = takeIdle() { connection.begin(transfer, writer) } else { makeConnection(for: transfer) }
+        if let connection = takeIdle() { connection.begin(transfer) } else { makeConnection(for: transfer) }
     }
 
     /// For a request whose kept connection turned out to be dead: the others may be as well.
@@ -74,12 +74,12 @@ final class OriginConnections {
 
     fileprivate func connected(_ socket: Int32, _ times: TransferTimes, for transfer: Transfer) {
         client.counters.connectionsOpened += 1
-        OriginConnection(socket, times, self).begin(transfer, writer)
+        OriginConnection(socket, times, self).begin(transfer)
     }
 
     /// Its exchange is over, and it may be used again.
     func isFree(_ connection: OriginConnection) {
-        if let next = nextWaiting() { return connection.begin(next, writer) }
+        if let next = nextWaiting() { return connection.begin(next) }
         connection.idleSince = client.coarseNow
         idle.append(connection)
     }
@@ -110,8 +110,6 @@ private final class OriginConnector: CurlTask, TransferCarrier {
         super.init(easy, multi)
         cistern_easy_set_long(pointer, CURLOPT_CONNECT_ONLY, 1)
     }
-
-    var hasResolved: Bool { time(CURLINFO_NAMELOOKUP_TIME_T) != 0 }
 
     func goOn(_ transfer: Transfer) {}
 

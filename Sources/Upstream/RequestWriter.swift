@@ -17,15 +17,12 @@ struct RequestWriter {
         head.append(copying: request.target.span)
         head.append(" HTTP/1.1\r\n")
         FieldSerializer.append(fields, to: &head)
-        switch request.content {
-        case .none where request.method == .post || request.method == .put || request.method == .patch, .length(0):
-            head.append("Content-Length: 0\r\n")
-        case .none: break
-        case .length(let count):
+        if let length = request.contentLength {
             head.append("Content-Length: ")
-            head.append(decimal: count)
+            head.append(decimal: length)
             head.append("\r\n")
-        case .chunked: head.append("Transfer-Encoding: chunked\r\n")
+        } else if request.content == .chunked {
+            head.append("Transfer-Encoding: chunked\r\n")
         }
         head.append("\r\n")
         return head

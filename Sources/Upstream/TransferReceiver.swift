@@ -19,6 +19,15 @@ package struct UpstreamRequest: Sendable {
         self.content = content
     }
 
+    /// What Content-Length says; nil where it is left out. Methods that promise content say that there is none (RFC 9110 §8.6).
+    var contentLength: Int? {
+        switch content {
+        case .none: method == .post || method == .put || method == .patch ? 0 : nil
+        case .length(let count): count
+        case .chunked: nil
+        }
+    }
+
     var hasContent: Bool { content != .none && content != .length(0) }
 }
 
