@@ -31,11 +31,8 @@ extension Fields {
     package func removingNamed() -> Fields? {
         guard contains(.connection) else { return nil }
         let named = FieldLists.members(of: .connection, in: self)
-        let kept = entries.filter { entry in
-            if let known = entry.known, Self.always.contains(known) { return true }
-            return !isNamed(entry, by: named)
-        }
-        return kept.count == entries.count ? nil : Fields(bytes: bytes, entries: kept)
+        let isTaken = { (entry: Entry) in !(entry.known.map(Self.always.contains) ?? false) && isNamed(entry, by: named) }
+        return entries.contains(where: isTaken) ? Fields(bytes: bytes, entries: entries.filter { !isTaken($0) }) : nil
     }
 
     private func isNamed(_ entry: Entry, by named: [ArraySlice<UInt8>]) -> Bool {

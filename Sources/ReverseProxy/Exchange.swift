@@ -110,9 +110,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         fetch.start()
     }
 
-    private var client: UpstreamRequestFields.Client {
-        UpstreamRequestFields.Client(address: connection.peer.text, isIPv6: connection.peer.isIPv6, host: head.host)
-    }
+    private var client: UpstreamRequestFields.Client { UpstreamRequestFields.Client(connection, head) }
 
     /// Age and freshness left of the stored copy, where it may go out while the upstream fails.
     private var rescue: (age: Int64, ttl: Int64?)? {

@@ -205,7 +205,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         case .wait: return
         case .go, .probe: break
         }
-        let client = UpstreamRequestFields.Client(address: connection.peer.text, isIPv6: connection.peer.isIPv6, host: head.host)
+        let client = UpstreamRequestFields.Client(connection, head)
         backgroundFetches.start(head, plan, client: client, cause, behind: why.lastNumber)
     }
 

@@ -42,14 +42,12 @@ final class SelectingMemo {
         presented.removeAll(keepingCapacity: true)
         CacheKey.appendPart(names, to: &presented)
         for (index, name) in decodedNames.enumerated() {
-            for entry in request.entries where request.bytes.span.extracting(entry.nameRange).equalsIgnoringCase(name.span) {
+            for value in request.all(named: name.span) {
                 presented.append(UInt8(truncatingIfNeeded: index))
                 presented.append(UInt8(truncatingIfNeeded: index >> 8))
-                CacheKey.appendPart(Array(request.bytes[entry.valueRange]), to: &presented)
+                CacheKey.appendPart(Array(value), to: &presented)
             }
         }
-        var hash: UInt32 = 2_166_136_261
-        for byte in presented { hash = (hash ^ UInt32(byte)) &* 16_777_619 }
-        return Int(hash >> 26)
+        return Int(UInt(bitPattern: presented.hashValue) % UInt(entries.count))
     }
 }

@@ -1,6 +1,7 @@
 // The fields of a request as the upstream gets them: hop-by-hop fields and those that could re-route it gone, Host set to the upstream's,
 // Via and the forwarding fields added. What a client may not say is dropped here and nowhere else.
 
+import Downstream
 import HTTPCore
 
 /// A class, so that using it copies nothing.
@@ -112,5 +113,11 @@ final class UpstreamRequestFields {
         if !client.address.isEmpty { fields.append(.xForwardedFor, client.address) }
         if settings.forwardHost { fields.append(.xForwardedHost, client.host) }
         fields.append(.xForwardedProto, "http")
+    }
+}
+
+extension UpstreamRequestFields.Client {
+    init(_ connection: ClientConnection, _ head: RequestHead) {
+        self.init(address: connection.peer.text, isIPv6: connection.peer.isIPv6, host: head.host)
     }
 }
