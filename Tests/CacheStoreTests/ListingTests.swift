@@ -1,13 +1,14 @@
 // Going through what is stored, and purges that last.
 
-import Glibc
 import Testing
 
 @testable import CacheStore
 
 @Suite("Listing and purging the store")
 struct ListingTests {
-    private let directory = TemporaryDirectory()
+    private let directory: TemporaryDirectory
+
+    init() throws { directory = try #require(TemporaryDirectory("cistern-store")) }
 
     private func open() throws -> ResponseStore {
         try ResponseStore(StoreSettings(directory: directory.path, capacityBytes: 8 << 20, segmentBytes: 1 << 20))
@@ -107,26 +108,5 @@ struct ListingTests {
         #expect(isMarked(0, in: store) == false)
         #expect(isMarked(1, in: store) == true)
         #expect(isMarked(2, in: store) == nil)
-    }
-}
-
-/// Goes away with the test.
-private final class TemporaryDirectory {
-    let path: String
-
-    init() {
-        var template = Array("/tmp/cistern-store-XXXXXX".utf8CString)
-        precondition(mkdtemp(&template) != nil, "no temporary directory")
-        path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
-    }
-
-    deinit {
-        if let handle = opendir(path) {
-            while let entry = readdir(handle) {
-                unlink(path + "/" + withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) })
-            }
-            closedir(handle)
-        }
-        rmdir(path)
     }
 }

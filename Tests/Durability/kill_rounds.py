@@ -124,18 +124,21 @@ class Rounds:
         self.child.kill()
         os._exit(1)
 
-    def one(self, number):
-        self.start()
-        workers = [threading.Thread(target=self.load, args=(number, worker)) for worker in range(4)]
+    def kill_under(self, workers, longest):
+        """Kills the proxy at some moment of the workers' work, and starts it again, without its upstream."""
         for worker in workers:
             worker.start()
-        time.sleep(self.random.uniform(0.01, 0.4))
+        time.sleep(self.random.uniform(0.01, longest))
         self.child.send_signal(signal.SIGKILL)
         self.child.wait()
         for worker in workers:
             worker.join()
         self.origin.down()
         self.start()
+
+    def one(self, number):
+        self.start()
+        self.kill_under([threading.Thread(target=self.load, args=(number, worker)) for worker in range(4)], 0.4)
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         paths = list(dict.fromkeys(self.asked))
         for path in paths[-2000:]:

@@ -17,7 +17,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 
 import kill_rounds
 
@@ -78,15 +77,7 @@ class PurgeRounds(kill_rounds.Rounds):
         self.purged = []
         workers = [threading.Thread(target=self.load, args=(number, worker)) for worker in range(2)]
         workers.append(threading.Thread(target=self.purge, args=(number,)))
-        for worker in workers:
-            worker.start()
-        time.sleep(self.random.uniform(0.01, 0.25))
-        self.child.send_signal(signal.SIGKILL)
-        self.child.wait()
-        for worker in workers:
-            worker.join()
-        self.origin.down()
-        self.start()
+        self.kill_under(workers, 0.25)
         for group, is_soft in self.purged:
             if is_soft:
                 entries = self.admin("GET", f"/-/entries?prefix=/p/{number}/{group}/&limit=1000")["entries"]

@@ -7,8 +7,8 @@ struct Why: AdminCommand {
     static let configuration = CommandConfiguration(
         abstract: "Explain what a running Cistern did with the last requests: why was this not stored, why not served?",
         discussion: """
-            Newest first; fetches in the background are told of too. An arrow names a setting that stands in the way. With an id, or with --long, the key and what was dropped from it, the \
-            freshness and the upstream's times are shown too. How many exchanges are remembered: admin.records.
+            Newest first; fetches in the background are told of too. An arrow names a setting that stands in the way. With an id, or \
+            with --long, the key and what was dropped from it, the freshness and the upstream's times are shown too. How many exchanges are remembered: admin.records.
 
             Examples:
               cistern why
