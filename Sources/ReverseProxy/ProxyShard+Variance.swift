@@ -18,9 +18,9 @@ extension ProxyShard {
         return keys(for: head, target: target, variance)
     }
 
-    /// What is stored for a request where its exact target has no fresh answer.
-    /// - Parameter exact: what was found there. It counts only where nothing is stored under the path's variance.
-    /// - Returns: nil where `exact` stands.
+    /// What is stored for a request under its path's variance.
+    /// - Parameter exact: what was found for its exact target.
+    /// - Returns: nil where `exact` stands: nothing is stored under the variance, or nothing that is more recent (RFC 9111 §4).
     func findVaried(_ exact: LookUpResult, _ head: RequestHead) -> (keys: TargetKeys, result: LookUpResult)? {
         guard let lookUp, variances?.isEmpty == false, let keys = variedKeys(for: head, target: Array(head.pathAndQuery)) else {
             return nil
@@ -28,7 +28,9 @@ extension ProxyShard {
         let collection = checksCollections ? pathKey(of: Array(head.pathAndQuery), for: head) : nil
         let shared = keys.own == keys.shared ? nil : keys.shared
         let varied = lookUp.find(keys.own, sharedKey: shared, collection: collection, request: head.fields)
-        if varied.found == nil, exact.found != nil { return nil }
+        if let known = exact.found?.metadata {
+            guard let other = varied.found?.metadata, (known.date, known.responseTime) < (other.date, other.responseTime) else { return nil }
+        }
         return (keys, varied)
     }
 

@@ -145,13 +145,14 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         var result = lookUp.find(scratchKey, sharedKey: shared, collection: collection, request: head.fields)
         var directives = RequestCacheControl()
         if head.fields.contains(.cacheControl) || head.fields.contains(.pragma) { directives = RequestCacheControl(head.fields) }
-        if case .found(let found) = result, refreshAhead == nil, !isModal(head),
+        let isVaried = content == nil && variances?.isEmpty == false
+        if case .found(let found) = result, refreshAhead == nil, !isVaried, !isModal(head),
             case .serve(let ttl, let age) = Reuse.decide(found.metadata, directives, now: now)
         {
             serveHit(found, head, ttl: ttl, age: age, .hit, connection)
             return nil
         }
-        if content == nil, let varied = findVaried(result, head) {
+        if isVaried, let varied = findVaried(result, head) {
             (result, scratchKey) = (varied.result, varied.keys.own)
             if isPartitioned { shared = varied.keys.shared }
         }

@@ -3,7 +3,7 @@
 
 import CachePolicy
 import CacheStore
-import Locking
+import Synchronization
 
 /// What was said, and since when it is so: what lay there under the same words before others were said is not found again. In the meantime
 /// an unsafe request may have passed it by.
@@ -17,19 +17,19 @@ struct RememberedVariance {
 
 final class SearchVarianceMemory: Sendable {
     private let store: ResponseStore
-    /// Set by the shard that first stores an answer with the field, read by all when they find no fresh answer.
-    private let isUsed: Mutex<Bool>
+    /// Set by the shard that first stores an answer with the field, read by all with each request.
+    private let isUsed: Atomic<Bool>
 
     /// Under it lies whether there are such records; written after each of them, so it is not evicted before.
     private static let signKey = [UInt8(ascii: "N")]
 
     init(store: ResponseStore) {
         self.store = store
-        isUsed = Mutex(store.lookUp(Self.signKey.span) != nil)
+        isUsed = Atomic(store.lookUp(Self.signKey.span) != nil)
     }
 
     /// Whether any path has said something.
-    var isEmpty: Bool { !isUsed.withLock { $0 } }
+    var isEmpty: Bool { !isUsed.load(ordering: .acquiring) }
 
     /// - Parameter path: the shared key of the target without arguments.
     func variance(of path: [UInt8]) -> RememberedVariance? {
@@ -46,7 +46,7 @@ final class SearchVarianceMemory: Sendable {
         let generation = max(UInt64(clamping: now.milliseconds), (last?.generation ?? 0) + 1)
         insert(Self.key(path), variance.encoded, generation)
         insert(Self.signKey, [], 0)
-        isUsed.withLock { $0 = true }
+        isUsed.store(true, ordering: .releasing)
         return RememberedVariance(variance: variance, generation: generation)
     }
 

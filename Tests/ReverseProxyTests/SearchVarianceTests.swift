@@ -66,6 +66,24 @@ struct SearchVariancePlays {
         #expect(try play.get("/a?utm=z").text == "4")
     }
 
+    @Test("of two fresh answers that fit, the more recent one is served (RFC 9111 §4)")
+    func mostRecent() throws {
+        let counter = Counter()
+        let origin = ScriptedOrigin { _ in
+            let number = counter.next()
+            return [.json("\(number)", ["Cache-Control: max-age=60"] + (number == 2 ? ["No-Vary-Search: params=(\"utm\")"] : []))]
+        }
+        let play = try ProxyPlay(origin)
+        #expect(try play.get("/a").text == "1")
+        play.time.advance(by: .seconds(1))
+        #expect(try play.get("/a?utm=x").text == "2")
+        #expect(try play.get("/a").text == "2")
+        play.time.advance(by: .seconds(1))
+        // An answer that is for one target alone, and the latest for it.
+        #expect(try play.get("/a?utm=x", [("Cache-Control", "no-cache")]).text == "3")
+        #expect(try play.get("/a?utm=x").text == "3")
+    }
+
     @Test("a write to one spelling drops the answer for all")
     func invalidation() throws {
         let origin = counting(field)
