@@ -241,7 +241,7 @@ extension ClientConnection {
             resetAtClose()
             return vanished()
         }
-        writeDeadline = table.coarseNow + table.settings.writeTimeout.wholeMilliseconds
+        writeDeadline = table.deadline(after: table.settings.writeTimeout)
         updateInterest()
     }
 

@@ -53,14 +53,14 @@ package final class ClientConnection: EventHandler {
 
     /// Read and thrown away after an answer that ended the connection, so that the client gets to read it: bytes and time.
     private static let lingerLimitBytes = 1 << 20
-    private static let lingerTimeout: Int64 = 2_000
+    private static let lingerTimeout = Duration.seconds(2)
 
     init(descriptor: Int32, peer: PeerAddress, table: ClientConnections, receiver: any RequestReceiver) {
         self.descriptor = descriptor
         self.peer = peer
         self.table = table
         self.receiver = receiver
-        readDeadline = table.coarseNow + table.keepAliveMilliseconds
+        readDeadline = table.keepAliveDeadline
     }
 
     // MARK: Events
@@ -137,7 +137,7 @@ package final class ClientConnection: EventHandler {
             // The first byte starts the clock, later ones do not turn it back.
             if !response.headBegun {
                 response.headBegun = true
-                readDeadline = table.coarseNow + table.settings.headTimeout.wholeMilliseconds
+                readDeadline = table.deadline(after: table.settings.headTimeout)
             }
             return nil
         case .head(let head, let framing, let consumed):
@@ -248,7 +248,7 @@ package final class ClientConnection: EventHandler {
     }
 
     private func startContentClock() {
-        readDeadline = table.coarseNow + table.settings.contentTimeout.wholeMilliseconds
+        readDeadline = table.deadline(after: table.settings.contentTimeout)
     }
 
     /// Holds the client back: nothing more is read until `resumeContent`.
@@ -294,7 +294,7 @@ package final class ClientConnection: EventHandler {
         }
         phase = .awaitingRequest
         response.headBegun = false
-        readDeadline = table.coarseNow + table.keepAliveMilliseconds
+        readDeadline = table.keepAliveDeadline
         if !isHandling { resumeInput() }
     }
 
@@ -331,7 +331,7 @@ package final class ClientConnection: EventHandler {
         content = .nothing
         input = []
         shutdown(descriptor, Int32(SHUT_WR))
-        readDeadline = table.coarseNow + Self.lingerTimeout
+        readDeadline = table.deadline(after: Self.lingerTimeout)
         if readEnded { return closeNow() }
         updateInterest()
     }

@@ -19,8 +19,6 @@ package final class ClientConnections {
     package let loop: EventLoop
     package let settings: DownstreamSettings
     let budget: ConnectionBudget
-    /// `settings.keepAliveTimeout`, as it is needed at every answer.
-    let keepAliveMilliseconds: Int64
     package var counters = ConnectionCounters()
 
     /// One for all: what a connection cannot use at once it copies into a buffer of its own.
@@ -28,7 +26,9 @@ package final class ClientConnections {
     /// A small answer is put together here and sent with one call.
     let writeBuffer: UnsafeMutableBufferPointer<UInt8>
     /// Milliseconds of the loop's clock at the last sweep or accept: exact enough for time-outs of seconds, and costs nothing to read.
-    private(set) var coarseNow: Int64
+    private var coarseNow: Int64
+    /// `settings.keepAliveTimeout` with the sweep's interval, as it is needed at every answer.
+    private let keepAliveMilliseconds: Int64
     private(set) var isDraining = false
     private var byDescriptor: [ClientConnection?] = []
     private var whenEmpty: (() -> Void)?
@@ -42,7 +42,7 @@ package final class ClientConnections {
         self.loop = loop
         self.budget = budget ?? ConnectionBudget(settings)
         self.settings = settings
-        keepAliveMilliseconds = settings.keepAliveTimeout.wholeMilliseconds
+        keepAliveMilliseconds = (settings.keepAliveTimeout + Self.sweepInterval).wholeMilliseconds
         readBuffer = .allocate(capacity: Self.readBytes)
         writeBuffer = .allocate(capacity: Self.writeBytes)
         coarseNow = loop.time.monotonicMilliseconds
@@ -94,6 +94,11 @@ package final class ClientConnections {
             for connection in byDescriptor { connection?.endNow() }
         }
     }
+
+    /// When a time-out that starts now has passed. A sweep's interval is added, so that it never comes early, however old `coarseNow` is.
+    func deadline(after timeout: Duration) -> Int64 { coarseNow + (timeout + Self.sweepInterval).wholeMilliseconds }
+
+    var keepAliveDeadline: Int64 { coarseNow + keepAliveMilliseconds }
 
     var all: [ClientConnection] { byDescriptor.compactMap(\.self) }
 

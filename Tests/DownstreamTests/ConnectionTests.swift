@@ -175,6 +175,15 @@ private final class Listening: @unchecked Sendable {
 
     func waitForRequest() { receiver.waits.wait() }
 
+    /// Moves the clock, and returns when all that was due has been done.
+    func pass(_ duration: Duration) {
+        time.advance(by: duration)
+        let done = DispatchSemaphore(value: 0)
+        // Timers fire after the work of a round.
+        loop.execute { [loop] in loop.execute { done.signal() } }
+        done.wait()
+    }
+
     /// How often a closed connection was answered, and how many bytes others got of it.
     var strays: Int { receiver.strays.withLock { $0 } }
 
@@ -250,6 +259,20 @@ struct ConnectionTests {
         let client = try TestClient(port: listening.port)
         #expect(client.get("/a")?["Connection"] == nil)
         #expect(client.get("/b")?["Connection"] == "close")
+        #expect(client.isClosedByServer())
+    }
+
+    @Test("a time-out never comes before its time, wherever between two sweeps it started")
+    func notEarly() throws {
+        let listening = try Listening { $0.keepAliveTimeout = .seconds(5) }
+        defer { listening.end() }
+        let client = try TestClient(port: listening.port)
+        #expect(client.get("/a")?.status == 200)
+        listening.pass(.milliseconds(400))
+        #expect(client.get("/a")?.status == 200)
+        listening.pass(.milliseconds(4_900))
+        #expect(client.get("/b")?.status == 200)
+        listening.pass(.milliseconds(6_000))
         #expect(client.isClosedByServer())
     }
 
