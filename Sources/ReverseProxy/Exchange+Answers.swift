@@ -32,7 +32,7 @@ extension Exchange {
     ///   - bytes: the stored head, perhaps just brought up to date.
     ///   - metadata: what belongs to it.
     func sendStored(_ found: FoundResponse, head bytes: UnsafeRawBufferPointer, _ metadata: StoredMetadata, age: Int64, _ lines: [UInt8]) {
-        record.isFromStore = true
+        record.source = .store
         record.age = age
         state = .finished
         var lines = lines
@@ -77,7 +77,8 @@ extension Exchange {
 
     func answerOwn(_ answer: OwnResponse, result: CacheResult) {
         record.result = result
-        record.bodyBytes = answer.content.count
+        record.source = .own
+        record.bodyBytes = head.method == .head ? 0 : answer.content.count
         sendWhole(answer.head(date: shard.date), [], .bytes(answer.content), status: answer.status)
     }
 

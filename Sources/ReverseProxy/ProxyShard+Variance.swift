@@ -29,7 +29,9 @@ extension ProxyShard {
         let shared = keys.own == keys.shared ? nil : keys.shared
         let varied = lookUp.find(keys.own, sharedKey: shared, collection: collection, request: head.fields)
         if let known = exact.found?.metadata {
-            guard let other = varied.found?.metadata, (known.date, known.responseTime) < (other.date, other.responseTime) else { return nil }
+            guard let other = varied.found?.metadata, (known.date, known.responseTime) < (other.date, other.responseTime) else {
+                return nil
+            }
         }
         return (keys, varied)
     }

@@ -245,7 +245,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
             storedHead: found.item.head, metadata: found.metadata, body: .borrowed(found.item.body, owner: found.item.owner), to: head,
             lines: scratchLines, on: connection)
         var record = ExchangeRecord(result: result, method: MethodLabel(head.method), status: sent.status.rawValue)
-        record.isFromStore = true
+        record.source = .store
         record.bodyBytes = sent.bodyBytes
         record.age = age
         finish(&record, trace, head, connection, loop.batchMicroseconds)

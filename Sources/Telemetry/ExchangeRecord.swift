@@ -55,6 +55,21 @@ package enum MethodLabel: Int, Sendable, CaseIterable {
     }
 }
 
+/// Where an answer's content came from.
+package enum ContentSource: Int, Sendable, CaseIterable {
+    case store, upstream
+    /// Our own errors.
+    case own
+
+    package var label: StaticString {
+        switch self {
+        case .store: "store"
+        case .upstream: "upstream"
+        case .own: "own"
+        }
+    }
+}
+
 package struct ExchangeRecord: Sendable {
     package var result: CacheResult
     package var method: MethodLabel
@@ -64,8 +79,7 @@ package struct ExchangeRecord: Sendable {
     /// Microseconds until the upstream had answered or failed; nil where it was not asked.
     package var upstreamMicroseconds: Int64?
     package var bodyBytes = 0
-    /// Whether those bytes came from the store.
-    package var isFromStore = false
+    package var source = ContentSource.upstream
     /// Seconds; of answers from the store.
     package var age: Int64?
     /// Positions in `MetricLabels`: why the copy went out, why the answer was not kept.

@@ -78,7 +78,7 @@ package enum MetricsPage {
         writer.counter("cistern_requests", "Requests answered, by how.", shards.countedRequests.map { ($0.labels, Double($0.count)) })
         writer.counter(
             "cistern_response_bytes", "Bytes of content sent to clients, by where it came from.",
-            [("source=\"store\"", Double(shards.storeBytes)), ("source=\"upstream\"", Double(shards.upstreamBytes))])
+            ContentSource.allCases.map { ("source=\"\($0.label)\"", Double(shards.responseBytes[$0.rawValue])) })
         writer.counter("cistern_request_bytes", "Bytes of request content passed on to the upstream.", shards.requestBytes)
         writer.histogram(
             "cistern_request_duration_seconds", "From a request's head to the end of its answer.", scale: 1e-6,

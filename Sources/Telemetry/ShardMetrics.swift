@@ -22,8 +22,8 @@ package struct ShardMetrics: Sendable {
     package private(set) var durations: [Histogram]
     package private(set) var upstreamDuration = Histogram(bounds: Histogram.durations)
     package private(set) var servedAge = Histogram(bounds: Histogram.ages)
-    package private(set) var storeBytes: UInt64 = 0
-    package private(set) var upstreamBytes: UInt64 = 0
+    /// By `ContentSource`.
+    package private(set) var responseBytes = [UInt64](repeating: 0, count: ContentSource.allCases.count)
     package private(set) var rescued: [UInt64]
     package private(set) var notStored: [UInt64]
     package private(set) var refused: [UInt64]
@@ -55,7 +55,7 @@ package struct ShardMetrics: Sendable {
         durations[exchange.result.rawValue].observe(exchange.durationMicroseconds)
         if let microseconds = exchange.upstreamMicroseconds { upstreamDuration.observe(microseconds) }
         if let age = exchange.age { servedAge.observe(age) }
-        if exchange.isFromStore { storeBytes += UInt64(exchange.bodyBytes) } else { upstreamBytes += UInt64(exchange.bodyBytes) }
+        responseBytes[exchange.source.rawValue] += UInt64(exchange.bodyBytes)
         if let cause = exchange.rescueCause { rescued[cause] += 1 }
         if let reason = exchange.notStored { notStored[reason] += 1 }
     }
@@ -75,8 +75,7 @@ package struct ShardMetrics: Sendable {
         for index in durations.indices { durations[index].merge(other.durations[index]) }
         upstreamDuration.merge(other.upstreamDuration)
         servedAge.merge(other.servedAge)
-        storeBytes += other.storeBytes
-        upstreamBytes += other.upstreamBytes
+        Self.add(other.responseBytes, to: &responseBytes)
         requestBytes += other.requestBytes
         stored += other.stored
         Self.add(other.rescued, to: &rescued)

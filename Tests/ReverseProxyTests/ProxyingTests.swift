@@ -258,6 +258,8 @@ struct ProxyingTests {
         let answer = try play.get("/a", [("Accept", "application/json")])
         #expect(answer["Content-Type"] == "application/problem+json")
         #expect(answer.text.contains("\"status\":502"))
+        #expect(try play.metric("cistern_response_bytes_total{source=\"own\"}") == Double(answer.content.count))
+        #expect(try play.metric("cistern_response_bytes_total{source=\"upstream\"}") == 0)
     }
 
     @Test("beyond the limit of connections new ones wait, and are served when others go")

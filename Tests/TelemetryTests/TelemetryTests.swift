@@ -13,10 +13,10 @@ struct CountingTests {
     private static let labels = MetricLabels(
         rescueCauses: ["connection_refused"], notStored: ["no_store"], refusals: ["host"], upstreamErrors: ["dns_error"])
 
-    private func record(_ result: CacheResult, _ status: UInt16, bytes: Int = 0, fromStore: Bool = false) -> ExchangeRecord {
+    private func record(_ result: CacheResult, _ status: UInt16, bytes: Int = 0, source: ContentSource = .upstream) -> ExchangeRecord {
         var record = ExchangeRecord(result: result, method: .get, status: status)
         record.bodyBytes = bytes
-        record.isFromStore = fromStore
+        record.source = source
         return record
     }
 
@@ -37,10 +37,10 @@ struct CountingTests {
     func merging() {
         var one = ShardMetrics(labels: Self.labels)
         var two = ShardMetrics(labels: Self.labels)
-        one.record(record(.hit, 200, bytes: 10, fromStore: true))
-        two.record(record(.hit, 200, bytes: 5, fromStore: true))
+        one.record(record(.hit, 200, bytes: 10, source: .store))
+        two.record(record(.hit, 200, bytes: 5, source: .store))
         two.record(record(.miss, 999, bytes: 7))
-        two.record(record(.error, 42))
+        two.record(record(.error, 42, bytes: 3, source: .own))
         two.refuse(0)
         two.upstreamFailed(0)
         one.merge(two)
@@ -48,8 +48,7 @@ struct CountingTests {
         #expect(counted["result=\"hit\",method=\"GET\",status_class=\"2xx\""] == 2)
         #expect(counted["result=\"miss\",method=\"GET\",status_class=\"5xx\""] == 1)
         #expect(counted["result=\"error\",method=\"GET\",status_class=\"1xx\""] == 1)
-        #expect(one.storeBytes == 15)
-        #expect(one.upstreamBytes == 7)
+        #expect(one.responseBytes == [15, 7, 3])
         #expect(one.refused == [1])
         #expect(one.upstreamErrors == [1])
     }

@@ -48,9 +48,8 @@ enum StatePages {
                 }),
             "latency_bounds_seconds": .array(shards.upstreamDuration.bounds.map { .number(Double($0) / 1e6) }),
             "upstream_latency_seconds": latency(shards.upstreamDuration),
-            "response_bytes": [
-                "store": .integer(Int(clamping: shards.storeBytes)), "upstream": .integer(Int(clamping: shards.upstreamBytes)),
-            ],
+            "response_bytes": .object(
+                ContentSource.allCases.map { JSONValue.Member("\($0.label)", .integer(Int(clamping: shards.responseBytes[$0.rawValue]))) }),
             "stored": .integer(Int(clamping: shards.stored)),
             "not_stored": counts(shards.labels.notStored, shards.notStored),
             "rescued": counts(shards.labels.rescueCauses, shards.rescued),
