@@ -43,4 +43,12 @@ package enum Freshness {
         let residentTime = max(0, now.milliseconds - stored.responseTime.milliseconds) / 1000
         return correctedInitialAge + residentTime
     }
+
+    /// Whether how long an answer has been here cannot be told, since the clock was set back after it came. Small corrections do not count.
+    package static func isAgeUnknown(of stored: StoredMetadata, now: Timestamp) -> Bool {
+        stored.responseTime.milliseconds - now.milliseconds > clockTolerance
+    }
+
+    /// Milliseconds.
+    private static let clockTolerance: Int64 = 1_000
 }

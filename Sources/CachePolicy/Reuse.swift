@@ -8,6 +8,7 @@ package enum ValidationReason: String, Sendable, CaseIterable {
     case stale
     case noCache = "no_cache"
     case markedStale = "marked_stale"
+    case ageUnknown = "age_unknown"
     case requestNoCache = "request_no_cache"
     case requestMaxAge = "request_max_age"
     case requestMinFresh = "request_min_fresh"
@@ -15,7 +16,7 @@ package enum ValidationReason: String, Sendable, CaseIterable {
     /// RFC 9211 §2.2.
     package var forwardToken: StaticString {
         switch self {
-        case .noFreshness, .stale, .noCache, .markedStale: "stale"
+        case .noFreshness, .stale, .noCache, .markedStale, .ageUnknown: "stale"
         case .requestNoCache, .requestMaxAge, .requestMinFresh: "request"
         }
     }
@@ -54,6 +55,7 @@ package enum Reuse {
         guard !stored.flags.contains(.markedStale) else { return .validate(.markedStale) }
         guard !directives.noCache else { return .validate(.requestNoCache) }
         guard let lifetime = stored.freshnessLifetime else { return .validate(.noFreshness) }
+        guard !Freshness.isAgeUnknown(of: stored, now: now) else { return .validate(.ageUnknown) }
         let age = Freshness.currentAge(of: stored, now: now)
         let ttl = lifetime - age
         // §5.2.1.1: max-stale lifts what max-age says about staleness, not about age.
@@ -75,7 +77,7 @@ package enum Reuse {
         _ stored: StoredMetadata, _ directives: RequestCacheControl, strictness: Strictness, now: Timestamp
     ) -> RescueDecision {
         let age = Freshness.currentAge(of: stored, now: now)
-        let ttl = stored.freshnessLifetime.map { $0 - age }
+        let ttl = Freshness.isAgeUnknown(of: stored, now: now) ? nil : stored.freshnessLifetime.map { $0 - age }
         if ttl ?? 0 <= 0 {
             // An error that was stored is no better than the one at hand.
             if stored.status.rawValue >= 500 { return .forbidden(.storedError) }
@@ -94,7 +96,9 @@ package enum Reuse {
 
     /// Whether it could be served if the request did not matter.
     package static func isFresh(_ stored: StoredMetadata, now: Timestamp) -> Bool {
-        guard stored.flags.isDisjoint(with: [.noCache, .markedStale]), let lifetime = stored.freshnessLifetime else { return false }
+        guard stored.flags.isDisjoint(with: [.noCache, .markedStale]), let lifetime = stored.freshnessLifetime,
+            !Freshness.isAgeUnknown(of: stored, now: now)
+        else { return false }
         return lifetime > Freshness.currentAge(of: stored, now: now)
     }
 

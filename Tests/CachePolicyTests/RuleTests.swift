@@ -149,6 +149,22 @@ struct ReuseTests {
         }
     }
 
+    @Test("after the clock was set back nothing counts as fresh that came before, and all may still stand in")
+    func clockSetBack() {
+        let stored = stored(60)
+        for (milliseconds, expected) in [(500, ReuseDecision.serve(ttl: 60, age: 0)), (1_500, .validate(.ageUnknown))]
+            as [(Int64, ReuseDecision)]
+        {
+            let earlier = Timestamp(milliseconds: noon.milliseconds - milliseconds)
+            #expect(Reuse.decide(stored, RequestCacheControl(), now: earlier) == expected)
+            #expect(Reuse.isFresh(stored, now: earlier) == (milliseconds == 500))
+        }
+        let earlier = Timestamp(seconds: noon.seconds - 100)
+        #expect(Reuse.rescue(stored, RequestCacheControl(), strictness: .rescue, now: earlier) == .allowed(age: 0, ttl: nil))
+        #expect(
+            Reuse.rescue(self.stored(60, .authorized), RequestCacheControl(), strictness: .rescue, now: earlier) == .forbidden(.authorized))
+    }
+
     @Test("strict obeys what forbids stale answers, rescue does not")
     func rescue() {
         let later = Timestamp(seconds: noon.seconds + 10)

@@ -99,6 +99,7 @@ extension ValidationReason {
         case .stale: "the stored answer is stale"
         case .noCache: "the stored answer said Cache-Control: no-cache"
         case .markedStale: "the stored answer was purged softly"
+        case .ageUnknown: "the clock was set back since the stored answer came, so its age is unknown"
         case .requestNoCache: "the request said Cache-Control: no-cache"
         case .requestMaxAge: "the stored answer is older than the request's max-age"
         case .requestMinFresh: "the stored answer is not fresh for as long as the request's min-fresh"
