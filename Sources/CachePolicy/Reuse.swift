@@ -94,6 +94,11 @@ package enum Reuse {
         return .allowed(age: age, ttl: ttl)
     }
 
+    /// Whether it could stand in for a failing upstream at some time, if the request did not matter.
+    package static func mayRescue(_ stored: StoredMetadata, strictness: Strictness) -> Bool {
+        stored.status.rawValue < 500 && (strictness == .rescue || forbiddance(stored) == nil)
+    }
+
     /// Whether it could be served if the request did not matter.
     package static func isFresh(_ stored: StoredMetadata, now: Timestamp) -> Bool {
         guard stored.flags.isDisjoint(with: [.noCache, .markedStale]), let lifetime = stored.freshnessLifetime,

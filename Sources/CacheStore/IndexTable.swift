@@ -11,7 +11,6 @@ struct IndexEntry {
     static let occupied: UInt32 = 1
     /// Looked up since it was written: evicting spares it once.
     static let used: UInt32 = 2
-    static let mayRescue: UInt32 = 4
     /// Purged softly: it counts as stale, whatever it said.
     static let markedStale: UInt32 = 8
 

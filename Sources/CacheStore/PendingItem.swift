@@ -7,7 +7,7 @@ import Glibc
 /// `@unchecked Sendable` because nothing changes after `init`.
 final class PendingItem: @unchecked Sendable {
     let hash: KeyHash
-    let mayRescue: Bool
+    let retention: Retention
     let isMarkedStale: Bool
     let counts: (key: Int, metadata: Int, head: Int, body: Int)
     let payload: UnsafeMutableRawBufferPointer
@@ -17,7 +17,7 @@ final class PendingItem: @unchecked Sendable {
     init(_ item: NewItem, hash: KeyHash) {
         self.hash = hash
         isMarkedStale = false
-        mayRescue = item.mayRescue
+        retention = item.retention
         counts = (item.key.count, item.metadata.count, item.head.count, item.body.count)
         payload = .allocate(byteCount: max(1, item.payloadBytes), alignment: 8)
         var at = 0
@@ -31,7 +31,7 @@ final class PendingItem: @unchecked Sendable {
     init(markingStale item: PendingItem) {
         hash = item.hash
         isMarkedStale = true
-        mayRescue = item.mayRescue
+        retention = item.retention
         counts = item.counts
         payload = .allocate(byteCount: item.payload.count, alignment: 8)
         payload.copyMemory(from: UnsafeRawBufferPointer(item.payload))

@@ -39,7 +39,7 @@ struct RecordHeader {
     private static let checkedBytes = 56
 
     var kind: RecordKind
-    var mayRescue: Bool
+    var retention: Retention
     var isMarkedStale: Bool
     var keyBytes: Int
     var metadataBytes: Int
@@ -50,11 +50,11 @@ struct RecordHeader {
     var payloadChecksum: UInt64
 
     init(
-        kind: RecordKind, mayRescue: Bool = false, isMarkedStale: Bool = false, keyBytes: Int = 0, metadataBytes: Int = 0,
+        kind: RecordKind, retention: Retention = .whenUsed, isMarkedStale: Bool = false, keyBytes: Int = 0, metadataBytes: Int = 0,
         headBytes: Int = 0, bodyBytes: Int = 0, hash: KeyHash, payloadChecksum: UInt64 = 0
     ) {
         self.kind = kind
-        self.mayRescue = mayRescue
+        self.retention = retention
         self.isMarkedStale = isMarkedStale
         self.keyBytes = keyBytes
         self.metadataBytes = metadataBytes
@@ -65,7 +65,7 @@ struct RecordHeader {
     }
 
     /// What the index remembers of the record.
-    var indexFlags: UInt32 { (mayRescue ? IndexEntry.mayRescue : 0) | (isMarkedStale ? IndexEntry.markedStale : 0) }
+    var indexFlags: UInt32 { isMarkedStale ? IndexEntry.markedStale : 0 }
 
     var payloadBytes: Int { keyBytes + metadataBytes + headBytes + bodyBytes }
     /// With the padding.
@@ -76,7 +76,7 @@ struct RecordHeader {
     func write(to target: UnsafeMutableRawPointer, segment: UInt64, offset: Int, seed: UInt64) {
         target.storeBytes(of: Self.magic.littleEndian, toByteOffset: 0, as: UInt32.self)
         target.storeBytes(of: kind.rawValue, toByteOffset: 4, as: UInt8.self)
-        target.storeBytes(of: mayRescue ? 1 : 0, toByteOffset: 5, as: UInt8.self)
+        target.storeBytes(of: retention.rawValue, toByteOffset: 5, as: UInt8.self)
         target.storeBytes(of: isMarkedStale ? 1 : 0, toByteOffset: 6, as: UInt8.self)
         target.storeBytes(of: 0, toByteOffset: 7, as: UInt8.self)
         for (index, count) in [keyBytes, metadataBytes, headBytes, bodyBytes].enumerated() {
@@ -99,7 +99,7 @@ struct RecordHeader {
         else { return nil }
         func count(_ index: Int) -> Int { Int(UInt32(littleEndian: source.load(fromByteOffset: 8 + index * 4, as: UInt32.self))) }
         self.kind = kind
-        mayRescue = source.load(fromByteOffset: 5, as: UInt8.self) != 0
+        retention = Retention(rawValue: source.load(fromByteOffset: 5, as: UInt8.self)) ?? .whenUsed
         isMarkedStale = source.load(fromByteOffset: 6, as: UInt8.self) != 0
         (keyBytes, metadataBytes, headBytes, bodyBytes) = (count(0), count(1), count(2), count(3))
         hash = KeyHash(

@@ -120,14 +120,16 @@ package final class ResponseStore: @unchecked Sendable {
     /// Puts an item in, in the place of what is stored under its key. Returns at once; writing happens in the background.
     @discardableResult
     package func insert(_ item: NewItem) -> InsertResult {
-        guard directory.isWritable else {
+        guard directory.isWritable || item.retention == .outlives else {
             state.withLock { $0.statistics.writeErrors += 1 }
             return .unwritable
         }
+        // What takes back others is the last to be dropped.
+        let limit = settings.pendingLimitBytes * (item.retention == .outlives ? 2 : 1)
         guard RecordHeader.recordBytes(payload: item.payloadBytes) <= settings.segmentBytes else { return .tooLarge }
         let pending = PendingItem(item, hash: item.key.withUnsafeBytes { KeyHash($0, seed: seed) })
         let accepted = state.withLock { state in
-            guard state.statistics.pendingBytes + pending.bytes <= settings.pendingLimitBytes else {
+            guard state.statistics.pendingBytes + pending.bytes <= limit else {
                 state.statistics.dropped += 1
                 return false
             }
@@ -145,16 +147,34 @@ package final class ResponseStore: @unchecked Sendable {
         remove(key.withUnsafeBytes { KeyHash($0, seed: seed) })
     }
 
+    /// The same, if what is stored there is still this item.
+    package func remove(_ key: Span<UInt8>, ifStill item: StoredItem) {
+        key.withUnsafeBytes { key in
+            let hash = KeyHash(key, seed: seed)
+            state.withLock { state in
+                if let pending = state.pending[hash] {
+                    guard pending === item.owner else { return }
+                } else {
+                    guard let entry = state.index.find(hash), let segment = state.segments[entry.segment], segment === item.owner,
+                        segment.base + Int(entry.offset) * 8 + RecordHeader.bytes + key.count == item.metadata.baseAddress
+                    else { return }
+                }
+                remove(hash, &state)
+            }
+        }
+    }
+
     /// Returns whether something was there.
     @discardableResult
-    func remove(_ hash: KeyHash) -> Bool {
-        state.withLock { state in
-            let wasPending = state.pending.removeValue(forKey: hash) != nil
-            guard state.index.remove(hash) || wasPending else { return false }
-            state.statistics.invalidated += 1
-            writer.queue(.removal(hash), store: self)
-            return true
-        }
+    func remove(_ hash: KeyHash) -> Bool { state.withLock { remove(hash, &$0) } }
+
+    @discardableResult
+    private func remove(_ hash: KeyHash, _ state: inout State) -> Bool {
+        let wasPending = state.pending.removeValue(forKey: hash) != nil
+        guard state.index.remove(hash) || wasPending else { return false }
+        state.statistics.invalidated += 1
+        writer.queue(.removal(hash), store: self)
+        return true
     }
 
     /// Marks what is stored under this key as stale, for good. Returns whether something was there.

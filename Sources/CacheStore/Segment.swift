@@ -16,17 +16,24 @@ final class Segment: @unchecked Sendable {
     /// A link in the directory leads to somebody else's file, and a pipe must not hold up the start.
     static let plain = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK
 
-    /// Makes a new file with all its blocks. Returns nil where that fails (no space, read-only).
-    init?(creating number: UInt64, in directory: String, size: Int) {
-        path = Self.path(number, directory)
+    /// Makes a new file with all its blocks.
+    init(creating number: UInt64, _ settings: StoreSettings) throws(NoRoom) {
+        path = Self.path(number, settings.directory)
         let descriptor = csystem_open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else { return nil }
-        guard csystem_allocate(descriptor, size) == 0, let base = Self.map(descriptor, size) else {
+        guard descriptor >= 0 else { throw NoRoom(isDiskFull: [ENOSPC, EDQUOT].contains(errno)) }
+        let size = settings.segmentBytes
+        let error = settings.allocate(descriptor, size)
+        guard error == 0, let base = Self.map(descriptor, size) else {
             close(descriptor)
             unlink(path)
-            return nil
+            throw NoRoom(isDiskFull: [ENOSPC, EDQUOT].contains(error))
         }
         (self.number, self.size, self.base, self.descriptor) = (number, size, base, descriptor)
+    }
+
+    struct NoRoom: Error {
+        /// Else the directory is read-only, or the disk out of order.
+        let isDiskFull: Bool
     }
 
     /// Opens an existing file. One that is not of the expected size was tampered with: what is there is mapped, never more.

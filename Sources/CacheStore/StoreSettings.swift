@@ -1,5 +1,7 @@
 // How large the store is and where it lies, and what the caller puts in and gets out.
 
+import CSystem
+
 package struct StoreSettings: Sendable {
     /// The directory; made where it is missing.
     package var directory: String
@@ -9,6 +11,8 @@ package struct StoreSettings: Sendable {
     package var segmentBytes: Int
     /// What may wait to be written; beyond it new items are dropped. Bounds memory when the disk is slower than the upstream.
     package var pendingLimitBytes = 64 << 20
+    /// Gives a new file all its blocks; returns an error's number or 0.
+    var allocate: @Sendable (_ descriptor: Int32, _ bytes: Int) -> Int32 = { csystem_allocate($0, $1) }
     /// Called from the writer's queue when the disk takes no more, and when it does again.
     package var whenWritable: (@Sendable (_ isWritable: Bool) -> Void)?
 
@@ -36,21 +40,31 @@ package enum StoreError: Error, CustomStringConvertible {
     }
 }
 
+/// What becomes of an item when its segment is evicted.
+package enum Retention: UInt8, Sendable {
+    /// It is kept where it was used since it was written.
+    case whenUsed = 0
+    /// So it is, and before those: it could still stand in for a failing upstream.
+    case mayRescue = 1
+    /// It is kept once in any case, since it takes back what was written before it, and that may have been kept once as well. The writer makes
+    /// room for it where the disk has none, and where it cannot be written at all it counts from memory.
+    case outlives = 2
+}
+
 /// What is to be stored. The store does not look into any of it.
 package struct NewItem: Sendable {
     package var key: [UInt8]
     package var metadata: [UInt8]
     package var head: [UInt8]
     package var body: [UInt8]
-    /// Whether it could still stand in for a failing upstream: such items outlive others when space is needed.
-    package var mayRescue: Bool
+    package var retention: Retention
 
-    package init(key: [UInt8], metadata: [UInt8], head: [UInt8], body: [UInt8], mayRescue: Bool) {
+    package init(key: [UInt8], metadata: [UInt8], head: [UInt8], body: [UInt8], retention: Retention) {
         self.key = key
         self.metadata = metadata
         self.head = head
         self.body = body
-        self.mayRescue = mayRescue
+        self.retention = retention
     }
 
     var payloadBytes: Int { key.count + metadata.count + head.count + body.count }

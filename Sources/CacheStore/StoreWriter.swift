@@ -90,10 +90,12 @@ final class StoreWriter: @unchecked Sendable {
 
     private func append(_ item: PendingItem, _ store: ResponseStore) {
         let header = RecordHeader(
-            kind: .item, mayRescue: item.mayRescue, isMarkedStale: item.isMarkedStale, keyBytes: item.counts.key,
+            kind: .item, retention: item.retention, isMarkedStale: item.isMarkedStale, keyBytes: item.counts.key,
             metadataBytes: item.counts.metadata, headBytes: item.counts.head, bodyBytes: item.counts.body, hash: item.hash,
             payloadChecksum: RecordHeader.payloadChecksum(item.payload.baseAddress!, item.bytes, seed: seed))
-        guard let offset = append(header, UnsafeRawBufferPointer(item.payload), store) else {
+        let takesBack = item.retention == .outlives
+        guard let offset = append(header, UnsafeRawBufferPointer(item.payload), takesBack: takesBack, store) else {
+            guard !takesBack else { return survivors.append(item) }
             store.state.withLock { state in
                 state.statistics.pendingBytes -= item.bytes
                 if state.pending[item.hash] === item { state.pending[item.hash] = nil }
@@ -105,15 +107,18 @@ final class StoreWriter: @unchecked Sendable {
     }
 
     private func appendPlain(_ kind: RecordKind, _ hash: KeyHash, _ store: ResponseStore) {
-        _ = append(RecordHeader(kind: kind, hash: hash), UnsafeRawBufferPointer(start: nil, count: 0), store)
+        _ = append(RecordHeader(kind: kind, hash: hash), UnsafeRawBufferPointer(start: nil, count: 0), takesBack: true, store)
     }
 
     /// Puts a record into the buffer; returns its offset in the segment, nil where there is no room on the disk.
-    private func append(_ header: RecordHeader, _ payload: UnsafeRawBufferPointer, _ store: ResponseStore) -> Int? {
+    /// - Parameter takesBack: what was stored must not come back: for this a full disk gets room.
+    private func append(
+        _ header: RecordHeader, _ payload: UnsafeRawBufferPointer, takesBack: Bool, _ store: ResponseStore
+    ) -> Int? {
         let size = header.recordBytes
         if active == nil || position.offset + buffer.count + size > active!.size {
             writeBuffer(store)
-            guard makeRoom(for: size, store), position.offset + buffer.count + size <= active!.size else {
+            guard makeRoom(for: size, takesBack: takesBack, store), position.offset + buffer.count + size <= active!.size else {
                 store.state.withLock { $0.statistics.writeErrors += 1 }
                 noteWritten(false)
                 return nil
@@ -144,11 +149,15 @@ final class StoreWriter: @unchecked Sendable {
         store.state.withLock { state in
             if !isWritten { state.statistics.writeErrors += 1 }
             for (item, offset) in placed {
+                if !isWritten, item.retention == .outlives {
+                    survivors.append(item)
+                    continue
+                }
                 state.statistics.pendingBytes -= item.bytes
                 guard state.pending[item.hash] === item else { continue }
                 state.pending[item.hash] = nil
                 guard isWritten else { continue }
-                let flags = (item.mayRescue ? IndexEntry.mayRescue : 0) | (item.isMarkedStale ? IndexEntry.markedStale : 0)
+                let flags = item.isMarkedStale ? IndexEntry.markedStale : 0
                 let entry = IndexEntry(hash: item.hash, segment: position.segment, offset: UInt32(offset / 8), flags: flags)
                 if state.index.set(entry) { state.statistics.replaced += 1 }
             }
@@ -158,8 +167,10 @@ final class StoreWriter: @unchecked Sendable {
     }
 
     /// Goes on in the newest segment after a start, or makes a new one; evicts the oldest where the limit is reached.
-    /// - Parameter size: of the record that is to have room in it, beside what evicting keeps.
-    private func makeRoom(for size: Int, _ store: ResponseStore) -> Bool {
+    /// - Parameters:
+    ///   - size: of the record that is to have room in it, beside what evicting keeps.
+    ///   - takesBack: where the disk is full, the oldest segment goes as if the limit were reached.
+    private func makeRoom(for size: Int, takesBack: Bool, _ store: ResponseStore) -> Bool {
         if active == nil, let newest = store.state.withLock({ $0.segments[position.segment] }),
             position.offset + size <= newest.size, newest.size == settings.segmentBytes
         {
@@ -167,13 +178,19 @@ final class StoreWriter: @unchecked Sendable {
             return true
         }
         var budget = min(settings.segmentBytes / Self.reinsertedShare, settings.segmentBytes - size)
-        while store.state.withLock({ $0.order.count }) >= settings.maximumSegments {
+        func evict() {
             let kept = evictOldest(store, budget: budget)
             budget -= kept.reduce(0) { $0 + RecordHeader.recordBytes(payload: $1.bytes) }
             survivors += kept
         }
+        while store.state.withLock({ $0.order.count }) >= settings.maximumSegments { evict() }
         let number = position.segment + 1
-        guard let segment = Segment(creating: number, in: directory.path, size: settings.segmentBytes) else { return false }
+        var made = Result { () throws(Segment.NoRoom) in try Segment(creating: number, settings) }
+        if case .failure(let error) = made, error.isDiskFull, takesBack, store.state.withLock({ $0.order.count }) > 1 {
+            evict()
+            made = Result { () throws(Segment.NoRoom) in try Segment(creating: number, settings) }
+        }
+        guard case .success(let segment) = made else { return false }
         active = segment
         position = Position(segment: number, offset: 0)
         store.state.withLock { state in
@@ -186,8 +203,8 @@ final class StoreWriter: @unchecked Sendable {
         return true
     }
 
-    /// Takes the oldest segment away. What was used since it was written, and then what may still rescue a client, is kept and
-    /// written again, up to a share of the segment.
+    /// Takes the oldest segment away. What takes back older items, then what was used since it was written, is kept and written again, up to
+    /// a share of the segment.
     /// - Parameter budget: bytes of records that may be kept.
     private func evictOldest(_ store: ResponseStore, budget: Int) -> [PendingItem] {
         let oldest = store.state.withLock { $0.segments[$0.order[0]] }
@@ -201,8 +218,9 @@ final class StoreWriter: @unchecked Sendable {
         var kept: [KeyHash: PendingItem] = [:]
         var order: [KeyHash] = []
         var keptBytes = 0
-        for wanted in [IndexEntry.used | IndexEntry.mayRescue, IndexEntry.used] {
-            for record in live where record.flags & (IndexEntry.used | IndexEntry.mayRescue) == wanted {
+        for retention in [Retention.outlives, .mayRescue, .whenUsed] {
+            for record in live where record.header.retention == retention {
+                guard retention == .outlives || record.flags & IndexEntry.used != 0 else { continue }
                 guard keptBytes + record.header.recordBytes <= budget, let item = copy(record.header, oldest, record.offset) else {
                     continue
                 }
@@ -256,7 +274,7 @@ final class StoreWriter: @unchecked Sendable {
         }
         let item = NewItem(
             key: part(header.keyBytes), metadata: part(header.metadataBytes), head: part(header.headBytes), body: part(header.bodyBytes),
-            mayRescue: header.mayRescue)
+            retention: header.retention == .outlives ? .mayRescue : header.retention)
         return PendingItem(item, hash: header.hash)
     }
 }

@@ -52,7 +52,7 @@ final class SearchVarianceMemory: Sendable {
 
     private func insert(_ key: [UInt8], _ head: [UInt8], _ generation: UInt64) {
         let metadata = StoredMetadata.searchVariance(generation: generation)
-        store.insert(NewItem(key: key, metadata: metadata, head: head, body: [], mayRescue: true))
+        store.insert(NewItem(key: key, metadata: metadata, head: head, body: [], retention: .mayRescue))
     }
 
     private static func key(_ path: [UInt8]) -> [UInt8] { path + [UInt8(ascii: "N")] }

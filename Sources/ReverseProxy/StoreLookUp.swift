@@ -35,11 +35,13 @@ struct StoreLookUp {
     let purges: PurgeClock
     /// Selecting fields whose values are secrets: those of one user's own cache, where keys have no partitions.
     let concealed: [String]
+    private let strictness: Strictness
     private let memo = SelectingMemo()
 
     init(store: ResponseStore, purges: PurgeClock, policy: CachePolicySettings) {
         self.store = store
         self.purges = purges
+        strictness = policy.strictness
         concealed = policy.isPrivate ? policy.credentialFields : []
     }
 
@@ -58,6 +60,7 @@ struct StoreLookUp {
         guard let collection, case .found(let found) = result, let time = time(at: Self.collectionKey(collection)),
             found.metadata.requestTime <= time
         else { return result }
+        store.remove(found.key.span, ifStill: found.item)
         return .nothing
     }
 
@@ -83,8 +86,12 @@ struct StoreLookUp {
         guard var metadata = StoredMetadata(item.metadata), metadata.etag.upperBound <= item.head.count,
             metadata.lastModified.upperBound <= item.head.count
         else { return .nothing }
-        if let sharedKey, let time = invalidationTime(sharedKey), metadata.requestTime <= time { return .nothing }
-        if metadata.flags.contains(.hasGroups), isGroupOvertaken(item, metadata.requestTime) { return .nothing }
+        let isOvertaken = sharedKey.flatMap(invalidationTime).map { metadata.requestTime <= $0 } ?? false
+        guard !isOvertaken, !metadata.flags.contains(.hasGroups) || !isGroupOvertaken(item, metadata.requestTime) else {
+            // Else it could be kept for its use, and outlive the mark that says so.
+            store.remove(key.span, ifStill: item)
+            return .nothing
+        }
         if item.isMarkedStale { metadata.flags.insert(.markedStale) }
         return .found(FoundResponse(item: item, metadata: metadata, key: key))
     }
@@ -106,7 +113,7 @@ struct StoreLookUp {
     func invalidate(groups: [String], at now: Timestamp) {
         for group in groups {
             let metadata = StoredMetadata.invalidation(at: now)
-            store.insert(NewItem(key: Self.groupKey(group), metadata: metadata, head: [], body: [], mayRescue: true))
+            store.insert(NewItem(key: Self.groupKey(group), metadata: metadata, head: [], body: [], retention: .outlives))
         }
     }
 
@@ -130,8 +137,9 @@ struct StoreLookUp {
     func insert(key: [UInt8], names: [[UInt8]], request: Fields, metadata: StoredMetadata, head: [UInt8], body: [UInt8], now: Timestamp)
         -> InsertResult
     {
+        let retention = Reuse.mayRescue(metadata, strictness: strictness) ? Retention.mayRescue : .whenUsed
         guard !names.isEmpty else {
-            return store.insert(NewItem(key: key, metadata: metadata.encoded(), head: head, body: body, mayRescue: true))
+            return store.insert(NewItem(key: key, metadata: metadata.encoded(), head: head, body: body, retention: retention))
         }
         let encoded = SelectingFields.encode(names)
         var generation = UInt64(bitPattern: now.milliseconds)
@@ -141,13 +149,13 @@ struct StoreLookUp {
             generation = known
         } else {
             let marker = StoredMetadata.varyMarker(generation: generation)
-            let result = store.insert(NewItem(key: key, metadata: marker, head: encoded, body: [], mayRescue: true))
+            let result = store.insert(NewItem(key: key, metadata: marker, head: encoded, body: [], retention: .mayRescue))
             guard result == .accepted else { return result }
         }
         var variant = key
         let values = selecting(names.map { $0[...] }, in: request)
         CacheKey.appendVariant(to: &variant, generation: generation, selecting: values)
-        return store.insert(NewItem(key: variant, metadata: metadata.encoded(), head: head, body: body, mayRescue: true))
+        return store.insert(NewItem(key: variant, metadata: metadata.encoded(), head: head, body: body, retention: retention))
     }
 
     /// Drops what is stored for a target, in every partition and for every variant and content (RFC 9111 §4.4).
@@ -160,13 +168,14 @@ struct StoreLookUp {
         }
         store.insert(
             NewItem(
-                key: Self.invalidationKey(sharedKey), metadata: StoredMetadata.invalidation(at: time), head: [], body: [], mayRescue: true))
+                key: Self.invalidationKey(sharedKey), metadata: StoredMetadata.invalidation(at: time), head: [], body: [],
+                retention: .outlives))
     }
 
     /// The same for a collection, whatever the arguments.
     /// - Parameter sharedKey: of the collection without arguments.
     func invalidateCollection(_ sharedKey: [UInt8], at now: Timestamp) {
         let metadata = StoredMetadata.invalidation(at: now)
-        store.insert(NewItem(key: Self.collectionKey(sharedKey), metadata: metadata, head: [], body: [], mayRescue: true))
+        store.insert(NewItem(key: Self.collectionKey(sharedKey), metadata: metadata, head: [], body: [], retention: .outlives))
     }
 }

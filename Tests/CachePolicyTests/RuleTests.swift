@@ -174,6 +174,7 @@ struct ReuseTests {
         ] {
             #expect(Reuse.rescue(stored(5, flag), RequestCacheControl(), strictness: .strict, now: later) == .forbidden(reason))
             #expect(Reuse.rescue(stored(5, flag), RequestCacheControl(), strictness: .rescue, now: later) == .allowed(age: 10, ttl: -5))
+            #expect(!Reuse.mayRescue(stored(5, flag), strictness: .strict) && Reuse.mayRescue(stored(5, flag), strictness: .rescue))
         }
         #expect(Reuse.rescue(stored(nil), RequestCacheControl(), strictness: .strict, now: later) == .allowed(age: 10, ttl: nil))
         let asked = RequestCacheControl(fields("Cache-Control: no-cache"))

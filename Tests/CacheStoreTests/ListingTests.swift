@@ -17,7 +17,9 @@ struct ListingTests {
     private func key(_ number: Int) -> [UInt8] { Array("key-\(number)".utf8) }
 
     private func put(_ numbers: Range<Int>, in store: ResponseStore) {
-        for number in numbers { store.insert(NewItem(key: key(number), metadata: [1], head: [2], body: key(number), mayRescue: true)) }
+        for number in numbers {
+            store.insert(NewItem(key: key(number), metadata: [1], head: [2], body: key(number), retention: .mayRescue))
+        }
     }
 
     private func keys(of store: ResponseStore) -> [String] {
@@ -97,7 +99,7 @@ struct ListingTests {
         _ = store.remove(store.id(of: key(2)))
         for number in 0..<12_000 {
             store.insert(
-                NewItem(key: key(1_000 + number), metadata: [1], head: [2], body: Array(repeating: 7, count: 1_000), mayRescue: true))
+                NewItem(key: key(1_000 + number), metadata: [1], head: [2], body: Array(repeating: 7, count: 1_000), retention: .mayRescue))
             if number % 500 == 0 {
                 store.flush()
                 for number in 0..<10 { _ = store.lookUp(key(number).span) }

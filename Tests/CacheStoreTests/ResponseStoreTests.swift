@@ -7,6 +7,17 @@ import Testing
 
 @testable import CacheStore
 
+private func names(in path: String) -> [String] {
+    guard let handle = opendir(path) else { return [] }
+    defer { closedir(handle) }
+    var names: [String] = []
+    while let entry = readdir(handle) {
+        let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+        if name != ".", name != ".." { names.append(name) }
+    }
+    return names.sorted()
+}
+
 /// A directory that goes away with the test.
 private final class Directory {
     private let temporary: TemporaryDirectory
@@ -14,17 +25,7 @@ private final class Directory {
 
     init() throws { temporary = try #require(TemporaryDirectory("cistern-store")) }
 
-    var files: [String] {
-        guard let handle = opendir(path) else { return [] }
-        defer { closedir(handle) }
-        var names: [String] = []
-        while let entry = readdir(handle) {
-            let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
-            if name != ".", name != ".." { names.append(name) }
-        }
-        return names.sorted()
-    }
-
+    var files: [String] { names(in: path) }
     var segments: [String] { files.filter { $0.hasPrefix("segment-") } }
 
     func size(_ name: String) -> Int {
@@ -49,8 +50,8 @@ private final class Directory {
 private func key(_ number: Int) -> [UInt8] { Array("key-\(number)".utf8) }
 private func body(_ number: Int, _ count: Int = 500) -> [UInt8] { (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 7 &+ number) } }
 
-private func item(_ number: Int, _ count: Int = 500, mayRescue: Bool = true) -> NewItem {
-    NewItem(key: key(number), metadata: [1, 2, 3], head: Array("head \(number)".utf8), body: body(number, count), mayRescue: mayRescue)
+private func item(_ number: Int, _ count: Int = 500, retention: Retention = .mayRescue) -> NewItem {
+    NewItem(key: key(number), metadata: [1, 2, 3], head: Array("head \(number)".utf8), body: body(number, count), retention: retention)
 }
 
 /// The stored body, after a check that the rest is right too.
@@ -163,12 +164,65 @@ struct ResponseStoreTests {
         #expect(store.statistics.evicted > 0 && store.statistics.reinserted > 0)
     }
 
+    @Test("what takes back others outlives its segment once, unused; what may rescue goes before what may not")
+    func retention() throws {
+        let directory = try Directory()
+        let store = try directory.open(4 << 20)
+        // There is room for one of the large ones beside the mark.
+        store.insert(item(0, 100, retention: .outlives))
+        store.insert(item(1, 200_000, retention: .whenUsed))
+        store.insert(item(2, 200_000))
+        store.flush()
+        for number in [1, 2] { #expect(stored(store, number) != nil) }
+        fill(store, 100..<130)
+        #expect(store.statistics.reinserted == 2)
+        #expect(stored(store, 1) == nil)
+        fill(store, 130..<170)
+        #expect(store.statistics.reinserted == 2)
+        #expect(stored(store, 0) == nil && stored(store, 2) == nil)
+    }
+
+    @Test("a removal is written even where the disk is full: the oldest segment makes room for it", arguments: [false, true])
+    func removalOnFullDisk(everything: Bool) throws {
+        let directory = try Directory()
+        do {
+            var settings = StoreSettings(directory: directory.path, capacityBytes: 8 << 20, segmentBytes: 1 << 20)
+            let path = directory.path
+            settings.allocate = { names(in: path).count { $0.hasPrefix("segment-") } > 3 ? ENOSPC : csystem_allocate($0, $1) }
+            let store = try ResponseStore(settings)
+            // The third segment is full to its end.
+            fill(store, 0..<30)
+            let rest = (1 << 20) - 10 * RecordHeader.recordBytes(payload: 100_000 + key(10).count)
+            store.insert(NewItem(key: key(30), metadata: [], head: [], body: body(30, rest - 80), retention: .mayRescue))
+            fill(store, 31..<40)
+            #expect(store.statistics.writeErrors > 0 && directory.segments.count == 3)
+            if everything { store.removeAll() } else { store.remove(key(25).span) }
+            store.flush()
+            #expect(directory.segments.count == 3)
+        }
+        let store = try directory.open()
+        #expect(store.lookUp(key(25).span) == nil)
+        #expect((store.lookUp(key(24).span) == nil) == everything)
+    }
+
+    @Test("what takes back others counts from memory where it cannot be written")
+    func markOnFullDisk() throws {
+        let directory = try Directory()
+        var settings = StoreSettings(directory: directory.path, capacityBytes: 8 << 20, segmentBytes: 1 << 20)
+        settings.allocate = { _, _ in EIO }
+        let store = try ResponseStore(settings)
+        store.insert(item(1, retention: .outlives))
+        store.insert(item(2))
+        store.flush()
+        #expect(stored(store, 1) == body(1) && stored(store, 2) == nil)
+    }
+
     @Test("what is nearly as large as a segment has room beside what evicting keeps, and no file grows")
     func largeAmongKept() throws {
         let directory = try Directory()
         let store = try directory.open(4 << 20)
         for number in 0..<600 { store.insert(item(number)) }
-        let large = NewItem(key: key(1_000), metadata: [], head: [], body: [UInt8](repeating: 1, count: 1_000_000), mayRescue: true)
+        let large = NewItem(key: key(1_000), metadata: [], head: [], body: [UInt8](repeating: 1, count: 1_000_000), retention: .mayRescue)
         for _ in 0..<12 {
             store.flush()
             for number in 0..<600 { _ = stored(store, number) }
@@ -238,7 +292,7 @@ struct ResponseStoreTests {
     /// Ten of them are nearly a segment of 1 MiB.
     private func fill(_ store: ResponseStore, _ numbers: Range<Int>) {
         let body = [UInt8](repeating: 7, count: 100_000)
-        for number in numbers { store.insert(NewItem(key: key(number), metadata: [], head: [], body: body, mayRescue: true)) }
+        for number in numbers { store.insert(NewItem(key: key(number), metadata: [], head: [], body: body, retention: .mayRescue)) }
         store.flush()
     }
 

@@ -1,6 +1,7 @@
 // What an unsafe request makes invalid, whatever it is stored by and whatever is under way (RFC 9111 §4.4).
 
 import CachePolicy
+import CacheStore
 import HTTPCore
 import Reactor
 import ReverseProxy
@@ -38,6 +39,52 @@ struct InvalidationTests {
             try play.restart()
             #expect(isHit(try play.request(method, target, fields, content: "x")))
         }
+    }
+
+    @Test("it stays so while the store evicts, whatever was kept for its use", arguments: ["PUT /a", "group"])
+    func whileEvicting(how: String) throws {
+        let counter = Counter()
+        let long = "\"" + String(repeating: "x", count: 100_000) + "\""
+        let origin = ScriptedOrigin { request in
+            guard request.method == "GET" else { return [.json("0", ["Cache-Group-Invalidation: \"g\""])] }
+            guard request.target == "/a" else { return [.json(long, ["Cache-Control: max-age=9999"])] }
+            return [.json("\(counter.next())", ["Cache-Control: max-age=9999", "Cache-Groups: \"g\""])]
+        }
+        let play = try ProxyPlay(origin) {
+            $0.store?.capacityBytes = 4 << 20
+            $0.store?.segmentBytes = 1 << 20
+        }
+        func fill(_ numbers: Range<Int>) throws {
+            for number in numbers { _ = try play.get("/fill/\(number)") }
+            play.flushStore()
+        }
+        let user = how == "group" ? [] : [("Authorization", "Bearer x")]
+        _ = try play.get("/a", user)
+        play.flushStore()
+        #expect(isHit(try play.get("/a", user)))
+        // The answer's segment goes before that of the mark, and the answer is kept since it was used.
+        try fill(0..<12)
+        play.time.advance(by: .seconds(1))
+        #expect(try play.request("PUT", how == "group" ? "/b" : "/a", content: "x").status == 200)
+        try fill(12..<45)
+        #expect(!isHit(try play.get("/a", user)))
+        #expect(try play.metric("cistern_store_removals_total{cause=\"evicted\"}") ?? 0 > 15)
+    }
+
+    @Test("what is found to be invalid is dropped, and does not stand in either")
+    func dropped() throws {
+        let origin = ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=60"])] }
+        let play = try ProxyPlay(origin)
+        let user = [("Authorization", "Bearer x")]
+        _ = try play.get("/a", user)
+        play.flushStore()
+        play.time.advance(by: .seconds(1))
+        _ = try play.request("PUT", "/a", content: "x")
+        origin.down()
+        let removed = "cistern_store_removals_total{cause=\"invalidated\"}"
+        #expect(try play.metric(removed) == 0)
+        #expect(try play.get("/a", user).status == 502)
+        #expect(try play.metric(removed) == 1)
     }
 
     @Test("an answer to POST that was under way then is not kept", arguments: ["/search", "/own"])
