@@ -39,6 +39,9 @@ package struct CachePolicySettings: Sendable {
     package var stripsTargetedFields = false
     /// Whether No-Vary-Search tells which arguments make no difference.
     package var usesNoVarySearch = true
+    /// Most fields that a kept answer may vary by, and most groups that it may belong to or that a write may change. Each of them costs a look-up
+    /// or its like at every hit (RFC 9875 §2: at least 32 groups).
+    package var memberLimit = 128
     /// Whether stored JSON without a validator gets one that is made of its data.
     package var makesEntityTags = true
     /// Request fields that carry credentials, in lower case. Each combination of their values has a partition of its own.

@@ -17,6 +17,7 @@ package enum NotStoredReason: String, Error, Sendable, CaseIterable {
     case privateResponse = "private"
     case authorized = "authorized"
     case varyStar = "vary_star"
+    case tooManyMembers = "too_many_members"
     case contentType = "content_type"
     case contentCoding = "content_coding"
     case tooLarge = "too_large"
@@ -56,6 +57,9 @@ package enum Storing {
         guard isOnes || mayShare(control) || !request.fields.contains(.authorization) else { return .forbidden(.authorized) }
         if settings.setCookie == .refuse, response.fields.contains(.setCookie) { return .forbidden(.setCookie) }
         guard !SelectingFields.isStar(response.fields) else { return .forbidden(.varyStar) }
+        guard FieldLists.members(of: .vary, in: response.fields).count <= settings.memberLimit,
+            CacheTags.groups(of: response.fields, named: "cache-groups").count <= settings.memberLimit
+        else { return .forbidden(.tooManyMembers) }
         let isKept = settings.keepsAny || settings.contentTypes.contain(response.fields.first(.contentType).flatMap(MediaType.init))
         guard isKept else { return .forbidden(.contentType) }
         // Stored content is decoded, which no-transform forbids (§5.2.2.6).

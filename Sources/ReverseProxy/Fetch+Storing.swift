@@ -142,16 +142,14 @@ extension Fetch {
         return head[metadata.etag].elementsEqual(found.item.head[found.metadata.etag])
     }
 
-    /// Groups that one answer may make invalid (RFC 9875 §2: at least 32 must be taken).
-    private static let groupLimit = 128
-
     func invalidate(after head: ResponseHead) {
         guard !subject.head.method.isSafe, subject.key == nil, let lookUp = shard.lookUp else { return }
         let path = subject.head.pathAndQuery
         let targets = Invalidation.targets(method: subject.head.method, target: path, response: head, origin: shard.upstreamOrigin)
         for target in targets { shard.invalidate(target: target, for: subject.head) }
         if !targets.isEmpty {
-            let groups = CacheTags.groups(of: head.fields, named: "cache-group-invalidation").prefix(Self.groupLimit)
+            let limit = shard.settings.policy.memberLimit
+            let groups = CacheTags.groups(of: head.fields, named: "cache-group-invalidation").prefix(limit)
             lookUp.invalidate(groups: Array(groups), at: responseTime)
         }
         guard !targets.isEmpty, shard.routes.all[subject.route].invalidatesCollection,

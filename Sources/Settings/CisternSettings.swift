@@ -57,6 +57,7 @@ package struct CisternSettings: Sendable, Equatable {
         package var targetedFields = ["cistern-cache-control", "cdn-cache-control"]
         package var stripTargetedFields = false
         package var noVarySearch = true
+        package var memberLimit = 128
         package var entityTags = true
         package var contentTypes = ["application/json", "+json", "text/json"]
         package var credentialFields = [

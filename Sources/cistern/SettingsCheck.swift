@@ -177,6 +177,7 @@ extension ProxySettings {
         policy.targetedFields = settings.cache.targetedFields.map { Array($0.lowercased().utf8) }
         policy.stripsTargetedFields = settings.cache.stripTargetedFields
         policy.usesNoVarySearch = settings.cache.noVarySearch
+        policy.memberLimit = settings.cache.memberLimit
         policy.makesEntityTags = settings.cache.entityTags
         policy.setCookie = SetCookieTreatment(rawValue: settings.cache.setCookie) ?? .strip
         policy.contentTypes = ContentTypes(settings.cache.contentTypes)

@@ -5,6 +5,11 @@ import Testing
 
 @testable import CachePolicy
 
+/// A list of so many members.
+private func list(_ count: Int, quoted: Bool = false) -> String {
+    (0..<count).map { quoted ? "\"g\($0)\"" : "f\($0)" }.joined(separator: ", ")
+}
+
 @Suite("Storing (RFC 9111 §3)")
 struct StoringTests {
     private func decide(_ status: UInt16, _ response: String, _ asked: String = "", method: Method = .get, partitioned: Bool = false)
@@ -39,6 +44,10 @@ struct StoringTests {
             (200, "Content-Type: application/json\nVary: a\nVary: b, *", .forbidden(.varyStar)),
             (200, "Content-Type: application/json\nVary: a, X-Forwarded-For", .forbidden(.varyStar)),
             (200, "Content-Type: application/json\nVary: forwarded", .forbidden(.varyStar)),
+            (200, "Content-Type: application/json\nVary: \(list(128))", .allowed),
+            (200, "Content-Type: application/json\nVary: \(list(128))\nVary: x", .forbidden(.tooManyMembers)),
+            (200, "Content-Type: application/json\nCache-Groups: \(list(128, quoted: true))", .allowed),
+            (200, "Content-Type: application/json\nCache-Groups: \(list(129, quoted: true))", .forbidden(.tooManyMembers)),
             (200, "Content-Type: application/json\nContent-Encoding: gzip", .allowed),
             (200, "Content-Type: application/json\nContent-Encoding: gzip\nCache-Control: no-transform", .forbidden(.contentCoding)),
             (200, "Content-Type: application/json\nCache-Control: no-transform", .allowed),

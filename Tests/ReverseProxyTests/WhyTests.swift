@@ -49,6 +49,9 @@ struct WhyTests {
             Row("404", .json("{}", status: "404 Not Found"), notStored: "status", setting: "cache.store"),
             Row("broken JSON", .json("{"), notStored: "invalid_json"),
             Row("Vary: *", .json("{}", ["Vary: *"]), notStored: "vary_star"),
+            Row(
+                "too many groups", .json("{}", ["Cache-Groups: " + (0..<129).map { "\"\($0)\"" }.joined(separator: ",")]),
+                notStored: "too_many_members", setting: "cache.member_limit"),
             Row("POST", .json("{}"), "POST", reason: "method", notStored: "method", setting: "routes.methods"),
             Row("PUT: no setting makes a write be kept", .json("{}"), "PUT", reason: "method", notStored: "method"),
         ])

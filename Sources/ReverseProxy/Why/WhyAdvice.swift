@@ -32,6 +32,7 @@ extension NotStoredReason {
             "the answer said Cache-Control: private, and the request had no credentials to give it a partition of its own"
         case .authorized: "the request was authorized, and the answer did not allow sharing"
         case .varyStar: "the answer said Vary: *, or varies by where the client is, so it fits no other request"
+        case .tooManyMembers: "the answer varies by too many fields, or belongs to too many groups"
         case .contentType: "the answer's media type is not one that is kept"
         case .contentCoding: "the answer was coded in a way that cannot, or for no-transform may not, be taken off"
         case .tooLarge: "the answer is too large"
@@ -56,6 +57,7 @@ extension NotStoredReason {
             WhyAdvice("cache.credential_fields", "with authorization among them the answer is kept for those with the same credentials")
         case .contentType: WhyAdvice("cache.content_types", "names the media types that are kept")
         case .tooLarge: WhyAdvice("cache.buffer_limit", "is the largest answer that is kept; store.size bounds it too")
+        case .tooManyMembers: WhyAdvice("cache.member_limit", "is the most fields in Vary and the most groups of a kept answer")
         case .notGood: WhyAdvice("routes.good.must_have", "and the others beside it say what a good answer of the route is like")
         case .storeRefused: WhyAdvice("store.directory", "must be writable; `cistern stats` tells")
         case .requestContent, .rangeRequest, .preconditions, .noContent, .partial, .requestNoStore, .noStore, .varyStar, .contentCoding,
