@@ -31,7 +31,7 @@ package final class ResponseStore: @unchecked Sendable {
         guard settings.capacityBytes >= 4 << 20 else { throw .tooSmall }
         self.settings = settings
         directory = try StoreDirectory(settings.directory)
-        seed = directory.secret.withUnsafeBytes { $0.loadUnaligned(as: UInt64.self) }
+        seed = XXH3_64bits(directory.secret, directory.secret.count)
         var recovery = StoreRecovery(directory: directory, settings: settings, seed: seed)
         recovery.run()
         var initial = State()
@@ -42,6 +42,7 @@ package final class ResponseStore: @unchecked Sendable {
         initial.statistics.isWritable = directory.isWritable
         initial.statistics.openError = directory.error
         initial.statistics.hasLostKey = directory.isNew && !recovery.order.isEmpty
+        initial.statistics.hasOpenKey = directory.isKeyOpen
         initial.statistics.capacityBytes = settings.capacityBytes
         state = Mutex(initial)
         writer = StoreWriter(directory: directory, settings: settings, seed: seed, start: recovery.end)

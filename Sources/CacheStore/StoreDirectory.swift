@@ -12,6 +12,8 @@ final class StoreDirectory: Sendable {
     let error: Int32
     /// Whether the key was made now.
     let isNew: Bool
+    /// Whether others than its owner may read it.
+    let isKeyOpen: Bool
     /// 32 bytes, made at the first start and kept in the file `key` (mode 0600).
     let secret: [UInt8]
     private let lock: Int32
@@ -28,6 +30,8 @@ final class StoreDirectory: Sendable {
         let loaded = Self.loadSecret(path + "/key", mayWrite: lock >= 0)
         secret = loaded.secret
         isNew = loaded.isNew
+        var status = stat()
+        isKeyOpen = !isNew && lstat(path + "/key", &status) == 0 && status.st_mode & 0o077 != 0
         error = lockError != 0 ? lockError : loaded.error
         isWritable = error == 0
     }

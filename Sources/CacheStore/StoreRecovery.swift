@@ -82,9 +82,11 @@ struct StoreRecovery {
     }
 
     private mutating func scan() {
+        var count = 0
         for number in order {
             guard let segment = segments[number] else { continue }
             let last = SegmentScan.forEachRecord(in: segment, seed: seed) { header, offset in
+                count += 1
                 switch header.kind {
                 case .item:
                     index.set(IndexEntry(hash: header.hash, segment: number, offset: UInt32(offset / 8), flags: header.indexFlags))
@@ -96,5 +98,7 @@ struct StoreRecovery {
             }
             end = StoreWriter.Position(segment: number, offset: last)
         }
+        statistics.hasForeignRecords =
+            count == 0 && segments.values.contains { $0.base.load(as: UInt32.self) == RecordHeader.magic.littleEndian }
     }
 }

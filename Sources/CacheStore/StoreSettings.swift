@@ -111,6 +111,10 @@ package struct StoreStatistics: Sendable {
     package var recoveredFromSnapshot = false
     /// Something was stored, but not under the key that there is now: the old one was missing or damaged, and so nothing can be read.
     package var hasLostKey = false
+    /// There are records, and not one that can be read with the key that there is: it is another directory's, or was changed.
+    package var hasForeignRecords = false
+    /// Others than its owner may read the key.
+    package var hasOpenKey = false
     /// Why the directory cannot be written to (errno), as it was at the start; 0 where it could.
     package var openError: Int32 = 0
 

@@ -255,6 +255,11 @@ package final class ProxyServer: @unchecked Sendable {
         logger.info("store \(directory): \(found.recoveredEntries) entries found in \(found.recoveryMilliseconds) ms\(snapshot)")
         if found.hasLostKey {
             logger.warning("the file key in \(directory) was missing or damaged: a new one was made, and what was kept is lost")
+        } else if found.hasForeignRecords {
+            logger.warning("nothing that is kept in \(directory) can be read: it was kept under another key than that in the file key")
+        }
+        if found.hasOpenKey {
+            logger.warning("the file key in \(directory) can be read by others: it tells users' partitions apart and should have mode 0600")
         }
         if !found.isWritable {
             let reason = String(cString: strerror(found.openError))

@@ -7,70 +7,6 @@ import Testing
 
 @testable import CacheStore
 
-private func names(in path: String) -> [String] {
-    guard let handle = opendir(path) else { return [] }
-    defer { closedir(handle) }
-    var names: [String] = []
-    while let entry = readdir(handle) {
-        let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
-        if name != ".", name != ".." { names.append(name) }
-    }
-    return names.sorted()
-}
-
-/// A directory that goes away with the test.
-private final class Directory {
-    private let temporary: TemporaryDirectory
-    var path: String { temporary.path }
-
-    init() throws { temporary = try #require(TemporaryDirectory("cistern-store")) }
-
-    var files: [String] { names(in: path) }
-    var segments: [String] { files.filter { $0.hasPrefix("segment-") } }
-
-    func size(_ name: String) -> Int {
-        var status = stat()
-        return stat(path + "/" + name, &status) == 0 ? Int(status.st_size) : 0
-    }
-
-    func flip(_ name: String, at offset: Int) {
-        let descriptor = csystem_open(path + "/" + name, O_RDWR, 0)
-        defer { close(descriptor) }
-        var byte: UInt8 = 0
-        pread(descriptor, &byte, 1, off_t(offset))
-        byte ^= 0x10
-        pwrite(descriptor, &byte, 1, off_t(offset))
-    }
-
-    func open(_ capacity: Int = 8 << 20, segment: Int = 1 << 20) throws -> ResponseStore {
-        try ResponseStore(StoreSettings(directory: path, capacityBytes: capacity, segmentBytes: segment))
-    }
-}
-
-private func key(_ number: Int) -> [UInt8] { Array("key-\(number)".utf8) }
-private func body(_ number: Int, _ count: Int = 500) -> [UInt8] { (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 7 &+ number) } }
-
-private func item(_ number: Int, _ count: Int = 500, retention: Retention = .mayRescue) -> NewItem {
-    NewItem(key: key(number), metadata: [1, 2, 3], head: Array("head \(number)".utf8), body: body(number, count), retention: retention)
-}
-
-/// The stored body, after a check that the rest is right too.
-private func stored(_ store: ResponseStore, _ number: Int) -> [UInt8]? {
-    let bytes = key(number)
-    guard let found = store.lookUp(bytes.span) else { return nil }
-    #expect(Array(found.metadata) == [1, 2, 3])
-    #expect(Array(found.head) == Array("head \(number)".utf8))
-    return withExtendedLifetime(found.owner) { Array(found.body) }
-}
-
-private func content(of path: String) -> [UInt8] {
-    let descriptor = csystem_open(path, O_RDONLY, 0)
-    defer { close(descriptor) }
-    var bytes = [UInt8](repeating: 0, count: 1 << 16)
-    let count = read(descriptor, &bytes, bytes.count)
-    return Array(bytes.prefix(max(0, count)))
-}
-
 @Suite("The store")
 struct ResponseStoreTests {
     @Test("an item is there at once, after it was written, and after a clean stop")
@@ -380,6 +316,30 @@ struct ResponseStoreTests {
         #expect(try !directory.open().statistics.hasLostKey)
     }
 
+    @Test("a key that is another's, or open to others, is told")
+    func wrongKey() throws {
+        let directory = try Directory()
+        let key = directory.path + "/key"
+        do {
+            let store = try directory.open()
+            store.insert(item(1))
+            store.flush()
+            #expect(!store.statistics.hasForeignRecords && !store.statistics.hasOpenKey)
+        }
+        chmod(key, 0o640)
+        do {
+            let statistics = try directory.open().statistics
+            #expect(!statistics.hasForeignRecords && statistics.hasOpenKey)
+        }
+        chmod(key, 0o600)
+        directory.flip("key", at: 20)
+        do {
+            let store = try directory.open()
+            #expect(stored(store, 1) == nil)
+            #expect(store.statistics.hasForeignRecords && !store.statistics.hasLostKey && !store.statistics.hasOpenKey)
+        }
+    }
+
     @Test("credentials give the same partition each time, and tell nothing")
     func partitions() throws {
         let directory = try Directory()
@@ -393,105 +353,5 @@ struct ResponseStoreTests {
         #expect(try directory.open().credentialPartition(Array("secret".utf8)) == first)
         let elsewhere = try Directory()
         #expect(try elsewhere.open().credentialPartition(Array("secret".utf8)) != first)
-    }
-}
-
-@Suite("The store and damaged files")
-struct DamageTests {
-    /// Whatever is damaged: each item is exact or absent.
-    private func expectExactOrAbsent(_ directory: Directory, _ count: Int) throws -> Int {
-        let store = try directory.open()
-        var found = 0
-        for number in 0..<count {
-            guard let bytes = stored(store, number) else { continue }
-            #expect(bytes == body(number, 60))
-            found += 1
-        }
-        // It still takes new items.
-        #expect(store.insert(item(count + 1)) == .accepted)
-        store.flush()
-        #expect(stored(store, count + 1) == body(count + 1))
-        return found
-    }
-
-    private func fill(_ directory: Directory, _ count: Int, cleanly: Bool) throws {
-        let store = try directory.open()
-        for number in 0..<count { store.insert(item(number, 60)) }
-        store.flush()
-        if cleanly { store.close() }
-    }
-
-    @Test("a flipped bit anywhere costs at most the record that it is in", arguments: [true, false])
-    func flippedBits(cleanly: Bool) throws {
-        for offset in stride(from: 0, to: 1_500, by: 13) {
-            let directory = try Directory()
-            try fill(directory, 8, cleanly: cleanly)
-            directory.flip(try #require(directory.segments.first), at: offset)
-            #expect(try expectExactOrAbsent(directory, 8) >= 7)
-        }
-    }
-
-    @Test("a segment cut at any length costs what was cut off", arguments: [0, 1, 63, 64, 100, 500, 4_096, 10_000])
-    func cutFiles(length: Int) throws {
-        let directory = try Directory()
-        try fill(directory, 50, cleanly: true)
-        truncate(directory.path + "/" + (try #require(directory.segments.first)), off_t(length))
-        _ = try expectExactOrAbsent(directory, 50)
-    }
-
-    @Test("a damaged snapshot is not believed")
-    func damagedSnapshot() throws {
-        for offset in [0, 8, 16, 40, 50, 100] {
-            let directory = try Directory()
-            try fill(directory, 20, cleanly: true)
-            directory.flip("index", at: offset)
-            #expect(try expectExactOrAbsent(directory, 20) == 20)
-        }
-    }
-
-    @Test("segments that were swapped, removed or replaced by something else are not believed")
-    func swappedFiles() throws {
-        let directory = try Directory()
-        do {
-            let store = try directory.open()
-            for number in 0..<3_000 { store.insert(item(number, 1_000)) }
-            store.flush()
-        }
-        let names = directory.segments
-        #expect(names.count >= 3)
-        rename(directory.path + "/" + names[0], directory.path + "/other")
-        rename(directory.path + "/" + names[1], directory.path + "/" + names[0])
-        rename(directory.path + "/other", directory.path + "/" + names[1])
-        unlink(directory.path + "/" + names[2])
-        let store = try directory.open()
-        for number in 0..<3_000 {
-            if let bytes = stored(store, number) { #expect(bytes == body(number, 1_000)) }
-        }
-    }
-
-    @Test("what is written after a torn record is found again")
-    func tornTail() throws {
-        let directory = try Directory()
-        try fill(directory, 10, cleanly: false)
-        // As if the process had been killed within the last write.
-        let name = try #require(directory.segments.first)
-        let record = RecordHeader.recordBytes(payload: item(0, 60).payloadBytes)
-        for offset in stride(from: record * 9 + 70, to: record * 10, by: 1) { directory.flip(name, at: offset) }
-        #expect(try expectExactOrAbsent(directory, 10) == 9)
-        let store = try directory.open()
-        #expect(stored(store, 11) == body(11))
-    }
-
-    @Test("a directory that cannot be written to gives a store that reads")
-    func readOnly() throws {
-        // Root may write anywhere: a path below a file stands for a directory that cannot be made.
-        let directory = try Directory()
-        let file = directory.path + "/plain"
-        close(csystem_open(file, O_CREAT | O_WRONLY, 0o600))
-        let store = try ResponseStore(StoreSettings(directory: file + "/store", capacityBytes: 8 << 20))
-        #expect(!store.statistics.isWritable)
-        #expect(store.insert(item(1)) == .unwritable)
-        #expect(stored(store, 1) == nil)
-        #expect(store.statistics.writeErrors == 1)
     }
 }

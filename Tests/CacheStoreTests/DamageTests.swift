@@ -1,0 +1,107 @@
+// Files that were damaged: each item is exact or absent, and the store goes on.
+
+import CSystem
+import Glibc
+import Testing
+
+@testable import CacheStore
+
+@Suite("The store and damaged files")
+struct DamageTests {
+    /// Whatever is damaged: each item is exact or absent.
+    private func expectExactOrAbsent(_ directory: Directory, _ count: Int) throws -> Int {
+        let store = try directory.open()
+        var found = 0
+        for number in 0..<count {
+            guard let bytes = stored(store, number) else { continue }
+            #expect(bytes == body(number, 60))
+            found += 1
+        }
+        // It still takes new items.
+        #expect(store.insert(item(count + 1)) == .accepted)
+        store.flush()
+        #expect(stored(store, count + 1) == body(count + 1))
+        return found
+    }
+
+    private func fill(_ directory: Directory, _ count: Int, cleanly: Bool) throws {
+        let store = try directory.open()
+        for number in 0..<count { store.insert(item(number, 60)) }
+        store.flush()
+        if cleanly { store.close() }
+    }
+
+    @Test("a flipped bit anywhere costs at most the record that it is in", arguments: [true, false])
+    func flippedBits(cleanly: Bool) throws {
+        for offset in stride(from: 0, to: 1_500, by: 13) {
+            let directory = try Directory()
+            try fill(directory, 8, cleanly: cleanly)
+            directory.flip(try #require(directory.segments.first), at: offset)
+            #expect(try expectExactOrAbsent(directory, 8) >= 7)
+        }
+    }
+
+    @Test("a segment cut at any length costs what was cut off", arguments: [0, 1, 63, 64, 100, 500, 4_096, 10_000])
+    func cutFiles(length: Int) throws {
+        let directory = try Directory()
+        try fill(directory, 50, cleanly: true)
+        truncate(directory.path + "/" + (try #require(directory.segments.first)), off_t(length))
+        _ = try expectExactOrAbsent(directory, 50)
+    }
+
+    @Test("a damaged snapshot is not believed")
+    func damagedSnapshot() throws {
+        for offset in [0, 8, 16, 40, 50, 100] {
+            let directory = try Directory()
+            try fill(directory, 20, cleanly: true)
+            directory.flip("index", at: offset)
+            #expect(try expectExactOrAbsent(directory, 20) == 20)
+        }
+    }
+
+    @Test("segments that were swapped, removed or replaced by something else are not believed")
+    func swappedFiles() throws {
+        let directory = try Directory()
+        do {
+            let store = try directory.open()
+            for number in 0..<3_000 { store.insert(item(number, 1_000)) }
+            store.flush()
+        }
+        let names = directory.segments
+        #expect(names.count >= 3)
+        rename(directory.path + "/" + names[0], directory.path + "/other")
+        rename(directory.path + "/" + names[1], directory.path + "/" + names[0])
+        rename(directory.path + "/other", directory.path + "/" + names[1])
+        unlink(directory.path + "/" + names[2])
+        let store = try directory.open()
+        for number in 0..<3_000 {
+            if let bytes = stored(store, number) { #expect(bytes == body(number, 1_000)) }
+        }
+    }
+
+    @Test("what is written after a torn record is found again")
+    func tornTail() throws {
+        let directory = try Directory()
+        try fill(directory, 10, cleanly: false)
+        // As if the process had been killed within the last write.
+        let name = try #require(directory.segments.first)
+        let record = RecordHeader.recordBytes(payload: item(0, 60).payloadBytes)
+        for offset in stride(from: record * 9 + 70, to: record * 10, by: 1) { directory.flip(name, at: offset) }
+        #expect(try expectExactOrAbsent(directory, 10) == 9)
+        let store = try directory.open()
+        #expect(stored(store, 11) == body(11))
+    }
+
+    @Test("a directory that cannot be written to gives a store that reads")
+    func readOnly() throws {
+        // Root may write anywhere: a path below a file stands for a directory that cannot be made.
+        let directory = try Directory()
+        let file = directory.path + "/plain"
+        close(csystem_open(file, O_CREAT | O_WRONLY, 0o600))
+        let store = try ResponseStore(StoreSettings(directory: file + "/store", capacityBytes: 8 << 20))
+        #expect(!store.statistics.isWritable)
+        #expect(store.insert(item(1)) == .unwritable)
+        #expect(stored(store, 1) == nil)
+        #expect(store.statistics.writeErrors == 1)
+    }
+}

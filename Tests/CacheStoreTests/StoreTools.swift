@@ -1,0 +1,71 @@
+// What the tests of the store share: a directory to spoil, and items that are known by their number.
+
+import CSystem
+import Glibc
+import Testing
+
+@testable import CacheStore
+
+func names(in path: String) -> [String] {
+    guard let handle = opendir(path) else { return [] }
+    defer { closedir(handle) }
+    var names: [String] = []
+    while let entry = readdir(handle) {
+        let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+        if name != ".", name != ".." { names.append(name) }
+    }
+    return names.sorted()
+}
+
+/// A directory that goes away with the test.
+final class Directory {
+    private let temporary: TemporaryDirectory
+    var path: String { temporary.path }
+
+    init() throws { temporary = try #require(TemporaryDirectory("cistern-store")) }
+
+    var files: [String] { names(in: path) }
+    var segments: [String] { files.filter { $0.hasPrefix("segment-") } }
+
+    func size(_ name: String) -> Int {
+        var status = stat()
+        return stat(path + "/" + name, &status) == 0 ? Int(status.st_size) : 0
+    }
+
+    func flip(_ name: String, at offset: Int) {
+        let descriptor = csystem_open(path + "/" + name, O_RDWR, 0)
+        defer { close(descriptor) }
+        var byte: UInt8 = 0
+        pread(descriptor, &byte, 1, off_t(offset))
+        byte ^= 0x10
+        pwrite(descriptor, &byte, 1, off_t(offset))
+    }
+
+    func open(_ capacity: Int = 8 << 20, segment: Int = 1 << 20) throws -> ResponseStore {
+        try ResponseStore(StoreSettings(directory: path, capacityBytes: capacity, segmentBytes: segment))
+    }
+}
+
+func key(_ number: Int) -> [UInt8] { Array("key-\(number)".utf8) }
+func body(_ number: Int, _ count: Int = 500) -> [UInt8] { (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 7 &+ number) } }
+
+func item(_ number: Int, _ count: Int = 500, retention: Retention = .mayRescue) -> NewItem {
+    NewItem(key: key(number), metadata: [1, 2, 3], head: Array("head \(number)".utf8), body: body(number, count), retention: retention)
+}
+
+/// The stored body, after a check that the rest is right too.
+func stored(_ store: ResponseStore, _ number: Int) -> [UInt8]? {
+    let bytes = key(number)
+    guard let found = store.lookUp(bytes.span) else { return nil }
+    #expect(Array(found.metadata) == [1, 2, 3])
+    #expect(Array(found.head) == Array("head \(number)".utf8))
+    return withExtendedLifetime(found.owner) { Array(found.body) }
+}
+
+func content(of path: String) -> [UInt8] {
+    let descriptor = csystem_open(path, O_RDONLY, 0)
+    defer { close(descriptor) }
+    var bytes = [UInt8](repeating: 0, count: 1 << 16)
+    let count = read(descriptor, &bytes, bytes.count)
+    return Array(bytes.prefix(max(0, count)))
+}
