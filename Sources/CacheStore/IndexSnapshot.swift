@@ -19,8 +19,8 @@ struct IndexSnapshot {
     static func remove(directory: String) { unlink(path(directory)) }
 
     /// Whether exactly the segments are there that were there when it was written.
-    func fits(_ segments: [UInt64: Segment], _ order: [UInt64]) -> Bool {
-        order.count == segmentCount && order.last ?? 0 == end.segment && segments.values.reduce(0) { $0 + $1.size } == segmentBytes
+    func fits(_ segments: SegmentList) -> Bool {
+        segments.count == segmentCount && segments.newest?.number ?? 0 == end.segment && segments.bytes == segmentBytes
     }
 
     /// Written under another name and renamed: it is there whole or not at all. Left out where it would exceed `limit` bytes.
@@ -29,9 +29,9 @@ struct IndexSnapshot {
         guard size <= limit else { return }
         let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 8)
         defer { bytes.deallocate() }
-        let total = state.segments.values.reduce(0) { $0 + $1.size }
         let numbers = [
-            0, magic, UInt64(state.index.count), end.segment, UInt64(end.offset), UInt64(state.order.count) << 40 | UInt64(total),
+            0, magic, UInt64(state.index.count), end.segment, UInt64(end.offset),
+            UInt64(state.segments.count) << 40 | UInt64(state.segments.bytes),
         ]
         for (index, number) in numbers.enumerated() {
             bytes.storeBytes(of: number.littleEndian, toByteOffset: index * 8, as: UInt64.self)

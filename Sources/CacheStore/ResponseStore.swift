@@ -18,9 +18,7 @@ package final class ResponseStore: @unchecked Sendable {
 
     struct State {
         var index = IndexTable()
-        var segments: [UInt64: Segment] = [:]
-        /// Oldest first.
-        var order: [UInt64] = []
+        var segments = SegmentList()
         /// Queued and not yet readable from a segment. Removals are not in it: they act on the index at once.
         var pending: [KeyHash: PendingItem] = [:]
         var statistics = StoreStatistics()
@@ -37,11 +35,10 @@ package final class ResponseStore: @unchecked Sendable {
         var initial = State()
         initial.index = recovery.index
         initial.segments = recovery.segments
-        initial.order = recovery.order
         initial.statistics = recovery.statistics
         initial.statistics.isWritable = directory.isWritable
         initial.statistics.openError = directory.error
-        initial.statistics.hasLostKey = directory.isNew && !recovery.order.isEmpty
+        initial.statistics.hasLostKey = directory.isNew && !recovery.segments.isEmpty
         initial.statistics.hasOpenKey = directory.isKeyOpen
         initial.statistics.capacityBytes = settings.capacityBytes
         state = Mutex(initial)
@@ -111,7 +108,7 @@ package final class ResponseStore: @unchecked Sendable {
             var statistics = state.statistics
             let waiting = state.pending.keys.count { state.index.find($0) == nil }
             statistics.entries = state.index.count + waiting
-            statistics.fileBytes = state.segments.values.reduce(0) { $0 + $1.size }
+            statistics.fileBytes = state.segments.bytes
             return statistics
         }
     }

@@ -30,8 +30,7 @@ struct StoreRecovery {
     let settings: StoreSettings
     let seed: UInt64
     var index = IndexTable()
-    var segments: [UInt64: Segment] = [:]
-    var order: [UInt64] = []
+    var segments = SegmentList()
     var end = StoreWriter.Position(segment: 0, offset: 0)
     var statistics = StoreStatistics()
 
@@ -45,7 +44,7 @@ struct StoreRecovery {
         var before = timespec()
         clock_gettime(CLOCK_MONOTONIC, &before)
         openSegments()
-        if let snapshot = IndexSnapshot.read(directory: directory.path, seed: seed), snapshot.fits(segments, order) {
+        if let snapshot = IndexSnapshot.read(directory: directory.path, seed: seed), snapshot.fits(segments) {
             index = snapshot.index
             end = snapshot.end
             statistics.recoveredFromSnapshot = true
@@ -66,25 +65,18 @@ struct StoreRecovery {
                 if directory.isWritable { unlink(Segment.path(number, directory.path)) }
                 continue
             }
-            segments[number] = segment
-            order.append(number)
+            segments.append(segment)
         }
-        end.segment = order.last ?? 0
+        end.segment = segments.newest?.number ?? 0
         guard directory.isWritable else { return }
         // The limit may have been lowered, or segments be of another size: the oldest go until what is left is within it.
-        var total = segments.values.reduce(0) { $0 + $1.size }
-        while let oldest = order.first, total > settings.maximumSegments * settings.segmentBytes {
-            total -= segments[oldest]!.size
-            segments[oldest]!.removeFile()
-            segments[oldest] = nil
-            order.removeFirst()
-        }
+        while segments.bytes > settings.maximumSegments * settings.segmentBytes { segments.removeOldest().removeFile() }
     }
 
     private mutating func scan() {
         var count = 0
-        for number in order {
-            guard let segment = segments[number] else { continue }
+        for segment in segments {
+            let number = segment.number
             let last = SegmentScan.forEachRecord(in: segment, seed: seed) { header, offset in
                 count += 1
                 switch header.kind {
@@ -99,6 +91,6 @@ struct StoreRecovery {
             end = StoreWriter.Position(segment: number, offset: last)
         }
         statistics.hasForeignRecords =
-            count == 0 && segments.values.contains { $0.base.load(as: UInt32.self) == RecordHeader.magic.littleEndian }
+            count == 0 && segments.contains { $0.base.load(as: UInt32.self) == RecordHeader.magic.littleEndian }
     }
 }

@@ -183,10 +183,10 @@ final class StoreWriter: @unchecked Sendable {
             budget -= kept.reduce(0) { $0 + RecordHeader.recordBytes(payload: $1.bytes) }
             survivors += kept
         }
-        while store.state.withLock({ $0.order.count }) >= settings.maximumSegments { evict() }
+        while store.state.withLock({ $0.segments.count }) >= settings.maximumSegments { evict() }
         let number = position.segment + 1
         var made = Result { () throws(Segment.NoRoom) in try Segment(creating: number, settings) }
-        if case .failure(let error) = made, error.isDiskFull, takesBack, store.state.withLock({ $0.order.count }) > 1 {
+        if case .failure(let error) = made, error.isDiskFull, takesBack, store.state.withLock({ $0.segments.count }) > 1 {
             evict()
             made = Result { () throws(Segment.NoRoom) in try Segment(creating: number, settings) }
         }
@@ -194,8 +194,7 @@ final class StoreWriter: @unchecked Sendable {
         active = segment
         position = Position(segment: number, offset: 0)
         store.state.withLock { state in
-            state.segments[number] = segment
-            state.order.append(number)
+            state.segments.append(segment)
         }
         let kept = survivors
         survivors = []
@@ -207,8 +206,7 @@ final class StoreWriter: @unchecked Sendable {
     /// a share of the segment.
     /// - Parameter budget: bytes of records that may be kept.
     private func evictOldest(_ store: ResponseStore, budget: Int) -> [PendingItem] {
-        let oldest = store.state.withLock { $0.segments[$0.order[0]] }
-        guard let oldest else { preconditionFailure("a segment is in the order and nowhere else") }
+        guard let oldest = store.state.withLock({ $0.segments.oldest }) else { return [] }
         var live: [(header: RecordHeader, offset: Int, flags: UInt32)] = []
         SegmentScan.forEachRecord(in: oldest, seed: seed) { header, offset in
             guard header.kind == .item else { return }
@@ -230,8 +228,7 @@ final class StoreWriter: @unchecked Sendable {
             }
         }
         let survivors = store.state.withLock { state in
-            state.segments[oldest.number] = nil
-            state.order.removeFirst()
+            _ = state.segments.removeOldest()
             return settle(live.map { ($0.header.hash, $0.offset) }, of: oldest.number, kept, order, &state)
         }
         oldest.removeFile()

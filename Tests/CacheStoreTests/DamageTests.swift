@@ -79,6 +79,21 @@ struct DamageTests {
         }
     }
 
+    @Test("segments around missing ones are found", arguments: [[0], [1], [1, 2], [0, 2], [3]])
+    func missingFiles(missing: [Int]) throws {
+        let directory = try Directory()
+        do {
+            let store = try directory.open()
+            for number in 0..<36 { store.insert(item(number, 100_000)) }
+            store.flush()
+        }
+        let names = directory.segments
+        #expect(names.count == 4)
+        for number in missing { unlink(directory.path + "/" + names[number]) }
+        let store = try directory.open()
+        for number in 0..<36 { #expect((stored(store, number) == nil) == missing.contains(number / 10)) }
+    }
+
     @Test("what is written after a torn record is found again")
     func tornTail() throws {
         let directory = try Directory()
