@@ -16,10 +16,20 @@ package enum CacheKey {
         to key: inout [UInt8], authority: [UInt8], target: Span<UInt8>, partition: [UInt8] = [], extra: [UInt8] = [],
         rules: ArgumentRules? = nil
     ) {
-        key.append(UInt8(ascii: "G"))
-        appendPart(authority, to: &key)
-        appendPart(partition, to: &key)
-        appendPart(extra, to: &key)
+        append(to: &key, prefix: prefix(authority: authority, partition: partition, extra: extra), target: target, rules: rules)
+    }
+
+    /// What comes before the target.
+    package static func prefix(authority: [UInt8], partition: [UInt8] = [], extra: [UInt8] = []) -> [UInt8] {
+        var prefix = [UInt8(ascii: "G")]
+        appendPart(authority, to: &prefix)
+        appendPart(partition, to: &prefix)
+        appendPart(extra, to: &prefix)
+        return prefix
+    }
+
+    package static func append(to key: inout [UInt8], prefix: [UInt8], target: Span<UInt8>, rules: ArgumentRules?) {
+        key += prefix
         key.append(addingCapacity: KeyWriter.bound(of: target)) { output in
             output.withUnsafeMutableBufferPointer { buffer, written in
                 var writer = KeyWriter(buffer, rules)

@@ -46,6 +46,32 @@ extension Span where Element == UInt8 {
     }
 }
 
+/// A number in decimal digits, without a `String` in between.
+package enum DecimalDigits {
+    /// Bytes of the longest, with its sign.
+    package static let longest = 20
+
+    /// Returns how many bytes were written.
+    package static func write(_ value: Int, to target: UnsafeMutablePointer<UInt8>) -> Int {
+        var bound: UInt = 10
+        let magnitude = value.magnitude
+        var count = 1
+        while count < 19, magnitude >= bound {
+            bound *= 10
+            count += 1
+        }
+        let sign = value < 0 ? 1 : 0
+        if sign == 1 { target[0] = UInt8(ascii: "-") }
+        var rest = magnitude
+        for place in stride(from: sign + count - 1, through: sign, by: -1) {
+            let quotient = rest / 10
+            target[place] = UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest - quotient * 10)
+            rest = quotient
+        }
+        return sign + count
+    }
+}
+
 extension [UInt8] {
     package mutating func append(_ text: StaticString) {
         append(contentsOf: UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
@@ -55,18 +81,12 @@ extension [UInt8] {
         span.withUnsafeBufferPointer { append(contentsOf: $0) }
     }
 
-    /// Appends a number in decimal digits, without a `String` in between.
+    /// Appends a number in decimal digits.
     package mutating func append(decimal value: Int) {
-        if value < 0 {
-            append(UInt8(ascii: "-"))
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: DecimalDigits.longest) { space in
+            let count = DecimalDigits.write(value, to: space.baseAddress!)
+            append(contentsOf: space[..<count])
         }
-        var rest = value.magnitude
-        let start = count
-        repeat {
-            append(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest % 10))
-            rest /= 10
-        } while rest > 0
-        self[start...].reverse()
     }
 
     /// The line before a chunk of so many bytes (RFC 9112 §7.1).

@@ -1,7 +1,9 @@
 // A set of known field names, a bit each: asking it is one instruction, where a hashed set costs as much as finding the name did.
 
 package struct KnownFieldSet: Sendable, Equatable, ExpressibleByArrayLiteral {
-    private var bits: UInt128 = 0
+    // Two words: 128 bits in one would have to be aligned, and allocating what holds them takes twice as long then.
+    private var low: UInt64 = 0
+    private var high: UInt64 = 0
 
     package init() {}
 
@@ -9,11 +11,17 @@ package struct KnownFieldSet: Sendable, Equatable, ExpressibleByArrayLiteral {
         for field in fields { insert(field) }
     }
 
-    package func contains(_ field: KnownField) -> Bool { bits & 1 << UInt128(field.rawValue) != 0 }
+    private static func bit(_ field: KnownField) -> UInt64 { 1 &<< UInt64(field.rawValue) }
 
-    package func isDisjoint(with others: KnownFieldSet) -> Bool { bits & others.bits == 0 }
+    package func contains(_ field: KnownField) -> Bool { (field.rawValue < 64 ? low : high) & Self.bit(field) != 0 }
 
-    package mutating func insert(_ field: KnownField) { bits |= 1 << UInt128(field.rawValue) }
+    package func isDisjoint(with others: KnownFieldSet) -> Bool { low & others.low == 0 && high & others.high == 0 }
 
-    package mutating func remove(_ field: KnownField) { bits &= ~(1 << UInt128(field.rawValue)) }
+    package mutating func insert(_ field: KnownField) {
+        if field.rawValue < 64 { low |= Self.bit(field) } else { high |= Self.bit(field) }
+    }
+
+    package mutating func remove(_ field: KnownField) {
+        if field.rawValue < 64 { low &= ~Self.bit(field) } else { high &= ~Self.bit(field) }
+    }
 }

@@ -14,6 +14,8 @@ struct RequestKeyMaker {
     /// A bit for each length that a credential field's name has: almost every other field is told apart by it.
     private let credentialLengths: UInt64
     private let keyNames: [[UInt8]]
+    /// Of almost every key.
+    private let plainPrefix: [UInt8]
 
     init(policy: CachePolicySettings, forwarding: ForwardingSettings, authority: [UInt8]) {
         self.policy = policy
@@ -22,6 +24,7 @@ struct RequestKeyMaker {
         credentialNames = policy.credentialFields.map { Array($0.utf8) }
         credentialLengths = credentialNames.reduce(0) { $0 | 1 << UInt64($1.count & 63) }
         keyNames = policy.keyFields.map { Array($0.utf8) }
+        plainPrefix = CacheKey.prefix(authority: authority)
     }
 
     /// Appends the key; returns whether it has a partition.
@@ -33,7 +36,12 @@ struct RequestKeyMaker {
     ) -> Bool {
         // One user's own cache has no partitions.
         let partition = policy.isPrivate ? [] : partition(of: head.fields, store)
-        CacheKey.append(to: &key, authority: authority, target: target, partition: partition, extra: extra(of: head, content), rules: rules)
+        let extra = extra(of: head, content)
+        if partition.isEmpty, extra.isEmpty {
+            CacheKey.append(to: &key, prefix: plainPrefix, target: target, rules: rules)
+        } else {
+            CacheKey.append(to: &key, authority: authority, target: target, partition: partition, extra: extra, rules: rules)
+        }
         return !partition.isEmpty
     }
 
