@@ -4,12 +4,18 @@ import CachePolicy
 import CacheStore
 import HTTPCore
 
-/// A stored response that was found for a request.
-struct FoundResponse {
+/// A stored response that was found for a request. A class, since it is handed from hand to hand: its parts are more than 200 bytes.
+final class FoundResponse {
     let item: StoredItem
     let metadata: StoredMetadata
     /// The whole key: of the variant, where there are several.
     let key: [UInt8]
+
+    init(item: StoredItem, metadata: StoredMetadata, key: [UInt8]) {
+        self.item = item
+        self.metadata = metadata
+        self.key = key
+    }
 }
 
 /// The upstream has said that a stored response still holds: the same with its head brought up to date.

@@ -38,7 +38,9 @@ extension Exchange {
         var lines = lines
         appendWhy(to: &lines)
         let body = WholeBody.borrowed(found.item.body, owner: found.item.owner)
-        let sent = shard.storedAnswers.send(storedHead: bytes, metadata: metadata, body: body, to: head, lines: lines, on: connection)
+        let sent = lines.withUnsafeBytes {
+            shard.storedAnswers.send(storedHead: bytes, metadata: metadata, body: body, to: head, lines: $0, on: connection)
+        }
         record.bodyBytes = sent.bodyBytes
         finish(sent.status)
     }

@@ -12,6 +12,10 @@ extension ProxyShard {
     @inline(__always)
     func explains(_ head: RequestHead) -> Bool { head.fields.contains(.cisternWhy) && settings.admin.allowsWhyField }
 
+    /// Whether this answer may have to say more than others.
+    @inline(__always)
+    func asksForWords(_ head: RequestHead) -> Bool { head.fields.contains(.cisternWhy) || head.fields.contains(.cisternKey) }
+
     /// The field's line.
     func whyField(_ record: ExchangeRecord, _ trace: ExchangeTrace, _ head: RequestHead) -> [UInt8] {
         let target = Array(head.pathAndQuery)

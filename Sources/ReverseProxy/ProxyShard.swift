@@ -19,6 +19,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     let lookUp: StoreLookUp?
     let requestFields: UpstreamRequestFields
     let cacheStatus: CacheStatus
+    private let hitLines: HitLines
     /// Our entry in the Via of answers (RFC 9110 §7.6.3); nil where it is switched off.
     let via: [UInt8]?
     let storedAnswers: StoredAnswers
@@ -47,7 +48,6 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     /// The server's; nil where No-Vary-Search is not looked at.
     let variances: SearchVarianceMemory?
     private var scratchKey: [UInt8] = []
-    private var scratchLines: [UInt8] = []
     private var dateSecond: Int64 = -1
     private var dateText: [UInt8] = []
 
@@ -69,6 +69,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         via = settings.forwarding.via ? Array("1.1 \(settings.forwarding.name)".utf8) : nil
         storedAnswers = StoredAnswers(settings)
         cacheStatus = CacheStatus(name: Array(settings.forwarding.name.utf8))
+        hitLines = HitLines(cacheStatus)
         keyMaker = RequestKeyMaker(
             policy: settings.policy, forwarding: settings.forwarding, authority: origin + Array(settings.upstream.basePath.utf8))
         partitionOffset = 1 + 4 + keyMaker.authority.count + 4
@@ -226,11 +227,6 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         _ found: FoundResponse, _ head: RequestHead, ttl: Int64?, age: Int64, _ result: CacheResult, _ connection: ClientConnection,
         mode: ServingMode = .live
     ) {
-        scratchLines.removeAll(keepingCapacity: true)
-        scratchLines.append("Age: ")
-        scratchLines.append(decimal: Int(age))
-        scratchLines.append("\r\n")
-        cacheStatus.hit(ttl: ttl, key: shownKey(found.key, head), detail: mode == .live ? nil : mode.rawValue, to: &scratchLines)
         var trace = ExchangeTrace()
         trace.number = why.nextNumber()
         trace.lookUp = .stored
@@ -238,17 +234,37 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         trace.lifetime = ttl.map { $0 + age } ?? -1
         trace.age = age
         trace.partition = ExchangeTrace.partition(in: scratchKey, at: partitionOffset)
-        if explains(head) {
-            scratchLines += whyField(ExchangeRecord(result: result, method: MethodLabel(head.method), status: 200), trace, head)
+        let body = WholeBody.borrowed(found.item.body, owner: found.item.owner)
+        func send(_ lines: UnsafeRawBufferPointer) -> StoredAnswers.Sent {
+            storedAnswers.send(
+                storedHead: found.item.head, metadata: found.metadata, body: body, to: head, lines: lines, on: connection)
         }
-        let sent = storedAnswers.send(
-            storedHead: found.item.head, metadata: found.metadata, body: .borrowed(found.item.body, owner: found.item.owner), to: head,
-            lines: scratchLines, on: connection)
+        let sent: StoredAnswers.Sent
+        if let ttl, mode == .live, !asksForWords(head) {
+            sent = send(hitLines.make(age: age, ttl: ttl))
+        } else {
+            sent = longerLines(found, head, ttl: ttl, age: age, result, trace, mode).withUnsafeBytes(send)
+        }
         var record = ExchangeRecord(result: result, method: MethodLabel(head.method), status: sent.status.rawValue)
         record.source = .store
         record.bodyBytes = sent.bodyBytes
         record.age = age
         finish(&record, trace, head, connection, loop.batchMicroseconds)
+    }
+
+    /// Those of a hit that has more to tell than how old it is and how long it is fresh.
+    @inline(never)
+    private func longerLines(
+        _ found: FoundResponse, _ head: RequestHead, ttl: Int64?, age: Int64, _ result: CacheResult, _ trace: ExchangeTrace,
+        _ mode: ServingMode
+    ) -> [UInt8] {
+        var lines: [UInt8] = []
+        lines.append("Age: ")
+        lines.append(decimal: Int(age))
+        lines.append("\r\n")
+        cacheStatus.hit(ttl: ttl, key: shownKey(found.key, head), detail: mode == .live ? nil : mode.rawValue, to: &lines)
+        if explains(head) { lines += whyField(ExchangeRecord(result: result, method: MethodLabel(head.method), status: 200), trace, head) }
+        return lines
     }
 
     /// The key under which a GET of the same target, with the same credentials, is stored.

@@ -60,7 +60,8 @@ struct StoreLookUp {
         guard let collection, case .found(let found) = result, let time = time(at: Self.collectionKey(collection)),
             found.metadata.requestTime <= time
         else { return result }
-        store.remove(found.key.span, ifStill: found.item)
+        let stored = found.key
+        store.remove(stored.span, ifStill: found.item)
         return .nothing
     }
 

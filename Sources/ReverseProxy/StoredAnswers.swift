@@ -29,7 +29,7 @@ struct StoredAnswers {
     ///   - storedHead: perhaps just brought up to date.
     ///   - metadata: what belongs to it.
     func send(
-        storedHead: UnsafeRawBufferPointer, metadata: StoredMetadata, body: WholeBody, to head: RequestHead, lines: [UInt8],
+        storedHead: UnsafeRawBufferPointer, metadata: StoredMetadata, body: WholeBody, to head: RequestHead, lines: UnsafeRawBufferPointer,
         on connection: ClientConnection
     ) -> Sent {
         guard !hiddenFields.isEmpty, metadata.flags.contains(.hasTargeted) else {
@@ -45,7 +45,7 @@ struct StoredAnswers {
     ///   - storedHead: what `metadata` speaks of.
     private func send(
         _ shown: UnsafeRawBufferPointer, of storedHead: UnsafeRawBufferPointer, _ metadata: StoredMetadata, _ body: WholeBody,
-        to head: RequestHead, _ lines: [UInt8], _ connection: ClientConnection
+        to head: RequestHead, _ lines: UnsafeRawBufferPointer, _ connection: ClientConnection
     ) -> Sent {
         let isNegotiated = compressFromBytes > 0 && body.count >= compressFromBytes && !metadata.flags.contains(.noTransform)
         let isCoded = isNegotiated && body.count <= Self.compressLimitBytes && AcceptedCoding.accepts(.gzip, in: head.fields)
@@ -72,7 +72,7 @@ struct StoredAnswers {
             }
         }
         if isNegotiated { return sendNegotiated(shown, metadata, body, head, isCoded: isCoded, lines, connection) }
-        lines.withUnsafeBytes { connection.sendWhole(head: shown, lines: $0, body: body) }
+        connection.sendWhole(head: shown, lines: lines, body: body)
         return Sent(status: metadata.status, bodyBytes: head.method == .head ? 0 : body.count)
     }
 
@@ -82,7 +82,7 @@ struct StoredAnswers {
     /// With gzip to a client that asked for it by name, else as it is; both say that it depends on that.
     private func sendNegotiated(
         _ shown: UnsafeRawBufferPointer, _ metadata: StoredMetadata, _ body: WholeBody, _ head: RequestHead, isCoded: Bool,
-        _ lines: [UInt8], _ connection: ClientConnection
+        _ lines: UnsafeRawBufferPointer, _ connection: ClientConnection
     ) -> Sent {
         // HEAD is told what GET would get, but for the length, which only coding would tell (RFC 9110 §9.3.2).
         let coded = isCoded && head.method != .head ? body.withBytes { GzipEncoder.encode($0) } : nil
@@ -94,9 +94,7 @@ struct StoredAnswers {
         return Sent(status: metadata.status, bodyBytes: head.method == .head ? 0 : content.count)
     }
 
-    private func sendAnother(_ head: [UInt8], _ body: WholeBody, _ lines: [UInt8], _ connection: ClientConnection) {
-        head.withUnsafeBytes { bytes in
-            lines.withUnsafeBytes { connection.sendWhole(head: bytes, lines: $0, body: body) }
-        }
+    private func sendAnother(_ head: [UInt8], _ body: WholeBody, _ lines: UnsafeRawBufferPointer, _ connection: ClientConnection) {
+        head.withUnsafeBytes { connection.sendWhole(head: $0, lines: lines, body: body) }
     }
 }
