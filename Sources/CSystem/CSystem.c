@@ -3,6 +3,7 @@
 #include "CSystem.h"
 #include <link.h>
 #include <malloc.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
@@ -22,6 +23,18 @@ ssize_t csystem_receive(int descriptor, void *bytes, size_t count) { return sysc
 int csystem_is_quiet(int descriptor) {
     char byte;
     return syscall(SYS_recvfrom, descriptor, &byte, 1, MSG_PEEK | MSG_DONTWAIT, 0, 0) < 0 && errno == EAGAIN;
+}
+
+int csystem_allowed_cores(void) {
+    // The kernel's mask may be larger than ours: ours grows until it fits.
+    for (int count = 1024; count <= 1 << 20; count *= 2) {
+        cpu_set_t *set = CPU_ALLOC(count);
+        size_t size = CPU_ALLOC_SIZE(count);
+        int cores = set && sched_getaffinity(0, size, set) == 0 ? CPU_COUNT_S(size, set) : 0;
+        CPU_FREE(set);
+        if (cores > 0) return cores;
+    }
+    return 1;
 }
 
 void csystem_return_large_memory(void) { mallopt(M_MMAP_THRESHOLD, 1 << 20); }

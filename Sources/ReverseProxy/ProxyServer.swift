@@ -245,7 +245,8 @@ package final class ProxyServer: @unchecked Sendable {
 
     private func logStart() {
         let listening = addresses.map(\.description).joined(separator: ", ")
-        logger.info("listening on \(listening), upstream \(settings.upstream.origin)\(settings.upstream.basePath)")
+        let loops = settings.shards == 1 ? "1 event loop" : "\(settings.shards) event loops"
+        logger.info("listening on \(listening), upstream \(settings.upstream.origin)\(settings.upstream.basePath), \(loops)")
         if !adminAddresses.isEmpty {
             logger.info("metrics and admin interface on \(adminAddresses.map(\.description).joined(separator: ", "))")
         }

@@ -119,7 +119,7 @@ package enum SettingsTable {
             path: "admin.mode_field", binding: .flag(\.admin.modeField), help: "Let a request choose its mode by a Cistern-Mode field."),
         Setting(
             path: "own_pages", binding: .flag(\.ownPages), help: "Answer /metrics, /healthz and /readyz on the proxy's own addresses."),
-        Setting(path: "shards", binding: .count(\.shards, 0...64), help: "Event loops; 0 for one a core."),
+        Setting(path: "shards", binding: .count(\.shards, 0...64), help: "Event loops; 0 for one for each core that the process may use."),
     ]
 
     private static let caching: [Setting<CisternSettings>] = [

@@ -43,7 +43,7 @@ package struct ProcessFigures: Sendable {
         return line.flatMap { Double($0.dropFirst(6)) } ?? 0
     }
 
-    private static func text(of path: String) -> String {
+    static func text(of path: String) -> String {
         let descriptor = csystem_open(path, O_RDONLY | O_CLOEXEC, 0)
         guard descriptor >= 0 else { return "" }
         defer { close(descriptor) }

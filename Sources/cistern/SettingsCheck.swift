@@ -7,6 +7,7 @@ import Glibc
 import HTTPCore
 import ReverseProxy
 import Settings
+import Telemetry
 import Upstream
 
 enum SettingsCheck {
@@ -168,7 +169,7 @@ extension ProxySettings {
     init(_ settings: CisternSettings) {
         guard let url = UpstreamURL(settings.upstream.url) else { preconditionFailure("settings were used unchecked") }
         self.init(upstream: UpstreamSettings(settings, url))
-        shards = settings.shards > 0 ? settings.shards : max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN)))
+        shards = settings.shards > 0 ? settings.shards : UsableCores.count
         downstream = DownstreamSettings(settings)
         policy.strictness = settings.cache.policy == "strict" ? .strict : .rescue
         policy.keepsAny = settings.cache.store == "any"

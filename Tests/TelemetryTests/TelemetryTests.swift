@@ -150,3 +150,25 @@ struct AccessLogTests {
         #expect(AccessLog(path: "/nowhere/at/all", format: .json) == nil)
     }
 }
+
+@Suite("The cores that may be used")
+struct UsableCoresTests {
+    @Test(
+        "a control group's share, rounded up",
+        arguments: [
+            ("max 100000\n", nil), ("100000 100000\n", 1), ("150000 100000\n", 2), ("5000 100000", 1), ("200001 100000", 3),
+            ("", nil), ("100000", nil), ("x y", nil), ("0 100000", nil), ("100000 0", nil), ("-1 100000", nil),
+        ] as [(String, Int?)])
+    func share(limit: String, cores: Int?) { #expect(UsableCores.share(limit) == cores) }
+
+    @Test("the limits of a group and of those around it count")
+    func files() {
+        #expect(UsableCores.limitFiles(group: "4:memory:/x\n0::/\n") == ["/sys/fs/cgroup/cpu.max"])
+        #expect(
+            UsableCores.limitFiles(group: "0::/a.slice/b.service\n") == [
+                "/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/a.slice/cpu.max", "/sys/fs/cgroup/a.slice/b.service/cpu.max",
+            ])
+        #expect(UsableCores.limitFiles(group: "4:memory:/x\n").isEmpty)
+        #expect(1...Int(sysconf(Int32(_SC_NPROCESSORS_CONF))) ~= UsableCores.count)
+    }
+}

@@ -45,6 +45,9 @@ int csystem_accept(int descriptor, struct sockaddr *address, socklen_t *length);
 // Reserves a file's blocks, so that a later write through the mapping cannot fail for lack of space.
 int csystem_allocate(int descriptor, off_t length);
 
+// The cores on which this process may run (sched_getaffinity); at least 1.
+int csystem_allowed_cores(void);
+
 // Lets the kernel take back the pages of code and constants that are mapped: those that are used come back from the file cache by themselves.
 void csystem_release_program_pages(void);
 
