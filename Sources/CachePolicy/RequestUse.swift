@@ -22,14 +22,19 @@ package enum RequestUse: Sendable, Equatable {
     /// A part of what is stored; where nothing fresh is, the upstream is asked for the part, and its answer not kept.
     case lookUpPart
 
+    /// What decides about most of the rest.
+    private static let telling: KnownFieldSet = [.range, .ifMatch, .ifUnmodifiedSince, .ifRange]
+
     package init(_ head: RequestHead, content: ContentFraming) {
-        let fields = head.fields
-        switch head.method {
-        case .get, .head: break
-        default:
+        guard head.method.isRead else {
             self = .bypass(.method)
             return
         }
+        guard content != .none || head.hasAny(of: Self.telling) else {
+            self = .lookUp
+            return
+        }
+        let fields = head.fields
         let hasOtherConditions = fields.contains(.ifMatch) || fields.contains(.ifUnmodifiedSince)
         if content != .none && content != .length(0) {
             // What content means for GET nobody has defined (RFC 9110 §9.3.1): the answer is for this request alone.

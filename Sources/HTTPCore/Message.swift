@@ -77,6 +77,9 @@ package final class RequestHead: Sendable {
         self.fields = fields
     }
 
+    /// Asked of the head itself, no reference to its parts is counted.
+    package func hasAny(of fields: KnownFieldSet) -> Bool { self.fields.containsAny(of: fields) }
+
     /// Without the end-to-end fields that its Connection field names.
     package func removingNamed() -> RequestHead {
         guard let kept = fields.removingNamed() else { return self }

@@ -10,9 +10,9 @@ enum OwnPage {
 
     /// nil where the request is for something else.
     init?(_ head: RequestHead) {
+        guard head.target.count == 7 || head.target.count == 8, head.method.isRead else { return nil }
         let bytes = head.target
         let target = bytes.span
-        guard target.count == 7 || target.count == 8, head.method.isRead else { return nil }
         if target.equals("/metrics") {
             self = .metrics
         } else if target.equals("/healthz") {

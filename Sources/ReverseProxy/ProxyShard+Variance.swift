@@ -27,7 +27,7 @@ extension ProxyShard {
         }
         let collection = checksCollections ? pathKey(of: Array(head.pathAndQuery), for: head) : nil
         let shared = keys.own == keys.shared ? nil : keys.shared
-        let varied = lookUp.find(keys.own, sharedKey: shared, collection: collection, request: head.fields)
+        let varied = lookUp.find(keys.own, sharedKey: shared, collection: collection, request: head)
         if let known = exact.found?.metadata {
             guard let other = varied.found?.metadata, (known.date, known.responseTime) < (other.date, other.responseTime) else {
                 return nil

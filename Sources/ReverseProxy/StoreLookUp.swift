@@ -30,7 +30,8 @@ enum LookUpResult {
     }
 }
 
-struct StoreLookUp {
+/// A class, since its parts are many to count references of at every request.
+final class StoreLookUp {
     let store: ResponseStore
     let purges: PurgeClock
     /// Selecting fields whose values are secrets: those of one user's own cache, where keys have no partitions.
@@ -55,7 +56,7 @@ struct StoreLookUp {
     /// - Parameters:
     ///   - sharedKey: where `key` has a partition, the same target's key without: beside it stands when all partitions became invalid.
     ///   - collection: the shared key of the target without arguments, where a write to a member makes collections invalid.
-    func find(_ key: [UInt8], sharedKey: [UInt8]?, collection: [UInt8]? = nil, request: Fields) -> LookUpResult {
+    func find(_ key: [UInt8], sharedKey: [UInt8]?, collection: [UInt8]? = nil, request: RequestHead) -> LookUpResult {
         let result = find(key, sharedKey, request)
         guard let collection, case .found(let found) = result, let time = time(at: Self.collectionKey(collection)),
             found.metadata.requestTime <= time
@@ -65,11 +66,11 @@ struct StoreLookUp {
         return .nothing
     }
 
-    private func find(_ key: [UInt8], _ sharedKey: [UInt8]?, _ request: Fields) -> LookUpResult {
+    private func find(_ key: [UInt8], _ sharedKey: [UInt8]?, _ request: RequestHead) -> LookUpResult {
         guard let item = store.lookUp(key.span) else { return .nothing }
         switch StoredMetadata.kind(of: item.metadata) {
         case .response: return accept(item, key, sharedKey)
-        case .varyMarker: return findVariant(of: item, key, sharedKey, request)
+        case .varyMarker: return findVariant(of: item, key, sharedKey, request.fields)
         case .invalidation, .searchVariance, nil: return .nothing
         }
     }

@@ -48,7 +48,7 @@ extension ProxyShard {
         if isJSON, LastGood.faultOfContent(JSONTextChecker.check(entry.content.span), isDelimited: true) != nil { throw .invalidJSON }
         let (requestTime, responseTime) = (Timestamp(milliseconds: entry.requestTime), Timestamp(milliseconds: entry.responseTime))
         let shared = isPartitioned ? sharedKey(of: Array(head.pathAndQuery), for: head) : nil
-        if let found = lookUp.find(key, sharedKey: shared, request: head.fields).found, found.metadata.responseTime >= responseTime {
+        if let found = lookUp.find(key, sharedKey: shared, request: head).found, found.metadata.responseTime >= responseTime {
             throw .olderThanStored
         }
         let (bytes, metadata) = StoredHead.make(
