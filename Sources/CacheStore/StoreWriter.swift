@@ -33,8 +33,11 @@ final class StoreWriter: @unchecked Sendable {
     private var placed: [(PendingItem, Int)] = []
     /// What evicting kept, until it is in the next segment: longer where the disk has no room for one now.
     private var survivors: [PendingItem] = []
-    /// Whether the disk took what was written last.
-    private var isWritable = true
+    private var trouble: Trouble?
+
+    /// What keeps the disk from taking more. Without room for a segment, small records may still go to the end of the last one: that is no
+    /// recovery.
+    private enum Trouble { case noRoom, failedWrite }
 
     /// Records are gathered up to this size and written with one call.
     private static let batchBytes = 1 << 20
@@ -120,7 +123,7 @@ final class StoreWriter: @unchecked Sendable {
             writeBuffer(store)
             guard makeRoom(for: size, takesBack: takesBack, store), position.offset + buffer.count + size <= active!.size else {
                 store.state.withLock { $0.statistics.writeErrors += 1 }
-                noteWritten(false)
+                note(.noRoom)
                 return nil
             }
         }
@@ -134,10 +137,9 @@ final class StoreWriter: @unchecked Sendable {
         return offset
     }
 
-    private func noteWritten(_ isWritten: Bool) {
-        guard isWritten != isWritable else { return }
-        isWritable = isWritten
-        settings.whenWritable?(isWritten)
+    private func note(_ trouble: Trouble?) {
+        defer { self.trouble = trouble }
+        if (trouble == nil) != (self.trouble == nil) { settings.whenWritable?(trouble == nil) }
     }
 
     /// Writes what is gathered, and from then on answers from there.
@@ -145,7 +147,7 @@ final class StoreWriter: @unchecked Sendable {
         guard !buffer.isEmpty, let active else { return }
         let isWritten = buffer.withUnsafeBytes { active.write($0, at: position.offset) }
         if isWritten { position.offset += buffer.count }
-        noteWritten(isWritten)
+        if !isWritten { note(.failedWrite) } else if trouble == .failedWrite { note(nil) }
         store.state.withLock { state in
             if !isWritten { state.statistics.writeErrors += 1 }
             for (item, offset) in placed {
@@ -191,6 +193,7 @@ final class StoreWriter: @unchecked Sendable {
             made = Result { () throws(Segment.NoRoom) in try Segment(creating: number, settings) }
         }
         guard case .success(let segment) = made else { return false }
+        note(nil)
         active = segment
         position = Position(segment: number, offset: 0)
         store.state.withLock { state in
