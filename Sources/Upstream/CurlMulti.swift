@@ -3,6 +3,7 @@
 // something, so a kept connection costs no epoll call at all.
 
 import CLibcurl
+import CSystem
 import HTTPCore
 import Reactor
 
@@ -12,6 +13,8 @@ class CurlTask {
     /// The handle's, for as long as `easy` is there.
     let pointer: UnsafeMutableRawPointer
     fileprivate var easy: EasyHandle?
+    /// Whether a connection was begun for it: it does not go over a kept one then.
+    fileprivate(set) var opensConnection = false
 
     init(_ easy: consuming EasyHandle, _ multi: CurlMulti) {
         self.multi = multi
@@ -57,6 +60,8 @@ final class CurlMulti {
     private var sockets: [WatchedSocket?] = []
     /// By descriptor: whether it is a connection, and not one of the sockets by which libcurl's resolving threads wake it.
     private var isConnection: [Bool] = []
+    /// By descriptor: a connection's local port, as soon as it was looked up; else 0.
+    private var localPorts: [Int] = []
     private var timer: LoopTimer?
     /// Whether libcurl has closed a socket since ended tasks were last collected: seldom, and only then it is asked whose.
     private var hasClosedSockets = false
@@ -122,6 +127,7 @@ final class CurlMulti {
         cistern_easy_set_socket_options(pointer) { user, socket, _ in
             let task = CurlTask.from(user)
             task.connectionBegins()
+            task.opensConnection = true
             task.multi.socketOpens(socket)
             return CURL_SOCKOPT_OK
         }
@@ -241,11 +247,13 @@ final class CurlMulti {
         let more = index + 64 - sockets.count
         sockets.append(contentsOf: repeatElement(nil, count: more))
         isConnection.append(contentsOf: repeatElement(false, count: more))
+        localPorts.append(contentsOf: repeatElement(0, count: more))
     }
 
     private func socketOpens(_ socket: curl_socket_t) {
         makeRoom(for: Int(socket))
         isConnection[Int(socket)] = true
+        localPorts[Int(socket)] = 0
     }
 
     /// Its number is free for others at once.
@@ -282,10 +290,34 @@ final class CurlMulti {
     /// No task is on this connection, not even a paused one. libcurl tells connections apart by their local port only.
     private func isIdle(_ socket: curl_socket_t) -> Bool {
         let port = localPort(of: socket)
-        return !tasks.keys.contains { pointer in
-            var own = 0
-            cistern_easy_get_long(pointer, CURLINFO_LOCAL_PORT, &own)
-            return own == port
+        return !tasks.keys.contains { long(CURLINFO_LOCAL_PORT, of: $0) == port }
+    }
+
+    private func long(_ info: CURLINFO, of pointer: UnsafeMutableRawPointer) -> Int {
+        var value = 0
+        cistern_easy_get_long(pointer, info, &value)
+        return value
+    }
+
+    /// Whether the kept connection that a task is about to use has said something that nobody read: libcurl would take it for the answer
+    /// (RFC 9112 §9.2). It hands a connection to one that waits for it before any event tells of such bytes.
+    func hasSurplus(_ task: CurlTask, localPort port: Int) -> Bool {
+        guard !speaksHTTP2, !task.opensConnection, port > 0 else { return false }
+        let speaks = descriptors(on: port).contains { csystem_is_quiet($0) == 0 }
+        // In HTTP/2 others may be on the connection, and what comes is theirs.
+        return speaks
+            && !tasks.keys.contains { other in
+                other != task.pointer && long(CURLINFO_LOCAL_PORT, of: other) == port
+                    && ![CURL_HTTP_VERSION_1_0, CURL_HTTP_VERSION_1_1].contains(long(CURLINFO_HTTP_VERSION, of: other))
+            }
+    }
+
+    /// Of connections. More than one where they are to different addresses.
+    private func descriptors(on port: Int) -> [curl_socket_t] {
+        isConnection.indices.compactMap { index in
+            guard isConnection[index] else { return nil }
+            if localPorts[index] == 0 { localPorts[index] = localPort(of: curl_socket_t(index)) }
+            return localPorts[index] == port ? curl_socket_t(index) : nil
         }
     }
 }

@@ -6,6 +6,8 @@ import Reactor
 
 final class CurlTransfer: CurlTask, TransferCarrier {
     private let transfer: Transfer
+    /// The kept connection that was to be used had spoken unasked: nothing was sent, libcurl closes it, and another is looked for.
+    private var startsAgain = false
 
     static func start(_ transfer: Transfer, _ multi: CurlMulti) {
         guard var easy = multi.takeHandle() else {
@@ -40,14 +42,20 @@ final class CurlTransfer: CurlTask, TransferCarrier {
             let space = UnsafeMutableRawBufferPointer(start: bytes, count: size * count)
             return CurlTransfer.from(user).readContent(into: space) ?? cistern_read_pause()
         }
-        cistern_easy_set_prereq(pointer) { user, _, _, _, _ in
-            let task = CurlTask.from(user)
-            return CurlTransfer.from(user).requestBegins(task.connectionTimes) ? Int32(CURL_PREREQFUNC_OK) : Int32(CURL_PREREQFUNC_ABORT)
+        cistern_easy_set_prereq(pointer) { user, _, _, _, localPort in
+            CurlTransfer.task(user).requestBegins(localPort: Int(localPort)) ? Int32(CURL_PREREQFUNC_OK) : Int32(CURL_PREREQFUNC_ABORT)
         }
     }
 
-    private static func from(_ user: UnsafeMutableRawPointer?) -> Transfer {
-        unsafeDowncast(CurlTask.from(user), to: CurlTransfer.self).transfer
+    private static func task(_ user: UnsafeMutableRawPointer?) -> CurlTransfer {
+        unsafeDowncast(CurlTask.from(user), to: CurlTransfer.self)
+    }
+
+    private static func from(_ user: UnsafeMutableRawPointer?) -> Transfer { task(user).transfer }
+
+    private func requestBegins(localPort: Int) -> Bool {
+        startsAgain = multi.hasSurplus(self, localPort: localPort)
+        return !startsAgain && transfer.requestBegins(connectionTimes)
     }
 
     func goOn(_ transfer: Transfer) { multi.unpause(self) }
@@ -58,6 +66,10 @@ final class CurlTransfer: CurlTask, TransferCarrier {
 
     override func ended(_ code: CURLcode, isConnectionKept: Bool) {
         noteConnection()
+        if startsAgain, transfer.phase != .ended {
+            multi.release(self)
+            return CurlTransfer.start(transfer, multi)
+        }
         // libcurl closes a connection that should go on only because of bytes after the end.
         if code == CURLE_OK, !isConnectionKept, case .length = transfer.framing, transfer.isPersistent, !transfer.request.hasContent,
             transfer.failure == nil

@@ -79,6 +79,8 @@ final class OriginConnections {
 
     /// Its exchange is over, and it may be used again.
     func isFree(_ connection: OriginConnection) {
+        // Bytes that came right behind its answer are not the next one's: closing it makes room for a new one.
+        guard waiting.isEmpty || connection.isQuiet else { return connection.close() }
         if let next = nextWaiting() { return connection.begin(next) }
         connection.idleSince = client.coarseNow
         idle.append(connection)

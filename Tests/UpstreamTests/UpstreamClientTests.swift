@@ -252,6 +252,31 @@ struct UpstreamClientTests {
         #expect(asking.counters.turnedAway == 1)
     }
 
+    @Test("what is said behind an answer is not the answer to one who waits for the connection", arguments: [false, true])
+    func surplus(byLibcurl: Bool) {
+        // One read takes the answer and nothing of what is behind it.
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 48000\r\nX: "
+        let filler = String(repeating: "x", count: 48 * 1024 - 48_000 - head.utf8.count - 4)
+        let answer = head + filler + "\r\n\r\n" + String(repeating: "1", count: 48_000)
+        let gate = Gate()
+        let origin = ScriptedOrigin { request in
+            request.target == "/first"
+                ? [.pass(gate), .send(answer + "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n9")] : [.json("2")]
+        }
+        let asking = asking(origin, byLibcurl: byLibcurl) { $0.maximumConnections = 1 }
+        defer { asking.end() }
+        let first = asking.ask("GET", "/first")
+        while origin.requests.isEmpty {}
+        let waiting = ["GET", "POST"].map { asking.ask($0, "/waiting") }
+        gate.open()
+        _ = first.end()
+        for recorder in waiting {
+            #expect(recorder.end() == .success(true))
+            #expect(recorder.now.content.elementsEqual("2".utf8))
+        }
+        #expect(asking.counters.connectionsOpened == 2)
+    }
+
     @Test("content is written in pieces, and a cancelled transfer is heard of no more", arguments: [false, true])
     func contents(byLibcurl: Bool) {
         let origin = ScriptedOrigin { request in
