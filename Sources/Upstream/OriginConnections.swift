@@ -18,8 +18,8 @@ final class OriginConnections {
     private var idle: [OriginConnection] = []
     /// Being made, in use, and idle.
     private var count = 0
-    /// First come, first served; those that have ended meanwhile are passed over.
-    private var waiting: ArraySlice<Transfer> = []
+    /// First come, first served. Who ends is taken out: it may hold much of a request's content.
+    private var waiting: [Transfer] = []
     private var isClosed = false
 
     init(client: UpstreamClient, curl: CurlMulti) {
@@ -62,7 +62,10 @@ final class OriginConnections {
 
     private func makeConnection(for transfer: Transfer) {
         if count >= settings.maximumConnections, !idle.isEmpty { idle.removeFirst().close() }
-        guard count < settings.maximumConnections else { return waiting.append(transfer) }
+        guard count < settings.maximumConnections else {
+            transfer.carrier = self
+            return waiting.append(transfer)
+        }
         guard let easy = curl.takeHandle() else {
             return loop.atEndOfBatch { [client] in client.end(transfer, .proxyInternalError) }
         }
@@ -93,12 +96,16 @@ final class OriginConnections {
         if !isClosed, let next = nextWaiting() { makeConnection(for: next) }
     }
 
-    private func nextWaiting() -> Transfer? {
-        while let next = waiting.popFirst() {
-            if next.phase != .ended { return next }
-        }
-        return nil
-    }
+    private func nextWaiting() -> Transfer? { waiting.isEmpty ? nil : waiting.removeFirst() }
+}
+
+/// Carries those that wait for a connection.
+extension OriginConnections: TransferCarrier {
+    var hasResolved: Bool { false }
+
+    func goOn(_ transfer: Transfer) {}
+
+    func abandon(_ transfer: Transfer) { waiting.removeAll { $0 === transfer } }
 }
 
 /// Has libcurl make a connection, and takes it over.

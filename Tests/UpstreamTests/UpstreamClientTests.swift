@@ -86,6 +86,9 @@ private final class Asking: @unchecked Sendable {
 
     var counters: UpstreamCounters { onLoop { $0.counters } }
 
+    /// What was seen and is still there.
+    func alive(_ seen: Seen) -> Int { onLoop { _ in seen.count } }
+
     /// - Parameter then: is given the transfer, on the loop.
     func ask(_ method: String, _ target: String, content: ContentFraming = .none, then: @escaping @Sendable (Transfer?) -> Void = { _ in })
         -> Recorder
@@ -109,6 +112,22 @@ private final class Asking: @unchecked Sendable {
         }
         return (nil, .max)
     }
+}
+
+/// Transfers, as long as anybody else holds them. `@unchecked Sendable` because it is used on one loop only.
+private final class Seen: @unchecked Sendable {
+    private struct Weak {
+        weak var transfer: Transfer?
+    }
+
+    private var transfers: [Weak] = []
+
+    func add(_ transfer: Transfer) -> Transfer {
+        transfers.append(Weak(transfer: transfer))
+        return transfer
+    }
+
+    var count: Int { transfers.count { $0.transfer != nil } }
 }
 
 @Suite("Asking the upstream")
@@ -275,6 +294,27 @@ struct UpstreamClientTests {
             #expect(recorder.now.content.elementsEqual("2".utf8))
         }
         #expect(asking.counters.connectionsOpened == 2)
+    }
+
+    @Test("nothing is kept of requests that were given up while they waited, nor of those that had their turn", arguments: [false, true])
+    func givenUp(byLibcurl: Bool) {
+        let gate = Gate()
+        let origin = ScriptedOrigin { request in request.target == "/slow" ? [.pass(gate), .json("1")] : [.json("2")] }
+        let asking = asking(origin, byLibcurl: byLibcurl) {
+            $0.maximumConnections = 1
+            $0.queueLimit = 4
+        }
+        defer { asking.end() }
+        let slow = asking.ask("GET", "/slow")
+        while origin.requests.isEmpty {}
+        let seen = Seen()
+        for _ in 0..<200 { _ = asking.ask("GET", "/a") { $0.map { seen.add($0) }?.cancel() } }
+        #expect(asking.alive(seen) <= 20)
+        let patient = (0..<3).map { _ in asking.ask("GET", "/b") { $0.map { _ = seen.add($0) } } }
+        gate.open()
+        #expect(slow.end() == .success(true))
+        for recorder in patient { #expect(recorder.end() == .success(true)) }
+        #expect(asking.alive(seen) == 0)
     }
 
     @Test("content is written in pieces, and a cancelled transfer is heard of no more", arguments: [false, true])
