@@ -138,10 +138,12 @@ package final class Transfer {
         attempts += 1
         (times.resolved, times.connected, times.secured) = (connection.resolved, connection.connected, connection.secured)
         times.sent = elapsed
-        phase = isUploadEnded && upload.isEmpty ? .awaitingHead : .sending
+        phase = phaseBeforeAnswer
         noteProgress()
         return true
     }
+
+    private var phaseBeforeAnswer: Phase { isUploadEnded && upload.isEmpty ? .awaitingHead : .sending }
 
     /// Whether it may be sent again on another connection, as nothing of it can have been answered.
     var mayRepeat: Bool { attempts < 2 && !gotBytes && !hasSentContent && request.method.isIdempotent }
@@ -155,6 +157,8 @@ package final class Transfer {
         switch head.take(line, settings: settings) {
         case .more, .trailer: return true
         case .informational(let head):
+            // The answer has yet to come, and perhaps the rest of the request to go out.
+            phase = phaseBeforeAnswer
             if head.status != 100 { receiver?.transfer(self, informational: head) }
             return receiver != nil
         case .final(let head, let framing):

@@ -137,7 +137,7 @@ SILENCE = faults(
     ("reset within the head", (answer()[:40], RESET)),
     ("closed after the head", (answer()[:-len(JUNK)], CLOSE)),
     ("reset after the head", (answer()[:-len(JUNK)], RESET)),
-    ("100 Continue, then silence", (b"HTTP/1.1 100 Continue\r\n\r\n", HANG), {"deadline": "between bytes", "bare": "504"}),
+    ("100 Continue, then silence", (b"HTTP/1.1 100 Continue\r\n\r\n", HANG), {"deadline": "first byte", "bare": "504"}),
 )
 
 HEADS = faults(

@@ -217,6 +217,7 @@ struct UpstreamClientTests {
         let origin = ScriptedOrigin { request in
             switch request.target {
             case "/head": [.hang]
+            case "/early": [.send("HTTP/1.1 103 Early Hints\r\n\r\n"), .hang]
             default: [.send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n["), .hang]
             }
         }
@@ -227,9 +228,10 @@ struct UpstreamClientTests {
         }
         let asking = asking(origin, byLibcurl: byLibcurl, change)
         defer { asking.end() }
-        for (target, seconds) in [("/head", 7), ("/content", 11)] {
+        for (target, seconds) in [("/head", 7), ("/early", 7), ("/content", 11)] {
             let recorder = asking.ask("GET", target)
             while origin.requests.last?.target != target {}
+            while target == "/early", recorder.now.informational.isEmpty {}
             while target == "/content", recorder.now.status == nil {}
             let (end, after) = asking.wait(for: recorder)
             #expect(end == .failure(.connectionReadTimeout), "\(target)")
