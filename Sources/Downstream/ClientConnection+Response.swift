@@ -15,6 +15,8 @@ struct ResponseState {
     var isStarted = false
     var isEnded = false
     var isChunked = false
+    /// It was begun, and no byte of it has been offered to the kernel.
+    var isUnsent = false
     var expectsContinue = false
     var hasUnreadInput = false
     /// Bytes of a next request's head have arrived.
@@ -91,6 +93,7 @@ extension ClientConnection {
         precondition(!response.isStarted, "an answer was started twice")
         if !content.isComplete { response.closes = true }
         response.isStarted = true
+        response.isUnsent = output.isEmpty
         var bytes: [UInt8] = []
         bytes.reserveCapacity(head.fields.bytes.count + 4 * head.fields.count + lines.count + 128)
         ResponseSerializer.append(head, to: &bytes)
@@ -149,6 +152,16 @@ extension ClientConnection {
             isPushQueued = false
             if phase == .exchanging, !output.isEmpty { _ = pushOutput() }
         }
+    }
+
+    /// Takes back an answer that was begun with `startResponse`, so that another can be given instead.
+    /// - Returns: false where some of it may have gone out.
+    package func takeBackResponse() -> Bool {
+        guard phase == .exchanging, response.isUnsent, !response.isEnded else { return false }
+        output = OutputQueue()
+        wantsDrainCall = false
+        (response.isStarted, response.isChunked, response.isUnsent) = (false, false, false)
+        return true
     }
 
     /// Ends a broken answer with a reset, since an orderly end could be taken for the end of the content.
@@ -227,6 +240,7 @@ extension ClientConnection {
     /// Returns false where the connection broke.
     private func pushOutput() -> Bool {
         let before = output.count
+        response.isUnsent = false
         guard output.send(to: descriptor) else {
             vanished()
             return false

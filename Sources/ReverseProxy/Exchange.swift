@@ -339,6 +339,11 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
 
     func streamBroke(_ error: UpstreamError) {
         guard case .streaming = state else { return }
+        // A client whose connection ends without an answer may send its request again.
+        if connection.takeBackResponse() {
+            (record.notStored, trace.notStored, record.bodyBytes) = (nil, nil, 0)
+            return fetchFailed(.transfer(error))
+        }
         state = .finished
         record.result = .error
         finish(Status(rawValue: record.status))

@@ -85,4 +85,25 @@ struct UpstreamAnswerTests {
         origin.down()
         #expect(try play.get("/bad").status == 502)
     }
+
+    /// Those of which the head can be passed on before the fault is seen.
+    private static let brokenBehindHead = BadAnswer.all.filter { bad in
+        ["bytes after", "a second answer", "a chunk size"].contains { bad.name.hasPrefix($0) }
+    }
+
+    @Test(
+        "an answer that would be passed on as it comes, and is broken at once, is an error and no cut connection",
+        arguments: brokenBehindHead, [false, true])
+    func brokenAtOnce(_ bad: BadAnswer, byLibcurl: Bool) throws {
+        let origin = ScriptedOrigin { request in request.target == "/bad" ? bad.steps + [.close] : [.json("\"\(request.target)\"")] }
+        let play = try ProxyPlay(origin) { $0.upstream.usesLibcurlThroughout = byLibcurl }
+        for method in ["POST", "DELETE"] {
+            let client = try play.client()
+            let answer = try #require(client.request(method, "/bad"))
+            #expect(answer.status == 502)
+            #expect(answer["Proxy-Status"] == "cistern; error=http_protocol_error")
+            #expect(client.request("POST", "/next")?.text == "\"/next\"")
+        }
+        #expect(origin.requests.map(\.target) == ["/bad", "/next", "/bad", "/next"])
+    }
 }
