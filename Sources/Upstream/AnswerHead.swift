@@ -114,8 +114,8 @@ struct AnswerHead {
         }
         isFinished = true
         let codings = FieldLists.members(of: .transferEncoding, in: head.fields)
-        // RFC 9112 §6.1: HTTP/1.0 knows no transfer codings.
-        if version == .http10, !codings.isEmpty { return .refused(.transferCoding) }
+        // RFC 9112 §6.1: HTTP/1.0 knows no transfer codings. A field that names none is not a list (RFC 9110 §5.6.1), and not read alike by all.
+        if head.fields.contains(.transferEncoding), version == .http10 || codings.isEmpty { return .refused(.transferCoding) }
         let lengths = head.fields.all(.contentLength)
         if let problem = Self.framingProblem(lengths, codings) { return .refused(problem) }
         let framing = framing(lengths.first, isChunked: !codings.isEmpty)

@@ -34,6 +34,9 @@ struct BadAnswer: Sendable, CustomTestStringConvertible {
         raw("a huge length", json + "Content-Length: 99999999999999999999\r\n\r\n{}"),
         raw("a coding that is not known", json + "Transfer-Encoding: xyz\r\n\r\n{}", error: "http_response_transfer_coding"),
         raw(
+            "an empty coding beside a length", json + "Transfer-Encoding:\r\nContent-Length: 2\r\n\r\n{}",
+            error: "http_response_transfer_coding"),
+        raw(
             "chunked twice", json + "Transfer-Encoding: chunked, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
             error: "http_response_transfer_coding"),
         raw("a chunk size that is signed", json + "Transfer-Encoding: chunked\r\n\r\n+2\r\n{}\r\n0\r\n\r\n"),

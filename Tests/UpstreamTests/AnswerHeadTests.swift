@@ -71,6 +71,8 @@ struct AnswerHeadTests {
             (["HTTP/1.1 200 OK\r\n", "Content-Length:\r\n", "\r\n"], .protocolError),
             (["HTTP/1.1 200 OK\r\n", "Content-Length: 0x2\r\n", "\r\n"], .protocolError),
             (["HTTP/1.1 200 OK\r\n", "Transfer-Encoding: gzip, chunked\r\n", "\r\n"], .transferCoding),
+            (["HTTP/1.1 200 OK\r\n", "Transfer-Encoding:\r\n", "Content-Length: 2\r\n", "\r\n"], .transferCoding),
+            (["HTTP/1.1 200 OK\r\n", "Transfer-Encoding: ,\r\n", "\r\n"], .transferCoding),
             (["HTTP/1.1 200 OK\r\n", "X: a\r\n", " b\r\n"], .protocolError),
             (["HTTP/1.1 200 OK\r\n", "no colon\r\n"], .protocolError),
             (["HTTP/1.1 200 OK\r\n", ": a\r\n"], .protocolError),
