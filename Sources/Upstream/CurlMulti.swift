@@ -145,8 +145,12 @@ final class CurlMulti {
         cistern_easy_set_pointer(task.pointer, CURLOPT_RESOLVER_START_DATA, user)
         cistern_easy_set_pointer(task.pointer, CURLOPT_SOCKOPTDATA, user)
         tasks[task.pointer] = task
-        curl_multi_add_handle(multi, task.pointer)
-        queueKick()
+        // One answer's callback may lead to the next request: libcurl would not take it there, and not say so later.
+        afterCallbacks { [self] in
+            guard !isClosed, task.easy != nil else { return }
+            curl_multi_add_handle(multi, task.pointer)
+            queueKick()
+        }
     }
 
     /// Takes the task out of libcurl, and its handle back into the pool.

@@ -21,6 +21,10 @@ private final class Recorder: TransferReceiver, Sendable {
     /// Written on the loop, read by the test.
     private let state = Mutex(State())
     private let ended = DispatchSemaphore(value: 0)
+    /// Called within each event: 0 for a 1xx answer, 1 for the head, 2 for content.
+    private let onEvent: @Sendable (Transfer, Int) -> Void
+
+    init(onEvent: @escaping @Sendable (Transfer, Int) -> Void = { _, _ in }) { self.onEvent = onEvent }
 
     var now: State { state.withLock { $0 } }
 
@@ -32,11 +36,18 @@ private final class Recorder: TransferReceiver, Sendable {
 
     func transfer(_ transfer: Transfer, informational head: ResponseHead) {
         state.withLock { $0.informational.append(head.status.rawValue) }
+        onEvent(transfer, 0)
     }
 
-    func transfer(_ transfer: Transfer, received head: ResponseHead) { state.withLock { $0.status = head.status.rawValue } }
+    func transfer(_ transfer: Transfer, received head: ResponseHead) {
+        state.withLock { $0.status = head.status.rawValue }
+        onEvent(transfer, 1)
+    }
 
-    func transfer(_ transfer: Transfer, content: Span<UInt8>) { state.withLock { $0.content.append(copying: content) } }
+    func transfer(_ transfer: Transfer, content: Span<UInt8>) {
+        state.withLock { $0.content.append(copying: content) }
+        onEvent(transfer, 2)
+    }
 
     func transferEnded(_ transfer: Transfer, isDelimited: Bool) { end(.success(isDelimited)) }
 
@@ -89,18 +100,18 @@ private final class Asking: @unchecked Sendable {
     /// What was seen and is still there.
     func alive(_ seen: Seen) -> Int { onLoop { _ in seen.count } }
 
+    static func request(_ method: String, _ target: String, content: ContentFraming = .none) -> UpstreamRequest {
+        var fields = Fields()
+        fields.append(.host, Array("a".utf8))
+        return UpstreamRequest(method: Method(Array(method.utf8).span), target: Array(target.utf8), fields: fields, content: content)
+    }
+
     /// - Parameter then: is given the transfer, on the loop.
-    func ask(_ method: String, _ target: String, content: ContentFraming = .none, then: @escaping @Sendable (Transfer?) -> Void = { _ in })
-        -> Recorder
-    {
-        let recorder = Recorder()
-        onLoop { client in
-            var fields = Fields()
-            fields.append(.host, Array("a".utf8))
-            let request = UpstreamRequest(
-                method: Method(Array(method.utf8).span), target: Array(target.utf8), fields: fields, content: content)
-            then(client.start(request, receiver: recorder))
-        }
+    func ask(
+        _ method: String, _ target: String, content: ContentFraming = .none, recorder: Recorder = Recorder(),
+        then: @escaping @Sendable (Transfer?) -> Void = { _ in }
+    ) -> Recorder {
+        onLoop { client in then(client.start(Self.request(method, target, content: content), receiver: recorder)) }
         return recorder
     }
 
@@ -296,6 +307,24 @@ struct UpstreamClientTests {
             #expect(recorder.now.content.elementsEqual("2".utf8))
         }
         #expect(asking.counters.connectionsOpened == 2)
+    }
+
+    @Test("what an answer's head or content brings about may be another request", arguments: [false, true])
+    func askingFromWithin(byLibcurl: Bool) {
+        let origin = ScriptedOrigin { [.send("HTTP/1.1 103 Early Hints\r\n\r\n"), .json("\"\($0.target)\"")] }
+        let asking = asking(origin, byLibcurl: byLibcurl)
+        defer { asking.end() }
+        let inner = (0..<3).map { _ in Recorder() }
+        let outer = asking.ask(
+            "GET", "/outer",
+            recorder: Recorder { transfer, event in
+                _ = transfer.client.start(Asking.request("GET", "/inner"), receiver: inner[event])
+            })
+        #expect(outer.end() == .success(true))
+        for recorder in inner {
+            #expect(recorder.end() == .success(true))
+            #expect(recorder.now.content.elementsEqual("\"/inner\"".utf8))
+        }
     }
 
     @Test("nothing is kept of requests that were given up while they waited, nor of those that had their turn", arguments: [false, true])
