@@ -34,11 +34,11 @@ final class OriginConnections {
     var loop: EventLoop { client.loop }
 
     func start(_ transfer: Transfer) {
-        guard !transfer.request.usesNewConnection else { return makeConnection(for: transfer) }
+        guard !transfer.needsNewConnection else { return makeConnection(for: transfer) }
         if let connection = takeIdle() { connection.begin(transfer) } else { makeConnection(for: transfer) }
     }
 
-    /// For a request whose kept connection turned out to be dead: the others may be as well.
+    /// For a request whose kept connection turned out to be dead.
     func startAgain(_ transfer: Transfer) {
         transfer.isQueuedAgain()
         makeConnection(for: transfer)
@@ -82,9 +82,12 @@ final class OriginConnections {
 
     /// Its exchange is over, and it may be used again.
     func isFree(_ connection: OriginConnection) {
-        // Bytes that came right behind its answer are not the next one's: closing it makes room for a new one.
-        guard waiting.isEmpty || connection.isQuiet else { return connection.close() }
-        if let next = nextWaiting() { return connection.begin(next) }
+        if let next = waiting.first {
+            // Closing it makes room for a new one. Bytes that came right behind its answer are not the next one's.
+            guard !next.needsNewConnection, connection.isQuiet else { return connection.close() }
+            waiting.removeFirst()
+            return connection.begin(next)
+        }
         connection.idleSince = client.coarseNow
         idle.append(connection)
     }

@@ -148,6 +148,9 @@ package final class Transfer {
     /// Whether it may be sent again on another connection, as nothing of it can have been answered.
     var mayRepeat: Bool { attempts < 2 && !gotBytes && !hasSentContent && request.method.isIdempotent }
 
+    /// It has found a kept connection dead: the others may be as well.
+    var needsNewConnection: Bool { request.usesNewConnection || attempts > 0 }
+
     /// A line of an answer's head, or of its trailers.
     func headLine(_ line: Span<UInt8>) -> Bool {
         gotBytes = true

@@ -223,6 +223,28 @@ struct UpstreamClientTests {
         #expect(origin.requests.map(\.target) == ["/a", "/b", "/b", "/c"])
     }
 
+    @Test("what found a kept connection dead is not sent over another kept one, also where it has to wait")
+    func deadConnectionAndQueue() {
+        let gate = Gate()
+        let count = Mutex(0)
+        let origin = ScriptedOrigin { request in
+            guard request.target == "/b" else { return [.pass(gate), .json("1")] }
+            return count.withLock { count in
+                count += 1
+                return count == 1 ? [.close] : [.json("2")]
+            }
+        }
+        let asking = asking(origin) { $0.maximumConnections = 1 }
+        defer { asking.end() }
+        let first = asking.ask("GET", "/a")
+        while origin.requests.isEmpty {}
+        let waiting = ["/b", "/c"].map { asking.ask("GET", $0) }
+        gate.open()
+        for recorder in [first] + waiting { #expect(recorder.end() == .success(true)) }
+        #expect(origin.requests.map(\.target) == ["/a", "/b", "/c", "/b"])
+        #expect(asking.counters.connectionsOpened == 3)
+    }
+
     @Test("each phase has its time-out, and its error", arguments: [false, true])
     func timeouts(byLibcurl: Bool) {
         let origin = ScriptedOrigin { request in
