@@ -56,7 +56,10 @@ final class CurlMulti {
     private let loop: EventLoop
     private let multi: UnsafeMutableRawPointer
     private var pool: [PooledHandle] = []
+    /// Those that libcurl has.
     private var tasks: [UnsafeMutableRawPointer: CurlTask] = [:]
+    /// First come, first served.
+    private var waiting: [CurlTask] = []
     private var sockets: [WatchedSocket?] = []
     /// By descriptor: whether it is a connection, and not one of the sockets by which libcurl's resolving threads wake it.
     private var isConnection: [Bool] = []
@@ -107,7 +110,7 @@ final class CurlMulti {
 
     func close() {
         isClosed = true
-        for task in Array(tasks.values) { release(task) }
+        for task in tasks.values + waiting { release(task) }
         timer?.cancel()
         pool = []
         curl_multi_cleanup(multi)
@@ -139,17 +142,23 @@ final class CurlMulti {
         return easy
     }
 
-    /// Gives the task to libcurl, which begins at the end of this batch of events.
+    /// The task begins at the end of this batch of events, or when there is room for it.
     func add(_ task: CurlTask) {
         let user = Unmanaged.passUnretained(task).toOpaque()
         cistern_easy_set_pointer(task.pointer, CURLOPT_RESOLVER_START_DATA, user)
         cistern_easy_set_pointer(task.pointer, CURLOPT_SOCKOPTDATA, user)
-        tasks[task.pointer] = task
-        // One answer's callback may lead to the next request: libcurl would not take it there, and not say so later.
-        afterCallbacks { [self] in
-            guard !isClosed, task.easy != nil else { return }
+        waiting.append(task)
+        queueKick()
+    }
+
+    /// Gives libcurl no more than it has connections for: of those that it makes wait itself it does not take the first, and it would do so
+    /// before the end of who had the connection is known, and what that connection's end means. Not from within its callbacks, where it
+    /// takes none.
+    private func giveWaiting() {
+        while let task = waiting.first, speaksHTTP2 || tasks.count < settings.maximumConnections {
+            waiting.removeFirst()
+            tasks[task.pointer] = task
             curl_multi_add_handle(multi, task.pointer)
-            queueKick()
         }
     }
 
@@ -159,8 +168,12 @@ final class CurlMulti {
     func release(_ task: CurlTask) -> Bool {
         guard let easy = task.easy.take() else { return false }
         let pointer = easy.pointer
-        tasks[pointer] = nil
-        inCallbacks { _ = curl_multi_remove_handle(multi, pointer) }
+        if tasks.removeValue(forKey: pointer) == nil {
+            waiting.removeAll { $0 === task }
+        } else {
+            inCallbacks { _ = curl_multi_remove_handle(multi, pointer) }
+            if !waiting.isEmpty { queueKick() }
+        }
         if EasyHandle.mayBeReused, pool.count < Self.poolLimit, !isClosed { pool.append(PooledHandle(easy)) }
         return true
     }
@@ -211,6 +224,8 @@ final class CurlMulti {
         isKickQueued = true
         loop.atEndOfBatch { [self] in
             isKickQueued = false
+            guard !isClosed else { return }
+            giveWaiting()
             act(CURL_SOCKET_TIMEOUT, 0)
         }
     }
@@ -307,13 +322,9 @@ final class CurlMulti {
     /// (RFC 9112 §9.2). It hands a connection to one that waits for it before any event tells of such bytes.
     func hasSurplus(_ task: CurlTask, localPort port: Int) -> Bool {
         guard !speaksHTTP2, !task.opensConnection, port > 0 else { return false }
-        let speaks = descriptors(on: port).contains { csystem_is_quiet($0) == 0 }
+        guard descriptors(on: port).contains(where: { csystem_is_quiet($0) == 0 }) else { return false }
         // In HTTP/2 others may be on the connection, and what comes is theirs.
-        return speaks
-            && !tasks.keys.contains { other in
-                other != task.pointer && long(CURLINFO_LOCAL_PORT, of: other) == port
-                    && ![CURL_HTTP_VERSION_1_0, CURL_HTTP_VERSION_1_1].contains(long(CURLINFO_HTTP_VERSION, of: other))
-            }
+        return !tasks.keys.contains { $0 != task.pointer && long(CURLINFO_LOCAL_PORT, of: $0) == port }
     }
 
     /// Of connections. More than one where they are to different addresses.

@@ -245,6 +245,24 @@ struct UpstreamClientTests {
         #expect(asking.counters.connectionsOpened == 3)
     }
 
+    @Test(
+        "an upstream that ends each connection after one answer without saying so costs no answer, however many wait",
+        arguments: [false, true])
+    func unannouncedEnds(byLibcurl: Bool) {
+        let origin = ScriptedOrigin { [.json("\"\($0.target)\""), .close] }
+        let asking = asking(origin, byLibcurl: byLibcurl) {
+            $0.maximumConnections = 1
+            $0.queueLimit = 500
+        }
+        defer { asking.end() }
+        let targets = (0..<500).map { "/\($0)" }
+        let recorders = targets.map { asking.ask("GET", $0) }
+        for (target, recorder) in zip(targets, recorders) {
+            #expect(recorder.end() == .success(true))
+            #expect(recorder.now.content.elementsEqual("\"\(target)\"".utf8))
+        }
+    }
+
     @Test("each phase has its time-out, and its error", arguments: [false, true])
     func timeouts(byLibcurl: Bool) {
         let origin = ScriptedOrigin { request in
@@ -347,6 +365,21 @@ struct UpstreamClientTests {
             #expect(recorder.end() == .success(true))
             #expect(recorder.now.content.elementsEqual("\"/inner\"".utf8))
         }
+    }
+
+    @Test("who waits for a connection longest has the next one", arguments: [false, true])
+    func order(byLibcurl: Bool) {
+        let gate = Gate()
+        let origin = ScriptedOrigin { request in request.target == "/slow" ? [.pass(gate), .json("1")] : [.json("2")] }
+        let asking = asking(origin, byLibcurl: byLibcurl) { $0.maximumConnections = 1 }
+        defer { asking.end() }
+        let slow = asking.ask("GET", "/slow")
+        while origin.requests.isEmpty {}
+        let targets = (0..<50).map { "/\($0)" }
+        let waiting = targets.map { asking.ask("GET", $0) }
+        gate.open()
+        for recorder in [slow] + waiting { #expect(recorder.end() == .success(true)) }
+        #expect(origin.requests.map(\.target) == ["/slow"] + targets)
     }
 
     @Test("nothing is kept of requests that were given up while they waited, nor of those that had their turn", arguments: [false, true])
