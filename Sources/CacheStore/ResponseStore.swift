@@ -235,7 +235,8 @@ package final class ResponseStore: @unchecked Sendable {
         writer.synchronize()
         let position = writer.position
         state.withLock { state in
-            IndexSnapshot.write(state, end: position, directory: directory.path, limit: settings.snapshotBytes, seed: seed)
+            let limit = min(settings.snapshotBytes, settings.segmentsBytes - state.segments.bytes)
+            IndexSnapshot.write(state, end: position, directory: directory.path, limit: limit, seed: seed)
         }
     }
 

@@ -14,9 +14,11 @@ final class StoreDirectory: Sendable {
     let isNew: Bool
     /// Whether others than its owner may read it.
     let isKeyOpen: Bool
-    /// 32 bytes, made at the first start and kept in the file `key` (mode 0600).
+    /// Made at the first start and kept in the file `key` (mode 0600).
     let secret: [UInt8]
     private let lock: Int32
+
+    static let keyBytes = 32
 
     init(_ path: String) throws(StoreError) {
         self.path = path
@@ -56,20 +58,20 @@ final class StoreDirectory: Sendable {
     }
 
     private static func loadSecret(_ path: String, mayWrite: Bool) -> (secret: [UInt8], isNew: Bool, error: Int32) {
-        var secret = [UInt8](repeating: 0, count: 32)
+        var secret = [UInt8](repeating: 0, count: keyBytes)
         let existing = csystem_open(path, O_RDONLY | Segment.plain, 0)
         if existing >= 0 {
             defer { close(existing) }
-            if read(existing, &secret, 32) == 32 { return (secret, false, 0) }
+            if read(existing, &secret, keyBytes) == keyBytes { return (secret, false, 0) }
         }
         precondition(sodium_init() >= 0, "no source of random numbers")
-        randombytes_buf(&secret, 32)
+        randombytes_buf(&secret, keyBytes)
         guard mayWrite else { return (secret, true, EACCES) }
         unlink(path)
         let new = csystem_open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         guard new >= 0 else { return (secret, true, errno) }
         defer { close(new) }
-        return (secret, true, write(new, secret, 32) == 32 && fsync(new) == 0 ? 0 : errno)
+        return (secret, true, write(new, secret, keyBytes) == keyBytes && fsync(new) == 0 ? 0 : errno)
     }
 
     /// The numbers of the segment files, oldest first.

@@ -70,7 +70,7 @@ struct StoreRecovery {
         end.segment = segments.newest?.number ?? 0
         guard directory.isWritable else { return }
         // The limit may have been lowered, or segments be of another size: the oldest go until what is left is within it.
-        while segments.bytes > settings.maximumSegments * settings.segmentBytes { segments.removeOldest().removeFile() }
+        while segments.bytes > settings.segmentsBytes { segments.removeOldest().removeFile() }
     }
 
     private mutating func scan() {

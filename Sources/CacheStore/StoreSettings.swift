@@ -22,6 +22,8 @@ package struct StoreSettings: Sendable {
         self.segmentBytes = segmentBytes ?? min(64 << 20, max(1 << 20, capacityBytes / 32))
     }
 
+    /// What the segments may take as long as there is no snapshot: the key is there always.
+    var segmentsBytes: Int { capacityBytes - StoreDirectory.keyBytes }
     /// The snapshot of the index counts too, so a part of the capacity is kept for it.
     var snapshotBytes: Int { capacityBytes / 16 }
     var maximumSegments: Int { max(2, (capacityBytes - snapshotBytes) / segmentBytes) }

@@ -33,6 +33,8 @@ final class StoreWriter: @unchecked Sendable {
     private var placed: [(PendingItem, Int)] = []
     /// What evicting kept, until it is in the next segment: longer where the disk has no room for one now.
     private var survivors: [PendingItem] = []
+    /// Their files stay until what is kept of them is written again, so that a crash in between costs nothing.
+    private var evicted: [Segment] = []
     private var trouble: Trouble?
 
     /// What keeps the disk from taking more. Without room for a segment, small records may still go to the end of the last one: that is no
@@ -180,36 +182,48 @@ final class StoreWriter: @unchecked Sendable {
             return true
         }
         var budget = min(settings.segmentBytes / Self.reinsertedShare, settings.segmentBytes - size)
-        func evict() {
-            let kept = evictOldest(store, budget: budget)
-            budget -= kept.reduce(0) { $0 + RecordHeader.recordBytes(payload: $1.bytes) }
-            survivors += kept
-        }
-        while store.state.withLock({ $0.segments.count }) >= settings.maximumSegments { evict() }
-        let number = position.segment + 1
-        var made = Result { () throws(Segment.NoRoom) in try Segment(creating: number, settings) }
+        while store.state.withLock({ $0.segments.count }) >= settings.maximumSegments { evictOldest(store, budget: &budget) }
+        var made = makeSegment(store)
         if case .failure(let error) = made, error.isDiskFull, takesBack, store.state.withLock({ $0.segments.count }) > 1 {
-            evict()
-            made = Result { () throws(Segment.NoRoom) in try Segment(creating: number, settings) }
+            evictOldest(store, budget: &budget)
+            made = makeSegment(store)
         }
+        defer { removeEvicted() }
         guard case .success(let segment) = made else { return false }
         note(nil)
         active = segment
-        position = Position(segment: number, offset: 0)
-        store.state.withLock { state in
-            state.segments.append(segment)
-        }
+        position = Position(segment: segment.number, offset: 0)
+        store.state.withLock { $0.segments.append(segment) }
         let kept = survivors
         survivors = []
         for item in kept { write(.item(item), store) }
+        writeBuffer(store)
         return true
+    }
+
+    /// The next file. Those of evicted segments go before it where the limit leaves no room beside them, or the disk has none.
+    private func makeSegment(_ store: ResponseStore) -> Result<Segment, Segment.NoRoom> {
+        func attempt() -> Result<Segment, Segment.NoRoom> {
+            Result { () throws(Segment.NoRoom) in try Segment(creating: position.segment + 1, settings) }
+        }
+        let bytes = store.state.withLock { $0.segments.bytes } + evicted.reduce(0) { $0 + $1.size }
+        if bytes + settings.segmentBytes > settings.segmentsBytes { removeEvicted() }
+        let made = attempt()
+        guard case .failure(let error) = made, error.isDiskFull, !evicted.isEmpty else { return made }
+        removeEvicted()
+        return attempt()
+    }
+
+    private func removeEvicted() {
+        for segment in evicted { segment.removeFile() }
+        evicted = []
     }
 
     /// Takes the oldest segment away. What takes back older items, then what was used since it was written, is kept and written again, up to
     /// a share of the segment.
-    /// - Parameter budget: bytes of records that may be kept.
-    private func evictOldest(_ store: ResponseStore, budget: Int) -> [PendingItem] {
-        guard let oldest = store.state.withLock({ $0.segments.oldest }) else { return [] }
+    /// - Parameter budget: bytes of records that may be kept; less what is.
+    private func evictOldest(_ store: ResponseStore, budget: inout Int) {
+        guard let oldest = store.state.withLock({ $0.segments.oldest }) else { return }
         var live: [(header: RecordHeader, offset: Int, flags: UInt32)] = []
         SegmentScan.forEachRecord(in: oldest, seed: seed) { header, offset in
             guard header.kind == .item else { return }
@@ -218,24 +232,22 @@ final class StoreWriter: @unchecked Sendable {
         }
         var kept: [KeyHash: PendingItem] = [:]
         var order: [KeyHash] = []
-        var keptBytes = 0
         for retention in [Retention.outlives, .mayRescue, .whenUsed] {
             for record in live where record.header.retention == retention {
                 guard retention == .outlives || record.flags & IndexEntry.used != 0 else { continue }
-                guard keptBytes + record.header.recordBytes <= budget, let item = copy(record.header, oldest, record.offset) else {
+                guard record.header.recordBytes <= budget, let item = copy(record.header, oldest, record.offset) else {
                     continue
                 }
-                keptBytes += record.header.recordBytes
+                budget -= record.header.recordBytes
                 kept[item.hash] = item
                 order.append(item.hash)
             }
         }
-        let survivors = store.state.withLock { state in
+        evicted.append(oldest)
+        survivors += store.state.withLock { state in
             _ = state.segments.removeOldest()
             return settle(live.map { ($0.header.hash, $0.offset) }, of: oldest.number, kept, order, &state)
         }
-        oldest.removeFile()
-        return survivors
     }
 
     /// Takes a segment's records out of the index. What is kept waits to be written again, unless it was removed since the segment was gone

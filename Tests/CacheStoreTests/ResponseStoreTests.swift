@@ -153,6 +153,40 @@ struct ResponseStoreTests {
         #expect(stored(store, 1) == body(1) && stored(store, 2) == nil)
     }
 
+    @Test("a crash while a segment is evicted loses nothing that was to be kept, and brings nothing back")
+    func crashWhileEvicting() throws {
+        let capacity = 31 << 19
+        let directory = try Directory()
+        let copies = Mutex<[TemporaryDirectory]>([])
+        var settings = StoreSettings(directory: directory.path, capacityBytes: capacity, segmentBytes: 1 << 20)
+        let path = directory.path
+        // What a crash would leave, each time that a file is made.
+        settings.allocate = { descriptor, bytes in
+            let error = csystem_allocate(descriptor, bytes)
+            let files = names(in: path)
+            #expect(files.reduce(0) { $0 + size(of: path + "/" + $1) } <= capacity)
+            guard let copy = TemporaryDirectory("cistern-crash") else { return ENOENT }
+            for file in files { copyFile(path + "/" + file, to: copy.path + "/" + file) }
+            copies.withLock { $0.append(copy) }
+            return error
+        }
+        do {
+            let store = try ResponseStore(settings)
+            store.insert(item(0, 100, retention: .outlives))
+            store.insert(item(1))
+            store.insert(item(2))
+            store.flush()
+            _ = stored(store, 1)
+            store.remove(key(2).span)
+            fill(store, 100..<100 + (capacity >> 20) * 10)
+            #expect(store.statistics.reinserted == 2)
+        }
+        for copy in copies.withLock({ $0 }).dropFirst() {
+            let store = try ResponseStore(StoreSettings(directory: copy.path, capacityBytes: capacity, segmentBytes: 1 << 20))
+            #expect(stored(store, 0) != nil && stored(store, 1) != nil && stored(store, 2) == nil)
+        }
+    }
+
     @Test("what is nearly as large as a segment has room beside what evicting keeps, and no file grows")
     func largeAmongKept() throws {
         let directory = try Directory()

@@ -17,6 +17,25 @@ func names(in path: String) -> [String] {
     return names.sorted()
 }
 
+func size(of path: String) -> Int {
+    var status = stat()
+    return stat(path, &status) == 0 ? Int(status.st_size) : 0
+}
+
+func copyFile(_ path: String, to target: String) {
+    let (from, to) = (csystem_open(path, O_RDONLY, 0), csystem_open(target, O_WRONLY | O_CREAT, 0o600))
+    defer {
+        close(from)
+        close(to)
+    }
+    var piece = [UInt8](repeating: 0, count: 1 << 20)
+    while true {
+        let count = read(from, &piece, piece.count)
+        guard count > 0 else { return }
+        write(to, piece, count)
+    }
+}
+
 /// A directory that goes away with the test.
 final class Directory {
     private let temporary: TemporaryDirectory
@@ -27,10 +46,7 @@ final class Directory {
     var files: [String] { names(in: path) }
     var segments: [String] { files.filter { $0.hasPrefix("segment-") } }
 
-    func size(_ name: String) -> Int {
-        var status = stat()
-        return stat(path + "/" + name, &status) == 0 ? Int(status.st_size) : 0
-    }
+    func size(_ name: String) -> Int { CacheStoreTests.size(of: path + "/" + name) }
 
     func flip(_ name: String, at offset: Int) {
         let descriptor = csystem_open(path + "/" + name, O_RDWR, 0)
