@@ -43,7 +43,7 @@ final class StoreWriter: @unchecked Sendable {
 
     /// Records are gathered up to this size and written with one call.
     private static let batchBytes = 1 << 20
-    /// How much of an evicted segment is written again at most, as a share of its size: so that evicting always frees the larger part.
+    /// How much of an evicted segment is written again for its use, as a share of its size: so that evicting frees the larger part.
     private static let reinsertedShare = 4
 
     init(directory: StoreDirectory, settings: StoreSettings, seed: UInt64, start: Position) {
@@ -121,9 +121,10 @@ final class StoreWriter: @unchecked Sendable {
         _ header: RecordHeader, _ payload: UnsafeRawBufferPointer, takesBack: Bool, _ store: ResponseStore
     ) -> Int? {
         let size = header.recordBytes
-        if active == nil || position.offset + buffer.count + size > active!.size {
+        // Once is enough, but where marks of others that were kept leave no room in the new segment. They are kept once, so this ends.
+        while active == nil || position.offset + buffer.count + size > active!.size {
             writeBuffer(store)
-            guard makeRoom(for: size, takesBack: takesBack, store), position.offset + buffer.count + size <= active!.size else {
+            guard makeRoom(for: size, takesBack: takesBack, store) else {
                 store.state.withLock { $0.statistics.writeErrors += 1 }
                 note(.noRoom)
                 return nil
@@ -219,9 +220,9 @@ final class StoreWriter: @unchecked Sendable {
         evicted = []
     }
 
-    /// Takes the oldest segment away. What takes back older items, then what was used since it was written, is kept and written again, up to
-    /// a share of the segment.
-    /// - Parameter budget: bytes of records that may be kept; less what is.
+    /// Takes the oldest segment away. What takes back older items is kept and written again; then, up to a share of the segment, what was used
+    /// since it was written.
+    /// - Parameter budget: bytes of records that may be kept for their use; less all that is kept.
     private func evictOldest(_ store: ResponseStore, budget: inout Int) {
         guard let oldest = store.state.withLock({ $0.segments.oldest }) else { return }
         var live: [(header: RecordHeader, offset: Int, flags: UInt32)] = []
@@ -234,10 +235,11 @@ final class StoreWriter: @unchecked Sendable {
         var order: [KeyHash] = []
         for retention in [Retention.outlives, .mayRescue, .whenUsed] {
             for record in live where record.header.retention == retention {
-                guard retention == .outlives || record.flags & IndexEntry.used != 0 else { continue }
-                guard record.header.recordBytes <= budget, let item = copy(record.header, oldest, record.offset) else {
-                    continue
-                }
+                let takesBack = retention == .outlives
+                guard takesBack || record.flags & IndexEntry.used != 0,
+                    record.header.recordBytes <= (takesBack ? settings.segmentBytes : budget),
+                    let item = copy(record.header, oldest, record.offset)
+                else { continue }
                 budget -= record.header.recordBytes
                 kept[item.hash] = item
                 order.append(item.hash)
