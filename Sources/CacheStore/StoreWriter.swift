@@ -225,16 +225,18 @@ final class StoreWriter: @unchecked Sendable {
     /// - Parameter budget: bytes of records that may be kept for their use; less all that is kept.
     private func evictOldest(_ store: ResponseStore, budget: inout Int) {
         guard let oldest = store.state.withLock({ $0.segments.oldest }) else { return }
-        var live: [(header: RecordHeader, offset: Int, flags: UInt32)] = []
+        var live: [(header: RecordHeader, offset: Int, flags: UInt32, isReplaced: Bool)] = []
         SegmentScan.forEachRecord(in: oldest, seed: seed) { header, offset in
             guard header.kind == .item else { return }
-            let entry = store.state.withLock { $0.pending[header.hash] == nil ? $0.index.find(header.hash) : nil }
-            if let entry, entry.segment == oldest.number, Int(entry.offset) * 8 == offset { live.append((header, offset, entry.flags)) }
+            let (entry, isReplaced) = store.state.withLock { ($0.index.find(header.hash), $0.pending[header.hash] != nil) }
+            if let entry, entry.segment == oldest.number, Int(entry.offset) * 8 == offset {
+                live.append((header, offset, entry.flags, isReplaced))
+            }
         }
         var kept: [KeyHash: PendingItem] = [:]
         var order: [KeyHash] = []
         for retention in [Retention.outlives, .mayRescue, .whenUsed] {
-            for record in live where record.header.retention == retention {
+            for record in live where record.header.retention == retention && !record.isReplaced {
                 let takesBack = retention == .outlives
                 guard takesBack || record.flags & IndexEntry.used != 0,
                     record.header.recordBytes <= (takesBack ? settings.segmentBytes : budget),

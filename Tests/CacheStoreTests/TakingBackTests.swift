@@ -31,4 +31,21 @@ struct TakingBackTests {
         #expect(store.statistics.pendingBytes == 0 && store.statistics.writeErrors == 0)
         #expect(directory.segments.allSatisfy { directory.size($0) == 1 << 20 })
     }
+
+    @Test("what a full disk keeps from being replaced leaves nothing behind when it is evicted")
+    func replacedOnFullDisk() throws {
+        let directory = try Directory()
+        let isFull = Mutex(false)
+        var settings = StoreSettings(directory: directory.path, capacityBytes: 4 << 20, segmentBytes: 1 << 20)
+        settings.allocate = { descriptor, bytes in isFull.withLock { $0 } ? ENOSPC : csystem_allocate(descriptor, bytes) }
+        let store = try ResponseStore(settings)
+        for number in 0..<9 { store.insert(large(number, 300_000)) }
+        store.flush()
+        isFull.withLock { $0 = true }
+        store.insert(large(0, 300_001))
+        store.flush()
+        var visited = 0
+        store.visitAll { _ in visited += 1 }
+        #expect(store.statistics.entries == visited)
+    }
 }
