@@ -190,7 +190,8 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     /// The answer that another request brought, where it is one for this request too.
     private func takeOver() {
         guard let key = plan.key, let lookUp = shard.lookUp else { return ask(leads: nil) }
-        let result = lookUp.find(key, sharedKey: plan.isPartitioned ? plan.sharedKey : nil, request: head)
+        let result = lookUp.find(
+            key, sharedKey: plan.isPartitioned ? plan.sharedKey : nil, collection: shard.collectionKey(of: head), request: head)
         // The answer that has just come may be the first to say which arguments make no difference.
         guard let found = result.found ?? (head.method == .get ? shard.findVaried(result, head)?.result.found : nil) else {
             return ask(leads: nil)

@@ -25,9 +25,8 @@ extension ProxyShard {
         guard let lookUp, variances?.isEmpty == false, let keys = variedKeys(for: head, target: Array(head.pathAndQuery)) else {
             return nil
         }
-        let collection = checksCollections ? pathKey(of: Array(head.pathAndQuery), for: head) : nil
         let shared = keys.own == keys.shared ? nil : keys.shared
-        let varied = lookUp.find(keys.own, sharedKey: shared, collection: collection, request: head)
+        let varied = lookUp.find(keys.own, sharedKey: shared, collection: collectionKey(of: head), request: head)
         if let known = exact.found?.metadata {
             guard let other = varied.found?.metadata, (known.date, known.responseTime) < (other.date, other.responseTime) else {
                 return nil
@@ -55,6 +54,9 @@ extension ProxyShard {
         lookUp?.invalidate(sharedKey(of: target, for: head), at: now)
         if let varied = variedKeys(for: head, target: target) { lookUp?.invalidate(varied.shared, at: now) }
     }
+
+    /// Beside it stands when a write to a member made what the request names invalid; nil where no route's writes do.
+    func collectionKey(of head: RequestHead) -> [UInt8]? { checksCollections ? pathKey(of: Array(head.pathAndQuery), for: head) : nil }
 
     private func pathKey(of target: [UInt8], for head: RequestHead) -> [UInt8] {
         sharedKey(of: Array(target.prefix { $0 != UInt8(ascii: "?") }), for: head)

@@ -142,8 +142,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         let isPartitioned = keyMaker.append(
             to: &scratchKey, head: head, target: target.span, rules: rules, content: content, store: lookUp.store)
         var shared = isPartitioned ? sharedKey(of: Array(target), for: head, content) : nil
-        let collection = checksCollections ? sharedKey(of: Array(target.prefix { $0 != UInt8(ascii: "?") }), for: head) : nil
-        var result = lookUp.find(scratchKey, sharedKey: shared, collection: collection, request: head)
+        var result = lookUp.find(scratchKey, sharedKey: shared, collection: collectionKey(of: head), request: head)
         var directives = RequestCacheControl()
         if head.fields.contains(.cacheControl) || head.fields.contains(.pragma) { directives = RequestCacheControl(head.fields) }
         let isVaried = content == nil && variances?.isEmpty == false

@@ -145,4 +145,32 @@ struct InvalidationTests {
         _ = try play.get("/a?c=9")
         #expect(try play.get("/a?a=1").text != first.text)
     }
+
+    @Test("who waits for another's answer gets none that a write to a member has overtaken")
+    func whileWaiting() throws {
+        let gate = Gate()
+        let counter = Counter()
+        let origin = ScriptedOrigin { request in
+            guard request.method == "GET" else { return [.json("0")] }
+            let number = counter.next()
+            return (number == 1 ? [.pass(gate)] : []) + [.json("\(number)", ["Cache-Control: max-age=60"])]
+        }
+        let play = try ProxyPlay(origin) {
+            var members = Route()
+            members.name = "members"
+            members.pattern = RoutePattern("/users/*")
+            members.invalidatesCollection = true
+            $0.routes = [members]
+        }
+        let clients = try (0..<2).map { _ in try play.client() }
+        clients[0].send("GET /users?page=1 HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(try play.waitFor("cistern_upstream_active_requests", 1))
+        play.time.advance(by: .milliseconds(5))
+        _ = try play.request("PUT", "/users/1", content: "{}")
+        clients[1].send("GET /users?page=1 HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(try play.waitFor("cistern_collapsed_waiting", 1))
+        play.time.advance(by: .milliseconds(5))
+        gate.open()
+        #expect(clients.map { $0.readAnswer()?.text } == ["1", "2"])
+    }
 }
