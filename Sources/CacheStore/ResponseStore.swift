@@ -118,12 +118,12 @@ package final class ResponseStore: @unchecked Sendable {
     /// Puts an item in, in the place of what is stored under its key. Returns at once; writing happens in the background.
     @discardableResult
     package func insert(_ item: NewItem) -> InsertResult {
-        guard directory.isWritable || item.retention == .outlives else {
+        guard directory.isWritable || item.retention.isNeeded else {
             state.withLock { $0.statistics.writeErrors += 1 }
             return .unwritable
         }
         // What takes back others is the last to be dropped.
-        let limit = settings.pendingLimitBytes * (item.retention == .outlives ? 2 : 1)
+        let limit = settings.pendingLimitBytes * (item.retention.isNeeded ? 2 : 1)
         guard RecordHeader.recordBytes(payload: item.payloadBytes) <= settings.segmentBytes else { return .tooLarge }
         let pending = PendingItem(item, hash: item.key.withUnsafeBytes { KeyHash($0, seed: seed) })
         let accepted = state.withLock { state in

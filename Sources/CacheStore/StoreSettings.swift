@@ -51,6 +51,10 @@ package enum Retention: UInt8, Sendable {
     /// It is kept once in any case, since it takes back what was written before it, and that may have been kept once as well. The writer makes
     /// room for it where the disk has none, and where it cannot be written at all it counts from memory.
     case outlives = 2
+    /// It is always kept, and written like the one before: the few bytes without which what else is stored would not be looked at.
+    case always = 3
+
+    var isNeeded: Bool { self == .outlives || self == .always }
 }
 
 /// What is to be stored. The store does not look into any of it.

@@ -98,7 +98,7 @@ final class StoreWriter: @unchecked Sendable {
             kind: .item, retention: item.retention, isMarkedStale: item.isMarkedStale, keyBytes: item.counts.key,
             metadataBytes: item.counts.metadata, headBytes: item.counts.head, bodyBytes: item.counts.body, hash: item.hash,
             payloadChecksum: RecordHeader.payloadChecksum(item.payload.baseAddress!, item.bytes, seed: seed))
-        let takesBack = item.retention == .outlives
+        let takesBack = item.retention.isNeeded
         guard let offset = append(header, UnsafeRawBufferPointer(item.payload), takesBack: takesBack, store) else {
             guard !takesBack else { return survivors.append(item) }
             store.state.withLock { state in
@@ -154,7 +154,7 @@ final class StoreWriter: @unchecked Sendable {
         store.state.withLock { state in
             if !isWritten { state.statistics.writeErrors += 1 }
             for (item, offset) in placed {
-                if !isWritten, item.retention == .outlives {
+                if !isWritten, item.retention.isNeeded {
                     survivors.append(item)
                     continue
                 }
@@ -235,11 +235,11 @@ final class StoreWriter: @unchecked Sendable {
         }
         var kept: [KeyHash: PendingItem] = [:]
         var order: [KeyHash] = []
-        for retention in [Retention.outlives, .mayRescue, .whenUsed] {
+        for retention in [Retention.always, .outlives, .mayRescue, .whenUsed] {
             for record in live where record.header.retention == retention && !record.isReplaced {
-                let takesBack = retention == .outlives
-                guard takesBack || record.flags & IndexEntry.used != 0,
-                    record.header.recordBytes <= (takesBack ? settings.segmentBytes : budget),
+                let isNeeded = retention.isNeeded
+                guard isNeeded || record.flags & IndexEntry.used != 0,
+                    record.header.recordBytes <= (isNeeded ? settings.segmentBytes : budget),
                     let item = copy(record.header, oldest, record.offset)
                 else { continue }
                 budget -= record.header.recordBytes

@@ -20,7 +20,8 @@ final class SearchVarianceMemory: Sendable {
     /// Set by the shard that first stores an answer with the field, read by all with each request.
     private let isUsed: Atomic<Bool>
 
-    /// Under it lies whether there are such records; written after each of them, so it is not evicted before.
+    /// Under it lies whether there are such records; it is there before each of them, and evicting always keeps it. Without it a write would
+    /// pass them by.
     private static let signKey = [UInt8(ascii: "N")]
 
     init(store: ResponseStore) {
@@ -41,18 +42,19 @@ final class SearchVarianceMemory: Sendable {
 
     func remember(_ variance: SearchVariance, of path: [UInt8], at now: Timestamp) -> RememberedVariance {
         let last = self.variance(of: path)
-        if let last, last.variance == variance { return last }
+        // What was not looked at until now, for want of the sign, may have been passed by.
+        if let last, last.variance == variance, !isEmpty { return last }
         // Another than the last, whatever the clock does.
         let generation = max(UInt64(clamping: now.milliseconds), (last?.generation ?? 0) + 1)
-        insert(Self.key(path), variance.encoded, generation)
-        insert(Self.signKey, [], 0)
+        insert(Self.signKey, [], 0, .always)
+        insert(Self.key(path), variance.encoded, generation, .mayRescue)
         isUsed.store(true, ordering: .releasing)
         return RememberedVariance(variance: variance, generation: generation)
     }
 
-    private func insert(_ key: [UInt8], _ head: [UInt8], _ generation: UInt64) {
+    private func insert(_ key: [UInt8], _ head: [UInt8], _ generation: UInt64, _ retention: Retention) {
         let metadata = StoredMetadata.searchVariance(generation: generation)
-        store.insert(NewItem(key: key, metadata: metadata, head: head, body: [], retention: .mayRescue))
+        store.insert(NewItem(key: key, metadata: metadata, head: head, body: [], retention: retention))
     }
 
     private static func key(_ path: [UInt8]) -> [UInt8] { path + [UInt8(ascii: "N")] }

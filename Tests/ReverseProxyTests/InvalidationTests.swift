@@ -173,4 +173,33 @@ struct InvalidationTests {
         gate.open()
         #expect(clients.map { $0.readAnswer()?.text } == ["1", "2"])
     }
+
+    @Test("that something was said of arguments is known after a restart, whatever was evicted")
+    func varianceWhileEvicting() throws {
+        let counter = Counter()
+        let long = "\"" + String(repeating: "x", count: 100_000) + "\""
+        let origin = ScriptedOrigin { request in
+            let isFiller = request.target.hasPrefix("/fill")
+            let fields = ["Cache-Control: max-age=9999"] + (isFiller ? [] : ["No-Vary-Search: params=(\"utm\")"])
+            return [.json(isFiller ? long : "\(counter.next())", fields)]
+        }
+        let play = try ProxyPlay(origin) {
+            $0.store?.capacityBytes = 4 << 20
+            $0.store?.segmentBytes = 1 << 20
+        }
+        let first = try play.get("/a?utm=1")
+        play.flushStore()
+        for round in 0..<2 {
+            // What is used is kept; what only says that there is something is not.
+            #expect(try play.get("/a?utm=2").text == first.text)
+            for number in 0..<30 { _ = try play.get("/fill/\(round)/\(number)") }
+            play.flushStore()
+        }
+        try play.restart()
+        #expect(try play.get("/a?utm=3").text == first.text)
+        play.time.advance(by: .seconds(1))
+        _ = try play.request("PUT", "/a", content: "x")
+        _ = try play.get("/b?utm=1")
+        #expect(!isHit(try play.get("/a?utm=2")))
+    }
 }
