@@ -30,9 +30,13 @@ final class StoreWriter: @unchecked Sendable {
     private(set) var position: Position
     private var active: Segment?
     private var buffer: [UInt8] = []
-    private var placed: [(PendingItem, Int)] = []
-    /// What evicting kept, until it is in the next segment: longer where the disk has no room for one now.
-    private var survivors: [PendingItem] = []
+    /// What is in the buffer, in its order, and at which offsets of the segment.
+    private var placed: [(work: Work, offset: Int)] = []
+    /// What evicting kept, until it is in the next segment: longer where the disk has no room for one now. And what takes back others and the
+    /// disk did not take, until it takes something again.
+    private var unwritten: [Work] = []
+    /// How many there may be before those are left out that need not be written any more.
+    private var unwrittenLimit = leastUnwritten
     /// Their files stay until what is kept of them is written again, so that a crash in between costs nothing.
     private var evicted: [Segment] = []
     private var trouble: Trouble?
@@ -43,6 +47,9 @@ final class StoreWriter: @unchecked Sendable {
 
     /// Records are gathered up to this size and written with one call.
     private static let batchBytes = 1 << 20
+    private static let leastUnwritten = 1_024
+    /// Removals that may wait for a disk that takes nothing; what is beyond it counts until the next start. 3 MiB.
+    private static let removalLimit = 1 << 17
     /// How much of an evicted segment is written again for its use, as a share of its size: so that evicting frees the larger part.
     private static let reinsertedShare = 4
 
@@ -68,12 +75,54 @@ final class StoreWriter: @unchecked Sendable {
     func synchronize() { serial.sync { active?.synchronize() } }
 
     private func drain(_ store: ResponseStore) {
-        let work = waiting.withLock { list in
+        var work = waiting.withLock { list in
             defer { list = [] }
             return list
         }
-        for one in work { write(one, store) }
+        // What the disk did not take goes first, so that it takes back nothing that is later.
+        if trouble == .failedWrite {
+            work = unwritten + work
+            unwritten = []
+        }
+        var isFailing = false
+        for one in work {
+            guard !isFailing else {
+                store.state.withLock { $0.statistics.writeErrors += 1 }
+                giveUp(one, store)
+                continue
+            }
+            write(one, store)
+            // One record tells whether it takes them again.
+            if trouble == .failedWrite { isFailing = !writeBuffer(store) }
+        }
         writeBuffer(store)
+    }
+
+    /// What must be written stays for later; all else goes.
+    private func giveUp(_ work: Work, _ store: ResponseStore) {
+        guard case .item(let item) = work else {
+            if unwritten.count < Self.removalLimit { unwritten.append(work) }
+            return
+        }
+        let stays = store.state.withLock { state in
+            let isCurrent = state.pending[item.hash] === item
+            if isCurrent, item.retention.isNeeded { return true }
+            state.statistics.pendingBytes -= item.bytes
+            if isCurrent { state.pending[item.hash] = nil }
+            return false
+        }
+        guard stays else { return }
+        unwritten.append(work)
+        if unwritten.count >= unwrittenLimit { leaveOutReplaced(store) }
+    }
+
+    private func leaveOutReplaced(_ store: ResponseStore) {
+        unwritten.removeAll { work in
+            guard case .item(let item) = work, store.state.withLock({ $0.pending[item.hash] !== item }) else { return false }
+            settle(item, store)
+            return true
+        }
+        unwrittenLimit = max(Self.leastUnwritten, unwritten.count * 2)
     }
 
     private func write(_ work: Work, _ store: ResponseStore) {
@@ -82,10 +131,10 @@ final class StoreWriter: @unchecked Sendable {
             // Something newer may have come, or a removal: then it need not be written.
             guard store.state.withLock({ $0.pending[item.hash] === item }) else { return settle(item, store) }
             append(item, store)
-        case .removal(let hash): appendPlain(.removal, hash, store)
-        case .clearing: appendPlain(.clearing, KeyHash(low: 0, high: 0), store)
-        case .staleMark(let hash): appendPlain(.staleMark, hash, store)
-        case .staleAll: appendPlain(.staleAll, KeyHash(low: 0, high: 0), store)
+        case .removal(let hash): appendPlain(work, .removal, hash, store)
+        case .clearing: appendPlain(work, .clearing, KeyHash(low: 0, high: 0), store)
+        case .staleMark(let hash): appendPlain(work, .staleMark, hash, store)
+        case .staleAll: appendPlain(work, .staleAll, KeyHash(low: 0, high: 0), store)
         }
     }
 
@@ -98,28 +147,19 @@ final class StoreWriter: @unchecked Sendable {
             kind: .item, retention: item.retention, isMarkedStale: item.isMarkedStale, keyBytes: item.counts.key,
             metadataBytes: item.counts.metadata, headBytes: item.counts.head, bodyBytes: item.counts.body, hash: item.hash,
             payloadChecksum: RecordHeader.payloadChecksum(item.payload.baseAddress!, item.bytes, seed: seed))
-        let takesBack = item.retention.isNeeded
-        guard let offset = append(header, UnsafeRawBufferPointer(item.payload), takesBack: takesBack, store) else {
-            guard !takesBack else { return survivors.append(item) }
-            store.state.withLock { state in
-                state.statistics.pendingBytes -= item.bytes
-                if state.pending[item.hash] === item { state.pending[item.hash] = nil }
-            }
-            return
-        }
-        placed.append((item, offset))
+        append(.item(item), header, UnsafeRawBufferPointer(item.payload), takesBack: item.retention.isNeeded, store)
         if buffer.count >= Self.batchBytes { writeBuffer(store) }
     }
 
-    private func appendPlain(_ kind: RecordKind, _ hash: KeyHash, _ store: ResponseStore) {
-        _ = append(RecordHeader(kind: kind, hash: hash), UnsafeRawBufferPointer(start: nil, count: 0), takesBack: true, store)
+    private func appendPlain(_ work: Work, _ kind: RecordKind, _ hash: KeyHash, _ store: ResponseStore) {
+        append(work, RecordHeader(kind: kind, hash: hash), UnsafeRawBufferPointer(start: nil, count: 0), takesBack: true, store)
     }
 
-    /// Puts a record into the buffer; returns its offset in the segment, nil where there is no room on the disk.
+    /// Puts a record into the buffer, where there is room on the disk.
     /// - Parameter takesBack: what was stored must not come back: for this a full disk gets room.
     private func append(
-        _ header: RecordHeader, _ payload: UnsafeRawBufferPointer, takesBack: Bool, _ store: ResponseStore
-    ) -> Int? {
+        _ work: Work, _ header: RecordHeader, _ payload: UnsafeRawBufferPointer, takesBack: Bool, _ store: ResponseStore
+    ) {
         let size = header.recordBytes
         // Once is enough, but where marks of others that were kept leave no room in the new segment. They are kept once, so this ends.
         while active == nil || position.offset + buffer.count + size > active!.size {
@@ -127,7 +167,7 @@ final class StoreWriter: @unchecked Sendable {
             guard makeRoom(for: size, takesBack: takesBack, store) else {
                 store.state.withLock { $0.statistics.writeErrors += 1 }
                 note(.noRoom)
-                return nil
+                return giveUp(work, store)
             }
         }
         let offset = position.offset + buffer.count
@@ -137,7 +177,7 @@ final class StoreWriter: @unchecked Sendable {
             header.write(to: bytes.baseAddress! + start, segment: position.segment, offset: offset, seed: seed)
             UnsafeMutableRawBufferPointer(rebasing: bytes[(start + RecordHeader.bytes)...]).copyMemory(from: payload)
         }
-        return offset
+        placed.append((work, offset))
     }
 
     private func note(_ trouble: Trouble?) {
@@ -145,30 +185,31 @@ final class StoreWriter: @unchecked Sendable {
         if (trouble == nil) != (self.trouble == nil) { settings.whenWritable?(trouble == nil) }
     }
 
-    /// Writes what is gathered, and from then on answers from there.
-    private func writeBuffer(_ store: ResponseStore) {
-        guard !buffer.isEmpty, let active else { return }
+    /// Writes what is gathered, and from then on answers from there; false where the disk did not take it.
+    @discardableResult
+    private func writeBuffer(_ store: ResponseStore) -> Bool {
+        guard !buffer.isEmpty, let active else { return true }
         let isWritten = buffer.withUnsafeBytes { active.write($0, at: position.offset) }
         if isWritten { position.offset += buffer.count }
         if !isWritten { note(.failedWrite) } else if trouble == .failedWrite { note(nil) }
         store.state.withLock { state in
-            if !isWritten { state.statistics.writeErrors += 1 }
-            for (item, offset) in placed {
-                if !isWritten, item.retention.isNeeded {
-                    survivors.append(item)
-                    continue
-                }
+            guard isWritten else {
+                state.statistics.writeErrors += 1
+                return
+            }
+            for case (.item(let item), let offset) in placed {
                 state.statistics.pendingBytes -= item.bytes
                 guard state.pending[item.hash] === item else { continue }
                 state.pending[item.hash] = nil
-                guard isWritten else { continue }
                 let flags = item.isMarkedStale ? IndexEntry.markedStale : 0
                 let entry = IndexEntry(hash: item.hash, segment: position.segment, offset: UInt32(offset / 8), flags: flags)
                 if state.index.set(entry) { state.statistics.replaced += 1 }
             }
         }
+        if !isWritten { for one in placed { giveUp(one.work, store) } }
         placed.removeAll(keepingCapacity: true)
         buffer.removeAll(keepingCapacity: buffer.count <= Self.batchBytes * 2)
+        return isWritten
     }
 
     /// Goes on in the newest segment after a start, or makes a new one; evicts the oldest where the limit is reached.
@@ -195,9 +236,9 @@ final class StoreWriter: @unchecked Sendable {
         active = segment
         position = Position(segment: segment.number, offset: 0)
         store.state.withLock { $0.segments.append(segment) }
-        let kept = survivors
-        survivors = []
-        for item in kept { write(.item(item), store) }
+        let kept = unwritten
+        unwritten = []
+        for one in kept { write(one, store) }
         writeBuffer(store)
         return true
     }
@@ -248,7 +289,7 @@ final class StoreWriter: @unchecked Sendable {
             }
         }
         evicted.append(oldest)
-        survivors += store.state.withLock { state in
+        unwritten += store.state.withLock { state in
             _ = state.segments.removeOldest()
             return settle(live.map { ($0.header.hash, $0.offset) }, of: oldest.number, kept, order, &state)
         }
@@ -259,7 +300,7 @@ final class StoreWriter: @unchecked Sendable {
     private func settle(
         _ live: [(hash: KeyHash, offset: Int)], of segment: UInt64, _ kept: [KeyHash: PendingItem], _ order: [KeyHash],
         _ state: inout ResponseStore.State
-    ) -> [PendingItem] {
+    ) -> [Work] {
         var survivors: [KeyHash: PendingItem] = [:]
         for record in live {
             guard let entry = state.index.find(record.hash), entry.segment == segment, Int(entry.offset) * 8 == record.offset else {
@@ -276,7 +317,7 @@ final class StoreWriter: @unchecked Sendable {
             state.statistics.pendingBytes += survivor.bytes
         }
         state.statistics.reinserted += survivors.count
-        return order.compactMap { survivors[$0] }
+        return order.compactMap { survivors[$0].map(Work.item) }
     }
 
     /// The record's parts, where its checksum holds.

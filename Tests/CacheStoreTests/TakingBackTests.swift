@@ -48,4 +48,67 @@ struct TakingBackTests {
         store.visitAll { _ in visited += 1 }
         #expect(store.statistics.entries == visited)
     }
+
+    /// A file that can be made to refuse what is written.
+    private final class Switch: Sendable {
+        private let files = Mutex<(descriptor: Int32, writable: Int32, readable: Int32)>((-1, -1, -1))
+
+        func take(_ descriptor: Int32) {
+            let readable = csystem_open("/proc/self/fd/\(descriptor)", O_RDONLY, 0)
+            files.withLock { $0 = (descriptor, dup(descriptor), readable) }
+        }
+
+        func refuse(_ refuses: Bool) { files.withLock { _ = dup2(refuses ? $0.readable : $0.writable, $0.descriptor) } }
+
+        deinit {
+            files.withLock {
+                close($0.writable)
+                close($0.readable)
+            }
+        }
+    }
+
+    @Test("what a disk did not take while it was out of order is written before what it takes next")
+    func failedWrites() throws {
+        let directory = try Directory()
+        let file = Switch()
+        var settings = StoreSettings(directory: directory.path, capacityBytes: 4 << 20, segmentBytes: 1 << 20)
+        settings.allocate = { descriptor, bytes in
+            file.take(descriptor)
+            return csystem_allocate(descriptor, bytes)
+        }
+        do {
+            let store = try ResponseStore(settings)
+            for number in 0..<4 { store.insert(item(number)) }
+            store.flush()
+            file.refuse(true)
+            for number in 0..<2 { store.remove(key(number).span) }
+            #expect(store.markStale(store.id(of: key(2))))
+            store.insert(item(10, retention: .outlives))
+            store.insert(item(11))
+            store.flush()
+            #expect(stored(store, 10) != nil && stored(store, 11) == nil && store.statistics.pendingBytes > 0)
+            file.refuse(false)
+            store.insert(item(1))
+            store.flush()
+            #expect(store.statistics.pendingBytes == 0)
+        }
+        let store = try directory.open(4 << 20)
+        #expect((0..<12).filter { stored(store, $0) != nil } == [1, 2, 3, 10])
+        #expect(store.lookUp(key(2).span)?.isMarkedStale == true)
+    }
+
+    @Test("marks that replace each other while nothing can be written take no more memory than one")
+    func sameMark() throws {
+        let directory = try Directory()
+        var settings = StoreSettings(directory: directory.path, capacityBytes: 4 << 20, segmentBytes: 1 << 20)
+        settings.allocate = { _, _ in EIO }
+        let store = try ResponseStore(settings)
+        let mark = item(1, 5_000, retention: .outlives)
+        for _ in 0..<5_000 {
+            store.insert(mark)
+            store.flush()
+        }
+        #expect(store.statistics.pendingBytes < 8 << 20 && stored(store, 1) == body(1, 5_000))
+    }
 }
