@@ -84,7 +84,7 @@ final class StoreWriter: @unchecked Sendable {
             work = unwritten + work
             unwritten = []
         }
-        var isFailing = false
+        var isFailing = !directory.isWritable
         for one in work {
             guard !isFailing else {
                 store.state.withLock { $0.statistics.writeErrors += 1 }
@@ -101,7 +101,7 @@ final class StoreWriter: @unchecked Sendable {
     /// What must be written stays for later; all else goes.
     private func giveUp(_ work: Work, _ store: ResponseStore) {
         guard case .item(let item) = work else {
-            if unwritten.count < Self.removalLimit { unwritten.append(work) }
+            if directory.isWritable, unwritten.count < Self.removalLimit { unwritten.append(work) }
             return
         }
         let stays = store.state.withLock { state in

@@ -111,4 +111,26 @@ struct TakingBackTests {
         }
         #expect(store.statistics.pendingBytes < 8 << 20 && stored(store, 1) == body(1, 5_000))
     }
+
+    @Test("a directory that cannot be written to loses nothing to marks and removals")
+    func unwritable() throws {
+        let directory = try Directory()
+        do {
+            let store = try directory.open(4 << 20)
+            for number in 0..<9 { store.insert(large(number, 300_000)) }
+            store.flush()
+        }
+        let files = directory.segments
+        // Root may write anywhere: the lock cannot be opened.
+        unlink(directory.path + "/lock")
+        mkdir(directory.path + "/lock", 0o700)
+        let store = try directory.open(4 << 20)
+        store.insert(large(10, 300_000))
+        store.insert(NewItem(key: key(11), metadata: [], head: [], body: body(11, 300_000), retention: .outlives))
+        store.remove(key(1).span)
+        store.flush()
+        #expect((0..<12).filter { store.lookUp(key($0).span) != nil } == [0, 2, 3, 4, 5, 6, 7, 8, 11])
+        #expect(directory.segments == files)
+        rmdir(directory.path + "/lock")
+    }
 }
