@@ -226,13 +226,15 @@ final class StoreWriter: @unchecked Sendable {
         var budget = min(settings.segmentBytes / Self.reinsertedShare, settings.segmentBytes - size)
         while store.state.withLock({ $0.segments.count }) >= settings.maximumSegments { evictOldest(store, budget: &budget) }
         var made = makeSegment(store)
+        var isStillFull = false
         if case .failure(let error) = made, error.isDiskFull, takesBack, store.state.withLock({ $0.segments.count }) > 1 {
             evictOldest(store, budget: &budget)
             made = makeSegment(store)
+            isStillFull = true
         }
         defer { removeEvicted() }
         guard case .success(let segment) = made else { return false }
-        note(nil)
+        note(isStillFull ? .noRoom : nil)
         active = segment
         position = Position(segment: segment.number, offset: 0)
         store.state.withLock { $0.segments.append(segment) }

@@ -133,4 +133,27 @@ struct TakingBackTests {
         #expect(directory.segments == files)
         rmdir(directory.path + "/lock")
     }
+
+    @Test("a full disk where the oldest segment made room is still full, and told of once")
+    func toldOnce() throws {
+        let directory = try Directory()
+        let told = Mutex<[Bool]>([])
+        let room = Mutex(3)
+        let path = directory.path
+        var settings = StoreSettings(directory: path, capacityBytes: 8 << 20, segmentBytes: 1 << 20)
+        settings.allocate = { descriptor, bytes in
+            names(in: path).count { $0.hasPrefix("segment-") } > room.withLock { $0 } ? ENOSPC : csystem_allocate(descriptor, bytes)
+        }
+        settings.whenWritable = { isWritable in told.withLock { $0.append(isWritable) } }
+        let store = try ResponseStore(settings)
+        for number in 0..<40 {
+            store.insert(number % 10 == 9 ? item(number, 300_000, retention: .outlives) : large(number, 300_000))
+            store.flush()
+        }
+        #expect(told.withLock { $0 } == [false])
+        room.withLock { $0 = 4 }
+        for number in 40..<44 { store.insert(large(number, 300_000)) }
+        store.flush()
+        #expect(told.withLock { $0 } == [false, true])
+    }
 }
