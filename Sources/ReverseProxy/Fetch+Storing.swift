@@ -49,6 +49,7 @@ extension Fetch {
         let names = SelectingFields.names(response: head.fields, request: subject.head.fields, settings: shard.settings.policy)
         let result = lookUp.insert(
             key: place.own, names: names, request: subject.head.fields, metadata: metadata, head: bytes, body: body, now: responseTime)
+        guard !dropIfOvertaken(place, since: since, lookUp) else { return (bytes, metadata, .forbidden(.storeRefused)) }
         return (bytes, metadata, result == .accepted ? .allowed : .forbidden(result == .tooLarge ? .tooLarge : .storeRefused))
     }
 
@@ -98,6 +99,17 @@ extension Fetch {
         lookUp.insert(
             key: own, names: names, request: subject.head.fields, metadata: metadata, head: head, body: Array(found.item.body),
             now: responseTime)
+        _ = dropIfOvertaken(TargetKeys(own: own, shared: place.shared), since: requestTime, lookUp)
+    }
+
+    /// A write may have come through another shard since it was looked for: its mark is there before it takes out what is stored, so either it
+    /// took out what was just put in, or its mark is seen now.
+    private func dropIfOvertaken(_ place: TargetKeys, since: Timestamp, _ lookUp: StoreLookUp) -> Bool {
+        guard lookUp.isOvertaken(place.shared, requestTime: since) || lookUp.isOvertaken(sharedKey, requestTime: since) else {
+            return false
+        }
+        lookUp.store.remove(place.own.span)
+        return true
     }
 
     /// RFC 9111 §4.3.5: what HEAD brought, held against the stored answer to GET.

@@ -160,18 +160,17 @@ final class StoreLookUp {
         return store.insert(NewItem(key: variant, metadata: metadata.encoded(), head: head, body: body, retention: retention))
     }
 
-    /// Drops what is stored for a target, in every partition and for every variant and content (RFC 9111 §4.4).
+    /// Drops what is stored for a target, in every partition and for every variant and content (RFC 9111 §4.4). The mark comes first: who stores
+    /// at the same moment finds it, or is found.
     func invalidate(_ sharedKey: [UInt8], at now: Timestamp) {
-        store.remove(sharedKey.span)
         // Another than that of the last write, since it is part of keys: many may come in one millisecond.
         var time = now
         if let last = invalidationTime(sharedKey), 0..<1000 ~= last.milliseconds - now.milliseconds {
             time = Timestamp(milliseconds: last.milliseconds + 1)
         }
-        store.insert(
-            NewItem(
-                key: Self.invalidationKey(sharedKey), metadata: StoredMetadata.invalidation(at: time), head: [], body: [],
-                retention: .outlives))
+        let metadata = StoredMetadata.invalidation(at: time)
+        store.insert(NewItem(key: Self.invalidationKey(sharedKey), metadata: metadata, head: [], body: [], retention: .outlives))
+        store.remove(sharedKey.span)
     }
 
     /// The same for a collection, whatever the arguments.
