@@ -223,7 +223,7 @@ package final class ResponseStore: @unchecked Sendable {
     /// Returns when all that was queued before is on the disk.
     package func synchronize() {
         writer.waitUntilIdle()
-        writer.synchronize()
+        writer.synchronize(self)
     }
 
     /// Writes what waits, then a snapshot of the index that makes the next start quick, and lets go of the directory. Nothing may be put in
@@ -232,7 +232,7 @@ package final class ResponseStore: @unchecked Sendable {
         writer.waitUntilIdle()
         defer { directory.unlock() }
         guard directory.isWritable else { return }
-        writer.synchronize()
+        writer.synchronize(self)
         let position = writer.position
         state.withLock { state in
             let limit = min(settings.snapshotBytes, settings.segmentsBytes - state.segments.bytes)

@@ -39,6 +39,8 @@ final class StoreWriter: @unchecked Sendable {
     private var unwrittenLimit = leastUnwritten
     /// Their files stay until what is kept of them is written again, so that a crash in between costs nothing.
     private var evicted: [Segment] = []
+    /// The number of the first segment that was written to since all was on the disk.
+    private var firstUnsynchronized: UInt64
     private var trouble: Trouble?
 
     /// What keeps the disk from taking more. Without room for a segment, small records may still go to the end of the last one: that is no
@@ -58,6 +60,7 @@ final class StoreWriter: @unchecked Sendable {
         self.settings = settings
         self.seed = seed
         position = start
+        firstUnsynchronized = start.segment
     }
 
     /// Called with the store's state locked, so that work is queued in the order in which it took effect.
@@ -72,7 +75,12 @@ final class StoreWriter: @unchecked Sendable {
 
     func waitUntilIdle() { serial.sync {} }
 
-    func synchronize() { serial.sync { active?.synchronize() } }
+    func synchronize(_ store: ResponseStore) {
+        serial.sync {
+            for segment in store.state.withLock({ $0.segments }) where segment.number >= firstUnsynchronized { segment.synchronize() }
+            firstUnsynchronized = position.segment
+        }
+    }
 
     private func drain(_ store: ResponseStore) {
         var work = waiting.withLock { list in
