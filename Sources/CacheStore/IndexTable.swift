@@ -14,7 +14,19 @@ struct IndexEntry {
     /// Purged softly: it counts as stale, whatever it said.
     static let markedStale: UInt32 = 8
 
+    /// Where in its segment the record lies, in bytes.
+    var byteOffset: Int { Int(offset) * 8 }
+
+    /// Whether it leads to this record.
+    func leads(to segment: UInt64, _ byteOffset: Int) -> Bool { self.segment == segment && self.byteOffset == byteOffset }
+
     var isOccupied: Bool { flags & Self.occupied != 0 }
+}
+
+extension IndexEntry {
+    init(hash: KeyHash, segment: UInt64, byteOffset: Int, isMarkedStale: Bool) {
+        self.init(hash: hash, segment: segment, offset: UInt32(byteOffset / 8), flags: isMarkedStale ? Self.markedStale : 0)
+    }
 }
 
 struct IndexTable {

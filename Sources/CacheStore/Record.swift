@@ -64,9 +64,6 @@ struct RecordHeader {
         self.payloadChecksum = payloadChecksum
     }
 
-    /// What the index remembers of the record.
-    var indexFlags: UInt32 { isMarkedStale ? IndexEntry.markedStale : 0 }
-
     var payloadBytes: Int { keyBytes + metadataBytes + headBytes + bodyBytes }
     /// With the padding.
     var recordBytes: Int { Self.recordBytes(payload: payloadBytes) }

@@ -70,7 +70,7 @@ package final class ResponseStore: @unchecked Sendable {
         guard let (header, key, item) = parts(entry, in: segment),
             RecordHeader.payloadChecksum(key.baseAddress!, header.payloadBytes, seed: seed) == header.payloadChecksum
         else {
-            dropDamaged(entry.hash, segment.number, Int(entry.offset) * 8)
+            dropDamaged(entry.hash, segment.number, entry.byteOffset)
             return nil
         }
         return (key, item)
@@ -78,7 +78,7 @@ package final class ResponseStore: @unchecked Sendable {
 
     /// The same without looking at more than the record's header.
     func parts(_ entry: IndexEntry, in segment: Segment) -> (header: RecordHeader, key: UnsafeRawBufferPointer, item: StoredItem)? {
-        let offset = Int(entry.offset) * 8
+        let offset = entry.byteOffset
         let record = segment.base + offset
         guard let header = RecordHeader(at: record, segment: segment.number, offset: offset, limit: segment.size, seed: seed),
             header.kind == .item, header.hash == entry.hash
@@ -97,7 +97,7 @@ package final class ResponseStore: @unchecked Sendable {
 
     private func dropDamaged(_ hash: KeyHash, _ segment: UInt64, _ offset: Int) {
         state.withLock { state in
-            guard let entry = state.index.find(hash), entry.segment == segment, Int(entry.offset) * 8 == offset else { return }
+            guard let entry = state.index.find(hash), entry.leads(to: segment, offset) else { return }
             state.index.remove(hash)
             state.statistics.damaged += 1
         }
@@ -153,8 +153,8 @@ package final class ResponseStore: @unchecked Sendable {
                 if let pending = state.pending[hash] {
                     guard pending === item.owner else { return }
                 } else {
-                    guard let entry = state.index.find(hash), let segment = state.segments[entry.segment], segment === item.owner,
-                        segment.base + Int(entry.offset) * 8 + RecordHeader.bytes + key.count == item.metadata.baseAddress
+                    guard let entry = state.index.find(hash), let segment = state.segments[entry.segment],
+                        parts(entry, in: segment)?.item.metadata.baseAddress == item.metadata.baseAddress
                     else { return }
                 }
                 remove(hash, &state)

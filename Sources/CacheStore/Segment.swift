@@ -20,13 +20,13 @@ final class Segment: @unchecked Sendable {
     init(creating number: UInt64, _ settings: StoreSettings) throws(NoRoom) {
         path = Self.path(number, settings.directory)
         let descriptor = csystem_open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else { throw NoRoom(isDiskFull: [ENOSPC, EDQUOT].contains(errno)) }
+        guard descriptor >= 0 else { throw NoRoom(errno) }
         let size = settings.segmentBytes
         let error = settings.allocate(descriptor, size)
         guard error == 0, let base = Self.map(descriptor, size) else {
             close(descriptor)
             unlink(path)
-            throw NoRoom(isDiskFull: [ENOSPC, EDQUOT].contains(error))
+            throw NoRoom(error)
         }
         (self.number, self.size, self.base, self.descriptor) = (number, size, base, descriptor)
     }
@@ -34,6 +34,8 @@ final class Segment: @unchecked Sendable {
     struct NoRoom: Error {
         /// Else the directory is read-only, or the disk out of order.
         let isDiskFull: Bool
+
+        init(_ error: Int32) { isDiskFull = error == ENOSPC || error == EDQUOT }
     }
 
     /// Opens an existing file. One that is not of the expected size was tampered with: what is there is mapped, never more.

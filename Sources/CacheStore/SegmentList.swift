@@ -8,8 +8,8 @@ struct SegmentList: Sendable {
     var isEmpty: Bool { segments.isEmpty }
     var oldest: Segment? { segments.first }
     var newest: Segment? { segments.last }
-    /// Bytes of all files.
-    var bytes: Int { segments.reduce(0) { $0 + $1.size } }
+    /// Of all files.
+    private(set) var bytes = 0
 
     subscript(number: UInt64) -> Segment? {
         guard let first = segments.first, number >= first.number else { return nil }
@@ -25,9 +25,16 @@ struct SegmentList: Sendable {
     }
 
     /// - Parameter segment: with a higher number than all others.
-    mutating func append(_ segment: Segment) { segments.append(segment) }
+    mutating func append(_ segment: Segment) {
+        segments.append(segment)
+        bytes += segment.size
+    }
 
-    mutating func removeOldest() -> Segment { segments.removeFirst() }
+    mutating func removeOldest() -> Segment {
+        let oldest = segments.removeFirst()
+        bytes -= oldest.size
+        return oldest
+    }
 }
 
 extension SegmentList: Sequence {

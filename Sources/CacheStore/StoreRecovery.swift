@@ -81,7 +81,7 @@ struct StoreRecovery {
                 count += 1
                 switch header.kind {
                 case .item:
-                    index.set(IndexEntry(hash: header.hash, segment: number, offset: UInt32(offset / 8), flags: header.indexFlags))
+                    index.set(IndexEntry(hash: header.hash, segment: number, byteOffset: offset, isMarkedStale: header.isMarkedStale))
                 case .removal: index.remove(header.hash)
                 case .clearing: index = IndexTable()
                 case .staleMark: _ = index.markStale(header.hash)

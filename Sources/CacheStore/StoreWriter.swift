@@ -209,8 +209,7 @@ final class StoreWriter: @unchecked Sendable {
                 state.statistics.pendingBytes -= item.bytes
                 guard state.pending[item.hash] === item else { continue }
                 state.pending[item.hash] = nil
-                let flags = item.isMarkedStale ? IndexEntry.markedStale : 0
-                let entry = IndexEntry(hash: item.hash, segment: position.segment, offset: UInt32(offset / 8), flags: flags)
+                let entry = IndexEntry(hash: item.hash, segment: position.segment, byteOffset: offset, isMarkedStale: item.isMarkedStale)
                 if state.index.set(entry) { state.statistics.replaced += 1 }
             }
         }
@@ -280,7 +279,7 @@ final class StoreWriter: @unchecked Sendable {
         SegmentScan.forEachRecord(in: oldest, seed: seed) { header, offset in
             guard header.kind == .item else { return }
             let (entry, isReplaced) = store.state.withLock { ($0.index.find(header.hash), $0.pending[header.hash] != nil) }
-            if let entry, entry.segment == oldest.number, Int(entry.offset) * 8 == offset {
+            if let entry, entry.leads(to: oldest.number, offset) {
                 live.append((header, offset, entry.flags, isReplaced))
             }
         }
@@ -313,7 +312,7 @@ final class StoreWriter: @unchecked Sendable {
     ) -> [Work] {
         var survivors: [KeyHash: PendingItem] = [:]
         for record in live {
-            guard let entry = state.index.find(record.hash), entry.segment == segment, Int(entry.offset) * 8 == record.offset else {
+            guard let entry = state.index.find(record.hash), entry.leads(to: segment, record.offset) else {
                 continue
             }
             state.index.remove(record.hash)
