@@ -184,7 +184,7 @@ package final class ClientConnection: EventHandler {
     }
 
     private func contentRejection(_ head: RequestHead, _ framing: ContentFraming) -> RequestRejection? {
-        if head.fields.contains(.expect), let expectation = head.fields.combined(.expect), head.version == .http11 {
+        if let expectation = head.fields.combined(.expect), head.version == .http11 {
             guard expectation[...].equalsIgnoringCase("100-continue") else {
                 return RequestRejection(.expectationFailed, 417, "This expectation is not known here.")
             }

@@ -83,6 +83,7 @@ package struct Fields: Sendable {
 
     /// All lines' values joined by ", " (RFC 9110 §5.3); nil where there is none.
     package func combined(_ field: KnownField) -> [UInt8]? {
+        guard contains(field) else { return nil }
         let values = all(field)
         return values.isEmpty ? nil : Array(values.joined(separator: [UInt8(ascii: ","), UInt8(ascii: " ")]))
     }

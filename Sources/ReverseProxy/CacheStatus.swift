@@ -62,6 +62,15 @@ struct CacheStatus {
     }
 }
 
+extension [UInt8] {
+    /// The Age line (RFC 9111 §5.1). Seconds.
+    mutating func append(age: Int64) {
+        append("Age: ")
+        append(decimal: Int(age))
+        append("\r\n")
+    }
+}
+
 extension String {
     /// A string of RFC 9651 §3.3.3; what it cannot hold is `?`.
     var asStringItem: String {

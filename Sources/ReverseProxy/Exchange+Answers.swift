@@ -14,7 +14,7 @@ extension Exchange {
         record.rescueCause = MetricNames.place(of: failure)
         trace.failure = Int16(record.rescueCause ?? -1)
         var lines: [UInt8] = []
-        appendAge(rescue.age, to: &lines)
+        lines.append(age: rescue.age)
         if let status = failure.status {
             shard.cacheStatus.forwarded(selectedToken(found), status: status, key: shownKey, detail: failure.label, to: &lines)
         } else {
@@ -114,12 +114,6 @@ extension Exchange {
     /// The answer is passed on although it is not what the operator calls good (RFC 9209 §2.1.5).
     func appendProxyStatus(details fault: UpstreamFault, to lines: inout [UInt8]) {
         lines += Array("Proxy-Status: \(shard.settings.forwarding.name); details=\"\(fault.rawValue)\"\r\n".utf8)
-    }
-
-    func appendAge(_ age: Int64, to lines: inout [UInt8]) {
-        lines.append("Age: ")
-        lines.append(decimal: Int(age))
-        lines.append("\r\n")
     }
 
     /// For Cache-Status, where the client asks for it and may.

@@ -203,7 +203,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         let age = Freshness.currentAge(of: found.metadata, now: shard.now)
         record.result = .collapsed
         var lines: [UInt8] = []
-        appendAge(age, to: &lines)
+        lines.append(age: age)
         shard.cacheStatus.forwarded(forwardToken, collapsed: true, key: shownKey, to: &lines)
         sendStored(found, age: age, lines)
     }
@@ -291,7 +291,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         record.result = .revalidated
         let age = Freshness.currentAge(of: confirmation.metadata, now: shard.now)
         var lines: [UInt8] = []
-        appendAge(age, to: &lines)
+        lines.append(age: age)
         shard.cacheStatus.forwarded(forwardToken, status: 304, key: shownKey, to: &lines)
         if shard.settings.policy.setCookie != .keep { appendCookies(confirmation.cookies, to: &lines) }
         confirmation.head.withUnsafeBytes { sendStored(confirmation.found, head: $0, confirmation.metadata, age: age, lines) }

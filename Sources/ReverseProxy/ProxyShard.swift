@@ -258,9 +258,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         _ mode: ServingMode
     ) -> [UInt8] {
         var lines: [UInt8] = []
-        lines.append("Age: ")
-        lines.append(decimal: Int(age))
-        lines.append("\r\n")
+        lines.append(age: age)
         cacheStatus.hit(ttl: ttl, key: shownKey(found.key, head), detail: mode == .live ? nil : mode.rawValue, to: &lines)
         if explains(head) { lines += whyField(ExchangeRecord(result: result, method: MethodLabel(head.method), status: 200), trace, head) }
         return lines

@@ -36,12 +36,7 @@ struct RequestKeyMaker {
     ) -> Bool {
         // One user's own cache has no partitions.
         let partition = policy.isPrivate ? [] : partition(of: head.fields, store)
-        let extra = extra(of: head, content)
-        if partition.isEmpty, extra.isEmpty {
-            CacheKey.append(to: &key, prefix: plainPrefix, target: target, rules: rules)
-        } else {
-            CacheKey.append(to: &key, authority: authority, target: target, partition: partition, extra: extra, rules: rules)
-        }
+        CacheKey.append(to: &key, prefix: prefix(partition, extra(of: head, content)), target: target, rules: rules)
         return !partition.isEmpty
     }
 
@@ -49,7 +44,12 @@ struct RequestKeyMaker {
     func appendShared(
         to key: inout [UInt8], head: RequestHead, target: Span<UInt8>, rules: ArgumentRules?, content: [UInt8]? = nil
     ) {
-        CacheKey.append(to: &key, authority: authority, target: target, extra: extra(of: head, content), rules: rules)
+        CacheKey.append(to: &key, prefix: prefix([], extra(of: head, content)), target: target, rules: rules)
+    }
+
+    private func prefix(_ partition: [UInt8], _ extra: [UInt8]) -> [UInt8] {
+        guard !partition.isEmpty || !extra.isEmpty else { return plainPrefix }
+        return CacheKey.prefix(authority: authority, partition: partition, extra: extra)
     }
 
     private func partition(of fields: Fields, _ store: ResponseStore) -> [UInt8] {
@@ -58,8 +58,8 @@ struct RequestKeyMaker {
             guard credentialLengths & (1 << UInt64(entry.nameLength & 63)) != 0 else { continue }
             let name = fields.bytes.span.extracting(entry.nameRange)
             for wanted in credentialNames where name.equalsIgnoringCase(wanted.span) {
-                append(wanted, to: &parts)
-                append(Array(fields.bytes[entry.valueRange]), to: &parts)
+                CacheKey.appendPart(wanted, to: &parts)
+                CacheKey.appendPart(Array(fields.bytes[entry.valueRange]), to: &parts)
             }
         }
         return parts.isEmpty ? [] : store.credentialPartition(parts)
@@ -68,20 +68,14 @@ struct RequestKeyMaker {
     private func extra(of head: RequestHead, _ content: [UInt8]?) -> [UInt8] {
         guard forwarding.sendsClientHost || !keyNames.isEmpty || content != nil else { return [] }
         var parts: [UInt8] = []
-        if let content { append(content, to: &parts) }
-        if forwarding.sendsClientHost { append(head.host.map(\.asciiLowercased), to: &parts) }
+        if let content { CacheKey.appendPart(content, to: &parts) }
+        if forwarding.sendsClientHost { CacheKey.appendPart(head.host.map(\.asciiLowercased), to: &parts) }
         for name in keyNames {
             let values = head.fields.all(named: name.span)
             parts.append(UInt8(truncatingIfNeeded: values.count))
-            for value in values { append(Array(value), to: &parts) }
+            for value in values { CacheKey.appendPart(Array(value), to: &parts) }
         }
         return parts
-    }
-
-    private func append(_ part: [UInt8], to parts: inout [UInt8]) {
-        let count = UInt32(part.count)
-        withUnsafeBytes(of: count.littleEndian) { parts.append(contentsOf: $0) }
-        parts += part
     }
 }
 

@@ -113,10 +113,12 @@ final class StoreLookUp {
 
     /// Drops every answer of these groups.
     func invalidate(groups: [String], at now: Timestamp) {
-        for group in groups {
-            let metadata = StoredMetadata.invalidation(at: now)
-            store.insert(NewItem(key: Self.groupKey(group), metadata: metadata, head: [], body: [], retention: .outlives))
-        }
+        for group in groups { mark(Self.groupKey(group), at: now) }
+    }
+
+    /// What belongs to this key and was asked for until then counts no more.
+    private func mark(_ key: [UInt8], at time: Timestamp) {
+        store.insert(NewItem(key: key, metadata: StoredMetadata.invalidation(at: time), head: [], body: [], retention: .outlives))
     }
 
     private func time(at key: [UInt8]) -> Timestamp? {
@@ -168,15 +170,13 @@ final class StoreLookUp {
         if let last = invalidationTime(sharedKey), 0..<1000 ~= last.milliseconds - now.milliseconds {
             time = Timestamp(milliseconds: last.milliseconds + 1)
         }
-        let metadata = StoredMetadata.invalidation(at: time)
-        store.insert(NewItem(key: Self.invalidationKey(sharedKey), metadata: metadata, head: [], body: [], retention: .outlives))
+        mark(Self.invalidationKey(sharedKey), at: time)
         store.remove(sharedKey.span)
     }
 
     /// The same for a collection, whatever the arguments.
     /// - Parameter sharedKey: of the collection without arguments.
     func invalidateCollection(_ sharedKey: [UInt8], at now: Timestamp) {
-        let metadata = StoredMetadata.invalidation(at: now)
-        store.insert(NewItem(key: Self.collectionKey(sharedKey), metadata: metadata, head: [], body: [], retention: .outlives))
+        mark(Self.collectionKey(sharedKey), at: now)
     }
 }
