@@ -122,10 +122,10 @@ struct ResponseStoreTests {
     func removalOnFullDisk(everything: Bool) throws {
         let directory = try Directory()
         do {
-            var settings = StoreSettings(directory: directory.path, capacityBytes: 8 << 20, segmentBytes: 1 << 20)
             let path = directory.path
-            settings.allocate = { names(in: path).count { $0.hasPrefix("segment-") } > 3 ? ENOSPC : csystem_allocate($0, $1) }
-            let store = try ResponseStore(settings)
+            let store = try directory.open {
+                names(in: path).count { $0.hasPrefix("segment-") } > 3 ? ENOSPC : csystem_allocate($0, $1)
+            }
             // The third segment is full to its end.
             fill(store, 0..<30)
             let rest = (1 << 20) - 10 * RecordHeader.recordBytes(payload: 100_000 + key(10).count)
@@ -144,9 +144,7 @@ struct ResponseStoreTests {
     @Test("what takes back others counts from memory where it cannot be written")
     func markOnFullDisk() throws {
         let directory = try Directory()
-        var settings = StoreSettings(directory: directory.path, capacityBytes: 8 << 20, segmentBytes: 1 << 20)
-        settings.allocate = { _, _ in EIO }
-        let store = try ResponseStore(settings)
+        let store = try directory.open { _, _ in EIO }
         store.insert(item(1, retention: .outlives))
         store.insert(item(2))
         store.flush()

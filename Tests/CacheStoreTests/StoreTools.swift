@@ -57,8 +57,14 @@ final class Directory {
         pwrite(descriptor, &byte, 1, off_t(offset))
     }
 
-    func open(_ capacity: Int = 8 << 20, segment: Int = 1 << 20) throws -> ResponseStore {
-        try ResponseStore(StoreSettings(directory: path, capacityBytes: capacity, segmentBytes: segment))
+    /// - Parameter allocate: in the place of what gives a new file its blocks.
+    func open(
+        _ capacity: Int = 8 << 20, segment: Int = 1 << 20,
+        allocate: @escaping @Sendable (Int32, Int) -> Int32 = { csystem_allocate($0, $1) }
+    ) throws -> ResponseStore {
+        var settings = StoreSettings(directory: path, capacityBytes: capacity, segmentBytes: segment)
+        settings.allocate = allocate
+        return try ResponseStore(settings)
     }
 }
 

@@ -36,9 +36,9 @@ struct TakingBackTests {
     func replacedOnFullDisk() throws {
         let directory = try Directory()
         let isFull = Mutex(false)
-        var settings = StoreSettings(directory: directory.path, capacityBytes: 4 << 20, segmentBytes: 1 << 20)
-        settings.allocate = { descriptor, bytes in isFull.withLock { $0 } ? ENOSPC : csystem_allocate(descriptor, bytes) }
-        let store = try ResponseStore(settings)
+        let store = try directory.open(4 << 20) { descriptor, bytes in
+            isFull.withLock { $0 } ? ENOSPC : csystem_allocate(descriptor, bytes)
+        }
         for number in 0..<9 { store.insert(large(number, 300_000)) }
         store.flush()
         isFull.withLock { $0 = true }
@@ -101,9 +101,7 @@ struct TakingBackTests {
     @Test("marks that replace each other while nothing can be written take no more memory than one")
     func sameMark() throws {
         let directory = try Directory()
-        var settings = StoreSettings(directory: directory.path, capacityBytes: 4 << 20, segmentBytes: 1 << 20)
-        settings.allocate = { _, _ in EIO }
-        let store = try ResponseStore(settings)
+        let store = try directory.open(4 << 20) { _, _ in EIO }
         let mark = item(1, 5_000, retention: .outlives)
         for _ in 0..<5_000 {
             store.insert(mark)

@@ -16,6 +16,15 @@ struct SearchVariancePlays {
         return ScriptedOrigin { _ in [.json("{\"n\":\(counter.next())}", ["Cache-Control: max-age=60"] + fields)] }
     }
 
+    /// Each answer is another number; the second has the field.
+    private func secondSaysSo() -> ScriptedOrigin {
+        let counter = Counter()
+        return ScriptedOrigin { _ in
+            let number = counter.next()
+            return [.json("\(number)", ["Cache-Control: max-age=60"] + (number == 2 ? ["No-Vary-Search: params=(\"utm\")"] : []))]
+        }
+    }
+
     private func isHit(_ answer: TestAnswer) -> Bool { answer["Cache-Status"]?.contains("; hit") == true }
 
     @Test("arguments that make no difference find what another spelling has stored, also after a restart")
@@ -48,12 +57,7 @@ struct SearchVariancePlays {
 
     @Test("only answers that said so are found by it: what the upstream says later counts from then on")
     func changes() throws {
-        let counter = Counter()
-        let origin = ScriptedOrigin { _ in
-            let number = counter.next()
-            return [.json("\(number)", ["Cache-Control: max-age=60"] + (number == 2 ? ["No-Vary-Search: params=(\"utm\")"] : []))]
-        }
-        let play = try ProxyPlay(origin)
+        let play = try ProxyPlay(secondSaysSo())
         #expect(try play.get("/a").text == "1")
         // The field is new; the answer without it stays one for its own target.
         #expect(try play.get("/a?utm=x").text == "2")
@@ -68,12 +72,7 @@ struct SearchVariancePlays {
 
     @Test("of two fresh answers that fit, the more recent one is served (RFC 9111 §4)")
     func mostRecent() throws {
-        let counter = Counter()
-        let origin = ScriptedOrigin { _ in
-            let number = counter.next()
-            return [.json("\(number)", ["Cache-Control: max-age=60"] + (number == 2 ? ["No-Vary-Search: params=(\"utm\")"] : []))]
-        }
-        let play = try ProxyPlay(origin)
+        let play = try ProxyPlay(secondSaysSo())
         #expect(try play.get("/a").text == "1")
         play.time.advance(by: .seconds(1))
         #expect(try play.get("/a?utm=x").text == "2")

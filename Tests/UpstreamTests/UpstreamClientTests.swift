@@ -297,12 +297,17 @@ struct UpstreamClientTests {
         #expect(silent.wait(for: silent.ask("GET", "/a")).0 == .failure(.connectionTimeout))
     }
 
+    /// One that answers `/slow` when the gate is open, and all else at once.
+    private func held(_ gate: Gate) -> ScriptedOrigin {
+        ScriptedOrigin { request in request.target == "/slow" ? [.pass(gate), .json("1")] : [.json("2")] }
+    }
+
     @Test(
         "who finds no free connection in time hears so, and it is no fault of the upstream's; others wait their turn",
         arguments: [false, true])
     func connectionLimit(byLibcurl: Bool) {
         let gate = Gate()
-        let origin = ScriptedOrigin { request in request.target == "/slow" ? [.pass(gate), .json("1")] : [.json("2")] }
+        let origin = held(gate)
         let asking = asking(origin, byLibcurl: byLibcurl) {
             $0.maximumConnections = 1
             $0.queueLimit = 2
@@ -370,7 +375,7 @@ struct UpstreamClientTests {
     @Test("who waits for a connection longest has the next one", arguments: [false, true])
     func order(byLibcurl: Bool) {
         let gate = Gate()
-        let origin = ScriptedOrigin { request in request.target == "/slow" ? [.pass(gate), .json("1")] : [.json("2")] }
+        let origin = held(gate)
         let asking = asking(origin, byLibcurl: byLibcurl) { $0.maximumConnections = 1 }
         defer { asking.end() }
         let slow = asking.ask("GET", "/slow")
@@ -385,7 +390,7 @@ struct UpstreamClientTests {
     @Test("nothing is kept of requests that were given up while they waited, nor of those that had their turn", arguments: [false, true])
     func givenUp(byLibcurl: Bool) {
         let gate = Gate()
-        let origin = ScriptedOrigin { request in request.target == "/slow" ? [.pass(gate), .json("1")] : [.json("2")] }
+        let origin = held(gate)
         let asking = asking(origin, byLibcurl: byLibcurl) {
             $0.maximumConnections = 1
             $0.queueLimit = 4
