@@ -11,6 +11,7 @@ struct StoredAnswers {
     let hiddenFields: [[UInt8]]
     /// `ProxySettings.compressFromBytes`.
     let compressFromBytes: Int
+    private let encoder = GzipEncoder()
 
     struct Sent {
         var status: Status
@@ -85,7 +86,7 @@ struct StoredAnswers {
         _ lines: UnsafeRawBufferPointer, _ connection: ClientConnection
     ) -> Sent {
         // HEAD is told what GET would get, but for the length, which only coding would tell (RFC 9110 §9.3.2).
-        let coded = isCoded && head.method != .head ? body.withBytes { GzipEncoder.encode($0) } : nil
+        let coded = isCoded && head.method != .head ? body.withBytes { encoder.encode($0) } : nil
         let bytes =
             StoredHead.negotiated(shown, isCoded: isCoded && (coded != nil || head.method == .head), contentBytes: coded?.count)
             ?? Array(shown)

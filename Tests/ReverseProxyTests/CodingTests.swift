@@ -59,4 +59,18 @@ struct CodingTests {
         let rescued = try play.get("/a", [("Accept-Encoding", "gzip")])
         #expect(rescued["Content-Encoding"] == nil && rescued.text == Self.text)
     }
+
+    @Test("the encoder begins anew with each content, also after one that does not shrink")
+    func encoding() throws {
+        let encoder = GzipEncoder()
+        var generator = SystemRandomNumberGenerator()
+        let noise = (0..<5_000).map { _ in UInt8.random(in: .min ... .max, using: &generator) }
+        for number in 0..<5 {
+            #expect(noise.withUnsafeBytes { encoder.encode($0) } == nil)
+            let content = Array(String(repeating: "{\"n\":\(number)}", count: 100 * (number + 1)).utf8)
+            let coded = try #require(content.withUnsafeBytes { encoder.encode($0) })
+            #expect(coded.count < content.count / 4)
+            #expect(try GzipDecoder.decode(coded, allowed: content.count) == content)
+        }
+    }
 }
