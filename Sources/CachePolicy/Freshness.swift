@@ -44,6 +44,12 @@ package enum Freshness {
         return correctedInitialAge + residentTime
     }
 
+    /// Until when `currentAge` stays what it is, as long as the clock is not set back.
+    package static func ageEnds(of stored: StoredMetadata, now: Timestamp) -> Timestamp {
+        let resident = max(0, now.milliseconds - stored.responseTime.milliseconds)
+        return Timestamp(milliseconds: stored.responseTime.milliseconds + (resident / 1000 + 1) * 1000)
+    }
+
     /// Whether how long an answer has been here cannot be told, since the clock was set back after it came. Small corrections do not count.
     package static func isAgeUnknown(of stored: StoredMetadata, now: Timestamp) -> Bool {
         stored.responseTime.milliseconds - now.milliseconds > clockTolerance

@@ -6,6 +6,7 @@ import CHash
 import Dispatch
 import Glibc
 import Locking
+import struct Synchronization.Atomic
 
 /// `@unchecked Sendable` because everything that changes is in `state`, behind its mutex, or belongs to the writer's queue.
 package final class ResponseStore: @unchecked Sendable {
@@ -15,6 +16,8 @@ package final class ResponseStore: @unchecked Sendable {
     /// Shared by the shards that look up and the writer that writes.
     let state: Mutex<State>
     private let writer: StoreWriter
+    /// Counted up with the state locked.
+    private let changeCount = Atomic<UInt64>(0)
 
     struct State {
         var index = IndexTable()
@@ -115,6 +118,12 @@ package final class ResponseStore: @unchecked Sendable {
 
     // MARK: Changing
 
+    /// How often what look-ups find has been changed. Who takes it before a look-up knows, while it is the same, that another would bring
+    /// the same, or nothing, where that was evicted or damaged since.
+    package var changes: UInt64 { changeCount.load(ordering: .acquiring) }
+
+    private func noteChange() { changeCount.wrappingAdd(1, ordering: .releasing) }
+
     /// Puts an item in, in the place of what is stored under its key. Returns at once; writing happens in the background.
     @discardableResult
     package func insert(_ item: NewItem) -> InsertResult {
@@ -133,6 +142,7 @@ package final class ResponseStore: @unchecked Sendable {
             }
             state.statistics.pendingBytes += pending.bytes
             state.statistics.inserted += 1
+            noteChange()
             state.pending[pending.hash] = pending
             writer.queue(.item(pending), store: self)
             return true
@@ -171,6 +181,7 @@ package final class ResponseStore: @unchecked Sendable {
         let wasPending = state.pending.removeValue(forKey: hash) != nil
         guard state.index.remove(hash) || wasPending else { return false }
         state.statistics.invalidated += 1
+        noteChange()
         writer.queue(.removal(hash), store: self)
         return true
     }
@@ -178,6 +189,7 @@ package final class ResponseStore: @unchecked Sendable {
     /// Marks what is stored under this key as stale, for good. Returns whether something was there.
     func markStale(_ hash: KeyHash) -> Bool {
         state.withLock { state in
+            noteChange()
             let isIndexed = state.index.markStale(hash)
             if let pending = state.pending[hash] {
                 queueMarked(pending, &state)
@@ -193,6 +205,7 @@ package final class ResponseStore: @unchecked Sendable {
     /// Marks everything as stale, for good.
     package func markAllStale() {
         state.withLock { state in
+            noteChange()
             state.index.markAllStale()
             for pending in state.pending.values { queueMarked(pending, &state) }
             writer.queue(.staleAll, store: self)
@@ -210,6 +223,7 @@ package final class ResponseStore: @unchecked Sendable {
     /// Drops everything, for good.
     package func removeAll() {
         state.withLock { state in
+            noteChange()
             state.statistics.invalidated += state.index.count
             state.index = IndexTable()
             state.pending = [:]

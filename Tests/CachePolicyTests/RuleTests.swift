@@ -120,6 +120,16 @@ struct FreshnessTests {
         // A clock set back.
         #expect(Freshness.currentAge(of: stored, now: Timestamp(seconds: noon.seconds - 1_000)) == 34)
     }
+
+    @Test("an age stays what it is until its second ends", arguments: [-5_000, -1, 0, 1, 999, 1_000, 1_001, 61_999] as [Int64])
+    func ageEnds(milliseconds: Int64) {
+        let stored = StoredMetadata(requestTime: noon, responseTime: noon, date: noon)
+        let now = Timestamp(milliseconds: noon.milliseconds + milliseconds)
+        let end = Freshness.ageEnds(of: stored, now: now)
+        let age = Freshness.currentAge(of: stored, now: now)
+        #expect(Freshness.currentAge(of: stored, now: Timestamp(milliseconds: end.milliseconds - 1)) == age)
+        #expect(Freshness.currentAge(of: stored, now: end) == age + 1)
+    }
 }
 
 @Suite("Reuse (RFC 9111 §4) and standing in (§4.2.4)")
