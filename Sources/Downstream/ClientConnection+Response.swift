@@ -61,10 +61,20 @@ extension ClientConnection {
         put(("\r\n" as StaticString).utf8Start, 2)
         if headCount + body.count <= ClientConnections.writeBytes {
             body.withBytes { put($0.baseAddress, $0.count) }
-            send(UnsafeRawBufferPointer(start: buffer, count: count))
+            let answer = UnsafeRawBufferPointer(start: buffer, count: count)
+            if isHandling, !response.closes { table.whole?.answer = answer }
+            send(answer)
         } else {
             sendTwo(UnsafeRawBufferPointer(start: buffer, count: count), body)
         }
+        finishIfSent()
+    }
+
+    /// Sends an answer that is complete with its framing.
+    func sendComplete(_ answer: UnsafeRawBufferPointer) {
+        response.isStarted = true
+        response.isEnded = true
+        send(answer)
         finishIfSent()
     }
 

@@ -31,7 +31,7 @@ package final class ClientConnection: EventHandler {
     private var parser = RequestParser()
     /// Received and not handled yet. Empty while the connection is idle.
     private var input: [UInt8] = []
-    private var isHandling = false
+    private(set) var isHandling = false
     private var readEnded = false
     private(set) var content = PendingContent.nothing
     private var isContentPaused = false
@@ -91,6 +91,7 @@ package final class ClientConnection: EventHandler {
             return
         }
         if input.isEmpty {
+            if phase == .awaitingRequest, !endsWithNext, receiver.repeated(UnsafeRawBufferPointer(bytes), on: self) { return }
             let consumed = handle(bytes)
             if consumed < bytes.count, phase != .closed { input.append(contentsOf: bytes[consumed...]) }
         } else {
@@ -141,7 +142,10 @@ package final class ClientConnection: EventHandler {
             }
             return nil
         case .head(let head, let framing, let consumed):
+            let isAlone = bytes.baseAddress == UnsafePointer(table.readBuffer.baseAddress) && consumed == bytes.count && framing == .none
+            table.whole = isAlone ? WholeExchange(request: UnsafeRawBufferPointer(bytes)) : nil
             begin(head, framing)
+            table.whole = nil
             return consumed
         case .refused(let rejection):
             refuse(rejection)
@@ -151,10 +155,7 @@ package final class ClientConnection: EventHandler {
 
     private func begin(_ received: RequestHead, _ framing: ContentFraming) {
         let head = received.removingNamed()
-        requests += 1
-        phase = .exchanging
-        readDeadline = 0
-        response = ResponseState(to: head, closes: closesAfter(head))
+        startExchange(ResponseState(to: head, closes: closesAfter(head)))
         if let rejection = contentRejection(head, framing) { return refuse(rejection) }
         contentBytes = 0
         isContentPaused = false
@@ -175,11 +176,22 @@ package final class ClientConnection: EventHandler {
         }
     }
 
+    func startExchange(_ state: ResponseState) {
+        requests += 1
+        phase = .exchanging
+        readDeadline = 0
+        response = state
+    }
+
+    /// Whatever the next request says.
+    private var endsWithNext: Bool {
+        let limit = table.settings.requestsPerConnection
+        return table.isDraining || limit > 0 && requests + 1 >= limit
+    }
+
     /// RFC 9112 §9.3.
     private func closesAfter(_ head: RequestHead) -> Bool {
-        let limit = table.settings.requestsPerConnection
-        if table.isDraining || (limit > 0 && requests >= limit) { return true }
-        if head.fields.connectionNames("close") { return true }
+        if endsWithNext || head.fields.connectionNames("close") { return true }
         return head.version == .http10 && !head.fields.connectionNames("keep-alive")
     }
 

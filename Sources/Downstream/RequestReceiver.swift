@@ -5,12 +5,20 @@ import HTTPCore
 
 /// Is given each request of the connections of one shard. Implemented by the flow.
 package protocol RequestReceiver: AnyObject {
+    /// Bytes have arrived where a new request is due, and the connection goes on after its answer. A receiver that knows them as a whole
+    /// request answers with `sendAgain` what it answered then, and returns true; else they are parsed.
+    func repeated(_ bytes: UnsafeRawBufferPointer, on connection: ClientConnection) -> Bool
+
     /// A complete, valid head has arrived. The receiver answers at once through `connection` and returns nil (only where
     /// `framing` is `.none`), or returns the exchange that will.
     func received(_ head: RequestHead, framing: ContentFraming, on connection: ClientConnection) -> (any ClientExchange)?
 
     /// A request was refused before it could be understood; the connection has answered it already.
     func refused(_ refusal: RequestRejection.Kind, on connection: ClientConnection)
+}
+
+extension RequestReceiver {
+    package func repeated(_ bytes: UnsafeRawBufferPointer, on connection: ClientConnection) -> Bool { false }
 }
 
 /// One request being answered: is told what the client does meanwhile.

@@ -37,17 +37,21 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     /// Where the partition lies in this shard's keys.
     let partitionOffset: Int
     /// A copy of the server's.
-    var modes: ModeTable
+    var modes: ModeTable { didSet { memo?.forget() } }
+    /// nil where nothing is stored, and where hits are counted to refresh ahead.
+    let memo: HitMemo?
     private(set) lazy var backgroundFetches = BackgroundFetches(shard: self)
     /// Held here for as long as the shard is.
     private lazy var probe = ActiveProbe(shard: self)
-    private var refreshAhead: RefreshAhead?
+    private let refreshAhead: RefreshAhead?
     let checksCollections: Bool
     private let hasArgumentRules: Bool
     let keyMaker: RequestKeyMaker
     /// The server's; nil where No-Vary-Search is not looked at.
     let variances: SearchVarianceMemory?
     private var scratchKey: [UInt8] = []
+    /// The store's count of changes when the last request came: before anything of the store was looked at for it.
+    private(set) var storeChanges: UInt64 = 0
     private var dateSecond: Int64 = -1
     private var dateText: [UInt8] = []
 
@@ -80,7 +84,9 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         routes = server.routes
         hasArgumentRules = routes.all.contains { $0.arguments.isSpecial }
         checksCollections = routes.all.contains(where: \.invalidatesCollection)
-        if routes.all.contains(where: { $0.refreshAhead > 0 }) { refreshAhead = RefreshAhead(routes: routes) }
+        let refreshAhead = routes.all.contains { $0.refreshAhead > 0 } ? RefreshAhead(routes: routes) : nil
+        self.refreshAhead = refreshAhead
+        memo = refreshAhead == nil ? store.map(HitMemo.init) : nil
     }
 
     /// Looks after the upstream without clients; one shard does it for all.
@@ -105,7 +111,8 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
 
     func received(_ head: RequestHead, framing: ContentFraming, on connection: ClientConnection) -> (any ClientExchange)? {
         if servesOwnPages, let page = OwnPage(head) { return page.answer(shard: self, connection: connection, head: head) }
-        guard lookUp != nil else { return begin(head, framing, connection, ExchangePlan(route: routes.place(of: head.pathAndQuery))) }
+        guard let lookUp else { return begin(head, framing, connection, ExchangePlan(route: routes.place(of: head.pathAndQuery))) }
+        storeChanges = lookUp.store.changes
         switch RequestUse(head, content: framing) {
         case .bypass(.method) where routes.all[routes.place(of: head.pathAndQuery)].reads(head.method):
             let route = routes.all[routes.place(of: head.pathAndQuery)]
@@ -239,7 +246,8 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
                 storedHead: found.item.head, metadata: found.metadata, body: body, to: head, lines: lines, on: connection)
         }
         let sent: StoredAnswers.Sent
-        if let ttl, mode == .live, !asksForWords(head) {
+        let isPlain = mode == .live && !asksForWords(head)
+        if let ttl, isPlain {
             sent = send(hitLines.make(age: age, ttl: ttl))
         } else {
             sent = longerLines(found, head, ttl: ttl, age: age, result, trace, mode).withUnsafeBytes(send)
@@ -248,6 +256,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         record.source = .store
         record.bodyBytes = sent.bodyBytes
         record.age = age
+        if isPlain, result == .hit { remember(found, head, record, trace, connection) }
         finish(&record, trace, head, connection, loop.batchMicroseconds)
     }
 
@@ -305,6 +314,8 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
             log.append(AccessLogLine.make(record, head, peer: connection.peer, wall: loop.batchWallMilliseconds, format: log.format))
         }
     }
+
+    func countRepeated() { metrics.repeated += 1 }
 
     func countStored() { metrics.stored += 1 }
 

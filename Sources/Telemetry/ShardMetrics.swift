@@ -31,6 +31,8 @@ package struct ShardMetrics: Sendable {
     /// Request content passed on to the upstream.
     package var requestBytes: UInt64 = 0
     package var stored: UInt64 = 0
+    /// Hits that got the answer of a moment ago.
+    package var repeated: UInt64 = 0
 
     private static let classes = 5
     private static let methods = MethodLabel.allCases.count
@@ -78,6 +80,7 @@ package struct ShardMetrics: Sendable {
         Self.add(other.responseBytes, to: &responseBytes)
         requestBytes += other.requestBytes
         stored += other.stored
+        repeated += other.repeated
         Self.add(other.rescued, to: &rescued)
         Self.add(other.notStored, to: &notStored)
         Self.add(other.refused, to: &refused)

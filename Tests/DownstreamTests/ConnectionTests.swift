@@ -12,10 +12,25 @@ import Testing
 
 /// Answers every request with its target, or as its path says. On its loop only.
 private final class Answering: RequestReceiver {
-    /// Signalled for each request that will wait.
+    /// Signalled for each request that will wait, or has been answered too late.
     let waits = DispatchSemaphore(value: 0)
 
     func refused(_ refusal: RequestRejection.Kind, on connection: ClientConnection) {}
+
+    /// Sizes of the requests that came alone, and of their answers.
+    let wholes = Mutex([String]())
+
+    /// Gives these two again, and nothing else.
+    func repeated(_ bytes: UnsafeRawBufferPointer, on connection: ClientConnection) -> Bool {
+        for (target, count) in [("/again", 5), ("/long-again", 24 << 20)] where bytes.elementsEqual(Self.request(target).utf8) {
+            let answer = "HTTP/1.1 200 OK\r\nContent-Length: \(count)\r\n\r\n" + String(repeating: "x", count: count)
+            Array(answer.utf8).withUnsafeBytes { connection.sendAgain($0) }
+            return true
+        }
+        return false
+    }
+
+    static func request(_ target: String) -> String { "GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n" }
 
     func received(_ head: RequestHead, framing: ContentFraming, on connection: ClientConnection) -> (any ClientExchange)? {
         let target = String(decoding: head.target, as: UTF8.self)
@@ -28,14 +43,35 @@ private final class Answering: RequestReceiver {
         case "/gone":
             answerClosed(connection)
             return nil
+        case "/late": return Late(self, connection)
         default:
-            let body = target == "/whole" ? [UInt8](repeating: 120, count: 24 << 20) : Array(target.utf8)
-            let lines = Array("HTTP/1.1 200 OK\r\nContent-Length: \(body.count)\r\n".utf8)
-            lines.withUnsafeBytes {
-                connection.sendWhole(head: $0, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(body))
-            }
+            answer(target, connection)
             return nil
         }
+    }
+
+    private func answer(_ target: String, _ connection: ClientConnection) {
+        let body = target == "/whole" ? [UInt8](repeating: 120, count: 24 << 20) : Array(target.utf8)
+        let lines = Array("HTTP/1.1 200 OK\r\nContent-Length: \(body.count)\r\n".utf8)
+        lines.withUnsafeBytes {
+            connection.sendWhole(head: $0, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(body))
+        }
+        if let whole = connection.wholeExchange {
+            wholes.withLock { $0.append("\(whole.request.count) \(whole.answer?.count ?? 0)") }
+        }
+    }
+
+    /// Answers when it has the whole request.
+    private final class Late: ClientExchange {
+        private unowned let receiver: Answering
+        private unowned let connection: ClientConnection
+
+        init(_ receiver: Answering, _ connection: ClientConnection) { (self.receiver, self.connection) = (receiver, connection) }
+
+        func requestContent(_ bytes: Span<UInt8>) {}
+        func requestEnded() { receiver.answer("/late", connection) }
+        func responseDrained() {}
+        func clientLeft() {}
     }
 
     /// Goes on for a while after it was told to stop, as a flow does whose pieces are under way; ends when it is told to go on.
@@ -63,10 +99,11 @@ private final class Answering: RequestReceiver {
         }
     }
 
-    /// Counts what reached those to whom a closed connection's number belongs now.
-    let strays = Mutex(0)
+    /// How often a closed connection was answered whose number is another's by then, and how many bytes that one got.
+    let strays = Mutex((answers: 0, bytes: 0))
 
     private func answerClosed(_ connection: ClientConnection) {
+        defer { waits.signal() }
         let number = connection.descriptor
         connection.closeNow()
         var pair: [Int32] = [-1, -1]
@@ -84,7 +121,7 @@ private final class Answering: RequestReceiver {
         }
         var byte: UInt8 = 0
         let count = recv(other, &byte, 1, Int32(MSG_DONTWAIT))
-        strays.withLock { $0 += max(0, count) + 1 }
+        strays.withLock { $0 = ($0.answers + 1, $0.bytes + max(0, count)) }
     }
 
     /// Never answers.
@@ -173,6 +210,8 @@ private final class Listening: @unchecked Sendable {
     var cut: Int { table.budget.cut }
     var unsentBytes: Int { table.budget.unsentBytes }
 
+    var wholes: [String] { receiver.wholes.withLock { $0 } }
+
     func waitForRequest() { receiver.waits.wait() }
 
     /// Moves the clock, and returns when all that was due has been done.
@@ -184,8 +223,7 @@ private final class Listening: @unchecked Sendable {
         done.wait()
     }
 
-    /// How often a closed connection was answered, and how many bytes others got of it.
-    var strays: Int { receiver.strays.withLock { $0 } }
+    var strays: (answers: Int, bytes: Int) { receiver.strays.withLock { $0 } }
 
     func drain(_ deadline: Duration, then: @escaping @Sendable () -> Void) {
         loop.execute { [self] in table.drain(deadline: deadline, then: then) }
@@ -243,13 +281,13 @@ struct ConnectionTests {
     func answeredTooLate() throws {
         let listening = try Listening()
         defer { listening.end() }
-        while listening.strays == 0 {
+        while listening.strays.answers == 0 {
             let client = try TestClient(port: listening.port)
             client.send("GET /gone HTTP/1.1\r\nHost: a\r\n\r\n")
             #expect(client.readToEnd().isEmpty)
-            usleep(1_000)
+            listening.waitForRequest()
         }
-        #expect(listening.strays == 1)
+        #expect(listening.strays.bytes == 0)
     }
 
     @Test("so many requests a connection, and no more")
@@ -260,6 +298,56 @@ struct ConnectionTests {
         #expect(client.get("/a")?["Connection"] == nil)
         #expect(client.get("/b")?["Connection"] == "close")
         #expect(client.isClosedByServer())
+    }
+
+    @Test("an answer that is given again counts as one: of a connection's requests, and where the client reads it slowly")
+    func again() throws {
+        let listening = try Listening {
+            $0.requestsPerConnection = 3
+            $0.keepAliveTimeout = .seconds(5)
+        }
+        defer { listening.end() }
+        let client = try TestClient(port: listening.port)
+        for target in ["/again", "/long-again"] {
+            client.send(Answering.request(target))
+            #expect(client.hasInput(within: 10_000))
+            // Longer than a next request may take to come.
+            if target == "/long-again" { listening.pass(.seconds(9)) }
+            let answer = client.readAnswer()
+            #expect(answer?.status == 200 && answer?.isComplete == true && answer?.content.first == UInt8(ascii: "x"))
+        }
+        // The third is the last, so it cannot be what was said in the middle.
+        client.send(Answering.request("/again"))
+        let last = client.readAnswer()
+        #expect(last?.text == "/again" && last?["Connection"] == "close")
+        #expect(client.isClosedByServer())
+    }
+
+    @Test("what may be given again is told of requests that came in one piece, without content, and do not end the connection")
+    func wholeExchanges() throws {
+        let listening = try Listening()
+        defer { listening.end() }
+        let client = try TestClient(port: listening.port)
+        let request = Answering.request("/a")
+        for text in [request, "GET /a HTTP/1.0\r\nHost: a\r\n\r\n"] {
+            client.send(text)
+            #expect(client.readAnswer()?.text == "/a")
+        }
+        let withContent = try TestClient(port: listening.port)
+        withContent.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n")
+        #expect(withContent.readAnswer()?.text == "/a")
+        let pipelining = try TestClient(port: listening.port)
+        pipelining.send(request + Answering.request("/bc"))
+        #expect(pipelining.readAnswer()?.text == "/a" && pipelining.readAnswer()?.text == "/bc")
+        #expect(pipelining.get("/whole")?.isComplete == true)
+        let late = try TestClient(port: listening.port)
+        late.send("POST /late HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n")
+        #expect(late.hasInput(within: 10_000))
+        #expect(pipelining.get("/whole")?.isComplete == true)
+        late.send("x")
+        #expect(late.readAnswer()?.text == "/late")
+        let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n/a".utf8.count
+        #expect(listening.wholes == ["28 \(answer)", "28 0", "43 0", "43 0"])
     }
 
     @Test("a time-out never comes before its time, wherever between two sweeps it started")

@@ -1,0 +1,95 @@
+// What hits sent a moment ago, by the bytes of the request: one that comes again, byte for byte, gets the same answer without being parsed,
+// looked up and put together. That holds for as long as nothing of what the answer was made of can have changed: the store, the modes (then all
+// is forgotten), and the age that the answer tells. So an entry lives for a second at most, and a popular target takes the long way once a second.
+
+import CacheStore
+import Glibc
+import HTTPCore
+import Telemetry
+
+/// Touched on its shard's loop only.
+final class HitMemo {
+    /// What went out, and what is recorded each time it does.
+    final class Entry {
+        fileprivate let request: [UInt8]
+        fileprivate var hash: UInt64 = 0
+        fileprivate let validity: Validity
+        let answer: [UInt8]
+        let head: RequestHead
+        let record: ExchangeRecord
+        let trace: ExchangeTrace
+
+        init(
+            _ request: UnsafeRawBufferPointer, _ answer: UnsafeRawBufferPointer, _ validity: Validity, _ head: RequestHead,
+            _ record: ExchangeRecord, _ trace: ExchangeTrace
+        ) {
+            self.request = Array(request)
+            self.answer = Array(answer)
+            self.validity = validity
+            self.head = head
+            self.record = record
+            self.trace = trace
+        }
+
+        fileprivate var bytes: Int { request.count + answer.count }
+    }
+
+    /// When an answer can be given again.
+    struct Validity {
+        /// `ResponseStore.changes` from before the look-up.
+        var changes: UInt64
+        /// Milliseconds since 1970. They have a beginning for clocks that are set back.
+        var times: Range<Int64>
+    }
+
+    private struct Slot {
+        var entry: Entry?
+        /// Of the last request that came here, and the store's changes then: only what comes twice is kept.
+        var hash: UInt64 = 0
+        var changes = UInt64.max
+    }
+
+    private let store: ResponseStore
+    private var slots = [Slot](repeating: Slot(), count: HitMemo.slotCount)
+    private var keptBytes = 0
+    /// Of the request that was looked for last.
+    private var hash: UInt64 = 0
+
+    private static let slotCount = 256
+    /// Of requests and answers. Beyond it all are forgotten.
+    private static let limitBytes = 1 << 20
+
+    init(store: ResponseStore) { self.store = store }
+
+    /// What this request got before, where it would get that again.
+    /// - Parameter now: milliseconds since 1970.
+    func find(_ request: UnsafeRawBufferPointer, now: Int64) -> Entry? {
+        hash = ContentHash.number(of: request)
+        guard let entry = slots[place].entry, entry.hash == hash, entry.request.count == request.count,
+            entry.validity.times.contains(now), entry.validity.changes == store.changes,
+            entry.request.withUnsafeBytes({ memcmp($0.baseAddress!, request.baseAddress!, request.count) }) == 0
+        else { return nil }
+        return entry
+    }
+
+    /// Keeps what the request that was looked for last got, if it has come before since the store changed.
+    /// - Parameter changes: `ResponseStore.changes` from before the look-up.
+    func keep(since changes: UInt64, _ makeEntry: () -> Entry) {
+        guard slots[place].hash == hash, slots[place].changes == changes else {
+            (slots[place].hash, slots[place].changes) = (hash, changes)
+            return
+        }
+        if keptBytes > Self.limitBytes { forget() }
+        let entry = makeEntry()
+        entry.hash = hash
+        keptBytes += entry.bytes - (slots[place].entry?.bytes ?? 0)
+        slots[place].entry = entry
+    }
+
+    func forget() {
+        for place in slots.indices { slots[place].entry = nil }
+        keptBytes = 0
+    }
+
+    private var place: Int { Int(truncatingIfNeeded: hash % UInt64(Self.slotCount)) }
+}
