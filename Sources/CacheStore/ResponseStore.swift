@@ -16,7 +16,6 @@ package final class ResponseStore: @unchecked Sendable {
     /// Shared by the shards that look up and the writer that writes.
     let state: Mutex<State>
     private let writer: StoreWriter
-    /// Counted up with the state locked.
     private let changeCount = Atomic<UInt64>(0)
 
     struct State {
@@ -122,7 +121,8 @@ package final class ResponseStore: @unchecked Sendable {
     /// the same, or nothing, where that was evicted or damaged since.
     package var changes: UInt64 { changeCount.load(ordering: .acquiring) }
 
-    private func noteChange() { changeCount.wrappingAdd(1, ordering: .releasing) }
+    /// With the state locked.
+    func noteChange() { changeCount.wrappingAdd(1, ordering: .releasing) }
 
     /// Puts an item in, in the place of what is stored under its key. Returns at once; writing happens in the background.
     @discardableResult

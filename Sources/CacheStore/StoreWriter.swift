@@ -106,7 +106,7 @@ final class StoreWriter: @unchecked Sendable {
         writeBuffer(store)
     }
 
-    /// What must be written stays for later; all else goes.
+    /// What must be written stays for later; all else goes, and what it has replaced is found again: as stale, since something newer was seen.
     private func giveUp(_ work: Work, _ store: ResponseStore) {
         guard case .item(let item) = work else {
             if directory.isWritable, unwritten.count < Self.removalLimit { unwritten.append(work) }
@@ -116,7 +116,11 @@ final class StoreWriter: @unchecked Sendable {
             let isCurrent = state.pending[item.hash] === item
             if isCurrent, item.retention.isNeeded { return true }
             state.statistics.pendingBytes -= item.bytes
-            if isCurrent { state.pending[item.hash] = nil }
+            if isCurrent {
+                state.pending[item.hash] = nil
+                _ = state.index.markStale(item.hash)
+                store.noteChange()
+            }
             return false
         }
         guard stays else { return }

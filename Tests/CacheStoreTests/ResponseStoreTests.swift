@@ -275,6 +275,11 @@ struct ResponseStoreTests {
         #expect(told.withLock { $0 } == [false])
         #expect(store.statistics.writeErrors > 0 && store.lookUp(key(49).span) == nil)
         #expect(store.lookUp(key(0).span)?.body.count == 100_000)
+        // Something newer of it was seen.
+        #expect(store.lookUp(key(28).span)?.isMarkedStale == false)
+        let changes = store.changes
+        fill(store, 28..<29)
+        #expect(store.lookUp(key(28).span)?.isMarkedStale == true && store.changes == changes + 2)
         rmdir(obstacle)
         fill(store, 50..<55)
         #expect(told.withLock { $0 } == [false, true])
