@@ -1,6 +1,7 @@
 // No-Vary-Search through the whole proxy: what the upstream says of a path's arguments, remembered.
 
 import CachePolicy
+import HTTPCore
 import Reactor
 import ReverseProxy
 import TestSupport
@@ -123,5 +124,26 @@ struct SearchVariancePlays {
         play.time.advance(by: .seconds(61))
         origin.down()
         #expect(try play.get("/a?utm=w").text == "[1]")
+    }
+
+    @Test("purging one spelling, or asking for it, means the answer for all; another target's stays", arguments: [false, true])
+    func purging(isSoft: Bool) throws {
+        let counter = Counter()
+        let play = try ProxyPlay(
+            ScriptedOrigin { request in
+                let says = request.target.hasPrefix("/a") ? ["No-Vary-Search: params=(\"x\")"] : []
+                return [.json("{\"n\":\(counter.next())}", ["Cache-Control: max-age=60", "Vary: Accept-Language"] + says)]
+            })
+        for target in ["/a?x=1&y=2", "/a?x=1&y=3", "/b?x=1&y=2"] { _ = try play.get(target) }
+        #expect(try play.get("/a?y=2&x=9").text == "{\"n\":1}")
+        for (target, count) in [("/a?x=5", 0), ("/a/b?x=1&y=2", 0), ("/b?y=2", 0), ("/a?x=7&y=2", 1), ("/b?x=1&y=2", 1)] {
+            let argument = target.replacing("&", with: "%26")
+            let listed = JSONValue(try play.admin("GET", "/-/entries?target=\(argument)").content)
+            #expect(listed?["entries"]?.array?.count == count, "\(target)")
+            let purged = JSONValue(try play.admin("POST", "/-/purge?target=\(argument)&soft=\(isSoft)").content)
+            #expect(purged?["purged"] == .integer(count), "\(target)")
+        }
+        #expect(try play.get("/a?x=1&y=2").text == "{\"n\":4}")
+        #expect(try play.get("/a?x=8&y=3").text == "{\"n\":2}")
     }
 }

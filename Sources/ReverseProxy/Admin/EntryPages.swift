@@ -18,7 +18,7 @@ enum EntryPages {
         }
         var selection = EntrySelection(prefix: task.request["prefix"], tag: task.request["tag"])
         let routes = task.interface.server.routes
-        if let target = task.request["target"] { selection.target = EntrySelection(target: target, routes: routes).target }
+        selection.target = task.request["target"].map { EntrySelection.Target($0, routes: routes) }
         var page = SortedPage(limit: limit + 1)
         store.visitAll { listed in
             guard let key = StoredKey(Array(listed.key)), selection.mayContain(key) else { return }
@@ -61,35 +61,6 @@ enum EntryPages {
         }
         return entry
     }
-}
-
-/// Which stored answers are meant. Without a prefix and a tag: all.
-struct EntrySelection: Sendable {
-    var prefix: String?
-    var tag: String?
-    /// Path and arguments in their canonical spelling.
-    var target: [UInt8]?
-
-    init(prefix: String? = nil, tag: String? = nil) {
-        self.prefix = prefix
-        self.tag = tag
-    }
-
-    /// - Parameter target: in any spelling.
-    init(target: String, routes: Routes) {
-        var key: [UInt8] = []
-        let bytes = Array(target.utf8)
-        CacheKey.append(to: &key, authority: [], target: bytes.span, rules: routes.all[routes.place(of: bytes[...])].arguments)
-        self.target = StoredKey(key)?.target
-    }
-
-    /// As far as the key tells.
-    func mayContain(_ key: StoredKey) -> Bool {
-        guard target.map({ key.target == $0 }) ?? true else { return false }
-        return prefix.map { key.target.starts(with: $0.utf8) } ?? true
-    }
-
-    func contains(_ entry: StoredEntry) -> Bool { mayContain(entry.key) && tag.map { entry.tags.contains($0) } ?? true }
 }
 
 /// Where an entry stands in the order of all.

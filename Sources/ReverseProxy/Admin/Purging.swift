@@ -44,7 +44,7 @@ enum Purging {
         }
         if let target = request["target"] {
             guard target.hasPrefix("/") else { throw .badRequest("target must be a path, with its arguments where it has any.") }
-            return .selection(EntrySelection(target: target, routes: routes))
+            return .selection(EntrySelection(target: .init(target, routes: routes)))
         }
         if let tag = request["tag"] { return .selection(EntrySelection(tag: tag)) }
         if let prefix = request["prefix"] {
@@ -85,8 +85,7 @@ enum Purging {
         case .varyMarker, .invalidation, .searchVariance, nil: return nil
         }
         guard let key = StoredKey(Array(listed.key)), selection.mayContain(key) else { return nil }
-        let entry = StoredEntry(listed, in: store)
-        if selection.tag != nil { return entry.map { selection.contains($0) } == true ? true : nil }
-        return entry != nil
+        guard let entry = StoredEntry(listed, in: store) else { return selection.contains(key) ? false : nil }
+        return selection.contains(entry) ? true : nil
     }
 }

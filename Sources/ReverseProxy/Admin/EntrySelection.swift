@@ -1,0 +1,65 @@
+// Which stored answers an administrator means.
+
+import CachePolicy
+import HTTPCore
+
+/// Without a target, a prefix and a tag: all.
+struct EntrySelection: Sendable {
+    var prefix: String?
+    var tag: String?
+    var target: Target?
+
+    struct Target: Sendable {
+        private let text: [UInt8]
+        private let rules: ArgumentRules
+        /// Path and arguments in their canonical spelling.
+        fileprivate let canonical: [UInt8]
+
+        /// - Parameter text: in any spelling.
+        init(_ text: String, routes: Routes) {
+            self.text = Array(text.utf8)
+            rules = routes.all[routes.place(of: self.text[...])].arguments
+            canonical = Self.canonical(self.text, rules)
+        }
+
+        fileprivate var path: ArraySlice<UInt8> { EntrySelection.path(of: canonical) }
+
+        /// As it is spelled where the upstream has said that some arguments make no difference.
+        fileprivate func canonical(_ variance: SearchVariance) -> [UInt8] { Self.canonical(text, rules.with(variance)) }
+
+        private static func canonical(_ text: [UInt8], _ rules: ArgumentRules) -> [UInt8] {
+            var key: [UInt8] = []
+            CacheKey.append(to: &key, authority: [], target: text.span, rules: rules)
+            return StoredKey(key)?.target ?? []
+        }
+    }
+
+    private static func path(of target: [UInt8]) -> ArraySlice<UInt8> { target.prefix { $0 != UInt8(ascii: "?") } }
+
+    /// Without the stored answer: whether one under this key may be meant.
+    func mayContain(_ key: StoredKey) -> Bool {
+        guard let target else { return hasPrefix(key) }
+        return hasPrefix(key) && (key.target == target.canonical || Self.mayLeaveOut(key) && Self.path(of: key.target) == target.path)
+    }
+
+    /// The same: whether all under this key are meant.
+    func contains(_ key: StoredKey) -> Bool {
+        tag == nil && hasPrefix(key) && target.map { $0.canonical == key.target } ?? true
+    }
+
+    func contains(_ entry: StoredEntry) -> Bool {
+        hasPrefix(entry.key) && tag.map { entry.tags.contains($0) } ?? true && target.map { leads($0, to: entry) } ?? true
+    }
+
+    /// What the upstream's No-Vary-Search stored under fewer arguments is found by more.
+    private func leads(_ target: Target, to entry: StoredEntry) -> Bool {
+        if target.canonical == entry.key.target { return true }
+        guard Self.mayLeaveOut(entry.key) else { return false }
+        return SearchVariance(entry.head.fields).map { target.canonical($0) == entry.key.target } ?? false
+    }
+
+    /// What the upstream has said is part of such keys.
+    private static func mayLeaveOut(_ key: StoredKey) -> Bool { !key.extra.isEmpty }
+
+    private func hasPrefix(_ key: StoredKey) -> Bool { prefix.map { key.target.starts(with: $0.utf8) } ?? true }
+}
