@@ -44,7 +44,7 @@ package enum Invalidation {
 
     /// `/users` for `/users/1`: what a write to a member changes too. nil where the target is no member of anything.
     package static func collection(of target: ArraySlice<UInt8>) -> [UInt8]? {
-        let path = target.prefix { $0 != UInt8(ascii: "?") }
+        let path = target.withoutQuery
         guard let slash = path.lastIndex(of: UInt8(ascii: "/")), slash > path.startIndex, slash < path.endIndex - 1 else { return nil }
         return Array(path[..<slash])
     }
@@ -60,7 +60,7 @@ package enum Invalidation {
         // A scheme, dots to resolve, or nothing at all: worth no mistake.
         let first = rest.prefix { $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "?") }
         guard !first.isEmpty, !first.contains(UInt8(ascii: ":")), first.first != UInt8(ascii: ".") else { return nil }
-        let path = target.prefix { $0 != UInt8(ascii: "?") }
+        let path = target.withoutQuery
         guard let slash = path.lastIndex(of: UInt8(ascii: "/")) else { return nil }
         return Array(path[...slash]) + rest
     }

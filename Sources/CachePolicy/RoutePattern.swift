@@ -1,5 +1,7 @@
 // Which paths a route is for. Compared as received, byte by byte: spellings that the upstream may tell apart are never merged.
 
+import HTTPCore
+
 /// `/users/*/posts/**`: `*` stands for one segment that is not empty, `**` at the end for any rest, also none.
 package struct RoutePattern: Sendable, Equatable {
     private enum Segment: Sendable, Equatable {
@@ -19,7 +21,7 @@ package struct RoutePattern: Sendable, Equatable {
 
     /// - Parameter target: path and query as received.
     package func matches(_ target: ArraySlice<UInt8>) -> Bool {
-        let path = target.prefix { $0 != UInt8(ascii: "?") }
+        let path = target.withoutQuery
         var rest = path.dropFirst()
         guard path.first == UInt8(ascii: "/") else { return false }
         for (index, segment) in segments.enumerated() {

@@ -115,4 +115,7 @@ extension ArraySlice<UInt8> {
         while let last = slice.last, last.isOptionalWhitespace { slice.removeLast() }
         return slice
     }
+
+    /// Of a target's path and query: the path (RFC 3986 §3.3).
+    package var withoutQuery: ArraySlice<UInt8> { prefix { $0 != UInt8(ascii: "?") } }
 }

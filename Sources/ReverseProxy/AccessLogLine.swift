@@ -52,7 +52,7 @@ enum AccessLogLine {
         return String(repeating: "0", count: 3 - text.count) + text
     }
 
-    private static func path(_ head: RequestHead) -> ArraySlice<UInt8> { head.pathAndQuery.prefix { $0 != UInt8(ascii: "?") } }
+    private static func path(_ head: RequestHead) -> ArraySlice<UInt8> { head.pathAndQuery.withoutQuery }
 
     private static func reason(_ record: ExchangeRecord) -> String? {
         if let cause = record.rescueCause { return MetricNames.rescueCauses[cause] }

@@ -59,7 +59,7 @@ extension ProxyShard {
     func collectionKey(of head: RequestHead) -> [UInt8]? { checksCollections ? pathKey(of: Array(head.pathAndQuery), for: head) : nil }
 
     private func pathKey(of target: [UInt8], for head: RequestHead) -> [UInt8] {
-        sharedKey(of: Array(target.prefix { $0 != UInt8(ascii: "?") }), for: head)
+        sharedKey(of: Array(target[...].withoutQuery), for: head)
     }
 
     private func keys(for head: RequestHead, target: [UInt8], _ remembered: RememberedVariance?) -> TargetKeys {

@@ -22,8 +22,6 @@ struct EntrySelection: Sendable {
             canonical = Self.canonical(self.text, rules)
         }
 
-        fileprivate var path: ArraySlice<UInt8> { EntrySelection.path(of: canonical) }
-
         /// As it is spelled where the upstream has said that some arguments make no difference.
         fileprivate func canonical(_ variance: SearchVariance) -> [UInt8] { Self.canonical(text, rules.with(variance)) }
 
@@ -34,12 +32,11 @@ struct EntrySelection: Sendable {
         }
     }
 
-    private static func path(of target: [UInt8]) -> ArraySlice<UInt8> { target.prefix { $0 != UInt8(ascii: "?") } }
-
     /// Without the stored answer: whether one under this key may be meant.
     func mayContain(_ key: StoredKey) -> Bool {
         guard let target else { return hasPrefix(key) }
-        return hasPrefix(key) && (key.target == target.canonical || Self.mayLeaveOut(key) && Self.path(of: key.target) == target.path)
+        guard hasPrefix(key) else { return false }
+        return key.target == target.canonical || Self.mayLeaveOut(key) && key.target[...].withoutQuery == target.canonical[...].withoutQuery
     }
 
     /// The same: whether all under this key are meant.
