@@ -35,19 +35,27 @@ package enum Freshness {
 
     /// RFC 9111 §4.2.3, in its own letters. Seconds.
     package static func currentAge(of stored: StoredMetadata, now: Timestamp) -> Int64 {
-        let apparentAge = max(0, stored.responseTime.seconds - stored.date.seconds)
-        let responseDelay = (stored.responseTime.milliseconds - stored.requestTime.milliseconds) / 1000
-        let correctedAgeValue = stored.ageValue + responseDelay
-        let correctedInitialAge = max(apparentAge, correctedAgeValue)
-        // A clock that was set back must not make an answer younger than it came.
-        let residentTime = max(0, now.milliseconds - stored.responseTime.milliseconds) / 1000
-        return correctedInitialAge + residentTime
+        let correctedAgeValue = stored.ageValue + responseDelay(of: stored)
+        let correctedInitialAge = max(apparentAge(of: stored), correctedAgeValue)
+        return correctedInitialAge + residentTime(of: stored, now: now)
+    }
+
+    /// Seconds.
+    package static func apparentAge(of stored: StoredMetadata) -> Int64 { max(0, stored.responseTime.seconds - stored.date.seconds) }
+
+    /// Seconds.
+    package static func responseDelay(of stored: StoredMetadata) -> Int64 {
+        (stored.responseTime.milliseconds - stored.requestTime.milliseconds) / 1000
+    }
+
+    /// Seconds. A clock that was set back must not make an answer younger than it came.
+    package static func residentTime(of stored: StoredMetadata, now: Timestamp) -> Int64 {
+        max(0, now.milliseconds - stored.responseTime.milliseconds) / 1000
     }
 
     /// Until when `currentAge` stays what it is, as long as the clock is not set back.
     package static func ageEnds(of stored: StoredMetadata, now: Timestamp) -> Timestamp {
-        let resident = max(0, now.milliseconds - stored.responseTime.milliseconds)
-        return Timestamp(milliseconds: stored.responseTime.milliseconds + (resident / 1000 + 1) * 1000)
+        Timestamp(milliseconds: stored.responseTime.milliseconds + (residentTime(of: stored, now: now) + 1) * 1000)
     }
 
     /// Whether how long an answer has been here cannot be told, since the clock was set back after it came. Small corrections do not count.

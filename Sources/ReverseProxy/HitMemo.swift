@@ -12,34 +12,30 @@ final class HitMemo {
     /// What went out, and what is recorded each time it does.
     final class Entry {
         fileprivate let request: [UInt8]
+        fileprivate let times: Range<Int64>
+        /// The request's, and the store's changes from before the look-up.
         fileprivate var hash: UInt64 = 0
-        fileprivate let validity: Validity
+        fileprivate var changes = UInt64.max
         let answer: [UInt8]
         let head: RequestHead
         let record: ExchangeRecord
         let trace: ExchangeTrace
 
+        /// - Parameter times: milliseconds since 1970 at which the answer can be given again. They have a beginning for clocks that are set
+        ///   back.
         init(
-            _ request: UnsafeRawBufferPointer, _ answer: UnsafeRawBufferPointer, _ validity: Validity, _ head: RequestHead,
+            _ request: UnsafeRawBufferPointer, _ answer: UnsafeRawBufferPointer, times: Range<Int64>, _ head: RequestHead,
             _ record: ExchangeRecord, _ trace: ExchangeTrace
         ) {
             self.request = Array(request)
             self.answer = Array(answer)
-            self.validity = validity
+            self.times = times
             self.head = head
             self.record = record
             self.trace = trace
         }
 
         fileprivate var bytes: Int { request.count + answer.count }
-    }
-
-    /// When an answer can be given again.
-    struct Validity {
-        /// `ResponseStore.changes` from before the look-up.
-        var changes: UInt64
-        /// Milliseconds since 1970. They have a beginning for clocks that are set back.
-        var times: Range<Int64>
     }
 
     private struct Slot {
@@ -66,7 +62,7 @@ final class HitMemo {
     func find(_ request: UnsafeRawBufferPointer, now: Int64) -> Entry? {
         hash = ContentHash.number(of: request)
         guard let entry = slots[place].entry, entry.hash == hash, entry.request.count == request.count,
-            entry.validity.times.contains(now), entry.validity.changes == store.changes,
+            entry.times.contains(now), entry.changes == store.changes,
             entry.request.withUnsafeBytes({ memcmp($0.baseAddress!, request.baseAddress!, request.count) }) == 0
         else { return nil }
         return entry
@@ -81,7 +77,7 @@ final class HitMemo {
         }
         if keptBytes > Self.limitBytes { forget() }
         let entry = makeEntry()
-        entry.hash = hash
+        (entry.hash, entry.changes) = (hash, changes)
         keptBytes += entry.bytes - (slots[place].entry?.bytes ?? 0)
         slots[place].entry = entry
     }

@@ -25,8 +25,7 @@ extension ProxyShard {
         guard let memo, let whole = connection.wholeExchange, let answer = whole.answer else { return }
         memo.keep(since: storeChanges) {
             let end = Freshness.ageEnds(of: found.metadata, now: now)
-            let validity = HitMemo.Validity(changes: storeChanges, times: now.milliseconds..<end.milliseconds)
-            return HitMemo.Entry(whole.request, answer, validity, head, record, trace)
+            return HitMemo.Entry(whole.request, answer, times: now.milliseconds..<end.milliseconds, head, record, trace)
         }
     }
 }

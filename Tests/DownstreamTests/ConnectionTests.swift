@@ -283,7 +283,7 @@ struct ConnectionTests {
         defer { listening.end() }
         while listening.strays.answers == 0 {
             let client = try TestClient(port: listening.port)
-            client.send("GET /gone HTTP/1.1\r\nHost: a\r\n\r\n")
+            client.send(Answering.request("/gone"))
             #expect(client.readToEnd().isEmpty)
             listening.waitForRequest()
         }
@@ -371,7 +371,7 @@ struct ConnectionTests {
         let client = try TestClient(port: listening.port)
         #expect(client.get("/flood")?.content.count == 50 << 20)
         let stuck = try TestClient(port: listening.port)
-        stuck.send("GET /flood HTTP/1.1\r\nHost: a\r\n\r\n")
+        stuck.send(Answering.request("/flood"))
         #expect(stuck.hasInput(within: 10_000))
         while listening.timedOut == 0 { listening.time.advance(by: .seconds(1)) }
         #expect(stuck.readAnswer()?.isComplete == false)
@@ -384,7 +384,7 @@ struct ConnectionTests {
         let clients = try (0..<3).map { _ in try TestClient(port: listening.port) }
         // Each takes more than the kernel's buffers hold, and less than the limit.
         for client in clients {
-            client.send("GET /whole HTTP/1.1\r\nHost: a\r\n\r\n")
+            client.send(Answering.request("/whole"))
             #expect(client.hasInput(within: 10_000))
         }
         while listening.cut == 0 { usleep(1_000) }
@@ -411,7 +411,7 @@ struct ConnectionTests {
         let idle = try TestClient(port: listening.port)
         #expect(idle.get("/a")?.status == 200)
         let waiting = try TestClient(port: listening.port)
-        waiting.send("GET /wait HTTP/1.1\r\nHost: a\r\n\r\nGET /pipelined HTTP/1.1\r\n")
+        waiting.send(Answering.request("/wait") + "GET /pipelined HTTP/1.1\r\n")
         listening.waitForRequest()
         let drained = DispatchSemaphore(value: 0)
         listening.drain(.seconds(5)) { drained.signal() }

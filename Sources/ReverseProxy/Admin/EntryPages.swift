@@ -16,9 +16,10 @@ enum EntryPages {
             guard let place = Place(text) else { throw .badRequest("after must be the \"next\" of the page before.") }
             return place
         }
-        var selection = EntrySelection(prefix: task.request["prefix"], tag: task.request["tag"])
         let routes = task.interface.server.routes
-        selection.target = task.request["target"].map { EntrySelection.Target($0, routes: routes) }
+        let selection = EntrySelection(
+            prefix: task.request["prefix"], tag: task.request["tag"],
+            target: task.request["target"].map { EntrySelection.Target($0, routes: routes) })
         var page = SortedPage(limit: limit + 1)
         store.visitAll { listed in
             guard let key = StoredKey(Array(listed.key)), selection.mayContain(key) else { return }

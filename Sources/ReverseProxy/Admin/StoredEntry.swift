@@ -70,9 +70,9 @@ struct StoredEntry {
         let freshness: JSONValue = [
             "lifetime": seconds(metadata.freshnessLifetime), "current_age": seconds(Freshness.currentAge(of: metadata, now: now)),
             "age_value": seconds(metadata.ageValue),
-            "apparent_age": seconds(max(0, metadata.responseTime.seconds - metadata.date.seconds)),
-            "response_delay": seconds((metadata.responseTime.milliseconds - metadata.requestTime.milliseconds) / 1000),
-            "resident_time": seconds(max(0, now.milliseconds - metadata.responseTime.milliseconds) / 1000),
+            "apparent_age": seconds(Freshness.apparentAge(of: metadata)),
+            "response_delay": seconds(Freshness.responseDelay(of: metadata)),
+            "resident_time": seconds(Freshness.residentTime(of: metadata, now: now)),
             "stale_if_error": seconds(metadata.staleIfError), "stale_while_revalidate": seconds(metadata.staleWhileRevalidate),
             "asks_upstream_because": reason,
         ]
