@@ -41,7 +41,9 @@ let package = Package(
         .systemLibrary(name: "CZstd", pkgConfig: "libzstd", providers: [.apt(["libzstd-dev"])]),
         .target(name: "CSystem"),
         room("HTTPCore"),
-        room("CachePolicy", ["HTTPCore", structuredFields], exclude: ["README.md"]),
+        room("JSON", ["HTTPCore"]),
+        room("ContentCodings", ["HTTPCore", "CZlib", "CBrotli", "CZstd"]),
+        room("CachePolicy", ["HTTPCore", "JSON", structuredFields], exclude: ["README.md"]),
         room("Locking"),
         room("CacheStore", ["CSystem", "CHash", "Locking"]),
         room("Reactor", ["CSystem", "Locking"]),
@@ -51,7 +53,7 @@ let package = Package(
         room(
             "ReverseProxy",
             [
-                "HTTPCore", "CachePolicy", "CacheStore", "Reactor", "Upstream", "Downstream", "Telemetry", "CZlib", "CBrotli", "CZstd",
+                "HTTPCore", "JSON", "ContentCodings", "CachePolicy", "CacheStore", "Reactor", "Upstream", "Downstream", "Telemetry",
                 "Locking", logging,
             ],
             resources: [.embedInCode("Admin/openapi.json")]),
@@ -59,9 +61,8 @@ let package = Package(
         .executableTarget(
             name: "cistern",
             dependencies: [
-                "ReverseProxy", "Settings", "HTTPCore", "CachePolicy", "CacheStore", "Reactor", "Upstream", "Downstream", "Telemetry",
-                "CSystem", "Locking", logging,
-                arguments,
+                "ReverseProxy", "Settings", "HTTPCore", "JSON", "CachePolicy", "CacheStore", "Reactor", "Upstream", "Downstream",
+                "Telemetry", "CSystem", "Locking", logging, arguments,
             ],
             swiftSettings: strict),
         .target(
@@ -70,7 +71,8 @@ let package = Package(
             path: "Tests/TestSupport", swiftSettings: strict),
         tests("ReactorTests", ["Reactor", "CSystem", "Locking"]),
         tests("HTTPCoreTests", ["HTTPCore"]),
-        tests("CachePolicyTests", ["CachePolicy", "HTTPCore"]),
+        tests("JSONTests", ["JSON", "HTTPCore"]),
+        tests("CachePolicyTests", ["CachePolicy", "HTTPCore", "JSON"]),
         tests("CacheStoreTests", ["CacheStore", "CSystem", "Locking"]),
         tests("SettingsTests", ["Settings"]),
         tests("CommandTests", ["cistern", "TestSupport", "ReverseProxy", "CacheStore", "Settings"]),
@@ -80,8 +82,8 @@ let package = Package(
         tests(
             "ReverseProxyTests",
             [
-                "ReverseProxy", "TestSupport", "Reactor", "Downstream", "CacheStore", "CachePolicy", "HTTPCore", "Upstream", "Telemetry",
-                "Settings", "Locking",
+                "ReverseProxy", "TestSupport", "Reactor", "Downstream", "CacheStore", "CachePolicy", "HTTPCore", "JSON", "ContentCodings",
+                "Upstream", "Telemetry", "Settings", "Locking",
             ]),
     ],
     swiftLanguageModes: [.v6]

@@ -2,6 +2,7 @@
 // copy exists.
 
 import HTTPCore
+import JSON
 
 package struct GoodAnswer: Sendable {
     /// `type/subtype` or `+suffix`; none: any.

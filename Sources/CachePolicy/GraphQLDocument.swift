@@ -1,6 +1,7 @@
 // GraphQL, as far as a key needs to know: whether a request changes something. Then its answer is never kept, whatever its route says.
 
 import HTTPCore
+import JSON
 
 /// The operations of a GraphQL document.
 enum GraphQLDocument {

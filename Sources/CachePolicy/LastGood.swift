@@ -1,6 +1,7 @@
 // What counts as a failing upstream although it answered: junk never takes the place of a good copy, and with a copy it is not passed on.
 
 import HTTPCore
+import JSON
 
 /// Why an answer counts as a failure where a stored copy exists. The raw value is the label in metrics, logs and Cache-Status.
 package enum UpstreamFault: String, Sendable, CaseIterable {

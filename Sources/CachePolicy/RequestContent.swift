@@ -2,6 +2,7 @@
 // in another spelling has one identity; the upstream gets the client's own bytes.
 
 import HTTPCore
+import JSON
 
 package enum RequestContent {
     /// What the content says, with the fields that describe it, each part with its length. nil where the answer must not be kept: QUERY

@@ -4,6 +4,7 @@ import CachePolicy
 import CacheStore
 import Downstream
 import HTTPCore
+import JSON
 import Reactor
 import Upstream
 

@@ -3,8 +3,10 @@
 
 import CachePolicy
 import CacheStore
+import ContentCodings
 import Downstream
 import HTTPCore
+import JSON
 import Reactor
 import Upstream
 

@@ -2,6 +2,7 @@
 
 import CachePolicy
 import CacheStore
+import ContentCodings
 import Downstream
 import HTTPCore
 

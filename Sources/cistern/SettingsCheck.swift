@@ -5,6 +5,7 @@ import CacheStore
 import Downstream
 import Glibc
 import HTTPCore
+import JSON
 import ReverseProxy
 import Settings
 import Telemetry

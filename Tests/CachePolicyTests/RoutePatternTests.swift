@@ -1,6 +1,7 @@
 // Which paths a route is for, and what it may demand of answers.
 
 import HTTPCore
+import JSON
 import Testing
 
 @testable import CachePolicy

@@ -3,6 +3,7 @@
 import Downstream
 import Glibc
 import HTTPCore
+import JSON
 import Reactor
 import Testing
 

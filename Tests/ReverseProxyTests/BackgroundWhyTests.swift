@@ -2,6 +2,7 @@
 
 import Glibc
 import HTTPCore
+import JSON
 import Reactor
 import TestSupport
 import Testing

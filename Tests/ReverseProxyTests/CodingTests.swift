@@ -1,6 +1,7 @@
 // Content codings: taken off for storing, whichever of the three the upstream used, and never trusted.
 
 import CachePolicy
+import ContentCodings
 import HTTPCore
 import Reactor
 import TestSupport

@@ -2,6 +2,7 @@
 // and types of members.
 
 import HTTPCore
+import JSON
 import ReverseProxy
 import TestSupport
 import Testing

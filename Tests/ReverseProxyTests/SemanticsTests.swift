@@ -1,6 +1,7 @@
 // RFC 9111 and its neighbours through the whole proxy: what is more than a table can show.
 
 import CachePolicy
+import ContentCodings
 import HTTPCore
 import Reactor
 import TestSupport

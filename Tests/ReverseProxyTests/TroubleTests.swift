@@ -3,6 +3,7 @@
 import CachePolicy
 import Downstream
 import HTTPCore
+import JSON
 import Reactor
 import ReverseProxy
 import TestSupport

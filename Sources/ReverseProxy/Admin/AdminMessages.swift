@@ -1,6 +1,7 @@
 // What is asked of the administrator's interface, and what it answers.
 
 import HTTPCore
+import JSON
 
 struct AdminRequest: Sendable {
     var method: Method

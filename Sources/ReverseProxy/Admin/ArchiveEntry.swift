@@ -2,6 +2,7 @@
 
 import CachePolicy
 import HTTPCore
+import JSON
 
 /// Why an archived answer was left out. The raw value is what the administrator is told.
 enum NotImportedReason: String, Error, CaseIterable {

@@ -3,6 +3,7 @@
 import CachePolicy
 import CacheStore
 import HTTPCore
+import JSON
 
 enum EntryPages {
     private static let pageLimit = 1_000

@@ -3,6 +3,7 @@
 import CachePolicy
 import CacheStore
 import HTTPCore
+import JSON
 import Reactor
 import Upstream
 

@@ -2,6 +2,7 @@
 
 import CacheStore
 import HTTPCore
+import JSON
 import Telemetry
 import Upstream
 

@@ -3,6 +3,7 @@
 import CachePolicy
 import CacheStore
 import HTTPCore
+import JSON
 
 struct StoredEntry {
     let id: StoredItemID

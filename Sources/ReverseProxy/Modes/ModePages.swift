@@ -1,6 +1,7 @@
 // GET, PUT and DELETE /-/mode: which mode is for which paths, and switching it.
 
 import HTTPCore
+import JSON
 
 enum ModePages {
     @Sendable static func show(_ task: AdminInterface.Task) throws(AdminProblem) {

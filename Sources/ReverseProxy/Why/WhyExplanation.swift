@@ -3,6 +3,7 @@
 
 import CachePolicy
 import HTTPCore
+import JSON
 import Telemetry
 import Upstream
 

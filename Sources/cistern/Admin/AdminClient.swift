@@ -3,6 +3,7 @@
 import Downstream
 import Glibc
 import HTTPCore
+import JSON
 
 /// Why a command could not be carried out, in a sentence for the user.
 struct AdminFailure: Error, CustomStringConvertible {

@@ -5,6 +5,7 @@ import CSystem
 import CachePolicy
 import Glibc
 import HTTPCore
+import JSON
 
 struct Export: AdminCommand {
     static let configuration = CommandConfiguration(

@@ -3,6 +3,7 @@
 import ArgumentParser
 import Glibc
 import HTTPCore
+import JSON
 
 struct Stats: AdminCommand {
     static let configuration = CommandConfiguration(

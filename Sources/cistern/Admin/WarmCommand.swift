@@ -5,6 +5,7 @@ import Dispatch
 import Downstream
 import Glibc
 import HTTPCore
+import JSON
 import Locking
 import Settings
 

@@ -2,6 +2,7 @@
 
 import ArgumentParser
 import HTTPCore
+import JSON
 
 struct Why: AdminCommand {
     static let configuration = CommandConfiguration(

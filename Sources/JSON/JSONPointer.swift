@@ -1,5 +1,7 @@
 // Whether a JSON text has a value at a place (RFC 6901).
 
+import HTTPCore
+
 /// A JSON Pointer: `/data/0/id`; the empty one is the whole text.
 package struct JSONPointer: Sendable, Equatable {
     private let tokens: [[UInt8]]

@@ -1,6 +1,8 @@
 // A JSON text as a value (RFC 8259), for the administrator's interface and for archives: where convenience counts, not speed. What clients
 // and upstreams send is only checked (`JSONTextChecker`), never built.
 
+import HTTPCore
+
 package indirect enum JSONValue: Sendable, Equatable {
     case null
     case bool(Bool)

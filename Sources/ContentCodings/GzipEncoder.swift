@@ -4,14 +4,14 @@ import CZlib
 
 /// Its 256 KiB of memory are taken with the first answer and kept: getting and giving them back each time cost three times as much as coding a
 /// small answer. Touched on its shard's loop only.
-final class GzipEncoder {
+package final class GzipEncoder {
     private let stream = UnsafeMutablePointer<z_stream>.allocate(capacity: 1)
     private var isReady = false
 
     /// zlib's fastest: JSON shrinks to a fifth with it, and better levels cost three times as much for a tenth more.
     private static let level: Int32 = 1
 
-    init() { stream.initialize(to: z_stream()) }
+    package init() { stream.initialize(to: z_stream()) }
 
     deinit {
         if isReady { deflateEnd(stream) }
@@ -19,7 +19,7 @@ final class GzipEncoder {
     }
 
     /// nil where there is no memory, or nothing is won.
-    func encode(_ content: UnsafeRawBufferPointer) -> [UInt8]? {
+    package func encode(_ content: UnsafeRawBufferPointer) -> [UInt8]? {
         if isReady { deflateReset(stream) } else { isReady = cistern_deflate_init_gzip(stream, Self.level) == Z_OK }
         guard isReady else { return nil }
         let bytes = content.bindMemory(to: UInt8.self)

@@ -1,6 +1,7 @@
 // JSON as values, percent-encoding and dates of the administrator's interface.
 
 import HTTPCore
+import JSON
 import Testing
 
 @Suite("JSON values")

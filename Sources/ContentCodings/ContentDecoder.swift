@@ -3,11 +3,10 @@
 
 import CBrotli
 import CZstd
-import CachePolicy
 import HTTPCore
 
-enum ContentDecoder {
-    enum Failure: Error {
+package enum ContentDecoder {
+    package enum Failure: Error {
         /// Not what it says, cut, or a wrong checksum.
         case damaged
         /// More than `limit`, or suspiciously more than the input.
@@ -21,7 +20,7 @@ enum ContentDecoder {
     static let pieceBytes = 64 * 1024
 
     /// The decoded content.
-    static func decode(_ content: [UInt8], _ coding: ContentCoding, limit: Int) throws(Failure) -> [UInt8] {
+    package static func decode(_ content: [UInt8], _ coding: ContentCoding, limit: Int) throws(Failure) -> [UInt8] {
         let allowed = min(limit, max(freeBytes, content.count.multipliedReportingOverflow(by: ratioLimit).partialValue))
         switch coding {
         case .identity: return content

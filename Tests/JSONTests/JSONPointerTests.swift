@@ -1,8 +1,7 @@
 // JSON Pointers (RFC 6901) on texts as they come.
 
+import JSON
 import Testing
-
-@testable import HTTPCore
 
 @Suite("JSON Pointers (RFC 6901)")
 struct JSONPointerTests {

@@ -1,6 +1,8 @@
 // Tells whether bytes are a JSON text (RFC 8259), as they arrive and without building anything: so that a cut, doubled or prefixed body
 // never takes the place of a good one. UTF-8 is checked strictly (§8.1). A byte order mark at the start is ignored, as §8.1 allows.
 
+import HTTPCore
+
 /// What a finished text was.
 package enum JSONVerdict: Sendable, Equatable {
     /// An object or array: its end cannot have been cut off unnoticed.

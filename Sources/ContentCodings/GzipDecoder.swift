@@ -2,12 +2,12 @@
 
 import CZlib
 
-enum GzipDecoder {
-    typealias Failure = ContentDecoder.Failure
+package enum GzipDecoder {
+    package typealias Failure = ContentDecoder.Failure
 
     /// The decoded content. Several gzip members in a row are one content (RFC 1952 §2.2); anything else after the end is damage.
     /// - Parameter allowed: the most that may come out.
-    static func decode(_ content: [UInt8], allowed: Int) throws(Failure) -> [UInt8] {
+    package static func decode(_ content: [UInt8], allowed: Int) throws(Failure) -> [UInt8] {
         var output: [UInt8] = []
         output.reserveCapacity(min(allowed, content.count * 4))
         // One for all members: somebody may send them by the hundred thousand.

@@ -1,6 +1,8 @@
 // One spelling for all JSON texts that mean the same: members sorted by name, no white space, strings and numbers in one form. In the
 // manner of RFC 8785; only numbers that a double cannot hold keep their digits, since two large identifiers must not become one.
 
+import HTTPCore
+
 package enum CanonicalJSON {
     /// The canonical form; nil where the text is not valid, too deep, or names a member twice (RFC 8259 §4: what that means is open).
     package static func make(_ text: Span<UInt8>) -> [UInt8]? {
