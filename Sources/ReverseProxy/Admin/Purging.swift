@@ -4,6 +4,7 @@
 import CachePolicy
 import CacheStore
 import HTTPCore
+import JSON
 
 enum Purging {
     private static let kinds = ["id", "target", "prefix", "tag", "all"]

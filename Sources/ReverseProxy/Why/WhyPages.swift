@@ -1,6 +1,7 @@
 // GET /-/why: the last exchanges, explained.
 
 import HTTPCore
+import JSON
 import Locking
 
 enum WhyPages {

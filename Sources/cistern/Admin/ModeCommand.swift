@@ -2,6 +2,7 @@
 
 import ArgumentParser
 import HTTPCore
+import JSON
 import ReverseProxy
 
 struct Mode: AdminCommand {
