@@ -1,5 +1,6 @@
 // The index on disk, written at a clean stop and taken away at the next start: so it is never older than the segments. One checksum over
-// all of it; a snapshot that does not check out, or does not fit the files that are there, is as good as none.
+// all of it; a snapshot that does not check out, or does not fit the files that are there, is as good as none. The checksum alone proves
+// nothing: who can read the key can make one. So no number in it is used before it was held against the files.
 
 import CSystem
 import Glibc
@@ -10,18 +11,11 @@ struct IndexSnapshot {
     private static let entryBytes = 32
 
     private(set) var index = IndexTable()
-    private(set) var end = StoreWriter.Position(segment: 0, offset: 0)
-    private var segmentCount = 0
-    private var segmentBytes = 0
+    let end: StoreWriter.Position
 
     private static func path(_ directory: String) -> String { directory + "/index" }
 
     static func remove(directory: String) { unlink(path(directory)) }
-
-    /// Whether exactly the segments are there that were there when it was written.
-    func fits(_ segments: SegmentList) -> Bool {
-        segments.count == segmentCount && segments.newest?.number ?? 0 == end.segment && segments.bytes == segmentBytes
-    }
 
     /// Written under another name and renamed: it is there whole or not at all. Left out where it would exceed `limit` bytes.
     static func write(_ state: borrowing ResponseStore.State, end: StoreWriter.Position, directory: String, limit: Int, seed: UInt64) {
@@ -31,7 +25,7 @@ struct IndexSnapshot {
         defer { bytes.deallocate() }
         let numbers = [
             0, magic, UInt64(state.index.count), end.segment, UInt64(end.offset),
-            UInt64(state.segments.count) << 40 | UInt64(state.segments.bytes),
+            segmentsSeal(state.segments),
         ]
         for (index, number) in numbers.enumerated() {
             bytes.storeBytes(of: number.littleEndian, toByteOffset: index * 8, as: UInt64.self)
@@ -50,6 +44,11 @@ struct IndexSnapshot {
         save(UnsafeRawBufferPointer(bytes), directory)
     }
 
+    /// Number and bytes of all segments.
+    private static func segmentsSeal(_ segments: SegmentList) -> UInt64 {
+        UInt64(truncatingIfNeeded: segments.count) << 40 | UInt64(truncatingIfNeeded: segments.bytes)
+    }
+
     private static func save(_ bytes: UnsafeRawBufferPointer, _ directory: String) {
         let temporary = path(directory) + ".new"
         unlink(temporary)
@@ -66,12 +65,13 @@ struct IndexSnapshot {
         if isWhole { rename(temporary, path(directory)) } else { unlink(temporary) }
     }
 
-    static func read(directory: String, seed: UInt64) -> IndexSnapshot? {
+    /// nil where there is none, or it does not fit the segments that are there.
+    static func read(directory: String, segments: SegmentList, seed: UInt64) -> IndexSnapshot? {
         let descriptor = csystem_open(path(directory), O_RDONLY | Segment.plain, 0)
         guard descriptor >= 0 else { return nil }
         defer { close(descriptor) }
         var status = stat()
-        guard fstat(descriptor, &status) == 0, status.st_size >= headerBytes else { return nil }
+        guard fstat(descriptor, &status) == 0, status.st_size >= headerBytes, status.st_size <= sizeLimit(segments) else { return nil }
         let size = Int(status.st_size)
         let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 8)
         defer { bytes.deallocate() }
@@ -81,25 +81,43 @@ struct IndexSnapshot {
             guard count > 0 else { return nil }
             got += count
         }
-        return parse(UnsafeRawBufferPointer(bytes), seed: seed)
+        return IndexSnapshot(UnsafeRawBufferPointer(bytes), segments, seed: seed)
     }
 
-    private static func parse(_ bytes: UnsafeRawBufferPointer, seed: UInt64) -> IndexSnapshot? {
+    /// Each entry has a record of its own.
+    private static func sizeLimit(_ segments: SegmentList) -> Int {
+        headerBytes + segments.bytes / RecordHeader.bytes * entryBytes
+    }
+
+    private init?(_ bytes: UnsafeRawBufferPointer, _ segments: SegmentList, seed: UInt64) {
         func number(_ offset: Int) -> UInt64 { UInt64(littleEndian: bytes.load(fromByteOffset: offset, as: UInt64.self)) }
-        guard number(0) == RecordHeader.payloadChecksum(bytes.baseAddress! + 8, bytes.count - 8, seed: seed), number(8) == magic,
-            number(16) == UInt64((bytes.count - headerBytes) / entryBytes)
+        let (count, rest) = (bytes.count - Self.headerBytes).quotientAndRemainder(dividingBy: Self.entryBytes)
+        guard number(0) == RecordHeader.payloadChecksum(bytes.baseAddress! + 8, bytes.count - 8, seed: seed), number(8) == Self.magic,
+            number(16) == UInt64(count), rest == 0, number(40) == Self.segmentsSeal(segments),
+            let end = Self.end(segment: number(24), offset: number(32), segments)
         else { return nil }
-        var snapshot = IndexSnapshot()
-        snapshot.end = StoreWriter.Position(segment: number(24), offset: Int(number(32)))
-        snapshot.segmentCount = Int(number(40) >> 40)
-        snapshot.segmentBytes = Int(number(40) & (1 << 40 - 1))
-        for at in stride(from: headerBytes, to: bytes.count, by: entryBytes) {
+        self.end = end
+        for at in stride(from: Self.headerBytes, to: bytes.count, by: Self.entryBytes) {
             let place = number(at + 24)
-            snapshot.index.set(
-                IndexEntry(
-                    hash: KeyHash(low: number(at), high: number(at + 8)), segment: number(at + 16),
-                    offset: UInt32(truncatingIfNeeded: place), flags: UInt32(truncatingIfNeeded: place >> 32)))
+            let entry = IndexEntry(
+                hash: KeyHash(low: number(at), high: number(at + 8)), segment: number(at + 16),
+                offset: UInt32(truncatingIfNeeded: place), flags: UInt32(truncatingIfNeeded: place >> 32))
+            guard Self.isWithin(entry, segments, end) else { return nil }
+            index.set(entry)
         }
-        return snapshot
+    }
+
+    /// Where the next record goes: within the newest segment, at a place where a record can be found again.
+    private static func end(segment: UInt64, offset: UInt64, _ segments: SegmentList) -> StoreWriter.Position? {
+        guard segment == segments.newest?.number ?? 0, let offset = Int(exactly: offset), offset <= segments.newest?.size ?? 0,
+            offset % RecordHeader.alignment == 0
+        else { return nil }
+        return StoreWriter.Position(segment: segment, offset: offset)
+    }
+
+    /// Whether a record may lie there: what is written next must not take its place.
+    private static func isWithin(_ entry: IndexEntry, _ segments: SegmentList, _ end: StoreWriter.Position) -> Bool {
+        guard let segment = segments[entry.segment] else { return false }
+        return entry.byteOffset + RecordHeader.bytes <= (segment.number == end.segment ? end.offset : segment.size)
     }
 }

@@ -15,7 +15,10 @@ struct IndexEntry {
     static let markedStale: UInt32 = 8
 
     /// Where in its segment the record lies, in bytes.
-    var byteOffset: Int { Int(offset) * 8 }
+    var byteOffset: Int { Int(offset) * RecordHeader.alignment }
+
+    /// What an offset can name: no segment is larger.
+    static let reach = (Int(UInt32.max) + 1) * RecordHeader.alignment
 
     /// Whether it leads to this record.
     func leads(to segment: UInt64, _ byteOffset: Int) -> Bool { self.segment == segment && self.byteOffset == byteOffset }
@@ -25,7 +28,8 @@ struct IndexEntry {
 
 extension IndexEntry {
     init(hash: KeyHash, segment: UInt64, byteOffset: Int, isMarkedStale: Bool) {
-        self.init(hash: hash, segment: segment, offset: UInt32(byteOffset / 8), flags: isMarkedStale ? Self.markedStale : 0)
+        let offset = UInt32(byteOffset / RecordHeader.alignment)
+        self.init(hash: hash, segment: segment, offset: offset, flags: isMarkedStale ? Self.markedStale : 0)
     }
 }
 

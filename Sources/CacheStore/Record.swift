@@ -35,6 +35,8 @@ enum RecordKind: UInt8 {
 
 struct RecordHeader {
     static let bytes = 64
+    /// Records begin at multiples of it: there they are looked for, and in such units the index counts.
+    static let alignment = 8
     static let magic: UInt32 = 0x3152_5343  // "CSR1"
     private static let checkedBytes = 56
 
@@ -68,7 +70,7 @@ struct RecordHeader {
     /// With the padding.
     var recordBytes: Int { Self.recordBytes(payload: payloadBytes) }
 
-    static func recordBytes(payload: Int) -> Int { (bytes + payload + 7) & ~7 }
+    static func recordBytes(payload: Int) -> Int { (bytes + payload + alignment - 1) & ~(alignment - 1) }
 
     func write(to target: UnsafeMutableRawPointer, segment: UInt64, offset: Int, seed: UInt64) {
         target.storeBytes(of: Self.magic.littleEndian, toByteOffset: 0, as: UInt32.self)

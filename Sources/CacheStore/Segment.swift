@@ -44,7 +44,8 @@ final class Segment: @unchecked Sendable {
         let descriptor = csystem_open(path, (isWritable ? O_RDWR : O_RDONLY) | Self.plain, 0)
         guard descriptor >= 0 else { return nil }
         var status = stat()
-        guard fstat(descriptor, &status) == 0, status.st_size >= RecordHeader.bytes, let base = Self.map(descriptor, Int(status.st_size))
+        guard fstat(descriptor, &status) == 0, status.st_size >= RecordHeader.bytes, status.st_size <= IndexEntry.reach,
+            let base = Self.map(descriptor, Int(status.st_size))
         else {
             close(descriptor)
             return nil

@@ -13,8 +13,9 @@ struct SegmentList: Sendable {
 
     subscript(number: UInt64) -> Segment? {
         guard let first = segments.first, number >= first.number else { return nil }
-        let place = Int(number - first.number)
-        if place < segments.count, segments[place].number == number { return segments[place] }
+        // What names the number may be damaged: it can be any.
+        let place = number - first.number
+        if place < segments.count, segments[Int(place)].number == number { return segments[Int(place)] }
         // One before it is missing.
         var (low, high) = (0, segments.count)
         while low < high {

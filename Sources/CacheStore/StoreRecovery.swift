@@ -18,7 +18,7 @@ enum SegmentScan {
                 offset += header.recordBytes
                 end = offset
             } else {
-                offset += 8
+                offset += RecordHeader.alignment
             }
         }
         return end
@@ -44,7 +44,7 @@ struct StoreRecovery {
         var before = timespec()
         clock_gettime(CLOCK_MONOTONIC, &before)
         openSegments()
-        if let snapshot = IndexSnapshot.read(directory: directory.path, seed: seed), snapshot.fits(segments) {
+        if let snapshot = IndexSnapshot.read(directory: directory.path, segments: segments, seed: seed) {
             index = snapshot.index
             end = snapshot.end
             statistics.recoveredFromSnapshot = true

@@ -1,0 +1,77 @@
+// Snapshots whose checksum holds and whose content does not: who has the key, or a fault of ours, may have written them.
+
+import CSystem
+import Glibc
+import Testing
+
+@testable import CacheStore
+
+/// Eight bytes of the snapshot, and what is put in their place.
+struct SnapshotRow: CustomTestStringConvertible, Sendable {
+    let testDescription: String
+    let place: Int
+    let number: UInt64
+    /// Bytes added at the end, or taken away.
+    var growth = 0
+
+    static let end = 32
+    static let firstEntry = 48
+    static let segmentOfEntry = firstEntry + 16
+    static let placeOfEntry = firstEntry + 24
+}
+
+@Suite("Snapshots that check out and are wrong")
+struct SnapshotTests {
+    private static let rows = [
+        SnapshotRow(testDescription: "an entry in segment 2^63", place: SnapshotRow.segmentOfEntry, number: 1 << 63),
+        SnapshotRow(testDescription: "an entry in the last segment there can be", place: SnapshotRow.segmentOfEntry, number: .max),
+        SnapshotRow(testDescription: "an entry in a segment that is not there", place: SnapshotRow.segmentOfEntry, number: 2),
+        SnapshotRow(testDescription: "an entry behind its segment's end", place: SnapshotRow.placeOfEntry, number: UInt64(UInt32.max)),
+        SnapshotRow(testDescription: "an entry behind the end of what was written", place: SnapshotRow.placeOfEntry, number: 100_000),
+        SnapshotRow(testDescription: "an end that is no multiple of 8", place: SnapshotRow.end, number: 4_097),
+        SnapshotRow(testDescription: "an end behind its segment", place: SnapshotRow.end, number: 1 << 20 + 8),
+        SnapshotRow(testDescription: "an end that is no Int", place: SnapshotRow.end, number: .max),
+        SnapshotRow(testDescription: "an end near the largest Int", place: SnapshotRow.end, number: UInt64(Int.max) & ~7),
+        SnapshotRow(testDescription: "an end before the entries", place: SnapshotRow.end, number: 0),
+        SnapshotRow(testDescription: "a last entry that is cut", place: 16, number: 20, growth: 8),
+        SnapshotRow(testDescription: "an entry less than it says", place: 16, number: 20, growth: -32),
+    ]
+
+    @Test("it is refused, all records are found without it, and new ones are kept", arguments: rows)
+    func isRefused(_ row: SnapshotRow) throws {
+        let directory = try Directory()
+        do {
+            let store = try directory.open()
+            for number in 0..<20 { store.insert(item(number, 60)) }
+            store.flush()
+            store.close()
+            try rewrite(directory.path + "/index", row, seed: store.seed)
+        }
+        do {
+            let store = try directory.open()
+            #expect(!store.statistics.recoveredFromSnapshot)
+            for number in 0..<20 { #expect(stored(store, number) == body(number, 60)) }
+            #expect(store.insert(item(20)) == .accepted)
+            store.flush()
+            #expect(stored(store, 20) == body(20))
+        }
+        // Without a snapshot: the records alone are believed.
+        let store = try directory.open()
+        for number in 0..<20 { #expect(stored(store, number) == body(number, 60)) }
+        #expect(stored(store, 20) == body(20))
+    }
+
+    private func rewrite(_ path: String, _ row: SnapshotRow, seed: UInt64) throws {
+        var bytes = content(of: path)
+        try #require(bytes.count == 48 + 20 * 32)
+        bytes = row.growth < 0 ? bytes.dropLast(-row.growth) : bytes + Array(repeating: 0, count: row.growth)
+        bytes.withUnsafeMutableBytes { bytes in
+            bytes.storeBytes(of: row.number.littleEndian, toByteOffset: row.place, as: UInt64.self)
+            let checksum = RecordHeader.payloadChecksum(bytes.baseAddress! + 8, bytes.count - 8, seed: seed)
+            bytes.storeBytes(of: checksum.littleEndian, as: UInt64.self)
+        }
+        let descriptor = csystem_open(path, O_WRONLY | O_TRUNC, 0)
+        defer { close(descriptor) }
+        try #require(write(descriptor, bytes, bytes.count) == bytes.count)
+    }
+}
