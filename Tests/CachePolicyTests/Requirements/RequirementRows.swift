@@ -121,7 +121,7 @@ struct Requirement {
             "4", .may, "Requests for one key may share one request to the upstream.", "ReverseProxy/CollapsedRequests.swift join",
             "many requests at once for one cold key are one request to the upstream, also across shards"),
         Requirement(
-            "4", .must, "They share only an answer that each may have unasked (strict; rescue differs as README says).",
+            "4", .must, "They share only an answer that each may have unasked (strict; rescue differs as Configuration/README.md says).",
             "ReverseProxy/Exchange.swift takeOver",
             "to the letter, requests share an answer only where each may have it unasked (RFC 9111 §4)"),
         Requirement(
@@ -165,7 +165,7 @@ struct Requirement {
             "CachePolicy/Freshness.swift currentAge", "current age: apparent age or Age and delay, whichever is more, and the time since"),
         Requirement(
             "4.2.4", .must,
-            "No stale answer where no-cache, must-revalidate, proxy-revalidate or s-maxage forbids it (strict; rescue differs as README says).",
+            "No stale answer where no-cache, must-revalidate, proxy-revalidate or s-maxage forbids it (strict; rescue differs as Configuration/README.md says).",
             "CachePolicy/Reuse.swift forbiddance", "strict obeys what forbids stale answers, rescue does not"),
         Requirement(
             "4.2.4", .must, "No stale answer unless disconnected or allowed by the client or the answer.", "CachePolicy/Reuse.swift decide",
