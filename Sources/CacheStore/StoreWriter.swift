@@ -184,11 +184,13 @@ final class StoreWriter: @unchecked Sendable {
         }
         let offset = position.offset + buffer.count
         let start = buffer.count
-        buffer.append(contentsOf: repeatElement(0, count: size))
-        buffer.withUnsafeMutableBytes { bytes in
-            header.write(to: bytes.baseAddress! + start, segment: position.segment, offset: offset, seed: seed)
-            UnsafeMutableRawBufferPointer(rebasing: bytes[(start + RecordHeader.bytes)...]).copyMemory(from: payload)
+        withUnsafeTemporaryAllocation(byteCount: RecordHeader.bytes, alignment: 16) { space in
+            header.write(to: space.baseAddress!, segment: position.segment, offset: offset, seed: seed)
+            buffer.append(contentsOf: space)
         }
+        buffer.append(contentsOf: payload)
+        // Up to the next record's alignment.
+        while buffer.count - start < size { buffer.append(0) }
         placed.append((work, offset))
     }
 
