@@ -65,7 +65,7 @@ final class CurlTransfer: CurlTask, TransferCarrier {
     override func connectionBegins() { transfer.connectionBegins() }
 
     override func ended(_ code: CURLcode, isConnectionKept: Bool) {
-        noteConnection()
+        noteConnection(code)
         if startsAgain, transfer.phase != .ended {
             multi.release(self)
             return CurlTransfer.start(transfer, multi)
@@ -85,10 +85,12 @@ final class CurlTransfer: CurlTask, TransferCarrier {
         code == CURLE_RECV_ERROR && transfer.phase == .receiving ? .responseIncomplete : UpstreamError(code)
     }
 
-    private func noteConnection() {
+    private func noteConnection(_ code: CURLcode) {
+        if code != CURLE_OK, UpstreamError(code).isFailureToReach { transfer.client.notifyOfAttempt(UpstreamError(code)) }
         var opened = 0
         cistern_easy_get_long(pointer, CURLINFO_NUM_CONNECTS, &opened)
         transfer.client.counters.connectionsOpened += opened
+        if opened > 0, code == CURLE_OK { transfer.client.notifyOfAttempt(nil) }
         guard opened > 0, multi.settings.http2 != .off else { return }
         var version = 0
         cistern_easy_get_long(pointer, CURLINFO_HTTP_VERSION, &version)

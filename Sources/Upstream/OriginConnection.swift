@@ -76,8 +76,13 @@ final class OriginConnection: EventHandler, TransferCarrier {
 
     func abandon(_ transfer: Transfer) {
         guard self.transfer === transfer else { return }
-        self.transfer = nil
+        letGo(transfer)
         close()
+    }
+
+    private func letGo(_ transfer: Transfer) {
+        self.transfer = nil
+        connections.releaseShares(of: transfer)
     }
 
     func close() {
@@ -258,7 +263,7 @@ final class OriginConnection: EventHandler, TransferCarrier {
         case .head where !transfer.gotBytes && held.isEmpty:
             // It ended before our request came to it, or because of it: only where the connection was kept the first is likely.
             guard wasUsed, transfer.mayRepeat else { return fail(.connectionTerminated) }
-            self.transfer = nil
+            letGo(transfer)
             close()
             connections.startAgain(transfer)
         case .idle, .head, .length, .chunked, .untilEnd: fail(.responseIncomplete)
@@ -270,7 +275,7 @@ final class OriginConnection: EventHandler, TransferCarrier {
     private func complete(hasSurplus: Bool) {
         guard let transfer else { return }
         if hasSurplus, transfer.isPersistent, case .length = transfer.framing { return fail(.protocolError) }
-        self.transfer = nil
+        letGo(transfer)
         reading = .idle
         if transfer.isPersistent, !hasSurplus, !isUploading, output.isEmpty, !cannotSend {
             wasUsed = true
@@ -283,7 +288,7 @@ final class OriginConnection: EventHandler, TransferCarrier {
 
     private func fail(_ error: UpstreamError) {
         guard let transfer else { return }
-        self.transfer = nil
+        letGo(transfer)
         close()
         connections.client.end(transfer, error)
     }

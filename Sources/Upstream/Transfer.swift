@@ -25,6 +25,10 @@ package final class Transfer {
     var carrier: (any TransferCarrier)?
     /// Where the client keeps it among those that run.
     var place = 0
+    /// While it waits for a connection.
+    var queuePlace: ConnectionQueue<Transfer>.Place?
+    /// Whether it holds its part of the shares that its request names.
+    var holdsShares = false
     /// Held until the transfer ends: so a fetch whose client left goes on.
     var receiver: (any TransferReceiver)?
     private(set) var phase = Phase.queued

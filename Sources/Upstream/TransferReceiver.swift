@@ -11,6 +11,8 @@ package struct UpstreamRequest: Sendable {
     package var content: ContentFraming
     /// Not on a kept connection: for a request that is sent for the second time.
     package var usesNewConnection = false
+    /// The shares of the connections that it takes part of while it has one.
+    package var shares: [ConnectionShare] = []
 
     package init(method: Method, target: [UInt8], fields: Fields, content: ContentFraming = .none) {
         self.method = method
@@ -67,6 +69,18 @@ package enum UpstreamError: String, Error, Sendable, CaseIterable {
     case tlsProtocolError = "tls_protocol_error"
     case tlsCertificateError = "tls_certificate_error"
     case proxyInternalError = "proxy_internal_error"
+
+    /// Whether no connection came to be: the upstream was not found, not reached, or TLS was not agreed. All others happen on a connection.
+    package var isFailureToReach: Bool {
+        switch self {
+        case .dnsTimeout, .dnsError, .connectionTimeout, .connectionRefused, .destinationIPUnroutable, .tlsProtocolError,
+            .tlsCertificateError:
+            true
+        case .connectionTerminated, .connectionReadTimeout, .connectionWriteTimeout, .connectionLimitReached, .responseIncomplete,
+            .responseHeaderTooLarge, .responseBodyTooLarge, .responseTimeout, .transferCoding, .protocolError, .proxyInternalError:
+            false
+        }
+    }
 
     /// RFC 9209 §2.3: the recommended status.
     package var status: Status {

@@ -28,6 +28,8 @@ package final class UpstreamClient {
     private var isSweeping = false
     private var isClosed = false
     private var retryBudget: RetryBudget
+    /// Called on the loop when a connection was made, or could not be: with nil, or with a failure to reach the upstream.
+    package var onConnectionAttempt: ((UpstreamError?) -> Void)?
 
     /// How exactly time-outs are kept.
     private static let sweepInterval = Duration.milliseconds(50)
@@ -38,7 +40,7 @@ package final class UpstreamClient {
         coarseNow = loop.time.monotonicMilliseconds
         retryBudget = RetryBudget(percent: settings.retryBudget)
         curl = CurlMulti(loop: loop, settings: settings)
-        if settings.isPlainHTTP1 { connections = OriginConnections(client: self, curl: curl) }
+        connections = OriginConnections(client: self, curl: curl)
     }
 
     deinit {
@@ -48,22 +50,36 @@ package final class UpstreamClient {
     /// Starts to ask. The receiver is held until the end; callbacks come from the loop, never from within this call.
     /// - Returns: nil where too many requests wait already.
     package func start(_ request: UpstreamRequest, receiver: any TransferReceiver) -> Transfer? {
-        guard counters.active < settings.maximumConnections + settings.queueLimit else {
+        guard !isClosed else { return nil }
+        coarseNow = loop.time.monotonicMilliseconds
+        let transfer = Transfer(client: self, request: request, receiver: receiver, now: coarseNow)
+        guard begin(transfer) else {
             counters.turnedAway += 1
             return nil
         }
-        guard !isClosed else { return nil }
         if !request.usesNewConnection { retryBudget.earn() }
-        coarseNow = loop.time.monotonicMilliseconds
-        let transfer = Transfer(client: self, request: request, receiver: receiver, now: coarseNow)
         transfer.place = active.count
         active.append(transfer)
         counters.active += 1
         counters.requests += 1
-        if let connections { connections.start(transfer) } else { CurlTransfer.start(transfer, curl) }
         startSweeping()
         return transfer
     }
+
+    private func begin(_ transfer: Transfer) -> Bool {
+        if settings.isPlainHTTP1 { return connections?.start(transfer) ?? false }
+        guard counters.active < settings.maximumConnections + settings.queueLimit else { return false }
+        CurlTransfer.start(transfer, curl)
+        return true
+    }
+
+    /// Makes a connection in the background, within the time-out for connecting, and keeps it for a later request where there is room.
+    /// - Parameter completion: called on the loop, never from within this call: with nil, or with why none came to be.
+    package func attemptConnection(_ completion: @escaping (UpstreamError?) -> Void) {
+        connections?.attemptConnection(completion)
+    }
+
+    func notifyOfAttempt(_ error: UpstreamError?) { onConnectionAttempt?(error) }
 
     /// Sends a request for the second time, on a new connection, where the budget allows it.
     package func retry(_ request: UpstreamRequest, receiver: any TransferReceiver) -> Transfer? {
@@ -120,6 +136,7 @@ package final class UpstreamClient {
         }
         for (transfer, error) in overdue where transfer.phase != .ended {
             transfer.failure = error
+            if !settings.isPlainHTTP1, error.isFailureToReach { notifyOfAttempt(error) }
             end(transfer, error)
         }
         if !active.isEmpty { startSweeping() }

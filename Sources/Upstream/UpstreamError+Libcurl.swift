@@ -3,6 +3,13 @@
 import CLibcurl
 
 extension UpstreamError {
+    /// How making a connection failed.
+    init(connecting code: CURLcode) {
+        let error = UpstreamError(code)
+        // Cut while TLS or the forward proxy were being talked to.
+        self = error.isFailureToReach || error == .proxyInternalError ? error : .connectionRefused
+    }
+
     init(_ code: CURLcode) {
         switch code {
         case CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_RESOLVE_PROXY: self = .dnsError

@@ -9,138 +9,6 @@ import Testing
 
 @testable import Upstream
 
-/// Remembers what a transfer brought.
-private final class Recorder: TransferReceiver, Sendable {
-    struct State {
-        var informational: [UInt16] = []
-        var status: UInt16?
-        var content: [UInt8] = []
-        var end: Result<Bool, UpstreamError>?
-    }
-
-    /// Written on the loop, read by the test.
-    private let state = Mutex(State())
-    private let ended = DispatchSemaphore(value: 0)
-    /// Called within each event: 0 for a 1xx answer, 1 for the head, 2 for content.
-    private let onEvent: @Sendable (Transfer, Int) -> Void
-
-    init(onEvent: @escaping @Sendable (Transfer, Int) -> Void = { _, _ in }) { self.onEvent = onEvent }
-
-    var now: State { state.withLock { $0 } }
-
-    /// Waits for the end, for a while; nil where it does not come.
-    func end(within milliseconds: Int = 20_000) -> Result<Bool, UpstreamError>? {
-        guard ended.wait(timeout: .now() + .milliseconds(milliseconds)) == .success else { return nil }
-        return now.end
-    }
-
-    func transfer(_ transfer: Transfer, informational head: ResponseHead) {
-        state.withLock { $0.informational.append(head.status.rawValue) }
-        onEvent(transfer, 0)
-    }
-
-    func transfer(_ transfer: Transfer, received head: ResponseHead) {
-        state.withLock { $0.status = head.status.rawValue }
-        onEvent(transfer, 1)
-    }
-
-    func transfer(_ transfer: Transfer, content: Span<UInt8>) {
-        state.withLock { $0.content.append(copying: content) }
-        onEvent(transfer, 2)
-    }
-
-    func transferEnded(_ transfer: Transfer, isDelimited: Bool) { end(.success(isDelimited)) }
-
-    func transferFailed(_ transfer: Transfer, _ error: UpstreamError) { end(.failure(error)) }
-
-    func transferDrained(_ transfer: Transfer) {}
-
-    private func end(_ result: Result<Bool, UpstreamError>) {
-        state.withLock { $0.end = result }
-        ended.signal()
-    }
-}
-
-/// A client on a loop of its own, with a clock that stands still. `@unchecked Sendable` because the client is used on its loop only.
-private final class Asking: @unchecked Sendable {
-    let time = ManualTime()
-    private let loop: EventLoop
-    private let client: UpstreamClient
-
-    init(_ settings: UpstreamSettings) {
-        loop = EventLoop(label: "upstream.test", time: time)
-        client = UpstreamClient(loop: loop, settings: settings)
-        loop.start()
-    }
-
-    func end() {
-        let done = DispatchSemaphore(value: 0)
-        loop.execute { [self] in
-            client.close()
-            loop.stop { done.signal() }
-        }
-        done.wait()
-    }
-
-    private func onLoop<R: Sendable>(_ work: @escaping @Sendable (UpstreamClient) -> R) -> R {
-        let done = DispatchSemaphore(value: 0)
-        let result = Mutex<R?>(nil)
-        loop.execute { [self] in
-            let value = work(client)
-            result.withLock { $0 = value }
-            done.signal()
-        }
-        done.wait()
-        guard let value = result.withLock({ $0 }) else { preconditionFailure("the loop has not worked") }
-        return value
-    }
-
-    var counters: UpstreamCounters { onLoop { $0.counters } }
-
-    /// What was seen and is still there.
-    func alive(_ seen: Seen) -> Int { onLoop { _ in seen.count } }
-
-    static func request(_ method: String, _ target: String, content: ContentFraming = .none) -> UpstreamRequest {
-        var fields = Fields()
-        fields.append(.host, Array("a".utf8))
-        return UpstreamRequest(method: Method(Array(method.utf8).span), target: Array(target.utf8), fields: fields, content: content)
-    }
-
-    /// - Parameter then: is given the transfer, on the loop.
-    func ask(
-        _ method: String, _ target: String, content: ContentFraming = .none, recorder: Recorder = Recorder(),
-        then: @escaping @Sendable (Transfer?) -> Void = { _ in }
-    ) -> Recorder {
-        onLoop { client in then(client.start(Self.request(method, target, content: content), receiver: recorder)) }
-        return recorder
-    }
-
-    /// Moves the clock until the transfer has ended; milliseconds that it took, to half a second.
-    func wait(for recorder: Recorder) -> (Result<Bool, UpstreamError>?, after: Int) {
-        for step in 0..<1_000 {
-            if let end = recorder.end(within: 10) { return (end, step * 500) }
-            time.advance(by: .milliseconds(500))
-        }
-        return (nil, .max)
-    }
-}
-
-/// Transfers, as long as anybody else holds them. `@unchecked Sendable` because it is used on one loop only.
-private final class Seen: @unchecked Sendable {
-    private struct Weak {
-        weak var transfer: Transfer?
-    }
-
-    private var transfers: [Weak] = []
-
-    func add(_ transfer: Transfer) -> Transfer {
-        transfers.append(Weak(transfer: transfer))
-        return transfer
-    }
-
-    var count: Int { transfers.count { $0.transfer != nil } }
-}
-
 @Suite("Asking the upstream")
 struct UpstreamClientTests {
     private func asking(_ origin: ScriptedOrigin, byLibcurl: Bool = false, _ change: (inout UpstreamSettings) -> Void = { _ in }) -> Asking
@@ -450,5 +318,48 @@ struct UpstreamClientTests {
         let unknown = asking(origin, byLibcurl: byLibcurl) { $0.host = "nowhere.invalid" }
         defer { unknown.end() }
         #expect(unknown.ask("GET", "/a").end() == .failure(.dnsError))
+    }
+
+    @Test("a connection that was made in the background carries the next request; a failure is told to all who attend")
+    func attempts() {
+        let origin = ScriptedOrigin { _ in [.json("1")] }
+        let asking = asking(origin)
+        defer { asking.end() }
+        #expect(asking.attemptConnection() == nil)
+        #expect(asking.attempts == [nil])
+        #expect(asking.ask("GET", "/a").end() == .success(true))
+        #expect(asking.counters.connectionsOpened == 1)
+        origin.down()
+        #expect(asking.attemptConnection() == .connectionRefused)
+        #expect(asking.ask("POST", "/a").end() == .failure(.connectionRefused))
+        #expect(asking.attempts == [nil, .connectionRefused, .connectionRefused])
+        #expect(UpstreamError.connectionRefused.isFailureToReach && !UpstreamError.connectionTerminated.isFailureToReach)
+    }
+
+    @Test("those of one share hold no more connections than it has, and others pass them")
+    func shares() {
+        let gate = Gate()
+        let origin = held(gate)
+        let asking = asking(origin) { $0.maximumConnections = 4 }
+        defer { asking.end() }
+        let share = ConnectionShare(name: "slow", limit: 2)
+        let slow = (0..<4).map { _ in asking.ask("GET", "/slow", shares: [share]) }
+        while origin.requests.count < 2 {}
+        for _ in 0..<10 { #expect(asking.ask("GET", "/quick").end() == .success(true)) }
+        #expect(origin.requests.count { $0.target == "/slow" } == 2)
+        gate.open()
+        for recorder in slow { #expect(recorder.end() == .success(true)) }
+        #expect(asking.counters.connectionsOpened <= 3)
+    }
+
+    @Test("a request that is given up while its connection is made leaves the connection to the next")
+    func givenUpWhileConnecting() {
+        let origin = ScriptedOrigin { _ in [.json("1")] }
+        let asking = asking(origin) { $0.maximumConnections = 1 }
+        defer { asking.end() }
+        _ = asking.ask("GET", "/never") { $0?.cancel() }
+        #expect(asking.ask("GET", "/a").end() == .success(true))
+        #expect(origin.requests.map(\.target) == ["/a"])
+        #expect(asking.counters.connectionsOpened == 1)
     }
 }

@@ -1,0 +1,185 @@
+// Who waits for a connection, and in which order they go: first come, first served, among those whose shares of the connections have room.
+// Knows no connections. A step costs the logarithm of how many wait.
+
+/// A part of the connections: while `limit` of them are held by running requests that name it, the next request that names it waits, and
+/// others pass it. Who gives the same name gives the same limit.
+package struct ConnectionShare: Hashable, Sendable {
+    package let name: String
+    package let limit: Int
+
+    package init(name: String, limit: Int) {
+        self.name = name
+        self.limit = limit
+    }
+}
+
+struct ConnectionQueue<Element> {
+    /// A place in the queue. Who gives it up leaves nothing behind in it.
+    final class Place {
+        fileprivate let number: Int
+        fileprivate let shares: [ConnectionShare]
+        fileprivate(set) var element: Element?
+
+        fileprivate init(_ number: Int, _ element: Element, _ shares: [ConnectionShare]) {
+            self.number = number
+            self.element = element
+            self.shares = shares
+        }
+    }
+
+    private struct Share {
+        /// Connections held by running requests that name it.
+        var held = 0
+        /// Requests in the queue that name it.
+        var waiting = 0
+        /// Those of them that were found to wait for this share. Each release lets one of them try again.
+        var blocked = PlaceHeap<Element>()
+    }
+
+    private let limit: Int
+    private var numbers = 0
+    /// May go, as far as is known.
+    private var ready = PlaceHeap<Element>()
+    private var shares: [String: Share] = [:]
+    /// How many wait, and how many of them name a share.
+    private(set) var count = 0
+    private var sharing = 0
+
+    /// - Parameter limit: how many may wait. One share has half of that at most, all that name a share three quarters: so that what is
+    ///   held back leaves room for what is not.
+    init(limit: Int) { self.limit = limit }
+
+    /// Whether nobody waits who may go, as far as is known.
+    var isReadyEmpty: Bool { ready.isEmpty }
+
+    /// Whether there is room in the queue for one more that names these shares.
+    func mayEnter(_ wanted: [ConnectionShare]) -> Bool {
+        guard count < limit else { return false }
+        guard !wanted.isEmpty else { return true }
+        return sharing < max(1, limit * 3 / 4) && wanted.allSatisfy { shares[$0.name]?.waiting ?? 0 < max(1, limit / 2) }
+    }
+
+    mutating func enter(_ element: Element, _ wanted: [ConnectionShare]) -> Place {
+        let place = Place(numbers, element, wanted)
+        numbers += 1
+        count += 1
+        if !wanted.isEmpty { sharing += 1 }
+        for share in wanted { shares[share.name, default: Share()].waiting += 1 }
+        ready.insert(place)
+        return place
+    }
+
+    /// It waits no more.
+    mutating func leave(_ place: Place) {
+        guard place.element != nil else { return }
+        remove(place)
+        // It may have been let out of one of these: another may try instead.
+        for share in place.shares { unblock(share) }
+    }
+
+    /// The first that may go. It holds its shares from now on.
+    mutating func next() -> Element? {
+        while let place = ready.popFirst() {
+            guard let element = place.element else { continue }
+            if let full = place.shares.first(where: { !hasRoom($0) }) {
+                shares[full.name]?.blocked.insert(place)
+                for share in place.shares where share != full { unblock(share) }
+            } else {
+                remove(place)
+                hold(place.shares)
+                return element
+            }
+        }
+        return nil
+    }
+
+    /// For one that need not wait.
+    /// - Returns: false where one of the shares is full; none is held then.
+    mutating func take(_ wanted: [ConnectionShare]) -> Bool {
+        guard wanted.allSatisfy(hasRoom) else { return false }
+        hold(wanted)
+        return true
+    }
+
+    mutating func release(_ held: [ConnectionShare]) {
+        for share in held {
+            shares[share.name]?.held -= 1
+            unblock(share)
+            forgetIfUnused(share)
+        }
+    }
+
+    private func hasRoom(_ share: ConnectionShare) -> Bool { shares[share.name]?.held ?? 0 < max(1, share.limit) }
+
+    private mutating func hold(_ wanted: [ConnectionShare]) {
+        for share in wanted { shares[share.name, default: Share()].held += 1 }
+    }
+
+    private mutating func remove(_ place: Place) {
+        place.element = nil
+        count -= 1
+        if !place.shares.isEmpty { sharing -= 1 }
+        for share in place.shares {
+            shares[share.name]?.waiting -= 1
+            forgetIfUnused(share)
+        }
+    }
+
+    private mutating func unblock(_ share: ConnectionShare) {
+        guard hasRoom(share), let place = shares[share.name]?.blocked.popFirst() else { return }
+        ready.insert(place)
+    }
+
+    private mutating func forgetIfUnused(_ share: ConnectionShare) {
+        guard let known = shares[share.name], known.held == 0, known.waiting == 0 else { return }
+        shares[share.name] = nil
+    }
+}
+
+/// Places by their number, the lowest first. Those that were given up are passed over, and swept out before they are half of all.
+private struct PlaceHeap<Element> {
+    typealias Place = ConnectionQueue<Element>.Place
+
+    private var heap: [Place] = []
+    private var sweepAt = 16
+
+    var isEmpty: Bool { heap.isEmpty }
+
+    mutating func insert(_ place: Place) {
+        if heap.count >= sweepAt {
+            // In their order they are a heap.
+            heap = heap.filter { $0.element != nil }.sorted { $0.number < $1.number }
+            sweepAt = max(16, heap.count * 2)
+        }
+        heap.append(place)
+        var child = heap.count - 1
+        while child > 0, heap[child].number < heap[(child - 1) / 2].number {
+            heap.swapAt(child, (child - 1) / 2)
+            child = (child - 1) / 2
+        }
+    }
+
+    /// The first that still waits.
+    mutating func popFirst() -> Place? {
+        while !heap.isEmpty {
+            let first = removeFirst()
+            if first.element != nil { return first }
+        }
+        return nil
+    }
+
+    private mutating func removeFirst() -> Place {
+        heap.swapAt(0, heap.count - 1)
+        let first = heap.removeLast()
+        var parent = 0
+        while true {
+            var least = parent
+            for child in [2 * parent + 1, 2 * parent + 2] where child < heap.count && heap[child].number < heap[least].number {
+                least = child
+            }
+            guard least != parent else { return first }
+            heap.swapAt(parent, least)
+            parent = least
+        }
+    }
+}

@@ -1,0 +1,165 @@
+// A client for the upstream on a loop of its own, without a proxy around it, and what its transfers bring.
+
+import Dispatch
+import HTTPCore
+import Locking
+import Reactor
+
+@testable import Upstream
+
+/// Remembers what a transfer brought.
+final class Recorder: TransferReceiver, Sendable {
+    struct State {
+        var informational: [UInt16] = []
+        var status: UInt16?
+        var content: [UInt8] = []
+        var end: Result<Bool, UpstreamError>?
+    }
+
+    /// Written on the loop, read by the test.
+    private let state = Mutex(State())
+    private let ended = DispatchSemaphore(value: 0)
+    /// Called within each event: 0 for a 1xx answer, 1 for the head, 2 for content.
+    private let onEvent: @Sendable (Transfer, Int) -> Void
+
+    init(onEvent: @escaping @Sendable (Transfer, Int) -> Void = { _, _ in }) { self.onEvent = onEvent }
+
+    var now: State { state.withLock { $0 } }
+
+    /// Waits for the end, for a while; nil where it does not come.
+    func end(within milliseconds: Int = 20_000) -> Result<Bool, UpstreamError>? {
+        guard ended.wait(timeout: .now() + .milliseconds(milliseconds)) == .success else { return nil }
+        return now.end
+    }
+
+    func transfer(_ transfer: Transfer, informational head: ResponseHead) {
+        state.withLock { $0.informational.append(head.status.rawValue) }
+        onEvent(transfer, 0)
+    }
+
+    func transfer(_ transfer: Transfer, received head: ResponseHead) {
+        state.withLock { $0.status = head.status.rawValue }
+        onEvent(transfer, 1)
+    }
+
+    func transfer(_ transfer: Transfer, content: Span<UInt8>) {
+        state.withLock { $0.content.append(copying: content) }
+        onEvent(transfer, 2)
+    }
+
+    func transferEnded(_ transfer: Transfer, isDelimited: Bool) { end(.success(isDelimited)) }
+
+    func transferFailed(_ transfer: Transfer, _ error: UpstreamError) { end(.failure(error)) }
+
+    func transferDrained(_ transfer: Transfer) {}
+
+    private func end(_ result: Result<Bool, UpstreamError>) {
+        state.withLock { $0.end = result }
+        ended.signal()
+    }
+}
+
+/// A client on a loop of its own, with a clock that stands still. `@unchecked Sendable` because the client is used on its loop only.
+final class Asking: @unchecked Sendable {
+    let time = ManualTime()
+    private let loop: EventLoop
+    private let client: UpstreamClient
+    /// Written on the loop, read by the test.
+    private let seenAttempts = Mutex<[UpstreamError?]>([])
+
+    init(_ settings: UpstreamSettings) {
+        loop = EventLoop(label: "upstream.test", time: time)
+        client = UpstreamClient(loop: loop, settings: settings)
+        client.onConnectionAttempt = { [seenAttempts] error in seenAttempts.withLock { $0.append(error) } }
+        loop.start()
+    }
+
+    func end() {
+        let done = DispatchSemaphore(value: 0)
+        loop.execute { [self] in
+            client.close()
+            loop.stop { done.signal() }
+        }
+        done.wait()
+    }
+
+    private func onLoop<R: Sendable>(_ work: @escaping @Sendable (UpstreamClient) -> R) -> R {
+        let done = DispatchSemaphore(value: 0)
+        let result = Mutex<R?>(nil)
+        loop.execute { [self] in
+            let value = work(client)
+            result.withLock { $0 = value }
+            done.signal()
+        }
+        done.wait()
+        guard let value = result.withLock({ $0 }) else { preconditionFailure("the loop has not worked") }
+        return value
+    }
+
+    var counters: UpstreamCounters { onLoop { $0.counters } }
+
+    /// Makes a connection in the background; how that ended, and all ends that were told of so far.
+    func attemptConnection() -> UpstreamError? {
+        let done = DispatchSemaphore(value: 0)
+        let result = Mutex<UpstreamError?>(nil)
+        loop.execute { [self] in
+            client.attemptConnection { error in
+                result.withLock { $0 = error }
+                done.signal()
+            }
+        }
+        done.wait()
+        return result.withLock { $0 }
+    }
+
+    /// Ends of attempts to connect, as the client tells them.
+    var attempts: [UpstreamError?] { seenAttempts.withLock { $0 } }
+
+    /// What was seen and is still there.
+    func alive(_ seen: Seen) -> Int { onLoop { _ in seen.count } }
+
+    static func request(
+        _ method: String, _ target: String, content: ContentFraming = .none, shares: [ConnectionShare] = []
+    ) -> UpstreamRequest {
+        var fields = Fields()
+        fields.append(.host, Array("a".utf8))
+        var request = UpstreamRequest(method: Method(Array(method.utf8).span), target: Array(target.utf8), fields: fields, content: content)
+        request.shares = shares
+        return request
+    }
+
+    /// - Parameter then: is given the transfer, on the loop.
+    func ask(
+        _ method: String, _ target: String, content: ContentFraming = .none, shares: [ConnectionShare] = [],
+        recorder: Recorder = Recorder(),
+        then: @escaping @Sendable (Transfer?) -> Void = { _ in }
+    ) -> Recorder {
+        onLoop { client in then(client.start(Self.request(method, target, content: content, shares: shares), receiver: recorder)) }
+        return recorder
+    }
+
+    /// Moves the clock until the transfer has ended; milliseconds that it took, to half a second.
+    func wait(for recorder: Recorder) -> (Result<Bool, UpstreamError>?, after: Int) {
+        for step in 0..<1_000 {
+            if let end = recorder.end(within: 10) { return (end, step * 500) }
+            time.advance(by: .milliseconds(500))
+        }
+        return (nil, .max)
+    }
+}
+
+/// Transfers, as long as anybody else holds them. `@unchecked Sendable` because it is used on one loop only.
+final class Seen: @unchecked Sendable {
+    private struct Weak {
+        weak var transfer: Transfer?
+    }
+
+    private var transfers: [Weak] = []
+
+    func add(_ transfer: Transfer) -> Transfer {
+        transfers.append(Weak(transfer: transfer))
+        return transfer
+    }
+
+    var count: Int { transfers.count { $0.transfer != nil } }
+}
