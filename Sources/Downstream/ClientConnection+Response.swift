@@ -15,6 +15,8 @@ struct ResponseState {
     var isStarted = false
     var isEnded = false
     var isChunked = false
+    /// So much of the content is still taken however slowly the client reads.
+    var readAhead = 0
     /// It was begun, and no byte of it has been offered to the kernel.
     var isUnsent = false
     var expectsContinue = false
@@ -96,14 +98,14 @@ extension ClientConnection {
         bytes.withUnsafeBytes { send($0) }
     }
 
-    func sendContinue() { sendInformational(ResponseHead(status: 100)) }
-
     /// Begins an answer whose content follows in pieces. Fields are end-to-end ones: framing and connection fields are added here.
-    package func startResponse(_ head: ResponseHead, lines: [UInt8] = [], framing: ResponseFraming) {
+    /// - Parameter readAhead: so much content is taken however slowly the client reads, where there is memory for it.
+    package func startResponse(_ head: ResponseHead, lines: [UInt8] = [], framing: ResponseFraming, readAhead: Int = 0) {
         precondition(!response.isStarted, "an answer was started twice")
         if !content.isComplete { response.closes = true }
         response.isStarted = true
         response.isUnsent = output.isEmpty
+        response.readAhead = readAhead
         var bytes: [UInt8] = []
         bytes.reserveCapacity(head.fields.bytes.count + 4 * head.fields.count + lines.count + 128)
         ResponseSerializer.append(head, to: &bytes)
@@ -140,10 +142,13 @@ extension ClientConnection {
             ("\r\n" as StaticString).withUTF8Buffer { output.append(UnsafeRawBufferPointer($0)) }
         }
         if output.count < Self.gatherBytes { pushLater() } else if !pushOutput() { return true }
+        response.readAhead -= min(bytes.count, response.readAhead)
         // Once owed, the call comes: the flow may have stopped although this piece, which was under way already, went out at once.
-        if output.count > table.settings.outputHighWaterBytes { wantsDrainCall = true }
+        if output.count > table.settings.outputHighWaterBytes, !mayReadAhead { wantsDrainCall = true }
         return !wantsDrainCall
     }
+
+    private var mayReadAhead: Bool { response.readAhead > 0 && table.budget.mayReadAhead(holding: output.count) }
 
     package func endResponse() {
         guard phase == .exchanging, !response.isEnded else { return }
@@ -255,9 +260,14 @@ extension ClientConnection {
             vanished()
             return false
         }
-        if output.isEmpty, heldBytes > 0 { _ = isOutputHeld() }
-        if output.isEmpty { writeDeadline = 0 } else if output.count < before || writeDeadline == 0 { blocked() }
-        return true
+        guard !output.isEmpty else {
+            if heldBytes > 0 { _ = isOutputHeld() }
+            writeDeadline = 0
+            return true
+        }
+        if output.count < before { writeDeadline = 0 }
+        blocked()
+        return phase != .closed
     }
 
     private func blocked() {
@@ -265,6 +275,7 @@ extension ClientConnection {
             resetAtClose()
             return vanished()
         }
+        guard writeDeadline == 0 else { return }
         writeDeadline = table.deadline(after: table.settings.writeTimeout)
         updateInterest()
     }

@@ -40,6 +40,8 @@ package final class ClientConnection: EventHandler {
     var exchange: (any ClientExchange)?
     /// Milliseconds of the loop's clock; 0: no limit applies now.
     private var readDeadline: Int64 = 0
+    /// Of the request's content as a whole; 0: none.
+    private var contentDeadline: Int64 = 0
     private var lingerBytes = 0
 
     // The writing side's state.
@@ -164,16 +166,19 @@ package final class ClientConnection: EventHandler {
         case .length(let count): content = .length(count)
         case .chunked: content = .chunked(ChunkedDecoder())
         }
+        contentDeadline = 0
         let exchange = receiver.received(head, framing: framing, on: self)
         guard phase == .exchanging, !response.isEnded else { return }
         precondition(exchange != nil, "a request was neither answered nor taken over")
         self.exchange = exchange
-        if content.isComplete {
-            exchange?.requestEnded()
-        } else {
-            startContentClock()
-            if response.expectsContinue, !response.isStarted { sendContinue() }
-        }
+        if content.isComplete { exchange?.requestEnded() } else { startContentClock() }
+    }
+
+    /// From now on another is told what the client does. The content has no time-out as a whole with it.
+    package func handOver(to exchange: any ClientExchange) {
+        guard phase == .exchanging, !response.isEnded else { return }
+        contentDeadline = 0
+        self.exchange = exchange
     }
 
     func startExchange(_ state: ResponseState) {
@@ -260,7 +265,22 @@ package final class ClientConnection: EventHandler {
     }
 
     private func startContentClock() {
-        readDeadline = table.deadline(after: table.settings.contentTimeout)
+        let pauseDeadline = table.deadline(after: table.settings.contentTimeout)
+        readDeadline = contentDeadline > 0 ? min(pauseDeadline, contentDeadline) : pauseDeadline
+    }
+
+    /// The content is held until it is whole: all of it has to come in time. Called before any of it is told.
+    package func startContentTotal() { contentDeadline = table.deadline(after: table.settings.contentTotal) }
+
+    /// Whether the client waits to be told to send its content (RFC 9110 §10.1.1).
+    package var isContinueAwaited: Bool { response.expectsContinue }
+
+    /// Tells the client to send its content, where it waits for that.
+    package func sendContinue() {
+        guard response.expectsContinue, !content.isComplete else { return }
+        response.expectsContinue = false
+        sendInformational(ResponseHead(status: 100))
+        if phase == .exchanging, !isContentPaused { startContentClock() }
     }
 
     /// Holds the client back: nothing more is read until `resumeContent`.

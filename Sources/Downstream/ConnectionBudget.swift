@@ -70,6 +70,14 @@ package final class ConnectionBudget: Sendable {
         }
     }
 
+    /// Whether a connection that holds so much of a response may hold more of it, so that the upstream need not wait for its client. Half of
+    /// the memory is for that, and of what is left of it no one may have more than a sixteenth: the slow ones of many share it.
+    func mayReadAhead(holding bytes: Int) -> Bool {
+        guard unsentLimitBytes > 0 else { return true }
+        let left = unsentLimitBytes / 2 - unsentBytes
+        return left > 0 && bytes <= left / 16
+    }
+
     /// - Parameter peer: of an admitted connection; nil where none came of what was taken.
     func giveBack(_ peer: PeerAddress? = nil) {
         state.withLock { state in

@@ -4,14 +4,20 @@ import HTTPCore
 
 package struct DownstreamSettings: Sendable {
     package var requestLimits = RequestLimits()
-    /// Longest request content; beyond it 413. 0: no limit, since content is streamed and never held whole.
+    /// Longest request content; beyond it 413. 0: no limit, since what is long is streamed and never held whole.
     package var contentLimitBytes = 0
+    /// What is held of one request's content before anything is asked for it; longer content is streamed. 0: all of it is.
+    package var requestBufferBytes = 256 << 10
+    /// What is held of all requests' content together.
+    package var requestBuffersBytes = 64 << 20
     /// From the first byte of a request to the end of its head; beyond it 408. Dripping does not extend it.
     package var headTimeout = Duration.seconds(10)
     /// How long an idle connection is kept. Longer than most clients keep theirs, so that they close, not we.
     package var keepAliveTimeout = Duration.seconds(75)
     /// Longest pause within a request's content; beyond it 408 or the end of the connection.
     package var contentTimeout = Duration.seconds(30)
+    /// From a request's head to the end of content that is held; beyond it 408. So nobody keeps that memory by dripping.
+    package var contentTotal = Duration.seconds(120)
     /// Longest time without progress while a client takes its answer.
     package var writeTimeout = Duration.seconds(60)
     /// Requests answered on one connection before it is closed; 0: no limit.

@@ -38,26 +38,42 @@ package enum WholeBody {
 }
 
 struct OutputQueue {
-    private var bytes: [UInt8] = []
+    /// What is copied, in pieces, so that what has gone out takes no memory while more is appended.
+    private var pieces: [[UInt8]] = []
+    /// The first that has not gone out, and what of it has.
+    private var first = 0
     private var sent = 0
+    /// Of the pieces from the first on: bytes in them, and those of them that have not gone out.
+    private var pieceBytes = 0
+    private var unsentBytes: Int { pieceBytes - sent }
     private var tail = WholeBody.none
     private var tailSent = 0
 
     /// Bodies up to this size are copied: cheaper than keeping what they lie in.
     private static let copyLimit = 64 * 1024
+    /// More begins a new piece.
+    private static let pieceLimit = 64 * 1024
+    /// So many pieces that have gone out are taken out of the list at once.
+    private static let sweepCount = 64
 
-    var isEmpty: Bool { sent == bytes.count && tailSent == tail.count }
-    var count: Int { bytes.count - sent + tail.count - tailSent }
+    var isEmpty: Bool { unsentBytes == 0 && tailSent == tail.count }
+    var count: Int { unsentBytes + tail.count - tailSent }
 
-    /// What it takes of memory that nobody else needs: until all of it is sent.
+    /// What it takes of memory that nobody else needs.
     var heldBytes: Int {
-        if case .bytes(let rest) = tail { return bytes.count + rest.count }
-        return bytes.count
+        if case .bytes(let rest) = tail { return pieceBytes + rest.count }
+        return pieceBytes
     }
 
     mutating func append(_ more: UnsafeRawBufferPointer) {
         if tail.count > 0 { settleTail() }
-        bytes.append(contentsOf: more)
+        guard more.count > 0 else { return }
+        if pieces.count > first, pieces[pieces.count - 1].count + more.count <= Self.pieceLimit {
+            pieces[pieces.count - 1].append(contentsOf: more)
+        } else {
+            pieces.append(Array(more))
+        }
+        pieceBytes += more.count
     }
 
     /// What is left of `body` from `offset` on.
@@ -73,14 +89,14 @@ struct OutputQueue {
 
     /// Sends what the kernel takes. Returns false where the connection is broken.
     mutating func send(to descriptor: Int32) -> Bool {
-        while sent < bytes.count {
-            let count = bytes.withUnsafeBytes {
+        while first < pieces.count {
+            let count = pieces[first].withUnsafeBytes {
                 Glibc.send(descriptor, $0.baseAddress! + sent, $0.count - sent, Int32(MSG_NOSIGNAL))
             }
             guard count > 0 else { return count < 0 && (errno == EAGAIN || errno == EINTR) }
             sent += count
+            if sent == pieces[first].count { dropFirst() }
         }
-        (bytes, sent) = ([], 0)
         while tailSent < tail.count {
             let count = tail.withBytes { Glibc.send(descriptor, $0.baseAddress! + tailSent, $0.count - tailSent, Int32(MSG_NOSIGNAL)) }
             guard count > 0 else { return count < 0 && (errno == EAGAIN || errno == EINTR) }
@@ -90,9 +106,22 @@ struct OutputQueue {
         return true
     }
 
+    private mutating func dropFirst() {
+        pieceBytes -= pieces[first].count
+        pieces[first] = []
+        first += 1
+        sent = 0
+        guard first == pieces.count || first == Self.sweepCount else { return }
+        pieces.removeFirst(first)
+        first = 0
+    }
+
     /// Something follows a tail: seldom (only pipelined answers), so the tail is copied.
     private mutating func settleTail() {
-        tail.withBytes { bytes.append(contentsOf: $0[tailSent...]) }
+        let rest = tail.withBytes { Array($0[tailSent...]) }
         (tail, tailSent) = (.none, 0)
+        guard !rest.isEmpty else { return }
+        pieces.append(rest)
+        pieceBytes += rest.count
     }
 }

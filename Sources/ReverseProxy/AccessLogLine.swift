@@ -24,6 +24,7 @@ enum AccessLogLine {
         line += Array("\",\"status\":\(record.status),\"bytes\":\(record.bodyBytes),\"duration_us\":\(record.durationMicroseconds)".utf8)
         line += Array(",\"result\":\"\(record.result.label)\"".utf8)
         if let microseconds = record.upstreamMicroseconds { line += Array(",\"upstream_us\":\(microseconds)".utf8) }
+        if let microseconds = record.contentMicroseconds { line += Array(",\"content_us\":\(microseconds)".utf8) }
         if let age = record.age { line += Array(",\"age\":\(age)".utf8) }
         if let reason = reason(record) { line += Array(",\"reason\":\"\(reason)\"".utf8) }
         return line + Array("}\n".utf8)

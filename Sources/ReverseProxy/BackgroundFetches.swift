@@ -28,13 +28,13 @@ final class BackgroundFetches {
             return
         }
         guard shard.server.collapsed.lead(flight) else { return }
-        let request = shard.upstreamRequest(for: head, framing: .none, plan, client: client)
+        let request = shard.upstreamRequest(for: head, .none, plan, client: client)
         let subject = Fetch.Subject(head: head, plan, mayRescue: true)
         var trace = ExchangeTrace(number: number, plan, partitionAt: shard.partitionOffset, now: shard.now)
         trace.mode = .live
         let began = shard.loop.batchMicroseconds
         let record = BackgroundRecord(shard: shard, head: head, trace, cause, began: began) { [self] in running -= 1 }
-        let fetch = Fetch(shard: shard, subject: subject, request: request, leads: flight, receiver: record)
+        let fetch = Fetch(shard: shard, subject: subject, request: request, body: .none, leads: flight, receiver: record)
         record.fetch = fetch
         running += 1
         started += 1

@@ -1,61 +1,81 @@
-// Holds a request's content until it is whole, where the key is made of it: QUERY, and POST on a route that only reads. What is longer than
-// the route's limit is passed on as it comes, and its answer is not kept.
+// Takes a request's content whole before anything is asked for it: so a slow client holds no connection to the upstream, and the key can be
+// made of the content where it is (QUERY, and POST that only reads). What is too long for that, or finds no room, goes on as it comes.
 
 import CachePolicy
 import Downstream
 import HTTPCore
+import Reactor
+import Telemetry
 
 final class ContentReader: ClientExchange {
     private let shard: ProxyShard
     private let connection: ClientConnection
     private let head: RequestHead
     private let framing: ContentFraming
-    private let route: Route
+    private let hold: ContentHold
+    private let began: Int64
     private var content: [UInt8] = []
-    /// Set when it is known what becomes of the request; from then on everything goes there.
-    private var exchange: (any ClientExchange)?
 
-    init(shard: ProxyShard, connection: ClientConnection, head: RequestHead, framing: ContentFraming, route: Route) {
+    init(shard: ProxyShard, connection: ClientConnection, head: RequestHead, framing: ContentFraming, hold: ContentHold) {
         self.shard = shard
         self.connection = connection
         self.head = head
         self.framing = framing
-        self.route = route
+        self.hold = hold
+        began = shard.loop.batchMicroseconds
     }
 
     func requestContent(_ bytes: Span<UInt8>) {
-        if let exchange { return exchange.requestContent(bytes) }
-        guard content.count + bytes.count > route.contentLimitBytes else { return content.append(copying: bytes) }
-        goOn(shard.pass(head, framing, connection), isWhole: false)
-        exchange?.requestContent(bytes)
+        switch hold.take(bytes.count) {
+        case .whole: content.append(copying: bytes)
+        case .streamed(let reason): stream(reason, bytes)
+        }
     }
 
     func requestEnded() {
-        if let exchange { return exchange.requestEnded() }
-        let whole = content
-        let identity = RequestContent.identity(method: head.method, fields: head.fields, content: whole.span, rules: route.arguments)
-        let length: ContentFraming = framing == .none ? .none : .length(content.count)
-        guard let identity else { return goOn(shard.pass(head, length, connection), isWhole: true) }
-        goOn(shard.look(head, length, connection, content: identity + invalidated), isWhole: true)
+        let body: RequestBody =
+            framing == .none ? .none : .whole(WholeContent(bytes: content, hold: hold, waitedMicroseconds: elapsed))
+        if framing != .none { shard.countContent(.whole) }
+        if let next = shard.receivedWhole(head, body, on: connection) { connection.handOver(to: next) }
     }
 
-    /// When an unsafe request last made the target invalid: part of the key, since what lies under all contents cannot be searched for
-    /// (RFC 9111 §4.4).
-    private var invalidated: [UInt8] {
-        let shared = shard.sharedKey(of: Array(head.pathAndQuery), for: head)
-        guard let time = shard.lookUp?.invalidationTime(shared) else { return [] }
-        return withUnsafeBytes(of: time.milliseconds.littleEndian) { Array($0) }
-    }
-
-    func responseDrained() { exchange?.responseDrained() }
-
-    func clientLeft() { exchange?.clientLeft() }
-
-    private func goOn(_ next: (any ClientExchange)?, isWhole: Bool) {
-        exchange = next
+    /// What was held goes on first. The client need not be told to send: it does so already.
+    private func stream(_ reason: StreamingReason, _ bytes: Span<UInt8>) {
+        shard.countContent(ContentOutcome(reason))
+        let body = StreamedContent(framing: framing, reason: reason, hold: hold, awaitsContinue: false)
+        guard let next = shard.pass(head, .streamed(body), on: connection) else { return }
+        connection.handOver(to: next)
         let held = content
         content = []
-        if !held.isEmpty { next?.requestContent(held.span) }
-        if isWhole { next?.requestEnded() }
+        if !held.isEmpty { next.requestContent(held.span) }
+        next.requestContent(bytes)
+    }
+
+    private var elapsed: Int64 { max(0, shard.loop.batchMicroseconds - began) }
+
+    func responseDrained() {}
+
+    /// Nothing was asked: so nothing of it reaches the upstream.
+    func clientLeft() { end(status: 499, bodyBytes: 0) }
+
+    func mustAnswer() {
+        let response = OwnResponse(
+            status: 503, sentence: "Cistern is stopping, and the request's content is not whole.", accept: head.fields.combined(.accept))
+        response.head(date: shard.date).withUnsafeBytes {
+            connection.sendWhole(head: $0, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(response.content))
+        }
+        end(status: response.status, bodyBytes: response.content.count)
+    }
+
+    private func end(status: Status, bodyBytes: Int) {
+        shard.countContent(.unfinished)
+        var record = ExchangeRecord(result: .error, method: MethodLabel(head.method), status: status.rawValue)
+        record.source = .own
+        record.bodyBytes = bodyBytes
+        record.contentMicroseconds = elapsed
+        var trace = ExchangeTrace()
+        trace.number = shard.why.nextNumber()
+        trace.content = .unfinished
+        shard.finish(&record, trace, head, connection, began)
     }
 }

@@ -26,12 +26,13 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     /// The connection lets go of its exchange when it is answered or closed; so this is no cycle that lasts.
     let connection: ClientConnection
     let head: RequestHead
-    private let framing: ContentFraming
+    let body: RequestBody
     let plan: ExchangePlan
+    /// When its head was there.
     let began: Int64
     var state = ExchangeState.asking
     private(set) var fetch: Fetch?
-    private var isRequestWhole = false
+    var upload: Upload
     /// Whether this has waited for another's fetch that failed: not twice.
     private var hasWaited = false
     /// The soft deadline, or the end of waiting for another.
@@ -39,16 +40,18 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     var record: ExchangeRecord
     var trace: ExchangeTrace
 
-    init(shard: ProxyShard, connection: ClientConnection, head: RequestHead, framing: ContentFraming, plan: ExchangePlan, began: Int64) {
+    init(shard: ProxyShard, connection: ClientConnection, head: RequestHead, body: RequestBody, plan: ExchangePlan, began: Int64) {
         self.shard = shard
         self.connection = connection
         self.head = head
-        self.framing = framing
+        self.body = body
         self.plan = plan
         self.began = began
-        isRequestWhole = framing == .none || framing == .length(0)
+        upload = Upload(body)
         record = ExchangeRecord(result: plan.key == nil ? .bypass : .miss, method: MethodLabel(head.method), status: 0)
+        record.contentMicroseconds = body.outcome == .whole ? body.waitedMicroseconds : nil
         trace = ExchangeTrace(number: shard.why.nextNumber(), plan, partitionAt: shard.partitionOffset, now: shard.now)
+        trace.content = body.outcome
     }
 
     var isFinished: Bool { if case .finished = state { true } else { false } }
@@ -102,11 +105,13 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
 
     private func ask(leads flight: [UInt8]?) {
         state = .asking
-        let request = shard.upstreamRequest(for: head, framing: framing, plan, client: client)
+        let request = shard.upstreamRequest(for: head, body, plan, client: client)
         let subject = Fetch.Subject(head: head, plan, mayRescue: rescue != nil)
-        let fetch = Fetch(shard: shard, subject: subject, request: request, leads: flight, receiver: self)
+        let fetch = Fetch(shard: shard, subject: subject, request: request, body: body, leads: flight, receiver: self)
         self.fetch = fetch
         startTimer()
+        awaitContinue()
+        shard.countRequestBytes(body.bytes.count)
         fetch.start()
     }
 
@@ -154,8 +159,8 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     /// It goes on without us where it may fill the store, or change something.
     private func leaveFetch(_ cause: BackgroundCause) {
         guard let fetch else { return }
-        let record = BackgroundRecord(shard: shard, head: head, trace, cause, began: began)
-        fetch.abandon(isRequestWhole: isRequestWhole, to: record)
+        let record = BackgroundRecord(shard: shard, head: head, trace, cause, began: began + body.waitedMicroseconds)
+        fetch.abandon(isRequestWhole: upload.isWhole, to: record)
         self.fetch = nil
     }
 
@@ -210,16 +215,6 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
 
     // MARK: The client's events
 
-    func requestContent(_ bytes: Span<UInt8>) {
-        shard.countRequestBytes(bytes.count)
-        if let fetch, !fetch.write(bytes) { connection.pauseContent() }
-    }
-
-    func requestEnded() {
-        isRequestWhole = true
-        fetch?.endContent()
-    }
-
     func responseDrained() { fetch?.resume() }
 
     func clientLeft() {
@@ -245,10 +240,6 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     }
 
     // MARK: The fetch's events
-
-    func fetchInformed(_ head: ResponseHead) { connection.sendInformational(head) }
-
-    func fetchDrained() { connection.resumeContent() }
 
     func fetchAnswered(_ answer: WholeAnswer) {
         noteUpstream()
@@ -321,7 +312,9 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
                 self.head.method == .head ? .none : .chunked
             }
         appendWhy(to: &lines)
-        connection.startResponse(passedOn(head), lines: lines, framing: framing)
+        // What could have been taken whole is read at the upstream's pace, so its connection is free at the end.
+        let limit = shard.settings.bufferLimitBytes
+        connection.startResponse(passedOn(head), lines: lines, framing: framing, readAhead: (length ?? 0) > limit ? 0 : limit)
         return true
     }
 
@@ -355,5 +348,6 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     func stopTimer() {
         timer?.cancel()
         timer = nil
+        stopAwaitingContinue()
     }
 }

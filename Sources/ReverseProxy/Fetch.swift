@@ -59,8 +59,7 @@ final class Fetch: TransferReceiver {
     var isPartitioned: Bool
     var sharedKey: [UInt8]
     private var request: UpstreamRequest
-    /// The request's content, where it may have to be sent again. It is short: the key is made of it.
-    private var sent: [UInt8] = []
+    private let body: RequestBody
     /// Where others wait for what this fetch brings: the key under which they do. They are told once.
     private var flight: [UInt8]?
     /// Let go of when the fetch has told its end, or when the client left.
@@ -87,23 +86,33 @@ final class Fetch: TransferReceiver {
     private static let discardLimitBytes = 64 * 1024
 
     /// - Parameter leads: the key under which others wait for this fetch.
-    init(shard: ProxyShard, subject: Subject, request: UpstreamRequest, leads: [UInt8]?, receiver: any FetchReceiver) {
+    init(
+        shard: ProxyShard, subject: Subject, request: UpstreamRequest, body: RequestBody, leads: [UInt8]?, receiver: any FetchReceiver
+    ) {
         self.shard = shard
         self.subject = subject
         key = subject.key
         isPartitioned = subject.isPartitioned
         sharedKey = subject.sharedKey
         self.request = request
+        self.body = body
         flight = leads
         self.receiver = receiver
     }
 
     /// Sends the request; the receiver is told at once where it cannot even be tried.
     func start() {
-        requestTime = shard.now
         began = clock
+        ask()
+    }
+
+    private func ask() {
+        requestTime = shard.now
         transfer = shard.upstream.start(request, receiver: self)
-        if transfer == nil { failed(.transfer(.connectionLimitReached)) }
+        guard let transfer else { return failed(.transfer(.connectionLimitReached)) }
+        guard case .whole(let content) = body else { return }
+        _ = transfer.write(content.bytes.span)
+        transfer.endContent()
     }
 
     /// When each phase of asking ended.
@@ -131,8 +140,7 @@ final class Fetch: TransferReceiver {
 
     /// Returns false where the exchange should wait for `fetchDrained`.
     func write(_ bytes: Span<UInt8>) -> Bool {
-        if key != nil, subject.found != nil { sent.append(copying: bytes) }
-        return transfer?.write(bytes) ?? true
+        transfer?.write(bytes) ?? true
     }
 
     func endContent() { transfer?.endContent() }
@@ -296,13 +304,7 @@ final class Fetch: TransferReceiver {
     private func askWithoutConditions() {
         Validation.removeConditions(from: &request.fields)
         mode = .awaitingHead
-        requestTime = shard.now
-        transfer = shard.upstream.start(request, receiver: self)
-        guard let transfer else { return failed(.transfer(.connectionLimitReached)) }
-        guard request.content != .none else { return }
-        let content = sent
-        _ = transfer.write(content.span)
-        transfer.endContent()
+        ask()
     }
 
     // MARK: Judging

@@ -9,6 +9,7 @@ enum MetricNames {
     static let notStored = NotStoredReason.allCases
     static let refusals = RequestRejection.Kind.allCases
     static let upstreamErrors = UpstreamError.allCases
+    static let contentOutcomes = ContentOutcome.allCases
     /// A copy goes out because of a failed transfer, a fault in an answer, or without asking.
     static let rescueCauses =
         UpstreamError.allCases.map(\.rawValue) + UpstreamFault.allCases.map(\.rawValue)
@@ -16,7 +17,7 @@ enum MetricNames {
 
     static let labels = MetricLabels(
         rescueCauses: rescueCauses, notStored: notStored.map(\.rawValue), refusals: refusals.map(\.rawValue),
-        upstreamErrors: upstreamErrors.map(\.rawValue))
+        upstreamErrors: upstreamErrors.map(\.rawValue), contentOutcomes: contentOutcomes.map(\.rawValue))
 
     private static let notStoredPlaces = Dictionary(uniqueKeysWithValues: notStored.enumerated().map { ($1, $0) })
 

@@ -20,6 +20,7 @@ package final class ProxyServer: @unchecked Sendable {
     let accessLog: AccessLog?
     let instance: String
     let budget: ConnectionBudget
+    let contentBudget: ContentBudget
     let routes: Routes
     let health: UpstreamHealth
     let collapsed = CollapsedRequests()
@@ -49,6 +50,7 @@ package final class ProxyServer: @unchecked Sendable {
         self.time = time
         self.accessLog = accessLog
         budget = ConnectionBudget(settings.downstream)
+        contentBudget = ContentBudget(settings.downstream)
         routes = Routes(settings.routes, rest: settings.otherRoute)
         modeTable = Mutex(ModeTable(all: settings.mode, routes: routes))
         health = UpstreamHealth(routes: routes.all.map(\.name), settings: settings.upstream.failure, logger: logger)
@@ -228,6 +230,7 @@ package final class ProxyServer: @unchecked Sendable {
         snapshot.connections.turnedAway = budget.turnedAway
         snapshot.connections.cut = budget.cut
         snapshot.connections.unsentBytes = budget.unsentBytes
+        snapshot.connections.heldContentBytes = contentBudget.heldBytes
         return snapshot
     }
 

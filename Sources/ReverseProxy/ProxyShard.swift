@@ -111,18 +111,21 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
 
     func received(_ head: RequestHead, framing: ContentFraming, on connection: ClientConnection) -> (any ClientExchange)? {
         if servesOwnPages, let page = OwnPage(head) { return page.answer(shard: self, connection: connection, head: head) }
-        guard let lookUp else { return begin(head, framing, connection, ExchangePlan(route: routes.place(of: head.pathAndQuery))) }
-        storeChanges = lookUp.store.changes
-        switch RequestUse(head, content: framing) {
-        case .bypass(.method) where routes.all[routes.place(of: head.pathAndQuery)].reads(head.method):
-            let route = routes.all[routes.place(of: head.pathAndQuery)]
-            return ContentReader(shard: self, connection: connection, head: head, framing: framing, route: route)
-        case .bypass(let reason):
-            let directives = head.fields.contains(.cacheControl) ? RequestCacheControl(head.fields) : RequestCacheControl()
-            let plan = ExchangePlan(bypass: reason, directives: directives, route: routes.place(of: head.pathAndQuery))
-            return begin(head, framing, connection, plan)
-        case .lookUp: return look(head, framing, connection)
-        case .lookUpPart: return look(head, framing, connection, forPart: true)
+        if let lookUp { storeChanges = lookUp.store.changes }
+        switch framing {
+        case .none where !isKeptByContent(head): return consider(head, .none, on: connection)
+        case .length(0) where !isKeptByContent(head): return consider(head, .whole(.empty), on: connection)
+        case .none, .length, .chunked: return receive(head, framing, on: connection)
+        }
+    }
+
+    /// What becomes of a request that is whole.
+    func consider(_ head: RequestHead, _ body: RequestBody, on connection: ClientConnection) -> (any ClientExchange)? {
+        guard lookUp != nil else { return pass(head, body, on: connection) }
+        switch RequestUse(head, content: body.framing) {
+        case .bypass: return pass(head, body, on: connection)
+        case .lookUp: return look(head, body, connection)
+        case .lookUpPart: return look(head, body, connection, forPart: true)
         }
     }
 
@@ -132,17 +135,22 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     }
 
     /// Passes a request on that the store has nothing to do with.
-    func pass(_ head: RequestHead, _ framing: ContentFraming, _ connection: ClientConnection) -> (any ClientExchange)? {
-        begin(head, framing, connection, ExchangePlan(bypass: .method, route: routes.place(of: head.pathAndQuery)))
+    func pass(_ head: RequestHead, _ body: RequestBody, on connection: ClientConnection) -> (any ClientExchange)? {
+        let route = routes.place(of: head.pathAndQuery)
+        guard lookUp != nil, case .bypass(let reason) = RequestUse(head, content: body.framing) else {
+            return begin(head, body, connection, ExchangePlan(route: route))
+        }
+        let directives = head.fields.contains(.cacheControl) ? RequestCacheControl(head.fields) : RequestCacheControl()
+        return begin(head, body, connection, ExchangePlan(bypass: reason, directives: directives, route: route))
     }
 
     /// - Parameters:
     ///   - content: what the request's content says, where the answer depends on it.
     ///   - forPart: a part is asked for.
     func look(
-        _ head: RequestHead, _ framing: ContentFraming, _ connection: ClientConnection, content: [UInt8]? = nil, forPart: Bool = false
+        _ head: RequestHead, _ body: RequestBody, _ connection: ClientConnection, content: [UInt8]? = nil, forPart: Bool = false
     ) -> (any ClientExchange)? {
-        guard let lookUp else { return pass(head, framing, connection) }
+        guard let lookUp else { return pass(head, body, on: connection) }
         scratchKey.removeAll(keepingCapacity: true)
         let target = head.pathAndQuery
         let rules = hasArgumentRules ? routes.all[routes.place(of: target)].arguments : nil
@@ -164,32 +172,31 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
             if isPartitioned { shared = varied.keys.shared }
         }
         if isModal(head), let found = result.found, serveByMode(found, head, directives, connection) { return nil }
-        if forPart { return passPart(result.found, head, framing, directives, connection) }
-        return goOn(result, head, framing, directives, shared: shared, connection)
+        if forPart { return passPart(result.found, head, body, directives, connection) }
+        return goOn(result, head, body, directives, shared: shared, connection)
     }
 
     /// The upstream is asked for the part; the stored whole stands in where it fails.
     private func passPart(
-        _ found: FoundResponse?, _ head: RequestHead, _ framing: ContentFraming, _ directives: RequestCacheControl,
-        _ connection: ClientConnection
+        _ found: FoundResponse?, _ head: RequestHead, _ body: RequestBody, _ directives: RequestCacheControl, _ connection: ClientConnection
     ) -> (any ClientExchange)? {
         let route = routes.place(of: head.pathAndQuery)
-        return begin(head, framing, connection, ExchangePlan(bypass: .range, directives: directives, found: found, route: route))
+        return begin(head, body, connection, ExchangePlan(bypass: .range, directives: directives, found: found, route: route))
     }
 
     /// What is not plainly a fresh hit. Apart from `look`, so that what a hit needs stays small.
     @inline(never)
     private func goOn(
-        _ result: LookUpResult, _ head: RequestHead, _ framing: ContentFraming, _ directives: RequestCacheControl, shared: [UInt8]?,
+        _ result: LookUpResult, _ head: RequestHead, _ body: RequestBody, _ directives: RequestCacheControl, shared: [UInt8]?,
         _ connection: ClientConnection
     ) -> (any ClientExchange)? {
         let plan = ExchangePlan(
             directives: directives, key: scratchKey, sharedKey: shared ?? scratchKey, isPartitioned: shared != nil, found: result.found,
             flightKey: result.flightKey(scratchKey), missToken: result.forwardToken,
             mayShare: head.method == .get && directives == RequestCacheControl(), route: routes.place(of: head.pathAndQuery))
-        guard let found = plan.found, mode(of: head) != .record else { return begin(head, framing, connection, plan) }
+        guard let found = plan.found, mode(of: head) != .record else { return begin(head, body, connection, plan) }
         switch Reuse.decide(found.metadata, plan.directives, now: now) {
-        case .validate: return begin(head, framing, connection, plan)
+        case .validate: return begin(head, body, connection, plan)
         case .serve(let ttl, let age):
             serveHit(found, head, ttl: ttl, age: age, .hit, connection)
             let lifetime = found.metadata.freshnessLifetime ?? 0
@@ -199,7 +206,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
                 validate(head, plan, connection, .refreshAhead)
             }
         // Only a GET can be asked anew without its client.
-        case .serveWhileValidating where head.method != .get: return begin(head, framing, connection, plan)
+        case .serveWhileValidating where head.method != .get: return begin(head, body, connection, plan)
         case .serveWhileValidating(let ttl, let age):
             serveHit(found, head, ttl: ttl, age: age, .stale, connection)
             validate(head, plan, connection, .staleWhileRevalidate)
@@ -219,12 +226,13 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
 
     /// What is not a fresh hit.
     private func begin(
-        _ head: RequestHead, _ framing: ContentFraming, _ connection: ClientConnection, _ plan: ExchangePlan
+        _ head: RequestHead, _ body: RequestBody, _ connection: ClientConnection, _ plan: ExchangePlan
     ) -> (any ClientExchange)? {
         plan.mode = mode(of: head)
         if plan.mode == .record { plan.mayShare = false }
         let exchange = Exchange(
-            shard: self, connection: connection, head: head, framing: framing, plan: plan, began: loop.batchMicroseconds)
+            shard: self, connection: connection, head: head, body: body, plan: plan,
+            began: loop.batchMicroseconds - body.waitedMicroseconds)
         exchange.start()
         return exchange.isFinished ? nil : exchange
     }
@@ -327,6 +335,8 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     }
 
     func countRequestBytes(_ count: Int) { metrics.requestBytes += UInt64(count) }
+
+    func countContent(_ outcome: ContentOutcome) { metrics.countContent(MetricNames.contentOutcomes.firstIndex(of: outcome) ?? 0) }
 
     func countUpstreamError(_ error: UpstreamError) {
         metrics.upstreamFailed(MetricNames.upstreamErrors.firstIndex(of: error) ?? 0)

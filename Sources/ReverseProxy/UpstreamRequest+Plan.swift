@@ -8,11 +8,12 @@ import Upstream
 
 extension ProxyShard {
     func upstreamRequest(
-        for head: RequestHead, framing: ContentFraming, _ plan: ExchangePlan, client: UpstreamRequestFields.Client
+        for head: RequestHead, _ body: RequestBody, _ plan: ExchangePlan, client: UpstreamRequestFields.Client
     ) -> UpstreamRequest {
         var fields = requestFields.make(from: head, client: client)
         if plan.key != nil { Self.prepareForStore(&fields, plan, head.method) }
-        return UpstreamRequest(method: head.method, target: Array(head.pathAndQuery), fields: fields, content: framing)
+        if case .streamed(let content) = body, content.awaitsContinue { fields.append(.expect, "100-continue") }
+        return UpstreamRequest(method: head.method, target: Array(head.pathAndQuery), fields: fields, content: body.framing)
     }
 
     private static func prepareForStore(_ fields: inout Fields, _ plan: ExchangePlan, _ method: HTTPCore.Method) {

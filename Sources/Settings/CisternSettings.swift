@@ -120,6 +120,8 @@ package struct CisternSettings: Sendable, Equatable {
         package var head = 32_768
         package var fields = 100
         package var content = 0
+        package var requestBuffer = 256 << 10
+        package var requestBuffers = 64 << 20
         package var connections = 10_000
         package var connectionsPerAddress = 0
         package var unsent = 512 << 20
@@ -130,6 +132,7 @@ package struct CisternSettings: Sendable, Equatable {
         package var head = 10_000
         package var keepAlive = 75_000
         package var content = 30_000
+        package var contentTotal = 120_000
         package var write = 60_000
         package var shutdown = 10_000
     }

@@ -207,6 +207,12 @@ package enum SettingsTable {
             path: "limits.content", binding: .size(\.limits.content, 0...(1024 * gibibyte)),
             help: "Longest request content; beyond it 413. 0 for no limit."),
         Setting(
+            path: "limits.request_buffer", binding: .size(\.limits.requestBuffer, 0...(64 << 20)),
+            help: "Request content up to this length is taken whole before the upstream is asked; longer content streams. 0 for none."),
+        Setting(
+            path: "limits.request_buffers", binding: .size(\.limits.requestBuffers, 0...(1024 * gibibyte)),
+            help: "Memory that such content may take, of all requests together; what finds no room streams."),
+        Setting(
             path: "limits.connections", binding: .count(\.limits.connections, 1...1_000_000),
             help: "Open client connections in all; more wait in the kernel."),
         Setting(
@@ -226,6 +232,9 @@ package enum SettingsTable {
             path: "timeouts.keep_alive", binding: .duration(\.timeouts.keepAlive, 100...hour), help: "How long an idle connection is kept."),
         Setting(
             path: "timeouts.content", binding: .duration(\.timeouts.content, 100...hour), help: "Longest pause within a request's content."),
+        Setting(
+            path: "timeouts.content_total", binding: .duration(\.timeouts.contentTotal, 100...hour),
+            help: "From a request's head to the end of its content, where that is taken whole."),
         Setting(
             path: "timeouts.write", binding: .duration(\.timeouts.write, 100...hour),
             help: "Longest time without progress while a client takes its answer."),

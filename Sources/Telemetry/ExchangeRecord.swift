@@ -78,6 +78,8 @@ package struct ExchangeRecord: Sendable {
     package var durationMicroseconds: Int64 = 0
     /// Microseconds until the upstream had answered or failed; nil where it was not asked.
     package var upstreamMicroseconds: Int64?
+    /// Microseconds from the request's head until its content was whole; nil where it had none, or it went on as it came.
+    package var contentMicroseconds: Int64?
     package var bodyBytes = 0
     package var source = ContentSource.upstream
     /// Seconds; of answers from the store.

@@ -11,6 +11,7 @@ package struct MetricsSnapshot: Sendable {
         package var turnedAway = 0
         package var cut = 0
         package var unsentBytes = 0
+        package var heldContentBytes = 0
         package var upstreamActive = 0
         package var upstreamOpened = 0
         package var upstreamRequests = 0
@@ -80,6 +81,9 @@ package enum MetricsPage {
             "cistern_response_bytes", "Bytes of content sent to clients, by where it came from.",
             ContentSource.allCases.map { ("source=\"\($0.label)\"", Double(shards.responseBytes[$0.rawValue])) })
         writer.counter("cistern_request_bytes", "Bytes of request content passed on to the upstream.", shards.requestBytes)
+        writer.counter(
+            "cistern_request_contents", "Requests with content, by what became of it: taken whole, passed on as it came, or unfinished.",
+            labelled("outcome", shards.labels.contentOutcomes, shards.contents))
         writer.histogram(
             "cistern_request_duration_seconds", "From a request's head to the end of its answer.", scale: 1e-6,
             CacheResult.allCases.map { ("result=\"\($0.label)\"", shards.durations[$0.rawValue]) })
@@ -139,6 +143,9 @@ package enum MetricsPage {
         writer.counter(
             "cistern_connections_cut", "Client connections ended because too much waited to be sent in all.", UInt64(connections.cut))
         writer.gauge("cistern_unsent_bytes", "Memory that answers take which clients have not taken yet.", Double(connections.unsentBytes))
+        writer.gauge(
+            "cistern_request_content_held_bytes", "Memory that requests' content takes which is taken whole.",
+            Double(connections.heldContentBytes))
         writer.counter("cistern_connections_timed_out", "Client connections ended by a time-out.", UInt64(connections.timedOut))
         writer.counter(
             "cistern_accept_pauses", "How often accepting paused: limit reached, or no descriptors left.", UInt64(connections.acceptPauses))

@@ -6,12 +6,14 @@ package struct MetricLabels: Sendable {
     package var notStored: [String]
     package var refusals: [String]
     package var upstreamErrors: [String]
+    package var contentOutcomes: [String]
 
-    package init(rescueCauses: [String], notStored: [String], refusals: [String], upstreamErrors: [String]) {
+    package init(rescueCauses: [String], notStored: [String], refusals: [String], upstreamErrors: [String], contentOutcomes: [String]) {
         self.rescueCauses = rescueCauses
         self.notStored = notStored
         self.refusals = refusals
         self.upstreamErrors = upstreamErrors
+        self.contentOutcomes = contentOutcomes
     }
 }
 
@@ -28,6 +30,7 @@ package struct ShardMetrics: Sendable {
     package private(set) var notStored: [UInt64]
     package private(set) var refused: [UInt64]
     package private(set) var upstreamErrors: [UInt64]
+    package private(set) var contents: [UInt64]
     /// Request content passed on to the upstream.
     package var requestBytes: UInt64 = 0
     package var stored: UInt64 = 0
@@ -45,6 +48,7 @@ package struct ShardMetrics: Sendable {
         notStored = Array(repeating: 0, count: labels.notStored.count)
         refused = Array(repeating: 0, count: labels.refusals.count)
         upstreamErrors = Array(repeating: 0, count: labels.upstreamErrors.count)
+        contents = Array(repeating: 0, count: labels.contentOutcomes.count)
     }
 
     private static func position(_ result: CacheResult, _ method: MethodLabel, _ statusClass: Int) -> Int {
@@ -70,6 +74,8 @@ package struct ShardMetrics: Sendable {
 
     package mutating func refuse(_ reason: Int) { refused[reason] += 1 }
 
+    package mutating func countContent(_ outcome: Int) { contents[outcome] += 1 }
+
     package mutating func upstreamFailed(_ error: Int) { upstreamErrors[error] += 1 }
 
     package mutating func merge(_ other: ShardMetrics) {
@@ -85,6 +91,7 @@ package struct ShardMetrics: Sendable {
         Self.add(other.notStored, to: &notStored)
         Self.add(other.refused, to: &refused)
         Self.add(other.upstreamErrors, to: &upstreamErrors)
+        Self.add(other.contents, to: &contents)
     }
 
     private static func add(_ other: [UInt64], to counts: inout [UInt64]) {

@@ -166,7 +166,8 @@ package final class Transfer {
         case .informational(let head):
             // The answer has yet to come, and perhaps the rest of the request to go out.
             phase = phaseBeforeAnswer
-            if head.status != 100 { receiver?.transfer(self, informational: head) }
+            // 100 is for who asked for it.
+            if head.status != 100 || request.fields.contains(.expect) { receiver?.transfer(self, informational: head) }
             return receiver != nil
         case .final(let head, let framing):
             self.framing = request.method == .head ? .byProtocol : framing

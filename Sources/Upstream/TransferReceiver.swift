@@ -35,7 +35,7 @@ package struct UpstreamRequest: Sendable {
 
 /// Is told what a transfer brings. After `transferEnded` or `transferFailed` nothing more comes.
 package protocol TransferReceiver: AnyObject {
-    /// A 1xx answer other than 100 and 101.
+    /// A 1xx answer other than 101; 100 only where the request has Expect.
     func transfer(_ transfer: Transfer, informational head: ResponseHead)
     /// The final answer's head. Fields are as sent; framing fields (Transfer-Encoding, Content-Length) are still there.
     func transfer(_ transfer: Transfer, received head: ResponseHead)

@@ -67,6 +67,11 @@ enum SettingsCheck {
         for type in settings.cache.contentTypes where !ContentTypes.isPattern(type) {
             reader.add(about: "cache.content_types", "cache.content_types: \"\(type)\" is not \(ContentTypes.forms)")
         }
+        if settings.limits.requestBuffers < settings.limits.requestBuffer {
+            reader.add(
+                about: "limits.request_buffers",
+                "limits.request_buffers is for all requests: it must not be less than limits.request_buffer, for one")
+        }
         if settings.log.access.isEmpty { reader.add(about: "log.access", "log.access must be off, stdout or a file") }
     }
 
@@ -300,6 +305,8 @@ extension DownstreamSettings {
         requestLimits.headBytes = settings.limits.head
         requestLimits.fieldCount = settings.limits.fields
         contentLimitBytes = settings.limits.content
+        requestBufferBytes = settings.limits.requestBuffer
+        requestBuffersBytes = settings.limits.requestBuffers
         maximumConnections = settings.limits.connections
         connectionsPerAddress = settings.limits.connectionsPerAddress
         unsentLimitBytes = settings.limits.unsent
@@ -307,6 +314,7 @@ extension DownstreamSettings {
         headTimeout = .milliseconds(settings.timeouts.head)
         keepAliveTimeout = .milliseconds(settings.timeouts.keepAlive)
         contentTimeout = .milliseconds(settings.timeouts.content)
+        contentTotal = .milliseconds(settings.timeouts.contentTotal)
         writeTimeout = .milliseconds(settings.timeouts.write)
     }
 }

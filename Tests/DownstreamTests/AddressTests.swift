@@ -61,6 +61,30 @@ struct AddressTests {
     }
 }
 
+@Suite("Reading ahead of a slow client")
+struct ReadAheadTests {
+    @Test("half of the memory is for it; one may have a sixteenth of what is left of that, so that many have their part")
+    func parts() {
+        var settings = DownstreamSettings()
+        settings.unsentLimitBytes = 512 << 20
+        let budget = ConnectionBudget(settings)
+        #expect(budget.mayReadAhead(holding: 16 << 20) && !budget.mayReadAhead(holding: 17 << 20))
+        #expect(budget.hold(240 << 20))
+        #expect(budget.mayReadAhead(holding: 1 << 20) && !budget.mayReadAhead(holding: 2 << 20))
+        #expect(budget.hold(16 << 20))
+        #expect(!budget.mayReadAhead(holding: 0))
+        // What has to be taken still finds room.
+        #expect(budget.hold(200 << 20) && budget.cut == 0)
+    }
+
+    @Test("without a limit there is always room")
+    func unlimited() {
+        var settings = DownstreamSettings()
+        settings.unsentLimitBytes = 0
+        #expect(ConnectionBudget(settings).mayReadAhead(holding: .max))
+    }
+}
+
 @Suite("What waits to be sent")
 struct OutputQueueTests {
     /// A pair of connected sockets with small buffers.
@@ -103,6 +127,30 @@ struct OutputQueueTests {
         }
         #expect(queue.isEmpty)
         #expect(received == Array("head".utf8) + body[10...] + Array("next".utf8) + body.suffix(3))
+    }
+
+    @Test("what has gone out takes no memory, although more is appended before all of it has")
+    func memory() {
+        let (near, far) = pair()
+        defer {
+            close(near)
+            close(far)
+        }
+        var queue = OutputQueue()
+        let piece = (0..<50_000).map { UInt8(truncatingIfNeeded: $0 &* 7) }
+        var space = [UInt8](repeating: 0, count: 50_000)
+        var received = 0
+        for _ in 0..<1_000 {
+            piece.withUnsafeBytes { queue.append($0) }
+            while queue.count > 300_000 {
+                _ = queue.send(to: near)
+                let count = recv(far, &space, space.count, 0)
+                guard count > 0 else { break }
+                #expect(space[0] == piece[received % piece.count])
+                received += count
+            }
+            #expect(!queue.isEmpty && queue.heldBytes < 600_000)
+        }
     }
 
     @Test("a peer that is gone is noticed, without a signal")

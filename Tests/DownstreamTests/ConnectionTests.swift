@@ -43,7 +43,9 @@ private final class Answering: RequestReceiver {
         case "/gone":
             answerClosed(connection)
             return nil
-        case "/late": return Late(self, connection)
+        case "/late":
+            connection.sendContinue()
+            return Late(self, connection)
         default:
             answer(target, connection)
             return nil

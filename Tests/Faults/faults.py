@@ -3,11 +3,12 @@
 
     faults.py [--cistern PATH] [--only TEXT] [--jobs N] [--tolerance MS] [--list]
     faults.py [--cistern PATH] --load [--seconds N]
+    faults.py [--cistern PATH] --uploads [--seconds N]
     faults.py [--cistern PATH] --purging [--rounds N]
 
 Each fault is played twice, with a stored copy and without one, each time with a proxy, a store and an origin of its own: the answer under
 the fault; what the store holds afterwards, seen with the origin down; the first answer when the origin is well again. With --load the
-origin is a black hole under 200 requests a second; with --purging the proxy is killed while it purges.
+origin is a black hole under 200 requests a second; with --uploads thousands of slow clients stand beside the others; with --purging the proxy is killed while it purges.
 """
 import argparse
 import shutil
@@ -23,6 +24,7 @@ from names import Names
 from origin import Certificates
 from play import Play
 from purging import Purging
+from uploads import Uploads
 
 
 def cell(outcome):
@@ -91,15 +93,17 @@ def main():
     parser.add_argument("--tolerance", type=float, default=50, help="milliseconds beyond the deadlines, for a noisy machine")
     parser.add_argument("--list", action="store_true", help="print the names of all faults")
     parser.add_argument("--load", action="store_true", help="the black hole under load instead of the table")
+    parser.add_argument("--uploads", action="store_true", help="slow uploads and downloads by the thousand instead of the table")
     parser.add_argument("--purging", action="store_true", help="kill -9 while purging instead of the table")
     parser.add_argument("--rounds", type=int, default=30, help="how often --purging kills")
-    parser.add_argument("--seconds", type=float, default=20, help="how long --load measures")
+    parser.add_argument("--seconds", type=float, default=20, help="how long --load and --uploads measure")
     options = parser.parse_args()
     options.cistern = str(Path(options.cistern).resolve())
     if options.list:
         print("\n".join(fault.name for fault in rows.ALL))
         return 0
-    return (Load(options) if options.load else Purging(options) if options.purging else Run(options)).run()
+    play = Load if options.load else Uploads if options.uploads else Purging if options.purging else Run
+    return play(options).run()
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ struct ProxyingTests {
         let client = try play.client()
         client.send("PUT /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=\"y\"\r\nde\r\n0\r\nT: x\r\n\r\n")
         #expect(client.readAnswer()?.text.hasSuffix("|abcde") == true)
-        #expect(play.origin.requests.last?["Transfer-Encoding"] == "chunked")
+        #expect(play.origin.requests.last?["Transfer-Encoding"] == nil && play.origin.requests.last?["Content-Length"] == "5")
         #expect(try play.request("DELETE", "/a").status == 200)
     }
 

@@ -69,6 +69,7 @@ package final class ScriptedOrigin: Sendable {
         var connections: Set<Int32> = []
         var requests: [OriginRequest] = []
         var script: Script
+        var expectation: Script?
     }
 
     /// The play and the origin's connections share it.
@@ -88,6 +89,9 @@ package final class ScriptedOrigin: Sendable {
     package var requests: [OriginRequest] { state.withLock { $0.requests } }
 
     package func react(_ script: @escaping Script) { state.withLock { $0.script = script } }
+
+    /// What is done when the head of a request with `Expect` is there, before its content is read: once `close` is among it, no content is.
+    package func reactToExpectation(_ script: @escaping Script) { state.withLock { $0.expectation = script } }
 
     /// Connecting is refused from now on, and what was connected is cut.
     package func down() {
@@ -147,29 +151,39 @@ package final class ScriptedOrigin: Sendable {
 
     private func serve(_ connection: Int32) {
         var reader = RequestReader(connection: connection)
-        while let request = reader.next() {
+        while var request = reader.head() {
+            if request["Expect"] != nil, let script = state.withLock({ $0.expectation }), !play(script(request), on: connection) { return }
+            guard reader.readContent(of: &request) else { return }
             let script = state.withLock { state in
                 state.requests.append(request)
                 return state.script
             }
-            for step in script(request) {
-                switch step {
-                case .send(let text): Self.send(Array(text.utf8), to: connection)
-                case .sendBytes(let bytes): Self.send(bytes, to: connection)
-                case .close: return
-                case .reset:
-                    var option = linger(l_onoff: 1, l_linger: 0)
-                    setsockopt(connection, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
-                    return
-                case .pass(let gate): gate.pass()
-                case .tunnel(let port): return Self.splice(connection, with: port)
-                case .hang:
-                    var byte: UInt8 = 0
-                    while recv(connection, &byte, 1, 0) > 0 {}
-                    return
-                }
+            guard play(script(request), on: connection) else { return }
+        }
+    }
+
+    /// Returns whether the connection is kept.
+    private func play(_ steps: [OriginStep], on connection: Int32) -> Bool {
+        for step in steps {
+            switch step {
+            case .send(let text): Self.send(Array(text.utf8), to: connection)
+            case .sendBytes(let bytes): Self.send(bytes, to: connection)
+            case .close: return false
+            case .reset:
+                var option = linger(l_onoff: 1, l_linger: 0)
+                setsockopt(connection, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
+                return false
+            case .pass(let gate): gate.pass()
+            case .tunnel(let port):
+                Self.splice(connection, with: port)
+                return false
+            case .hang:
+                var byte: UInt8 = 0
+                while recv(connection, &byte, 1, 0) > 0 {}
+                return false
             }
         }
+        return true
     }
 
     private static func splice(_ connection: Int32, with port: UInt16) {
@@ -201,7 +215,7 @@ private struct RequestReader {
     let connection: Int32
     var buffer: [UInt8] = []
 
-    mutating func next() -> OriginRequest? {
+    mutating func head() -> OriginRequest? {
         guard let head = take(through: "\r\n\r\n") else { return nil }
         var lines = head.split(separator: "\r\n").map(String.init)
         guard !lines.isEmpty else { return nil }
@@ -210,16 +224,21 @@ private struct RequestReader {
             guard let colon = line.firstIndex(of: ":") else { return nil }
             return (String(line[..<colon]), String(line[line.index(after: colon)...].drop { $0 == " " }))
         }
+        return request
+    }
+
+    /// Returns false where the connection ended before.
+    mutating func readContent(of request: inout OriginRequest) -> Bool {
         if request["Transfer-Encoding"]?.lowercased() == "chunked" {
             while let line = take(through: "\r\n"), let size = Int(line.prefix { $0.isHexDigit }, radix: 16), let piece = take(size + 2) {
                 request.content += piece.dropLast(2)
-                if size == 0 { return request }
+                if size == 0 { return true }
             }
-            return nil
+            return false
         }
-        guard let content = take(Int(request["Content-Length"] ?? "0") ?? 0) else { return nil }
+        guard let content = take(Int(request["Content-Length"] ?? "0") ?? 0) else { return false }
         request.content = content
-        return request
+        return true
     }
 
     private mutating func take(through end: String) -> String? {

@@ -27,6 +27,7 @@ final class AdminReceiver: RequestReceiver {
         switch AdminAccess(head, at: address, token: interface.settings.token) {
         case .allowed:
             exchange.request = request
+            connection.sendContinue()
             return exchange
         case .unauthorized:
             var answer = AdminAnswer(AdminProblem(status: 401, sentence: "The administrator's bearer token is missing or wrong."))

@@ -52,6 +52,10 @@ struct ExchangeTrace: Sendable {
     var notRescued: NoRescueReason?
     /// What the operator's demands say against an answer that was passed on.
     var fault: UpstreamFault?
+    /// What became of the request's content; nil where it had none.
+    var content: ContentOutcome?
+    /// From its head until it was whole.
+    var contentMicroseconds: Int64 = -1
     var isStored = false
     var isOnlyIfCached = false
     /// nil for a client's exchange.
@@ -84,6 +88,7 @@ extension ExchangeTrace {
         trace.wall = wall
         trace.durationMicroseconds = record.durationMicroseconds
         trace.upstreamMicroseconds = record.upstreamMicroseconds ?? -1
+        trace.contentMicroseconds = record.contentMicroseconds ?? -1
         trace.bodyBytes = record.bodyBytes
         trace.status = record.status
         trace.method = record.method

@@ -157,6 +157,27 @@ extension UpstreamFault {
     }
 }
 
+extension ContentOutcome {
+    /// nil where there is nothing to say.
+    var sentence: String? {
+        switch self {
+        case .whole: nil
+        case .streamedTooLong: "The request's content was passed on as it came: it is too long to be held."
+        case .streamedNoRoom: "The request's content was passed on as it came: others held too much."
+        case .unfinished: "The request's content did not become whole, and nothing was asked."
+        }
+    }
+
+    var advice: WhyAdvice? {
+        switch self {
+        case .whole, .unfinished: nil
+        case .streamedTooLong:
+            WhyAdvice("limits.request_buffer", "is how much of one request's content is taken before the upstream is asked")
+        case .streamedNoRoom: WhyAdvice("limits.request_buffers", "is how much of all requests' content together")
+        }
+    }
+}
+
 enum FailureAdvice {
     /// In words.
     /// - Parameters:

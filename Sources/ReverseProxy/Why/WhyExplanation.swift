@@ -114,6 +114,7 @@ struct WhyExplanation {
         }
         if trace.isStored { sentences.append("The answer was stored.") }
         if let reason = trace.notStored { sentences.append("Not stored: \(demand?.sentence ?? reason.sentence).") }
+        if let sentence = trace.content?.sentence { sentences.append(sentence) }
         if trace.status == 499 { sentences.append("The client left before it was answered.") }
         return sentences
     }
@@ -165,6 +166,7 @@ struct WhyExplanation {
             advice.append(WhyAdvice("cache.heuristics", "takes a share of an answer's age since its last change for its freshness"))
         }
         if let one = failure.flatMap(FailureAdvice.advice) { advice.append(one) }
+        if let one = trace.content?.advice { advice.append(one) }
         if trace.result == .error, let one = trace.notRescued?.advice { advice.append(one) }
         return advice
     }
@@ -184,7 +186,7 @@ struct WhyExplanation {
             "key": isLookedUp ? key : .null, "found": .string(found), "freshness": freshness, "decision": .string(decision),
             "reason": .string(reason), "stored": .bool(trace.isStored), "not_stored": text(trace.notStored?.rawValue),
             "background": text(trace.background?.rawValue), "behind": text(trace.background.map { _ in "\(record.shard)-\(trace.behind)" }),
-            "upstream": upstream, "explanation": .array(explanation.map { .string($0) }),
+            "request_content": requestContent, "upstream": upstream, "explanation": .array(explanation.map { .string($0) }),
             "advice": .array(advice.map { ["setting": .string($0.setting), "effect": .string($0.effect)] }),
             "bytes": .integer(trace.bodyBytes), "duration_seconds": .number(Double(trace.durationMicroseconds) / 1e6),
         ]
@@ -204,6 +206,12 @@ struct WhyExplanation {
         let lifetime: JSONValue = trace.lifetime < 0 ? .null : .integer(Int(clamping: trace.lifetime))
         let left: JSONValue = trace.lifetime < 0 ? .null : .integer(Int(clamping: trace.lifetime - trace.age))
         return ["lifetime": lifetime, "age": .integer(Int(clamping: trace.age)), "left": left]
+    }
+
+    private var requestContent: JSONValue {
+        guard let outcome = trace.content else { return .null }
+        let seconds: JSONValue = trace.contentMicroseconds < 0 ? .null : .number(Double(trace.contentMicroseconds) / 1e6)
+        return ["outcome": .string(outcome.rawValue), "wait_seconds": seconds]
     }
 
     private var upstream: JSONValue {

@@ -82,6 +82,10 @@ struct Why: AdminCommand {
             lines.append(
                 "freshness  " + (lifetime.map { "lifetime \($0) s - age \(age) s = \($0 - age) s left" } ?? "age \(age) s, no lifetime"))
         }
+        if let content = exchange["request_content"], content != .null {
+            let wait = content["wait_seconds"]?.double.map { ", waited for \(Printable.duration($0))" } ?? ""
+            lines.append("content    \(content["outcome"]?.string ?? "")\(wait)")
+        }
         guard let upstream = exchange["upstream"], upstream != .null else { return lines }
         let phases = ["resolve", "connect", "tls", "wait", "content", "total"].compactMap { phase in
             upstream["\(phase)_seconds"]?.double.map { "\(phase) \(Printable.duration($0))" }

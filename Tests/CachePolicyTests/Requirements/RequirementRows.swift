@@ -229,7 +229,7 @@ struct Requirement {
             "the target, Location and Content-Location of the same origin, on success of an unsafe method"),
         Requirement(
             "4.4", .must, "What is stored for the target by a request's content (QUERY) is invalid too.",
-            "ReverseProxy/ContentReader.swift invalidated", "what is stored by a request's content goes too"),
+            "ReverseProxy/ProxyShard+Content.swift invalidation", "what is stored by a request's content goes too"),
         Requirement(
             "4.4", .may, "Location and Content-Location too.", "CachePolicy/Invalidation.swift targets",
             "the target, Location and Content-Location of the same origin, on success of an unsafe method"),

@@ -1,0 +1,66 @@
+// What is done with a request that has content, or whose key is made of it: taken whole first, or passed on as it comes.
+
+import CachePolicy
+import Downstream
+import HTTPCore
+
+extension ProxyShard {
+    /// A request with content, or one that is kept by its content.
+    func receive(_ head: RequestHead, _ framing: ContentFraming, on connection: ClientConnection) -> (any ClientExchange)? {
+        let isKept = isKeptByContent(head)
+        // What is answered here anyway need not send its content first.
+        guard isKept || !isAnsweredHere(head) else {
+            return pass(head, .streamed(StreamedContent(framing: framing, reason: nil, hold: nil, awaitsContinue: false)), on: connection)
+        }
+        let rules = server.contentBudget.rules
+        let routeLimit = isKept ? routes.all[routes.place(of: head.pathAndQuery)].contentLimitBytes : 0
+        let limit = max(rules.eachBytes, routeLimit)
+        let announced: Int? =
+            switch framing {
+            case .none: 0
+            case .length(let count): count
+            case .chunked: nil
+            }
+        switch rules.decide(announced: announced, limit: limit) {
+        case .whole:
+            connection.startContentTotal()
+            connection.sendContinue()
+            let hold = ContentHold(server.contentBudget, limit: limit)
+            return ContentReader(shard: self, connection: connection, head: head, framing: framing, hold: hold)
+        case .streamed(let reason):
+            countContent(ContentOutcome(reason))
+            let body = StreamedContent(framing: framing, reason: reason, hold: nil, awaitsContinue: connection.isContinueAwaited)
+            return pass(head, .streamed(body), on: connection)
+        }
+    }
+
+    /// The content is whole.
+    func receivedWhole(_ head: RequestHead, _ body: RequestBody, on connection: ClientConnection) -> (any ClientExchange)? {
+        guard isKeptByContent(head) else { return consider(head, body, on: connection) }
+        let content = body.bytes
+        let route = routes.all[routes.place(of: head.pathAndQuery)]
+        guard content.count <= route.contentLimitBytes,
+            let identity = RequestContent.identity(
+                method: head.method, fields: head.fields, content: content.span, rules: route.arguments)
+        else { return pass(head, body, on: connection) }
+        return look(head, body, connection, content: identity + invalidation(of: head))
+    }
+
+    /// Whether its response is kept by its content: QUERY, and what the route says only reads.
+    func isKeptByContent(_ head: RequestHead) -> Bool {
+        guard lookUp != nil, !head.method.isRead else { return false }
+        return routes.all[routes.place(of: head.pathAndQuery)].reads(head.method)
+    }
+
+    private func isAnsweredHere(_ head: RequestHead) -> Bool {
+        mode(of: head) == .offline || RequestRefusals.refusal(of: head, fields: requestFields, upstream: settings.forwarding.name) != nil
+    }
+
+    /// When an unsafe request last made the target invalid: part of the key, since what lies under all contents cannot be searched for
+    /// (RFC 9111 §4.4).
+    private func invalidation(of head: RequestHead) -> [UInt8] {
+        let shared = sharedKey(of: Array(head.pathAndQuery), for: head)
+        guard let time = lookUp?.invalidationTime(shared) else { return [] }
+        return withUnsafeBytes(of: time.milliseconds.littleEndian) { Array($0) }
+    }
+}

@@ -1,0 +1,75 @@
+// What a request brings beside its head, as the flow hands it on.
+
+import Downstream
+import HTTPCore
+
+enum RequestBody {
+    case none
+    case whole(WholeContent)
+    case streamed(StreamedContent)
+
+    /// How it goes to the upstream: what came in chunks and was taken whole has a length there.
+    var framing: ContentFraming {
+        switch self {
+        case .none: .none
+        case .whole(let content): .length(content.bytes.count)
+        case .streamed(let content): content.framing
+        }
+    }
+
+    /// Of content that streams nothing is there yet.
+    var bytes: [UInt8] { if case .whole(let content) = self { content.bytes } else { [] } }
+
+    /// From the request's head until its content was whole.
+    var waitedMicroseconds: Int64 {
+        if case .whole(let content) = self { content.waitedMicroseconds } else { 0 }
+    }
+
+    /// nil where there is no content.
+    var outcome: ContentOutcome? {
+        switch self {
+        case .none: nil
+        case .whole(let content): content.hold == nil ? nil : .whole
+        case .streamed(let content): content.reason.map(ContentOutcome.init)
+        }
+    }
+}
+
+/// Content that was there before anything was asked for it.
+struct WholeContent {
+    let bytes: [UInt8]
+    /// Its part of the budget; nil where there is nothing to hold.
+    let hold: ContentHold?
+    let waitedMicroseconds: Int64
+
+    /// `Content-Length: 0`.
+    static var empty: WholeContent { WholeContent(bytes: [], hold: nil, waitedMicroseconds: 0) }
+}
+
+/// Content that is passed on as it comes.
+struct StreamedContent {
+    let framing: ContentFraming
+    /// nil where the request is answered here, whatever its content.
+    let reason: StreamingReason?
+    /// Of what was taken before it was known that it streams.
+    var hold: ContentHold?
+    /// The client sends it when it is told to (RFC 9110 §10.1.1).
+    let awaitsContinue: Bool
+}
+
+/// What became of a request's content: a label in metrics, logs and explanations.
+enum ContentOutcome: String, Sendable, CaseIterable {
+    case whole
+    case streamedTooLong = "streamed_too_long"
+    case streamedNoRoom = "streamed_no_room"
+    /// The client left, or was too slow, or Cistern stopped: nothing was asked.
+    case unfinished
+
+    init(_ reason: StreamingReason) {
+        self =
+            switch reason {
+            case .tooLong: .streamedTooLong
+            case .noRoom: .streamedNoRoom
+            }
+    }
+}

@@ -1,0 +1,111 @@
+// Whether a request's content is taken whole: the rules by tables, and what is counted.
+
+import Testing
+
+@testable import Downstream
+
+@Suite("Request content: taken whole, or passed on as it comes")
+struct ContentBudgetTests {
+    struct Announced: CustomTestStringConvertible {
+        let testDescription: String
+        let announced: Int?
+        let limit: Int
+        let expected: ContentTaking
+
+        init(_ name: String, _ announced: Int?, limit: Int, _ expected: ContentTaking) {
+            (testDescription, self.announced, self.limit, self.expected) = (name, announced, limit, expected)
+        }
+    }
+
+    private static let rules = ContentRules(eachBytes: 1_000, totalBytes: 64_000)
+
+    @Test(
+        "at the head",
+        arguments: [
+            Announced("what may be held is taken whole", 1_000, limit: 1_000, .whole),
+            Announced("what is longer is not even begun with", 1_001, limit: 1_000, .streamed(.tooLong)),
+            Announced("a route may allow more", 5_000, limit: 5_000, .whole),
+            Announced("of unknown length: as long as it is short", nil, limit: 1_000, .whole),
+            Announced("nothing is held where nothing may be", 1, limit: 0, .streamed(.tooLong)),
+            Announced("and of unknown length neither", nil, limit: 0, .streamed(.tooLong)),
+            Announced("no content is always whole", 0, limit: 0, .whole),
+            Announced("a huge length does no harm", .max, limit: 1_000, .streamed(.tooLong)),
+        ])
+    func atTheHead(_ row: Announced) {
+        #expect(Self.rules.decide(announced: row.announced, limit: row.limit) == row.expected)
+    }
+
+    struct More: CustomTestStringConvertible {
+        let testDescription: String
+        let held: Int
+        let used: Int
+        let limit: Int
+        let expected: ContentTaking
+
+        init(_ name: String, _ held: Int, used: Int, limit: Int = 1_000, _ expected: ContentTaking) {
+            (testDescription, self.held, self.used, self.limit, self.expected) = (name, held, used, limit, expected)
+        }
+    }
+
+    @Test(
+        "as it comes",
+        arguments: [
+            More("alone: up to the limit", 1_000, used: 1_000, .whole),
+            More("beyond the limit", 1_001, used: 1_001, .streamed(.tooLong)),
+            More("up to the limit while a quarter of all is free", 1_000, used: 48_000, .whole),
+            More("half of the limit when an eighth is free", 500, used: 56_000, .whole),
+            More("and no more", 501, used: 56_000, .streamed(.noRoom)),
+            More("little when little is free", 15, used: 63_000, .whole),
+            More("never beyond the total", 1, used: 64_001, .streamed(.noRoom)),
+            More("nothing when nothing is left", 1, used: 64_000, .streamed(.noRoom)),
+            More("more than each may, on a route, while half of all is free", 5_000, used: 32_000, limit: 5_000, .whole),
+            More("and else no more than each", 5_000, used: 32_001, limit: 5_000, .streamed(.noRoom)),
+            More("which is still taken then", 1_000, used: 32_001, limit: 5_000, .whole),
+            More("too long comes before no room", 6_000, used: 64_001, limit: 5_000, .streamed(.tooLong)),
+        ])
+    func asItComes(_ row: More) {
+        #expect(Self.rules.decide(held: row.held, used: row.used, limit: row.limit) == row.expected)
+    }
+
+    private func budget(each: Int, total: Int) -> ContentBudget {
+        var settings = DownstreamSettings()
+        (settings.requestBufferBytes, settings.requestBuffersBytes) = (each, total)
+        return ContentBudget(settings)
+    }
+
+    @Test("however many slow requests hold as much as they may, a small one finds room, and the total is kept")
+    func fairness() {
+        let budget = budget(each: 256 << 10, total: 64 << 20)
+        let slow = (0..<2_000).map { _ in ContentHold(budget, limit: 256 << 10) }
+        var streamed = Set<Int>()
+        for _ in 0..<256 {
+            for (number, hold) in slow.enumerated() where !streamed.contains(number) && hold.take(1 << 10) != .whole {
+                streamed.insert(number)
+            }
+        }
+        #expect(streamed.count == 2_000)
+        #expect(budget.heldBytes <= 64 << 20 && budget.heldBytes == slow.reduce(0) { $0 + $1.bytes })
+        let small = (0..<100).map { _ in ContentHold(budget, limit: 256 << 10) }
+        #expect(small.allSatisfy { $0.take(10 << 10) == .whole })
+    }
+
+    @Test("what is held is given back when nobody holds it, whatever was refused meanwhile")
+    func givenBack() {
+        let budget = budget(each: 100, total: 1_000)
+        var first: ContentHold? = ContentHold(budget, limit: 100)
+        let second = ContentHold(budget, limit: 100)
+        #expect(first?.take(60) == .whole && first?.take(60) == .streamed(.tooLong) && first?.take(40) == .whole)
+        #expect(second.take(10) == .whole)
+        #expect(budget.heldBytes == 110)
+        first = nil
+        #expect(budget.heldBytes == 10)
+    }
+
+    @Test("with neither of both nothing is held")
+    func nothing() {
+        let budget = budget(each: 0, total: 0)
+        #expect(budget.rules.decide(announced: nil, limit: 0) == .streamed(.tooLong))
+        #expect(ContentHold(budget, limit: 1).take(1) == .streamed(.noRoom))
+        #expect(budget.heldBytes == 0)
+    }
+}

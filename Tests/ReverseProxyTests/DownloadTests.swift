@@ -1,0 +1,79 @@
+// Clients that read slowly, or not at all for a while: what they hold of the upstream's connections, and of memory.
+
+import TestSupport
+import Testing
+import Upstream
+
+@testable import Downstream
+@testable import ReverseProxy
+
+@Suite("Downloads")
+struct DownloadTests {
+    private static let content = String(repeating: "0123456789abcdef", count: 1 << 18)  // 4 MiB
+
+    struct Row: Sendable, CustomTestStringConvertible {
+        let testDescription: String
+        let fields: [String]
+        let type: String
+        var method = "GET"
+        var isChunked = false
+
+        init(_ name: String, _ fields: [String] = [], type: String = "application/json", method: String = "GET", isChunked: Bool = false) {
+            (testDescription, self.fields, self.type, self.method, self.isChunked) = (name, fields, type, method, isChunked)
+        }
+
+        var steps: [OriginStep] {
+            guard isChunked else { return [.answer(DownloadTests.content, type: type, fields)] }
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: \(type)\r\nTransfer-Encoding: chunked\r\n\r\n"
+            let count = String(DownloadTests.content.utf8.count, radix: 16)
+            return [.send(head + count + "\r\n" + DownloadTests.content + "\r\n0\r\n\r\n")]
+        }
+    }
+
+    @Test(
+        "the upstream's connection is free at the end of the response, however slowly the client reads",
+        arguments: [
+            Row("not to be stored", ["Cache-Control: no-store"]), Row("not JSON", type: "text/plain"), Row("bypassed", method: "POST"),
+            Row("of unknown length", type: "text/plain", isChunked: true),
+        ])
+    func slowReader(_ row: Row) throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in row.steps }) { $0.upstream.maximumConnections = 1 }
+        let slow = try play.client()
+        slow.send("\(row.method) /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(slow.hasInput(within: 10_000))
+        #expect(try play.waitFor("cistern_upstream_active_requests", 0))
+        // The only connection serves another meanwhile.
+        let other = try play.client()
+        #expect(other.request(row.method, "/b")?.content.count == Self.content.utf8.count)
+        let answer = slow.readAnswer()
+        #expect(answer?.isComplete == true && answer?.text == Self.content)
+        #expect(try play.waitFor("cistern_unsent_bytes", 0))
+        #expect(try play.metric("cistern_connections_cut_total") == 0)
+    }
+
+    @Test("what is longer, or finds no memory, comes no faster than the client reads", arguments: ["longer", "no memory"])
+    func heldBack(_ why: String) throws {
+        let gate = Gate()
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
+        // More than the kernel's buffers on both ways take.
+        let pieces = (0..<16).map { _ in OriginStep.send(Self.content) }
+        let length = "Content-Length: \(16 * Self.content.utf8.count + 1)\r\n\r\n"
+        let origin = ScriptedOrigin { $0.target == "/a" ? [.send(head + length)] + pieces + [.pass(gate), .send("!")] : [.json("1")] }
+        let play = try ProxyPlay(origin) {
+            $0.bufferLimitBytes = why == "longer" ? 1 << 20 : 1 << 30
+            $0.downstream.unsentLimitBytes = why == "longer" ? 512 << 20 : 4 << 20
+        }
+        let slow = try play.client()
+        slow.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        gate.open()
+        #expect(slow.hasInput(within: 10_000))
+        // It is held back: all others are served, and nobody is cut off, whatever the budget.
+        for _ in 0..<100 { #expect(try play.get("/b").status == 200) }
+        #expect(try play.metric("cistern_upstream_active_requests") == 1)
+        #expect(try (play.metric("cistern_unsent_bytes") ?? .infinity) <= 2_097_152)
+        let answer = slow.readAnswer()
+        #expect(answer?.isComplete == true && answer?.content.count == 16 * Self.content.utf8.count + 1)
+        #expect(try play.waitFor("cistern_unsent_bytes", 0))
+        #expect(try play.metric("cistern_connections_cut_total") == 0)
+    }
+}

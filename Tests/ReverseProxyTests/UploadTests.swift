@@ -1,0 +1,234 @@
+// Requests whose content comes slowly, late, in pieces, or never whole: what the upstream sees of them, and what they hold meanwhile.
+
+import HTTPCore
+import Reactor
+import ReverseProxy
+import TestSupport
+import Testing
+
+@testable import Downstream
+
+/// Answers with the request's line, the fields that speak of its content, and how much of it came.
+private func echo() -> ScriptedOrigin {
+    ScriptedOrigin { request in
+        let fields = ["Content-Length", "Transfer-Encoding", "Expect"].compactMap { name in request[name].map { "\(name): \($0)" } }
+        return [.answer("\(request.line)|\(fields.joined(separator: ", "))|\(request.content.count)", type: "text/plain")]
+    }
+}
+
+private let held = "cistern_request_content_held_bytes"
+
+private func count(_ outcome: String) -> String { "cistern_request_contents_total{outcome=\"\(outcome)\"}" }
+
+@Suite("Content that is taken whole before the upstream is asked")
+struct UploadTests {
+    @Test(
+        "a slow client holds no connection to the upstream, and what it has sent counts as held", arguments: ["length", "chunked", "1.0"])
+    func slowClient(_ framing: String) throws {
+        let play = try ProxyPlay(echo())
+        let client = try play.client()
+        switch framing {
+        case "length": client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\n1234")
+        case "1.0": client.send("POST /a HTTP/1.0\r\nHost: a\r\nContent-Length: 8\r\n\r\n1234")
+        default: client.send("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: T\r\n\r\n4\r\n1234\r\n")
+        }
+        #expect(try play.waitFor(held, 4))
+        #expect(try play.metric("cistern_upstream_active_requests") == 0 && play.metric("cistern_upstream_connections_total") == 0)
+        #expect(try play.request("POST", "/b", content: "x").text.hasSuffix("|1"))
+        client.send(framing == "chunked" ? "4\r\n5678\r\n0\r\nT: x\r\n\r\n" : "5678")
+        #expect(client.readAnswer()?.text == "POST /a HTTP/1.1|Content-Length: 8|8")
+        #expect(play.origin.requests.map(\.target) == ["/b", "/a"])
+        #expect(try play.waitFor(held, 0))
+        #expect(try play.metric(count("whole")) == 2)
+    }
+
+    @Test("a write whose client leaves before it is whole never reaches the upstream", arguments: [false, true])
+    func leaving(byReset: Bool) throws {
+        let play = try ProxyPlay(echo())
+        for text in ["Content-Length: 8\r\n\r\n1234", "Transfer-Encoding: chunked\r\n\r\n4\r\n1234\r\n"] {
+            let client = try play.client()
+            client.send("POST /a HTTP/1.1\r\nHost: a\r\n" + text)
+            #expect(try play.waitFor(held, 4))
+            if byReset { client.endsWithReset() } else { client.finishSending() }
+            if !byReset { #expect(client.isClosedByServer()) }
+            withExtendedLifetime(client) {}
+        }
+        #expect(try play.waitFor(count("unfinished"), 2))
+        #expect(try play.metric(held) == 0)
+        #expect(play.origin.requests.isEmpty)
+        #expect(try play.metric("cistern_requests_total{result=\"error\",method=\"POST\",status_class=\"4xx\"}") == 2)
+    }
+
+    @Test("one that is whole is sent, although its client leaves then")
+    func leavingLate() throws {
+        let gate = Gate()
+        let origin = ScriptedOrigin { request in request.target == "/a" ? [.pass(gate), .json("1")] : [.json("2")] }
+        let play = try ProxyPlay(origin)
+        do {
+            let client = try play.client()
+            client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}")
+            #expect(try play.waitFor("cistern_upstream_active_requests", 1))
+            client.endsWithReset()
+        }
+        gate.open()
+        #expect(try play.waitFor("cistern_upstream_active_requests", 0))
+        #expect(origin.requests.map(\.content.count) == [2])
+        #expect(try play.waitFor(held, 0))
+    }
+
+    @Test("content that drips in has an end: 408, and nothing is held or asked")
+    func dripping() throws {
+        let play = try ProxyPlay(echo())
+        let client = try play.client()
+        client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n")
+        // Each byte comes within the time-out of a pause; the fifth would come after that of the whole.
+        for number in 1...4 {
+            client.send("x")
+            #expect(try play.waitFor(held, Double(number)))
+            play.time.advance(by: .seconds(29))
+        }
+        client.send("x")
+        #expect(try play.waitFor(held, 5))
+        play.time.advance(by: .seconds(6))
+        #expect(client.readAnswer()?.status == 408)
+        #expect(client.isClosedByServer())
+        #expect(try play.metric(held) == 0)
+        #expect(play.origin.requests.isEmpty)
+    }
+
+    @Test("a pause ends it sooner")
+    func pausing() throws {
+        let play = try ProxyPlay(echo())
+        let client = try play.client()
+        client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nx")
+        #expect(try play.waitFor(held, 1))
+        play.time.advance(by: .seconds(31))
+        #expect(client.readAnswer()?.status == 408)
+        #expect(play.origin.requests.isEmpty)
+    }
+
+    @Test("content that is badly framed or too long when some of it is held: nothing is asked, nothing stays held")
+    func refusedLater() throws {
+        let play = try ProxyPlay(echo()) { $0.downstream.contentLimitBytes = 10 }
+        for (rest, status) in [("zz\r\n", 400), ("b\r\n12345678901\r\n", 413)] {
+            let client = try play.client()
+            client.send("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n1234\r\n")
+            #expect(try play.waitFor(held, 4))
+            client.send(rest)
+            #expect(client.readAnswer()?.status == status)
+            #expect(try play.waitFor(held, 0))
+        }
+        #expect(play.origin.requests.isEmpty)
+        #expect(try play.metric(count("unfinished")) == 2)
+    }
+
+    @Test("requests that follow on the same connection wait their turn")
+    func pipelined() throws {
+        let play = try ProxyPlay(echo())
+        let client = try play.client()
+        client.send(
+            "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabcPOST /b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+                + "1\r\nx\r\n0\r\n\r\nGET /c HTTP/1.1\r\nHost: a\r\n\r\nPUT /d HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\ny")
+        #expect(client.readAnswer()?.text == "POST /a HTTP/1.1|Content-Length: 3|3")
+        #expect(client.readAnswer()?.text == "POST /b HTTP/1.1|Content-Length: 1|1")
+        #expect(client.readAnswer()?.text == "GET /c HTTP/1.1||0")
+        client.send("z")
+        #expect(client.readAnswer()?.text == "PUT /d HTTP/1.1|Content-Length: 2|2")
+    }
+
+    @Test("Cistern stops while content comes: 503, and nothing is asked")
+    func stopping() throws {
+        let origin = echo()
+        let play = try ProxyPlay(origin)
+        let clients = try ["POST", "QUERY"].map { method in
+            let client = try play.client()
+            client.send("\(method) /a HTTP/1.1\r\nHost: a\r\nContent-Type: text/plain\r\nContent-Length: 8\r\n\r\n1234")
+            return client
+        }
+        #expect(try play.waitFor(held, 8))
+        play.stop()
+        for client in clients {
+            let answer = client.readAnswer()
+            #expect(answer?.status == 503 && answer?["Connection"] == "close")
+        }
+        #expect(origin.requests.isEmpty)
+    }
+
+    @Test("an explanation tells what became of the content, and how long it was waited for")
+    func explained() throws {
+        let play = try ProxyPlay(echo()) { $0.downstream.requestBufferBytes = 4 }
+        _ = try play.request("POST", "/a", content: "1234")
+        _ = try play.request("POST", "/b", content: "12345")
+        _ = try play.get("/c")
+        let exchanges = try #require(JSONValue(try play.admin("GET", "/-/why").content)?["exchanges"]?.array)
+        let byTarget = { (target: String) in exchanges.first { $0["target"]?.string == target }?["request_content"] }
+        #expect(byTarget("/a")?["outcome"]?.string == "whole" && byTarget("/a")?["wait_seconds"]?.double != nil)
+        #expect(byTarget("/b")?["outcome"]?.string == "streamed_too_long" && byTarget("/b")?["wait_seconds"] == .null)
+        #expect(byTarget("/c") == .null)
+    }
+}
+
+@Suite("Content that streams")
+struct StreamedUploadTests {
+    @Test("what is too long goes on as it comes: at once where it says so, else when it has become too long")
+    func tooLong() throws {
+        let play = try ProxyPlay(echo()) { $0.downstream.requestBufferBytes = 100 }
+        let first = try play.client()
+        first.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 101\r\n\r\n")
+        #expect(try play.waitFor("cistern_upstream_active_requests", 1))
+        let text = String(repeating: "x", count: 60)
+        let second = try play.client()
+        second.send("POST /b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3c\r\n\(text)\r\n")
+        #expect(try play.waitFor(held, 60))
+        second.send("3c\r\n\(text)\r\n")
+        #expect(try play.waitFor("cistern_upstream_active_requests", 2))
+        second.send("0\r\n\r\n")
+        #expect(second.readAnswer()?.text == "POST /b HTTP/1.1|Transfer-Encoding: chunked|120")
+        first.send(text + text.prefix(41))
+        #expect(first.readAnswer()?.text == "POST /a HTTP/1.1|Content-Length: 101|101")
+        #expect(try play.metric(count("streamed_too_long")) == 2)
+        #expect(try play.waitFor(held, 0))
+    }
+
+    @Test("what finds no room goes on as it comes, and small requests still find some")
+    func noRoom() throws {
+        let play = try ProxyPlay(echo()) { ($0.downstream.requestBufferBytes, $0.downstream.requestBuffersBytes) = (1_000, 2_000) }
+        let text = String(repeating: "x", count: 900)
+        let slow = try (0..<2).map { number in
+            let client = try play.client()
+            client.send("POST /\(number) HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n" + text)
+            #expect(try play.waitFor(number == 0 ? held : count("streamed_no_room"), number == 0 ? 900 : 1))
+            return client
+        }
+        #expect(try play.request("POST", "/small", content: String(repeating: "y", count: 600)).text.hasSuffix("|600"))
+        #expect(try play.metric(count("whole")) == 1)
+        for (number, client) in slow.enumerated() {
+            client.send(String(text.prefix(100)))
+            #expect(client.readAnswer()?.text == "POST /\(number) HTTP/1.1|Content-Length: 1000|1000")
+        }
+        #expect(try play.waitFor(held, 0))
+    }
+
+    @Test("nothing is held where nothing may be")
+    func switchedOff() throws {
+        let play = try ProxyPlay(echo()) { ($0.downstream.requestBufferBytes, $0.downstream.requestBuffersBytes) = (0, 0) }
+        let client = try play.client()
+        client.send("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
+        #expect(try play.waitFor("cistern_upstream_active_requests", 1))
+        client.send("0\r\n\r\n")
+        #expect(client.readAnswer()?.text == "POST /a HTTP/1.1|Transfer-Encoding: chunked|1")
+        #expect(try play.request("POST", "/b", content: "").text.hasSuffix("|0"))
+    }
+
+    @Test("a client that leaves in the middle ends the request at the upstream")
+    func leaving() throws {
+        let play = try ProxyPlay(echo()) { $0.downstream.requestBufferBytes = 10 }
+        do {
+            let client = try play.client()
+            client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n1234")
+            #expect(try play.waitFor("cistern_upstream_active_requests", 1))
+        }
+        #expect(try play.waitFor("cistern_upstream_active_requests", 0))
+        #expect(play.origin.requests.isEmpty)
+    }
+}
