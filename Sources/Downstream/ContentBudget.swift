@@ -88,12 +88,19 @@ package final class ContentHold {
         self.limit = limit
     }
 
-    deinit { if bytes > 0 { budget.giveBack(bytes) } }
+    deinit { giveBack() }
 
     /// So many more bytes have come. Where they cannot be taken, what is held stays held.
     package func take(_ count: Int) -> ContentTaking {
         let taking = budget.take(count, holding: bytes, limit: limit)
         if taking == .whole { bytes += count }
         return taking
+    }
+
+    /// Nothing is held any more.
+    package func giveBack() {
+        guard bytes > 0 else { return }
+        budget.giveBack(bytes)
+        bytes = 0
     }
 }

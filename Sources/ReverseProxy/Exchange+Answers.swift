@@ -143,7 +143,7 @@ extension Exchange {
 
     func noteUpstream() {
         // Not the batch's time: an answer often comes within the batch in which it was asked for.
-        record.upstreamMicroseconds = SystemTime.monotonicMicroseconds - began - body.waitedMicroseconds
+        record.upstreamMicroseconds = SystemTime.monotonicMicroseconds - began - waited
         guard let fetch else { return }
         trace.times = fetch.times
         trace.upstreamStatus = fetch.status?.rawValue ?? 0

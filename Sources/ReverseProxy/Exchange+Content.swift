@@ -11,7 +11,7 @@ enum Upload {
     case nothing
     /// The client waits to be told to send it; the timer tells it where the upstream does not.
     case awaitingContinue(LoopTimer?)
-    /// It comes. What was held of it before it streamed counts in the budget until the upstream has taken it.
+    /// It comes, and counts as held until the upstream has taken what was held of it before it streamed.
     case streaming(ContentHold?)
 
     init(_ body: RequestBody) {
@@ -33,9 +33,8 @@ extension Exchange {
     func requestContent(_ bytes: Span<UInt8>) {
         shard.countRequestBytes(bytes.count)
         guard let fetch else { return }
-        guard fetch.write(bytes) else { return connection.pauseContent() }
-        stopAwaitingContinue()
-        upload = .streaming(nil)
+        if case .awaitingContinue = upload { goOnStreaming() }
+        if fetch.write(bytes) { goOnStreaming() } else { connection.pauseContent() }
     }
 
     func requestEnded() {
@@ -45,7 +44,7 @@ extension Exchange {
     }
 
     func fetchDrained() {
-        if case .streaming = upload { upload = .streaming(nil) }
+        goOnStreaming()
         connection.resumeContent()
     }
 
@@ -66,9 +65,17 @@ extension Exchange {
     }
 
     private func letContinue() {
-        stopAwaitingContinue()
-        upload = .streaming(nil)
+        goOnStreaming()
         connection.sendContinue()
+    }
+
+    private func goOnStreaming() {
+        switch upload {
+        case .nothing: return
+        case .awaitingContinue: stopAwaitingContinue()
+        case .streaming(let hold): hold?.giveBack()
+        }
+        upload = .streaming(nil)
     }
 
     /// The timer holds the exchange: so it must end with it.

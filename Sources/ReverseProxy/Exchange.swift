@@ -26,7 +26,10 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     /// The connection lets go of its exchange when it is answered or closed; so this is no cycle that lasts.
     let connection: ClientConnection
     let head: RequestHead
-    let body: RequestBody
+    /// Let go of when nothing can need it again.
+    private var body: RequestBody
+    /// Microseconds from its head until its content was whole.
+    let waited: Int64
     let plan: ExchangePlan
     /// When its head was there.
     let began: Int64
@@ -45,11 +48,12 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         self.connection = connection
         self.head = head
         self.body = body
+        waited = body.waitedMicroseconds
         self.plan = plan
         self.began = began
         upload = Upload(body)
         record = ExchangeRecord(result: plan.key == nil ? .bypass : .miss, method: MethodLabel(head.method), status: 0)
-        record.contentMicroseconds = body.outcome == .whole ? body.waitedMicroseconds : nil
+        record.contentMicroseconds = body.outcome == .whole ? waited : nil
         trace = ExchangeTrace(number: shard.why.nextNumber(), plan, partitionAt: shard.partitionOffset, now: shard.now)
         trace.content = body.outcome
     }
@@ -90,7 +94,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
             return fetchFailed(.unavailable(0))
         case .probe: break
         }
-        guard shard.settings.collapses, plan.mayShare, let flight = plan.flightKey else { return ask(leads: nil) }
+        guard shard.settings.collapses, plan.mayCollapse, let flight = plan.flightKey else { return ask(leads: nil) }
         let place = shard.server.collapsed.join(flight, now: now, as: ObjectIdentifier(self)) { [loop = shard.loop] outcome in
             loop.execute { self.landed(outcome) }
         }
@@ -159,7 +163,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     /// It goes on without us where it may fill the store, or change something.
     private func leaveFetch(_ cause: BackgroundCause) {
         guard let fetch else { return }
-        let record = BackgroundRecord(shard: shard, head: head, trace, cause, began: began + body.waitedMicroseconds)
+        let record = BackgroundRecord(shard: shard, head: head, trace, cause, began: began + waited)
         fetch.abandon(isRequestWhole: upload.isWhole, to: record)
         self.fetch = nil
     }
@@ -298,6 +302,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         noteUpstream()
         stopTimer()
         state = .streaming
+        body = .none
         if plan.key != nil { record.notStored = MetricNames.place(of: notStored) }
         trace.notStored = notStored
         record.status = head.status.rawValue

@@ -59,7 +59,8 @@ final class Fetch: TransferReceiver {
     var isPartitioned: Bool
     var sharedKey: [UInt8]
     private var request: UpstreamRequest
-    private let body: RequestBody
+    /// Let go of when the response begins: it is not sent again then.
+    private var body: RequestBody
     /// Where others wait for what this fetch brings: the key under which they do. They are told once.
     private var flight: [UInt8]?
     /// Let go of when the fetch has told its end, or when the client left.
@@ -357,6 +358,7 @@ final class Fetch: TransferReceiver {
         // One who waits for the same would get the same trouble: one of them may look, the others hear of it.
         land(isTrouble ? .failed(.fault(.serverError, head.status)) : .unshareable)
         tellGood()
+        body = .none
         guard let receiver, receiver.streamBegan(head, length: length, notStored: reason) else { return end() }
     }
 

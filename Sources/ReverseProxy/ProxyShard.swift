@@ -194,6 +194,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
             directives: directives, key: scratchKey, sharedKey: shared ?? scratchKey, isPartitioned: shared != nil, found: result.found,
             flightKey: result.flightKey(scratchKey), missToken: result.forwardToken,
             mayShare: head.method == .get && directives == RequestCacheControl(), route: routes.place(of: head.pathAndQuery))
+        plan.mayCollapse = (head.method == .get || isKeptByContent(head)) && directives == RequestCacheControl()
         guard let found = plan.found, mode(of: head) != .record else { return begin(head, body, connection, plan) }
         switch Reuse.decide(found.metadata, plan.directives, now: now) {
         case .validate: return begin(head, body, connection, plan)
@@ -229,7 +230,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         _ head: RequestHead, _ body: RequestBody, _ connection: ClientConnection, _ plan: ExchangePlan
     ) -> (any ClientExchange)? {
         plan.mode = mode(of: head)
-        if plan.mode == .record { plan.mayShare = false }
+        if plan.mode == .record { (plan.mayShare, plan.mayCollapse) = (false, false) }
         let exchange = Exchange(
             shard: self, connection: connection, head: head, body: body, plan: plan,
             began: loop.batchMicroseconds - body.waitedMicroseconds)
@@ -355,8 +356,10 @@ final class ExchangePlan {
     /// Under which key requests for the same share one fetch: the variant's, where it is known.
     let flightKey: [UInt8]?
     let missToken: StaticString
-    /// Whether another's answer would do, and a background fetch may speak for this request: a plain GET.
+    /// Whether a background fetch may speak for this request: a plain GET.
     var mayShare: Bool
+    /// Whether another's answer would do: a plain GET, or a request with the same content that only reads.
+    var mayCollapse = false
     /// The place of the target's route.
     let route: Int
     var mode = ServingMode.live

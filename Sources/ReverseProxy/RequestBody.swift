@@ -2,6 +2,7 @@
 
 import Downstream
 import HTTPCore
+import Upstream
 
 enum RequestBody {
     case none
@@ -55,6 +56,9 @@ struct StreamedContent {
     var hold: ContentHold?
     /// The client sends it when it is told to (RFC 9110 §10.1.1).
     let awaitsContinue: Bool
+
+    /// Those whose content streams hold a connection for as long as their clients like: half of all, so that others have the rest.
+    static func share(of connections: Int) -> ConnectionShare { ConnectionShare(name: "streamed content", limit: connections / 2) }
 }
 
 /// What became of a request's content: a label in metrics, logs and explanations.

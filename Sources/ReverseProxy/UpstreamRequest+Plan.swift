@@ -13,7 +13,9 @@ extension ProxyShard {
         var fields = requestFields.make(from: head, client: client)
         if plan.key != nil { Self.prepareForStore(&fields, plan, head.method) }
         if case .streamed(let content) = body, content.awaitsContinue { fields.append(.expect, "100-continue") }
-        return UpstreamRequest(method: head.method, target: Array(head.pathAndQuery), fields: fields, content: body.framing)
+        var request = UpstreamRequest(method: head.method, target: Array(head.pathAndQuery), fields: fields, content: body.framing)
+        if case .streamed = body { request.shares = [StreamedContent.share(of: settings.upstream.maximumConnections)] }
+        return request
     }
 
     private static func prepareForStore(_ fields: inout Fields, _ plan: ExchangePlan, _ method: HTTPCore.Method) {

@@ -61,8 +61,9 @@ package final class Transfer {
     private var isUploadAwaited = false
     private var wantsDrainCall = false
 
-    /// What may wait to be sent to the upstream before the client is held back.
+    /// What may wait to be sent to the upstream before the client is held back: on a connection, and before there is one.
     private static let uploadHighWaterBytes = 256 * 1024
+    private static let queuedUploadBytes = 16 * 1024
 
     init(client: UpstreamClient, request: UpstreamRequest, receiver: any TransferReceiver, now: Int64) {
         self.client = client
@@ -82,7 +83,8 @@ package final class Transfer {
         upload.append(copying: bytes)
         goOnSending()
         // A call that is owed already stays owed, whatever goes out meanwhile.
-        if upload.count - uploadSent > Self.uploadHighWaterBytes { wantsDrainCall = true }
+        let highWater = phase == .queued ? Self.queuedUploadBytes : Self.uploadHighWaterBytes
+        if upload.count - uploadSent > highWater { wantsDrainCall = true }
         return !wantsDrainCall
     }
 

@@ -34,6 +34,7 @@ struct CheckTests {
                 good:
                   must_have: [x]
             log: {access: ""}
+            limits: {request_buffers: 1KiB}
             """, "--set forwarding.name='a b' --admin-listen :8080", environment: "CISTERN_FAILURE_PROBE_PATH=x")
         #expect(outcome.status == 78)
         #expect(
@@ -45,6 +46,7 @@ struct CheckTests {
                 #"7: cache.content_types: "json" is not type/subtype, +suffix or *"#,
                 #"11: route a: methods can be POST and QUERY, not "GET""#,
                 #"13: route a: "x" is not a JSON Pointer, such as /items/0/id"#, "14: log.access must be off, stdout or a file",
+                "15: limits.request_buffers is for all requests: it must not be less than limits.request_buffer, for one",
                 "command line: admin_listen: 0.0.0.0:8080 is listened on already",
                 "command line: forwarding.name must be one word of letters, digits, - and _",
                 "environment: failure.probe_path must begin with /",

@@ -1,10 +1,12 @@
 // Requests whose content comes slowly, late, in pieces, or never whole: what the upstream sees of them, and what they hold meanwhile.
 
 import HTTPCore
+import JSON
 import Reactor
 import ReverseProxy
 import TestSupport
 import Testing
+import Upstream
 
 @testable import Downstream
 
@@ -220,6 +222,29 @@ struct StreamedUploadTests {
         #expect(try play.request("POST", "/b", content: "").text.hasSuffix("|0"))
     }
 
+    @Test("uploads that stream have half of the connections: all others find one, however many upload slowly")
+    func half() throws {
+        let play = try ProxyPlay(echo()) {
+            $0.downstream.requestBufferBytes = 10
+            $0.upstream.maximumConnections = 2
+        }
+        let slow = try (0..<5).map { number in
+            let client = try play.client()
+            client.send("POST /\(number) HTTP/1.1\r\nHost: a\r\nContent-Length: 40000\r\n\r\n" + String(repeating: "x", count: 20_000))
+            #expect(try play.waitFor(count("streamed_too_long"), Double(number + 1)))
+            return client
+        }
+        for number in 0..<10 {
+            #expect(try play.get("/get/\(number)").status == 200)
+            #expect(try play.request("POST", "/post/\(number)", content: "small").status == 200)
+        }
+        #expect(try play.metric("cistern_upstream_connections_total") == 2)
+        for (number, client) in slow.enumerated() {
+            client.send(String(repeating: "x", count: 20_000))
+            #expect(client.readAnswer()?.text == "POST /\(number) HTTP/1.1|Content-Length: 40000|40000")
+        }
+    }
+
     @Test("a client that leaves in the middle ends the request at the upstream")
     func leaving() throws {
         let play = try ProxyPlay(echo()) { $0.downstream.requestBufferBytes = 10 }
@@ -230,5 +255,70 @@ struct StreamedUploadTests {
         }
         #expect(try play.waitFor("cistern_upstream_active_requests", 0))
         #expect(play.origin.requests.isEmpty)
+    }
+}
+
+@Suite("Content that the key is made of")
+struct KeptByContentTests {
+    private static let type = [("Content-Type", "application/json")]
+
+    private func play(_ origin: ScriptedOrigin, contentLimit: Int = 64 << 10) throws -> ProxyPlay {
+        try ProxyPlay(origin) {
+            var route = Route()
+            route.name = "search"
+            route.pattern = RoutePattern("/search")
+            route.methods = [.post]
+            route.contentLimitBytes = contentLimit
+            $0.routes = [route]
+            $0.downstream.requestBufferBytes = 100
+        }
+    }
+
+    @Test("a copy stands in for the upstream that fails while the content still comes")
+    func rescued() throws {
+        let origin = ScriptedOrigin { _ in [.json("[1]")] }
+        let play = try play(origin)
+        _ = try play.request("POST", "/search", Self.type, content: "{\"a\":1}")
+        let client = try play.client()
+        client.send("POST /search HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 7\r\n\r\n{\"a\"")
+        #expect(try play.waitFor(held, 4))
+        origin.down()
+        // The soft deadline is the upstream's: it begins when the content is whole.
+        play.time.advance(by: .seconds(10))
+        client.send(":1}")
+        let answer = client.readAnswer()
+        #expect(answer?.text == "[1]" && answer?["Cache-Status"]?.contains("detail=connection_refused") == true)
+        #expect(try play.waitFor(held, 0))
+    }
+
+    @Test("more than others may hold is held where the route says so; beyond that it is passed on and not kept")
+    func limits() throws {
+        let play = try play(ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=60"])] }, contentLimit: 1_000)
+        for (length, isKept) in [(900, true), (1_001, false)] {
+            let text = "\"" + String(repeating: "x", count: length - 2) + "\""
+            _ = try play.request("POST", "/search", Self.type, content: text)
+            let again = try play.request("POST", "/search", Self.type, content: text)
+            #expect((again["Cache-Status"]?.contains("hit") == true) == isKept)
+        }
+        #expect(try play.metric(count("streamed_too_long")) == 2 && play.metric(count("whole")) == 2)
+    }
+
+    @Test("requests with the same content at the same time share one to the upstream; with other content they do not")
+    func collapsed() throws {
+        let gate = Gate()
+        let origin = ScriptedOrigin { [.pass(gate), .json(String(decoding: $0.content, as: UTF8.self), ["Cache-Control: max-age=60"])] }
+        let play = try play(origin)
+        let clients = try ["[1, 2]", "[1,2]", "[3]"].map { content in
+            let client = try play.client()
+            client.send(
+                "QUERY /a HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: \(content.utf8.count)\r\n\r\n" + content)
+            return client
+        }
+        #expect(try play.waitFor("cistern_collapsed_waiting", 1))
+        #expect(try play.waitFor("cistern_upstream_active_requests", 2))
+        gate.open()
+        #expect(clients.map { $0.readAnswer()?.text } == ["[1, 2]", "[1, 2]", "[3]"])
+        #expect(origin.requests.count == 2)
+        #expect(try play.waitFor(held, 0))
     }
 }
