@@ -1,5 +1,6 @@
 // Connections with a receiver of the tests' own: time-outs, back-pressure, draining, without an upstream anywhere.
 
+import CSystem
 import Dispatch
 import Glibc
 import HTTPCore

@@ -81,7 +81,7 @@ struct ContinueTests {
         let play = try play(echo())
         let client = try play.client()
         client.send(head("/a", 20))
-        #expect(try play.waitFor("cistern_upstream_active_requests", 1))
+        #expect(try play.waitFor("cistern_upstream_connections_total", 1))
         #expect(!client.hasInput(within: 0))
         play.time.advance(by: .milliseconds(1_100))
         #expect(client.hasInput(within: 10_000))
