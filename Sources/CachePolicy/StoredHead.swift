@@ -160,7 +160,7 @@ package enum StoredHead {
     package static func parse(_ bytes: UnsafeRawBufferPointer) -> ResponseHead? {
         let text = Array(bytes)
         guard text.count > 13, let status = UInt16(String(decoding: text[9..<12], as: UTF8.self)),
-            let lineEnd = text.firstIndex(of: 0x0d)
+            let lineEnd = text.firstIndex(of: 0x0d), lineEnd >= 13
         else { return nil }
         var fields = Fields()
         var start = lineEnd + 2

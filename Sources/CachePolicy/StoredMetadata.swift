@@ -97,13 +97,20 @@ package struct StoredMetadata: Sendable, Equatable {
         return out
     }
 
-    /// nil where the bytes are not a stored response of this version.
+    /// Milliseconds around 1970, and seconds, beyond which no number was ever written: 285,000 years each. What is damaged may say anything, and
+    /// sums of it must not overflow.
+    private static let (timeLimit, secondsLimit): (Int64, Int64) = (1 << 53, 1 << 43)
+
+    /// nil where the bytes are not a stored response of this version, or damaged so that one cannot count with them.
     package init?(_ bytes: UnsafeRawBufferPointer) {
         guard bytes.count >= Self.encodedBytes, Self.kind(of: bytes) == .response else { return nil }
         func number(_ index: Int) -> Int64 { Int64(littleEndian: bytes.loadUnaligned(fromByteOffset: 8 + index * 8, as: Int64.self)) }
         func offset(_ index: Int) -> Int {
             Int(UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: 64 + index * 4, as: UInt32.self)))
         }
+        for index in 0..<3 where number(index).magnitude > Self.timeLimit { return nil }
+        guard number(3) >= 0 else { return nil }
+        for index in 3..<7 where number(index) > Self.secondsLimit { return nil }
         requestTime = Timestamp(milliseconds: number(0))
         responseTime = Timestamp(milliseconds: number(1))
         date = Timestamp(milliseconds: number(2))

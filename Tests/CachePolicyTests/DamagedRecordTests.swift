@@ -1,0 +1,44 @@
+// Metadata and heads that were damaged on the disk: lists are made without looking at the checksum of what is listed.
+
+import HTTPCore
+import Testing
+
+@testable import CachePolicy
+
+@Suite("Damaged records")
+struct DamagedRecordTests {
+    private static let now = Timestamp(seconds: 1_700_000_000)
+
+    /// One number of the metadata, by its place, that nobody wrote.
+    private static let numbers: [(place: Int, number: Int64)] = [
+        (0, .min), (0, .max), (1, .min), (1, .max), (2, .min), (2, .max), (3, .max), (3, -1), (4, .max), (5, .max), (6, .max),
+    ]
+
+    @Test("metadata with a number that nobody wrote are not believed", arguments: numbers)
+    func metadata(place: Int, number: Int64) {
+        var bytes = StoredMetadata(requestTime: Self.now, responseTime: Self.now, date: Self.now).encoded()
+        #expect(bytes.withUnsafeBytes { StoredMetadata($0) } != nil)
+        bytes.withUnsafeMutableBytes { $0.storeBytes(of: number.littleEndian, toByteOffset: 8 + place * 8, as: Int64.self) }
+        #expect(bytes.withUnsafeBytes { StoredMetadata($0) } == nil)
+    }
+
+    @Test("metadata at the limits of what is written can be counted with")
+    func limits() {
+        let year9999 = Timestamp(seconds: 253_402_300_799)
+        let year0 = Timestamp(seconds: -62_167_219_200)
+        for (request, response, date) in [(year0, year9999, year0), (year9999, year0, year9999)] {
+            var metadata = StoredMetadata(requestTime: request, responseTime: response, date: date)
+            metadata.ageValue = 1 << 31
+            metadata.freshnessLifetime = year9999.seconds - year0.seconds
+            let read = metadata.encoded().withUnsafeBytes { StoredMetadata($0) }
+            #expect(read == metadata)
+        }
+    }
+
+    @Test(
+        "a head whose first line is cut is none",
+        arguments: ["HTTP/1.1\r200 OK\r\nA: b\r\n", "HTTP/1.1 200\r\n\r\n", "\r\r\r\r\r\r\r\r\r200\r\r\r"])
+    func head(text: String) {
+        #expect(Array(text.utf8).withUnsafeBytes { StoredHead.parse($0) } == nil)
+    }
+}
