@@ -15,7 +15,7 @@ BENCH_PACKAGES := nginx wrk python3
 FAULT_PACKAGES := python3 openssl util-linux
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cistern
 
-.PHONY: run build test bench kill faults lint image sanitize soak compare clean help packages test-packages bench-packages fault-packages
+.PHONY: run build test bench kill faults fuzz fuzz-merge stress lint image sanitize soak compare clean help packages test-packages bench-packages fault-packages
 
 run: build
 ifdef UPSTREAM
@@ -44,6 +44,23 @@ kill: build
 faults: build fault-packages
 	Tests/Faults/faults.py --cistern .build/release/cistern $(ARGUMENTS)
 
+# Made-up bytes for everything that reads bytes from outside, TIME seconds each; one property with TARGET=…; see Tests/Fuzz/README.md.
+fuzz: packages
+	CISTERN_FUZZ=1 $(SWIFT) build -c release --product fuzz --scratch-path .build-fuzz -Xswiftc -enable-testing \
+		-Xswiftc -sanitize=fuzzer,address -Xswiftc -use-ld=lld
+	Tests/Fuzz/fuzz.sh .build-fuzz/release/fuzz $(or $(TIME),60) $(TARGET)
+
+# Takes over into the repository what covers more than the inputs that are kept there.
+fuzz-merge:
+	for property in $(or $(TARGET),$(notdir $(wildcard Tests/Fuzz/Corpus/*))); do \
+		SWIFT_BACKTRACE=enable=no ASAN_OPTIONS=detect_leaks=0 .build-fuzz/release/fuzz $$property -merge=1 -max_len=1024 \
+			Tests/Fuzz/Corpus/$$property .build-fuzz/corpus/$$property || exit 1; \
+	done
+
+# Many users, a lying upstream, purges, kills: every response is checked, for TIME seconds; see Tests/Stress/README.md.
+stress: build fault-packages
+	Tests/Stress/stress.py --cistern .build/release/cistern --time $(or $(TIME),120) $(if $(SEED),--seed $(SEED)) $(if $(TLS),--tls)
+
 # Holds Cistern beside others: parsers, clients, and the caches that are installed.
 compare: build
 	Tests/Comparison/compare_parsers.sh
@@ -66,7 +83,7 @@ image:
 	buildah bud --isolation chroot -t cistern -f docker/Dockerfile .
 
 clean:
-	rm -rf .build .build-thread .build-address
+	rm -rf .build .build-thread .build-address .build-fuzz
 
 # Debian packages: only those that are missing are installed, and only then is root needed.
 define install
@@ -100,6 +117,8 @@ help:
 	@echo "make bench              measure against nginx"
 	@echo "make kill               rounds of kill -9 while storing and while purging"
 	@echo "make faults             every way of failing that we know of, as a table"
+	@echo "make fuzz               made-up bytes for everything that reads bytes from outside (TIME=, TARGET=)"
+	@echo "make stress             everything at once, every response checked (TIME=, SEED=, TLS=1)"
 	@echo "make compare            beside other parsers, clients and caches"
 	@echo "make soak               the caching rules beside a reference cache, a million steps"
 	@echo "make sanitize           the tests under ThreadSanitizer and AddressSanitizer"

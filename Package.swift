@@ -88,3 +88,20 @@ let package = Package(
     ],
     swiftLanguageModes: [.v6]
 )
+
+// What must hold for any bytes from outside (Tests/Fuzz): replayed by the ordinary tests, and built for the fuzzer by `make fuzz`.
+let fuzzed: [Target.Dependency] = [
+    "HTTPCore", "JSON", "ContentCodings", "CachePolicy", "CacheStore", "Upstream", "Downstream", "ReverseProxy", "Settings", "CHash",
+    "CSystem",
+]
+if Context.environment["CISTERN_FUZZ"] == nil {
+    package.targets.append(
+        .testTarget(
+            name: "FuzzTests", dependencies: fuzzed, path: "Tests/Fuzz", exclude: ["Driver", "Corpus", "README.md", "fuzz.sh"],
+            sources: ["Properties", "Replay"], swiftSettings: strict))
+} else {
+    package.targets.append(
+        .executableTarget(
+            name: "fuzz", dependencies: fuzzed, path: "Tests/Fuzz", exclude: ["Replay", "Corpus", "README.md", "fuzz.sh"],
+            sources: ["Properties", "Driver"], swiftSettings: strict))
+}

@@ -1,0 +1,35 @@
+// The fuzzer: libFuzzer calls one of the properties with what it makes up. `fuzz PROPERTY [libFuzzer's arguments]`; see the Makefile. The program
+// has a main of its own, so that one can serve all properties; libFuzzer's, which is linked as well, is not used.
+
+import Glibc
+
+@_silgen_name("LLVMFuzzerRunDriver")
+private func runFuzzer(
+    _ count: UnsafeMutablePointer<CInt>, _ arguments: UnsafeMutablePointer<UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?>,
+    _ check: @convention(c) (UnsafePointer<UInt8>?, Int) -> CInt
+) -> CInt
+
+private let name = CommandLine.arguments.dropFirst().first ?? ""
+private let property = Property(rawValue: name)
+guard property != nil else {
+    print("usage: fuzz PROPERTY [libFuzzer's arguments]; properties: \(Property.allCases.map(\.rawValue).joined(separator: " "))")
+    exit(2)
+}
+private let rest = [CommandLine.arguments[0]] + CommandLine.arguments.dropFirst(2)
+private var argumentCount = CInt(rest.count)
+private var arguments: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>? = .allocate(capacity: rest.count + 1)
+for (index, argument) in rest.enumerated() { arguments?[index] = strdup(argument) }
+arguments?[rest.count] = nil
+
+/// libFuzzer's own main wants this name.
+@_cdecl("LLVMFuzzerTestOneInput")
+func check(_ bytes: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
+    do throws(Violation) {
+        try property?.check(Array(UnsafeBufferPointer(start: bytes, count: count)))
+    } catch {
+        fatalError("VIOLATION: \(error)")
+    }
+    return 0
+}
+
+exit(runFuzzer(&argumentCount, &arguments, check))

@@ -1,0 +1,24 @@
+// Decoding never brings more than its limit, whatever a bomb promises; and what was coded here is read back to the byte.
+
+import CachePolicy
+import ContentCodings
+import HTTPCore
+
+enum CodingsProperty {
+    private static let codings: [ContentCoding] = [.gzip, .brotli, .zstd, .identity]
+
+    /// The first byte says which coding and which limit.
+    static func check(_ bytes: [UInt8]) throws(Violation) {
+        guard let first = bytes.first else { return }
+        let content = Array(bytes.dropFirst())
+        let limit = first & 0x80 == 0 ? 1 << 16 : 100
+        let coding = codings[Int(first & 3)]
+        if coding != .identity, let decoded = try? ContentDecoder.decode(content, coding, limit: limit) {
+            try expect(decoded.count <= limit, "\(decoded.count) bytes came out where \(limit) are allowed")
+        }
+        guard let coded = content.withUnsafeBytes({ GzipEncoder().encode($0) }) else { return }
+        try expect(coded.count <= content.count, "coding made it longer")
+        let again = try? ContentDecoder.decode(coded, .gzip, limit: 1 << 22)
+        try expect(again == content, "what was coded is not read back")
+    }
+}

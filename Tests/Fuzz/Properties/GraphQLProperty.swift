@@ -1,0 +1,44 @@
+// Whether GraphQL changes something is found alike in a document, in JSON and in a form; and never overlooked before anything else.
+
+import HTTPCore
+import JSON
+
+@testable import CachePolicy
+
+enum GraphQLProperty {
+    static func check(_ bytes: [UInt8]) throws(Violation) {
+        let changes = GraphQLDocument.changesSomething(bytes.span)
+        for prefix in [" \n", "# mutation {\n", "query a { b }\n", "\"mutation {\" "] {
+            let found = GraphQLDocument.changesSomething((Array(prefix.utf8) + bytes).span)
+            try expect(found == changes, "behind \(prefix) it is \(found), alone \(changes)")
+        }
+        for word in ["mutation{a}\n", "subscription a($b:C=\"}\"){d}\n"] {
+            try expect(GraphQLDocument.changesSomething((Array(word.utf8) + bytes).span), "\(word) is overlooked")
+        }
+        if let text = String(validating: bytes, as: UTF8.self) {
+            let json = JSONValue.object([.init("query", .string(text))])
+            try expect(GraphQLRequest.changesSomething(json: json.serialized()) == changes, "in JSON it is found to be another")
+            let batch = JSONValue.array([json, .null])
+            try expect(GraphQLRequest.changesSomething(json: batch.serialized()) == changes, "in a batch it is found to be another")
+            let form = Array("a=b&query=".utf8) + bytes.flatMap { Array("%".utf8) + hexadecimal($0) }
+            try expect(GraphQLRequest.changesSomething(form: form) == changes, "in a form it is found to be another")
+        }
+        try checkIdentity(bytes)
+    }
+
+    /// Anything may come under any type.
+    private static func checkIdentity(_ bytes: [UInt8]) throws(Violation) {
+        for type in ["application/json", "application/graphql", "application/x-www-form-urlencoded", "text/plain", "multipart/mixed; a=b"] {
+            var fields = Fields()
+            fields.append(.contentType, type)
+            let identity = RequestContent.identity(method: .post, fields: fields, content: bytes.span, rules: nil)
+            let again = RequestContent.identity(method: .post, fields: fields, content: bytes.span, rules: nil)
+            try expect(identity == again, "the same content of \(type) has two identities")
+        }
+    }
+
+    private static func hexadecimal(_ byte: UInt8) -> [UInt8] {
+        let digits = Array("0123456789abcdef".utf8)
+        return [digits[Int(byte >> 4)], digits[Int(byte & 15)]]
+    }
+}

@@ -1,0 +1,34 @@
+// The checker, the reader and the canonical form agree on what JSON is and what it means; the checker finds the same however a text arrives.
+
+import JSON
+
+enum JSONProperty {
+    static func check(_ bytes: [UInt8]) throws(Violation) {
+        let verdict = JSONTextChecker.check(bytes.span)
+        let isValid = verdict == .valid || verdict == .validScalar
+        for split in splits(of: bytes.count) {
+            var checker = JSONTextChecker()
+            let goesOn = checker.consume(bytes.span.extracting(0..<split)) && checker.consume(bytes.span.extracting(split...))
+            let found = goesOn ? checker.finish() : .invalid
+            try expect(found == verdict, "split at \(split) it is \(found), whole it is \(verdict)")
+        }
+        let value = JSONValue(bytes)
+        try expect((value != nil) == isValid, "the checker finds \(verdict), and the reader \(value == nil ? "nothing" : "a value")")
+        if let value { try checkWritten(value) }
+        let canonical = CanonicalJSON.make(bytes.span)
+        guard let canonical else { return }
+        try expect(isValid, "what has a canonical form is not valid")
+        try expect(JSONTextChecker.check(canonical.span) == verdict, "the canonical form is not valid, or of another kind")
+        try expect(CanonicalJSON.make(canonical.span) == canonical, "the canonical form of the canonical form is another one")
+        // White space around it makes no difference.
+        try expect(CanonicalJSON.make(([0x20, 0x0a] + bytes + [0x09]).span) == canonical, "white space changes the canonical form")
+    }
+
+    private static func checkWritten(_ value: JSONValue) throws(Violation) {
+        for isIndented in [false, true] {
+            let text = value.serialized(isIndented: isIndented)
+            guard let again = JSONValue(text) else { throw Violation(description: "what was read is written as something that is no JSON") }
+            try expect(again.serialized(isIndented: isIndented) == text, "what was written is read as something else")
+        }
+    }
+}

@@ -1,0 +1,40 @@
+// What must hold for any bytes from outside. Each property is called by the fuzzer (Tests/Fuzz/Driver) with bytes that it makes up, and by the
+// ordinary tests (Tests/Fuzz/Replay) with those that are kept in Tests/Fuzz/Corpus. A trap is a violation too.
+
+/// What does not hold, in a sentence.
+struct Violation: Error, CustomStringConvertible {
+    let description: String
+}
+
+/// What is fuzzed; the raw value names the folder of its corpus and is what `make fuzz TARGET=` takes.
+enum Property: String, CaseIterable, Sendable {
+    case request, response, json, fields, keys, stored, recovery, codings, multipart, graphql, yaml, archive, administration
+
+    func check(_ bytes: [UInt8]) throws(Violation) {
+        switch self {
+        case .request: try RequestProperty.check(bytes)
+        case .response: try ResponseProperty.check(bytes)
+        case .json: try JSONProperty.check(bytes)
+        case .fields: try FieldsProperty.check(bytes)
+        case .keys: try KeysProperty.check(bytes)
+        case .stored: try StoredProperty.check(bytes)
+        case .recovery: try RecoveryProperty.check(bytes)
+        case .codings: try CodingsProperty.check(bytes)
+        case .multipart: try MultipartProperty.check(bytes)
+        case .graphql: try GraphQLProperty.check(bytes)
+        case .yaml: try YAMLProperty.check(bytes)
+        case .archive: try ArchiveProperty.check(bytes)
+        case .administration: try AdministrationProperty.check(bytes)
+        }
+    }
+}
+
+func expect(_ holds: Bool, _ sentence: @autoclosure () -> String) throws(Violation) {
+    if !holds { throw Violation(description: sentence()) }
+}
+
+/// The places at which an input is split in two: all of a short one, and some of a long one, which differ with its length.
+func splits(of count: Int) -> StrideThrough<Int> {
+    let step = max(1, count / 16)
+    return stride(from: count % step, through: count, by: step)
+}

@@ -1,0 +1,63 @@
+// An upstream's head: what is refused by a part of a line is refused by the whole line, its framing can be read in one way only, and what was
+// taken is read as the same when it is written again.
+
+import HTTPCore
+
+@testable import Upstream
+
+enum ResponseProperty {
+    private static let settings = UpstreamSettings(host: "upstream.example", port: 80)
+
+    static func check(_ bytes: [UInt8]) throws(Violation) {
+        guard let (head, framing) = try read(bytes) else { return }
+        let fields = head.fields
+        for index in 0..<fields.count {
+            try expect(fields.name(at: index).allSatisfy(isTokenByte), "a field's name is no token")
+            try expect(fields.value(at: index).allSatisfy(isFieldValueByte), "a field's value holds a control character")
+        }
+        let lengths = fields.all(.contentLength)
+        switch framing {
+        case .byProtocol: try expect(head.status.forbidsContent, "a response that has content has no framing")
+        case .length(let count):
+            try expect(!fields.contains(.transferEncoding), "a response with Transfer-Encoding is read by its length")
+            try expect(lengths.allSatisfy { Int(String(decoding: $0, as: UTF8.self)) == count }, "two lengths differ")
+        case .chunked: try expect(lengths.isEmpty, "a response in chunks has a Content-Length too")
+        case .connectionEnd: try expect(lengths.isEmpty && !fields.contains(.transferEncoding), "its framing is overlooked")
+        }
+        var text: [UInt8] = []
+        ResponseSerializer.append(head, to: &text)
+        guard let again = try read(text + [0x0d, 0x0a]) else {
+            throw Violation(description: "a head that was taken is refused when it is written again")
+        }
+        try expect(
+            again.framing == framing && again.head.status == head.status && again.head.fields.isSame(as: fields),
+            "a head is read in another way when it is written again")
+    }
+
+    /// The final head; nil where there is none.
+    private static func read(_ bytes: [UInt8]) throws(Violation) -> (head: ResponseHead, framing: AnswerHead.Framing)? {
+        var reader = AnswerHead()
+        var start = 0
+        while let end = bytes[start...].firstIndex(of: 0x0a) {
+            let line = bytes.span.extracting(start..<(end + 1))
+            var problem: Int?
+            for count in splits(of: line.count - 1) where problem == nil {
+                if reader.problem(withPartOfLine: line.extracting(0..<count), settings: settings) != nil { problem = count }
+            }
+            start = end + 1
+            switch reader.take(line, settings: settings) {
+            case .refused: return nil
+            case .final(let head, let framing): return (head, framing)
+            case .more, .informational, .trailer:
+                try expect(problem == nil, "a line is taken whose first \(problem ?? 0) bytes are refused")
+            }
+        }
+        return nil
+    }
+}
+
+extension Fields {
+    func isSame(as other: Fields) -> Bool {
+        count == other.count && (0..<count).allSatisfy { name(at: $0) == other.name(at: $0) && value(at: $0) == other.value(at: $0) }
+    }
+}

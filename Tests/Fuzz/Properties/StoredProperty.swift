@@ -1,0 +1,60 @@
+// What lies in the store may be damaged: lists are made without looking at checksums of content. Whatever metadata and heads hold, reading
+// them and counting with them ends well; and what the rules wrote is read back.
+
+import CachePolicy
+import HTTPCore
+
+enum StoredProperty {
+    private static let now = Timestamp(seconds: 1_700_000_000)
+
+    /// Metadata in their fixed length, then a head.
+    static func check(_ bytes: [UInt8]) throws(Violation) {
+        let metadata = bytes.prefix(StoredMetadata.encodedBytes)
+        let head = Array(bytes.dropFirst(metadata.count))
+        let parsed = head.withUnsafeBytes { StoredHead.parse($0) }
+        _ = head.withUnsafeBytes { StoredHead.negotiated($0, isCoded: true) }
+        _ = head.withUnsafeBytes { StoredHead.partial($0, 0..<1, of: 2) }
+        var kind = Array(metadata)
+        // Most bytes of the version and kind are refused at once.
+        if kind.count > 1 { (kind[0], kind[1]) = (1, StoredKind.response.rawValue) }
+        if let read = kind.withUnsafeBytes({ StoredMetadata($0) }) { try count(read, head) }
+        if let parsed { try checkMade(parsed) }
+    }
+
+    private static func count(_ read: StoredMetadata, _ head: [UInt8]) throws(Violation) {
+        let again = read.encoded().withUnsafeBytes { StoredMetadata($0) }
+        try expect(again == read, "metadata are read back as others")
+        let age = Freshness.currentAge(of: read, now: now)
+        _ = (read.freshnessLifetime ?? 0) - age
+        _ = (Freshness.apparentAge(of: read), Freshness.responseDelay(of: read), Freshness.ageEnds(of: read, now: now))
+        _ = Freshness.isAgeUnknown(of: read, now: now)
+        _ = Reuse.decide(read, RequestCacheControl(), now: now)
+        _ = RFC3339.format(milliseconds: read.responseTime.milliseconds)
+        var request = Fields()
+        request.append(.range, "bytes=0-")
+        request.append(.ifRange, "\"a\"")
+        _ = head.withUnsafeBytes { RangeRequest(request, count: 9, stored: read, head: $0) }
+    }
+
+    /// A response made of it is stored and read back.
+    private static func checkMade(_ head: ResponseHead) throws(Violation) {
+        let fields = head.fields
+        let isPlain = (0..<fields.count).allSatisfy {
+            !fields.name(at: $0).isEmpty && fields.name(at: $0).allSatisfy(isTokenByte)
+                && fields.value(at: $0).allSatisfy(isFieldValueByte) && fields.value(at: $0).elementsEqual(fields.value(at: $0).trimmed)
+        }
+        guard isPlain, (200...599).contains(head.status.rawValue), head.reason.allSatisfy(isFieldValueByte) else { return }
+        let (bytes, metadata) = StoredHead.make(
+            head, control: ResponseCacheControl(fields), contentBytes: 7, isDecoded: false, requestTime: now, responseTime: now,
+            settings: CachePolicySettings())
+        guard let again = bytes.withUnsafeBytes({ StoredHead.parse($0) }) else {
+            throw Violation(description: "a stored head cannot be read back")
+        }
+        try expect(again.status == head.status, "a status is read back as another")
+        if metadata.etag.count > 0 {
+            try expect(again.fields.first(.etag).map { Array($0) } == Array(bytes[metadata.etag]), "the tag lies elsewhere")
+        }
+        let read = metadata.encoded().withUnsafeBytes { StoredMetadata($0) }
+        try expect(read == metadata, "metadata are read back as others")
+    }
+}
