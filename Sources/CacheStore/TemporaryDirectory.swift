@@ -7,8 +7,8 @@ package final class TemporaryDirectory {
     package let path: String
 
     /// - Returns: nil where none can be made.
-    package init?(_ name: String) {
-        var template = Array("/tmp/\(name)-XXXXXX".utf8CString)
+    package init?(_ name: String, in parent: String = "/tmp") {
+        var template = Array("\(parent)/\(name)-XXXXXX".utf8CString)
         guard mkdtemp(&template) != nil else { return nil }
         path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }

@@ -26,7 +26,7 @@ enum RequestProperty {
         case .needsMore:
             let second = Outcome(parser.parse(bytes.span, limits: RequestLimits()))
             try expect(second == whole, "a head split at \(split) is read as \(second), whole as \(whole)")
-        case .refused: try expect(whole.isRefused, "its first \(split) bytes are refused, and the whole is \(whole)")
+        case .refused: try expect(!whole.isHead, "its first \(split) bytes are refused, and the whole is taken")
         case .head: try expect(first == whole, "its first \(split) bytes are read as \(first), and the whole as \(whole)")
         }
     }
@@ -88,7 +88,7 @@ private enum Outcome: Equatable {
         }
     }
 
-    var isRefused: Bool { if case .refused = self { true } else { false } }
+    var isHead: Bool { if case .head = self { true } else { false } }
 }
 
 /// What chunks hold, given in two pieces.
