@@ -22,18 +22,20 @@ package struct GoodAnswer: Sendable {
         return contentTypes.contain(response.fields.first(.contentType).flatMap(MediaType.init)) ? nil : .unexpectedType
     }
 
+    /// Whether content is looked through from end to end, which takes a time of its own where it is long.
+    package var searchesContent: Bool { !mustHave.isEmpty || !mustNotHave.isEmpty }
+
     /// - Parameters:
     ///   - content: decoded, and valid where it is JSON.
     ///   - storedBytes: the length of the stored copy's content, where there is one.
     package func faultOfContent(_ content: Span<UInt8>, isJSON: Bool, storedBytes: Int?) -> UpstreamFault? {
         if content.count < minimumBytes || (maximumBytes > 0 && content.count > maximumBytes) { return .unexpectedSize }
         if let storedBytes, shrinkLimit > 0, content.count * 100 < storedBytes * shrinkLimit { return .shrunk }
-        guard !mustHave.isEmpty || !mustNotHave.isEmpty else { return nil }
-        guard isJSON, let value = JSONValue(content.withUnsafeBufferPointer { Array($0) }) else {
-            return mustHave.isEmpty ? nil : .missingValue
-        }
-        for pointer in mustHave where !pointer.exists(in: value) { return .missingValue }
-        for pointer in mustNotHave where pointer.exists(in: value) { return .unwantedValue }
+        guard searchesContent else { return nil }
+        guard isJSON else { return mustHave.isEmpty ? nil : .missingValue }
+        let found = JSONPointer.found(mustHave + mustNotHave, in: content)
+        if found.prefix(mustHave.count).contains(false) { return .missingValue }
+        if found.dropFirst(mustHave.count).contains(true) { return .unwantedValue }
         return nil
     }
 }

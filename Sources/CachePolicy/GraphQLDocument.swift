@@ -35,17 +35,25 @@ enum GraphQLDocument {
     }
 
     /// The same for content of which it is not known where documents stand in it: rather once too often.
-    static func changesSomething(anywhereIn content: [UInt8]) -> Bool {
-        for word in ["mutation", "subscription"] {
-            var rest = content[...]
-            while let found = rest.firstRange(of: Array(word.utf8)) {
-                rest = rest[found.upperBound...]
-                // A name, variables, directives, and then the braces.
-                let next = rest.first { $0 == UInt8(ascii: "{") || $0 < 0x20 && $0 != 0x0a && $0 != 0x0d && $0 != 0x09 }
-                if next == UInt8(ascii: "{") { return true }
+    static func changesSomething(anywhereIn content: Span<UInt8>) -> Bool {
+        // A name, variables, directives, and then the braces.
+        var hasWord = false
+        for index in content.indices {
+            switch content[index] {
+            case UInt8(ascii: "m"): hasWord = hasWord || begins("mutation", content, index)
+            case UInt8(ascii: "s"): hasWord = hasWord || begins("subscription", content, index)
+            case UInt8(ascii: "{"): if hasWord { return true }
+            case 0x09, 0x0a, 0x0d: break
+            case 0..<0x20: hasWord = false
+            default: break
             }
         }
         return false
+    }
+
+    private static func begins(_ word: StaticString, _ content: Span<UInt8>, _ index: Int) -> Bool {
+        let end = index + word.utf8CodeUnitCount
+        return end <= content.count && content.extracting(index..<end).equals(word)
     }
 
     private static func isNameByte(_ byte: UInt8) -> Bool { byte.isASCIILetter || byte.isASCIIDigit || byte == UInt8(ascii: "_") }
@@ -77,17 +85,14 @@ enum GraphQLDocument {
 /// A request that may hold GraphQL: JSON with a `query`, several of them in an array, or form content with one.
 enum GraphQLRequest {
     /// nil where the content is no JSON text.
-    static func changesSomething(json content: [UInt8]) -> Bool? {
-        JSONValue(content).map(changesSomething)
-    }
-
-    private static func changesSomething(_ value: JSONValue) -> Bool {
-        if let items = value.array { return items.contains(where: changesSomething) }
-        guard let members = value.members else { return false }
-        let documents = members.filter { $0.name == "query" }.compactMap(\.value.string)
-        // A document that the server knows by its hash may be anything.
-        let isPersisted = members.contains { $0.name == "extensions" && $0.value["persistedQuery"] != nil }
-        return documents.contains(where: isChange) || (documents.isEmpty && isPersisted)
+    static func changesSomething(json content: Span<UInt8>) -> Bool? {
+        guard [.valid, .validScalar].contains(JSONTextChecker.check(content)) else { return nil }
+        var search = ChangeSearch()
+        JSONWalk.through(content) { token, meaning in
+            search.take(token, meaning)
+            return !search.isFound
+        }
+        return search.isFound
     }
 
     static func changesSomething(form content: [UInt8]) -> Bool {
@@ -96,11 +101,69 @@ enum GraphQLRequest {
             guard let value = PercentCoding.decode(argument.dropFirst(name.count + 1), plusIsSpace: true) else { return false }
             switch PercentCoding.decode(name, plusIsSpace: true) {
             case "query": return isChange(value)
-            case "operations": return changesSomething(json: Array(value.utf8)) ?? false
+            case "operations": return changesSomething(json: Array(value.utf8).span) ?? false
             default: return false
             }
         }
     }
 
     private static func isChange(_ document: String) -> Bool { GraphQLDocument.changesSomething(Array(document.utf8).span) }
+}
+
+/// Looks through a JSON text for requests that change something: its objects that stand in nothing but arrays.
+private struct ChangeSearch {
+    private enum Member {
+        case query, extensions, other
+    }
+
+    private(set) var isFound = false
+    private var depth = 0
+    /// Of the members of the request that is open; of those of its `extensions`.
+    private var requestDepth: Int?
+    private var extensionsDepth: Int?
+    private var member = Member.other
+    private var hasDocument = false
+    private var isPersisted = false
+
+    mutating func take(_ token: JSONToken, _ meaning: (Range<Int>) -> [UInt8]) {
+        switch token {
+        case .name(let range): takeName(range, meaning)
+        case .string(let range) where depth == requestDepth && member == .query:
+            hasDocument = true
+            if GraphQLDocument.changesSomething(meaning(range).span) { isFound = true }
+        case .string, .number, .literal: break
+        case .beginArray: depth += 1
+        case .beginObject: beginObject()
+        case .endArray: depth -= 1
+        case .endObject: endObject()
+        }
+    }
+
+    private mutating func takeName(_ range: Range<Int>, _ meaning: (Range<Int>) -> [UInt8]) {
+        if depth == requestDepth {
+            let name = meaning(range)
+            member = name.elementsEqual("query".utf8) ? .query : name.elementsEqual("extensions".utf8) ? .extensions : .other
+        } else if depth == extensionsDepth, meaning(range).elementsEqual("persistedQuery".utf8) {
+            isPersisted = true
+        }
+    }
+
+    private mutating func beginObject() {
+        if requestDepth == nil {
+            (requestDepth, hasDocument, isPersisted) = (depth + 1, false, false)
+        } else if depth == requestDepth, member == .extensions {
+            extensionsDepth = depth + 1
+        }
+        depth += 1
+    }
+
+    private mutating func endObject() {
+        if depth == extensionsDepth { extensionsDepth = nil }
+        if depth == requestDepth {
+            // A document that the server knows by its hash may be anything.
+            if !hasDocument, isPersisted { isFound = true }
+            requestDepth = nil
+        }
+        depth -= 1
+    }
 }

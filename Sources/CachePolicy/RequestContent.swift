@@ -18,7 +18,7 @@ package enum RequestContent {
         let media = type.flatMap(MediaType.init)
         let isPlain = !fields.contains(.contentEncoding)
         let isForm = media?.isForm == true
-        guard !mayChange(method, Array(copying: content), media, isPlain: isPlain) else { return nil }
+        guard !mayChange(method, content, media, isPlain: isPlain) else { return nil }
         let isCanonical = isPlain && (isForm || media?.isJSON == true)
         let parts = isPlain ? type.flatMap { MultipartForm.canonical(Array(copying: content), type: $0, rules: rules) } : nil
         if parts != nil {
@@ -45,11 +45,11 @@ package enum RequestContent {
     }
 
     /// QUERY promises to change nothing (RFC 10008 §2), so what cannot be read is taken for what it says; POST does not.
-    private static func mayChange(_ method: Method, _ content: [UInt8], _ media: MediaType?, isPlain: Bool) -> Bool {
+    private static func mayChange(_ method: Method, _ content: Span<UInt8>, _ media: MediaType?, isPlain: Bool) -> Bool {
         guard isPlain else { return method != .query }
         guard let media else { return GraphQLRequest.changesSomething(json: content) ?? false }
-        if media.isGraphQL { return GraphQLDocument.changesSomething(content.span) }
-        if media.isForm { return GraphQLRequest.changesSomething(form: content) }
+        if media.isGraphQL { return GraphQLDocument.changesSomething(content) }
+        if media.isForm { return GraphQLRequest.changesSomething(form: Array(copying: content)) }
         if media.isJSON { return GraphQLRequest.changesSomething(json: content) ?? (method != .query) }
         // In parts, or of a type that some servers overlook.
         return GraphQLRequest.changesSomething(json: content) ?? GraphQLDocument.changesSomething(anywhereIn: content)

@@ -1,215 +1,226 @@
 // One spelling for all JSON texts that mean the same: members sorted by name, no white space, strings and numbers in one form. In the
 // manner of RFC 8785; only numbers that a double cannot hold keep their digits, since two large identifiers must not become one.
+//
+// Written in one pass and without a tree: what is open is a stack, and an object's members are put in order in the output itself when it
+// ends. Nearly all come in the same order each time, or few and short.
 
 import HTTPCore
 
 package enum CanonicalJSON {
-    /// The canonical form; nil where the text is not valid, too deep, or names a member twice (RFC 8259 §4: what that means is open).
+    /// The canonical form; nil where the text is not valid, too deep, has an object of too many members or one that names a member twice
+    /// (RFC 8259 §4: what that means is open).
     package static func make(_ text: Span<UInt8>) -> [UInt8]? {
-        text.withUnsafeBufferPointer { bytes in
-            var reading = CanonicalReading(text: bytes)
-            guard let value = reading.value(depth: 0), reading.isAtEnd else { return nil }
-            return value
+        guard [.valid, .validScalar].contains(JSONTextChecker.check(text)) else { return nil }
+        return make(checked: text)
+    }
+
+    /// - Parameter text: that `JSONTextChecker` has called valid.
+    package static func make(checked text: Span<UInt8>) -> [UInt8]? {
+        text.withUnsafeBufferPointer { text in
+            // RFC 8785 knows no byte order mark.
+            guard text.first != 0xef else { return nil }
+            var writer = CanonicalWriter(text)
+            var cursor = JSONCursor(text)
+            while let token = cursor.next() {
+                guard writer.take(token) else { return nil }
+            }
+            return writer.out
         }
     }
 }
 
-/// Reads a text that has not been checked, and writes each value's canonical form.
-private struct CanonicalReading {
-    let text: UnsafeBufferPointer<UInt8>
-    private var position = 0
+private struct CanonicalWriter {
+    private let text: UnsafeBufferPointer<UInt8>
+    private(set) var out: [UInt8] = []
+    private var open: [Container] = []
+    /// Of all open objects, the innermost one's last.
+    private var members: [Member] = []
+    private var scratch: [UInt8] = []
 
+    /// A value deeper than this makes the text too deep: putting members in order may copy each byte once a level.
     private static let depthLimit = 64
+    /// Putting more of them in order would take too long at once.
+    private static let memberLimit = 1 << 16
 
-    init(text: UnsafeBufferPointer<UInt8>) {
+    private struct Container {
+        let isObject: Bool
+        /// Behind its bracket.
+        let start: Int
+        let firstMember: Int
+    }
+
+    /// Places in the output.
+    private struct Member {
+        /// Of the name with its quotes.
+        let name: Range<Int>
+        var end: Int
+    }
+
+    init(_ text: UnsafeBufferPointer<UInt8>) {
         self.text = text
+        out.reserveCapacity(text.count)
     }
 
-    var isAtEnd: Bool {
-        mutating get {
-            skipSpace()
-            return position == text.count
+    /// - Returns: false where there is no canonical form.
+    mutating func take(_ token: JSONToken) -> Bool {
+        switch token {
+        case .name(let range): return beginMember(range)
+        case .endObject: return endObject()
+        case .endArray: end(UInt8(ascii: "]"))
+        case .beginObject: return begin(isObject: true)
+        case .beginArray: return begin(isObject: false)
+        case .string(let range): return beginValue() && appendString(range)
+        case .literal(let range):
+            guard beginValue() else { return false }
+            out.append(contentsOf: UnsafeBufferPointer(rebasing: text[range]))
+        case .number(let range):
+            guard beginValue() else { return false }
+            appendNumber(UnsafeBufferPointer(rebasing: text[range]))
         }
-    }
-
-    private var current: UInt8? { position < text.count ? text[position] : nil }
-
-    private mutating func skipSpace() {
-        while let byte = current, byte == 0x20 || byte == 0x09 || byte == 0x0a || byte == 0x0d { position += 1 }
-    }
-
-    private mutating func take(_ byte: UInt8) -> Bool {
-        skipSpace()
-        guard current == byte else { return false }
-        position += 1
         return true
     }
 
-    mutating func value(depth: Int) -> [UInt8]? {
-        guard depth < Self.depthLimit else { return nil }
-        skipSpace()
-        switch current {
-        case UInt8(ascii: "{"): return object(depth)
-        case UInt8(ascii: "["): return array(depth)
-        case UInt8(ascii: "\""): return string().map(Self.quoted)
-        case UInt8(ascii: "t"): return literal("true")
-        case UInt8(ascii: "f"): return literal("false")
-        case UInt8(ascii: "n"): return literal("null")
-        default: return number()
+    private mutating func begin(isObject: Bool) -> Bool {
+        guard beginValue() else { return false }
+        out.append(isObject ? UInt8(ascii: "{") : UInt8(ascii: "["))
+        open.append(Container(isObject: isObject, start: out.count, firstMember: members.count))
+        return true
+    }
+
+    private mutating func beginValue() -> Bool {
+        guard open.count < Self.depthLimit else { return false }
+        if let container = open.last, !container.isObject, out.count > container.start { out.append(UInt8(ascii: ",")) }
+        return true
+    }
+
+    private mutating func end(_ bracket: UInt8) {
+        _ = open.popLast()
+        out.append(bracket)
+    }
+
+    // MARK: Members
+
+    private mutating func beginMember(_ range: Range<Int>) -> Bool {
+        guard let container = open.last, members.count - container.firstMember < Self.memberLimit else { return false }
+        endMember(of: container)
+        if out.count > container.start { out.append(UInt8(ascii: ",")) }
+        let start = out.count
+        guard appendString(range) else { return false }
+        members.append(Member(name: start..<out.count, end: out.count))
+        out.append(UInt8(ascii: ":"))
+        return true
+    }
+
+    private mutating func endMember(of container: Container) {
+        if members.count > container.firstMember { members[members.count - 1].end = out.count }
+    }
+
+    private mutating func endObject() -> Bool {
+        guard let container = open.last else { return false }
+        endMember(of: container)
+        guard sortMembers(from: container.firstMember, in: container.start) else { return false }
+        members.removeLast(members.count - container.firstMember)
+        end(UInt8(ascii: "}"))
+        return true
+    }
+
+    /// By the bytes of their names as they are written.
+    /// - Returns: false where a name comes twice.
+    private mutating func sortMembers(from first: Int, in start: Int) -> Bool {
+        let places = members.indices[first...]
+        if places.count <= Self.fewMembers {
+            insertionSort(places)
+        } else if places.dropFirst().contains(where: { order(members[$0 - 1].name, members[$0].name) >= 0 }) {
+            let sorted = members[first...].sorted { order($0.name, $1.name) < 0 }
+            members.replaceSubrange(places, with: sorted)
         }
+        for index in places.dropFirst() where order(members[index - 1].name, members[index].name) == 0 { return false }
+        // Where all stand in their places already, nothing moves.
+        guard places.dropFirst().contains(where: { members[$0 - 1].end > members[$0].end }) else { return true }
+        scratch.removeAll(keepingCapacity: true)
+        scratch.append(contentsOf: out[start...])
+        out.removeLast(out.count - start)
+        for index in places {
+            if index > first { out.append(UInt8(ascii: ",")) }
+            out.append(contentsOf: scratch[members[index].name.lowerBound - start..<members[index].end - start])
+        }
+        return true
     }
 
-    private mutating func literal(_ word: StaticString) -> [UInt8]? {
-        let count = word.utf8CodeUnitCount
-        guard position + count <= text.count else { return nil }
-        for index in 0..<count where text[position + index] != word.utf8Start[index] { return nil }
-        position += count
-        return [UInt8](UnsafeBufferPointer(start: word.utf8Start, count: count))
-    }
+    /// So few are put in order without memory of their own, which nearly all objects are.
+    private static let fewMembers = 24
 
-    private mutating func object(_ depth: Int) -> [UInt8]? {
-        position += 1
-        var members: [(name: [UInt8], value: [UInt8])] = []
-        if take(UInt8(ascii: "}")) { return Array("{}".utf8) }
-        repeat {
-            skipSpace()
-            guard current == UInt8(ascii: "\""), let name = string(), take(UInt8(ascii: ":")), let value = value(depth: depth + 1) else {
-                return nil
+    private mutating func insertionSort(_ places: Range<Int>) {
+        for index in places.dropFirst() {
+            let member = members[index]
+            var place = index
+            while place > places.lowerBound, order(member.name, members[place - 1].name) < 0 {
+                members[place] = members[place - 1]
+                place -= 1
             }
-            members.append((name, value))
-        } while take(UInt8(ascii: ","))
-        guard take(UInt8(ascii: "}")) else { return nil }
-        members.sort { $0.name.lexicographicallyPrecedes($1.name) }
-        for index in members.indices.dropFirst() where members[index].name == members[index - 1].name { return nil }
-        var out: [UInt8] = [UInt8(ascii: "{")]
-        for (index, member) in members.enumerated() {
-            if index > 0 { out.append(UInt8(ascii: ",")) }
-            out += Self.quoted(member.name)
-            out.append(UInt8(ascii: ":"))
-            out += member.value
+            if place != index { members[place] = member }
         }
-        out.append(UInt8(ascii: "}"))
-        return out
     }
 
-    private mutating func array(_ depth: Int) -> [UInt8]? {
-        position += 1
-        var out: [UInt8] = [UInt8(ascii: "[")]
-        if take(UInt8(ascii: "]")) { return Array("[]".utf8) }
-        repeat {
-            guard let value = value(depth: depth + 1) else { return nil }
-            if out.count > 1 { out.append(UInt8(ascii: ",")) }
-            out += value
-        } while take(UInt8(ascii: ","))
-        guard take(UInt8(ascii: "]")) else { return nil }
-        out.append(UInt8(ascii: "]"))
-        return out
+    /// Less than, equal to or greater than 0.
+    private func order(_ one: Range<Int>, _ other: Range<Int>) -> Int {
+        out.withUnsafeBufferPointer { out in
+            for index in 0..<min(one.count, other.count) {
+                let (left, right) = (out[one.lowerBound + index], out[other.lowerBound + index])
+                if left != right { return left < right ? -1 : 1 }
+            }
+            return one.count - other.count
+        }
     }
 
     // MARK: Numbers
 
-    private mutating func number() -> [UInt8]? {
-        let start = position
-        if current == UInt8(ascii: "-") { position += 1 }
-        guard let first = current, first.isASCIIDigit else { return nil }
-        position += 1
-        if first != 0x30 { skipDigits() }
-        if current == UInt8(ascii: ".") {
-            position += 1
-            guard current?.isASCIIDigit == true else { return nil }
-            skipDigits()
-        }
-        if let byte = current, byte == UInt8(ascii: "e") || byte == UInt8(ascii: "E") {
-            position += 1
-            if let sign = current, sign == UInt8(ascii: "+") || sign == UInt8(ascii: "-") { position += 1 }
-            guard current?.isASCIIDigit == true else { return nil }
-            skipDigits()
-        }
-        return Self.canonical(Array(text[start..<position]))
-    }
-
-    private mutating func skipDigits() {
-        while current?.isASCIIDigit == true { position += 1 }
-    }
-
     /// Up to 15 digits a double holds exactly: then `1`, `1.0` and `1e0` are one. Others keep their text.
-    private static func canonical(_ digits: [UInt8]) -> [UInt8] {
-        let significant = digits.prefix { $0 != UInt8(ascii: "e") && $0 != UInt8(ascii: "E") }.count(where: \.isASCIIDigit)
-        guard significant <= 15, let value = Double(String(decoding: digits, as: UTF8.self)), value.isFinite else { return digits }
-        // Minus zero is zero, and a value too small to hold keeps its text.
+    private mutating func appendNumber(_ spelt: UnsafeBufferPointer<UInt8>) {
+        // Most are short whole numbers, which are spelt in one way.
+        if spelt.count <= 15, spelt.first != UInt8(ascii: "-"), spelt.allSatisfy(\.isASCIIDigit) { return out.append(contentsOf: spelt) }
+        let mantissa = spelt.prefix { $0 | 0x20 != UInt8(ascii: "e") }
+        guard mantissa.count(where: \.isASCIIDigit) <= 15, spelt.count <= Self.longestNumber,
+            let value = Double(String(decoding: spelt, as: UTF8.self)), value.isFinite
+        else { return out.append(contentsOf: spelt) }
         if value == 0 {
-            let isZero = digits.prefix { $0 != UInt8(ascii: "e") && $0 != UInt8(ascii: "E") }.allSatisfy { !(0x31...0x39).contains($0) }
-            return isZero ? [0x30] : digits
+            // Minus zero is zero, and a value too small to hold keeps its text.
+            let isZero = mantissa.allSatisfy { !(0x31...0x39).contains($0) }
+            return isZero ? out.append(0x30) : out.append(contentsOf: spelt)
         }
-        if let whole = Int64(exactly: value) { return Array(String(whole).utf8) }
-        return Array(value.description.utf8)
+        out.append(contentsOf: (Int64(exactly: value).map { String($0) } ?? value.description).utf8)
     }
+
+    /// What is longer has an exponent of nothing but zeros, and keeps its text.
+    private static let longestNumber = 64
 
     // MARK: Strings
 
-    /// What a string means, as UTF-8; nil where it is not valid.
-    private mutating func string() -> [UInt8]? {
-        position += 1
-        var out: [UInt8] = []
-        while let byte = current {
-            position += 1
-            switch byte {
-            case UInt8(ascii: "\""): return String(validating: out, as: UTF8.self) == nil ? nil : out
-            case UInt8(ascii: "\\"):
-                guard let scalar = escape() else { return nil }
-                out += Array(String(Character(scalar)).utf8)
-            case 0..<0x20: return nil
-            default: out.append(byte)
-            }
-        }
-        return nil
-    }
-
-    private mutating func escape() -> Unicode.Scalar? {
-        guard let byte = current else { return nil }
-        position += 1
-        switch byte {
-        case UInt8(ascii: "\""), UInt8(ascii: "\\"), UInt8(ascii: "/"): return Unicode.Scalar(byte)
-        case UInt8(ascii: "b"): return "\u{8}"
-        case UInt8(ascii: "f"): return "\u{c}"
-        case UInt8(ascii: "n"): return "\n"
-        case UInt8(ascii: "r"): return "\r"
-        case UInt8(ascii: "t"): return "\t"
-        case UInt8(ascii: "u"): return unicode()
-        default: return nil
-        }
-    }
-
-    private mutating func unicode() -> Unicode.Scalar? {
-        guard let first = hex() else { return nil }
-        guard (0xd800..<0xdc00).contains(first) else { return Unicode.Scalar(first) }
-        guard position + 1 < text.count, text[position] == UInt8(ascii: "\\"), text[position + 1] == UInt8(ascii: "u") else { return nil }
-        position += 2
-        guard let second = hex(), (0xdc00..<0xe000).contains(second) else { return nil }
-        return Unicode.Scalar(0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00))
-    }
-
-    private mutating func hex() -> UInt32? {
-        guard position + 4 <= text.count else { return nil }
-        var value: UInt32 = 0
-        for _ in 0..<4 {
-            guard let digit = text[position].hexValue else { return nil }
-            value = value << 4 | UInt32(digit)
-            position += 1
-        }
-        return value
-    }
-
-    private static func quoted(_ meaning: [UInt8]) -> [UInt8] {
-        var out: [UInt8] = [0x22]
-        for byte in meaning {
-            switch byte {
-            case 0x22, 0x5c: out += [0x5c, byte]
-            case 0..<0x20: out += Array("\\u00".utf8) + [byte >> 4 == 0 ? 0x30 : 0x31, Array("0123456789abcdef".utf8)[Int(byte & 15)]]
-            default: out.append(byte)
-            }
-        }
+    /// - Returns: false where it means no text.
+    private mutating func appendString(_ range: Range<Int>) -> Bool {
+        let spelt = UnsafeBufferPointer(rebasing: text[range])
         out.append(0x22)
-        return out
+        defer { out.append(0x22) }
+        guard spelt.contains(0x5c) else {
+            out.append(contentsOf: spelt)
+            return true
+        }
+        scratch.removeAll(keepingCapacity: true)
+        guard JSONString.appendMeaning(of: range, in: text, to: &scratch) else { return false }
+        for byte in scratch {
+            switch byte {
+            case 0x22, 0x5c: out.append(contentsOf: [0x5c, byte])
+            case 0..<0x20: appendControl(byte)
+            default: out.append(byte)
+            }
+        }
+        return true
+    }
+
+    private mutating func appendControl(_ byte: UInt8) {
+        out.append("\\u00")
+        out.append(byte < 0x10 ? 0x30 : 0x31)
+        let low = byte & 15
+        out.append(low < 10 ? 0x30 + low : UInt8(ascii: "a") + low - 10)
     }
 }

@@ -1,10 +1,10 @@
-// Whether a JSON text has a value at a place (RFC 6901).
+// Places in a JSON text (RFC 6901), and a search for several of them in one pass.
 
 import HTTPCore
 
 /// A JSON Pointer: `/data/0/id`; the empty one is the whole text.
 package struct JSONPointer: Sendable, Equatable {
-    private let tokens: [[UInt8]]
+    let tokens: [[UInt8]]
 
     /// nil where the text is no pointer: it is neither empty nor begins with `/`, or `~` is followed by neither 0 nor 1 (§3).
     package init?(_ text: String) {
@@ -29,27 +29,99 @@ package struct JSONPointer: Sendable, Equatable {
         self.tokens = tokens
     }
 
-    /// Whether there is a value, `null` too.
-    package func exists(in value: JSONValue) -> Bool {
-        var place = value
-        for token in tokens {
-            guard let next = Self.step(token, from: place) else { return false }
-            place = next
-        }
-        return true
-    }
-
-    private static func step(_ token: [UInt8], from value: JSONValue) -> JSONValue? {
-        switch value {
-        case .object: value[String(decoding: token, as: UTF8.self)]
-        case .array(let items): index(token).flatMap { $0 < items.count ? items[$0] : nil }
-        default: nil
-        }
-    }
-
     /// An index is digits without a leading zero (§4).
-    private static func index(_ token: [UInt8]) -> Int? {
+    static func index(_ token: [UInt8]) -> Int? {
         guard !token.isEmpty, token.count <= 9, token.allSatisfy(\.isASCIIDigit), token == [0x30] || token[0] != 0x30 else { return nil }
         return token.reduce(0) { $0 * 10 + Int($1 - 0x30) }
+    }
+}
+
+extension JSONPointer {
+    /// Which of the places hold a value, `null` too; the same order.
+    /// - Parameter text: that `JSONTextChecker` has called valid.
+    package static func found(_ pointers: [JSONPointer], in text: Span<UInt8>) -> [Bool] {
+        text.withUnsafeBufferPointer { text in
+            var search = PointerSearch(pointers)
+            var cursor = JSONCursor(text)
+            while search.isOpen, let token = cursor.next() { search.take(token, text) }
+            return search.found
+        }
+    }
+}
+
+/// Follows each pointer down the text. At every level there is one way at most, since a repeated name counts where it stands first: who
+/// has left that way has lost.
+private struct PointerSearch {
+    private struct Trail {
+        let tokens: [[UInt8]]
+        /// The levels gone down.
+        var depth = 0
+        /// The container that it stands in: an array's next element, nil in an object.
+        var element: Int?
+        /// In an object, whether the next value is the one.
+        var isNext = false
+        /// nil while it is open.
+        var isFound: Bool?
+    }
+
+    private var trails: [Trail]
+    private var depth = 0
+    private var scratch: [UInt8] = []
+    /// Trails that are not decided.
+    private var open: Int
+
+    init(_ pointers: [JSONPointer]) {
+        trails = pointers.map { Trail(tokens: $0.tokens) }
+        open = trails.count
+    }
+
+    var isOpen: Bool { open > 0 }
+    var found: [Bool] { trails.map { $0.isFound ?? false } }
+
+    mutating func take(_ token: JSONToken, _ text: UnsafeBufferPointer<UInt8>) {
+        switch token {
+        case .name(let range): takeName(range, text)
+        case .string, .number, .literal: takeValue(opens: false, isArray: false)
+        case .beginObject: takeValue(opens: true, isArray: false)
+        case .beginArray: takeValue(opens: true, isArray: true)
+        case .endObject, .endArray:
+            for index in trails.indices where trails[index].isFound == nil && trails[index].depth == depth { decide(index, false) }
+            depth -= 1
+        }
+    }
+
+    private mutating func takeName(_ range: Range<Int>, _ text: UnsafeBufferPointer<UInt8>) {
+        for index in trails.indices where depth > 0 && trails[index].isFound == nil && trails[index].depth == depth {
+            trails[index].isNext = JSONString.means(trails[index].tokens[depth - 1], range, in: text, scratch: &scratch)
+        }
+    }
+
+    /// A trail at depth n stands in the container that its first n - 1 tokens lead to, and looks for the n-th.
+    private mutating func takeValue(opens: Bool, isArray: Bool) {
+        for index in trails.indices where trails[index].isFound == nil && trails[index].depth == depth && isWay(index) {
+            if trails[index].depth == trails[index].tokens.count {
+                decide(index, true)
+            } else if opens {
+                trails[index].depth += 1
+                trails[index].element = isArray ? 0 : nil
+                trails[index].isNext = false
+            } else {
+                decide(index, false)
+            }
+        }
+        if opens { depth += 1 }
+    }
+
+    /// Whether the value that begins is what the trail's token names.
+    private mutating func isWay(_ index: Int) -> Bool {
+        guard depth > 0 else { return true }
+        guard let element = trails[index].element else { return trails[index].isNext }
+        trails[index].element = element + 1
+        return JSONPointer.index(trails[index].tokens[depth - 1]) == element
+    }
+
+    private mutating func decide(_ index: Int, _ isFound: Bool) {
+        trails[index].isFound = isFound
+        open -= 1
     }
 }

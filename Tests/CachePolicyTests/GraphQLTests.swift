@@ -68,4 +68,14 @@ struct GraphQLTests {
         #expect(isKept(.query, "Content-Type: a/b\nContent-Encoding: gzip", "x"))
         #expect(isKept(.query, "Content-Type: application/json", "{") && !isKept(.query, "Content-Type: application/json", change))
     }
+
+    @Test("words by the hundred thousand without a brace, and objects nested in arrays, cost one pass")
+    func long() {
+        let words = String(repeating: "mutation ", count: 100_000)
+        #expect(isKept(.post, "Content-Type: text/plain", words))
+        #expect(!isKept(.post, "Content-Type: text/plain", words + "{ a }"))
+        let batch = "[" + String(repeating: "[{\"query\":\"{a}\",\"variables\":{\"query\":\"mutation {a}\"}}],", count: 10_000)
+        #expect(isKept(.post, "Content-Type: application/json", batch + "1]"))
+        #expect(!isKept(.post, "Content-Type: application/json", batch + "{\"query\":\"mutation {a}\"}]"))
+    }
 }

@@ -1,4 +1,4 @@
-// JSON Pointers (RFC 6901) on texts as they come.
+// JSON Pointers (RFC 6901), several at once in one pass.
 
 import JSON
 import Testing
@@ -7,24 +7,57 @@ import Testing
 struct JSONPointerTests {
     static let text = """
         {"foo": ["bar", "baz", {"x": null}], "": 0, "a/b": 1, "c%d": 2, "m~n": 8, "k\\"l": 6, " ": 7, "ä": {"\\u00f6": [[], {}]},
-         "deep": {"list": [1, [2, {"skip": "]}"}], {"id": "\\ud83d\\ude00"}]}, "last": true}
+         "deep": {"list": [1, [2, {"skip": "]}"}], {"id": "\\ud83d\\ude00"}]}, "last": true, "foo": {"never": 1}, "f\\u006fo2": 1}
         """
+    static let present = [
+        "", "/foo", "/foo/0", "/foo/2/x", "/", "/a~1b", "/c%d", "/m~0n", "/k\"l", "/ ", "/ä/ö/1", "/deep/list/2/id", "/last", "/foo2",
+    ]
+    static let absent = [
+        "/bar", "/foo/3", "/foo/-", "/foo/01", "/foo/x", "/foo/0/0", "/last/x", "/fo", "/fooo", "/ä/ö/2", "/deep/list/2/id/x",
+        // A repeated name counts where it stands first.
+        "/foo/never",
+    ]
+    static var some: [JSONPointer] { (present + absent).compactMap(JSONPointer.init) }
 
-    private func exists(_ pointer: JSONPointer, _ text: String) -> Bool {
-        JSONValue(Array(text.utf8)).map { pointer.exists(in: $0) } ?? false
+    private func found(_ pointers: [String], _ text: String) throws -> [Bool] {
+        JSONPointer.found(try pointers.map { try #require(JSONPointer($0)) }, in: Array(text.utf8).span)
     }
 
-    @Test(
-        "values that are there",
-        arguments: [
-            "", "/foo", "/foo/0", "/foo/2/x", "/", "/a~1b", "/c%d", "/m~0n", "/k\"l", "/ ", "/ä/ö/1", "/deep/list/2/id", "/last",
-        ])
-    func present(pointer: String) throws { #expect(exists(try #require(JSONPointer(pointer)), Self.text)) }
+    @Test("values that are there", arguments: present)
+    func present(pointer: String) throws { #expect(try found([pointer], Self.text) == [true]) }
 
-    @Test(
-        "values that are not",
-        arguments: ["/bar", "/foo/3", "/foo/-", "/foo/01", "/foo/x", "/foo/0/0", "/last/x", "/fo", "/fooo", "/ä/ö/2", "/deep/list/2/id/x"])
-    func absent(pointer: String) throws { #expect(!exists(try #require(JSONPointer(pointer)), Self.text)) }
+    @Test("values that are not", arguments: absent)
+    func absent(pointer: String) throws { #expect(try found([pointer], Self.text) == [false]) }
+
+    @Test("all at once, in any order")
+    func together() throws {
+        let all = (Self.present.map { ($0, true) } + Self.absent.map { ($0, false) }).shuffled()
+        #expect(try found(all.map(\.0) + [], Self.text) == all.map(\.1))
+        #expect(try found([], Self.text) == [])
+    }
+
+    @Test("texts by chance: what a walk down the tree finds")
+    func againstTree() throws {
+        var random = RandomJSON()
+        let steps = ["a", "b", "ab", "ä", "", "0", "1", "2", "~1", "q\""]
+        for _ in 0..<3_000 {
+            let text = random.text()
+            let value = try #require(JSONValue(text))
+            let paths = (0..<4).map { _ in (0..<random.below(4)).map { _ in steps[random.below(steps.count)] } }
+            let found = try found(paths.map { path in path.map { "/" + $0 }.joined() }, String(decoding: text, as: UTF8.self))
+            #expect(found == paths.map { Self.leads($0, in: value) }, "\(String(decoding: text, as: UTF8.self)) \(paths)")
+        }
+    }
+
+    private static func leads(_ path: [String], in value: JSONValue) -> Bool {
+        guard let step = path.first else { return true }
+        let rest = Array(path.dropFirst())
+        if let items = value.array { return Int(step).map { $0 < items.count && leads(rest, in: items[$0]) } ?? false }
+        let name = step == "~1" ? "/" : step
+        // By bytes: Swift's strings are equal where RFC 6901 §4 has them differ.
+        guard let member = value.members?.first(where: { $0.name.utf8.elementsEqual(name.utf8) }) else { return false }
+        return leads(rest, in: member.value)
+    }
 
     @Test("texts that are no pointers", arguments: ["a", "/~", "/~2", "a/b"])
     func refused(pointer: String) { #expect(JSONPointer(pointer) == nil) }

@@ -62,4 +62,33 @@ struct JSONTextCheckerTests {
             #expect(JSONTextChecker.check(text.span) == .validScalar)
         }
     }
+
+    @Test("a text split anywhere is what it is whole")
+    func split() {
+        var random = RandomJSON()
+        for number in 0..<500 {
+            let text = number % 2 == 0 ? random.bent() : random.text()
+            let whole = JSONTextChecker.check(text.span)
+            for place in 0...text.count {
+                let (first, rest) = (Array(text[..<place]), Array(text[place...]))
+                var checker = JSONTextChecker()
+                let isGood = checker.consume(first.span) && checker.consume(rest.span)
+                #expect((isGood ? checker.finish() : .invalid) == whole, "\(String(decoding: text, as: UTF8.self)) at \(place)")
+            }
+        }
+    }
+
+    @Test("UTF-8 is what Swift calls UTF-8, for all first two bytes and what may follow")
+    func everyStart() {
+        for first in 0x80...0xff as ClosedRange<UInt8> {
+            for second in 0x80...0xff as ClosedRange<UInt8> {
+                for tail in [[], [0x80], [0xbf, 0x80], [0x80, 0x41], [0x80, 0x80, 0x80]] as [[UInt8]] {
+                    let bytes = [first, second] + tail
+                    let isText = String(validating: bytes, as: UTF8.self) != nil
+                    let text = [0x22] + bytes + [0x22] as [UInt8]
+                    #expect((JSONTextChecker.check(text.span) == .validScalar) == isText, "\(bytes)")
+                }
+            }
+        }
+    }
 }

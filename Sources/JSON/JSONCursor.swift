@@ -1,0 +1,160 @@
+// Steps through a JSON text from token to token. It copies nothing, keeps no more than its place, and never calls itself, so a text of any
+// length and depth costs one pass. It trusts that `JSONTextChecker` has called the text valid; of any other text it makes nonsense, or an
+// early end, but never reads beyond it.
+
+import HTTPCore
+
+package enum JSONToken: Equatable {
+    case beginObject, endObject, beginArray, endArray
+    /// What stands between the quotes, as it is spelt.
+    case name(Range<Int>)
+    case string(Range<Int>)
+    case number(Range<Int>)
+    /// `true`, `false` or `null`.
+    case literal(Range<Int>)
+}
+
+struct JSONCursor {
+    let text: UnsafeBufferPointer<UInt8>
+    private var position = 0
+
+    init(_ text: UnsafeBufferPointer<UInt8>) {
+        self.text = text
+        // A byte order mark.
+        if text.count >= 3, text[0] == 0xef, text[1] == 0xbb, text[2] == 0xbf { position = 3 }
+    }
+
+    /// nil at the end.
+    mutating func next() -> JSONToken? {
+        while position < text.count {
+            let start = position
+            position += 1
+            switch text[start] {
+            case 0x20, 0x0d, 0x09, UInt8(ascii: ","), UInt8(ascii: ":"): continue
+            case 0x0a: position = JSONScanning.spacesEnd(text, from: position)
+            case UInt8(ascii: "{"): return .beginObject
+            case UInt8(ascii: "}"): return .endObject
+            case UInt8(ascii: "["): return .beginArray
+            case UInt8(ascii: "]"): return .endArray
+            case 0x22: return string(from: start + 1)
+            case UInt8(ascii: "t"), UInt8(ascii: "f"), UInt8(ascii: "n"): return .literal(scalar(from: start))
+            default: return .number(scalar(from: start))
+            }
+        }
+        return nil
+    }
+
+    private mutating func string(from start: Int) -> JSONToken {
+        var end = start
+        while true {
+            end = JSONScanning.plainEnd(text, from: end)
+            guard end < text.count, text[end] != 0x22 else { break }
+            end += text[end] == 0x5c ? 2 : 1
+        }
+        end = min(end, text.count)
+        position = min(end + 1, text.count)
+        // Only a name has a colon behind it.
+        while position < text.count, isSpace(text[position]) { position += 1 }
+        guard position < text.count, text[position] == UInt8(ascii: ":") else { return .string(start..<end) }
+        position += 1
+        return .name(start..<end)
+    }
+
+    private func isSpace(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x0a || byte == 0x0d || byte == 0x09 }
+
+    private mutating func scalar(from start: Int) -> Range<Int> {
+        while position < text.count {
+            switch text[position] {
+            case UInt8(ascii: ","), UInt8(ascii: "]"), UInt8(ascii: "}"), 0x20, 0x0a, 0x0d, 0x09: return start..<position
+            default: position += 1
+            }
+        }
+        return start..<position
+    }
+}
+
+/// Goes through a text for rooms that know nothing of memory.
+package enum JSONWalk {
+    /// Gives each token to `take`, until it returns false.
+    /// - Parameters:
+    ///   - text: that `JSONTextChecker` has called valid.
+    ///   - take: is given the token, and what tells the meaning of a name or string.
+    package static func through(_ text: Span<UInt8>, _ take: (JSONToken, (Range<Int>) -> [UInt8]) -> Bool) {
+        text.withUnsafeBufferPointer { text in
+            var cursor = JSONCursor(text)
+            let meaning = { (range: Range<Int>) -> [UInt8] in
+                var out: [UInt8] = []
+                JSONString.appendMeaning(of: range, in: text, to: &out)
+                return out
+            }
+            while let token = cursor.next() {
+                guard take(token, meaning) else { return }
+            }
+        }
+    }
+}
+
+/// What strings mean.
+enum JSONString {
+    /// Appends what stands between the quotes without its escapes, as UTF-8.
+    /// - Returns: false where a surrogate stands alone (RFC 8259 §8.2): it means no character. U+FFFD stands for it then.
+    @discardableResult
+    static func appendMeaning(of range: Range<Int>, in text: UnsafeBufferPointer<UInt8>, to out: inout [UInt8]) -> Bool {
+        var index = range.lowerBound
+        var isWhole = true
+        while index < range.upperBound {
+            let byte = text[index]
+            guard byte == 0x5c, index + 1 < range.upperBound else {
+                out.append(byte)
+                index += 1
+                continue
+            }
+            index += 2
+            switch text[index - 1] {
+            case UInt8(ascii: "b"): out.append(0x08)
+            case UInt8(ascii: "f"): out.append(0x0c)
+            case UInt8(ascii: "n"): out.append(0x0a)
+            case UInt8(ascii: "r"): out.append(0x0d)
+            case UInt8(ascii: "t"): out.append(0x09)
+            case UInt8(ascii: "u"):
+                let scalar = scalar(in: text, &index, before: range.upperBound)
+                isWhole = isWhole && scalar != nil
+                if let bytes = UTF8.encode(scalar ?? "\u{fffd}") { out.append(contentsOf: bytes) }
+            case let other: out.append(other)
+            }
+        }
+        return isWhole
+    }
+
+    /// Whether what stands between the quotes means `wanted`.
+    static func means(_ wanted: [UInt8], _ range: Range<Int>, in text: UnsafeBufferPointer<UInt8>, scratch: inout [UInt8]) -> Bool {
+        let spelt = UnsafeBufferPointer(rebasing: text[range])
+        if spelt.count == wanted.count, spelt.elementsEqual(wanted) { return !wanted.contains(0x5c) }
+        guard spelt.count > wanted.count, spelt.contains(0x5c) else { return false }
+        scratch.removeAll(keepingCapacity: true)
+        appendMeaning(of: range, in: text, to: &scratch)
+        return scratch == wanted
+    }
+
+    /// The character of a `\u` escape, and of the second one where it takes two; `index` stands behind the `u` and goes behind what is taken.
+    private static func scalar(in text: UnsafeBufferPointer<UInt8>, _ index: inout Int, before end: Int) -> Unicode.Scalar? {
+        let first = unit(text, &index, before: end)
+        guard first & 0xfc00 == 0xd800, index + 1 < end, text[index] == 0x5c, text[index + 1] == UInt8(ascii: "u") else {
+            return Unicode.Scalar(first)
+        }
+        var behind = index + 2
+        let second = unit(text, &behind, before: end)
+        guard second & 0xfc00 == 0xdc00 else { return nil }
+        index = behind
+        return Unicode.Scalar(0x10000 + (first & 0x3ff) << 10 + second & 0x3ff)
+    }
+
+    private static func unit(_ text: UnsafeBufferPointer<UInt8>, _ index: inout Int, before end: Int) -> UInt32 {
+        var value: UInt32 = 0
+        for _ in 0..<4 where index < end {
+            value = value << 4 | UInt32(text[index].hexValue ?? 0)
+            index += 1
+        }
+        return value
+    }
+}

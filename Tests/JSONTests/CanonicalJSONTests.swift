@@ -1,0 +1,65 @@
+// One spelling for what means the same: a table, and texts by chance held against the form that a tree makes.
+
+import JSON
+import Testing
+
+@Suite("The canonical form of JSON")
+struct CanonicalJSONTests {
+    private func form(_ text: String) -> String? {
+        CanonicalJSON.make(Array(text.utf8).span).map { String(decoding: $0, as: UTF8.self) }
+    }
+
+    @Test(
+        "what means the same is spelt the same",
+        arguments: [
+            (" { \"b\" : 1 , \"a\" : [ 1.0 , 1e1 ] } ", "{\"a\":[1,10],\"b\":1}"),
+            ("{\"a\":{\"d\":1,\"c\":{}},\"A\":[]}", "{\"A\":[],\"a\":{\"c\":{},\"d\":1}}"),
+            ("\"\\u0041\\/\\u00e4\\n\"", "\"A/ä\\u000a\""), ("-0.0e5", "0"), ("1e400", "1e400"), ("0.1", "0.1"),
+            ("12345678901234567890", "12345678901234567890"), ("[]", "[]"), ("{}", "{}"), ("\"\\ud83d\\ude00\"", "\"😀\""),
+            ("[[],[[]],{}]", "[[],[[]],{}]"), ("null", "null"),
+        ])
+    func forms(text: String, expected: String) { #expect(form(text) == expected) }
+
+    @Test(
+        "what may mean several things has no form",
+        arguments: [
+            "", "{\"a\":1,\"a\":1}", "{\"a\":1,\"b\":2,\"\\u0061\":3}", "[1,]", "\"\\ud800\"", "{\"\\udc00\":1}", "\u{feff}{}",
+            String(repeating: "[", count: 65) + String(repeating: "]", count: 65), "[1] 2",
+        ])
+    func none(text: String) { #expect(form(text) == nil) }
+
+    @Test("numbers that a double cannot tell apart stay apart")
+    func largeNumbers() {
+        #expect(form("9007199254740993") != form("9007199254740992"))
+        #expect(form("0.1234567890123456") != form("0.1234567890123457"))
+    }
+
+    @Test("texts by chance have the form that a tree makes, or none, and once made it stays")
+    func againstTree() {
+        var random = RandomJSON()
+        for number in 0..<6_000 {
+            let text = number % 3 == 0 ? random.bent() : random.text()
+            let form = CanonicalJSON.make(text.span)
+            #expect(form == TreeCanonicalForm.make(text), "\(String(decoding: text, as: UTF8.self))")
+            if let form { #expect(CanonicalJSON.make(form.span) == form) }
+        }
+    }
+
+    @Test("what is no JSON at all makes no trouble, even unchecked")
+    func unchecked() {
+        var random = RandomJSON()
+        for _ in 0..<3_000 {
+            let text = random.bent()
+            _ = CanonicalJSON.make(checked: text.span)
+            _ = JSONPointer.found(JSONPointerTests.some, in: text.span)
+        }
+    }
+
+    @Test("many members are put in order, too many are left alone")
+    func members() throws {
+        func text(_ count: Int) -> String { "{" + (0..<count).reversed().map { "\"\($0)\":\($0)" }.joined(separator: ",") + "}" }
+        let sorted = (0..<65_536).map(String.init).sorted { Array($0.utf8).lexicographicallyPrecedes(Array($1.utf8)) }
+        #expect(form(text(65_536)) == "{" + sorted.map { "\"\($0)\":\($0)" }.joined(separator: ",") + "}")
+        #expect(form(text(65_537)) == nil)
+    }
+}

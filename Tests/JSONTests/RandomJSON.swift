@@ -1,0 +1,49 @@
+// Texts by chance: mostly valid ones, with everything that can be spelt in several ways, and bent ones.
+
+struct RandomJSON {
+    private var generator = SystemRandomNumberGenerator()
+
+    private static let names = [
+        "a", "b", "ab", "\\u0061", "ä", "z\\n", "", "a name that is longer", "\\u00e4", "\\ud83d\\ude00", "q\\\"", "\\/", "/", "0", "1",
+    ]
+    private static let scalars = [
+        "0", "-0", "1", "10", "1.0", "1e0", "1E+1", "0.1", "1e-7", "123456789012345", "1234567890123456", "12345678901234567890", "1e400",
+        "1e-400", "-1.5e3", "100e-2", "0.00", "0e5", "1e22", "5e-324", "true", "false", "null", "\"\"", "\"a\"", "\"\\u0041\"", "\"A\"",
+        "\"\\ud800\"", "\"ü\\t\\u0001\"", "\"plain text of more than eight bytes\"", "\"a\\\\b\"", "\"😀\\ud83d\\ude00\"",
+    ]
+    private static let spaces = ["", "", "", " ", "\n  ", "\t", "\r\n           "]
+
+    mutating func text() -> [UInt8] { Array((space() + value(depth: 0) + space()).utf8) }
+
+    /// One that is probably no JSON any more.
+    mutating func bent() -> [UInt8] {
+        var text = text()
+        for _ in 0...below(3) {
+            let place = below(text.count + 1)
+            switch below(3) {
+            case 0 where place < text.count: text[place] = UInt8(below(256))
+            case 1 where place < text.count: text.remove(at: place)
+            default: text.insert(Array("\"\\,{]0:e\u{e4}".utf8)[below(10)], at: place)
+            }
+        }
+        return text
+    }
+
+    mutating func below(_ limit: Int) -> Int { Int.random(in: 0..<limit, using: &generator) }
+
+    private mutating func space() -> String { Self.spaces[below(Self.spaces.count)] }
+
+    private mutating func value(depth: Int) -> String {
+        switch below(depth > 5 ? 6 : 10) {
+        case 0...5: return Self.scalars[below(Self.scalars.count)]
+        case 6...7:
+            let items = (0..<below(5)).map { _ in space() + value(depth: depth + 1) + space() }
+            return "[" + items.joined(separator: ",") + space() + "]"
+        default:
+            let members = (0..<below(4)).map { _ in
+                space() + "\"" + Self.names[below(Self.names.count)] + "\"" + space() + ":" + space() + value(depth: depth + 1) + space()
+            }
+            return "{" + members.joined(separator: ",") + space() + "}"
+        }
+    }
+}
