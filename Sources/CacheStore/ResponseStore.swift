@@ -263,4 +263,11 @@ package final class ResponseStore: @unchecked Sendable {
         crypto_generichash(&out, out.count, parts, UInt64(parts.count), directory.secret, directory.secret.count)
         return out
     }
+
+    /// 32 bytes that stand for a long part of a key: a keyed BLAKE2b hash, so that nobody can find two contents with one key.
+    package func contentDigest(_ content: [UInt8]) -> [UInt8] {
+        var out = [UInt8](repeating: 0, count: 32)
+        crypto_generichash(&out, out.count, content, UInt64(content.count), directory.secret, directory.secret.count)
+        return out
+    }
 }

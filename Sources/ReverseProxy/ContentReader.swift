@@ -7,7 +7,8 @@ import HTTPCore
 import Reactor
 import Telemetry
 
-final class ContentReader: ClientExchange {
+/// `@unchecked Sendable` because it is touched on its shard's loop only; the worker's results are brought there.
+final class ContentReader: ClientExchange, @unchecked Sendable {
     private let shard: ProxyShard
     private let connection: ClientConnection
     private let head: RequestHead
@@ -15,6 +16,15 @@ final class ContentReader: ClientExchange {
     private let hold: ContentHold
     private let began: Int64
     private var content: [UInt8] = []
+    private var phase = Phase.reading
+
+    private enum Phase {
+        case reading
+        /// The worker makes the key's part of it.
+        case identifying(RequestBody)
+        /// Handed over, or the client is gone.
+        case ended
+    }
 
     init(shard: ProxyShard, connection: ClientConnection, head: RequestHead, framing: ContentFraming, hold: ContentHold) {
         self.shard = shard
@@ -36,7 +46,24 @@ final class ContentReader: ClientExchange {
         let body: RequestBody =
             framing == .none ? .none : .whole(WholeContent(bytes: content, hold: hold, waitedMicroseconds: elapsed))
         if framing != .none { shard.countContent(.whole) }
-        if let next = shard.receivedWhole(head, body, on: connection) { connection.handOver(to: next) }
+        guard shard.isKeptByContent(head), content.count > shard.settings.examinedAtOnceBytes else {
+            return handOver(shard.receivedWhole(head, body, on: connection))
+        }
+        // What waits for the worker is held in memory: where that is too much already, the response is not kept.
+        guard !shard.worker.isFull else { return handOver(shard.pass(head, body, on: connection)) }
+        phase = .identifying(body)
+        shard.countExaminedBeside()
+        shard.worker.perform(content.count, shard.identification(of: head, content)) { self.identified($0) }
+    }
+
+    private func identified(_ identity: [UInt8]?) {
+        guard case .identifying(let body) = phase else { return }
+        handOver(shard.receivedWhole(head, body, identity: identity, on: connection))
+    }
+
+    private func handOver(_ next: (any ClientExchange)?) {
+        phase = .ended
+        if let next { connection.handOver(to: next) }
     }
 
     /// What was held goes on first. The client need not be told to send: it does so already.
@@ -68,7 +95,8 @@ final class ContentReader: ClientExchange {
     }
 
     private func end(status: Status, bodyBytes: Int) {
-        shard.countContent(.unfinished)
+        if case .reading = phase { shard.countContent(.unfinished) }
+        phase = .ended
         var record = ExchangeRecord(result: .error, method: MethodLabel(head.method), status: status.rawValue)
         record.source = .own
         record.bodyBytes = bodyBytes

@@ -4,22 +4,14 @@ import CachePolicy
 import CacheStore
 import Downstream
 import HTTPCore
-import JSON
 import Reactor
 import Upstream
 
 extension Fetch {
-    /// Content up to this size is brought into one spelling for its tag.
-    private static let canonicalLimitBytes = 64 * 1024
-
-    /// A weak tag of the data, for JSON that came without a validator: so that clients get a 304 where nothing has changed.
-    func ownTag(_ head: ResponseHead, _ content: [UInt8]) -> [UInt8]? {
-        guard shard.settings.policy.makesEntityTags, head.status == 200, !head.fields.contains(.etag), !head.fields.contains(.lastModified),
-            head.fields.first(.contentType).flatMap(MediaType.init)?.isJSON == true
-        else { return nil }
-        // Large data is taken as it is spelt: making one spelling of it would hold up the loop.
-        let data = content.count <= Self.canonicalLimitBytes ? CanonicalJSON.make(content.span) : content
-        return data.map { Array("W/\"".utf8) + ContentHash.hex(of: $0) + [0x22] }
+    /// Whether JSON that came without a validator gets a tag of its data.
+    func wantsOwnTag(_ head: ResponseHead) -> Bool {
+        shard.settings.policy.makesEntityTags && head.status == 200 && !head.fields.contains(.etag) && !head.fields.contains(.lastModified)
+            && head.fields.first(.contentType).flatMap(MediaType.init)?.isJSON == true
     }
 
     func store(

@@ -3,19 +3,21 @@
 
 import CachePolicy
 import CacheStore
-import ContentCodings
 import Downstream
 import HTTPCore
 import JSON
 import Reactor
 import Upstream
 
-final class Fetch: TransferReceiver {
+/// `@unchecked Sendable` because it is touched on its shard's loop only; the worker's results are brought there.
+final class Fetch: TransferReceiver, @unchecked Sendable {
     /// What is done with the answer. Decided once, when its head is there.
     enum Mode {
         case awaitingHead
         /// Taken whole; `decision` is the head's share of whether it is stored.
         case collecting(ResponseHead, StorageDecision)
+        /// It is whole and long, and is looked at beside the loop.
+        case examining
         /// A 304 to our own conditions.
         case confirming(ResponseHead)
         /// An answer to our own conditions that is none to the client's request: that goes out again, without conditions, once it has ended.
@@ -154,7 +156,7 @@ final class Fetch: TransferReceiver {
         receiver = nil
         switch mode {
         case .awaitingHead where !isRequestWhole, .streaming: end()
-        case .awaitingHead, .collecting, .confirming, .misled:
+        case .awaitingHead, .collecting, .examining, .confirming, .misled:
             successor.fetch = self
             receiver = successor
         case .discarding, .ended: break
@@ -192,7 +194,11 @@ final class Fetch: TransferReceiver {
         let decision = good.faultOfHead(answer).map { .forbidden($0.notStored) } ?? storageDecision(answer)
         let isTooLarge = length.map { $0 > shard.settings.bufferLimitBytes } ?? false
         let isWanted = decision == .allowed || (subject.mayRescue && answer.status.isSuccessful)
-        if key != nil, subject.head.method != .head, isWanted, !isTooLarge {
+        // What waits for the worker is held in memory: where that is too much already, this is passed on as it comes.
+        let isLong = length.map { $0 > shard.settings.examinedAtOnceBytes } ?? true
+        if key != nil, subject.head.method != .head, isWanted, isLong, shard.worker.isFull {
+            stream(answer, length: length, .storeRefused)
+        } else if key != nil, subject.head.method != .head, isWanted, !isTooLarge {
             if let length { content.reserveCapacity(length) }
             checksAsItComes = isJSON(answer) && ContentCoding(answer.fields) == .identity
             mode = .collecting(answer, decision)
@@ -236,7 +242,7 @@ final class Fetch: TransferReceiver {
             guard discarded > Self.discardLimitBytes else { return }
             failed(.fault(.unexpectedStatus, status ?? 412))
             end()
-        case .awaitingHead, .confirming, .ended: break
+        case .awaitingHead, .examining, .confirming, .ended: break
         }
     }
 
@@ -246,13 +252,13 @@ final class Fetch: TransferReceiver {
         self.mode = .ended
         self.transfer = nil
         lastTimes = transfer.times
+        if case .collecting(let head, let decision) = mode { return examine(head, decision, isDelimited: isDelimited) }
         defer { receiver = nil }
         switch mode {
-        case .collecting(let head, let decision): collected(head, decision, isDelimited: isDelimited)
         case .confirming(let head): confirmed(head)
         case .streaming: receiver?.streamEnded()
         case .awaitingHead: failed(.transfer(.connectionTerminated))
-        case .misled, .discarding, .ended: break
+        case .collecting, .examining, .misled, .discarding, .ended: break
         }
     }
 
@@ -270,7 +276,7 @@ final class Fetch: TransferReceiver {
         case .streaming:
             receiver?.streamBroke(error)
             receiver = nil
-        case .discarding, .ended: break
+        case .examining, .discarding, .ended: break
         }
     }
 
@@ -371,20 +377,38 @@ final class Fetch: TransferReceiver {
         receiver?.streamBrought(bytes)
     }
 
-    private func collected(_ head: ResponseHead, _ decision: StorageDecision, isDelimited: Bool) {
-        let check = checkContent(head, isDelimited: isDelimited)
-        let shown = AcceptedCoding.shown(head, content, decoded: check.decoded, to: subject.head)
-        if let fault = check.fault {
+    /// Looks at what was taken whole; where that takes long, beside the loop.
+    private func examine(_ head: ResponseHead, _ decision: StorageDecision, isDelimited: Bool) {
+        let examination = ContentExamination(
+            content: content, coding: head.status.forbidsContent ? nil : ContentCoding(head.fields), isJSON: isJSON(head),
+            verdict: checker.finish(), isDelimited: isDelimited, good: good, storedBytes: subject.found?.item.body.count,
+            makesTag: decision == .allowed && wantsOwnTag(head), limitBytes: shard.settings.bufferLimitBytes)
+        if let findings = examination.findings(within: shard.settings.examinedAtOnceBytes) { return examined(head, decision, findings) }
+        mode = .examining
+        shard.countExaminedBeside()
+        shard.worker.perform(content.count) {
+            examination.findings()
+        } then: { findings in
+            guard case .examining = self.mode, let findings else { return }
+            self.mode = .ended
+            self.examined(head, decision, findings)
+        }
+    }
+
+    private func examined(_ head: ResponseHead, _ decision: StorageDecision, _ findings: ContentExamination.Findings) {
+        defer { receiver = nil }
+        let shown = AcceptedCoding.shown(head, content, decoded: findings.decoded, to: subject.head)
+        if let fault = findings.fault {
             if subject.mayRescue, shard.settings.policy.strictness == .rescue { return failed(.fault(fault, head.status)) }
             return answered(WholeAnswer(head: shown.head, content: shown.content, storage: .forbidden(fault.notStored), fault: fault))
         }
         tellGood()
         guard decision == .allowed else { return answered(WholeAnswer(head: shown.head, content: shown.content, storage: decision)) }
-        let tag = ownTag(head, check.decoded ?? content)
-        let (bytes, metadata, result) = store(head, check.decoded, tag)
+        let (bytes, metadata, result) = store(head, findings.decoded, findings.ownTag)
         answered(
             WholeAnswer(
-                head: shown.head, content: shown.content, storage: result, storedHead: bytes, ownTag: tag, metadata: metadata))
+                head: shown.head, content: shown.content, storage: result, storedHead: bytes, ownTag: findings.ownTag,
+                metadata: metadata))
     }
 
     private func answered(_ answer: WholeAnswer) {
@@ -393,36 +417,9 @@ final class Fetch: TransferReceiver {
         receiver?.fetchAnswered(answer)
     }
 
-    /// The content without its coding, and what is wrong with it.
-    private func checkContent(_ head: ResponseHead, isDelimited: Bool) -> (decoded: [UInt8]?, fault: UpstreamFault?) {
-        if head.status.forbidsContent { return (nil, nil) }
-        let coding = ContentCoding(head.fields)
-        let isJSON = isJSON(head)
-        if let coding, coding != .identity {
-            guard let decoded = try? ContentDecoder.decode(content, coding, limit: shard.settings.bufferLimitBytes) else {
-                return (nil, content.isEmpty ? .emptyContent : .undecodable)
-            }
-            let fault = isJSON ? LastGood.faultOfContent(JSONTextChecker.check(decoded.span), isDelimited: isDelimited) : nil
-            return (decoded, fault ?? demands(decoded, isJSON: isJSON))
-        }
-        // Coded in a way that we cannot take off: it is passed on as it is, and not stored.
-        guard coding == .identity else { return (nil, nil) }
-        let fault: UpstreamFault? =
-            if isJSON {
-                LastGood.faultOfContent(checker.finish(), isDelimited: isDelimited)
-            } else {
-                isDelimited ? nil : .unprovenEnd
-            }
-        return (nil, fault ?? demands(content, isJSON: isJSON))
-    }
-
     /// Without a type it must still be JSON where the copy is.
     private func isJSON(_ head: ResponseHead) -> Bool {
         guard let type = head.fields.first(.contentType) else { return subject.found?.metadata.flags.contains(.isJSON) ?? false }
         return MediaType(type)?.isJSON ?? false
-    }
-
-    private func demands(_ content: [UInt8], isJSON: Bool) -> UpstreamFault? {
-        good.faultOfContent(content.span, isJSON: isJSON, storedBytes: subject.found?.item.body.count)
     }
 }

@@ -37,13 +37,30 @@ extension ProxyShard {
     /// The content is whole.
     func receivedWhole(_ head: RequestHead, _ body: RequestBody, on connection: ClientConnection) -> (any ClientExchange)? {
         guard isKeptByContent(head) else { return consider(head, body, on: connection) }
-        let content = body.bytes
-        let route = routes.all[routes.place(of: head.pathAndQuery)]
-        guard content.count <= route.contentLimitBytes,
-            let identity = RequestContent.identity(
-                method: head.method, fields: head.fields, content: content.span, rules: route.arguments)
-        else { return pass(head, body, on: connection) }
+        return receivedWhole(head, body, identity: identification(of: head, body.bytes)(), on: connection)
+    }
+
+    /// - Parameter identity: what the content says; nil where its response must not be kept.
+    func receivedWhole(
+        _ head: RequestHead, _ body: RequestBody, identity: [UInt8]?, on connection: ClientConnection
+    ) -> (any ClientExchange)? {
+        guard let identity else { return pass(head, body, on: connection) }
         return look(head, body, connection, content: identity + invalidation(of: head))
+    }
+
+    /// What the content says is longer than this only until a digest stands for it: a key is kept, and compared at every look-up.
+    private static let identityLimitBytes = 1 << 10
+
+    /// Makes the key's part of the content. What it returns touches nothing that the loop owns.
+    func identification(of head: RequestHead, _ content: [UInt8]) -> @Sendable () -> [UInt8]? {
+        let (route, store) = (routes.all[routes.place(of: head.pathAndQuery)], lookUp?.store)
+        return {
+            guard content.count <= route.contentLimitBytes, let store,
+                let identity = RequestContent.identity(
+                    method: head.method, fields: head.fields, content: content.span, rules: route.arguments)
+            else { return nil }
+            return identity.count > Self.identityLimitBytes ? store.contentDigest(identity) : identity
+        }
     }
 
     /// Whether its response is kept by its content: QUERY, and what the route says only reads.

@@ -14,6 +14,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     let settings: ProxySettings
     let number: Int
     let loop: EventLoop
+    let worker: LoopWorker
     let connections: ClientConnections
     let upstream: UpstreamClient
     let lookUp: StoreLookUp?
@@ -61,6 +62,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         self.settings = settings
         self.number = number
         loop = EventLoop(label: "cistern.shard.\(number)", time: time)
+        worker = LoopWorker(loop: loop, label: "cistern.worker.\(number)")
         connections = ClientConnections(loop: loop, settings: settings.downstream, budget: server.budget)
         upstream = UpstreamClient(loop: loop, settings: settings.upstream)
         lookUp = store.map { StoreLookUp(store: $0, purges: server.purges, policy: settings.policy) }
@@ -327,6 +329,8 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     func countRepeated() { metrics.repeated += 1 }
 
     func countStored() { metrics.stored += 1 }
+
+    func countExaminedBeside() { metrics.examinedBeside += 1 }
 
     /// Only counted: whoever watches us is not in the access log.
     func countOwnPage(_ method: MethodLabel, _ status: Status) {

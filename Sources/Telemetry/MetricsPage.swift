@@ -92,6 +92,9 @@ package enum MetricsPage {
             labelled("cause", shards.labels.rescueCauses, shards.rescued))
         writer.histogram("cistern_served_age_seconds", "Age of the answers served from the store.", scale: 1, [("", shards.servedAge)])
         writer.counter("cistern_stored", "Answers handed to the store.", shards.stored)
+        writer.counter(
+            "cistern_content_examined_beside", "Content of requests and responses that was too long to be looked at on the loop.",
+            shards.examinedBeside)
         writer.counter("cistern_repeated_hits", "Hits that got the answer of a moment ago, without a look-up.", shards.repeated)
         writer.counter("cistern_not_stored", "Answers not kept, by reason.", labelled("reason", shards.labels.notStored, shards.notStored))
         writer.counter(

@@ -36,6 +36,8 @@ package struct ShardMetrics: Sendable {
     package var stored: UInt64 = 0
     /// Hits that got the answer of a moment ago.
     package var repeated: UInt64 = 0
+    /// Long content that was looked at beside the loop.
+    package var examinedBeside: UInt64 = 0
 
     private static let classes = 5
     private static let methods = MethodLabel.allCases.count
@@ -87,6 +89,7 @@ package struct ShardMetrics: Sendable {
         requestBytes += other.requestBytes
         stored += other.stored
         repeated += other.repeated
+        examinedBeside += other.examinedBeside
         Self.add(other.rescued, to: &rescued)
         Self.add(other.notStored, to: &notStored)
         Self.add(other.refused, to: &refused)

@@ -61,6 +61,17 @@ struct CodingTests {
         #expect(rescued["Content-Encoding"] == nil && rescued.text == Self.text)
     }
 
+    @Test("members in a row are one content, however many; a bad one among them is damage (RFC 1952 §2.2)")
+    func members() throws {
+        let member = try #require(Array(String(repeating: "[1]", count: 20).utf8).withUnsafeBytes { GzipEncoder().encode($0) })
+        let many = Array((0..<10_000).map { _ in member }.joined())
+        #expect(try ContentDecoder.decode(many, .gzip, limit: 1 << 20).count == 600_000)
+        #expect(throws: ContentDecoder.Failure.tooLarge) { try ContentDecoder.decode(many, .gzip, limit: 599_999) }
+        for tail in [[0], Array(member.dropLast()), member.dropLast() + [member[member.count - 1] ^ 1]] {
+            #expect(throws: ContentDecoder.Failure.damaged) { try ContentDecoder.decode(member + tail, .gzip, limit: 1_000) }
+        }
+    }
+
     @Test("the encoder begins anew with each content, also after one that does not shrink")
     func encoding() throws {
         let encoder = GzipEncoder()

@@ -19,23 +19,32 @@ enum Importing {
         let origins = [upstream.origin + upstream.basePath] + given.map { $0.hasSuffix("/") ? String($0.dropLast()) : $0 }
         let isShared = try task.request.flag("shared")
         let now = task.interface.server.wallMilliseconds
-        // Keys are made on a shard's loop.
-        task.shard.loop.execute {
-            let reason: String?
-            do throws(NotImportedReason) {
-                let policy = task.shard.settings.policy
-                reason = try task.shard.store(ArchiveEntry(value, origins: origins, isShared: isShared, settings: policy, now: now))
-            } catch {
-                reason = error.rawValue
-            }
+        let reply = { @Sendable (reason: String?) in
             task.reply(AdminAnswer(["imported": .bool(reason == nil), "reason": reason.map { .string($0) } ?? .null]))
         }
+        do throws(NotImportedReason) {
+            let policy = task.shard.settings.policy
+            let entry = try ArchiveEntry(value, origins: origins, isShared: isShared, settings: policy, now: now)
+            // All that its length makes slow is done here. Keys are made on a shard's loop.
+            let isValid = entry.hasValidContent
+            task.shard.loop.execute { reply(task.shard.store(entry, isValid: isValid)) }
+        } catch {
+            reply(error.rawValue)
+        }
+    }
+}
+
+extension ArchiveEntry {
+    /// Whether JSON is JSON.
+    fileprivate var hasValidContent: Bool {
+        guard response.fields.first(.contentType).flatMap(MediaType.init)?.isJSON == true else { return true }
+        return LastGood.faultOfContent(JSONTextChecker.check(content.span), isDelimited: true) == nil
     }
 }
 
 extension ProxyShard {
     /// Returns why it was not stored, in the words of the metrics.
-    fileprivate func store(_ entry: ArchiveEntry) throws(NotImportedReason) -> String? {
+    fileprivate func store(_ entry: ArchiveEntry, isValid: Bool) -> String? {
         guard let lookUp else { return NotStoredReason.storeRefused.rawValue }
         let head = entry.request
         let (key, isPartitioned) = keyOfGet(for: head)
@@ -45,12 +54,11 @@ extension ProxyShard {
             settings: settings.policy)
         if case .forbidden(let reason) = decision { return reason.rawValue }
         guard entry.content.count <= settings.bufferLimitBytes else { return NotStoredReason.tooLarge.rawValue }
-        let isJSON = entry.response.fields.first(.contentType).flatMap(MediaType.init)?.isJSON == true
-        if isJSON, LastGood.faultOfContent(JSONTextChecker.check(entry.content.span), isDelimited: true) != nil { throw .invalidJSON }
+        guard isValid else { return NotImportedReason.invalidJSON.rawValue }
         let (requestTime, responseTime) = (Timestamp(milliseconds: entry.requestTime), Timestamp(milliseconds: entry.responseTime))
         let shared = isPartitioned ? sharedKey(of: Array(head.pathAndQuery), for: head) : nil
         if let found = lookUp.find(key, sharedKey: shared, request: head).found, found.metadata.responseTime >= responseTime {
-            throw .olderThanStored
+            return NotImportedReason.olderThanStored.rawValue
         }
         let (bytes, metadata) = StoredHead.make(
             entry.response, control: control, contentBytes: entry.content.count, isDecoded: false, requestTime: requestTime,

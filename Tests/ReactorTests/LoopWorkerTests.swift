@@ -1,0 +1,39 @@
+// Work beside a loop: done one after another, and what comes of it is brought to the loop.
+
+import Dispatch
+import Locking
+import Testing
+
+@testable import Reactor
+
+@Suite("Work beside a loop")
+struct LoopWorkerTests {
+    @Test("results come back on the loop, in the order of the work, and the loop goes on meanwhile")
+    func perform() {
+        let loop = EventLoop(label: "test")
+        loop.start()
+        let worker = LoopWorker(loop: loop, label: "test.worker")
+        let (gate, turned, done) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+        let seen = Mutex<[Int]>([])
+        for number in 0..<3 {
+            worker.perform(30 << 20) {
+                if number == 0 { gate.wait() }
+                return number
+            } then: { result in
+                dispatchPrecondition(condition: .onQueue(loop.queue))
+                seen.withLock { $0.append(result) }
+                if result == 2 { done.signal() }
+            }
+        }
+        // The first piece of work is held; the loop turns all the same.
+        loop.execute { turned.signal() }
+        turned.wait()
+        #expect(worker.waitingBytes == 90 << 20 && worker.isFull)
+        #expect(seen.withLock { $0 }.isEmpty)
+        gate.signal()
+        done.wait()
+        #expect(seen.withLock { $0 } == [0, 1, 2])
+        #expect(worker.waitingBytes == 0 && !worker.isFull)
+        loop.stop()
+    }
+}

@@ -1,0 +1,150 @@
+// Content looked at: at once where it is short, beside the loop where it is long, and with the same result.
+
+import CachePolicy
+import ContentCodings
+import HTTPCore
+import JSON
+import TestSupport
+import Testing
+
+@testable import ReverseProxy
+
+@Suite("Content is looked at")
+struct ExaminationTests {
+    private static func list(_ count: Int, _ more: String = "") -> String {
+        "{\"data\":[" + (0..<count).map { "{\"id\":\($0),\"b\":[1.0,\"x\"],\"a\":null}" }.joined(separator: ",") + "]\(more)}"
+    }
+
+    private static func gzip(_ text: String) throws -> [UInt8] {
+        try #require(Array(text.utf8).withUnsafeBytes { GzipEncoder().encode($0) })
+    }
+
+    private func examination(
+        _ content: [UInt8], _ coding: ContentCoding? = .identity, isJSON: Bool = true, mustHave: String? = nil, makesTag: Bool = false,
+        limit: Int = 1 << 20
+    ) -> ContentExamination {
+        var good = GoodAnswer()
+        good.mustHave = [mustHave].compactMap { $0.flatMap(JSONPointer.init) }
+        return ContentExamination(
+            content: content, coding: coding, isJSON: isJSON, verdict: JSONTextChecker.check(content.span), isDelimited: true, good: good,
+            storedBytes: nil, makesTag: makesTag, limitBytes: limit)
+    }
+
+    @Test("what there is to go through decides what is too long to be looked at on the loop")
+    func lengths() throws {
+        let text = Array(Self.list(20).utf8)
+        let coded = try Self.gzip(Self.list(20))
+        // It was checked as it came.
+        #expect(examination(text).findings(within: 10) == .init())
+        #expect(examination(text, isJSON: false).findings(within: 10) == .init())
+        #expect(examination(text, mustHave: "/data").findings(within: text.count - 1) == nil)
+        #expect(examination(text, mustHave: "/data").findings(within: text.count) == .init())
+        #expect(examination(text, makesTag: true).findings(within: text.count - 1) == nil)
+        #expect(examination(text, makesTag: true).findings(within: text.count)?.ownTag != nil)
+        // Neither what comes in nor what comes out may be longer.
+        #expect(examination(coded, .gzip).findings(within: coded.count - 1) == nil)
+        #expect(examination(coded, .gzip).findings(within: text.count - 1) == nil)
+        #expect(examination(coded, .gzip).findings(within: text.count)?.decoded == text)
+        // One that nobody knows is not looked at.
+        #expect(examination(text, nil).findings(within: 0) == .init())
+    }
+
+    @Test("faults are the same at once and beside the loop")
+    func faults() throws {
+        let bomb = try Self.gzip(String(repeating: " ", count: 100_000) + "1")
+        let rows: [(ContentExamination, UpstreamFault?)] = [
+            (examination(Array("[1".utf8)), .invalidJSON), (examination(Array("[1]".utf8), mustHave: "/0"), nil),
+            (examination(Array("[1]".utf8), mustHave: "/1"), .missingValue), (examination([], .gzip), .emptyContent),
+            (examination([1, 2], .gzip), .undecodable), (examination(try Self.gzip("[1"), .gzip), .invalidJSON),
+            (examination(try Self.gzip("[1]"), .gzip, mustHave: "/1"), .missingValue),
+            (examination(bomb, .gzip, limit: 50_000), .undecodable),
+        ]
+        for (examination, fault) in rows {
+            #expect(examination.findings()?.fault == fault)
+            if let atOnce = examination.findings(within: 60_000) { #expect(atOnce == examination.findings()) }
+        }
+    }
+
+    @Test("a tag is of what the data means, however long it is")
+    func tags() throws {
+        let one = examination(Array(Self.list(10_000, ",\"x\":1,\"y\":2").utf8), makesTag: true).findings()?.ownTag
+        let other = examination(Array(Self.list(10_000, ", \"y\" : 2.0, \"x\":1e0").utf8), makesTag: true).findings()?.ownTag
+        #expect(one != nil && one == other)
+        #expect(one != examination(Array(Self.list(10_000, ",\"x\":1,\"y\":3").utf8), makesTag: true).findings()?.ownTag)
+        let coded = try Self.gzip(Self.list(10_000, ",\"x\":1,\"y\":2"))
+        #expect(examination(coded, .gzip, makesTag: true).findings()?.ownTag == one)
+    }
+
+    @Test("a large response is served the same whether it was looked at on the loop or beside it", arguments: [false, true])
+    func plays(isCoded: Bool) throws {
+        let text = Self.list(3_000)
+        let content = isCoded ? try Self.gzip(text) : Array(text.utf8)
+        let coding = isCoded ? "Content-Encoding: gzip\r\n" : ""
+        var seen: [[String?]] = []
+        for atOnce in [0, 1 << 20] {
+            let origin = ScriptedOrigin { _ in
+                [
+                    .send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\(coding)Content-Length: \(content.count)\r\n\r\n"),
+                    .sendBytes(content),
+                ]
+            }
+            let play = try ProxyPlay(origin) {
+                $0.examinedAtOnceBytes = atOnce
+                $0.otherRoute.good.mustHave = [JSONPointer("/data/2999/id")].compactMap(\.self)
+            }
+            let first = try play.get("/a", [("Accept-Encoding", "gzip")])
+            #expect(first.content == content && first["Content-Encoding"] == (isCoded ? "gzip" : nil))
+            let tag = try #require(first["ETag"])
+            let second = try play.get("/a", [("If-None-Match", tag)])
+            #expect(second.status == 304)
+            let junk = Array(Self.list(2_999).utf8)
+            origin.react { _ in
+                [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: \(junk.count)\r\n\r\n"), .sendBytes(junk)]
+            }
+            let rescued = try play.get("/a")
+            #expect(rescued.text == text)
+            #expect(try play.metric("cistern_content_examined_beside_total") == (atOnce == 0 ? 3 : 0))
+            seen.append([tag, first["Cache-Status"], second["Cache-Status"], rescued["Cache-Status"]])
+        }
+        #expect(seen[0] == seen[1])
+    }
+
+    @Test("followers of a long response wait for its end and get the copy")
+    func followers() throws {
+        let text = Self.list(3_000)
+        let gate = Gate()
+        let origin = ScriptedOrigin { _ in
+            [
+                .send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: \(text.utf8.count)\r\n\r\n"), .pass(gate),
+                .send(text),
+            ]
+        }
+        let play = try ProxyPlay(origin) { $0.examinedAtOnceBytes = 0 }
+        let clients = try (0..<4).map { _ in try play.client() }
+        for client in clients { client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n") }
+        #expect(try play.waitFor("cistern_collapsed_waiting", 3))
+        gate.open()
+        for client in clients { #expect(client.readAnswer()?.text == text) }
+        #expect(origin.requests.count == 1)
+    }
+
+    @Test("a long request's content is one key in any spelling, and a small difference is another")
+    func requests() throws {
+        let content = { (more: String) in Self.list(3_000, more) }
+        let origin = ScriptedOrigin { request in [.json("[\(request.content.count)]", ["Cache-Control: max-age=60"])] }
+        let play = try ProxyPlay(origin) {
+            $0.otherRoute.methods = [.post]
+            $0.otherRoute.contentLimitBytes = 1 << 20
+        }
+        let fields = [("Content-Type", "application/json")]
+        let first = try play.request("POST", "/search", fields, content: content(",\"x\":1,\"y\":2"))
+        let same = try play.request("POST", "/search", fields, content: content(", \"y\" :2.0 , \"x\":1 "))
+        #expect(same.text == first.text && same["Cache-Status"]?.contains("hit") == true)
+        let other = try play.request("POST", "/search", fields, content: content(",\"x\":1,\"y\":3"))
+        #expect(other["Cache-Status"]?.contains("hit") == false)
+        let change = try play.request("POST", "/search", fields, content: content(",\"query\":\"mutation { a }\""))
+        #expect(change["Cache-Status"]?.contains("hit") == false)
+        #expect(origin.requests.count == 3)
+        #expect(try play.metric("cistern_content_examined_beside_total") == 4)
+    }
+}
