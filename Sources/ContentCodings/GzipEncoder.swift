@@ -20,8 +20,7 @@ package final class GzipEncoder {
 
     /// nil where there is no memory, or nothing is won.
     package func encode(_ content: UnsafeRawBufferPointer) -> [UInt8]? {
-        if isReady { deflateReset(stream) } else { isReady = cistern_deflate_init_gzip(stream, Self.level) == Z_OK }
-        guard isReady else { return nil }
+        guard begin() else { return nil }
         let bytes = content.bindMemory(to: UInt8.self)
         let coded = [UInt8](unsafeUninitializedCapacity: bytes.count) { space, count in
             stream.pointee.next_in = UnsafeMutablePointer(mutating: bytes.baseAddress)
@@ -33,4 +32,29 @@ package final class GzipEncoder {
         }
         return coded.isEmpty ? nil : coded
     }
+
+    /// Begins content that is coded piece by piece.
+    /// - Returns: false where there is no memory.
+    package func begin() -> Bool {
+        if isReady { deflateReset(stream) } else { isReady = cistern_deflate_init_gzip(stream, Self.level) == Z_OK }
+        return isReady
+    }
+
+    /// Codes the next piece, and all of it: what comes out can be decoded up to its end.
+    package func code(_ piece: UnsafeRawBufferPointer, isLast: Bool) -> [UInt8] {
+        let bytes = piece.bindMemory(to: UInt8.self)
+        // Beyond what deflate itself may need: the mark of a flush.
+        let bound = Int(deflateBound(stream, UInt(bytes.count))) + 64
+        return [UInt8](unsafeUninitializedCapacity: bound) { space, count in
+            stream.pointee.next_in = UnsafeMutablePointer(mutating: bytes.baseAddress)
+            stream.pointee.avail_in = UInt32(clamping: bytes.count)
+            stream.pointee.next_out = space.baseAddress
+            stream.pointee.avail_out = UInt32(clamping: space.count)
+            deflate(stream, isLast ? Z_FINISH : Z_SYNC_FLUSH)
+            count = space.count - Int(stream.pointee.avail_out)
+        }
+    }
+
+    /// What zlib takes of memory for one content.
+    package static let heldBytes = 256 << 10
 }

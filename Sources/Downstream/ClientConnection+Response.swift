@@ -72,6 +72,26 @@ extension ClientConnection {
         finishIfSent()
     }
 
+    /// Sends a response whose content is made while it goes out, in chunks. Only where `takesChunks`.
+    package func sendProduced(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, content producer: any ContentProducer) {
+        guard phase != .closed else { return }
+        precondition(!response.isStarted, "an answer was started twice")
+        if !content.isComplete { response.closes = true }
+        response.isStarted = true
+        response.isEnded = true
+        output.append(head)
+        connectionLine.withUTF8Buffer { output.append(UnsafeRawBufferPointer($0)) }
+        ("Transfer-Encoding: chunked\r\n" as StaticString).withUTF8Buffer { output.append(UnsafeRawBufferPointer($0)) }
+        output.append(lines)
+        ("\r\n" as StaticString).withUTF8Buffer { output.append(UnsafeRawBufferPointer($0)) }
+        output.append(producer)
+        _ = pushOutput()
+        finishIfSent()
+    }
+
+    /// HTTP/1.0 knows no chunks.
+    package var takesChunks: Bool { response.version == .http11 }
+
     /// Sends an answer that is complete with its framing.
     func sendComplete(_ answer: UnsafeRawBufferPointer) {
         response.isStarted = true
@@ -254,7 +274,7 @@ extension ClientConnection {
 
     /// Returns false where the connection broke.
     private func pushOutput() -> Bool {
-        let before = output.count
+        let before = output.sentBytes
         response.isUnsent = false
         guard output.send(to: descriptor) else {
             vanished()
@@ -265,7 +285,7 @@ extension ClientConnection {
             writeDeadline = 0
             return true
         }
-        if output.count < before { writeDeadline = 0 }
+        if output.sentBytes > before { writeDeadline = 0 }
         blocked()
         return phase != .closed
     }

@@ -3,6 +3,7 @@
 
 import CSystem
 import Glibc
+import HTTPCore
 
 /// The content of an answer that is sent as a whole.
 package enum WholeBody {
@@ -37,6 +38,14 @@ package enum WholeBody {
     }
 }
 
+/// Content that is made while it is sent, so that neither the time nor the memory for all of it is taken at once.
+package protocol ContentProducer: AnyObject {
+    /// The next piece, made within a millisecond; nil at the end.
+    func next() -> [UInt8]?
+    /// What it takes of memory.
+    var heldBytes: Int { get }
+}
+
 struct OutputQueue {
     /// What is copied, in pieces, so that what has gone out takes no memory while more is appended.
     private var pieces: [[UInt8]] = []
@@ -48,6 +57,10 @@ struct OutputQueue {
     private var unsentBytes: Int { pieceBytes - sent }
     private var tail = WholeBody.none
     private var tailSent = 0
+    /// What follows everything else, in chunks.
+    private var producer: (any ContentProducer)?
+    /// All that the kernel has taken so far.
+    private(set) var sentBytes = 0
 
     /// Bodies up to this size are copied: cheaper than keeping what they lie in.
     private static let copyLimit = 64 * 1024
@@ -56,13 +69,14 @@ struct OutputQueue {
     /// So many pieces that have gone out are taken out of the list at once.
     private static let sweepCount = 64
 
-    var isEmpty: Bool { unsentBytes == 0 && tailSent == tail.count }
+    var isEmpty: Bool { unsentBytes == 0 && tailSent == tail.count && producer == nil }
     var count: Int { unsentBytes + tail.count - tailSent }
 
     /// What it takes of memory that nobody else needs.
     var heldBytes: Int {
-        if case .bytes(let rest) = tail { return pieceBytes + rest.count }
-        return pieceBytes
+        let made = producer?.heldBytes ?? 0
+        if case .bytes(let rest) = tail { return made + pieceBytes + rest.count }
+        return made + pieceBytes
     }
 
     mutating func append(_ more: UnsafeRawBufferPointer) {
@@ -95,14 +109,18 @@ struct OutputQueue {
             }
             guard count > 0 else { return count < 0 && (errno == EAGAIN || errno == EINTR) }
             sent += count
+            sentBytes += count
             if sent == pieces[first].count { dropFirst() }
         }
         while tailSent < tail.count {
             let count = tail.withBytes { Glibc.send(descriptor, $0.baseAddress! + tailSent, $0.count - tailSent, Int32(MSG_NOSIGNAL)) }
             guard count > 0 else { return count < 0 && (errno == EAGAIN || errno == EINTR) }
             tailSent += count
+            sentBytes += count
         }
         (tail, tailSent) = (.none, 0)
+        // It goes out in the loop's next turn, so that a client that takes everything at once does not keep the loop.
+        takePiece()
         return true
     }
 
@@ -114,6 +132,24 @@ struct OutputQueue {
         guard first == pieces.count || first == Self.sweepCount else { return }
         pieces.removeFirst(first)
         first = 0
+    }
+
+    /// Nothing may follow it but what it makes.
+    mutating func append(_ producer: any ContentProducer) { self.producer = producer }
+
+    /// Takes the next piece, framed as a chunk (RFC 9112 §7.1).
+    private mutating func takePiece() {
+        guard let producer else { return }
+        var chunk: [UInt8] = []
+        if let piece = producer.next() {
+            chunk.append(chunkSize: piece.count)
+            chunk += piece
+            chunk.append("\r\n")
+        } else {
+            self.producer = nil
+            chunk.append("0\r\n\r\n")
+        }
+        chunk.withUnsafeBytes { append($0) }
     }
 
     /// Something follows a tail: seldom (only pipelined answers), so the tail is copied.

@@ -50,7 +50,8 @@ struct StoredAnswers {
         to head: RequestHead, _ lines: UnsafeRawBufferPointer, _ connection: ClientConnection
     ) -> Sent {
         let isNegotiated = compressFromBytes > 0 && body.count >= compressFromBytes && !metadata.flags.contains(.noTransform)
-        let isCoded = isNegotiated && body.count <= Self.compressLimitBytes && AcceptedCoding.accepts(.gzip, in: head.fields)
+        let mayCode = isNegotiated && (body.count <= Self.codedAtOnceBytes || connection.takesChunks)
+        let isCoded = mayCode && AcceptedCoding.accepts(.gzip, in: head.fields)
         /// The 304 or 206 that stands for what would go out.
         func negotiated(_ bytes: [UInt8], isCoded: Bool) -> [UInt8] {
             isNegotiated ? bytes.withUnsafeBytes { StoredHead.negotiated($0, isCoded: isCoded) ?? bytes } : bytes
@@ -78,14 +79,21 @@ struct StoredAnswers {
         return Sent(status: metadata.status, bodyBytes: head.method == .head ? 0 : body.count)
     }
 
-    /// Longer content goes out as it is: coding it would hold up the loop.
-    private static let compressLimitBytes = 1 << 20
+    /// Longer content is coded while it is sent, in chunks; to a client of HTTP/1.0, which knows none, it goes out as it is.
+    private static let codedAtOnceBytes = 2 * CodedContent.pieceBytes
 
     /// With gzip to a client that asked for it by name, else as it is; both say that it depends on that.
     private func sendNegotiated(
         _ shown: UnsafeRawBufferPointer, _ metadata: StoredMetadata, _ body: WholeBody, _ head: RequestHead, isCoded: Bool,
         _ lines: UnsafeRawBufferPointer, _ connection: ClientConnection
     ) -> Sent {
+        if isCoded, head.method != .head, body.count > Self.codedAtOnceBytes, let content = CodedContent(body) {
+            (StoredHead.negotiated(shown, isCoded: true) ?? Array(shown)).withUnsafeBytes {
+                connection.sendProduced(head: $0, lines: lines, content: content)
+            }
+            // How short it becomes is known when all of it has gone out.
+            return Sent(status: metadata.status, bodyBytes: body.count)
+        }
         // HEAD is told what GET would get, but for the length, which only coding would tell (RFC 9110 §9.3.2).
         let coded = isCoded && head.method != .head ? body.withBytes { encoder.encode($0) } : nil
         let bytes =

@@ -416,6 +416,31 @@ struct SemanticsTests {
         #expect(try play.get("/a", [("Accept-Encoding", "gzip"), ("Range", "bytes=0-1")]).text == "[\"")
     }
 
+    @Test("a long stored copy is coded while it is sent, and the connection goes on after it")
+    func longCompression() throws {
+        let text = "[" + (0..<100_000).map { "{\"n\":\($0)}" }.joined(separator: ",") + "]"
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json(text, ["Cache-Control: max-age=60"])] }) { $0.compressFromBytes = 1_000 }
+        _ = try play.get("/a")
+        let client = try play.client()
+        for _ in 0..<2 {
+            let coded = try #require(client.get("/a", [("Accept-Encoding", "gzip")]))
+            #expect(coded["Content-Encoding"] == "gzip" && coded["Transfer-Encoding"] == "chunked" && coded["Content-Length"] == nil)
+            #expect(coded.content.count < text.utf8.count / 3)
+            #expect(try GzipDecoder.decode(coded.content, allowed: 4 << 20) == Array(text.utf8))
+            let head = try #require(client.request("HEAD", "/a", [("Accept-Encoding", "gzip")]))
+            #expect(head["Content-Encoding"] == "gzip" && head["Content-Length"] == nil)
+            #expect(client.get("/a")?.text == text)
+        }
+        // Whoever leaves in the middle takes nothing with him.
+        let leaving = try play.client()
+        leaving.send("GET /a HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n")
+        leaving.endsWithReset()
+        let old = try play.client()
+        old.send("GET /a HTTP/1.0\r\nAccept-Encoding: gzip\r\n\r\n")
+        let plain = try #require(old.readAnswer())
+        #expect(plain["Content-Encoding"] == nil && plain.text == text)
+    }
+
     @Test("languages are compared by what they say (RFC 9110 §12.5.4)")
     func languages() throws {
         let play = try ProxyPlay(counting("Vary: Accept-Language", "Cache-Control: max-age=60"))
