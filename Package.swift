@@ -65,6 +65,10 @@ let package = Package(
                 "Telemetry", "CSystem", "Locking", logging, arguments,
             ],
             swiftSettings: strict),
+        // `swift run -c release measure-content`: what going through content costs.
+        .executableTarget(
+            name: "measure-content", dependencies: ["HTTPCore", "JSON", "ContentCodings", "CachePolicy"], path: "Tests/Benchmarks/Content",
+            swiftSettings: strict),
         .target(
             name: "TestSupport",
             dependencies: ["CSystem", "Reactor", "ReverseProxy", "Downstream", "CacheStore", "Upstream", "Locking", logging],

@@ -1,6 +1,7 @@
 // What is done with a request that has content, or whose key is made of it: taken whole first, or passed on as it comes.
 
 import CachePolicy
+import CacheStore
 import Downstream
 import HTTPCore
 

@@ -9,29 +9,29 @@ struct JSONPointerTests {
         {"foo": ["bar", "baz", {"x": null}], "": 0, "a/b": 1, "c%d": 2, "m~n": 8, "k\\"l": 6, " ": 7, "ä": {"\\u00f6": [[], {}]},
          "deep": {"list": [1, [2, {"skip": "]}"}], {"id": "\\ud83d\\ude00"}]}, "last": true, "foo": {"never": 1}, "f\\u006fo2": 1}
         """
-    static let present = [
+    static let there = [
         "", "/foo", "/foo/0", "/foo/2/x", "/", "/a~1b", "/c%d", "/m~0n", "/k\"l", "/ ", "/ä/ö/1", "/deep/list/2/id", "/last", "/foo2",
     ]
-    static let absent = [
+    static let missing = [
         "/bar", "/foo/3", "/foo/-", "/foo/01", "/foo/x", "/foo/0/0", "/last/x", "/fo", "/fooo", "/ä/ö/2", "/deep/list/2/id/x",
         // A repeated name counts where it stands first.
         "/foo/never",
     ]
-    static var some: [JSONPointer] { (present + absent).compactMap(JSONPointer.init) }
+    static var some: [JSONPointer] { (there + missing).compactMap(JSONPointer.init) }
 
     private func found(_ pointers: [String], _ text: String) throws -> [Bool] {
         JSONPointer.found(try pointers.map { try #require(JSONPointer($0)) }, in: Array(text.utf8).span)
     }
 
-    @Test("values that are there", arguments: present)
+    @Test("values that are there", arguments: there)
     func present(pointer: String) throws { #expect(try found([pointer], Self.text) == [true]) }
 
-    @Test("values that are not", arguments: absent)
+    @Test("values that are not", arguments: missing)
     func absent(pointer: String) throws { #expect(try found([pointer], Self.text) == [false]) }
 
     @Test("all at once, in any order")
     func together() throws {
-        let all = (Self.present.map { ($0, true) } + Self.absent.map { ($0, false) }).shuffled()
+        let all = (Self.there.map { ($0, true) } + Self.missing.map { ($0, false) }).shuffled()
         #expect(try found(all.map(\.0) + [], Self.text) == all.map(\.1))
         #expect(try found([], Self.text) == [])
     }

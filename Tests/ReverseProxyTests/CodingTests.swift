@@ -67,7 +67,8 @@ struct CodingTests {
         let many = Array((0..<10_000).map { _ in member }.joined())
         #expect(try ContentDecoder.decode(many, .gzip, limit: 1 << 20).count == 600_000)
         #expect(throws: ContentDecoder.Failure.tooLarge) { try ContentDecoder.decode(many, .gzip, limit: 599_999) }
-        for tail in [[0], Array(member.dropLast()), member.dropLast() + [member[member.count - 1] ^ 1]] {
+        let bent = member.dropLast() + [member[member.count - 1] ^ 1]
+        for tail in [[0], Array(member.dropLast()), Array(bent)] as [[UInt8]] {
             #expect(throws: ContentDecoder.Failure.damaged) { try ContentDecoder.decode(member + tail, .gzip, limit: 1_000) }
         }
     }

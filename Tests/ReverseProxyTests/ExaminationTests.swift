@@ -16,8 +16,12 @@ struct ExaminationTests {
     }
 
     private static func gzip(_ text: String) throws -> [UInt8] {
-        try #require(Array(text.utf8).withUnsafeBytes { GzipEncoder().encode($0) })
+        let encoder = GzipEncoder()
+        try #require(encoder.begin())
+        return Array(text.utf8).withUnsafeBytes { encoder.code($0, isLast: true) }
     }
+
+    private static let nothing = ContentExamination.Findings()
 
     private func examination(
         _ content: [UInt8], _ coding: ContentCoding? = .identity, isJSON: Bool = true, mustHave: String? = nil, makesTag: Bool = false,
@@ -35,10 +39,10 @@ struct ExaminationTests {
         let text = Array(Self.list(20).utf8)
         let coded = try Self.gzip(Self.list(20))
         // It was checked as it came.
-        #expect(examination(text).findings(within: 10) == .init())
-        #expect(examination(text, isJSON: false).findings(within: 10) == .init())
+        #expect(examination(text).findings(within: 10) == Self.nothing)
+        #expect(examination(text, isJSON: false).findings(within: 10) == Self.nothing)
         #expect(examination(text, mustHave: "/data").findings(within: text.count - 1) == nil)
-        #expect(examination(text, mustHave: "/data").findings(within: text.count) == .init())
+        #expect(examination(text, mustHave: "/data").findings(within: text.count) == Self.nothing)
         #expect(examination(text, makesTag: true).findings(within: text.count - 1) == nil)
         #expect(examination(text, makesTag: true).findings(within: text.count)?.ownTag != nil)
         // Neither what comes in nor what comes out may be longer.
@@ -46,7 +50,7 @@ struct ExaminationTests {
         #expect(examination(coded, .gzip).findings(within: text.count - 1) == nil)
         #expect(examination(coded, .gzip).findings(within: text.count)?.decoded == text)
         // One that nobody knows is not looked at.
-        #expect(examination(text, nil).findings(within: 0) == .init())
+        #expect(examination(text, nil).findings(within: 0) == Self.nothing)
     }
 
     @Test("faults are the same at once and beside the loop")
