@@ -39,6 +39,7 @@ package final class EventLoop: @unchecked Sendable {
     private var generation: UInt32 = 0
     private var timers = TimerHeap()
     private var batchEnd: [() -> Void] = []
+    private var nextRound: [() -> Void] = []
     private var events = [epoll_event](repeating: epoll_event(), count: EventLoop.batchSize)
     private var stopped = false
     /// When the events being handled became known: read once for all of them.
@@ -108,6 +109,12 @@ package final class EventLoop: @unchecked Sendable {
         batchEnd.append(work)
     }
 
+    /// Runs `work` once, after the kernel was asked for events again: for what goes on in pieces, so that others have their turn. On the loop
+    /// only.
+    package func inNextRound(_ work: @escaping () -> Void) {
+        nextRound.append(work)
+    }
+
     // MARK: Descriptors (on the loop only)
 
     /// Watches `descriptor` (level-triggered). The loop holds `handler` until `remove`.
@@ -166,18 +173,20 @@ package final class EventLoop: @unchecked Sendable {
                 for index in 0..<Int(count) { handle(events[index]) }
             }
             takePending()
+            takeNextRound()
             fireTimers()
             while !batchEnd.isEmpty {
                 let work = batchEnd
                 batchEnd = []
                 for one in work { one() }
             }
-            if count <= 0, timers.isEmpty { return }
+            if count <= 0, timers.isEmpty, nextRound.isEmpty { return }
         }
     }
 
     /// A timer keeps the loop on its thread: Dispatch would not wake it for one.
     private func waitTime() -> Int32 {
+        guard nextRound.isEmpty else { return 0 }
         guard let next = timers.next else { return Self.longestWait }
         guard !(time is ManualTime) else { return Self.longestWait }
         return Int32(clamping: min(Int64(Self.longestWait), max(0, next - time.monotonicMilliseconds)))
@@ -203,6 +212,13 @@ package final class EventLoop: @unchecked Sendable {
         var due: [LoopTimer] = []
         while let next = timers.next, next <= now { due.append(timers.removeFirst()) }
         for timer in due { timer.fire() }
+    }
+
+    private func takeNextRound() {
+        guard !nextRound.isEmpty else { return }
+        let work = nextRound
+        nextRound = []
+        for one in work { one() }
     }
 
     private func takePending() {
