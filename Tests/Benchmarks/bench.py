@@ -33,6 +33,7 @@ BARS = {
     "random": ("100,000 stored answers at random", 0.50, None),
     "miss": ("miss, 1 KB, each another target, stored", 1.60, None),
     "pass": ("pass, 1 KB that may not be stored", 1.60, None),
+    "tls": ("pass over TLS, 1 KB that may not be stored, the certificate checked", 1.25, None),
 }
 
 ORIGIN = """
@@ -46,6 +47,10 @@ http {{
     location /pass {{ add_header Cache-Control "no-store"; return 200 '{body}'; }}
     location /first {{ return 200 '{body}'; }}
   }}
+  server {{
+    listen 127.0.0.1:{origin_tls} ssl backlog=4096; ssl_certificate {dir}/server.pem; ssl_certificate_key {dir}/server.key;
+    location / {{ add_header Cache-Control "no-store"; return 200 '{body}'; }}
+  }}
 }}
 """
 
@@ -57,10 +62,17 @@ http {{
   access_log off; keepalive_requests 100000000; keepalive_timeout 600s;
   proxy_cache_path {dir}/peer-cache levels=1:2 keys_zone=one:200m max_size=8g inactive=10h use_temp_path=off;
   upstream origin {{ server 127.0.0.1:{origin}; keepalive 128; keepalive_requests 100000000; }}
+  upstream origin_tls {{ server 127.0.0.1:{origin_tls}; keepalive 128; keepalive_requests 100000000; }}
   server {{
     listen 127.0.0.1:{peer} backlog=4096;
     proxy_http_version 1.1; proxy_set_header Connection "";
     location / {{ proxy_cache one; proxy_cache_use_stale error timeout http_500 http_502 http_503 http_504; proxy_pass http://origin; }}
+  }}
+  server {{
+    listen 127.0.0.1:{peer_tls} backlog=4096;
+    proxy_http_version 1.1; proxy_set_header Connection "";
+    proxy_ssl_verify on; proxy_ssl_trusted_certificate {dir}/server.pem; proxy_ssl_name localhost; proxy_ssl_protocols TLSv1.2 TLSv1.3;
+    location / {{ proxy_cache one; proxy_pass https://origin_tls; }}
   }}
 }}
 """
@@ -120,6 +132,8 @@ class Bench:
         self.options = options
         self.directory = tempfile.mkdtemp(prefix="cistern-bench-", dir=options.directory)
         self.origin_port, self.peer_port, self.port = free_port(), free_port(), free_port()
+        self.origin_tls_port, self.peer_tls_port = free_port(), free_port()
+        self.make_certificate()
         self.running = []
 
     def start(self, name, core, command):
@@ -127,17 +141,24 @@ class Bench:
         self.running.append(process)
         return process
 
+    def make_certificate(self):
+        subprocess.run([
+            "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+            "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
+            "-keyout", f"{self.directory}/server.key", "-out", f"{self.directory}/server.pem"], check=True, capture_output=True)
+
     def start_origin(self):
         return self.start("origin", 1, self.nginx("origin.conf", ORIGIN))
 
     def nginx(self, file, text):
         path = Path(self.directory) / file
-        path.write_text(text.format(dir=self.directory, origin=self.origin_port, peer=self.peer_port, body=BODY_1K))
+        path.write_text(text.format(dir=self.directory, origin=self.origin_port, peer=self.peer_port, origin_tls=self.origin_tls_port,
+                                     peer_tls=self.peer_tls_port, body=BODY_1K))
         return ["nginx", "-c", str(path), "-e", f"{self.directory}/nginx.log"]
 
-    def start_cistern(self, cache="cache", extra=()):
+    def start_cistern(self, cache="cache", extra=(), upstream=None):
         return self.start("cistern", 0, [
-            self.options.cistern, "serve", "--upstream", f"http://127.0.0.1:{self.origin_port}", "--listen", f"127.0.0.1:{self.port}",
+            self.options.cistern, "serve", "--upstream", upstream or f"http://127.0.0.1:{self.origin_port}", "--listen", f"127.0.0.1:{self.port}",
             "--cache-dir", f"{self.directory}/{cache}", "--cache-size", "4GiB", *extra])
 
     def close(self):
@@ -154,6 +175,16 @@ class Bench:
         if bad:
             print(f"  ! {path}: {bad[0]}", file=sys.stderr)
         return int(re.search(r"(\d+) requests in", out)[1]), float(re.search(r"Requests/sec:\s+([\d.]+)", out)[1])
+
+    def compare_tls(self):
+        """Both ask an upstream that speaks TLS, on kept connections, and check its certificate."""
+        self.cistern.stop()
+        self.port, self.peer_port = free_port(), self.peer_tls_port
+        self.cistern = self.start_cistern(
+            "tls", ["--set", f"upstream.ca_file={self.directory}/server.pem"], f"https://127.0.0.1:{self.origin_tls_port}")
+        for port in (self.port, self.peer_port):
+            wait_for(port, "/pass")
+        self.compare("tls", "/pass")
 
     def compare(self, name, path, script=None):
         """Interleaved rounds of both; prints medians, ratios and the bar."""
@@ -198,6 +229,8 @@ class Bench:
             self.compare("miss", "/", script="distinct.lua")
         if "pass" in wanted:
             self.compare("pass", "/pass")
+        if "tls" in wanted:
+            self.compare_tls()
         if self.options.million:
             self.million()
 
@@ -275,12 +308,12 @@ def main():
     parser.add_argument("--cistern", default=".build/release/cistern", help="the release binary")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3)
-    parser.add_argument("--only", default="", help="hit, random, miss, pass, memory, idle: joined by commas")
+    parser.add_argument("--only", default="", help="hit, random, miss, pass, tls, memory, idle: joined by commas")
     parser.add_argument("--million", action="store_true", help="also fill a store with a million answers (some minutes)")
     parser.add_argument("--directory", default=None, help="where to work (default: the system's temporary directory)")
     options = parser.parse_args()
     options.cistern = str(Path(options.cistern).resolve())
-    for tool in ("nginx", "wrk", "taskset"):
+    for tool in ("nginx", "wrk", "taskset", "openssl"):
         if not shutil.which(tool):
             sys.exit(f"bench: {tool} is missing (apt-get install nginx wrk util-linux)")
     bench = Bench(options)
