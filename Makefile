@@ -9,9 +9,9 @@ SHELL := /bin/bash
 SWIFT ?= swift
 PORT ?= 8080
 RELEASE := -c release --static-swift-stdlib
-BUILD_PACKAGES := libcurl4-openssl-dev libyaml-dev libsodium-dev libxxhash-dev zlib1g-dev libbrotli-dev libzstd-dev pkg-config
+BUILD_PACKAGES := libcurl4-openssl-dev libssl-dev libyaml-dev libsodium-dev libxxhash-dev zlib1g-dev libbrotli-dev libzstd-dev pkg-config
 TEST_PACKAGES := prometheus openssl curl nginx
-BENCH_PACKAGES := nginx wrk python3
+BENCH_PACKAGES := nginx wrk python3 openssl
 FAULT_PACKAGES := python3 openssl util-linux
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cistern
 

@@ -40,6 +40,7 @@ let package = Package(
         .systemLibrary(name: "CBrotli", pkgConfig: "libbrotlidec", providers: [.apt(["libbrotli-dev"])]),
         .systemLibrary(name: "CZstd", pkgConfig: "libzstd", providers: [.apt(["libzstd-dev"])]),
         .target(name: "CSystem"),
+        .target(name: "CTLS", dependencies: ["CSystem"], linkerSettings: [.linkedLibrary("ssl"), .linkedLibrary("crypto")]),
         room("HTTPCore"),
         room("JSON", ["HTTPCore"]),
         room("ContentCodings", ["HTTPCore", "CZlib", "CBrotli", "CZstd"]),
@@ -47,7 +48,7 @@ let package = Package(
         room("Locking"),
         room("CacheStore", ["CSystem", "CHash", "Locking"]),
         room("Reactor", ["CSystem", "Locking"]),
-        room("Upstream", ["HTTPCore", "Reactor", "CLibcurl", "CSystem"]),
+        room("Upstream", ["HTTPCore", "Reactor", "CLibcurl", "CSystem", "CTLS"]),
         room("Downstream", ["HTTPCore", "Reactor", "CSystem", "Locking"]),
         room("Telemetry", ["CSystem", "Locking"]),
         room(
@@ -70,8 +71,10 @@ let package = Package(
             name: "measure-content", dependencies: ["HTTPCore", "JSON", "ContentCodings", "CachePolicy"], path: "Tests/Benchmarks/Content",
             swiftSettings: strict),
         .target(
+            name: "CTestTLS", path: "Tests/CTestTLS", linkerSettings: [.linkedLibrary("ssl"), .linkedLibrary("crypto")]),
+        .target(
             name: "TestSupport",
-            dependencies: ["CSystem", "Reactor", "ReverseProxy", "Downstream", "CacheStore", "Upstream", "Locking", logging],
+            dependencies: ["CSystem", "CTestTLS", "Reactor", "ReverseProxy", "Downstream", "CacheStore", "Upstream", "Locking", logging],
             path: "Tests/TestSupport", swiftSettings: strict),
         tests("ReactorTests", ["Reactor", "CSystem", "Locking"]),
         tests("HTTPCoreTests", ["HTTPCore"]),

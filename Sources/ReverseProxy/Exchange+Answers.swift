@@ -56,7 +56,8 @@ extension Exchange {
                 proxyError: UpstreamError.connectionLimitReached.rawValue, retryAfter: 1)
         case .transfer(let error):
             answerError(
-                error.status, "The upstream failed (\(error.rawValue)), and no stored copy may be served.", proxyError: error.rawValue)
+                error.status, "The upstream failed (\(error.text)), and no stored copy may be served.",
+                proxyError: error.proxyStatus)
         case .fault(_, let status):
             answerError(502, "The upstream's answer (\(status.rawValue)) cannot be used.", proxyError: "http_protocol_error")
         case .unavailable(let time):

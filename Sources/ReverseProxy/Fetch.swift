@@ -74,7 +74,6 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     /// JSON without a content coding is checked piece by piece, so that a large answer holds nobody up at its end.
     private var checksAsItComes = false
     private var discarded = 0
-    private var hasRetried = false
     private var lastTimes = TransferTimes()
     /// What the upstream answered with, as soon as that is known.
     private(set) var status: Status?
@@ -263,7 +262,6 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     }
 
     func transferFailed(_ transfer: Transfer, _ error: UpstreamError) {
-        if retries(after: error, of: transfer) { return }
         let mode = self.mode
         self.mode = .ended
         self.transfer = nil
@@ -281,18 +279,6 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     }
 
     func transferDrained(_ transfer: Transfer) { receiver?.fetchDrained() }
-
-    /// Sends the request once more, on another connection, where no byte of an answer came and repeating it changes nothing (RFC 9110
-    /// §9.2.2). Not after a time-out: it would double the wait.
-    private func retries(after error: UpstreamError, of transfer: Transfer) -> Bool {
-        guard case .awaitingHead = mode, !hasRetried, !transfer.gotBytes, request.method.isIdempotent,
-            request.content == .none || request.content == .length(0), error == .connectionTerminated || error == .connectionRefused,
-            let again = shard.upstream.retry(request, receiver: self)
-        else { return false }
-        hasRetried = true
-        self.transfer = again
-        return true
-    }
 
     /// Whether an answer to our own conditions confirms what is stored; nil where it is an answer of another kind.
     private func confirms(_ answer: ResponseHead) -> Bool? {

@@ -319,6 +319,11 @@ private final class Gathering: Sendable {
             state.snapshot.connections.upstreamActive += shard.upstream.counters.active
             state.snapshot.connections.upstreamOpened += shard.upstream.counters.connectionsOpened
             state.snapshot.connections.upstreamRequests += shard.upstream.counters.requests
+            state.snapshot.connections.handshakesFull += shard.upstream.counters.handshakesFull
+            state.snapshot.connections.handshakesResumed += shard.upstream.counters.handshakesResumed
+            for cause in ConnectionEnd.allCases {
+                state.snapshot.connections.upstreamEnded[cause.rawValue, default: 0] += shard.upstream.counters.ended[cause] ?? 0
+            }
             state.snapshot.connections.upstreamRetries += shard.upstream.counters.retries
             state.snapshot.connections.upstreamTurnedAway += shard.upstream.counters.turnedAway
             state.snapshot.connections.backgroundRunning += shard.backgroundFetches.running

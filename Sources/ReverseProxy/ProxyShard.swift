@@ -344,7 +344,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     func countContent(_ outcome: ContentOutcome) { metrics.countContent(MetricNames.contentOutcomes.firstIndex(of: outcome) ?? 0) }
 
     func countUpstreamError(_ error: UpstreamError) {
-        metrics.upstreamFailed(MetricNames.upstreamErrors.firstIndex(of: error) ?? 0)
+        metrics.upstreamFailed(MetricNames.upstreamErrors.firstIndex { $0.rawValue == error.rawValue } ?? 0)
     }
 }
 

@@ -101,7 +101,7 @@ final class UpstreamHealth: Sendable {
             defer { state.isUp = false }
             return (changes, state.isUp)
         }
-        if wasUp { logger.warning("the upstream fails: \(error.rawValue)") }
+        if wasUp { logger.warning("the upstream fails: \(error.text)") }
         say(changes)
     }
 

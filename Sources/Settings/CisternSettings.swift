@@ -5,7 +5,7 @@ package struct CisternSettings: Sendable, Equatable {
     package struct Upstream: Sendable, Equatable {
         package var url = ""
         package var unixSocket = ""
-        package var http2 = "auto"
+        package var http2 = "off"
         package var proxy = ""
         package var caFile = ""
         package var clientCertificate = ""
@@ -17,6 +17,7 @@ package struct CisternSettings: Sendable, Equatable {
         package var totalTimeout = 120_000
         package var connections = 128
         package var queue = 256
+        package var idleForWrites = 4_000
         package var retry = true
         package var retryBudget = 10
     }

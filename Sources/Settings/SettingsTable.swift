@@ -36,7 +36,7 @@ package enum SettingsTable {
         Setting(path: "upstream.unix_socket", binding: .text(\.upstream.unixSocket), help: "Ask through this Unix socket instead of TCP."),
         Setting(
             path: "upstream.http2", binding: .choice(\.upstream.http2, ["auto", "off", "prior-knowledge"]),
-            help: "HTTP/2 to the upstream: where TLS negotiates it, never, or always."),
+            help: "HTTP/2 to the upstream. Only off can be had for now: it is asked in HTTP/1.1."),
         Setting(path: "upstream.proxy", binding: .text(\.upstream.proxy), help: "A forward proxy on the way to the upstream."),
         Setting(path: "upstream.ca_file", binding: .text(\.upstream.caFile), help: "Certificates that the upstream's is checked against."),
         Setting(path: "upstream.client_certificate", binding: .text(\.upstream.clientCertificate), help: "Our certificate, as a PEM file."),
@@ -60,6 +60,9 @@ package enum SettingsTable {
         Setting(
             path: "upstream.queue", binding: .count(\.upstream.queue, 0...100_000),
             help: "Requests of each shard that may wait for a connection; more get the stored copy or 503."),
+        Setting(
+            path: "upstream.idle_for_writes", binding: .duration(\.upstream.idleForWrites, 0...hour),
+            help: "How long a connection may have been unused that a write goes over; a write is never sent twice."),
         Setting(
             path: "upstream.retry", binding: .flag(\.upstream.retry),
             help: "Ask once more, on a new connection, where a safe request got no byte of an answer."),

@@ -17,6 +17,10 @@ package struct MetricsSnapshot: Sendable {
         package var upstreamRequests = 0
         package var upstreamRetries = 0
         package var upstreamTurnedAway = 0
+        package var handshakesFull = 0
+        package var handshakesResumed = 0
+        /// Connections to the upstream that ended, by cause.
+        package var upstreamEnded: [String: Int] = [:]
         package var backgroundRunning = 0
         package var backgroundStarted = 0
         package var backgroundSkipped = 0
@@ -123,6 +127,15 @@ package enum MetricsPage {
             labelled("error", shards.labels.upstreamErrors, shards.upstreamErrors))
         writer.counter("cistern_upstream_requests", "Requests sent to the upstream.", UInt64(snapshot.connections.upstreamRequests))
         writer.counter("cistern_upstream_connections", "Connections opened to the upstream.", UInt64(snapshot.connections.upstreamOpened))
+        writer.counter(
+            "cistern_upstream_connections_ended", "Connections to the upstream that ended, by cause.",
+            snapshot.connections.upstreamEnded.sorted { $0.key < $1.key }.map { ("cause=\"\($0.key)\"", Double($0.value)) })
+        writer.counter(
+            "cistern_upstream_tls_handshakes", "TLS agreed with the upstream: in full, or by resuming a session.",
+            [
+                ("kind=\"full\"", Double(snapshot.connections.handshakesFull)),
+                ("kind=\"resumed\"", Double(snapshot.connections.handshakesResumed)),
+            ])
         writer.counter("cistern_upstream_retries", "Requests sent for the second time.", UInt64(snapshot.connections.upstreamRetries))
         writer.counter(
             "cistern_upstream_turned_away", "Requests not sent because too many waited.", UInt64(snapshot.connections.upstreamTurnedAway))

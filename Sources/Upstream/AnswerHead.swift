@@ -1,5 +1,5 @@
-// Puts an answer's head together from its lines, and refuses what may not be in one, which libcurl lets pass: framing that can be read in
-// two ways, control characters, heads without end, floods of 1xx answers.
+// Puts an answer's head together from its lines, and refuses what may not be in one: framing that can be read in two ways, control
+// characters, heads without end, floods of 1xx answers.
 
 import HTTPCore
 
@@ -15,7 +15,7 @@ struct AnswerHead {
 
     /// What marks the end of the content (RFC 9112 §6.3).
     enum Framing: Equatable {
-        /// There is none, or HTTP/2 marks its end.
+        /// There is none.
         case byProtocol
         case length(Int)
         case chunked
@@ -32,7 +32,10 @@ struct AnswerHead {
     private var isFinished = false
     private var informational = 0
 
-    private enum Version { case http10, http11, http2 }
+    /// How long the upstream says that it keeps the connection, in milliseconds; nil where it says nothing.
+    private(set) var keepAlive: Int64?
+
+    private enum Version { case http10, http11 }
 
     mutating func take(_ line: Span<UInt8>, settings: UpstreamSettings) -> Event {
         guard !isFinished else { return .trailer }
@@ -43,7 +46,7 @@ struct AnswerHead {
         if count > 0, line[count - 1] == 0x0d { count -= 1 }
         guard bytes.count + count <= settings.responseHeadBytes else { return .refused(.responseHeaderTooLarge) }
         let text = line.extracting(0..<count)
-        if status == 0 { return takeStatusLine(text, settings) }
+        if status == 0 { return takeStatusLine(text) }
         guard entries.count < settings.responseFieldCount else { return .refused(.responseHeaderTooLarge) }
         return count == 0 ? finish(settings) : takeField(text)
     }
@@ -58,10 +61,10 @@ struct AnswerHead {
 
     private static let statusLineStart = Array("HTTP/1.".utf8)
 
-    private mutating func takeStatusLine(_ line: Span<UInt8>, _ settings: UpstreamSettings) -> Event {
+    private mutating func takeStatusLine(_ line: Span<UInt8>) -> Event {
         var space = 0
         while space < line.count, line[space] != 0x20 { space += 1 }
-        guard line.count >= space + 4, let version = Self.version(line.extracting(0..<space), settings) else {
+        guard line.count >= space + 4, let version = Self.version(line.extracting(0..<space)) else {
             return .refused(.protocolError)
         }
         self.version = version
@@ -79,11 +82,9 @@ struct AnswerHead {
         return .more
     }
 
-    /// libcurl writes `HTTP/2` for what came in frames; nothing else is called so.
-    private static func version(_ name: Span<UInt8>, _ settings: UpstreamSettings) -> Version? {
+    private static func version(_ name: Span<UInt8>) -> Version? {
         if name.equals("HTTP/1.1") { return .http11 }
-        if name.equals("HTTP/1.0") { return .http10 }
-        return settings.maySpeakHTTP2 && name.equals("HTTP/2") ? .http2 : nil
+        return name.equals("HTTP/1.0") ? .http10 : nil
     }
 
     private mutating func takeField(_ line: Span<UInt8>) -> Event {
@@ -122,11 +123,24 @@ struct AnswerHead {
         isPersistent =
             version != .http10 && framing != .connectionEnd && !head.fields.connectionNames("close")
             && !head.fields.contains(.proxyConnection)
+        keepAlive = Self.keepAlive(head.fields)
         return .final(head, framing)
     }
 
+    /// `Keep-Alive: timeout=5, max=100`: the seconds, of digits only and no more than a day's.
+    private static func keepAlive(_ fields: Fields) -> Int64? {
+        guard fields.contains(.keepAlive) else { return nil }
+        let name = Array("timeout=".utf8)
+        for member in FieldLists.members(of: .keepAlive, in: fields) where member.count > name.count {
+            let digits = member.dropFirst(name.count)
+            guard member.prefix(name.count).equalsIgnoringCase("timeout="), digits.allSatisfy(\.isASCIIDigit) else { continue }
+            return digits.count > 5 ? 86_400_000 : digits.reduce(Int64(0)) { $0 * 10 + Int64($1 - 0x30) } * 1000
+        }
+        return nil
+    }
+
     private func framing(_ length: ArraySlice<UInt8>?, isChunked: Bool) -> Framing {
-        if version == .http2 || status.forbidsContent { return .byProtocol }
+        if status.forbidsContent { return .byProtocol }
         if isChunked { return .chunked }
         guard let length else { return .connectionEnd }
         return .length(length.reduce(0) { $0 * 10 + Int($1 - 0x30) })

@@ -1,7 +1,6 @@
-// One connection to the upstream, made by libcurl, on which HTTP/1.1 is spoken: one request at a time, and no byte of an answer is taken for
-// another's (RFC 9112 §9). Reading gives the transfer lines and content, in the order in which they come; it decides what they mean.
+// One connection to the upstream on which HTTP/1.1 is spoken, in clear or through TLS: one request at a time, and no byte of a response is
+// taken for another's (RFC 9112 §9). Reading gives the transfer lines and content, in the order in which they come; it decides what they mean.
 
-import CSystem
 import Glibc
 import HTTPCore
 import Reactor
@@ -15,13 +14,15 @@ final class OriginConnection: EventHandler, TransferCarrier {
 
     /// Milliseconds of the loop's clock.
     var idleSince: Int64 = 0
+    /// What the upstream said of how long it keeps the connection, in milliseconds; nil where it said nothing.
+    private(set) var keepAlive: Int64?
 
-    private let descriptor: Int32
+    private let stream: ByteStream
     private let connections: OriginConnections
     private let times: TransferTimes
     private var transfer: Transfer?
     private var reading = Reading.idle
-    /// An answer has come whole on it.
+    /// A response has come whole on it.
     private var wasUsed = false
     private var isOpen = true
 
@@ -34,38 +35,60 @@ final class OriginConnection: EventHandler, TransferCarrier {
 
     private var output: [UInt8] = []
     private var sent = 0
+    /// What of the request's head the kernel has not taken.
+    private var unsentHead = 0
+    /// What had been written before this request.
+    private var writtenBefore = 0
     /// The transfer has more of the request's content, or will have.
     private var isUploading = false
-    /// The peer takes no more. It may have answered all the same.
+    /// The peer takes no more. It may have responded all the same.
     private var cannotSend = false
+    /// What TLS waits for before it goes on in the other direction.
+    private var readWaitsForWrite = false
+    private var writeWaitsForRead = false
 
     /// Content is taken from the transfer in pieces of this size.
     private static let pieceBytes = 16 * 1024
+    /// What is read at one event, in bytes and in records of TLS: the others on the loop have their turn then.
+    private static let bytesPerEvent = 64 * 1024
+    private static let recordsPerEvent = 64
 
-    init(_ descriptor: Int32, _ times: TransferTimes, _ connections: OriginConnections) {
-        self.descriptor = descriptor
+    init(_ stream: ByteStream, _ times: TransferTimes, _ connections: OriginConnections) {
+        self.stream = stream
         self.times = times
         self.connections = connections
-        connections.loop.add(descriptor, .readable, self)
+        connections.loop.add(stream.descriptor, .readable, self)
     }
 
     var hasResolved: Bool { true }
 
-    /// Whether it stands, and the peer has said nothing since its last answer.
-    var isQuiet: Bool { csystem_is_quiet(descriptor) != 0 }
+    /// Whether it stands, and the peer has said nothing since its last response.
+    var isQuiet: Bool { stream.isQuiet }
 
-    /// Sends a request. Nothing is told to the transfer from within this call, but that it begins.
+    /// Sends the first request. Who speaks before was asked nothing.
+    func beginFirst(_ transfer: Transfer) {
+        prepare(transfer)
+        read()
+        goOnSending()
+    }
+
+    /// Sends another request, where the connection was found quiet. The transfer hears nothing from within this call, but that it begins.
     func begin(_ transfer: Transfer) {
+        prepare(transfer)
+        goOnSending()
+    }
+
+    private func prepare(_ transfer: Transfer) {
         self.transfer = transfer
         transfer.carrier = self
         reading = .head
         var begun = TransferTimes()
         (begun.resolved, begun.connected, begun.secured) = wasUsed ? (0, 0, 0) : (times.resolved, times.connected, times.secured)
-        // Only what may be repeated comes here again.
-        _ = transfer.requestBegins(begun)
+        transfer.beginRequest(begun)
         output = connections.writer.write(transfer.request)
+        unsentHead = output.count
+        writtenBefore = stream.written
         isUploading = transfer.request.hasContent
-        goOnSending()
     }
 
     func goOn(_ transfer: Transfer) {
@@ -77,7 +100,7 @@ final class OriginConnection: EventHandler, TransferCarrier {
     func abandon(_ transfer: Transfer) {
         guard self.transfer === transfer else { return }
         letGo(transfer)
-        close()
+        close(.givenUp)
     }
 
     private func letGo(_ transfer: Transfer) {
@@ -85,43 +108,55 @@ final class OriginConnection: EventHandler, TransferCarrier {
         connections.releaseShares(of: transfer)
     }
 
-    func close() {
+    func close(_ cause: ConnectionEnd) {
         guard isOpen else { return }
         isOpen = false
-        if isWatched { connections.loop.remove(descriptor) }
-        closeDescriptor(descriptor)
-        connections.isGone(self)
+        if isWatched { connections.loop.remove(stream.descriptor) }
+        stream.close()
+        connections.remove(self, cause)
     }
 
     func ready(_ events: ReadyEvents) {
-        if events.isWritable { goOnSending() }
+        if events.isWritable {
+            if readWaitsForWrite {
+                readWaitsForWrite = false
+                read()
+            }
+            goOnSending()
+        }
+        guard isOpen else { return }
         if isPaused {
             guard events.isBroken else { return }
-            connections.loop.remove(descriptor)
+            connections.loop.remove(stream.descriptor)
             isWatched = false
         } else if events.isReadable || events.isBroken {
             read()
+            if writeWaitsForRead { goOnSending() }
         }
     }
 
     // MARK: Sending
 
     private func goOnSending() {
-        while !cannotSend {
+        guard isOpen else { return }
+        writeWaitsForRead = false
+        sending: while !cannotSend {
             guard sent < output.count else {
                 output = []
                 sent = 0
                 guard isUploading, let transfer, takeContent(transfer) else { break }
                 continue
             }
-            let count = output.withUnsafeBytes { csystem_send(descriptor, $0.baseAddress! + sent, $0.count - sent) }
-            if count >= 0 {
+            switch output.withUnsafeBytes({ stream.send(UnsafeRawBufferPointer(rebasing: $0[sent...])) }) {
+            case .bytes(let count):
                 sent += count
+                unsentHead = max(0, unsentHead - count)
                 transfer?.noteProgress()
-            } else if errno == EAGAIN {
-                break
-            } else if errno != EINTR {
-                cannotSend = true
+            case .wantsWrite: break sending
+            case .wantsRead:
+                writeWaitsForRead = true
+                break sending
+            case .broken: cannotSend = true
             }
         }
         if cannotSend { output = [] }
@@ -144,20 +179,35 @@ final class OriginConnection: EventHandler, TransferCarrier {
 
     private func watch() {
         guard isOpen, isWatched else { return }
-        var events: ReadyEvents = isPaused ? [] : .readable
-        if !output.isEmpty { events.insert(.writable) }
-        connections.loop.modify(descriptor, events)
+        var events: ReadyEvents = isPaused || readWaitsForWrite ? [] : .readable
+        if (!output.isEmpty && !writeWaitsForRead) || readWaitsForWrite { events.insert(.writable) }
+        connections.loop.modify(stream.descriptor, events)
     }
 
     // MARK: Reading
 
+    /// Reads what is there, within bounds. TLS may hold bytes that the kernel no longer tells of: it is read until it has none.
     private func read() {
+        let reader = transfer
         let buffer = connections.readBuffer
-        let count = csystem_receive(descriptor, buffer.baseAddress!, buffer.count)
-        if count > 0 {
-            take(UnsafeRawBufferPointer(rebasing: buffer[..<count]))
-        } else if count == 0 || (errno != EAGAIN && errno != EINTR) {
-            peerEnded(isClean: count == 0)
+        var count = 0
+        for _ in 0..<Self.recordsPerEvent where count < Self.bytesPerEvent {
+            switch stream.receive(into: buffer) {
+            case .bytes(let more):
+                count += more
+                take(UnsafeRawBufferPointer(rebasing: buffer[..<more]))
+            case .nothing: return
+            case .wantsWrite:
+                readWaitsForWrite = true
+                return watch()
+            case .ended(let isClean): return endByPeer(isClean: isClean)
+            }
+            // What may still be held after a response's end is looked at before the connection is used again.
+            guard stream.mayHoldBytes, isOpen, !isPaused, reader != nil, transfer === reader else { return }
+        }
+        connections.loop.inNextRound { [weak self] in
+            guard let self, isOpen, !isPaused else { return }
+            read()
         }
     }
 
@@ -169,13 +219,19 @@ final class OriginConnection: EventHandler, TransferCarrier {
         held = []
         bytes.withUnsafeBytes { take($0) }
         guard isOpen, !isPaused else { return }
-        if isWatched { return watch() }
-        isWatched = true
-        connections.loop.add(descriptor, output.isEmpty ? .readable : [.readable, .writable], self)
+        if isWatched {
+            watch()
+        } else {
+            isWatched = true
+            connections.loop.add(stream.descriptor, output.isEmpty ? .readable : [.readable, .writable], self)
+        }
+        if stream.mayHoldBytes, self.transfer === transfer { read() }
     }
 
     private func take(_ bytes: UnsafeRawBufferPointer) {
-        guard let transfer else { return close() }
+        guard let transfer else { return close(.surplus) }
+        // Nothing has asked for these: the request is not there yet (RFC 9112 §9.2).
+        guard unsentHead == 0 else { return endWithoutResponse(.earlyBytes, .protocolError) }
         guard !held.isEmpty else { return take(bytes, transfer) }
         held.append(contentsOf: bytes)
         // The line that is held has no end yet.
@@ -214,12 +270,12 @@ final class OriginConnection: EventHandler, TransferCarrier {
 
     private func checkLine(_ transfer: Transfer) {
         let begun = held
-        if !begun.isEmpty, !transfer.headLineBegins(begun.span) { fail(.protocolError) }
+        if !begun.isEmpty, !transfer.headLineBegins(begun.span) { fail(.error, .protocolError) }
     }
 
     /// - Parameter isLast: nothing came after it so far.
     private func takeLine(_ line: UnsafeRawBufferPointer, _ transfer: Transfer, isLast: Bool) {
-        guard transfer.headLine(Span(_unsafeBytes: line)) else { return fail(.connectionTerminated) }
+        guard transfer.headLine(Span(_unsafeBytes: line)) else { return fail(.error, .connectionTerminated) }
         switch transfer.framing {
         case nil: break
         case .byProtocol: complete(hasSurplus: !isLast)
@@ -241,7 +297,7 @@ final class OriginConnection: EventHandler, TransferCarrier {
             isPaused = true
             return 0
         case .refused:
-            fail(.connectionTerminated)
+            fail(transfer.hasLastChunk ? .surplus : .error, .connectionTerminated)
             return 0
         }
         guard self.transfer === transfer else { return count }
@@ -256,40 +312,48 @@ final class OriginConnection: EventHandler, TransferCarrier {
 
     // MARK: Ends
 
-    private func peerEnded(isClean: Bool) {
-        guard let transfer else { return close() }
+    private func endByPeer(isClean: Bool) {
+        guard let transfer else { return close(isClean ? .closedByPeer : .error) }
         switch reading {
         case .untilEnd where isClean: complete(hasSurplus: false)
-        case .head where !transfer.gotBytes && held.isEmpty:
-            // It ended before our request came to it, or because of it: only where the connection was kept the first is likely.
-            guard wasUsed, transfer.mayRepeat else { return fail(.connectionTerminated) }
-            letGo(transfer)
-            close()
-            connections.startAgain(transfer)
-        case .idle, .head, .length, .chunked, .untilEnd: fail(.responseIncomplete)
+        case .head where !transfer.gotBytes && held.isEmpty: endWithoutResponse(isClean ? .closedByPeer : .error, .connectionTerminated)
+        case .idle, .head, .length, .chunked, .untilEnd: fail(.error, .responseIncomplete)
         }
     }
 
-    /// The answer is whole.
+    /// No byte of a response to this request has come, or none that can be used: whether it is sent again is decided here, and nowhere else.
+    private func endWithoutResponse(_ cause: ConnectionEnd, _ error: UpstreamError) {
+        guard let transfer else { return }
+        let isUnwritten = stream.written == writtenBefore
+        guard connections.client.mayRepeat(transfer, onKept: wasUsed, isUnwritten: isUnwritten) else { return fail(cause, error) }
+        letGo(transfer)
+        close(cause)
+        connections.startAgain(transfer)
+    }
+
+    /// The response is whole.
     /// - Parameter hasSurplus: bytes came after its end.
     private func complete(hasSurplus: Bool) {
         guard let transfer else { return }
-        if hasSurplus, transfer.isPersistent, case .length = transfer.framing { return fail(.protocolError) }
+        if hasSurplus, transfer.isPersistent, case .length = transfer.framing { return fail(.surplus, .protocolError) }
         letGo(transfer)
         reading = .idle
-        if transfer.isPersistent, !hasSurplus, !isUploading, output.isEmpty, !cannotSend {
+        if hasSurplus {
+            close(.surplus)
+        } else if transfer.isPersistent, !isUploading, output.isEmpty, !cannotSend {
             wasUsed = true
-            connections.isFree(self)
+            keepAlive = transfer.keepAlive
+            connections.keep(self)
         } else {
-            close()
+            close(transfer.isPersistent ? .error : .closedByPeer)
         }
         connections.client.end(transfer)
     }
 
-    private func fail(_ error: UpstreamError) {
+    private func fail(_ cause: ConnectionEnd, _ error: UpstreamError) {
         guard let transfer else { return }
         letGo(transfer)
-        close()
+        close(cause)
         connections.client.end(transfer, error)
     }
 }

@@ -1,8 +1,5 @@
-// The connections to the upstream on which we speak HTTP/1.1 ourselves. libcurl makes each, with all that belongs to it (names, addresses
-// tried side by side, Unix sockets, SOCKS), and hands it over. Measured: a request costs half of what it costs through libcurl.
+// The connections to the upstream: which request gets which, when one is made, kept, or ended.
 
-import CLibcurl
-import CSystem
 import HTTPCore
 import Reactor
 
@@ -11,25 +8,29 @@ final class OriginConnections {
     unowned let client: UpstreamClient
     /// What was read last: used up before anything else is read.
     let readBuffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 48 * 1024, alignment: 16)
-    private let curl: CurlMulti
-    private let settings: UpstreamSettings
+    let connector: CurlConnector
+    let settings: UpstreamSettings
     let writer: RequestWriter
     /// The last one was used last.
     private var idle: [OriginConnection] = []
     /// Being made for a request, in use, and idle.
     private var count = 0
     private var waiting: ConnectionQueue<Transfer>
-    /// The attempt that no request waits for, and those who are notified of its end.
-    private var attempt: ConnectionAttempt?
+    /// Connections in the making.
+    private var attempts: [ObjectIdentifier: ConnectionAttempt] = [:]
+    /// The attempt that no request was made for, and those who are notified of its end.
+    private var spare: ConnectionAttempt?
     private var attemptCompletions: [(UpstreamError?) -> Void] = []
+    /// With TLS, as soon as a connection was made.
+    private var context: TLSContext?
     private var isServing = false
     private var isClosed = false
 
-    init(client: UpstreamClient, curl: CurlMulti) {
+    init(client: UpstreamClient) {
         self.client = client
-        self.curl = curl
         settings = client.settings
-        writer = RequestWriter(basePath: Array(settings.basePath.utf8))
+        connector = CurlConnector(loop: client.loop, settings: settings)
+        writer = RequestWriter(settings)
         waiting = ConnectionQueue(limit: settings.queueLimit)
     }
 
@@ -52,7 +53,7 @@ final class OriginConnections {
         return true
     }
 
-    /// For a request whose kept connection turned out to be dead.
+    /// For a request whose connection ended without a response.
     func startAgain(_ transfer: Transfer) {
         transfer.isQueuedAgain()
         enterQueue(transfer)
@@ -61,9 +62,11 @@ final class OriginConnections {
 
     func close() {
         isClosed = true
-        for connection in idle { connection.close() }
-        attempt?.end()
+        for connection in idle { connection.close(.unused) }
+        for attempt in attempts.values { attempt.cancel() }
+        attempts = [:]
         attemptCompletions = []
+        connector.close()
     }
 
     // MARK: Waiting
@@ -89,16 +92,18 @@ final class OriginConnections {
     }
 
     private func serve(_ transfer: Transfer) {
-        if !transfer.needsNewConnection, let connection = takeIdle() { return connection.begin(transfer) }
-        if count >= settings.maximumConnections, !idle.isEmpty { idle.removeFirst().close() }
-        count += 1
-        guard let attempt = ConnectionAttempt(curl, self, transfer) else {
-            return loop.atEndOfBatch { [self] in
-                isGone(nil)
-                client.end(transfer, .proxyInternalError)
-            }
+        if !transfer.needsNewConnection, let connection = takeIdle(isForWrite: !transfer.request.isRepeatable) {
+            return connection.begin(transfer)
         }
-        transfer.carrier = attempt
+        if count >= settings.maximumConnections, !idle.isEmpty { idle.removeFirst().close(.unused) }
+        count += 1
+        transfer.carrier = makeAttempt(for: transfer)
+    }
+
+    private func makeAttempt(for transfer: Transfer?) -> ConnectionAttempt {
+        let attempt = ConnectionAttempt(self, for: transfer)
+        attempts[ObjectIdentifier(attempt)] = attempt
+        return attempt
     }
 
     /// The request has done with its connection: what it held of the shares is free.
@@ -111,25 +116,43 @@ final class OriginConnections {
     // MARK: Connections
 
     /// One that stands, has been used lately, and says nothing unasked (RFC 9112 §9.2).
-    private func takeIdle() -> OriginConnection? {
-        while let connection = idle.popLast() {
-            if client.coarseNow - connection.idleSince < Int64(settings.idleSeconds) * 1000, connection.isQuiet { return connection }
-            connection.close()
+    /// - Parameter isForWrite: for a request that is not sent again if the connection turns out to be dead. It gets one that has been used so
+    ///   lately that the upstream will not have ended it; others stay for those that may be.
+    private func takeIdle(isForWrite: Bool) -> OriginConnection? {
+        while let connection = idle.last {
+            let unused = client.coarseNow - connection.idleSince
+            if isForWrite, unused > writeLimit(connection) { return nil }
+            idle.removeLast()
+            guard unused < Int64(settings.idleSeconds) * 1000 else {
+                connection.close(.unused)
+                continue
+            }
+            if connection.isQuiet { return connection }
+            connection.close(.surplus)
         }
         return nil
     }
 
+    private func writeLimit(_ connection: OriginConnection) -> Int64 {
+        min(settings.idleForWrites.wholeMilliseconds, connection.keepAlive.map { max(0, $0 - 1000) } ?? .max)
+    }
+
     /// Its exchange is over, and it may be used again.
-    func isFree(_ connection: OriginConnection) {
+    func keep(_ connection: OriginConnection) {
         connection.idleSince = client.coarseNow
         idle.append(connection)
         serveWaiting()
     }
 
-    /// It is gone, or was never made: there is room for another.
-    func isGone(_ connection: OriginConnection?) {
+    /// It is gone: there is room for another.
+    func remove(_ connection: OriginConnection, _ cause: ConnectionEnd) {
+        client.counters.ended[cause, default: 0] += 1
+        idle.removeAll { $0 === connection }
+        giveRoom()
+    }
+
+    private func giveRoom() {
         count -= 1
-        if let connection { idle.removeAll { $0 === connection } }
         serveWaiting()
     }
 
@@ -138,39 +161,55 @@ final class OriginConnections {
     /// Makes a connection that no request waits for. One at a time: who asks meanwhile is notified of the same end.
     func attemptConnection(_ completion: @escaping (UpstreamError?) -> Void) {
         attemptCompletions.append(completion)
-        guard attempt == nil else { return }
-        attempt = ConnectionAttempt(curl, self, nil)
-        if attempt == nil { loop.atEndOfBatch { [self] in notifyOfAttempt(.proxyInternalError) } }
+        if spare == nil { spare = makeAttempt(for: nil) }
     }
 
-    private func notifyOfAttempt(_ error: UpstreamError?) {
-        attempt = nil
+    /// What TLS needs, remade where one of its files has changed. Where that cannot be used, the last one still is.
+    /// - Returns: nil where there never was one that could be.
+    func tlsContext() -> TLSContext? {
+        if let context, context.isUpToDate(settings) { return context }
+        if let new = TLSContext(settings) { context = new }
+        return context
+    }
+
+    func ended(_ attempt: ConnectionAttempt, _ result: Result<ConnectionAttempt.Made, UpstreamError>) {
+        attempts[ObjectIdentifier(attempt)] = nil
+        let isSpare = attempt === spare
+        if isSpare { spare = nil }
+        let error = note(result)
+        switch result {
+        case .success(let made): use(made, for: attempt.transfer, isCounted: !isSpare)
+        case .failure(let error):
+            if let transfer = attempt.transfer { releaseShares(of: transfer) }
+            if !isSpare { giveRoom() }
+            if let transfer = attempt.transfer { client.end(transfer, error) }
+        }
+        guard isSpare else { return }
         let completions = attemptCompletions
         attemptCompletions = []
         for completion in completions { completion(error) }
     }
 
-    fileprivate func ended(_ attempt: ConnectionAttempt, _ result: Result<(socket: Int32, times: TransferTimes), UpstreamError>) {
-        let isCounted = attempt !== self.attempt
+    private func note(_ result: Result<ConnectionAttempt.Made, UpstreamError>) -> UpstreamError? {
         switch result {
-        case .success(let (socket, times)):
+        case .success(let made):
             client.counters.connectionsOpened += 1
-            client.notifyOfAttempt(nil)
-            use(socket, times, for: attempt.transfer, isCounted: isCounted)
-            if !isCounted { notifyOfAttempt(nil) }
+            if let isResumed = made.isResumed {
+                if isResumed { client.counters.handshakesResumed += 1 } else { client.counters.handshakesFull += 1 }
+            }
+            client.onConnectionAttempt?(nil)
+            return nil
         case .failure(let error):
-            client.notifyOfAttempt(error)
-            if let transfer = attempt.transfer { releaseShares(of: transfer) }
-            if isCounted { isGone(nil) } else { notifyOfAttempt(error) }
-            if let transfer = attempt.transfer { client.end(transfer, error) }
+            client.onConnectionAttempt?(error)
+            return error
         }
     }
 
-    private func use(_ socket: Int32, _ times: TransferTimes, for transfer: Transfer?, isCounted: Bool) {
-        guard settings.isPlainHTTP1, isCounted || count < settings.maximumConnections else { return closeDescriptor(socket) }
+    private func use(_ made: ConnectionAttempt.Made, for transfer: Transfer?, isCounted: Bool) {
+        guard isCounted || count < settings.maximumConnections else { return made.stream.close() }
         if !isCounted { count += 1 }
-        let connection = OriginConnection(socket, times, self)
-        if let transfer { connection.begin(transfer) } else { isFree(connection) }
+        let connection = OriginConnection(made.stream, made.times, self)
+        if let transfer { connection.beginFirst(transfer) } else { keep(connection) }
     }
 }
 
@@ -185,63 +224,5 @@ extension OriginConnections: TransferCarrier {
         transfer.queuePlace = nil
         waiting.leave(place)
         serveWaiting()
-    }
-}
-
-/// Has libcurl make a connection, and takes it over. It goes on where the request that it is for is given up: so clients that come and go do
-/// not have connections begun over and over, and its end is known.
-private final class ConnectionAttempt: CurlTask, TransferCarrier {
-    private(set) var transfer: Transfer?
-    private let connections: OriginConnections
-    private var timer: LoopTimer?
-
-    /// - Returns: nil where there is no memory.
-    init?(_ multi: CurlMulti, _ connections: OriginConnections, _ transfer: Transfer?) {
-        guard let easy = multi.takeHandle() else { return nil }
-        self.transfer = transfer
-        self.connections = connections
-        super.init(easy, multi)
-        cistern_easy_set_long(pointer, CURLOPT_CONNECT_ONLY, 1)
-        timer = connections.loop.schedule(after: connections.client.settings.connectTimeout) { [weak self] in
-            guard let self else { return }
-            ended(hasResolved ? .connectionTimeout : .dnsTimeout)
-        }
-        multi.add(self)
-    }
-
-    func goOn(_ transfer: Transfer) {}
-
-    func abandon(_ transfer: Transfer) {
-        guard self.transfer === transfer else { return }
-        self.transfer = nil
-        connections.releaseShares(of: transfer)
-    }
-
-    override func connectionBegins() { transfer?.connectionBegins() }
-
-    override func ended(_ code: CURLcode, isConnectionKept: Bool) {
-        guard code == CURLE_OK else { return ended(UpstreamError(connecting: code)) }
-        let times = connectionTimes
-        // A number of our own: libcurl closes its one when it lets go of the handle.
-        let socket = takeSocket()
-        guard end() else { return closeDescriptor(socket) }
-        connections.ended(self, socket >= 0 ? .success((socket, times)) : .failure(.proxyInternalError))
-    }
-
-    private func ended(_ error: UpstreamError) {
-        if end() { connections.ended(self, .failure(error)) }
-    }
-
-    /// - Returns: false where it had ended before.
-    @discardableResult
-    func end() -> Bool {
-        timer?.cancel()
-        return multi.release(self)
-    }
-
-    private func takeSocket() -> Int32 {
-        var socket: curl_socket_t = -1
-        guard cistern_easy_get_socket(pointer, &socket) == CURLE_OK, socket >= 0 else { return -1 }
-        return csystem_duplicate(socket)
     }
 }

@@ -3,19 +3,36 @@
 import HTTPCore
 
 struct RequestWriter {
-    let basePath: [UInt8]
+    /// What goes before each target: the base path; for a forward proxy the scheme and authority too (RFC 9112 §3.2.2).
+    private let prefix: [UInt8]
+    /// The target of OPTIONS for the whole server, which has no path (RFC 9112 §3.2.4).
+    private let wholeServer: [UInt8]
+    /// The forward proxy's own field, with the end of its line; empty where there is none.
+    private let proxyAuthorization: [UInt8]
+
+    init(_ settings: UpstreamSettings) {
+        let isAskedThroughProxy = settings.isAskedThroughProxy
+        prefix = Array(((isAskedThroughProxy ? settings.origin : "") + settings.basePath).utf8)
+        wholeServer = Array((isAskedThroughProxy ? settings.origin : "*").utf8)
+        let credentials = isAskedThroughProxy ? settings.proxyCredentials : nil
+        proxyAuthorization = credentials.map { Array("Proxy-Authorization: Basic \(Base64.encode($0))\r\n".utf8) } ?? []
+    }
 
     /// The request's line and fields as they stand, and what tells the length of its content.
     func write(_ request: UpstreamRequest) -> [UInt8] {
         let fields = request.fields
         var head: [UInt8] = []
-        head.reserveCapacity(request.target.count + fields.bytes.count + 4 * fields.count + 128)
+        head.reserveCapacity(prefix.count + request.target.count + proxyAuthorization.count + fields.bytes.count + 4 * fields.count + 128)
         head.append(copying: request.method.bytes.span)
         head.append(0x20)
-        // OPTIONS for the whole server has no path (RFC 9112 §3.2.4).
-        if request.target != [UInt8(ascii: "*")] { head.append(copying: basePath.span) }
-        head.append(copying: request.target.span)
+        if request.target == [UInt8(ascii: "*")] {
+            head.append(copying: wholeServer.span)
+        } else {
+            head.append(copying: prefix.span)
+            head.append(copying: request.target.span)
+        }
         head.append(" HTTP/1.1\r\n")
+        head.append(copying: proxyAuthorization.span)
         FieldSerializer.append(fields, to: &head)
         if let length = request.contentLength {
             head.append("Content-Length: ")

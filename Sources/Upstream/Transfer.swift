@@ -3,7 +3,7 @@
 import HTTPCore
 import Reactor
 
-/// What carries a transfer's bytes: libcurl from end to end, or a connection on which we speak HTTP/1.1 ourselves.
+/// What a transfer is with: the queue for connections, a connection in the making, or one that carries its bytes.
 protocol TransferCarrier: AnyObject {
     /// Whether the upstream's name has been looked up.
     var hasResolved: Bool { get }
@@ -46,10 +46,10 @@ package final class Transfer {
     private let began = SystemTime.monotonicMicroseconds
     private let settings: UpstreamSettings
     private var head = AnswerHead()
-    /// Takes the transfer coding off. libcurl finds the end of chunked content too, but lets pass what no chunk may hold, and forgets
-    /// what follows the last one.
+    /// Takes the transfer coding off.
     private var chunks: ChunkedDecoder?
-    private var attempts = 0
+    /// How often it was begun to be sent.
+    private var sendings = 0
     private var isPaused = false
     private var isContentHeld = false
 
@@ -133,29 +133,28 @@ package final class Transfer {
         noteProgress()
     }
 
-    /// A connection is there and the request goes out now. Called again where a kept connection was found dead: what may not be repeated is
-    /// not, and nothing is more than once (RFC 9112 §9.3.1).
+    /// A connection is there and the request goes out now.
     /// - Parameter connection: when its phases ended; the rest is not looked at.
-    func requestBegins(_ connection: TransferTimes) -> Bool {
-        guard attempts == 0 || mayRepeat else {
-            failure = .connectionTerminated
-            return false
-        }
-        attempts += 1
+    func beginRequest(_ connection: TransferTimes) {
+        sendings += 1
         (times.resolved, times.connected, times.secured) = (connection.resolved, connection.connected, connection.secured)
         times.sent = elapsed
         phase = phaseBeforeAnswer
         noteProgress()
-        return true
     }
 
     private var phaseBeforeAnswer: Phase { isUploadEnded && upload.isEmpty ? .awaitingHead : .sending }
 
-    /// Whether it may be sent again on another connection, as nothing of it can have been answered.
-    var mayRepeat: Bool { attempts < 2 && !gotBytes && !hasSentContent && request.method.isIdempotent }
+    /// After its connection ended without a line of a response.
+    func mayBeRepeated(onKept: Bool, isUnwritten: Bool) -> Bool {
+        RepeatRule(
+            isRepeatable: request.isRepeatable, isFirst: sendings < 2, gotBytes: gotBytes, hasSentContent: hasSentContent, onKept: onKept,
+            isUnwritten: isUnwritten
+        ).isAllowed
+    }
 
-    /// It has found a kept connection dead: the others may be as well.
-    var needsNewConnection: Bool { request.usesNewConnection || attempts > 0 }
+    /// It has found a connection dead: the other kept ones may be as well.
+    var needsNewConnection: Bool { sendings > 0 }
 
     /// A line of an answer's head, or of its trailers.
     func headLine(_ line: Span<UInt8>) -> Bool {
@@ -191,6 +190,9 @@ package final class Transfer {
 
     /// Whether the connection may be used again after this answer (RFC 9112 §9.3). Known once the head is whole.
     var isPersistent: Bool { head.isPersistent }
+
+    /// How long the upstream said that it keeps the connection, in milliseconds. Known once the head is whole.
+    var keepAlive: Int64? { head.keepAlive }
 
     /// Content as it came, with its transfer coding.
     func content(_ bytes: Span<UInt8>) -> Taking {
@@ -278,7 +280,8 @@ package final class Transfer {
         let waited = now - progressAt
         switch phase {
         case .queued: return waited >= settings.connectTimeout.wholeMilliseconds ? .connectionLimitReached : nil
-        case .connecting: return waited >= settings.connectTimeout.wholeMilliseconds ? connectingError : nil
+        // The attempt ends in time by itself.
+        case .connecting: return nil
         case .sending where isUploadAwaited: return nil
         case .sending: return waited >= settings.betweenBytesTimeout.wholeMilliseconds ? .connectionWriteTimeout : nil
         case .awaitingHead: return waited >= settings.firstByteTimeout.wholeMilliseconds ? .connectionReadTimeout : nil

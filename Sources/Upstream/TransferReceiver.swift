@@ -9,8 +9,9 @@ package struct UpstreamRequest: Sendable {
     package var target: [UInt8]
     package var fields: Fields
     package var content: ContentFraming
-    /// Not on a kept connection: for a request that is sent for the second time.
-    package var usesNewConnection = false
+    /// Whether it changes nothing, so that it may be sent for a second time: safe methods (RFC 9110 §9.2.1), and what the operator says
+    /// only reads.
+    package var isRepeatable: Bool
     /// The shares of the connections that it takes part of while it has one.
     package var shares: [ConnectionShare] = []
 
@@ -19,6 +20,7 @@ package struct UpstreamRequest: Sendable {
         self.target = target
         self.fields = fields
         self.content = content
+        isRepeatable = method.isSafe
     }
 
     /// What Content-Length says; nil where it is left out. Methods that promise content say that there is none (RFC 9110 §8.6).
@@ -47,50 +49,4 @@ package protocol TransferReceiver: AnyObject {
     func transferFailed(_ transfer: Transfer, _ error: UpstreamError)
     /// The upstream took what was written of the request's content: more may be written.
     func transferDrained(_ transfer: Transfer)
-}
-
-/// How asking the upstream failed. The raw value is the error type of RFC 9209 §2.3, which metrics and logs use too.
-package enum UpstreamError: String, Error, Sendable, CaseIterable {
-    case dnsTimeout = "dns_timeout"
-    case dnsError = "dns_error"
-    case connectionTimeout = "connection_timeout"
-    case connectionRefused = "connection_refused"
-    case connectionTerminated = "connection_terminated"
-    case connectionReadTimeout = "connection_read_timeout"
-    case connectionWriteTimeout = "connection_write_timeout"
-    case connectionLimitReached = "connection_limit_reached"
-    case destinationIPUnroutable = "destination_ip_unroutable"
-    case responseIncomplete = "http_response_incomplete"
-    case responseHeaderTooLarge = "http_response_header_section_size"
-    case responseBodyTooLarge = "http_response_body_size"
-    case responseTimeout = "http_response_timeout"
-    case transferCoding = "http_response_transfer_coding"
-    case protocolError = "http_protocol_error"
-    case tlsProtocolError = "tls_protocol_error"
-    case tlsCertificateError = "tls_certificate_error"
-    case proxyInternalError = "proxy_internal_error"
-
-    /// Whether no connection came to be: the upstream was not found, not reached, or TLS was not agreed. All others happen on a connection.
-    package var isFailureToReach: Bool {
-        switch self {
-        case .dnsTimeout, .dnsError, .connectionTimeout, .connectionRefused, .destinationIPUnroutable, .tlsProtocolError,
-            .tlsCertificateError:
-            true
-        case .connectionTerminated, .connectionReadTimeout, .connectionWriteTimeout, .connectionLimitReached, .responseIncomplete,
-            .responseHeaderTooLarge, .responseBodyTooLarge, .responseTimeout, .transferCoding, .protocolError, .proxyInternalError:
-            false
-        }
-    }
-
-    /// RFC 9209 §2.3: the recommended status.
-    package var status: Status {
-        switch self {
-        case .dnsTimeout, .connectionTimeout, .connectionReadTimeout, .connectionWriteTimeout, .responseTimeout: 504
-        case .connectionLimitReached: 503
-        case .proxyInternalError: 500
-        case .dnsError, .connectionRefused, .connectionTerminated, .destinationIPUnroutable, .responseIncomplete,
-            .responseHeaderTooLarge, .responseBodyTooLarge, .transferCoding, .protocolError, .tlsProtocolError, .tlsCertificateError:
-            502
-        }
-    }
 }

@@ -1,5 +1,4 @@
-// Asks the origin: starts transfers, keeps those that run, ends them when a time-out has passed. What carries them is chosen once: HTTP/1.1
-// without TLS is spoken here, on connections that libcurl makes; everything else is libcurl's from end to end.
+// Asks the origin: starts transfers, keeps those that run, ends them when a time-out has passed, and decides whether one is sent again.
 
 import HTTPCore
 import Reactor
@@ -12,6 +11,10 @@ package struct UpstreamCounters: Sendable {
     package var turnedAway = 0
     /// Sent for the second time.
     package var retries = 0
+    package var handshakesFull = 0
+    package var handshakesResumed = 0
+    /// Connections that ended.
+    package var ended: [ConnectionEnd: Int] = [:]
 }
 
 /// Belongs to one loop and is used on it only.
@@ -23,7 +26,6 @@ package final class UpstreamClient {
     let loop: EventLoop
 
     private var active: [Transfer] = []
-    private let curl: CurlMulti
     private var connections: OriginConnections?
     private var isSweeping = false
     private var isClosed = false
@@ -39,8 +41,7 @@ package final class UpstreamClient {
         self.settings = settings
         coarseNow = loop.time.monotonicMilliseconds
         retryBudget = RetryBudget(percent: settings.retryBudget)
-        curl = CurlMulti(loop: loop, settings: settings)
-        connections = OriginConnections(client: self, curl: curl)
+        connections = OriginConnections(client: self)
     }
 
     deinit {
@@ -53,11 +54,11 @@ package final class UpstreamClient {
         guard !isClosed else { return nil }
         coarseNow = loop.time.monotonicMilliseconds
         let transfer = Transfer(client: self, request: request, receiver: receiver, now: coarseNow)
-        guard begin(transfer) else {
+        guard let connections, connections.start(transfer) else {
             counters.turnedAway += 1
             return nil
         }
-        if !request.usesNewConnection { retryBudget.earn() }
+        retryBudget.earn()
         transfer.place = active.count
         active.append(transfer)
         counters.active += 1
@@ -66,28 +67,19 @@ package final class UpstreamClient {
         return transfer
     }
 
-    private func begin(_ transfer: Transfer) -> Bool {
-        if settings.isPlainHTTP1 { return connections?.start(transfer) ?? false }
-        guard counters.active < settings.maximumConnections + settings.queueLimit else { return false }
-        CurlTransfer.start(transfer, curl)
-        return true
-    }
-
     /// Makes a connection in the background, within the time-out for connecting, and keeps it for a later request where there is room.
     /// - Parameter completion: called on the loop, never from within this call: with nil, or with why none came to be.
     package func attemptConnection(_ completion: @escaping (UpstreamError?) -> Void) {
         connections?.attemptConnection(completion)
     }
 
-    func notifyOfAttempt(_ error: UpstreamError?) { onConnectionAttempt?(error) }
-
-    /// Sends a request for the second time, on a new connection, where the budget allows it.
-    package func retry(_ request: UpstreamRequest, receiver: any TransferReceiver) -> Transfer? {
-        guard settings.retries, retryBudget.spend() else { return nil }
-        var again = request
-        again.usesNewConnection = true
+    /// Whether a request whose connection ended without a line of a response is sent once more, on a new one; taken as decided. Where the
+    /// connection was a new one the upstream may be in trouble: the budget bounds what is added to that.
+    func mayRepeat(_ transfer: Transfer, onKept: Bool, isUnwritten: Bool) -> Bool {
+        guard !isClosed, transfer.mayBeRepeated(onKept: onKept, isUnwritten: isUnwritten) else { return false }
+        guard onKept || (settings.retries && retryBudget.spend()) else { return false }
         counters.retries += 1
-        return start(again, receiver: receiver)
+        return true
     }
 
     /// Ends everything; receivers hear nothing more.
@@ -100,7 +92,6 @@ package final class UpstreamClient {
             end(transfer)
         }
         connections = nil
-        curl.close()
     }
 
     // MARK: Transfers
@@ -136,7 +127,6 @@ package final class UpstreamClient {
         }
         for (transfer, error) in overdue where transfer.phase != .ended {
             transfer.failure = error
-            if !settings.isPlainHTTP1, error.isFailureToReach { notifyOfAttempt(error) }
             end(transfer, error)
         }
         if !active.isEmpty { startSweeping() }

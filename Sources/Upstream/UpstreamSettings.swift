@@ -1,15 +1,8 @@
 // Which origin is asked, how it is reached, and how long it may take in each phase.
 
-/// All of it is passed on to libcurl, except the time-outs, which run on the event loop's clock.
-package struct UpstreamSettings: Sendable {
-    package enum HTTP2: String, Sendable, CaseIterable {
-        /// Where TLS negotiates it.
-        case auto
-        case off
-        /// Without TLS too: the upstream is known to speak it.
-        case priorKnowledge = "prior-knowledge"
-    }
+import HTTPCore
 
+package struct UpstreamSettings: Sendable {
     package var isTLS = false
     package var host: String
     package var port: UInt16
@@ -17,7 +10,6 @@ package struct UpstreamSettings: Sendable {
     package var basePath = ""
     /// Ask through this Unix socket instead of TCP.
     package var unixSocket: String?
-    package var http2 = HTTP2.auto
     /// A forward proxy, as libcurl takes it (`http://proxy:3128`, `socks5h://…`).
     package var proxy: String?
     package var caFile: String?
@@ -25,8 +17,6 @@ package struct UpstreamSettings: Sendable {
     package var clientKey: String?
     /// Whether the upstream's certificate is checked.
     package var verify = true
-    /// libcurl carries plain requests too, from end to end. Not the operator's to choose: for holding the two ways side by side in tests.
-    package var usesLibcurlThroughout = false
 
     /// Resolving, connecting and TLS together; also the longest wait for one of our own connections to be free.
     package var connectTimeout = Duration.seconds(5)
@@ -47,6 +37,8 @@ package struct UpstreamSettings: Sendable {
     package var failure = FailureSettings()
     /// How long an unused connection is kept. Shorter than most servers keep theirs.
     package var idleSeconds = 55
+    /// How long a connection may have been unused that a request which must not be sent twice goes over.
+    package var idleForWrites = Duration.seconds(4)
     /// Largest head of an answer.
     package var responseHeadBytes = 65_536
     /// Most header fields of an answer.
@@ -61,20 +53,23 @@ package struct UpstreamSettings: Sendable {
 
     /// Host and port as in a Host field: the port is left out where the scheme implies it.
     package var authority: String {
-        let name = host.contains(":") ? "[\(host)]" : host
-        return port == (isTLS ? 443 : 80) ? name : "\(name):\(port)"
+        port == (isTLS ? 443 : 80) ? hostInURL : "\(hostInURL):\(port)"
     }
+
+    var hostInURL: String { host.contains(":") ? "[\(host)]" : host }
 
     /// Whether a forward proxy passes the requests on: it is given the whole URI as target, or the authority for OPTIONS * (RFC 9112
     /// §3.2.2, §3.2.4). Those for TLS go through a tunnel, and SOCKS is always one.
     var isAskedThroughProxy: Bool { !isTLS && proxy.map { !$0.lowercased().hasPrefix("socks") } ?? false }
 
-    /// Whether an answer may be in HTTP/2.
-    var maySpeakHTTP2: Bool { http2 == .priorKnowledge || (isTLS && http2 == .auto) }
-
-    /// Whether we speak HTTP/1.1 ourselves: without TLS, and with nobody in between who wants to be asked in another way (a SOCKS proxy only
-    /// makes the connection).
-    var isPlainHTTP1: Bool { !isTLS && http2 != .priorKnowledge && !isAskedThroughProxy && !usesLibcurlThroughout }
+    /// User and password for the forward proxy, as they stand in its URL.
+    var proxyCredentials: [UInt8]? {
+        guard let proxy else { return nil }
+        let start = proxy.firstRange(of: "://")?.upperBound ?? proxy.startIndex
+        guard let end = proxy[start...].prefix(while: { $0 != "/" }).lastIndex(of: "@") else { return nil }
+        let text = proxy[start..<end]
+        return Array((PercentCoding.decode(text.utf8, plusIsSpace: false) ?? String(text)).utf8)
+    }
 
     package var scheme: String { isTLS ? "https" : "http" }
 

@@ -22,10 +22,26 @@ enum SettingsCheck {
         } else if settings.upstream.url.isEmpty, reader.isComplete {
             reader.add(about: "upstream.url", "upstream.url is missing: give --upstream URL, or set it in the file")
         }
+        checkUpstream(&reader)
         checkAddresses(&reader)
         checkWords(&reader)
         checkRoutes(&reader)
         checkFiles(&reader)
+    }
+
+    private static func checkUpstream(_ reader: inout SettingsReader) {
+        let upstream = reader.settings.upstream
+        if upstream.http2 != "off" {
+            reader.add(
+                about: "upstream.http2",
+                "upstream.http2 can only be off, not \"\(upstream.http2)\": in this version the upstream is asked in HTTP/1.1")
+        }
+        let proxy = upstream.proxy.lowercased()
+        let schemes = ["http", "socks4", "socks4a", "socks5", "socks5h"]
+        if let end = proxy.firstRange(of: "://"), !schemes.contains(String(proxy[..<end.lowerBound])) {
+            reader.add(
+                about: "upstream.proxy", "upstream.proxy must be an http or socks URL: the forward proxy itself is not spoken to in TLS")
+        }
     }
 
     private static func checkAddresses(_ reader: inout SettingsReader) {
@@ -242,7 +258,6 @@ extension UpstreamSettings {
         isTLS = url.isTLS
         basePath = url.path
         unixSocket = given(upstream.unixSocket)
-        http2 = HTTP2(rawValue: upstream.http2) ?? .auto
         proxy = given(upstream.proxy)
         caFile = given(upstream.caFile)
         clientCertificate = given(upstream.clientCertificate)
@@ -254,6 +269,7 @@ extension UpstreamSettings {
         totalTimeout = .milliseconds(upstream.totalTimeout)
         maximumConnections = upstream.connections
         queueLimit = upstream.queue
+        idleForWrites = .milliseconds(upstream.idleForWrites)
         retries = upstream.retry
         retryBudget = upstream.retryBudget
         failure = FailureSettings(settings.failure)

@@ -84,4 +84,26 @@ struct CheckTests {
         let outcome = try check("upstream: {url: http://x}\nlisten: [\"127.0.0.1:0\", \"127.0.0.1:0\"]")
         #expect(outcome.status == 0 && outcome.text == "The settings are good.\n")
     }
+
+    @Test(
+        "what the upstream cannot be asked by is refused with one sentence",
+        arguments: [
+            ("http2: auto", "upstream.http2 can only be off, not \"auto\": in this version the upstream is asked in HTTP/1.1"),
+            (
+                "http2: prior-knowledge",
+                "upstream.http2 can only be off, not \"prior-knowledge\": in this version the upstream is asked in HTTP/1.1"
+            ),
+            (
+                "proxy: https://proxy:3128",
+                "upstream.proxy must be an http or socks URL: the forward proxy itself is not spoken to in TLS"
+            ),
+        ])
+    func waysToTheUpstream(line: String, sentence: String) throws {
+        let outcome = try check("upstream:\n  url: https://api.test\n  \(line)\n")
+        #expect(outcome.status == 78)
+        #expect(outcome.lines.count == 1 && outcome.lines[0].hasSuffix(sentence))
+        for good in ["http2: off", "proxy: proxy:3128", "proxy: http://u:p@proxy:3128", "proxy: socks5h://proxy"] {
+            #expect(try check("upstream:\n  url: https://api.test\n  \(good)\n").status == 0)
+        }
+    }
 }

@@ -52,14 +52,25 @@ struct BadAnswer: Sendable, CustomTestStringConvertible {
     ]
 }
 
-@Suite("Answers that cannot be used")
+@Suite("Answers that cannot be used", .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
 struct UpstreamAnswerTests {
     private static let good = "{\"good\":true}"
 
+    private func origin(_ isTLS: Bool, _ script: @escaping ScriptedOrigin.Script) -> ScriptedOrigin {
+        ScriptedOrigin(tls: isTLS ? SharedCertificates.tls : nil, script)
+    }
+
+    private func play(_ origin: ScriptedOrigin, _ isTLS: Bool) throws -> ProxyPlay {
+        try ProxyPlay(origin) {
+            $0.upstream.isTLS = isTLS
+            if isTLS { $0.upstream.caFile = SharedCertificates.authority }
+        }
+    }
+
     @Test("the copy goes out, and the connection is not used again", arguments: BadAnswer.all, [false, true])
-    func rescued(_ bad: BadAnswer, byLibcurl: Bool) throws {
-        let origin = ScriptedOrigin { _ in [.json(Self.good)] }
-        let play = try ProxyPlay(origin) { $0.upstream.usesLibcurlThroughout = byLibcurl }
+    func rescued(_ bad: BadAnswer, isTLS: Bool) throws {
+        let origin = origin(isTLS) { _ in [.json(Self.good)] }
+        let play = try play(origin, isTLS)
         _ = try play.get("/a")
         origin.react { _ in bad.steps + [.close] }
         let answer = try play.get("/a")
@@ -74,9 +85,9 @@ struct UpstreamAnswerTests {
     @Test(
         "without a copy there is an error that names the fault, and the next answer is not mixed up", arguments: BadAnswer.all,
         [false, true])
-    func failed(_ bad: BadAnswer, byLibcurl: Bool) throws {
-        let origin = ScriptedOrigin { request in request.target == "/bad" ? bad.steps : [.json("\"\(request.target)\"")] }
-        let play = try ProxyPlay(origin) { $0.upstream.usesLibcurlThroughout = byLibcurl }
+    func failed(_ bad: BadAnswer, isTLS: Bool) throws {
+        let origin = origin(isTLS) { request in request.target == "/bad" ? bad.steps : [.json("\"\(request.target)\"")] }
+        let play = try play(origin, isTLS)
         let answer = try play.get("/bad")
         if let error = bad.error {
             #expect(answer.status == 502)
@@ -97,9 +108,9 @@ struct UpstreamAnswerTests {
     @Test(
         "an answer that would be passed on as it comes, and is broken at once, is an error and no cut connection",
         arguments: brokenBehindHead, [false, true])
-    func brokenAtOnce(_ bad: BadAnswer, byLibcurl: Bool) throws {
-        let origin = ScriptedOrigin { request in request.target == "/bad" ? bad.steps + [.close] : [.json("\"\(request.target)\"")] }
-        let play = try ProxyPlay(origin) { $0.upstream.usesLibcurlThroughout = byLibcurl }
+    func brokenAtOnce(_ bad: BadAnswer, isTLS: Bool) throws {
+        let origin = origin(isTLS) { request in request.target == "/bad" ? bad.steps + [.close] : [.json("\"\(request.target)\"")] }
+        let play = try play(origin, isTLS)
         for method in ["POST", "DELETE"] {
             let client = try play.client()
             let answer = try #require(client.request(method, "/bad"))

@@ -1,4 +1,4 @@
-// The ways to the upstream that libcurl goes for us: TLS both ways, HTTP/2, a forward proxy, a Unix socket, a base path.
+// The ways to the upstream: TLS both ways, a forward proxy, a Unix socket, a base path.
 
 import CachePolicy
 import CacheStore
@@ -13,9 +13,9 @@ struct UpstreamConnectionTests {
     /// Nobody's: the web server is asked instead.
     private static func nobody() -> ScriptedOrigin { ScriptedOrigin { _ in [.close] } }
 
-    private func secured(_ certificate: TestCertificates.Pair, http2: Bool = false) -> WebServer.Setup {
+    private func secured(_ certificate: TestCertificates.Pair) -> WebServer.Setup {
         var setup = WebServer.Setup()
-        setup.listens = http2 ? "ssl http2" : "ssl"
+        setup.listens = "ssl"
         setup.certificate = certificate
         return setup
     }
@@ -83,57 +83,6 @@ struct UpstreamConnectionTests {
         #expect(try play.get("/a").text.contains("\"client\":\"CN=cistern\""))
     }
 
-    // MARK: HTTP/2
-
-    @Test("HTTP/2 where TLS negotiates it, and not where it is switched off")
-    func negotiated() throws {
-        let certificates = try TestCertificates()
-        let server = try WebServer(secured(certificates.make("server"), http2: true))
-        for (version, wanted) in [(UpstreamSettings.HTTP2.auto, "HTTP/2.0"), (.priorKnowledge, "HTTP/2.0"), (.off, "HTTP/1.1")] {
-            let play = try play(server, ca: certificates.authority) { $0.http2 = version }
-            #expect(try play.get("/a?x=%7e").text == "{\"protocol\":\"\(wanted)\",\"target\":\"/a?x=%7e\",\"client\":\"\"}")
-            #expect(try play.request("POST", "/a", content: "abc").text.contains(wanted))
-            #expect(try play.request("HEAD", "/b").status == 200)
-        }
-    }
-
-    @Test("HTTP/2 without TLS, with a rescue when it goes away")
-    func priorKnowledge() throws {
-        var setup = WebServer.Setup()
-        setup.listens = "http2"
-        let server = try WebServer(setup)
-        let play = try play(server, ca: nil) {
-            $0.isTLS = false
-            $0.http2 = .priorKnowledge
-        }
-        let wanted = "{\"protocol\":\"HTTP/2.0\",\"target\":\"/a\",\"client\":\"\"}"
-        #expect(try play.get("/a").text == wanted)
-        server.stop()
-        let rescued = try play.get("/a")
-        #expect(rescued.text == wanted)
-        #expect(rescued["Cache-Status"]?.contains("hit; ttl=") == true)
-    }
-
-    @Test("many exchanges at once, with content both ways, over HTTP/2")
-    func manyStreams() throws {
-        let certificates = try TestCertificates()
-        let origin = ScriptedOrigin { [.json("{\"target\":\"\($0.target)\",\"count\":\($0.content.count)}")] }
-        var setup = try secured(certificates.make("server"), http2: true)
-        setup.answer = "proxy_pass http://127.0.0.1:\(origin.port);"
-        let server = try WebServer(setup)
-        let play = try play(server, ca: certificates.authority)
-        let clients = try (0..<40).map { _ in try play.client() }
-        for (number, client) in clients.enumerated() {
-            client.send("PUT /\(number) HTTP/1.1\r\nHost: a\r\nContent-Length: 70000\r\n\r\n" + String(repeating: "x", count: 70_000))
-        }
-        for (number, client) in clients.enumerated() {
-            #expect(client.readAnswer()?.text == "{\"target\":\"/\(number)\",\"count\":70000}")
-        }
-        // An answer that is cut is known by HTTP/2's own framing.
-        origin.react { _ in [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{}"), .close] }
-        #expect(try play.get("/cut")["Proxy-Status"] == "cistern; error=http_response_incomplete")
-    }
-
     // MARK: Through others
 
     @Test("through a forward proxy: a plain upstream by its whole URI, one with TLS through a tunnel")
@@ -165,16 +114,45 @@ struct UpstreamConnectionTests {
         #expect(try tunnelled.get("/b").status == 502)
     }
 
-    @Test("a tunnel that the forward proxy refuses is a failure, not an answer")
-    func refusedTunnel() throws {
-        let proxy = ScriptedOrigin { _ in [.json("{\"proxy\":1}", status: "403 Forbidden")] }
+    @Test(
+        "a tunnel that the forward proxy refuses is a failure with its name, and is asked for once", arguments: ["GET", "POST"],
+        [407, 403, 502])
+    func refusedTunnel(method: String, status: Int) throws {
+        let proxy = ScriptedOrigin { _ in [.json("{\"proxy\":1}", status: "\(status) No")] }
         let play = try ProxyPlay(proxy) {
             $0.upstream.proxy = "http://127.0.0.1:\($0.upstream.port)"
+            $0.upstream.host = "api.test"
+            $0.upstream.port = 443
             $0.upstream.isTLS = true
         }
-        let answer = try play.get("/a")
+        let answer = try play.request(method, "/a", content: method == "POST" ? "{}" : nil)
         #expect(answer.status == 502)
-        #expect(!answer.text.contains("proxy\":1"))
+        let details = "the forward proxy responded \(status) to CONNECT"
+        #expect(answer["Proxy-Status"] == "cistern; error=connection_refused; details=\"\(details)\"")
+        #expect(answer.text.contains(details) && !answer.text.contains("proxy\":1"))
+        #expect(proxy.requests.map(\.line) == ["CONNECT api.test:443 HTTP/1.1"])
+        #expect(try play.metric("cistern_upstream_errors_total{error=\"tunnel_refused\"}") == 1)
+    }
+
+    @Test("a forward proxy is shown the user and password of its URL, and nobody else is")
+    func proxyCredentials() throws {
+        let certificates = try TestCertificates()
+        let server = try WebServer(secured(certificates.make("server")))
+        let port = server.port
+        let proxy = ScriptedOrigin { request in
+            request.method == "CONNECT" ? [.send("HTTP/1.1 200 Connected\r\n\r\n"), .tunnel(port)] : [.json("1")]
+        }
+        let plain = try ProxyPlay(proxy) {
+            $0.upstream.proxy = "http://us%65r:pass@127.0.0.1:\($0.upstream.port)"
+            $0.upstream.host = "api.test"
+            $0.upstream.port = 80
+        }
+        #expect(try plain.get("/a").text == "1")
+        #expect(proxy.requests.last?["Proxy-Authorization"] == "Basic dXNlcjpwYXNz")
+        let proxyPort = proxy.port
+        let tunnelled = try play(server, ca: certificates.authority) { $0.proxy = "http://user:pass@127.0.0.1:\(proxyPort)" }
+        #expect(try tunnelled.get("/a").status == 200)
+        #expect(proxy.requests.last?["Proxy-Authorization"] == "Basic dXNlcjpwYXNz")
     }
 }
 

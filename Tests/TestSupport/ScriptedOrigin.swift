@@ -19,7 +19,7 @@ package struct OriginRequest: Sendable {
     package subscript(_ name: String) -> String? { fields.first { $0.name.lowercased() == name.lowercased() }?.value }
 }
 
-/// Closed until the play opens it, and open from then on.
+/// Closed until it is opened, and open from then on.
 package final class Gate: Sendable {
     private let semaphore = DispatchSemaphore(value: 0)
 
@@ -27,7 +27,7 @@ package final class Gate: Sendable {
 
     package func open() { semaphore.signal() }
 
-    func pass() {
+    package func pass() {
         semaphore.wait()
         semaphore.signal()
     }
@@ -36,14 +36,22 @@ package final class Gate: Sendable {
 package enum OriginStep: Sendable {
     case send(String)
     case sendBytes([UInt8])
-    /// Ends the connection in good order.
+    /// In one piece; with TLS each text has a record of its own.
+    case records([String])
+    /// With TLS: a ticket for a new session, new keys.
+    case ticket, keyUpdate
+    /// Ends the connection in good order; with TLS, after saying so.
     case close
+    /// The same without a word of TLS's.
+    case cut
     /// Ends it with a reset.
     case reset
     /// Says nothing more until the origin goes down.
     case hang
     /// Waits until the play opens the gate.
     case pass(Gate)
+    /// Tells the play that it has come so far.
+    case open(Gate)
     /// Passes on what comes, both ways, from and to a port on loopback, until one side ends: what a forward proxy does after CONNECT.
     case tunnel(UInt16)
 
@@ -64,8 +72,13 @@ package final class ScriptedOrigin: Sendable {
     package let port: UInt16
     private let address: ListenAddress
 
+    private let tls: OriginTLS?
+    private let greeting: [OriginStep]
+
     private struct State {
         var listener: Int32
+        var connectionCount = 0
+        var resumedCount = 0
         var connections: Set<Int32> = []
         var requests: [OriginRequest] = []
         var script: Script
@@ -75,8 +88,13 @@ package final class ScriptedOrigin: Sendable {
     /// The play and the origin's connections share it.
     private let state: Mutex<State>
 
-    /// - Parameter path: of a Unix socket to listen on instead of a port.
-    package init(unixSocket path: String? = nil, _ script: @escaping Script) {
+    /// - Parameters:
+    ///   - path: of a Unix socket to listen on instead of a port.
+    ///   - tls: what it speaks TLS with; nil for plain HTTP.
+    ///   - greeting: what is done on each connection before anything is read.
+    package init(unixSocket path: String? = nil, tls: OriginTLS? = nil, greeting: [OriginStep] = [], _ script: @escaping Script) {
+        self.tls = tls
+        self.greeting = greeting
         // Bound, never listening, and kept: while the origin is down nobody else is given its number.
         port = path == nil ? Self.port(of: Self.bound(.ipv4(host: "127.0.0.1", port: 0))) : 0
         address = path.map { .unix(path: $0) } ?? .ipv4(host: "127.0.0.1", port: port)
@@ -87,6 +105,10 @@ package final class ScriptedOrigin: Sendable {
 
     /// All requests so far.
     package var requests: [OriginRequest] { state.withLock { $0.requests } }
+
+    /// Connections so far, and how many of them resumed a session of TLS.
+    package var connectionCount: Int { state.withLock { $0.connectionCount } }
+    package var resumedCount: Int { state.withLock { $0.resumedCount } }
 
     package func react(_ script: @escaping Script) { state.withLock { $0.script = script } }
 
@@ -138,7 +160,13 @@ package final class ScriptedOrigin: Sendable {
             while true {
                 let connection = Glibc.accept(listener, nil, nil)
                 guard connection >= 0 else { break }
-                state.withLock { _ = $0.connections.insert(connection) }
+                state.withLock { state in
+                    state.connections.insert(connection)
+                    state.connectionCount += 1
+                }
+                // What is sent goes out at once: a reset would throw away what waits.
+                var one: Int32 = 1
+                setsockopt(connection, Int32(IPPROTO_TCP), TCP_NODELAY, &one, socklen_t(MemoryLayout<Int32>.size))
                 PlainThread.start { [self] in
                     serve(connection)
                     state.withLock { _ = $0.connections.remove(connection) }
@@ -150,38 +178,56 @@ package final class ScriptedOrigin: Sendable {
     }
 
     private func serve(_ connection: Int32) {
-        var reader = RequestReader(connection: connection)
+        guard let tls else { return serve(OriginStream(connection)) }
+        guard let stream = tls.accept(connection) else { return }
+        if stream.isResumed { state.withLock { $0.resumedCount += 1 } }
+        serve(stream)
+    }
+
+    private func serve(_ stream: OriginStream) {
+        guard play(greeting, on: stream) else { return }
+        var reader = RequestReader(stream: stream)
         while var request = reader.head() {
-            if request["Expect"] != nil, let script = state.withLock({ $0.expectation }), !play(script(request), on: connection) { return }
+            if request["Expect"] != nil, let script = state.withLock({ $0.expectation }), !play(script(request), on: stream) { return }
             guard reader.readContent(of: &request) else { return }
             let script = state.withLock { state in
                 state.requests.append(request)
                 return state.script
             }
-            guard play(script(request), on: connection) else { return }
+            guard play(script(request), on: stream) else { return }
         }
     }
 
     /// Returns whether the connection is kept.
-    private func play(_ steps: [OriginStep], on connection: Int32) -> Bool {
-        for step in steps {
-            switch step {
-            case .send(let text): Self.send(Array(text.utf8), to: connection)
-            case .sendBytes(let bytes): Self.send(bytes, to: connection)
-            case .close: return false
-            case .reset:
-                var option = linger(l_onoff: 1, l_linger: 0)
-                setsockopt(connection, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
-                return false
-            case .pass(let gate): gate.pass()
-            case .tunnel(let port):
-                Self.splice(connection, with: port)
-                return false
-            case .hang:
-                var byte: UInt8 = 0
-                while recv(connection, &byte, 1, 0) > 0 {}
-                return false
-            }
+    private func play(_ steps: [OriginStep], on stream: OriginStream) -> Bool {
+        for step in steps where !perform(step, stream) { return false }
+        return true
+    }
+
+    /// - Returns: false where the connection is over.
+    private func perform(_ step: OriginStep, _ stream: OriginStream) -> Bool {
+        switch step {
+        case .send(let text): stream.send([Array(text.utf8)])
+        case .sendBytes(let bytes): stream.send([bytes])
+        case .records(let texts): stream.send(texts.map { Array($0.utf8) })
+        case .ticket: stream.sendTicket()
+        case .keyUpdate: stream.sendKeyUpdate()
+        case .close:
+            stream.sendCloseNotify()
+            return false
+        case .cut: return false
+        case .reset:
+            var option = linger(l_onoff: 1, l_linger: 0)
+            setsockopt(stream.descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
+            return false
+        case .pass(let gate): gate.pass()
+        case .open(let gate): gate.open()
+        case .tunnel(let port):
+            Self.splice(stream.descriptor, with: port)
+            return false
+        case .hang:
+            while !stream.receive().isEmpty {}
+            return false
         }
         return true
     }
@@ -195,25 +241,18 @@ package final class ScriptedOrigin: Sendable {
             for (from, to) in [(0, 1), (1, 0)] where waiting[from].revents != 0 {
                 let count = recv(waiting[from].fd, &buffer, buffer.count, 0)
                 guard count > 0 else { return }
-                send(Array(buffer[..<count]), to: waiting[to].fd)
+                OriginStream(waiting[to].fd).send([Array(buffer[..<count])])
             }
-        }
-    }
-
-    private static func send(_ bytes: [UInt8], to connection: Int32) {
-        var sent = 0
-        while sent < bytes.count {
-            let count = bytes.withUnsafeBytes { Glibc.send(connection, $0.baseAddress! + sent, $0.count - sent, Int32(MSG_NOSIGNAL)) }
-            guard count > 0 else { return }
-            sent += count
         }
     }
 }
 
 /// Reads requests with a length, with chunks, or without content.
 private struct RequestReader {
-    let connection: Int32
+    let stream: OriginStream
     var buffer: [UInt8] = []
+
+    init(stream: OriginStream) { self.stream = stream }
 
     mutating func head() -> OriginRequest? {
         guard let head = take(through: "\r\n\r\n") else { return nil }
@@ -242,13 +281,24 @@ private struct RequestReader {
     }
 
     private mutating func take(through end: String) -> String? {
+        let end = Array(end.utf8)
+        // What is known not to have the end in it.
+        var searched = 0
         while true {
-            if let range = buffer.firstRange(of: Array(end.utf8)) {
-                defer { buffer.removeSubrange(..<range.upperBound) }
-                return String(decoding: buffer[..<range.upperBound], as: UTF8.self)
+            while let newline = buffer.withUnsafeBytes({ Self.newline(in: $0, from: searched) }) {
+                searched = newline + 1
+                guard buffer[..<searched].suffix(end.count).elementsEqual(end) else { continue }
+                defer { buffer.removeSubrange(..<searched) }
+                return String(decoding: buffer[..<searched], as: UTF8.self)
             }
+            searched = buffer.count
             guard fill() else { return nil }
         }
+    }
+
+    private static func newline(in bytes: UnsafeRawBufferPointer, from start: Int) -> Int? {
+        guard start < bytes.count, let base = bytes.baseAddress else { return nil }
+        return memchr(base + start, 0x0a, bytes.count - start).map { UnsafeRawPointer($0) - base }
     }
 
     private mutating func take(_ count: Int) -> [UInt8]? {
@@ -258,10 +308,8 @@ private struct RequestReader {
     }
 
     private mutating func fill() -> Bool {
-        var piece = [UInt8](repeating: 0, count: 65_536)
-        let count = recv(connection, &piece, piece.count, 0)
-        guard count > 0 else { return false }
-        buffer += piece[..<count]
-        return true
+        let piece = stream.receive()
+        buffer += piece
+        return !piece.isEmpty
     }
 }

@@ -39,6 +39,20 @@ package enum TestTools {
         return port
     }
 
+    package static func copy(_ source: String, to path: String) throws {
+        guard let file = fopen(source, "r") else { throw Failed(what: source) }
+        defer { fclose(file) }
+        var text = ""
+        while let line = readLine(of: file) { text += line }
+        try write(text, to: path)
+    }
+
+    private static func readLine(of file: UnsafeMutablePointer<FILE>) -> String? {
+        var line = [CChar](repeating: 0, count: 4_096)
+        guard fgets(&line, Int32(line.count), file) != nil else { return nil }
+        return String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+
     package static func write(_ text: String, to path: String) throws {
         let descriptor = csystem_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw Failed(what: path) }

@@ -1,4 +1,4 @@
-// A real web server as the upstream, for what a scripted origin does not speak: TLS and HTTP/2. It is Debian's nginx, one process without
+// A real web server as the upstream, for what a scripted origin does not do: TLS as servers speak it. It is Debian's nginx, one process without
 // privileges, in a directory of its own.
 
 import CacheStore
@@ -23,6 +23,8 @@ package final class WebServer {
         package var certificate: TestCertificates.Pair?
         /// Clients must show a certificate that this authority has signed.
         package var clientAuthority: String?
+        /// What else the server is told.
+        package var more = ""
         /// What is answered, in nginx's words, with `$` variables.
         package var answer = "return 200 '{\"protocol\":\"$server_protocol\",\"target\":\"$request_uri\",\"client\":\"$ssl_client_s_dn\"}';"
 
@@ -65,7 +67,7 @@ package final class WebServer {
             http {
                 access_log off; \(temporary)
                 server {
-                    listen 127.0.0.1:\(port) \(setup.listens); \(tls)
+                    listen 127.0.0.1:\(port) \(setup.listens); \(tls) \(setup.more)
                     location / { default_type application/json; \(setup.answer) }
                 }
             }

@@ -31,16 +31,13 @@ struct AnswerHeadTests {
             (["HTTP/1.1 200 \n", "\n"], .connectionEnd),
             (["HTTP/1.1 204 No Content\r\n", "\r\n"], .byProtocol),
             (["HTTP/1.1 304 Not Modified\r\n", "Content-Length: 7\r\n", "\r\n"], .byProtocol),
-            (["HTTP/2 200\r\n", "content-length: 2\r\n", "\r\n"], .byProtocol),
             (
                 ["HTTP/1.1 103 Early Hints\r\n", "\r\n", "HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "\r\n"],
                 .length(2)
             ),
         ] as [([String], AnswerHead.Framing)])
     func framing(lines: [String], wanted: AnswerHead.Framing) {
-        var settings = UpstreamSettings(host: "a", port: 443)
-        settings.isTLS = true
-        guard case .final(_, let framing) = read(lines, settings) else {
+        guard case .final(_, let framing) = read(lines) else {
             Issue.record("refused: \(lines)")
             return
         }

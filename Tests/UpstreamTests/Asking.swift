@@ -4,6 +4,7 @@ import Dispatch
 import HTTPCore
 import Locking
 import Reactor
+import TestSupport
 
 @testable import Upstream
 
@@ -66,6 +67,14 @@ final class Asking: @unchecked Sendable {
     private let client: UpstreamClient
     /// Written on the loop, read by the test.
     private let seenAttempts = Mutex<[UpstreamError?]>([])
+
+    convenience init(_ origin: ScriptedOrigin, isTLS: Bool = false, _ change: (inout UpstreamSettings) -> Void = { _ in }) {
+        var settings = UpstreamSettings(host: "127.0.0.1", port: origin.port)
+        settings.isTLS = isTLS
+        if isTLS { settings.caFile = SharedCertificates.authority }
+        change(&settings)
+        self.init(settings)
+    }
 
     init(_ settings: UpstreamSettings) {
         loop = EventLoop(label: "upstream.test", time: time)
@@ -135,6 +144,12 @@ final class Asking: @unchecked Sendable {
         then: @escaping @Sendable (Transfer?) -> Void = { _ in }
     ) -> Recorder {
         onLoop { client in then(client.start(Self.request(method, target, content: content, shares: shares), receiver: recorder)) }
+        return recorder
+    }
+
+    func ask(_ request: UpstreamRequest) -> Recorder {
+        let recorder = Recorder()
+        onLoop { client in _ = client.start(request, receiver: recorder) }
         return recorder
     }
 

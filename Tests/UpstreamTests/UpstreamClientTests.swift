@@ -11,18 +11,18 @@ import Testing
 
 @Suite("Asking the upstream")
 struct UpstreamClientTests {
-    private func asking(_ origin: ScriptedOrigin, byLibcurl: Bool = false, _ change: (inout UpstreamSettings) -> Void = { _ in }) -> Asking
-    {
-        var settings = UpstreamSettings(host: "127.0.0.1", port: origin.port)
-        settings.usesLibcurlThroughout = byLibcurl
-        change(&settings)
-        return Asking(settings)
+    private func asking(_ origin: ScriptedOrigin, isTLS: Bool = false, _ change: (inout UpstreamSettings) -> Void = { _ in }) -> Asking {
+        Asking(origin, isTLS: isTLS, change)
+    }
+
+    private func origin(_ isTLS: Bool, _ script: @escaping ScriptedOrigin.Script) -> ScriptedOrigin {
+        ScriptedOrigin(tls: isTLS ? SharedCertificates.tls : nil, script)
     }
 
     @Test("an answer, its 1xx answers, and a kept connection", arguments: [false, true])
-    func answers(byLibcurl: Bool) {
-        let origin = ScriptedOrigin { _ in [.send("HTTP/1.1 103 Early Hints\r\n\r\n"), .json("[1]")] }
-        let asking = asking(origin, byLibcurl: byLibcurl)
+    func answers(isTLS: Bool) {
+        let origin = origin(isTLS) { _ in [.send("HTTP/1.1 103 Early Hints\r\n\r\n"), .json("[1]")] }
+        let asking = asking(origin, isTLS: isTLS)
         defer { asking.end() }
         for _ in 0..<3 {
             let recorder = asking.ask("GET", "/a")
@@ -36,31 +36,34 @@ struct UpstreamClientTests {
     }
 
     @Test("chunks come without their coding, and only the connection's end is no end that proves anything", arguments: [false, true])
-    func framings(byLibcurl: Bool) {
-        let origin = ScriptedOrigin { request in
+    func framings(isTLS: Bool) {
+        let origin = origin(isTLS) { request in
             request.target == "/chunked"
                 ? [.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;x=\"1\"\r\n[1\r\n001\r\n]\r\n0\r\nT: x\r\n\r\n")]
                 : [.send("HTTP/1.1 200 OK\r\n\r\n[1]"), .close]
         }
-        let asking = asking(origin, byLibcurl: byLibcurl)
+        let asking = asking(origin, isTLS: isTLS)
         defer { asking.end() }
         for (target, isDelimited) in [("/chunked", true), ("/open", false)] {
             let recorder = asking.ask("GET", target)
             #expect(recorder.end() == .success(isDelimited))
             #expect(recorder.now.content.elementsEqual("[1]".utf8))
         }
+        // In TLS an end that was not announced may be anybody's who cuts the connection.
+        origin.react { _ in [.send("HTTP/1.1 200 OK\r\n\r\n[1]"), .cut] }
+        #expect(asking.ask("GET", "/cut").end() == (isTLS ? .failure(.responseIncomplete) : .success(false)))
     }
 
     @Test("an answer that comes in pieces of any size", arguments: [false, true])
-    func pieces(byLibcurl: Bool) {
+    func pieces(isTLS: Bool) {
         let head = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nX: \(String(repeating: "x", count: 300))\r\n"
-        let origin = ScriptedOrigin { request in
+        let origin = origin(isTLS) { request in
             let isChunked = request.target == "/chunked"
             let text =
                 head + (isChunked ? "Transfer-Encoding: chunked\r\n\r\n2\r\n[1\r\n1\r\n]\r\n0\r\n\r\n" : "Content-Length: 3\r\n\r\n[1]")
             return text.utf8.map { .sendBytes([$0]) }
         }
-        let asking = asking(origin, byLibcurl: byLibcurl)
+        let asking = asking(origin, isTLS: isTLS)
         defer { asking.end() }
         for target in ["/length", "/chunked", "/length"] {
             let recorder = asking.ask("GET", target)
@@ -72,16 +75,16 @@ struct UpstreamClientTests {
     }
 
     @Test("a kept connection that ended is replaced, and a safe request goes out again; a write does not", arguments: [false, true])
-    func deadConnection(byLibcurl: Bool) {
+    func deadConnection(isTLS: Bool) {
         let count = Mutex(0)
-        let origin = ScriptedOrigin { _ in
+        let origin = origin(isTLS) { _ in
             let number = count.withLock { count in
                 count += 1
                 return count
             }
             return number % 2 == 1 ? [.json("1")] : [.close]
         }
-        let asking = asking(origin, byLibcurl: byLibcurl)
+        let asking = asking(origin, isTLS: isTLS)
         defer { asking.end() }
         #expect(asking.ask("GET", "/a").end() == .success(true))
         // The second request finds the connection ended without an answer: it is asked anew, on the next.
@@ -116,9 +119,9 @@ struct UpstreamClientTests {
     @Test(
         "an upstream that ends each connection after one answer without saying so costs no answer, however many wait",
         arguments: [false, true])
-    func unannouncedEnds(byLibcurl: Bool) {
-        let origin = ScriptedOrigin { [.json("\"\($0.target)\""), .close] }
-        let asking = asking(origin, byLibcurl: byLibcurl) {
+    func unannouncedEnds(isTLS: Bool) {
+        let origin = origin(isTLS) { [.json("\"\($0.target)\""), .close] }
+        let asking = asking(origin, isTLS: isTLS) {
             $0.maximumConnections = 1
             $0.queueLimit = 500
         }
@@ -132,8 +135,8 @@ struct UpstreamClientTests {
     }
 
     @Test("each phase has its time-out, and its error", arguments: [false, true])
-    func timeouts(byLibcurl: Bool) {
-        let origin = ScriptedOrigin { request in
+    func timeouts(isTLS: Bool) {
+        let origin = origin(isTLS) { request in
             switch request.target {
             case "/head": [.hang]
             case "/early": [.send("HTTP/1.1 103 Early Hints\r\n\r\n"), .hang]
@@ -145,7 +148,7 @@ struct UpstreamClientTests {
             settings.firstByteTimeout = .seconds(7)
             settings.betweenBytesTimeout = .seconds(11)
         }
-        let asking = asking(origin, byLibcurl: byLibcurl, change)
+        let asking = asking(origin, isTLS: isTLS, change)
         defer { asking.end() }
         for (target, seconds) in [("/head", 7), ("/early", 7), ("/content", 11)] {
             let recorder = asking.ask("GET", target)
@@ -166,17 +169,17 @@ struct UpstreamClientTests {
     }
 
     /// One that answers `/slow` when the gate is open, and all else at once.
-    private func held(_ gate: Gate) -> ScriptedOrigin {
-        ScriptedOrigin { request in request.target == "/slow" ? [.pass(gate), .json("1")] : [.json("2")] }
+    private func held(_ gate: Gate, _ isTLS: Bool) -> ScriptedOrigin {
+        origin(isTLS) { request in request.target == "/slow" ? [.pass(gate), .json("1")] : [.json("2")] }
     }
 
     @Test(
         "who finds no free connection in time hears so, and it is no fault of the upstream's; others wait their turn",
         arguments: [false, true])
-    func connectionLimit(byLibcurl: Bool) {
+    func connectionLimit(isTLS: Bool) {
         let gate = Gate()
-        let origin = held(gate)
-        let asking = asking(origin, byLibcurl: byLibcurl) {
+        let origin = held(gate, isTLS)
+        let asking = asking(origin, isTLS: isTLS) {
             $0.maximumConnections = 1
             $0.queueLimit = 2
         }
@@ -198,17 +201,17 @@ struct UpstreamClientTests {
     }
 
     @Test("what is said behind an answer is not the answer to one who waits for the connection", arguments: [false, true])
-    func surplus(byLibcurl: Bool) {
+    func surplus(isTLS: Bool) {
         // One read takes the answer and nothing of what is behind it.
         let head = "HTTP/1.1 200 OK\r\nContent-Length: 48000\r\nX: "
         let filler = String(repeating: "x", count: 48 * 1024 - 48_000 - head.utf8.count - 4)
         let answer = head + filler + "\r\n\r\n" + String(repeating: "1", count: 48_000)
         let gate = Gate()
-        let origin = ScriptedOrigin { request in
+        let origin = origin(isTLS) { request in
             request.target == "/first"
                 ? [.pass(gate), .send(answer + "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n9")] : [.json("2")]
         }
-        let asking = asking(origin, byLibcurl: byLibcurl) { $0.maximumConnections = 1 }
+        let asking = asking(origin, isTLS: isTLS) { $0.maximumConnections = 1 }
         defer { asking.end() }
         let first = asking.ask("GET", "/first")
         while origin.requests.isEmpty {}
@@ -223,9 +226,9 @@ struct UpstreamClientTests {
     }
 
     @Test("what an answer's head or content brings about may be another request", arguments: [false, true])
-    func askingFromWithin(byLibcurl: Bool) {
-        let origin = ScriptedOrigin { [.send("HTTP/1.1 103 Early Hints\r\n\r\n"), .json("\"\($0.target)\"")] }
-        let asking = asking(origin, byLibcurl: byLibcurl)
+    func askingFromWithin(isTLS: Bool) {
+        let origin = origin(isTLS) { [.send("HTTP/1.1 103 Early Hints\r\n\r\n"), .json("\"\($0.target)\"")] }
+        let asking = asking(origin, isTLS: isTLS)
         defer { asking.end() }
         let inner = (0..<3).map { _ in Recorder() }
         let outer = asking.ask(
@@ -241,10 +244,10 @@ struct UpstreamClientTests {
     }
 
     @Test("who waits for a connection longest has the next one", arguments: [false, true])
-    func order(byLibcurl: Bool) {
+    func order(isTLS: Bool) {
         let gate = Gate()
-        let origin = held(gate)
-        let asking = asking(origin, byLibcurl: byLibcurl) { $0.maximumConnections = 1 }
+        let origin = held(gate, isTLS)
+        let asking = asking(origin, isTLS: isTLS) { $0.maximumConnections = 1 }
         defer { asking.end() }
         let slow = asking.ask("GET", "/slow")
         while origin.requests.isEmpty {}
@@ -256,10 +259,10 @@ struct UpstreamClientTests {
     }
 
     @Test("nothing is kept of requests that were given up while they waited, nor of those that had their turn", arguments: [false, true])
-    func givenUp(byLibcurl: Bool) {
+    func givenUp(isTLS: Bool) {
         let gate = Gate()
-        let origin = held(gate)
-        let asking = asking(origin, byLibcurl: byLibcurl) {
+        let origin = held(gate, isTLS)
+        let asking = asking(origin, isTLS: isTLS) {
             $0.maximumConnections = 1
             $0.queueLimit = 4
         }
@@ -277,11 +280,11 @@ struct UpstreamClientTests {
     }
 
     @Test("content is written in pieces, and a cancelled transfer is heard of no more", arguments: [false, true])
-    func contents(byLibcurl: Bool) {
-        let origin = ScriptedOrigin { request in
+    func contents(isTLS: Bool) {
+        let origin = origin(isTLS) { request in
             request.target == "/hang" ? [.hang] : [.json("\"\(String(decoding: request.content, as: UTF8.self))\"")]
         }
-        let asking = asking(origin, byLibcurl: byLibcurl)
+        let asking = asking(origin, isTLS: isTLS)
         defer { asking.end() }
         for framing in [ContentFraming.length(6), .chunked] {
             let recorder = asking.ask("POST", "/a", content: framing) { transfer in
@@ -298,24 +301,24 @@ struct UpstreamClientTests {
 
     @Test(
         "an answer that breaks off is told from a connection that never brought one", arguments: [OriginStep.close, .reset], [false, true])
-    func brokenOff(end: OriginStep, byLibcurl: Bool) {
-        let origin = ScriptedOrigin { request in
+    func brokenOff(end: OriginStep, isTLS: Bool) {
+        let origin = origin(isTLS) { request in
             request.target == "/none" ? [end] : [.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[1"), end]
         }
-        let asking = asking(origin, byLibcurl: byLibcurl)
+        let asking = asking(origin, isTLS: isTLS)
         defer { asking.end() }
         #expect(asking.ask("GET", "/none").end() == .failure(.connectionTerminated))
         #expect(asking.ask("GET", "/cut").end() == .failure(.responseIncomplete))
     }
 
     @Test("what cannot be reached has an error of its own", arguments: [false, true])
-    func unreachable(byLibcurl: Bool) {
-        let origin = ScriptedOrigin { _ in [] }
-        let refused = asking(origin, byLibcurl: byLibcurl)
+    func unreachable(isTLS: Bool) {
+        let origin = origin(isTLS) { _ in [] }
+        let refused = asking(origin, isTLS: isTLS)
         defer { refused.end() }
         origin.down()
         #expect(refused.ask("GET", "/a").end() == .failure(.connectionRefused))
-        let unknown = asking(origin, byLibcurl: byLibcurl) { $0.host = "nowhere.invalid" }
+        let unknown = asking(origin, isTLS: isTLS) { $0.host = "nowhere.invalid" }
         defer { unknown.end() }
         #expect(unknown.ask("GET", "/a").end() == .failure(.dnsError))
     }
@@ -339,7 +342,7 @@ struct UpstreamClientTests {
     @Test("those of one share hold no more connections than it has, and others pass them")
     func shares() {
         let gate = Gate()
-        let origin = held(gate)
+        let origin = held(gate, false)
         let asking = asking(origin) { $0.maximumConnections = 4 }
         defer { asking.end() }
         let share = ConnectionShare(name: "slow", limit: 2)

@@ -188,6 +188,7 @@ enum FailureAdvice {
         case FetchFailure.unavailableLabel: return "The upstream counts as down, and was not asked."
         case FetchFailure.slowLabel: return "The upstream took too long for one who has a copy; it was still listened to."
         case UpstreamError.connectionLimitReached.rawValue: return "The upstream was not asked: too many others were waiting for it."
+        case "tunnel_refused": return "The forward proxy made no tunnel to the upstream, which was not asked."
         default: break
         }
         guard let fault = UpstreamFault(rawValue: label) else {
@@ -205,6 +206,7 @@ enum FailureAdvice {
         case "http_response_timeout": WhyAdvice("upstream.total_timeout", "is how long a whole exchange may take")
         case "connection_limit_reached": WhyAdvice("upstream.queue", "and upstream.connections are how many requests may wait and run")
         case "http_response_body_size": WhyAdvice("cache.buffer_limit", "is the longest answer that is taken whole")
+        case "tunnel_refused": WhyAdvice("upstream.proxy", "is the forward proxy; the log has the status that it responded with")
         case "tls_certificate_error": WhyAdvice("upstream.ca_file", "names the certificates that the upstream's is checked against")
         case FetchFailure.unavailableLabel:
             WhyAdvice("failure.threshold", "and failure.recheck say when it counts as down and how often it is tried")

@@ -1,0 +1,283 @@
+#include "CTLS.h"
+#include "CSystem.h"
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// Sessions kept for the next connections. A ticket of TLS 1.3 is used once (RFC 8446 appendix C.4), so a burst of connections wants some.
+enum { SESSIONS = 32 };
+// Records without content (tickets, new keys) that are taken in one call: who sends more without a byte of content is up to something.
+enum { BARE_RECORDS = 32 };
+
+struct ctls_context {
+    SSL_CTX *ssl;
+    char *name;
+    int is_name;
+    SSL_SESSION *sessions[SESSIONS];
+    int count;
+};
+
+struct ctls_connection {
+    SSL *ssl;
+    ctls_context *context;
+    int descriptor;
+    // The kernel had nothing more, or took no more, in this call.
+    int is_blocked;
+    int is_at_end;
+    int is_agreed;
+    int is_broken;
+    uint64_t written;
+};
+
+// Our own side of the socket: OpenSSL's would raise SIGPIPE, and not say how much went out.
+
+static int bio_read(BIO *bio, char *bytes, int count) {
+    ctls_connection *connection = BIO_get_data(bio);
+    BIO_clear_retry_flags(bio);
+    ssize_t result;
+    do result = csystem_receive(connection->descriptor, bytes, (size_t)count);
+    while (result < 0 && errno == EINTR);
+    if (result == 0) connection->is_at_end = 1;
+    if (result < 0 && errno == EAGAIN) {
+        connection->is_blocked = 1;
+        BIO_set_retry_read(bio);
+    }
+    return (int)result;
+}
+
+static int bio_write(BIO *bio, const char *bytes, int count) {
+    ctls_connection *connection = BIO_get_data(bio);
+    BIO_clear_retry_flags(bio);
+    ssize_t result;
+    do result = csystem_send(connection->descriptor, bytes, (size_t)count);
+    while (result < 0 && errno == EINTR);
+    if (result > 0) connection->written += (uint64_t)result;
+    if (result < 0 && errno == EAGAIN) {
+        connection->is_blocked = 1;
+        BIO_set_retry_write(bio);
+    }
+    return (int)result;
+}
+
+static long bio_control(BIO *bio, int command, long number, void *pointer) {
+    (void)number, (void)pointer;
+    ctls_connection *connection = BIO_get_data(bio);
+    if (command == BIO_CTRL_FLUSH) return 1;
+    return command == BIO_CTRL_EOF && connection->is_at_end;
+}
+
+static BIO_METHOD *method;
+static pthread_once_t method_once = PTHREAD_ONCE_INIT;
+
+static void make_method(void) {
+    method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "socket");
+    if (!method) return;
+    BIO_meth_set_read(method, bio_read);
+    BIO_meth_set_write(method, bio_write);
+    BIO_meth_set_ctrl(method, bio_control);
+}
+
+// Contexts
+
+static void forget_sessions(ctls_context *context) {
+    while (context->count > 0) SSL_SESSION_free(context->sessions[--context->count]);
+}
+
+static int keep_session(SSL *ssl, SSL_SESSION *session) {
+    ctls_context *context = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
+    if (context->count == SESSIONS) {
+        SSL_SESSION_free(context->sessions[0]);
+        memmove(context->sessions, context->sessions + 1, (SESSIONS - 1) * sizeof *context->sessions);
+        context->count--;
+    }
+    // A copy: OpenSSL marks a connection's own as spoilt where that one is cut.
+    SSL_SESSION *copy = SSL_SESSION_dup(session);
+    if (copy) context->sessions[context->count++] = copy;
+    return 0;
+}
+
+static void resume_session(ctls_connection *connection) {
+    ctls_context *context = connection->context;
+    while (context->count > 0) {
+        SSL_SESSION *session = context->sessions[--context->count];
+        int is_usable = SSL_SESSION_is_resumable(session) && SSL_set_session(connection->ssl, session);
+        // In TLS 1.2 one session serves many connections.
+        SSL_SESSION *again = is_usable && SSL_SESSION_get_protocol_version(session) < TLS1_3_VERSION ? SSL_SESSION_dup(session) : 0;
+        if (again) context->sessions[context->count++] = again;
+        SSL_SESSION_free(session);
+        if (is_usable) return;
+    }
+}
+
+static int trust_system(SSL_CTX *ssl) {
+    static const char *const bundles[] = {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"};
+    for (size_t index = 0; index < sizeof bundles / sizeof *bundles; index++) {
+        if (access(bundles[index], R_OK) == 0) return SSL_CTX_load_verify_file(ssl, bundles[index]);
+    }
+    return SSL_CTX_set_default_verify_paths(ssl);
+}
+
+static int set_trust(ctls_context *context, const char *ca_file, int verifies) {
+    SSL_CTX_set_verify(context->ssl, verifies ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, 0);
+    if (!verifies) return 1;
+    if (!(ca_file ? SSL_CTX_load_verify_file(context->ssl, ca_file) : trust_system(context->ssl))) return 0;
+    X509_VERIFY_PARAM *parameters = SSL_CTX_get0_param(context->ssl);
+    // A certificate in the file is trusted as it stands, also where its issuer is not in it.
+    X509_VERIFY_PARAM_set_flags(parameters, X509_V_FLAG_PARTIAL_CHAIN);
+    X509_VERIFY_PARAM_set_hostflags(parameters, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    return context->is_name ? X509_VERIFY_PARAM_set1_host(parameters, context->name, 0)
+                            : X509_VERIFY_PARAM_set1_ip_asc(parameters, context->name);
+}
+
+static int set_own(ctls_context *context, const char *certificate, const char *key) {
+    if (!certificate || !key) return 1;
+    return SSL_CTX_use_certificate_chain_file(context->ssl, certificate) == 1 &&
+           SSL_CTX_use_PrivateKey_file(context->ssl, key, SSL_FILETYPE_PEM) == 1 && SSL_CTX_check_private_key(context->ssl) == 1;
+}
+
+static int set_up(ctls_context *context, const char *ca_file, const char *certificate, const char *key, int verifies) {
+    static const unsigned char protocols[] = "\x08http/1.1";
+    SSL_CTX *ssl = context->ssl;
+    SSL_CTX_set_app_data(ssl, context);
+    // What the system's file may say: an end without close_notify is never taken for one in good order.
+    SSL_CTX_clear_options(ssl, SSL_OP_IGNORE_UNEXPECTED_EOF);
+    SSL_CTX_set_options(ssl, SSL_OP_NO_COMPRESSION);
+    SSL_CTX_clear_mode(ssl, SSL_MODE_AUTO_RETRY);
+    // Buffers are given back while a connection is idle: 34 KB of each.
+    SSL_CTX_set_mode(ssl, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
+    // A record's head and the record, and whole records behind it, with one call of the kernel's.
+    SSL_CTX_set_read_ahead(ssl, 1);
+    SSL_CTX_set_post_handshake_auth(ssl, 1);
+    SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
+    SSL_CTX_sess_set_new_cb(ssl, keep_session);
+    return SSL_CTX_set_min_proto_version(ssl, TLS1_2_VERSION) && SSL_CTX_set_alpn_protos(ssl, protocols, sizeof protocols - 1) == 0 &&
+           set_own(context, certificate, key) && set_trust(context, ca_file, verifies);
+}
+
+ctls_context *ctls_context_make(const char *host, const char *ca_file, const char *certificate, const char *key, int verifies) {
+    pthread_once(&method_once, make_method);
+    ctls_context *context = calloc(1, sizeof *context);
+    if (!context) return 0;
+    context->name = strdup(host);
+    // A name's last dot says that it is whole; certificates do not write it.
+    size_t length = context->name ? strlen(context->name) : 0;
+    if (length > 1 && context->name[length - 1] == '.') context->name[length - 1] = 0;
+    ASN1_OCTET_STRING *address = context->name ? a2i_IPADDRESS(context->name) : 0;
+    context->is_name = !address;
+    ASN1_OCTET_STRING_free(address);
+    context->ssl = SSL_CTX_new(TLS_client_method());
+    int is_made = method && context->name && context->ssl && set_up(context, ca_file, certificate, key, verifies);
+    ERR_clear_error();
+    if (is_made) return context;
+    ctls_context_free(context);
+    return 0;
+}
+
+void ctls_context_free(ctls_context *context) {
+    forget_sessions(context);
+    SSL_CTX_free(context->ssl);
+    free(context->name);
+    free(context);
+}
+
+// Connections
+
+ctls_connection *ctls_open(ctls_context *context, int descriptor) {
+    ctls_connection *connection = calloc(1, sizeof *connection);
+    SSL *ssl = connection ? SSL_new(context->ssl) : 0;
+    BIO *bio = ssl ? BIO_new(method) : 0;
+    if (!bio || (context->is_name && !SSL_set_tlsext_host_name(ssl, context->name))) {
+        BIO_free(bio);
+        SSL_free(ssl);
+        free(connection);
+        ERR_clear_error();
+        return 0;
+    }
+    BIO_set_data(bio, connection);
+    BIO_set_init(bio, 1);
+    SSL_set_bio(ssl, bio, bio);
+    SSL_set_connect_state(ssl);
+    connection->ssl = ssl;
+    connection->context = context;
+    connection->descriptor = descriptor;
+    resume_session(connection);
+    return connection;
+}
+
+void ctls_close(ctls_connection *connection) {
+    ERR_clear_error();
+    if (connection->is_agreed && !connection->is_broken) SSL_shutdown(connection->ssl);
+    SSL_free(connection->ssl);
+    free(connection);
+    ERR_clear_error();
+}
+
+// What a call of OpenSSL's came to that did not bring what was asked for.
+static int outcome(ctls_connection *connection, int result) {
+    switch (SSL_get_error(connection->ssl, result)) {
+    case SSL_ERROR_WANT_READ: return CTLS_WANTS_READ;
+    case SSL_ERROR_WANT_WRITE: return CTLS_WANTS_WRITE;
+    case SSL_ERROR_ZERO_RETURN: return CTLS_CLOSED;
+    // Cut: anybody on the way can do that.
+    case SSL_ERROR_SYSCALL: break;
+    default:
+        // A connection that ended with a fatal alert is not to be resumed (RFC 5246 §7.2.2).
+        if (ERR_GET_REASON(ERR_peek_error()) != SSL_R_UNEXPECTED_EOF_WHILE_READING) forget_sessions(connection->context);
+    }
+    connection->is_broken = 1;
+    return CTLS_BROKEN;
+}
+
+int ctls_handshake(ctls_connection *connection) {
+    ERR_clear_error();
+    int result = SSL_do_handshake(connection->ssl);
+    if (result == 1) {
+        connection->is_agreed = 1;
+        return 0;
+    }
+    int end = outcome(connection, result);
+    if (end != CTLS_BROKEN && end != CTLS_CLOSED) return end;
+    // What was to be resumed may be why.
+    forget_sessions(connection->context);
+    int is_untrusted = SSL_get_verify_result(connection->ssl) != X509_V_OK;
+    ERR_clear_error();
+    return is_untrusted ? CTLS_UNTRUSTED : CTLS_BROKEN;
+}
+
+int ctls_is_resumed(const ctls_connection *connection) { return SSL_session_reused(connection->ssl); }
+
+ptrdiff_t ctls_read(ctls_connection *connection, void *bytes, size_t count) {
+    for (int records = 0; records < BARE_RECORDS; records++) {
+        size_t taken = 0;
+        ERR_clear_error();
+        connection->is_blocked = 0;
+        int result = SSL_read_ex(connection->ssl, bytes, count, &taken);
+        if (result == 1) return (ptrdiff_t)taken;
+        int end = outcome(connection, result);
+        // Where the kernel had more to give, a record without content was taken in, and the next may have some.
+        if (end != CTLS_WANTS_READ || connection->is_blocked) return end;
+    }
+    connection->is_broken = 1;
+    return CTLS_BROKEN;
+}
+
+ptrdiff_t ctls_write(ctls_connection *connection, const void *bytes, size_t count) {
+    size_t taken = 0;
+    ERR_clear_error();
+    int result = SSL_write_ex(connection->ssl, bytes, count, &taken);
+    return result == 1 ? (ptrdiff_t)taken : outcome(connection, result);
+}
+
+int ctls_is_quiet(ctls_connection *connection) {
+    if (!SSL_has_pending(connection->ssl) && csystem_is_quiet(connection->descriptor)) return 1;
+    char byte;
+    // A record that has come in part is a reason not to wait for the rest.
+    return ctls_read(connection, &byte, 1) == CTLS_WANTS_READ && !SSL_has_pending(connection->ssl);
+}
+
+uint64_t ctls_written(const ctls_connection *connection) { return connection->written; }

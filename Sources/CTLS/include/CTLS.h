@@ -1,0 +1,48 @@
+// TLS with an upstream, on a socket that is connected already and does not block: OpenSSL behind a handful of calls that say what they wait
+// for. Each object belongs to one thread at a time. Nothing here raises SIGPIPE.
+#ifndef CTLS_H
+#define CTLS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// What is the same for all connections to one upstream: trusted authorities, our certificate, the sessions to resume.
+typedef struct ctls_context ctls_context;
+typedef struct ctls_connection ctls_connection;
+
+// What a call comes to where it is not a count of bytes.
+enum {
+    // To be called again when the socket is readable, or writable. Writing is repeated with the same bytes.
+    CTLS_WANTS_READ = -1,
+    CTLS_WANTS_WRITE = -2,
+    // The peer has said that it sends no more (close_notify).
+    CTLS_CLOSED = -3,
+    // Cut, or not TLS as it should be.
+    CTLS_BROKEN = -4,
+    // The peer's certificate is not one to be trusted for this host.
+    CTLS_UNTRUSTED = -5,
+};
+
+// `host` is a name or an address. Null for a file that is not given: the system's authorities, no certificate of our own.
+// Null where a file cannot be used, or there is no memory.
+ctls_context *ctls_context_make(const char *host, const char *ca_file, const char *certificate, const char *key, int verifies);
+// After all of its connections.
+void ctls_context_free(ctls_context *context);
+
+// Uses `descriptor`, and leaves it to the caller. Null where there is no memory.
+ctls_connection *ctls_open(ctls_context *context, int descriptor);
+// Says that we send no more, where that can be said at once. Before the descriptor is closed.
+void ctls_close(ctls_connection *connection);
+
+// 0 when TLS is agreed, and the certificate found good.
+int ctls_handshake(ctls_connection *connection);
+// Whether a session was resumed.
+int ctls_is_resumed(const ctls_connection *connection);
+ptrdiff_t ctls_read(ctls_connection *connection, void *bytes, size_t count);
+ptrdiff_t ctls_write(ctls_connection *connection, const void *bytes, size_t count);
+// Whether it stands, and nothing that is content has come. Takes in what is TLS's own business.
+int ctls_is_quiet(ctls_connection *connection);
+// Bytes handed to the kernel so far.
+uint64_t ctls_written(const ctls_connection *connection);
+
+#endif

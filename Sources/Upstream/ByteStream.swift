@@ -1,0 +1,71 @@
+// The bytes of one connection to the upstream, in clear or through TLS: which of them it is, nobody above has to know.
+
+import CSystem
+import Glibc
+
+final class ByteStream {
+    enum Received {
+        case bytes(Int)
+        /// None now.
+        case nothing
+        /// None before the socket takes more: TLS has something of its own to say.
+        case wantsWrite
+        /// `isClean`: the peer said that it sends no more. In TLS a connection that is merely cut says nothing.
+        case ended(isClean: Bool)
+    }
+
+    enum Sent {
+        case bytes(Int)
+        /// The same bytes are to be sent again when the socket takes more, or has more to read.
+        case wantsWrite, wantsRead
+        /// The peer takes no more.
+        case broken
+    }
+
+    let descriptor: Int32
+    private let tls: TLSConnection?
+    private var sent = 0
+
+    /// Owns the descriptor.
+    init(_ descriptor: Int32, _ tls: TLSConnection?) {
+        self.descriptor = descriptor
+        self.tls = tls
+    }
+
+    /// Whether bytes may be held that the kernel no longer has: it does not tell of them.
+    var mayHoldBytes: Bool { tls != nil }
+
+    /// Bytes handed to the kernel so far.
+    var written: Int { tls?.written ?? sent }
+
+    /// Whether it stands, and the peer has said nothing that was not read.
+    var isQuiet: Bool { tls?.isQuiet ?? (csystem_is_quiet(descriptor) != 0) }
+
+    func receive(into space: UnsafeMutableRawBufferPointer) -> Received {
+        if let tls { return tls.receive(into: space) }
+        let count = csystem_receive(descriptor, space.baseAddress!, space.count)
+        if count > 0 { return .bytes(count) }
+        if count < 0, errno == EAGAIN || errno == EINTR { return .nothing }
+        return .ended(isClean: count == 0)
+    }
+
+    /// - Parameter bytes: one at least.
+    func send(_ bytes: UnsafeRawBufferPointer) -> Sent {
+        if let tls { return tls.send(bytes) }
+        while true {
+            let count = csystem_send(descriptor, bytes.baseAddress!, bytes.count)
+            if count >= 0 {
+                sent += count
+                return .bytes(count)
+            }
+            if errno == EAGAIN { return .wantsWrite }
+            if errno != EINTR { return .broken }
+        }
+    }
+
+    /// TLS says good-bye before the socket goes, and not after: the descriptor's number may be another's then.
+    func close() {
+        tls?.close()
+        closeDescriptor(descriptor)
+    }
+}

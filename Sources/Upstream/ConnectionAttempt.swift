@@ -1,0 +1,139 @@
+// Makes one connection to the upstream: libcurl connects, then TLS is agreed where the upstream speaks it. Both within the time-out for
+// connecting. It goes on where the request that it is for is given up: so clients that come and go do not have connections begun over and
+// over, and its end is known.
+
+import Reactor
+
+final class ConnectionAttempt: EventHandler, TransferCarrier {
+    /// A connection that stands.
+    struct Made {
+        let stream: ByteStream
+        let times: TransferTimes
+        /// Whether a session of TLS was resumed; nil without TLS.
+        let isResumed: Bool?
+    }
+
+    /// The request that it is for, as long as there is one.
+    private(set) var transfer: Transfer?
+    private let connections: OriginConnections
+    private var phase = Phase.beginning
+    private var timer: LoopTimer?
+    private let began = SystemTime.monotonicMicroseconds
+
+    private enum Phase {
+        case beginning
+        case connecting(CurlConnector.Task)
+        /// The handshake uses the socket. It is closed after it.
+        case securing(TLSConnection, CurlConnector.Connected)
+        case ended
+    }
+
+    /// Begins; `connections` is told of the end, never from within this call.
+    init(_ connections: OriginConnections, for transfer: Transfer?) {
+        self.connections = connections
+        self.transfer = transfer
+        timer = connections.loop.schedule(after: connections.settings.connectTimeout) { [weak self] in self?.timeOut() }
+        transfer?.connectionBegins()
+        // It holds on to this attempt until it has called.
+        let task = connections.connector.connect { [self] result in connected(result) }
+        if let task {
+            phase = .connecting(task)
+        } else {
+            connections.loop.atEndOfBatch { [self] in end(.failure(.proxyInternalError)) }
+        }
+    }
+
+    var hasResolved: Bool {
+        switch phase {
+        case .beginning: false
+        case .connecting(let task): task.hasResolved
+        case .securing, .ended: true
+        }
+    }
+
+    func goOn(_ transfer: Transfer) {}
+
+    func abandon(_ transfer: Transfer) {
+        guard self.transfer === transfer else { return }
+        self.transfer = nil
+        connections.releaseShares(of: transfer)
+    }
+
+    /// Ends it without a word.
+    func cancel() {
+        timer?.cancel()
+        switch phase {
+        case .beginning, .ended: break
+        case .connecting(let task): connections.connector.cancel(task)
+        case .securing(_, let connected):
+            connections.loop.remove(connected.socket)
+            phase = .ended
+            closeDescriptor(connected.socket)
+        }
+        phase = .ended
+    }
+
+    private func end(_ result: Result<Made, UpstreamError>) {
+        if case .ended = phase { return }
+        timer?.cancel()
+        phase = .ended
+        connections.ended(self, result)
+    }
+
+    private func timeOut() {
+        let error = hasResolved ? UpstreamError.connectionTimeout : .dnsTimeout
+        cancel()
+        connections.ended(self, .failure(error))
+    }
+
+    // MARK: Connecting
+
+    private func connected(_ result: Result<CurlConnector.Connected, UpstreamError>) {
+        switch result {
+        case .failure(let error): end(.failure(error))
+        case .success(let connected) where connections.settings.isTLS: secure(connected)
+        case .success(let connected):
+            end(.success(Made(stream: ByteStream(connected.socket, nil), times: times(connected, secured: 0), isResumed: nil)))
+        }
+    }
+
+    private func times(_ connected: CurlConnector.Connected, secured: Int32) -> TransferTimes {
+        var times = TransferTimes()
+        (times.resolved, times.connected, times.secured) = (connected.resolved, connected.connected, secured)
+        return times
+    }
+
+    // MARK: TLS
+
+    private func secure(_ connected: CurlConnector.Connected) {
+        guard let context = connections.tlsContext() else {
+            closeDescriptor(connected.socket)
+            // One of the files cannot be used.
+            return end(.failure(.tlsCertificateError))
+        }
+        guard let tls = TLSConnection(context, connected.socket) else {
+            closeDescriptor(connected.socket)
+            return end(.failure(.proxyInternalError))
+        }
+        phase = .securing(tls, connected)
+        connections.loop.add(connected.socket, .writable, self)
+        goOnSecuring()
+    }
+
+    func ready(_ events: ReadyEvents) { goOnSecuring() }
+
+    private func goOnSecuring() {
+        guard case .securing(let tls, let connected) = phase else { return }
+        switch tls.handshake() {
+        case .wantsRead: connections.loop.modify(connected.socket, .readable)
+        case .wantsWrite: connections.loop.modify(connected.socket, .writable)
+        case .agreed:
+            connections.loop.remove(connected.socket)
+            let times = times(connected, secured: Int32(clamping: SystemTime.monotonicMicroseconds - began))
+            end(.success(Made(stream: ByteStream(connected.socket, tls), times: times, isResumed: tls.isResumed)))
+        case .failed(let error):
+            cancel()
+            connections.ended(self, .failure(error))
+        }
+    }
+}

@@ -1,0 +1,16 @@
+// Why a connection to the upstream ended, as metrics count it.
+
+package enum ConnectionEnd: String, Sendable, CaseIterable {
+    /// The upstream said more than its response, or spoke while nothing was asked.
+    case surplus
+    /// A response, or what looked like one, before the request's head was wholly written.
+    case earlyBytes = "early_bytes"
+    /// By the upstream: it was closed, or the response said that it will be.
+    case closedByPeer = "closed_by_peer"
+    /// Cut, or what came could not be used.
+    case error
+    /// Nobody waited for the rest of a response, or a time-out had passed.
+    case givenUp = "given_up"
+    /// Unused for too long, or in the way of one that was needed.
+    case unused
+}

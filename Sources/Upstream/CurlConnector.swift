@@ -1,0 +1,205 @@
+// Connections made by libcurl: names, addresses tried side by side, Unix sockets, SOCKS, tunnels through forward proxies. It is asked for
+// the connection only (`CURLOPT_CONNECT_ONLY`); its socket is duplicated and its handle let go, so nothing of libcurl's touches it again.
+// libcurl's sockets are watched by the shard's own epoll: no thread, no second event loop.
+
+import CLibcurl
+import CSystem
+import Reactor
+
+/// Belongs to one loop and is used on it only.
+final class CurlConnector {
+    /// A connection that libcurl has made. Whoever gets it owns the socket.
+    struct Connected {
+        let socket: Int32
+        /// Microseconds from the start.
+        let resolved: Int32
+        let connected: Int32
+    }
+
+    typealias Completion = (Result<Connected, UpstreamError>) -> Void
+
+    let settings: UpstreamSettings
+    private let loop: EventLoop
+    private let multi: UnsafeMutableRawPointer
+    /// Those that libcurl has.
+    private var tasks: [UnsafeMutableRawPointer: Task] = [:]
+    private var sockets: [Int32: WatchedSocket] = [:]
+    private var timer: LoopTimer?
+    private var isKickQueued = false
+    private var isClosed = false
+
+    private static let initialised: Bool = curl_global_init(cistern_global_all()) == CURLE_OK
+
+    init(loop: EventLoop, settings: UpstreamSettings) {
+        precondition(Self.initialised, "libcurl cannot be initialised")
+        guard let multi = curl_multi_init() else { preconditionFailure("no memory for libcurl") }
+        self.loop = loop
+        self.settings = settings
+        self.multi = multi
+        let user = Unmanaged.passUnretained(self).toOpaque()
+        cistern_multi_set_pointer(multi, CURLMOPT_SOCKETDATA, user)
+        cistern_multi_set_pointer(multi, CURLMOPT_TIMERDATA, user)
+        cistern_multi_set_socket(multi) { _, socket, what, user, _ in
+            CurlConnector.from(user).want(socket, what)
+            return 0
+        }
+        cistern_multi_set_timer(multi) { _, milliseconds, user in
+            CurlConnector.from(user).wantTimer(milliseconds)
+            return 0
+        }
+    }
+
+    private static func from(_ user: UnsafeMutableRawPointer?) -> CurlConnector {
+        Unmanaged<CurlConnector>.fromOpaque(user!).takeUnretainedValue()
+    }
+
+    func close() {
+        isClosed = true
+        for task in tasks.values { release(task) }
+        timer?.cancel()
+        curl_multi_cleanup(multi)
+    }
+
+    // MARK: Tasks
+
+    /// One connection in the making.
+    final class Task {
+        fileprivate let pointer: UnsafeMutableRawPointer
+        fileprivate var easy: EasyHandle?
+        fileprivate let completion: Completion
+
+        fileprivate init(_ easy: consuming EasyHandle, _ completion: @escaping Completion) {
+            pointer = easy.pointer
+            self.easy = consume easy
+            self.completion = completion
+        }
+
+        /// The name has been looked up.
+        var hasResolved: Bool { easy != nil && time(CURLINFO_NAMELOOKUP_TIME_T) != 0 }
+
+        fileprivate func time(_ info: CURLINFO) -> Int32 {
+            var time: curl_off_t = 0
+            cistern_easy_get_offset(pointer, info, &time)
+            return Int32(clamping: time)
+        }
+    }
+
+    /// Begins at the end of this batch of events.
+    /// - Parameter completion: is called once, never from within this call, and not after `cancel`.
+    /// - Returns: nil where there is no memory.
+    func connect(_ completion: @escaping Completion) -> Task? {
+        guard !isClosed, let easy = EasyHandle(settings) else { return nil }
+        let task = Task(easy, completion)
+        cistern_easy_set_pointer(task.pointer, CURLOPT_CLOSESOCKETDATA, Unmanaged.passUnretained(self).toOpaque())
+        cistern_easy_set_close(task.pointer) { user, socket in
+            CurlConnector.from(user).forget(socket)
+            closeDescriptor(socket)
+            return 0
+        }
+        tasks[task.pointer] = task
+        curl_multi_add_handle(multi, task.pointer)
+        queueKick()
+        return task
+    }
+
+    /// Its completion is not called any more.
+    func cancel(_ task: Task) { release(task) }
+
+    private func release(_ task: Task) {
+        guard let easy = task.easy.take() else { return }
+        tasks[task.pointer] = nil
+        curl_multi_remove_handle(multi, easy.pointer)
+    }
+
+    private func collectEnded() {
+        var left: Int32 = 0
+        while !isClosed, let message = curl_multi_info_read(multi, &left) {
+            guard message.pointee.msg == CURLMSG_DONE, let pointer = message.pointee.easy_handle, let task = tasks[pointer] else {
+                continue
+            }
+            let result = result(of: task, cistern_message_result(message))
+            release(task)
+            task.completion(result)
+        }
+    }
+
+    private func result(of task: Task, _ code: CURLcode) -> Result<Connected, UpstreamError> {
+        guard code == CURLE_OK else { return .failure(UpstreamError(connecting: code, tunnel: tunnelStatus(of: task))) }
+        var socket: curl_socket_t = -1
+        cistern_easy_get_socket(task.pointer, &socket)
+        // A number of our own: libcurl closes its one when it lets go of the handle.
+        let ours = socket >= 0 ? csystem_duplicate(socket) : -1
+        guard ours >= 0 else { return .failure(.proxyInternalError) }
+        return .success(
+            Connected(socket: ours, resolved: task.time(CURLINFO_NAMELOOKUP_TIME_T), connected: task.time(CURLINFO_CONNECT_TIME_T)))
+    }
+
+    /// What the forward proxy answered to CONNECT; 0 where it was not asked, or has not answered.
+    private func tunnelStatus(of task: Task) -> Int {
+        var status = 0
+        cistern_easy_get_long(task.pointer, CURLINFO_HTTP_CONNECTCODE, &status)
+        return status
+    }
+
+    // MARK: Sockets and timers, as libcurl wants them
+
+    private func act(_ socket: curl_socket_t, _ events: Int32) {
+        guard !isClosed else { return }
+        var running: Int32 = 0
+        curl_multi_socket_action(multi, socket, events, &running)
+        collectEnded()
+    }
+
+    private func queueKick() {
+        guard !isKickQueued else { return }
+        isKickQueued = true
+        loop.atEndOfBatch { [self] in
+            isKickQueued = false
+            act(CURL_SOCKET_TIMEOUT, 0)
+        }
+    }
+
+    private func wantTimer(_ milliseconds: Int) {
+        timer?.cancel()
+        timer = nil
+        if milliseconds == 0 { return queueKick() }
+        guard milliseconds > 0 else { return }
+        timer = loop.schedule(after: .milliseconds(milliseconds)) { self.act(CURL_SOCKET_TIMEOUT, 0) }
+    }
+
+    private func want(_ socket: curl_socket_t, _ what: Int32) {
+        let wanted: ReadyEvents =
+            switch what {
+            case CURL_POLL_IN: .readable
+            case CURL_POLL_OUT: .writable
+            case CURL_POLL_INOUT: [.readable, .writable]
+            default: []
+            }
+        // At once: those by which libcurl's resolving threads wake it are closed without a word, and their numbers are free then.
+        if wanted.isEmpty { return forget(socket) }
+        if sockets[socket] != nil { return loop.modify(socket, wanted) }
+        let new = WatchedSocket { [unowned self] in act(socket, $0) }
+        sockets[socket] = new
+        loop.add(socket, wanted, new)
+    }
+
+    private func forget(_ socket: curl_socket_t) {
+        guard sockets.removeValue(forKey: socket) != nil else { return }
+        loop.remove(socket)
+    }
+}
+
+/// One of libcurl's sockets.
+private final class WatchedSocket: EventHandler {
+    private let act: (Int32) -> Void
+
+    init(_ act: @escaping (Int32) -> Void) { self.act = act }
+
+    func ready(_ events: ReadyEvents) {
+        var action: Int32 = 0
+        if events.isReadable || events.isBroken { action |= CURL_CSELECT_IN }
+        if events.isWritable { action |= CURL_CSELECT_OUT }
+        if events.contains(.failed) { action |= CURL_CSELECT_ERR }
+        act(action)
+    }
+}

@@ -1,0 +1,110 @@
+// TLS with the upstream: OpenSSL's objects, each with one owner. What is the same for all connections is remade when one of its files has
+// changed, so that a renewed certificate is used without a restart.
+
+import CTLS
+import Glibc
+
+/// Trusted authorities, our certificate, sessions to resume. Belongs to one loop.
+final class TLSContext {
+    fileprivate let pointer: OpaquePointer
+    private let files: [FileIdentity?]
+
+    /// - Returns: nil where one of the files cannot be used.
+    init?(_ settings: UpstreamSettings) {
+        files = Self.identities(settings)
+        let verifies: Int32 = settings.verify ? 1 : 0
+        guard
+            let pointer = ctls_context_make(
+                settings.host, settings.caFile, settings.clientCertificate, settings.clientKey, verifies)
+        else { return nil }
+        self.pointer = pointer
+    }
+
+    deinit { ctls_context_free(pointer) }
+
+    func isUpToDate(_ settings: UpstreamSettings) -> Bool { files == Self.identities(settings) }
+
+    private static func identities(_ settings: UpstreamSettings) -> [FileIdentity?] {
+        [settings.caFile, settings.clientCertificate, settings.clientKey].map { $0.flatMap { FileIdentity($0) } }
+    }
+}
+
+/// What tells one state of a file from another.
+private struct FileIdentity: Equatable {
+    private let numbers: [Int]
+
+    init?(_ path: String) {
+        var status = stat()
+        guard stat(path, &status) == 0 else { return nil }
+        numbers = [Int(status.st_ino), Int(status.st_size), Int(status.st_mtim.tv_sec), Int(status.st_mtim.tv_nsec)]
+    }
+}
+
+/// TLS on one socket, which it uses and does not own.
+final class TLSConnection {
+    enum Handshake {
+        case agreed, wantsRead, wantsWrite
+        case failed(UpstreamError)
+    }
+
+    /// nil once it was closed.
+    private var pointer: OpaquePointer?
+    /// Outlives what was made with it.
+    private let context: TLSContext
+
+    init?(_ context: TLSContext, _ descriptor: Int32) {
+        guard let pointer = ctls_open(context.pointer, descriptor) else { return nil }
+        self.pointer = pointer
+        self.context = context
+    }
+
+    deinit { close() }
+
+    /// Says good-bye where that can be said at once. Before the descriptor is closed.
+    func close() {
+        guard let pointer else { return }
+        self.pointer = nil
+        ctls_close(pointer)
+    }
+
+    func handshake() -> Handshake {
+        guard let pointer else { return .failed(.tlsProtocolError) }
+        return switch Int(ctls_handshake(pointer)) {
+        case 0: .agreed
+        case CTLS_WANTS_READ: .wantsRead
+        case CTLS_WANTS_WRITE: .wantsWrite
+        case CTLS_UNTRUSTED: .failed(.tlsCertificateError)
+        default: .failed(.tlsProtocolError)
+        }
+    }
+
+    /// Whether a session was resumed.
+    var isResumed: Bool { pointer.map { ctls_is_resumed($0) != 0 } ?? false }
+
+    /// Whether it stands, and no content has come. Tickets and new keys are taken in.
+    var isQuiet: Bool { pointer.map { ctls_is_quiet($0) != 0 } ?? false }
+
+    /// Bytes handed to the kernel so far.
+    var written: Int { pointer.map { Int(truncatingIfNeeded: ctls_written($0)) } ?? 0 }
+
+    func receive(into space: UnsafeMutableRawBufferPointer) -> ByteStream.Received {
+        guard let pointer else { return .ended(isClean: false) }
+        let count = ctls_read(pointer, space.baseAddress, space.count)
+        switch count {
+        case CTLS_WANTS_READ: return .nothing
+        case CTLS_WANTS_WRITE: return .wantsWrite
+        case CTLS_CLOSED: return .ended(isClean: true)
+        default: return count > 0 ? .bytes(count) : .ended(isClean: false)
+        }
+    }
+
+    func send(_ bytes: UnsafeRawBufferPointer) -> ByteStream.Sent {
+        guard let pointer else { return .broken }
+        let count = ctls_write(pointer, bytes.baseAddress, bytes.count)
+        switch count {
+        case CTLS_WANTS_READ: return .wantsRead
+        case CTLS_WANTS_WRITE: return .wantsWrite
+        default: return count > 0 ? .bytes(count) : .broken
+        }
+    }
+}

@@ -1,0 +1,91 @@
+#include "CTestTLS.h"
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+struct test_tls_context {
+    SSL_CTX *ssl;
+};
+
+struct test_tls {
+    SSL *ssl;
+    BIO *held;
+    int descriptor;
+};
+
+test_tls_context *test_tls_context_make(const char *certificate, const char *key, int is_12) {
+    test_tls_context *context = calloc(1, sizeof *context);
+    SSL_CTX *ssl = context ? SSL_CTX_new(TLS_server_method()) : 0;
+    if (ssl && SSL_CTX_use_certificate_chain_file(ssl, certificate) == 1 && SSL_CTX_use_PrivateKey_file(ssl, key, SSL_FILETYPE_PEM) == 1) {
+        if (is_12) SSL_CTX_set_max_proto_version(ssl, TLS1_2_VERSION);
+        context->ssl = ssl;
+        return context;
+    }
+    SSL_CTX_free(ssl);
+    free(context);
+    return 0;
+}
+
+void test_tls_context_free(test_tls_context *context) {
+    SSL_CTX_free(context->ssl);
+    free(context);
+}
+
+test_tls *test_tls_accept(test_tls_context *context, int descriptor) {
+    test_tls *tls = calloc(1, sizeof *tls);
+    SSL *ssl = tls ? SSL_new(context->ssl) : 0;
+    ERR_clear_error();
+    if (ssl && SSL_set_fd(ssl, descriptor) == 1 && SSL_accept(ssl) == 1) {
+        tls->ssl = ssl;
+        tls->held = BIO_new(BIO_s_mem());
+        tls->descriptor = descriptor;
+        SSL_set0_wbio(ssl, tls->held);
+        return tls;
+    }
+    SSL_free(ssl);
+    free(tls);
+    return 0;
+}
+
+void test_tls_free(test_tls *tls) {
+    // The client may resume, however this connection ended.
+    SSL_set_shutdown(tls->ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+    SSL_free(tls->ssl);
+    free(tls);
+}
+
+int test_tls_is_resumed(const test_tls *tls) { return SSL_session_reused(tls->ssl); }
+
+ptrdiff_t test_tls_read(test_tls *tls, void *bytes, size_t count) {
+    ERR_clear_error();
+    int result = SSL_read(tls->ssl, bytes, (int)count);
+    return result > 0 ? result : 0;
+}
+
+int test_tls_write(test_tls *tls, const void *bytes, size_t count) {
+    ERR_clear_error();
+    return SSL_write(tls->ssl, bytes, (int)count) == (int)count;
+}
+
+int test_tls_write_ticket(test_tls *tls) { return SSL_new_session_ticket(tls->ssl) == 1 && SSL_do_handshake(tls->ssl) == 1; }
+
+int test_tls_write_key_update(test_tls *tls) {
+    return SSL_key_update(tls->ssl, SSL_KEY_UPDATE_REQUESTED) == 1 && SSL_do_handshake(tls->ssl) == 1;
+}
+
+void test_tls_write_close_notify(test_tls *tls) { SSL_shutdown(tls->ssl); }
+
+int test_tls_flush(test_tls *tls) {
+    char *bytes;
+    long count = BIO_get_mem_data(tls->held, &bytes);
+    long sent = 0;
+    while (sent < count) {
+        ssize_t more = send(tls->descriptor, bytes + sent, (size_t)(count - sent), MSG_NOSIGNAL);
+        if (more <= 0) return 0;
+        sent += more;
+    }
+    BIO_reset(tls->held);
+    return 1;
+}

@@ -1,0 +1,75 @@
+// An upstream that says more than it was asked, in front of a store and two users: nobody gets another's bytes, and none are kept under a key
+// that is not theirs.
+
+import ReverseProxy
+import TestSupport
+import Testing
+import Upstream
+
+@Suite("Nobody gets another's bytes", .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
+struct StrayBytesPlayTests {
+    /// A response that names its request: who asked, and for what.
+    private static func response(_ user: String, _ target: String) -> String {
+        let content = "{\"user\":\"\(user)\",\"target\":\"\(target)\"}"
+        return "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nCache-Control: max-age=60\r\n"
+            + "Content-Length: \(content.utf8.count)\r\n\r\n" + content
+    }
+
+    private static let stray = response("mallory", "/stray")
+
+    /// The right response, and what else is said, in records of their own or together.
+    private static func pieces(_ right: String, _ way: Int) -> [String] {
+        let end = right.firstRange(of: "\r\n\r\n")?.upperBound ?? right.endIndex
+        let (head, content) = (String(right[..<end]), String(right[end...]))
+        return switch way % 6 {
+        case 0: [right + stray]
+        case 1: [head, content + stray]
+        case 2: [head, content, stray]
+        case 3: [right, right]
+        case 4: [head, String(content.prefix(3)), String(content.dropFirst(3)) + "H"]
+        default: [right]
+        }
+    }
+
+    @Test("two users, interleaved, on few connections: each response is its own, and so is each that is stored", arguments: [false, true])
+    func users(isTLS: Bool) throws {
+        let counter = Counter()
+        let origin = ScriptedOrigin(tls: isTLS ? SharedCertificates.tls : nil) { request in
+            let user = request["Authorization"]?.split(separator: " ").last.map(String.init) ?? "nobody"
+            return [.records(Self.pieces(Self.response(user, request.target), counter.next()))]
+        }
+        let play = try ProxyPlay(origin) {
+            $0.upstream.isTLS = isTLS
+            if isTLS { $0.upstream.caFile = SharedCertificates.authority }
+            $0.upstream.maximumConnections = 2
+            $0.upstream.failure.threshold = 10_000
+            $0.upstream.failure.minimum = 10_000
+        }
+        let clients = try ["alice", "bob"].map { ($0, try play.client()) }
+        var right = 0
+        for number in 0..<60 {
+            for (user, client) in clients {
+                client.send("GET /items/\(number % 20) HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer \(user)\r\n\r\n")
+            }
+            for (user, client) in clients {
+                let answer = try #require(client.readAnswer())
+                // What came with surplus may be refused; what is given out is right.
+                guard answer.status == 200 else { continue }
+                #expect(answer.text == "{\"user\":\"\(user)\",\"target\":\"/items/\(number % 20)\"}")
+                right += 1
+            }
+        }
+        #expect(right > 10)
+        origin.down()
+        // What was stored: the origin is gone.
+        for number in 0..<20 {
+            for (user, client) in clients {
+                let answer = try #require(client.get("/items/\(number)", [("Authorization", "Bearer \(user)")]))
+                guard answer.status == 200 else { continue }
+                #expect(answer.text == "{\"user\":\"\(user)\",\"target\":\"/items/\(number)\"}")
+            }
+        }
+        #expect(try play.get("/stray").status >= 500)
+        #expect(try #require(try play.metric("cistern_upstream_connections_ended_total{cause=\"surplus\"}")) > 0)
+    }
+}

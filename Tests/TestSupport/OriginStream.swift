@@ -1,0 +1,105 @@
+// The origin's side of one connection, in clear or through TLS: blocking, and with a say in what goes out together.
+
+import CTestTLS
+import Glibc
+
+/// What an origin speaks TLS with. `@unchecked Sendable` because OpenSSL's context may be used by many threads once it is made.
+package final class OriginTLS: @unchecked Sendable {
+    private let pointer: OpaquePointer
+
+    /// - Parameter isOld: TLS 1.2 and nothing newer.
+    package init(_ pair: TestCertificates.Pair, isOld: Bool = false) {
+        guard let pointer = test_tls_context_make(pair.certificate, pair.key, isOld ? 1 : 0) else {
+            preconditionFailure("the origin cannot use its certificate")
+        }
+        self.pointer = pointer
+    }
+
+    deinit { test_tls_context_free(pointer) }
+
+    /// nil where the client and the origin do not agree.
+    func accept(_ descriptor: Int32) -> OriginStream? {
+        test_tls_accept(pointer, descriptor).map { OriginStream(descriptor, $0) }
+    }
+}
+
+final class OriginStream {
+    let descriptor: Int32
+    private let tls: OpaquePointer?
+
+    /// The descriptor stays the caller's.
+    init(_ descriptor: Int32, _ tls: OpaquePointer? = nil) {
+        self.descriptor = descriptor
+        self.tls = tls
+    }
+
+    deinit { if let tls { test_tls_free(tls) } }
+
+    var isResumed: Bool { tls.map { test_tls_is_resumed($0) != 0 } ?? false }
+
+    /// What has come; nothing at the end.
+    func receive() -> [UInt8] {
+        var piece = [UInt8](repeating: 0, count: 65_536)
+        let count = tls.map { test_tls_read($0, &piece, piece.count) } ?? recv(descriptor, &piece, piece.count, 0)
+        return Array(piece.prefix(max(0, count)))
+    }
+
+    /// All of it in one piece.
+    func send(_ records: [[UInt8]]) {
+        guard let tls else { return sendPlainly(Array(records.joined())) }
+        for record in records where !record.isEmpty { _ = test_tls_write(tls, record, record.count) }
+        _ = test_tls_flush(tls)
+    }
+
+    private func sendPlainly(_ bytes: [UInt8]) {
+        var sent = 0
+        while sent < bytes.count {
+            let count = bytes.withUnsafeBytes { Glibc.send(descriptor, $0.baseAddress! + sent, $0.count - sent, Int32(MSG_NOSIGNAL)) }
+            guard count > 0 else { return }
+            sent += count
+        }
+    }
+
+    func sendTicket() {
+        guard let tls, test_tls_write_ticket(tls) == 1 else { return }
+        _ = test_tls_flush(tls)
+    }
+
+    func sendKeyUpdate() {
+        guard let tls, test_tls_write_key_update(tls) == 1 else { return }
+        _ = test_tls_flush(tls)
+    }
+
+    func sendCloseNotify() {
+        guard let tls else { return }
+        test_tls_write_close_notify(tls)
+        _ = test_tls_flush(tls)
+    }
+}
+
+/// One authority and one server's certificate, for 127.0.0.1, for all plays of a run. `@unchecked Sendable` because it stays as it was made
+/// until the process ends.
+package final class SharedCertificates: @unchecked Sendable {
+    private static let shared = SharedCertificates()
+
+    private var certificates: TestCertificates?
+    private let tls: OriginTLS
+    private let old: OriginTLS
+
+    private init() {
+        guard let certificates = try? TestCertificates(), let pair = try? certificates.make("server") else {
+            preconditionFailure("openssl is missing: make test installs it")
+        }
+        self.certificates = certificates
+        tls = OriginTLS(pair)
+        old = OriginTLS(pair, isOld: true)
+        // The files go with it.
+        atexit { SharedCertificates.shared.certificates = nil }
+    }
+
+    /// What clients are to trust.
+    package static var authority: String { shared.certificates?.authority ?? "" }
+    /// TLS 1.3, and TLS 1.2.
+    package static var tls: OriginTLS { shared.tls }
+    package static var oldTLS: OriginTLS { shared.old }
+}

@@ -1,0 +1,141 @@
+// How often a request arrives whose connection fails (RFC 9110 §9.2.2): safe ones twice at most, all others once.
+
+import HTTPCore
+import Reactor
+import TestSupport
+import Testing
+
+@testable import Upstream
+
+@Suite("What is sent a second time", .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
+struct RepeatTests {
+    @Test(
+        "the rule",
+        arguments: [
+            (
+                RepeatRule(isRepeatable: true, isFirst: true, gotBytes: false, hasSentContent: false, onKept: false, isUnwritten: false),
+                true
+            ),
+            (
+                RepeatRule(isRepeatable: true, isFirst: false, gotBytes: false, hasSentContent: false, onKept: true, isUnwritten: true),
+                false
+            ),
+            (RepeatRule(isRepeatable: true, isFirst: true, gotBytes: true, hasSentContent: false, onKept: true, isUnwritten: false), false),
+            (RepeatRule(isRepeatable: true, isFirst: true, gotBytes: false, hasSentContent: true, onKept: true, isUnwritten: false), false),
+            (RepeatRule(isRepeatable: false, isFirst: true, gotBytes: false, hasSentContent: false, onKept: true, isUnwritten: true), true),
+            (
+                RepeatRule(isRepeatable: false, isFirst: true, gotBytes: false, hasSentContent: false, onKept: true, isUnwritten: false),
+                false
+            ),
+            (
+                RepeatRule(isRepeatable: false, isFirst: true, gotBytes: false, hasSentContent: false, onKept: false, isUnwritten: true),
+                false
+            ),
+            (
+                RepeatRule(isRepeatable: false, isFirst: false, gotBytes: false, hasSentContent: false, onKept: true, isUnwritten: true),
+                false
+            ),
+        ])
+    func rule(_ row: (RepeatRule, Bool)) {
+        #expect(row.0.isAllowed == row.1)
+    }
+
+    /// Where the connection fails.
+    private struct Failure: Sendable {
+        let name: String
+        let steps: [OriginStep]
+        var isBeforeResponse = true
+    }
+
+    private static let failures = [
+        Failure(name: "closed", steps: [.close]), Failure(name: "cut", steps: [.cut]), Failure(name: "reset", steps: [.reset]),
+        Failure(name: "within the status line", steps: [.send("HTTP/1.1 2"), .close], isBeforeResponse: false),
+        Failure(name: "within the head", steps: [.send("HTTP/1.1 200 OK\r\nX: "), .cut], isBeforeResponse: false),
+        Failure(name: "after 103", steps: [.send("HTTP/1.1 103 Early Hints\r\n\r\n"), .close], isBeforeResponse: false),
+        Failure(
+            name: "within the content", steps: [.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[1"), .close], isBeforeResponse: false),
+        Failure(name: "by what is no response", steps: [.send("SSH-2.0-x\r\n"), .close], isBeforeResponse: false),
+    ]
+
+    private static let contents: [ContentFraming] = [.none, .length(0), .length(3), .chunked]
+
+    /// Asks, with the content, and waits for the end.
+    private func ask(_ asking: Asking, _ method: String, _ target: String, _ content: ContentFraming) -> Result<Bool, UpstreamError>? {
+        asking.ask(method, target, content: content) { transfer in
+            if content == .length(3) || content == .chunked { _ = transfer?.write(Array("abc".utf8).span) }
+            if content != .none { transfer?.endContent() }
+        }.end()
+    }
+
+    @Test(
+        "arrivals of each method, with each content, at each point of failure",
+        arguments: ["GET", "HEAD", "OPTIONS", "TRACE", "QUERY", "POST", "PUT", "DELETE", "PATCH", "MOVE"], [false, true])
+    func arrivals(method: String, isTLS: Bool) {
+        let isSafe = ["GET", "HEAD", "OPTIONS", "TRACE", "QUERY"].contains(method)
+        // A response to HEAD is whole with its head.
+        for failure in Self.failures where method != "HEAD" || failure.name != "within the content" {
+            let origin = ScriptedOrigin(tls: isTLS ? SharedCertificates.tls : nil) { request in
+                request.target == "/warm" ? [.json("1")] : failure.steps
+            }
+            for (content, isKept) in Self.contents.flatMap({ [($0, false), ($0, true)] }) {
+                let asking = Asking(origin, isTLS: isTLS)
+                defer { asking.end() }
+                if isKept { #expect(ask(asking, "GET", "/warm", .none) == .success(true)) }
+                let target = "/\(content)/\(isKept)"
+                guard case .failure = ask(asking, method, target, content) else {
+                    Issue.record("\(failure.name), \(target): no failure")
+                    continue
+                }
+                let hasContent = content == .length(3) || content == .chunked
+                let wanted = isSafe && failure.isBeforeResponse && !hasContent ? 2 : 1
+                #expect(origin.requests.count { $0.target == target } == wanted, "\(failure.name), \(target)")
+                #expect(asking.counters.retries == wanted - 1)
+            }
+        }
+    }
+
+    @Test("what the flow says only reads is sent again, whatever its method")
+    func marked() {
+        let origin = ScriptedOrigin { _ in [.close] }
+        let asking = Asking(origin)
+        defer { asking.end() }
+        var request = Asking.request("POST", "/read")
+        request.isRepeatable = true
+        #expect(asking.ask(request).end() == .failure(.connectionTerminated))
+        #expect(origin.requests.count == 2)
+    }
+
+    @Test("on a new connection nothing is sent again where that is switched off, nor beyond the budget")
+    func budget() {
+        let origin = ScriptedOrigin { _ in [.close] }
+        for (retries, percent) in [(false, 10), (true, 0)] {
+            let asking = Asking(origin) {
+                $0.retries = retries
+                $0.retryBudget = percent
+            }
+            defer { asking.end() }
+            #expect(asking.ask("GET", "/\(retries)").end() == .failure(.connectionTerminated))
+            #expect(origin.requests.count { $0.target == "/\(retries)" } == 1)
+        }
+    }
+
+    @Test(
+        "a write goes over a connection that was used lately, by our limit and by what the upstream said; a read over any",
+        arguments: [
+            (nil, 4_000, true), (nil, 4_001, false), ("timeout=3", 2_000, true), ("timeout=3, max=100", 2_001, false),
+            ("timeout=60", 4_001, false), ("max=5", 4_000, true), ("timeout=x", 4_000, true), ("timeout=99999999999999999999", 4_000, true),
+            ("timeout=0", 1, false),
+        ] as [(String?, Int64, Bool)])
+    func idleForWrites(keepAlive: String?, unused: Int64, isUsed: Bool) {
+        let origin = ScriptedOrigin { _ in [.json("1", keepAlive.map { ["Keep-Alive: \($0)"] } ?? [])] }
+        let asking = Asking(origin)
+        defer { asking.end() }
+        #expect(asking.ask("GET", "/a").end() == .success(true))
+        asking.time.advance(by: .milliseconds(unused))
+        #expect(asking.ask("GET", "/b").end() == .success(true))
+        #expect(asking.counters.connectionsOpened == 1)
+        asking.time.advance(by: .milliseconds(unused))
+        #expect(asking.ask("POST", "/c").end() == .success(true))
+        #expect(asking.counters.connectionsOpened == (isUsed ? 1 : 2))
+    }
+}

@@ -1,0 +1,143 @@
+// Bytes that no request asked for (RFC 9112 §9.2): surplus, doubled, late and early ones, in clear and through TLS. Each response names its
+// request, and none may reach another.
+
+import HTTPCore
+import TestSupport
+import Testing
+
+@testable import Upstream
+
+/// One way in which an origin says more than its response.
+struct StrayBytes: Sendable, CustomTestStringConvertible {
+    let name: String
+    var method = "GET"
+    /// The response, as far as it is right, in the pieces in which it is sent: with TLS each is a record.
+    let records: [String]
+    /// Whether the surplus is in the same piece as the last of them.
+    var isTogether = true
+    /// Whether it comes after the response was seen to be whole.
+    var isLate = false
+
+    var testDescription: String { name }
+
+    static func response(_ target: String, filler: Int = 0) -> String {
+        let content = "\"\(target)\"" + String(repeating: " ", count: filler)
+        return "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: \(content.utf8.count)\r\n\r\n" + content
+    }
+
+    static let stray = response("/stray")
+
+    func steps(_ surplus: String, whole: Gate, sent: Gate) -> [OriginStep] {
+        guard !isLate else { return [.records(records), .pass(whole), .send(surplus), .open(sent)] }
+        let pieces = isTogether ? records.dropLast() + [records[records.count - 1] + surplus] : records + [surplus]
+        return [.records(Array(pieces)), .open(sent)]
+    }
+
+    private static let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 8\r\n\r\n"
+    private static let chunkedHead = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    private static let long = response("/first", filler: 20_000)
+
+    private static let framings: [StrayBytes] = [
+        StrayBytes(name: "a length", records: [head + "\"/first\""]),
+        StrayBytes(name: "a length, its head in a record of its own", records: [head, "\"/first\""]),
+        StrayBytes(name: "20 kB", records: [String(long.prefix(16_000)), String(long.dropFirst(16_000))]),
+        StrayBytes(name: "chunks", records: [chunkedHead, "8\r\n\"/first\"\r\n0\r\n\r\n"]),
+        StrayBytes(name: "HEAD", method: "HEAD", records: [head]),
+        StrayBytes(name: "204", method: "DELETE", records: ["HTTP/1.1 204 No Content\r\n\r\n"]),
+        StrayBytes(name: "304", records: ["HTTP/1.1 304 Not Modified\r\nETag: \"1\"\r\n\r\n"]),
+        StrayBytes(name: "no content", method: "PUT", records: ["HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"]),
+        StrayBytes(name: "103 and a length", records: ["HTTP/1.1 103 Early Hints\r\n\r\n", head + "\"/first\""]),
+    ]
+
+    static let all: [StrayBytes] = framings.flatMap { row in
+        [("in the same record", true, false), ("in another record", false, false), ("late", false, true)].map { place, isTogether, isLate in
+            StrayBytes(
+                name: "\(row.name), \(place)", method: row.method, records: row.records, isTogether: isTogether, isLate: isLate)
+        }
+    }
+}
+
+@Suite("Bytes that nobody asked for", .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
+struct StrayBytesTests {
+    private static let surpluses = [StrayBytes.stray, StrayBytes.stray + StrayBytes.stray, "H", "\r\n"]
+
+    private func origin(_ isTLS: Bool, _ script: @escaping ScriptedOrigin.Script) -> ScriptedOrigin {
+        ScriptedOrigin(tls: isTLS ? SharedCertificates.tls : nil, script)
+    }
+
+    private func expectOwn(_ recorder: Recorder, _ target: String, _ comment: String) {
+        #expect(recorder.end() == .success(true), "\(comment): \(target)")
+        #expect(recorder.now.content.elementsEqual("\"\(target)\"".utf8), "\(comment): \(target)")
+    }
+
+    @Test(
+        "surplus ends the connection and reaches nobody, whether the next waits or comes later", arguments: StrayBytes.all, [false, true])
+    func surplus(_ row: StrayBytes, isTLS: Bool) {
+        for surplus in Self.surpluses {
+            let (whole, sent) = (Gate(), Gate())
+            let origin = origin(isTLS) { request in
+                request.target == "/first" ? row.steps(surplus, whole: whole, sent: sent) : [.send(StrayBytes.response(request.target))]
+            }
+            let asking = Asking(origin, isTLS: isTLS) { $0.maximumConnections = 1 }
+            defer { asking.end() }
+            let first = asking.ask(row.method, "/first")
+            if row.isLate {
+                #expect(first.end() != nil)
+                whole.open()
+                sent.pass()
+            }
+            let waiting = ["/user-1", "/user-2"].map { ($0, asking.ask("GET", $0)) }
+            if !row.isLate { #expect(first.end() != nil) }
+            #expect(!String(decoding: first.now.content, as: UTF8.self).contains("stray"))
+            for (target, recorder) in waiting { expectOwn(recorder, target, row.name) }
+            for target in ["/user-3", "/user-4"] { expectOwn(asking.ask("POST", target), target, row.name) }
+            #expect(asking.counters.connectionsOpened >= 2, "\(row.name)")
+            #expect(asking.counters.ended[.surplus, default: 0] + asking.counters.ended[.error, default: 0] >= 1, "\(row.name)")
+        }
+    }
+
+    @Test("what comes after the next request was written can harm that one, and no other", arguments: [false, true])
+    func tooLate(isTLS: Bool) {
+        let origin = origin(isTLS) { request in
+            request.target == "/second"
+                ? [.records([StrayBytes.stray, StrayBytes.response("/second")])] : [.send(StrayBytes.response(request.target))]
+        }
+        let asking = Asking(origin, isTLS: isTLS) { $0.maximumConnections = 1 }
+        defer { asking.end() }
+        expectOwn(asking.ask("GET", "/first"), "/first", "before")
+        let harmed = asking.ask("GET", "/second")
+        let waiting = ["/third", "/fourth"].map { ($0, asking.ask("GET", $0)) }
+        #expect(harmed.end() != nil)
+        for (target, recorder) in waiting { expectOwn(recorder, target, "after") }
+        #expect(asking.counters.connectionsOpened == 2)
+        #expect(asking.counters.ended[.surplus] == 1)
+    }
+
+    @Test(
+        "a response before the request's head is written is not used: a safe request goes out again, a write fails",
+        arguments: [false, true])
+    func early(isTLS: Bool) {
+        let long = "/" + String(repeating: "x", count: 4 << 20)
+        for (method, isRepeated) in [("GET", true), ("POST", false)] {
+            let (gate, ended) = (Gate(), Gate())
+            let origin = origin(isTLS) { request in
+                guard request.target == "/first" else { return [.json("\"late\"")] }
+                // It reads nothing more of what is sent to it meanwhile.
+                return [.send(StrayBytes.response("/first")), .pass(gate), .send(StrayBytes.stray), .pass(ended), .cut]
+            }
+            let asking = Asking(origin, isTLS: isTLS)
+            defer { asking.end() }
+            expectOwn(asking.ask("GET", "/first"), "/first", method)
+            let second = asking.ask(method, long)
+            gate.open()
+            if isRepeated {
+                #expect(second.end() == .success(true))
+                #expect(second.now.content.elementsEqual("\"late\"".utf8))
+            } else {
+                #expect(second.end() == .failure(.protocolError))
+            }
+            ended.open()
+            #expect(asking.counters.ended[.earlyBytes] == 1)
+        }
+    }
+}
