@@ -10,13 +10,15 @@ package struct ArgumentRules: Sendable {
     package var only: [ArgumentPattern] = []
     /// Whether capital and small ASCII letters are the same.
     package var ignoresCase = false
+    /// Whether `/users?` is another target than `/users`, as it is to the letter (RFC 3986 §6.2.3).
+    package var keepsEmptyQuery = false
     /// What the upstream said of them.
     var variance: SearchVariance?
 
     package init() {}
 
     /// Whether the key is another than without rules.
-    package var isSpecial: Bool { dropsSome || !sorts || ignoresCase }
+    package var isSpecial: Bool { dropsSome || !sorts || ignoresCase || keepsEmptyQuery }
 
     var dropsSome: Bool { !ignore.isEmpty || !only.isEmpty || variance != nil }
 

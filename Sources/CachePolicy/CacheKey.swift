@@ -82,6 +82,7 @@ private struct KeyWriter {
     private(set) var count = 0
     private let rules: ArgumentRules?
     private let lowersArguments: Bool
+    private let keepsEmptyQuery: Bool
 
     private static let lengthBytes = 4
     /// So many are sorted in place; for more there is memory of their own.
@@ -95,6 +96,7 @@ private struct KeyWriter {
         out = base
         self.rules = rules
         lowersArguments = rules?.ignoresCase ?? false
+        keepsEmptyQuery = rules?.keepsEmptyQuery ?? false
     }
 
     /// Each byte stands for itself.
@@ -109,7 +111,8 @@ private struct KeyWriter {
         let path = reserveLength()
         appendCanonical(target.extracting(0..<question), isArgument: false)
         setLength(from: path)
-        guard question < target.count else { return }
+        // A question mark with nothing behind it asks for nothing more.
+        guard question + (keepsEmptyQuery ? 0 : 1) < target.count else { return }
         append(query: target.extracting((question + 1)...))
     }
 

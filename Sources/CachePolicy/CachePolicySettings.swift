@@ -49,6 +49,15 @@ package struct CachePolicySettings: Sendable {
         "authorization", "cookie", "x-api-key", "api-key", "apikey", "x-auth-token", "x-access-token", "x-csrf-token",
         "x-amz-security-token",
     ]
+    /// Cookies that count as credentials, where Cookie is one of those fields; `*` at the end of a name stands for any rest.
+    package var credentialCookies = ["*"]
+    /// Those among them that say nothing about who somebody is: of analytics, load balancers and guards against robots.
+    package var ignoredCookies = [
+        "_ga*", "_gid", "_gat*", "_gac_*", "_gcl_*", "__utm*", "_fbp", "_fbc", "_hj*", "_pk_*", "_clck", "_clsk", "OptanonConsent",
+        "OptanonAlertBoxClosed", "CookieConsent", "AWSALB*", "AWSELB", "AWSELBCORS", "GCLB", "GCILB", "ARRAffinity*",
+        "ApplicationGatewayAffinity*", "BIGip*", "NSC_*", "citrix_ns_id*", "SERVERID", "INGRESSCOOKIE", "__cf_bm", "__cflb", "__cfruid",
+        "_cfuvid", "incap_*", "visid_*", "nlbi_*", "ak_bmsc", "bm_sv", "bm_sz", "_abck",
+    ]
     /// Request fields that are part of every key, in lower case: for upstreams whose answers depend on them without saying so in Vary.
     package var keyFields: [String] = []
 

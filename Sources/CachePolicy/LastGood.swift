@@ -14,6 +14,8 @@ package enum UpstreamFault: String, Sendable, CaseIterable {
     case unexpectedStatus = "unexpected_status"
     case redirected = "redirected"
     case unprovenEnd = "unproven_end"
+    /// A 404, as for many other targets at the same time.
+    case routesLost = "routes_lost"
     /// The operator's own demands.
     case unexpectedSize = "unexpected_size"
     case missingValue = "missing_value"
@@ -78,7 +80,7 @@ extension UpstreamFault {
     /// The same, as the reason why the answer was not stored.
     package var notStored: NotStoredReason {
         switch self {
-        case .serverError, .rateLimited, .redirected, .unexpectedStatus: .status
+        case .serverError, .rateLimited, .redirected, .unexpectedStatus, .routesLost: .status
         case .invalidJSON: .invalidJSON
         case .undecodable: .undecodable
         case .emptyContent: .empty

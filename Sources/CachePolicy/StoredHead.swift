@@ -115,6 +115,23 @@ package enum StoredHead {
         return out
     }
 
+    /// The head with another Date, where that can take the old one's place without moving anything; nil where it cannot.
+    package static func redated(_ stored: UnsafeRawBufferPointer, _ date: Timestamp) -> [UInt8]? {
+        var head = Array(stored)
+        let text = HTTPDate.format(date.seconds)
+        var start = 0
+        while let end = head[start...].firstIndex(of: 0x0a) {
+            let line = head[start..<end]
+            start = end + 1
+            guard line.prefix(6).equalsIgnoringCase("date: ") else { continue }
+            let value = line.dropFirst(6).dropLast()
+            guard value.count == text.count else { return nil }
+            head.replaceSubrange(value.indices, with: text)
+            return head
+        }
+        return nil
+    }
+
     /// The head of a part of a stored whole (RFC 9110 §15.3.7).
     package static func partial(_ stored: UnsafeRawBufferPointer, _ range: Range<Int>, of count: Int) -> [UInt8] {
         remade(stored, status: 206, range: "bytes \(range.lowerBound)-\(range.upperBound - 1)/\(count)", count: range.count)

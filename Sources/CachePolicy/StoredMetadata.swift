@@ -12,6 +12,10 @@ package enum StoredKind: UInt8, Sendable {
     case invalidation = 3
     /// What the upstream last said of a path's arguments (No-Vary-Search).
     case searchVariance = 4
+    /// Which cookies the upstream gave to clients that had none.
+    case cookieOrigins = 5
+    /// Beside a response: the 404 or 410 that came after it.
+    case gone = 6
 }
 
 package struct StoredFlags: OptionSet, Sendable {
@@ -75,11 +79,12 @@ package struct StoredMetadata: Sendable, Equatable {
         bytes.count >= 2 && bytes[0] == version ? StoredKind(rawValue: bytes[1]) : nil
     }
 
-    package func encoded() -> [UInt8] {
+    /// - Parameter kind: of a whole response, or of one that lies beside it.
+    package func encoded(as kind: StoredKind = .response) -> [UInt8] {
         var out = [UInt8](repeating: 0, count: Self.encodedBytes)
         out.withUnsafeMutableBytes { bytes in
             bytes[0] = Self.version
-            bytes[1] = StoredKind.response.rawValue
+            bytes[1] = kind.rawValue
             bytes.storeBytes(of: status.rawValue.littleEndian, toByteOffset: 2, as: UInt16.self)
             bytes.storeBytes(of: flags.rawValue.littleEndian, toByteOffset: 4, as: UInt32.self)
             let numbers = [
@@ -101,9 +106,9 @@ package struct StoredMetadata: Sendable, Equatable {
     /// sums of it must not overflow.
     private static let (timeLimit, secondsLimit): (Int64, Int64) = (1 << 53, 1 << 43)
 
-    /// nil where the bytes are not a stored response of this version, or damaged so that one cannot count with them.
-    package init?(_ bytes: UnsafeRawBufferPointer) {
-        guard bytes.count >= Self.encodedBytes, Self.kind(of: bytes) == .response else { return nil }
+    /// nil where the bytes are not a stored response of this version and kind, or damaged so that one cannot count with them.
+    package init?(_ bytes: UnsafeRawBufferPointer, as kind: StoredKind = .response) {
+        guard bytes.count >= Self.encodedBytes, Self.kind(of: bytes) == kind else { return nil }
         func number(_ index: Int) -> Int64 { Int64(littleEndian: bytes.loadUnaligned(fromByteOffset: 8 + index * 8, as: Int64.self)) }
         func offset(_ index: Int) -> Int {
             Int(UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: 64 + index * 4, as: UInt32.self)))
@@ -134,6 +139,8 @@ package struct StoredMetadata: Sendable, Equatable {
 
     /// - Parameter generation: part of the keys of what was said so, as with a marker.
     package static func searchVariance(generation: UInt64) -> [UInt8] { plain(.searchVariance, generation) }
+
+    package static let cookieOrigins = plain(.cookieOrigins, 0)
 
     /// The generation of a marker or a variance, or the time of an invalidation in milliseconds.
     package static func number(in bytes: UnsafeRawBufferPointer) -> UInt64? {

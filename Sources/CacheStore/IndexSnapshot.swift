@@ -36,7 +36,7 @@ struct IndexSnapshot {
             bytes.storeBytes(of: entry.hash.high.littleEndian, toByteOffset: at + 8, as: UInt64.self)
             bytes.storeBytes(of: entry.segment.littleEndian, toByteOffset: at + 16, as: UInt64.self)
             bytes.storeBytes(of: entry.offset.littleEndian, toByteOffset: at + 24, as: UInt32.self)
-            bytes.storeBytes(of: entry.flags.littleEndian, toByteOffset: at + 28, as: UInt32.self)
+            bytes.storeBytes(of: (entry.flags & IndexEntry.lastingFlags).littleEndian, toByteOffset: at + 28, as: UInt32.self)
             at += entryBytes
         }
         let checksum = RecordHeader.payloadChecksum(bytes.baseAddress! + 8, size - 8, seed: seed)

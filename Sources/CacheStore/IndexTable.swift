@@ -13,6 +13,15 @@ struct IndexEntry {
     static let used: UInt32 = 2
     /// Purged softly: it counts as stale, whatever it said.
     static let markedStale: UInt32 = 8
+    /// What outlives the process; above them lies the note.
+    static let lastingFlags: UInt32 = 15
+    static let noteShift: UInt32 = 4
+
+    /// A number of 28 bits that whoever put the item in keeps with it in memory, until it is replaced; 0 for none.
+    var note: UInt32 {
+        get { flags >> Self.noteShift }
+        set { flags = flags & Self.lastingFlags | newValue << Self.noteShift }
+    }
 
     /// Where in its segment the record lies, in bytes.
     var byteOffset: Int { Int(offset) * RecordHeader.alignment }
@@ -73,6 +82,11 @@ struct IndexTable {
         guard let slot = parts[part].slot(of: hash) else { return false }
         parts[part].entries[slot].flags |= IndexEntry.markedStale
         return true
+    }
+
+    mutating func setNote(_ note: UInt32, of hash: KeyHash) {
+        let part = Self.part(hash)
+        if let slot = parts[part].slot(of: hash) { parts[part].entries[slot].note = max(note, parts[part].entries[slot].note) }
     }
 
     mutating func markAllStale() {

@@ -2,17 +2,26 @@
 
 import Glibc
 
+import struct Synchronization.Atomic
+
 /// An item that waits to be written. Its bytes lie in one piece, as they will in the segment.
 ///
-/// `@unchecked Sendable` because nothing changes after `init`.
+/// `@unchecked Sendable` because nothing but the note changes after `init`.
 final class PendingItem: @unchecked Sendable {
     let hash: KeyHash
     let retention: Retention
     let isMarkedStale: Bool
     let counts: (key: Int, metadata: Int, head: Int, body: Int)
     let payload: UnsafeMutableRawBufferPointer
+    private let keptNote = Atomic<UInt32>(0)
 
     var bytes: Int { payload.count }
+
+    /// `IndexEntry.note`.
+    var note: UInt32 { keptNote.load(ordering: .relaxed) }
+
+    /// With the store's state locked.
+    func raiseNote(to note: UInt32) { keptNote.store(max(note, self.note), ordering: .relaxed) }
 
     init(_ item: NewItem, hash: KeyHash) {
         self.hash = hash
@@ -35,6 +44,7 @@ final class PendingItem: @unchecked Sendable {
         counts = item.counts
         payload = .allocate(byteCount: item.payload.count, alignment: 8)
         payload.copyMemory(from: UnsafeRawBufferPointer(item.payload))
+        raiseNote(to: item.note)
     }
 
     deinit { payload.deallocate() }
@@ -53,6 +63,6 @@ final class PendingItem: @unchecked Sendable {
         StoredItem(
             metadata: part(counts.key, counts.metadata), head: part(counts.key + counts.metadata, counts.head),
             body: part(counts.key + counts.metadata + counts.head, counts.body), isMarkedStale: isMarkedStale,
-            owner: self)
+            note: note, owner: self)
     }
 }

@@ -6,6 +6,7 @@ import CHash
 import Dispatch
 import Glibc
 import Locking
+
 import struct Synchronization.Atomic
 
 /// `@unchecked Sendable` because everything that changes is in `state`, behind its mutex, or belongs to the writer's queue.
@@ -93,7 +94,7 @@ package final class ResponseStore: @unchecked Sendable {
         let key = next(header.keyBytes)
         let item = StoredItem(
             metadata: next(header.metadataBytes), head: next(header.headBytes), body: next(header.bodyBytes),
-            isMarkedStale: entry.flags & IndexEntry.markedStale != 0, owner: segment)
+            isMarkedStale: entry.flags & IndexEntry.markedStale != 0, note: entry.note, owner: segment)
         return (header, key, item)
     }
 
@@ -157,17 +158,28 @@ package final class ResponseStore: @unchecked Sendable {
 
     /// The same, if what is stored there is still this item.
     package func remove(_ key: Span<UInt8>, ifStill item: StoredItem) {
-        key.withUnsafeBytes { key in
-            let hash = KeyHash(key, seed: seed)
-            state.withLock { state in
-                if let pending = state.pending[hash] {
-                    guard pending === item.owner else { return }
-                } else {
-                    guard let entry = state.index.find(hash), let segment = state.segments[entry.segment],
-                        parts(entry, in: segment)?.item.metadata.baseAddress == item.metadata.baseAddress
-                    else { return }
-                }
-                remove(hash, &state)
+        let hash = key.withUnsafeBytes { KeyHash($0, seed: seed) }
+        state.withLock { state in
+            if isStill(item, hash, state) { remove(hash, &state) }
+        }
+    }
+
+    private func isStill(_ item: StoredItem, _ hash: KeyHash, _ state: borrowing State) -> Bool {
+        if let pending = state.pending[hash] { return pending === item.owner }
+        guard let entry = state.index.find(hash), let segment = state.segments[entry.segment] else { return false }
+        return parts(entry, in: segment)?.item.metadata.baseAddress == item.metadata.baseAddress
+    }
+
+    /// Keeps a number with an item, in memory and until it is replaced, if what is stored there is still this item.
+    /// - Parameter note: of 28 bits. A smaller one than there is changes nothing.
+    package func setNote(_ note: UInt32, of key: Span<UInt8>, ifStill item: StoredItem) {
+        let hash = key.withUnsafeBytes { KeyHash($0, seed: seed) }
+        state.withLock { state in
+            guard isStill(item, hash, state) else { return }
+            if let pending = state.pending[hash] {
+                pending.raiseNote(to: note)
+            } else {
+                state.index.setNote(note, of: hash)
             }
         }
     }

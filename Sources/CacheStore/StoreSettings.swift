@@ -93,7 +93,31 @@ package struct StoredItem {
     package let body: UnsafeRawBufferPointer
     /// It was purged softly: stale, whatever its metadata say.
     package let isMarkedStale: Bool
+    /// What `ResponseStore.setNote` said of it.
+    package let note: UInt32
     package let owner: AnyObject
+
+    /// The same with another head.
+    package func replacingHead(_ head: [UInt8]) -> StoredItem {
+        let other = ReplacedHead(head, base: owner)
+        return StoredItem(
+            metadata: metadata, head: UnsafeRawBufferPointer(other.bytes), body: body, isMarkedStale: isMarkedStale, note: note,
+            owner: other)
+    }
+}
+
+/// A head that does not lie in the store, and what the rest of its item lies in.
+private final class ReplacedHead {
+    let bytes: UnsafeMutableRawBufferPointer
+    private let base: AnyObject
+
+    init(_ head: [UInt8], base: AnyObject) {
+        bytes = .allocate(byteCount: head.count, alignment: 1)
+        bytes.copyBytes(from: head)
+        self.base = base
+    }
+
+    deinit { bytes.deallocate() }
 }
 
 package struct StoreStatistics: Sendable {

@@ -215,7 +215,8 @@ final class StoreWriter: @unchecked Sendable {
                 state.statistics.pendingBytes -= item.bytes
                 guard state.pending[item.hash] === item else { continue }
                 state.pending[item.hash] = nil
-                let entry = IndexEntry(hash: item.hash, segment: position.segment, byteOffset: offset, isMarkedStale: item.isMarkedStale)
+                var entry = IndexEntry(hash: item.hash, segment: position.segment, byteOffset: offset, isMarkedStale: item.isMarkedStale)
+                entry.note = item.note
                 if state.index.set(entry) { state.statistics.replaced += 1 }
             }
         }
@@ -327,6 +328,7 @@ final class StoreWriter: @unchecked Sendable {
                 continue
             }
             let survivor = entry.flags & IndexEntry.markedStale != 0 ? PendingItem(markingStale: item) : item
+            survivor.raiseNote(to: entry.note)
             survivors[record.hash] = survivor
             state.pending[record.hash] = survivor
             state.statistics.pendingBytes += survivor.bytes

@@ -109,10 +109,10 @@ package struct Fields: Sendable {
     }
 
     /// Appends the lines of another message that `isKept` lets pass; their bytes come over in one piece.
-    package mutating func append(contentsOf others: Fields, where isKept: (KnownField?) -> Bool) {
+    package mutating func append(contentsOf others: Fields, where isKept: (Entry) -> Bool) {
         let base = UInt32(bytes.count)
         bytes.append(contentsOf: others.bytes)
-        for entry in others.entries where isKept(entry.known) {
+        for entry in others.entries where isKept(entry) {
             var moved = entry
             moved.nameStart += base
             moved.valueStart += base

@@ -85,6 +85,8 @@ private struct HeadReading {
     let head: UnsafeBufferPointer<UInt8>
     let limits: RequestLimits
     var position = 0
+    /// Whether the target holds bytes beyond ASCII.
+    private var hasRawTarget = false
 
     init(head: UnsafeBufferPointer<UInt8>, limits: RequestLimits) {
         self.head = head
@@ -108,7 +110,7 @@ private struct HeadReading {
         }
         let bytes = [UInt8](head)
         let fields = Fields(bytes: bytes, entries: entries)
-        let request = RequestHead(method: method, target: bytes[target], version: version, fields: fields)
+        let request = RequestHead(method: method, target: try escaped(bytes[target]), version: version, fields: fields)
         if !RequestTarget.isPlain(request) { try RequestTarget.check(request) }
         return (request, known.isFramed ? try RequestFraming.decide(request) : .none)
     }
@@ -131,17 +133,32 @@ private struct HeadReading {
     private mutating func readTarget() throws(RequestRejection) -> Range<Int> {
         let start = position
         var end = start
-        while end < head.count, head[end] > 0x20, head[end] < 0x7f, head[end] != 0x23 { end += 1 }
-        guard end - start <= limits.targetBytes else { throw RequestRejection(.targetTooLong, 414, "The request target is too long.") }
+        var bits: UInt8 = 0
+        while end < head.count, head[end] > 0x20, head[end] != 0x7f, head[end] != 0x23 {
+            bits |= head[end]
+            end += 1
+        }
+        hasRawTarget = bits >= 0x80
+        guard end - start <= limits.targetBytes else { throw Self.targetTooLong }
         guard head[end] == 0x20, end > start else {
             throw .malformed(
                 head[end] == 0x23
                     ? "The request target contains a fragment (#), which is never sent to a server."
-                    : "The request target may hold visible ASCII only: encode spaces and other characters with %.")
+                    : "The request target holds a space or a control character: encode them with %.")
         }
         position = end + 1
         return start..<end
     }
+
+    /// The target as everybody behind the parser sees it: the key, the routes, the logs and the upstream.
+    private func escaped(_ target: ArraySlice<UInt8>) throws(RequestRejection) -> ArraySlice<UInt8> {
+        guard hasRawTarget else { return target }
+        let escaped = RequestTarget.escaped(target)
+        guard escaped.count <= limits.targetBytes else { throw Self.targetTooLong }
+        return escaped
+    }
+
+    private static let targetTooLong = RequestRejection(.targetTooLong, 414, "The request target is too long.")
 
     private mutating func readVersion() throws(RequestRejection) -> HTTPVersion {
         var end = position

@@ -43,6 +43,25 @@ package struct RequestTarget {
         return nil
     }
 
+    /// Bytes beyond ASCII percent-encoded (RFC 3986 §2.1), whether they are UTF-8 or not. Some clients send them as they are (HTTP-RPC for
+    /// Java). We differ: RFC 9112 §3 would rather have them refused, for fear of a request that others on the way read differently; whoever
+    /// comes behind us reads plain ASCII.
+    package static func escaped(_ target: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
+        let digits: StaticString = "0123456789ABCDEF"
+        var out: [UInt8] = []
+        out.reserveCapacity(target.count + 32)
+        for byte in target {
+            guard byte >= 0x80 else {
+                out.append(byte)
+                continue
+            }
+            out.append(UInt8(ascii: "%"))
+            out.append(digits.utf8Start[Int(byte >> 4)])
+            out.append(digits.utf8Start[Int(byte & 15)])
+        }
+        return out[...]
+    }
+
     /// The usual case, told at once: a path, and one Host that holds letters, digits, dots, hyphens and a port.
     static func isPlain(_ request: RequestHead) -> Bool {
         guard request.target.first == UInt8(ascii: "/"), request.method != .connect else { return false }

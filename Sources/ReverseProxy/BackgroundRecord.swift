@@ -48,6 +48,7 @@ final class BackgroundRecord: FetchReceiver {
     func fetchAnswered(_ answer: WholeAnswer) {
         trace.result = .miss
         trace.isStored = answer.storage == .allowed
+        trace.isGone = answer.isRememberedAsGone
         if case .forbidden(let reason) = answer.storage { trace.notStored = reason }
         trace.fault = answer.fault
         trace.bodyBytes = answer.content.count

@@ -55,7 +55,7 @@ struct CacheStatus {
         out += Array(key.asStringItem.utf8)
     }
 
-    /// Reasons are our own words: letters, digits, `_` and `-`.
+    /// Reasons are our own words: letters, digits, `_`, `-`, and between two of them `/` and `:` (a token of RFC 9651 §3.3.4).
     private func add(detail: String, to out: inout [UInt8]) {
         out.append("; detail=")
         out += Array(detail.utf8)

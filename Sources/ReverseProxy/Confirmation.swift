@@ -6,15 +6,35 @@ import HTTPCore
 
 /// A stored response that was found for a request. A class, since it is handed from hand to hand: its parts are more than 200 bytes.
 final class FoundResponse {
+    /// With the Date of the last confirmation.
     let item: StoredItem
+    /// With the times of the last confirmation, written or not.
     let metadata: StoredMetadata
     /// The whole key: of the variant, where there are several.
     let key: [UInt8]
+    /// As it lies in the store, and when it was written.
+    let written: StoredItem
+    let writtenTime: Timestamp
 
     init(item: StoredItem, metadata: StoredMetadata, key: [UInt8]) {
-        self.item = item
+        var metadata = metadata
+        written = item
+        writtenTime = metadata.responseTime
+        self.item = item.confirmed(&metadata)
         self.metadata = metadata
         self.key = key
+    }
+}
+
+extension StoredItem {
+    /// The item as its last confirmation left it, where that was not written down.
+    /// - Parameter metadata: read from it; brought up to date.
+    func confirmed(_ metadata: inout StoredMetadata) -> StoredItem {
+        guard note != 0 else { return self }
+        let date = metadata.date
+        UnwrittenConfirmation.apply(note, to: &metadata)
+        guard metadata.date != date, let head = StoredHead.redated(head, metadata.date) else { return self }
+        return replacingHead(head)
     }
 }
 

@@ -9,19 +9,41 @@ import Telemetry
 import Upstream
 
 extension Exchange {
-    func serveRescue(_ found: FoundResponse, _ rescue: (age: Int64, ttl: Int64?), _ failure: FetchFailure) {
+    /// The copy of those without credentials goes out.
+    func serveStandIn(_ copy: StandIn, _ failure: FetchFailure) {
+        record.sharedLeave = MetricNames.place(of: copy.leave)
+        trace.sharedLeave = copy.leave
+        serveRescue(copy.found, (copy.age, copy.ttl), failure, detail: "\(failure.label)/shared:\(copy.leave.rawValue)")
+    }
+
+    /// - Parameter detail: for Cache-Status, where it has more to tell than the failure.
+    func serveRescue(_ found: FoundResponse, _ rescue: (age: Int64, ttl: Int64?), _ failure: FetchFailure, detail: String? = nil) {
+        if let gone = shard.server.gone?.gone(beside: found) { return serveGone(gone, failure) }
+        let detail = detail ?? failure.label
         record.result = .rescued
         record.rescueCause = MetricNames.place(of: failure)
         trace.failure = Int16(record.rescueCause ?? -1)
         var lines: [UInt8] = []
         lines.append(age: rescue.age)
         if let status = failure.status {
-            shard.cacheStatus.forwarded(selectedToken(found), status: status, key: shownKey, detail: failure.label, to: &lines)
+            let token = plan.found == nil ? forwardToken : selectedToken(found)
+            shard.cacheStatus.forwarded(token, status: status, key: shownKey, detail: detail, to: &lines)
         } else {
             // Without an answer there is no `fwd`: it would claim that the upstream sent our 200 (RFC 9211 §2.2).
-            shard.cacheStatus.hit(ttl: min(rescue.ttl ?? -rescue.age, 0), key: shownKey, detail: failure.label, to: &lines)
+            shard.cacheStatus.hit(ttl: min(rescue.ttl ?? -rescue.age, 0), key: shownKey, detail: detail, to: &lines)
         }
         sendStored(found, age: rescue.age, lines)
+    }
+
+    /// The last that the upstream said of it is that it is gone.
+    private func serveGone(_ gone: FoundResponse, _ failure: FetchFailure) {
+        let strictness = shard.settings.policy.strictness
+        guard case .allowed(let age, let ttl) = Reuse.rescue(gone.metadata, plan.directives, strictness: strictness, now: shard.now) else {
+            return answerFailure(failure)
+        }
+        shard.server.gone?.count(.served)
+        trace.isGone = true
+        serveRescue(gone, (age, ttl), failure, detail: "\(failure.label)/gone")
     }
 
     func sendStored(_ found: FoundResponse, age: Int64, _ lines: [UInt8]) {

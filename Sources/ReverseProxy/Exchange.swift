@@ -250,6 +250,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         var lines: [UInt8] = []
         var detail: String?
         trace.isStored = answer.storage == .allowed
+        trace.isGone = answer.isRememberedAsGone
         if case .forbidden(let reason) = answer.storage {
             trace.notStored = reason
             trace.fault = answer.fault
@@ -295,6 +296,13 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     func fetchFailed(_ failure: FetchFailure) {
         if fetch != nil { noteUpstream() }
         if let found = plan.found, let rescue { return serveRescue(found, rescue, failure) }
+        if plan.found == nil, plan.isPartitioned, plan.mode != .record {
+            switch shard.standIn(for: head, sharedKey: plan.sharedKey, plan.directives, route: plan.route) {
+            case .found(let copy): return serveStandIn(copy, failure)
+            case .forbidden(let reason): trace.notStoodIn = reason
+            case .nothing: break
+            }
+        }
         answerFailure(failure)
     }
 

@@ -38,7 +38,9 @@ extension Fetch {
         guard !lookUp.isOvertaken(place.shared, requestTime: since) else {
             return (bytes, metadata, .forbidden(.storeRefused))
         }
-        if place.own == key, ownTag != nil, isSameData(metadata, bytes), isKnown(metadata) { return (bytes, metadata, .allowed) }
+        if place.own == key, ownTag != nil, isSameData(metadata, bytes), isKnown(metadata), note(metadata) {
+            return (bytes, metadata, .allowed)
+        }
         let names = SelectingFields.names(response: head.fields, request: subject.head.fields, settings: shard.settings.policy)
         let result = lookUp.insert(
             key: place.own, names: names, request: subject.head.fields, metadata: metadata, head: bytes, body: body, now: responseTime)
@@ -46,14 +48,33 @@ extension Fetch {
         return (bytes, metadata, result == .accepted ? .allowed : .forbidden(result == .tooLarge ? .tooLarge : .storeRefused))
     }
 
-    /// How often a confirmation that brings no new freshness is written down: the head in memory is current in any case.
+    /// Writes down what has confirmed a stored response, or only notes when it came.
+    private func keep(_ found: FoundResponse, _ head: [UInt8], _ fresh: StoredMetadata) {
+        if isKnown(found, head, fresh), note(fresh) { return }
+        write(found, head, fresh)
+    }
+
+    /// Keeps the time of a confirmation that is not written down, in memory; false where that is not enough.
+    private func note(_ fresh: StoredMetadata) -> Bool {
+        guard let found = subject.found, let written = StoredMetadata(found.written.metadata),
+            let note = UnwrittenConfirmation.encode(written: written, fresh: fresh),
+            fresh.date == written.date || StoredHead.redated(found.written.head, fresh.date) != nil
+        else { return false }
+        let key = found.key
+        shard.lookUp?.store.setNote(note, of: key.span, ifStill: found.written)
+        return true
+    }
+
+    /// How often a confirmation that brings no new freshness is written down; its time is noted in any case.
     private static let confirmationInterval: Int64 = 10_000
 
     func confirmed(_ answer: ResponseHead) {
         guard let found = subject.found, let fresh = freshened(found, by: answer) else { return failed(.fault(.unexpectedStatus, 304)) }
         tellGood()
+        liftGone()
         let isKept = mayKeep(fresh.bytes, fresh.metadata)
-        if isKept, !isKnown(found, fresh.bytes, fresh.metadata) { write(found, fresh.bytes, fresh.metadata) }
+        if isKept { keep(found, fresh.bytes, fresh.metadata) }
+        if isKept { shard.noteCookies(setBy: answer.fields, to: subject.head) }
         land(isKept ? .stored : .unshareable)
         let cookies = answer.fields.all(.setCookie)
         receiver?.fetchConfirmed(Confirmation(found: found, head: fresh.bytes, metadata: fresh.metadata, cookies: cookies))
@@ -111,12 +132,8 @@ extension Fetch {
         switch Validation.update(found.metadata, head: found.item.head, by: answer, contentBytes: found.item.body.count) {
         case .nothing: break
         case .freshen:
-            guard let fresh = freshened(found, by: answer), mayKeep(fresh.bytes, fresh.metadata),
-                !isKnown(found, fresh.bytes, fresh.metadata)
-            else {
-                return
-            }
-            write(found, fresh.bytes, fresh.metadata)
+            guard let fresh = freshened(found, by: answer), mayKeep(fresh.bytes, fresh.metadata) else { return }
+            keep(found, fresh.bytes, fresh.metadata)
         case .stale:
             var stale = found.metadata
             guard stale.freshnessLifetime ?? 0 > 0 else { return }
@@ -137,7 +154,7 @@ extension Fetch {
     /// Whether the store has nothing to learn from an answer that brings the same data.
     func isKnown(_ fresh: StoredMetadata) -> Bool {
         guard let found = subject.found else { return false }
-        let isRecent = responseTime.milliseconds - found.metadata.responseTime.milliseconds < Self.confirmationInterval
+        let isRecent = responseTime.milliseconds - found.writtenTime.milliseconds < Self.confirmationInterval
         return isRecent && fresh.freshnessLifetime == nil && fresh.flags == found.metadata.flags
     }
 

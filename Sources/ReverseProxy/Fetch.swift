@@ -74,6 +74,8 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     /// JSON without a content coding is checked piece by piece, so that a large answer holds nobody up at its end.
     private var checksAsItComes = false
     private var discarded = 0
+    /// A 404 or 410 that is remembered as such if it proves to be whole.
+    private var mayBeGone = false
     private var lastTimes = TransferTimes()
     /// What the upstream answered with, as soon as that is known.
     private(set) var status: Status?
@@ -104,6 +106,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
 
     /// Sends the request; the receiver is told at once where it cannot even be tried.
     func start() {
+        shard.noteCookies(sentWith: subject.head, isReading: subject.key != nil || subject.head.method.isSafe)
         began = clock
         ask()
     }
@@ -190,9 +193,13 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         }
         if subject.head.method == .head { updateStored(by: answer) }
         if subject.mayRescue, let fault = headFault(answer) { return fail(.fault(fault, head.status)) }
+        if hasStandIn(insteadOf: head.status) { return fail(.fault(.serverError, head.status)) }
         let decision = good.faultOfHead(answer).map { .forbidden($0.notStored) } ?? storageDecision(answer)
+        let judgement = judgeGone(answer, decision)
+        if case .routesLost = judgement { return fail(.fault(.routesLost, head.status)) }
+        if case .candidate = judgement { mayBeGone = true }
         let isTooLarge = length.map { $0 > shard.settings.bufferLimitBytes } ?? false
-        let isWanted = decision == .allowed || (subject.mayRescue && answer.status.isSuccessful)
+        let isWanted = decision == .allowed || (subject.mayRescue && answer.status.isSuccessful) || mayBeGone
         // What waits for the worker is held in memory: where that is too much already, this is passed on as it comes.
         let isLong = length.map { $0 > shard.settings.examinedAtOnceBytes } ?? true
         if key != nil, subject.head.method != .head, isWanted, isLong, shard.worker.isFull {
@@ -312,6 +319,17 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         return fault ?? good.faultOfHead(answer)
     }
 
+    /// Where the request has no copy of its own, only an upstream in trouble is a reason for the copy of others to stand in: all else that is
+    /// wrong with a response may be about this user.
+    private func hasStandIn(insteadOf status: Status) -> Bool {
+        guard subject.found == nil, subject.key != nil, isPartitioned,
+            [500, 502, 503, 504].contains(status) || LastGood.isServersTrouble(status)
+        else { return false }
+        let result = shard.standIn(for: subject.head, sharedKey: sharedKey, subject.directives, route: subject.route)
+        if case .found = result { return true }
+        return false
+    }
+
     /// What the operator demands of this route's answers.
     private var good: GoodAnswer { shard.routes.all[subject.route].good }
 
@@ -350,6 +368,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         // One who waits for the same would get the same trouble: one of them may look, the others hear of it.
         land(isTrouble ? .failed(.fault(.serverError, head.status)) : .unshareable)
         tellGood()
+        if head.status.isSuccessful { liftGone() }
         body = .none
         guard let receiver, receiver.streamBegan(head, length: length, notStored: reason) else { return end() }
     }
@@ -384,13 +403,21 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     private func examined(_ head: ResponseHead, _ decision: StorageDecision, _ findings: ContentExamination.Findings) {
         defer { receiver = nil }
         let shown = AcceptedCoding.shown(head, content, decoded: findings.decoded, to: subject.head)
+        if mayBeGone {
+            tellGood()
+            var answer = WholeAnswer(head: shown.head, content: shown.content, storage: decision)
+            answer.isRememberedAsGone = rememberGone(head, findings)
+            return answered(answer)
+        }
         if let fault = findings.fault {
             if subject.mayRescue, shard.settings.policy.strictness == .rescue { return failed(.fault(fault, head.status)) }
             return answered(WholeAnswer(head: shown.head, content: shown.content, storage: .forbidden(fault.notStored), fault: fault))
         }
         tellGood()
+        if head.status.isSuccessful { liftGone() }
         guard decision == .allowed else { return answered(WholeAnswer(head: shown.head, content: shown.content, storage: decision)) }
         let (bytes, metadata, result) = store(head, findings.decoded, findings.ownTag)
+        if result == .allowed { shard.noteCookies(setBy: head.fields, to: subject.head) }
         answered(
             WholeAnswer(
                 head: shown.head, content: shown.content, storage: result, storedHead: bytes, ownTag: findings.ownTag,
@@ -404,7 +431,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     }
 
     /// Without a type it must still be JSON where the copy is.
-    private func isJSON(_ head: ResponseHead) -> Bool {
+    func isJSON(_ head: ResponseHead) -> Bool {
         guard let type = head.fields.first(.contentType) else { return subject.found?.metadata.flags.contains(.isJSON) ?? false }
         return MediaType(type)?.isJSON ?? false
     }

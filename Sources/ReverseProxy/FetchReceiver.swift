@@ -20,6 +20,8 @@ struct WholeAnswer {
     /// What the operator's demands say against it, where it is passed on all the same.
     var fault: UpstreamFault?
     var metadata: StoredMetadata?
+    /// It says that the resource is gone, and stands for its copy from now on.
+    var isRememberedAsGone = false
 }
 
 /// Why a fetch brought nothing good.

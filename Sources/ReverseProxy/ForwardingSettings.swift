@@ -25,8 +25,15 @@ package struct ForwardingSettings: Sendable {
     package var forwardHost = false
     /// Make a `Location` of the upstream's own origin relative, so that a redirect stays on this proxy.
     package var rewriteLocation = true
-    /// Drop fields of untrusted clients that re-route or override (X-HTTP-Method-Override, X-Original-URL, …).
+    /// Drop fields of untrusted clients that re-route or override.
     package var dropOverrides = true
+    /// Which those are, in lower case: fields by which frameworks take another route, host, scheme or method than the request says. What we
+    /// do not drop, the upstream may answer by, and all who share the key get that response.
+    package var overrideFields = [
+        "x-host", "x-original-host", "x-host-override", "x-http-host-override", "x-http-method", "x-http-method-override",
+        "x-method-override", "x-original-url", "x-original-uri", "x-rewrite-url", "x-override-url", "x-forwarded-path", "x-forwarded-uri",
+        "x-forwarded-ssl", "x-forwarded-protocol", "x-url-scheme", "front-end-https", "true-client-ip", "x-wap-profile", "proxy",
+    ]
 
     package init() {}
 

@@ -24,6 +24,10 @@ package final class ProxyServer: @unchecked Sendable {
     let routes: Routes
     let health: UpstreamHealth
     let collapsed = CollapsedRequests()
+    /// nil where nothing asks for it.
+    let cookieOrigins: CookieOrigins?
+    /// nil where what is gone is not remembered.
+    let gone: GoneMemory?
     let purges = PurgeClock()
     private let logger: Logger
     private let store: ResponseStore?
@@ -51,7 +55,7 @@ package final class ProxyServer: @unchecked Sendable {
         self.accessLog = accessLog
         budget = ConnectionBudget(settings.downstream)
         contentBudget = ContentBudget(settings.downstream)
-        routes = Routes(settings.routes, rest: settings.otherRoute)
+        routes = Routes(settings.routes, rest: settings.otherRoute, strictness: settings.policy.strictness)
         modeTable = Mutex(ModeTable(all: settings.mode, routes: routes))
         health = UpstreamHealth(routes: routes.all.map(\.name), settings: settings.upstream.failure, logger: logger)
         var generator = SystemRandomNumberGenerator()
@@ -61,6 +65,9 @@ package final class ProxyServer: @unchecked Sendable {
             store.whenWritable = { [directory = store.directory] in Self.logWriting($0, directory, logger) }
             return try ResponseStore(store)
         }
+        let usesOrigins = routes.all.contains { $0.rescueWithShared == .own } && !settings.policy.isPrivate
+        cookieOrigins = usesOrigins ? store.map { CookieOrigins(store: $0) } : nil
+        gone = settings.remembersGone ? store.map { GoneMemory(store: $0, window: settings.upstream.failure.window) } : nil
         variances = settings.policy.usesNoVarySearch ? store.map { SearchVarianceMemory(store: $0) } : nil
         var sockets: [PlacedSocket] = []
         do {
@@ -223,6 +230,8 @@ package final class ProxyServer: @unchecked Sendable {
                 mode: mode.rawValue, isForAll: modes.all == mode, prefixes: exceptions.prefixes, routes: exceptions.routes)
         }
         snapshot.isUpstreamUp = health.isUp
+        snapshot.cookieSetsLeftOut = cookieOrigins?.leftOut ?? 0
+        snapshot.gone = gone?.counts.map { (event: $0.event, count: UInt64($0.count)) } ?? []
         snapshot.collapsedWaiting = collapsed.waiting
         snapshot.upstreamStates = health.lines.map { MetricsSnapshot.UpstreamStateLine(route: $0.route, state: $0.state.label) }
         snapshot.accessLogDropped = accessLog?.dropped ?? 0
@@ -253,6 +262,7 @@ package final class ProxyServer: @unchecked Sendable {
         if !adminAddresses.isEmpty {
             logger.info("metrics and admin interface on \(adminAddresses.map(\.description).joined(separator: ", "))")
         }
+        for route in routes.all where route.rescueWithShared == .always { logger.warning("\(route.sharedRescueWarning)") }
         guard let store, let directory = settings.store?.directory else { return logger.warning("no store: nothing is kept") }
         let found = store.statistics
         let snapshot = found.recoveredFromSnapshot ? " from the snapshot" : ""

@@ -33,6 +33,8 @@ package struct ProxySettings: Sendable {
     package var routes: [Route] = []
     /// For all other paths.
     package var otherRoute = Route()
+    /// Whether a 410, or a 404 in JSON, stands for its copy while the upstream fails.
+    package var remembersGone = true
     /// Whether requests for one key share one fetch, and the milliseconds that one waits for another's.
     package var collapses = true
     package var collapseWait: Int64 = 5_000

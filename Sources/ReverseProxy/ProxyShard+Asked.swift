@@ -55,10 +55,16 @@ extension ProxyShard {
         case .offline, .replay: break
         }
         let strictness = settings.policy.strictness
+        var found = found
         let age: Int64
         let ttl: Int64?
         if case .serve(let left, let current) = Reuse.decide(found.metadata, directives, now: now) {
             (age, ttl) = (current, left)
+        } else if let gone = server.gone?.gone(beside: found),
+            case .allowed(let current, let left) = Reuse.rescue(gone.metadata, directives, strictness: strictness, now: now)
+        {
+            server.gone?.count(.served)
+            (found, age, ttl) = (gone, current, left)
         } else if case .allowed(let current, let left) = Reuse.rescue(found.metadata, directives, strictness: strictness, now: now) {
             (age, ttl) = (current, left)
         } else {

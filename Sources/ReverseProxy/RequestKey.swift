@@ -10,7 +10,10 @@ struct RequestKeyMaker {
     let forwarding: ForwardingSettings
     /// Scheme, host and port of the upstream, with its base path.
     let authority: [UInt8]
+    /// Beside Cookie.
     private let credentialNames: [[UInt8]]
+    /// Which cookies count; nil where Cookie is no credential field.
+    let cookies: CredentialCookies?
     /// A bit for each length that a credential field's name has: almost every other field is told apart by it.
     private let credentialLengths: UInt64
     private let keyNames: [[UInt8]]
@@ -21,7 +24,8 @@ struct RequestKeyMaker {
         self.policy = policy
         self.forwarding = forwarding
         self.authority = authority
-        credentialNames = policy.credentialFields.map { Array($0.utf8) }
+        credentialNames = policy.credentialFields.filter { $0 != "cookie" }.map { Array($0.utf8) }
+        cookies = policy.credentialFields.contains("cookie") ? CredentialCookies(policy) : nil
         credentialLengths = credentialNames.reduce(0) { $0 | 1 << UInt64($1.count & 63) }
         keyNames = policy.keyFields.map { Array($0.utf8) }
         plainPrefix = CacheKey.prefix(authority: authority)
@@ -53,6 +57,32 @@ struct RequestKeyMaker {
     }
 
     private func partition(of fields: Fields, _ store: ResponseStore) -> [UInt8] {
+        let parts = credentials(of: fields)
+        return parts.isEmpty ? [] : store.credentialPartition(parts)
+    }
+
+    /// Whether a request has credentials beside its cookies.
+    func hasOtherCredentials(_ fields: Fields) -> Bool { !fieldCredentials(of: fields).isEmpty }
+
+    /// That of a request with the same cookies and no other credentials; nil where none counts, or it is unclear which they are.
+    func cookiePartition(of fields: Fields, _ store: ResponseStore) -> [UInt8]? {
+        guard let pairs = cookies?.pairs(of: fields), !pairs.isEmpty else { return nil }
+        return Self.partition(of: pairs, store)
+    }
+
+    static func partition(of cookies: [CredentialCookies.Pair], _ store: ResponseStore) -> [UInt8] {
+        var parts: [UInt8] = []
+        CredentialCookies.append(cookies, to: &parts)
+        return store.credentialPartition(parts)
+    }
+
+    private func credentials(of fields: Fields) -> [UInt8] {
+        var parts = fieldCredentials(of: fields)
+        if fields.contains(.cookie) { cookies?.append(of: fields, to: &parts) }
+        return parts
+    }
+
+    private func fieldCredentials(of fields: Fields) -> [UInt8] {
         var parts: [UInt8] = []
         for entry in fields.entries {
             guard credentialLengths & (1 << UInt64(entry.nameLength & 63)) != 0 else { continue }
@@ -62,7 +92,7 @@ struct RequestKeyMaker {
                 CacheKey.appendPart(Array(fields.bytes[entry.valueRange]), to: &parts)
             }
         }
-        return parts.isEmpty ? [] : store.credentialPartition(parts)
+        return parts
     }
 
     private func extra(of head: RequestHead, _ content: [UInt8]?) -> [UInt8] {

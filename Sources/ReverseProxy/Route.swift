@@ -11,6 +11,8 @@ package struct Route: Sendable {
     package var mode: ServingMode?
     /// Milliseconds that the upstream has for a whole good answer where a stored copy may go out instead; 0: no such limit.
     package var rescueAfter: Int64 = 1_500
+    /// Whether the copy of those without credentials may stand in for a request with credentials that has none of its own.
+    package var rescueWithShared = RescueWithShared.own
     /// A hit with less than this percentage of its freshness left brings a new answer in the background; 0: never.
     package var refreshAhead = 0
     package var refreshAheadHits = 3
@@ -26,6 +28,13 @@ package struct Route: Sendable {
 
     package init() {}
 
+    package var sharedRescueWarning: String {
+        let place = name.isEmpty ? "" : " on route \(name)"
+        return
+            "cache.rescue_with_shared is always\(place): while the upstream fails, clients with credentials may get the stored response of "
+            + "those without any, and take it for a logout"
+    }
+
     /// Whether such a request only reads here, and its answer is kept by its content.
     func reads(_ method: Method) -> Bool { method == .query || methods.contains(method) }
 }
@@ -34,7 +43,13 @@ package struct Route: Sendable {
 struct Routes: Sendable {
     let all: [Route]
 
-    init(_ routes: [Route], rest: Route) { all = routes + [rest] }
+    init(_ routes: [Route], rest: Route, strictness: Strictness = .rescue) {
+        all = (routes + [rest]).map { route in
+            var route = route
+            route.arguments.keepsEmptyQuery = strictness == .strict
+            return route
+        }
+    }
 
     /// The place of the first route for this target.
     func place(of target: ArraySlice<UInt8>) -> Int {

@@ -34,14 +34,16 @@ enum LookUpResult {
 final class StoreLookUp {
     let store: ResponseStore
     let purges: PurgeClock
+    private let gone: GoneMemory?
     /// Selecting fields whose values are secrets: those of one user's own cache, where keys have no partitions.
     let concealed: [String]
     private let strictness: Strictness
     private let memo = SelectingMemo()
 
-    init(store: ResponseStore, purges: PurgeClock, policy: CachePolicySettings) {
+    init(store: ResponseStore, purges: PurgeClock, gone: GoneMemory?, policy: CachePolicySettings) {
         self.store = store
         self.purges = purges
+        self.gone = gone
         strictness = policy.strictness
         concealed = policy.isPrivate ? policy.credentialFields : []
     }
@@ -62,7 +64,7 @@ final class StoreLookUp {
             found.metadata.requestTime <= time
         else { return result }
         let stored = found.key
-        store.remove(stored.span, ifStill: found.item)
+        store.remove(stored.span, ifStill: found.written)
         return .nothing
     }
 
@@ -71,7 +73,7 @@ final class StoreLookUp {
         switch StoredMetadata.kind(of: item.metadata) {
         case .response: return accept(item, key, sharedKey)
         case .varyMarker: return findVariant(of: item, key, sharedKey, request.fields)
-        case .invalidation, .searchVariance, nil: return .nothing
+        case .invalidation, .searchVariance, .cookieOrigins, .gone, nil: return .nothing
         }
     }
 
@@ -143,6 +145,7 @@ final class StoreLookUp {
     {
         let retention = Reuse.mayRescue(metadata, strictness: strictness) ? Retention.mayRescue : .whenUsed
         guard !names.isEmpty else {
+            gone?.lift(key, before: metadata.requestTime)
             return store.insert(NewItem(key: key, metadata: metadata.encoded(), head: head, body: body, retention: retention))
         }
         let encoded = SelectingFields.encode(names)
@@ -159,6 +162,7 @@ final class StoreLookUp {
         var variant = key
         let values = selecting(names.map { $0[...] }, in: request)
         CacheKey.appendVariant(to: &variant, generation: generation, selecting: values)
+        gone?.lift(variant, before: metadata.requestTime)
         return store.insert(NewItem(key: variant, metadata: metadata.encoded(), head: head, body: body, retention: retention))
     }
 

@@ -11,6 +11,9 @@ final class UpstreamRequestFields {
     let authority: [UInt8]
     /// Told apart from every other process's, so that a loop is recognised.
     private let instance: String
+    /// What `ForwardingSettings.overrideFields` names: those that have a number, and the others.
+    private let knownOverrides: KnownFieldSet
+    private let otherOverrides: [[UInt8]]
     private let via10: [UInt8]
     private let via11: [UInt8]
 
@@ -18,6 +21,14 @@ final class UpstreamRequestFields {
         self.settings = settings
         self.authority = authority
         self.instance = instance
+        var (known, others): (KnownFieldSet, [[UInt8]]) = ([], [])
+        // What is trusted in front of us says by X-Forwarded-* what it did.
+        let isTrusted = { (name: String) in settings.forwarded == .trust && name.hasPrefix("x-forwarded-") }
+        for name in settings.dropOverrides ? settings.overrideFields : [] where !isTrusted(name) {
+            let name = Array(name.utf8)
+            if let field = KnownField(name.span) { known.insert(field) } else { others.append(name) }
+        }
+        (knownOverrides, otherOverrides) = (known, others)
         via10 = Array("1.0 \(settings.name) (\(instance))".utf8)
         via11 = Array("1.1 \(settings.name) (\(instance))".utf8)
     }
@@ -31,12 +42,6 @@ final class UpstreamRequestFields {
         var host: [UInt8]
     }
 
-    /// Fields by which careless upstreams take another route or method than the request line says.
-    private static let overrides: KnownFieldSet = [
-        .xHost, .xHTTPMethod, .xHTTPMethodOverride, .xMethodOverride, .xOriginalURL, .xRewriteURL, .xWAPProfile, .frontEndHTTPS,
-        .trueClientIP,
-    ]
-
     private static let forwarding: KnownFieldSet = [
         .forwarded, .xForwardedFor, .xForwardedHost, .xForwardedPort, .xForwardedPrefix, .xForwardedProto, .xForwardedScheme,
         .xForwardedServer,
@@ -48,7 +53,9 @@ final class UpstreamRequestFields {
         var fields = Fields(reservingBytes: head.fields.bytes.count + 256, entries: head.fields.count + 8)
         fields.append(.host, settings.preserveHost ? client.host : authority)
         let source = head.fields.removingHopByHop()
-        fields.append(contentsOf: source) { known in known.map { !isDropped($0) } ?? true }
+        fields.append(contentsOf: source) { entry in
+            entry.known.map { !isDropped($0) } ?? !isOtherOverride(source.bytes.span.extracting(entry.nameRange))
+        }
         addForwarding(to: &fields, source: source, client: client)
         if let count = RequestRefusals.countedDown(head) { fields.set(.maxForwards, count) }
         if settings.via { fields.append(.via, viaValue(head.version)) }
@@ -60,8 +67,13 @@ final class UpstreamRequestFields {
         // Content-Length and Transfer-Encoding follow from the framing; Expect was answered here; what is said to us is not for others.
         case .host, .contentLength, .transferEncoding, .expect, .cisternKey, .cisternMode, .cisternWhy: true
         default:
-            (settings.dropOverrides && Self.overrides.contains(field)) || Self.forwarding.contains(field)
+            knownOverrides.contains(field) || Self.forwarding.contains(field)
         }
+    }
+
+    private func isOtherOverride(_ name: Span<UInt8>) -> Bool {
+        for override in otherOverrides where name.equalsIgnoringCase(override.span) { return true }
+        return false
     }
 
     /// `1.1 cistern (a1b2c3d4)` (RFC 9110 §7.6.3): the comment tells this process from others of the same name.

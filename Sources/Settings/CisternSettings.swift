@@ -65,10 +65,19 @@ package struct CisternSettings: Sendable, Equatable {
             "authorization", "cookie", "x-api-key", "api-key", "apikey", "x-auth-token", "x-access-token", "x-csrf-token",
             "x-amz-security-token",
         ]
+        package var credentialCookies = ["*"]
+        package var ignoredCookies = [
+            "_ga*", "_gid", "_gat*", "_gac_*", "_gcl_*", "__utm*", "_fbp", "_fbc", "_hj*", "_pk_*", "_clck", "_clsk", "OptanonConsent",
+            "OptanonAlertBoxClosed", "CookieConsent", "AWSALB*", "AWSELB", "AWSELBCORS", "GCLB", "GCILB", "ARRAffinity*",
+            "ApplicationGatewayAffinity*", "BIGip*", "NSC_*", "citrix_ns_id*", "SERVERID", "INGRESSCOOKIE", "__cf_bm", "__cflb",
+            "__cfruid", "_cfuvid", "incap_*", "visid_*", "nlbi_*", "ak_bmsc", "bm_sv", "bm_sz", "_abck",
+        ]
         package var keyFields: [String] = []
         package var bufferLimit = 8 << 20
         package var compressFrom = 0
         package var rescueAfter = 1_500
+        package var rescueWithShared = "own"
+        package var gone = "remember"
         package var collapse = true
         package var collapseWait = 5_000
         package var refreshAhead = 0
@@ -83,6 +92,7 @@ package struct CisternSettings: Sendable, Equatable {
         /// Empty for that of all paths.
         package var mode = ""
         package var rescueAfter: Int
+        package var rescueWithShared: String
         package var refreshAhead: Int
         package var refreshAheadHits: Int
         package var methods: [String] = []
@@ -93,6 +103,7 @@ package struct CisternSettings: Sendable, Equatable {
 
         package init(_ settings: CisternSettings) {
             rescueAfter = settings.cache.rescueAfter
+            rescueWithShared = settings.cache.rescueWithShared
             refreshAhead = settings.cache.refreshAhead
             refreshAheadHits = settings.cache.refreshAheadHits
         }
@@ -146,6 +157,12 @@ package struct CisternSettings: Sendable, Equatable {
         package var preserveHost = false
         package var rewriteLocation = true
         package var dropOverrides = true
+        package var overrideFields = [
+            "x-host", "x-original-host", "x-host-override", "x-http-host-override", "x-http-method", "x-http-method-override",
+            "x-method-override", "x-original-url", "x-original-uri", "x-rewrite-url", "x-override-url", "x-forwarded-path",
+            "x-forwarded-uri", "x-forwarded-ssl", "x-forwarded-protocol", "x-url-scheme", "front-end-https", "true-client-ip",
+            "x-wap-profile", "proxy",
+        ]
     }
 
     package struct Log: Sendable, Equatable {

@@ -13,6 +13,9 @@ package enum RouteTable {
             help: "As cache.mode; without it that of all paths, also when it is switched."),
         Setting(
             path: "rescue_after", binding: .duration(\.rescueAfter, 0...hour), help: "As cache.rescue_after."),
+        Setting(
+            path: "rescue_with_shared", binding: .choice(\.rescueWithShared, ["own", "public", "always", "never"]),
+            help: "As cache.rescue_with_shared."),
         Setting(path: "refresh_ahead", binding: .count(\.refreshAhead, 0...99), help: "As cache.refresh_ahead."),
         Setting(
             path: "refresh_ahead_hits", binding: .count(\.refreshAheadHits, 1...1_000_000), help: "As cache.refresh_ahead_hits."),

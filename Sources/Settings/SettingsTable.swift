@@ -173,6 +173,12 @@ package enum SettingsTable {
             path: "cache.credential_fields", binding: .list(\.cache.credentialFields),
             help: "Request fields that carry credentials: each combination of their values has a partition of its own."),
         Setting(
+            path: "cache.credential_cookies", binding: .list(\.cache.credentialCookies),
+            help: "Cookies that count as credentials, where Cookie is such a field; * at the end stands for any rest. strict: all do."),
+        Setting(
+            path: "cache.ignored_cookies", binding: .list(\.cache.ignoredCookies),
+            help: "Cookies that say nothing about who somebody is, and so do not count; responses must not depend on them."),
+        Setting(
             path: "cache.key_fields", binding: .list(\.cache.keyFields),
             help: "Request fields that are part of every key, for upstreams that react to them without saying so in Vary."),
         Setting(
@@ -184,6 +190,14 @@ package enum SettingsTable {
         Setting(
             path: "cache.rescue_after", binding: .duration(\.cache.rescueAfter, 0...hour),
             help: "Where a stored copy may go out, the upstream has this long for a whole good answer; 0 for no such limit."),
+        Setting(
+            path: "cache.rescue_with_shared", binding: .choice(\.cache.rescueWithShared, ["own", "public", "always", "never"]),
+            help:
+                "Without a copy of one's own, that of those without credentials may stand in: public ones, or also where all cookies came with it."
+        ),
+        Setting(
+            path: "cache.gone", binding: .choice(\.cache.gone, ["remember", "ignore"]),
+            help: "remember: after a 410, or a 404 in JSON, that goes out while the upstream fails, not the older copy."),
         Setting(
             path: "cache.collapse", binding: .flag(\.cache.collapse),
             help: "Requests for the same target at the same time share one request to the upstream."),
@@ -265,7 +279,10 @@ package enum SettingsTable {
             help: "Make redirects within the upstream relative, so that clients stay here."),
         Setting(
             path: "forwarding.drop_overrides", binding: .flag(\.forwarding.dropOverrides),
-            help: "Drop fields that re-route or override (X-HTTP-Method-Override, X-Original-URL, …)."),
+            help: "Drop the client's fields that re-route or override: those of forwarding.override_fields."),
+        Setting(
+            path: "forwarding.override_fields", binding: .list(\.forwarding.overrideFields),
+            help: "Request fields by which upstreams take another route, host or method than the request says; X-Forwarded-* beside them."),
     ]
 
     private static let logging: [Setting<CisternSettings>] = [

@@ -86,6 +86,8 @@ package struct ExchangeRecord: Sendable {
     package var age: Int64?
     /// Positions in `MetricLabels`: why the copy went out, why the answer was not kept.
     package var rescueCause: Int?
+    /// What allowed the copy of those without credentials to go out.
+    package var sharedLeave: Int?
     package var notStored: Int?
 
     package init(result: CacheResult, method: MethodLabel, status: UInt16) {

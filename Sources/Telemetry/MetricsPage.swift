@@ -61,6 +61,8 @@ package struct MetricsSnapshot: Sendable {
     /// Whether the last exchange with the upstream succeeded.
     package var isUpstreamUp = true
     package var collapsedWaiting = 0
+    package var cookieSetsLeftOut = 0
+    package var gone: [(event: String, count: UInt64)] = []
     package var accessLogDropped = 0
 
     package init(shards: ShardMetrics) { self.shards = shards }
@@ -94,6 +96,10 @@ package enum MetricsPage {
         writer.counter(
             "cistern_rescued_requests", "Requests answered from the store because the upstream failed, by cause.",
             labelled("cause", shards.labels.rescueCauses, shards.rescued))
+        writer.counter(
+            "cistern_rescued_with_shared",
+            "Of these, requests with credentials that got the copy of those without any, by what allowed it.",
+            labelled("leave", shards.labels.sharedLeaves, shards.rescuedWithShared))
         writer.histogram("cistern_served_age_seconds", "Age of the answers served from the store.", scale: 1, [("", shards.servedAge)])
         writer.counter("cistern_stored", "Answers handed to the store.", shards.stored)
         writer.counter(
@@ -139,6 +145,12 @@ package enum MetricsPage {
         writer.counter("cistern_upstream_retries", "Requests sent for the second time.", UInt64(snapshot.connections.upstreamRetries))
         writer.counter(
             "cistern_upstream_turned_away", "Requests not sent because too many waited.", UInt64(snapshot.connections.upstreamTurnedAway))
+        writer.counter(
+            "cistern_cookie_sets_left_out", "Sets of cookies of new clients that were not remembered, because too many came.",
+            UInt64(snapshot.cookieSetsLeftOut))
+        writer.counter(
+            "cistern_gone", "404 and 410 for what there is a copy of: remembered, served, lifted, and not believed.",
+            snapshot.gone.map { ("event=\"\($0.event)\"", Double($0.count)) })
         writer.gauge("cistern_collapsed_waiting", "Requests that wait for another's fetch now.", Double(snapshot.collapsedWaiting))
         writer.gauge("cistern_background_fetches", "Fetches that no client waits for, now.", Double(snapshot.connections.backgroundRunning))
         writer.counter("cistern_background_fetches_started", "Those started.", UInt64(snapshot.connections.backgroundStarted))

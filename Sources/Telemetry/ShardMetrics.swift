@@ -7,8 +7,13 @@ package struct MetricLabels: Sendable {
     package var refusals: [String]
     package var upstreamErrors: [String]
     package var contentOutcomes: [String]
+    package var sharedLeaves: [String]
 
-    package init(rescueCauses: [String], notStored: [String], refusals: [String], upstreamErrors: [String], contentOutcomes: [String]) {
+    package init(
+        rescueCauses: [String], notStored: [String], refusals: [String], upstreamErrors: [String], contentOutcomes: [String],
+        sharedLeaves: [String]
+    ) {
+        self.sharedLeaves = sharedLeaves
         self.rescueCauses = rescueCauses
         self.notStored = notStored
         self.refusals = refusals
@@ -27,6 +32,8 @@ package struct ShardMetrics: Sendable {
     /// By `ContentSource`.
     package private(set) var responseBytes = [UInt64](repeating: 0, count: ContentSource.allCases.count)
     package private(set) var rescued: [UInt64]
+    /// Of these, with the copy of those without credentials.
+    package private(set) var rescuedWithShared: [UInt64]
     package private(set) var notStored: [UInt64]
     package private(set) var refused: [UInt64]
     package private(set) var upstreamErrors: [UInt64]
@@ -47,6 +54,7 @@ package struct ShardMetrics: Sendable {
         requests = Array(repeating: 0, count: CacheResult.allCases.count * MethodLabel.allCases.count * Self.classes)
         durations = Array(repeating: Histogram(bounds: Histogram.durations), count: CacheResult.allCases.count)
         rescued = Array(repeating: 0, count: labels.rescueCauses.count)
+        rescuedWithShared = Array(repeating: 0, count: labels.sharedLeaves.count)
         notStored = Array(repeating: 0, count: labels.notStored.count)
         refused = Array(repeating: 0, count: labels.refusals.count)
         upstreamErrors = Array(repeating: 0, count: labels.upstreamErrors.count)
@@ -65,6 +73,7 @@ package struct ShardMetrics: Sendable {
         if let age = exchange.age { servedAge.observe(age) }
         responseBytes[exchange.source.rawValue] += UInt64(exchange.bodyBytes)
         if let cause = exchange.rescueCause { rescued[cause] += 1 }
+        if let leave = exchange.sharedLeave { rescuedWithShared[leave] += 1 }
         if let reason = exchange.notStored { notStored[reason] += 1 }
     }
 
@@ -91,6 +100,7 @@ package struct ShardMetrics: Sendable {
         repeated += other.repeated
         examinedBeside += other.examinedBeside
         Self.add(other.rescued, to: &rescued)
+        Self.add(other.rescuedWithShared, to: &rescuedWithShared)
         Self.add(other.notStored, to: &notStored)
         Self.add(other.refused, to: &refused)
         Self.add(other.upstreamErrors, to: &upstreamErrors)

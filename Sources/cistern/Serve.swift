@@ -2,6 +2,7 @@
 
 import ArgumentParser
 import CSystem
+import CachePolicy
 import Downstream
 import Glibc
 import Logging
@@ -43,7 +44,10 @@ struct Check: ParsableCommand {
     @OptionGroup var options: SettingsOptions
 
     func run() throws {
-        _ = try options.checked()
+        let settings = ProxySettings(try options.checked())
+        for route in settings.routes + [settings.otherRoute] where route.rescueWithShared == .always {
+            print("warning: \(route.sharedRescueWarning)")
+        }
         print("The settings are good.")
     }
 }

@@ -76,9 +76,16 @@ enum SettingsCheck {
         }
         for (name, fields) in [
             ("cache.targeted_fields", settings.cache.targetedFields), ("cache.credential_fields", settings.cache.credentialFields),
-            ("cache.key_fields", settings.cache.keyFields),
+            ("cache.key_fields", settings.cache.keyFields), ("forwarding.override_fields", settings.forwarding.overrideFields),
         ] {
             for field in fields where !isToken(field) { reader.add(about: name, "\(name): \"\(field)\" is not a field name") }
+        }
+        for (name, patterns) in [
+            ("cache.credential_cookies", settings.cache.credentialCookies), ("cache.ignored_cookies", settings.cache.ignoredCookies),
+        ] {
+            for pattern in patterns where !CookiePattern.isPattern(pattern) {
+                reader.add(about: name, "\(name): \"\(pattern)\" is not \(CookiePattern.form)")
+            }
         }
         for type in settings.cache.contentTypes where !ContentTypes.isPattern(type) {
             reader.add(about: "cache.content_types", "cache.content_types: \"\(type)\" is not \(ContentTypes.forms)")
@@ -205,6 +212,8 @@ extension ProxySettings {
         policy.setCookie = SetCookieTreatment(rawValue: settings.cache.setCookie) ?? .strip
         policy.contentTypes = ContentTypes(settings.cache.contentTypes)
         policy.credentialFields = settings.cache.credentialFields.map { $0.lowercased() }
+        policy.credentialCookies = settings.cache.credentialCookies
+        policy.ignoredCookies = settings.cache.ignoredCookies
         policy.keyFields = settings.cache.keyFields.map { $0.lowercased() }
         forwarding.name = settings.forwarding.name
         forwarding.forwarded = ForwardedPolicy(rawValue: settings.forwarding.forwarded) ?? .replace
@@ -213,6 +222,7 @@ extension ProxySettings {
         forwarding.preserveHost = settings.forwarding.preserveHost
         forwarding.rewriteLocation = settings.forwarding.rewriteLocation
         forwarding.dropOverrides = settings.forwarding.dropOverrides
+        forwarding.overrideFields = settings.forwarding.overrideFields.map { $0.lowercased() }
         store = StoreSettings(directory: Self.storeDirectory(settings), capacityBytes: settings.store.size)
         listen = settings.listen.compactMap { ListenAddress($0) }
         adminListen = settings.adminListen.compactMap { ListenAddress($0) }
@@ -229,6 +239,7 @@ extension ProxySettings {
         bufferLimitBytes = settings.cache.bufferLimit
         routes = settings.routes.map { Route($0) }
         otherRoute = Route(CisternSettings.Route(settings))
+        remembersGone = settings.cache.gone == "remember"
         collapses = settings.cache.collapse
         collapseWait = Int64(settings.cache.collapseWait)
         backgroundLimit = settings.cache.backgroundLimit
@@ -296,6 +307,7 @@ extension Route {
         if !settings.path.isEmpty { pattern = RoutePattern(settings.path) }
         mode = ServingMode(rawValue: settings.mode)
         rescueAfter = Int64(settings.rescueAfter)
+        rescueWithShared = RescueWithShared(rawValue: settings.rescueWithShared) ?? .own
         refreshAhead = settings.refreshAhead
         refreshAheadHits = settings.refreshAheadHits
         methods = settings.methods.map { Method(Array($0.utf8).span) }

@@ -19,7 +19,7 @@ struct KeyTests {
         arguments: [
             ("/a?x=1&y=2", "/a?y=2&x=1"), ("/a?x=a+b", "/a?x=a%20b"), ("/%7Ea", "/~a"), ("/a%2fb", "/a%2Fb"), ("/%c3%a4", "/%C3%A4"),
             ("/a?%78=1", "/a?x=1"), ("/a?x=*", "/a?x=%2A"), ("/a?x=%252F", "/a?x=%25%32F"), ("/a?x=%7e", "/a?x=~"),
-            ("/a?v=1&w=0&v=2", "/a?v=1&v=2&w=0"),
+            ("/a?v=1&w=0&v=2", "/a?v=1&v=2&w=0"), ("/a?", "/a"), ("/?", "/"),
         ])
     func same(left: String, right: String) {
         #expect(key(left) == key(right))
@@ -28,7 +28,8 @@ struct KeyTests {
     @Test(
         "not the same",
         arguments: [
-            ("/a", "/A"), ("/a", "/a/"), ("/a", "//a"), ("/a", "/a?"), ("/a?x", "/a?x="), ("/a%2Fb", "/a/b"), ("/a;b", "/a%3Bb"),
+            ("/a", "/A"), ("/a", "/a/"), ("/a", "//a"), ("/a?x", "/a?x="), ("/a", "/a??"), ("/a", "/a?="), ("/a", "/a?&"), ("/a", "/a%3F"),
+            ("/a%2Fb", "/a/b"), ("/a;b", "/a%3Bb"),
             ("/a?v=1&v=2", "/a?v=2&v=1"),
             ("/a?x=%26y=1", "/a?x=&y=1"), ("/a?x=%2B", "/a?x=+"), ("/a+b", "/a%20b"), ("/a/../b", "/b"), ("/a/./b", "/a/b"),
             ("/a?x=1", "/a?x=1&"),
@@ -38,6 +39,19 @@ struct KeyTests {
         ])
     func different(left: String, right: String) {
         #expect(key(left) != key(right))
+    }
+
+    @Test("to the letter an empty query is not none (RFC 3986 §6.2.3)")
+    func emptyQuery() {
+        var rules = ArgumentRules()
+        rules.keepsEmptyQuery = true
+        let keys = ["/a", "/a?"].map { target in
+            var key: [UInt8] = []
+            CacheKey.append(to: &key, authority: [], target: Array(target.utf8).span, rules: rules)
+            return key
+        }
+        #expect(keys[0] != keys[1])
+        #expect(rules.isSpecial)
     }
 
     @Test("parts never run together")

@@ -79,6 +79,22 @@ struct CheckTests {
         }
     }
 
+    @Test("what is allowed and may mislead clients is warned of")
+    func warnings() throws {
+        let outcome = try check(
+            "upstream: {url: http://x}\ncache: {rescue_with_shared: always}\nroutes: [{name: a, path: /a, rescue_with_shared: own}]")
+        #expect(outcome.status == 0 && outcome.lines.count == 2)
+        #expect(outcome.lines.first?.hasPrefix("warning: cache.rescue_with_shared is always: while the upstream fails") == true)
+    }
+
+    @Test("a cookie's name holds nothing that separates")
+    func cookieNames() throws {
+        let outcome = try check("upstream: {url: http://x}\ncache:\n  ignored_cookies: [lb-*, \"a b\", \"*x\"]")
+        let form = "is not a cookie's name, with * at the end for any rest"
+        #expect(outcome.status == 78)
+        #expect(outcome.lines == ["3: cache.ignored_cookies: \"a b\" \(form)", "3: cache.ignored_cookies: \"*x\" \(form)"])
+    }
+
     @Test("good settings are said to be good")
     func good() throws {
         let outcome = try check("upstream: {url: http://x}\nlisten: [\"127.0.0.1:0\", \"127.0.0.1:0\"]")

@@ -41,6 +41,31 @@ struct RequestParserTests {
         #expect(last == verdict)
     }
 
+    @Test(
+        "bytes beyond ASCII in a target are percent-encoded, whatever they are",
+        arguments: [
+            (Array("/caf\u{e9}?q=\u{1f600}".utf8), "/caf%C3%A9?q=%F0%9F%98%80"), ([0x2f, 0xe4, 0x80, 0xff], "/%E4%80%FF"),
+            (Array("/%c3%a9\u{e9}".utf8), "/%c3%a9%C3%A9"), (Array("http://a/\u{e9}".utf8), "http://a/%C3%A9"),
+        ] as [([UInt8], String)])
+    func rawTarget(target: [UInt8], expected: String) {
+        let text = Array("GET ".utf8) + target + Array(" HTTP/1.1\r\nHost: a\r\n\r\n".utf8)
+        var parser = RequestParser()
+        guard case .head(let head, _, let consumed) = parser.parse(text.span, limits: RequestLimits()) else {
+            Issue.record("not taken")
+            return
+        }
+        #expect(consumed == text.count)
+        #expect(String(decoding: head.target, as: UTF8.self) == expected)
+    }
+
+    @Test("the limit on targets holds for the encoded one")
+    func longRawTarget() {
+        let target = Array(repeating: UInt8(0xe4), count: 3_000)
+        let text = Array("GET /".utf8) + target + Array(" HTTP/1.1\r\nHost: a\r\n\r\n".utf8)
+        var parser = RequestParser()
+        #expect(parse(text, &parser) == .refused(414))
+    }
+
     @Test("a head is cut up as it was sent")
     func parts() throws {
         let text = Array("GET /a?b=%20 HTTP/1.1\r\nHost: h:80\r\nX-Y:  v w \t\r\nEmpty:\r\nX-Y: \u{e4}\r\n\r\n".utf8)

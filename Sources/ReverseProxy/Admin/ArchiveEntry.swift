@@ -43,7 +43,7 @@ struct ArchiveEntry {
         for index in 0..<fields.count where fields.value(at: index).elementsEqual(redaction) { throw .redacted }
         // What the client's own cache held says nothing of what is stored here.
         for field in [KnownField.ifNoneMatch, .ifModifiedSince, .cacheControl, .pragma] { fields.remove(field) }
-        self.request = RequestHead(method: .get, target: Array(target.utf8)[...], version: .http11, fields: fields)
+        self.request = RequestHead(method: .get, target: RequestTarget.escaped(Array(target.utf8)[...]), version: .http11, fields: fields)
         var answer = try Self.fields(response["headers"]).removingHopByHop()
         // Archives hold content without its codings.
         for field in [KnownField.contentEncoding, .contentLength, .transferEncoding, .setCookie, .setCookie2] { answer.remove(field) }
@@ -64,7 +64,7 @@ struct ArchiveEntry {
             var rest = String(decoding: Array(url.utf8).dropFirst(origin.utf8.count).prefix { $0 != UInt8(ascii: "#") }, as: UTF8.self)
             if rest.isEmpty || rest.hasPrefix("?") { rest = "/" + rest }
             guard rest.hasPrefix("/") else { continue }
-            guard rest.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else { throw .malformed }
+            guard rest.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7f }) else { throw .malformed }
             guard !rest.contains("=" + SecretNames.redaction) else { throw .redacted }
             return rest
         }

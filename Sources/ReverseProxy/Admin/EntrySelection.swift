@@ -17,7 +17,7 @@ struct EntrySelection: Sendable {
 
         /// - Parameter text: in any spelling.
         init(_ text: String, routes: Routes) {
-            self.text = Array(text.utf8)
+            self.text = Array(RequestTarget.escaped(Array(text.utf8)[...]))
             rules = routes.all[routes.place(of: self.text[...])].arguments
             canonical = Self.canonical(self.text, rules)
         }

@@ -61,6 +61,7 @@ enum Purging {
         switch wanted {
         case .id(let id):
             guard let listed = store.item(id), StoredMetadata.kind(of: listed.item.metadata) == .response else { return 0 }
+            if !isSoft { _ = store.remove(store.id(of: GoneMemory.key(Array(listed.key)))) }
             return (isSoft ? store.markStale(id) : store.remove(id)) ? 1 : 0
         case .all:
             var count = 0
@@ -70,7 +71,9 @@ enum Purging {
         case .selection(let selection):
             var found: [(id: StoredItemID, isAnswer: Bool)] = []
             store.visitAll { listed in
-                if let isAnswer = fits(listed, selection, store, isSoft: isSoft) { found.append((listed.id, isAnswer)) }
+                guard let isAnswer = fits(listed, selection, store, isSoft: isSoft) else { return }
+                found.append((listed.id, isAnswer))
+                if !isSoft { found.append((store.id(of: GoneMemory.key(Array(listed.key))), false)) }
             }
             for (id, _) in found { _ = isSoft ? store.markStale(id) : store.remove(id) }
             return found.count { $0.isAnswer }
@@ -83,7 +86,7 @@ enum Purging {
         switch StoredMetadata.kind(of: listed.item.metadata) {
         case .response: break
         case .varyMarker where selection.tag == nil && !isSoft: break
-        case .varyMarker, .invalidation, .searchVariance, nil: return nil
+        case .varyMarker, .invalidation, .searchVariance, .cookieOrigins, .gone, nil: return nil
         }
         guard let key = StoredKey(Array(listed.key)), selection.mayContain(key) else { return nil }
         guard let entry = StoredEntry(listed, in: store) else { return selection.contains(key) ? false : nil }

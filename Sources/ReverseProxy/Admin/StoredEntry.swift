@@ -21,7 +21,8 @@ struct StoredEntry {
             Self.isReachable(bytes, key, metadata, store)
         else { return nil }
         if listed.item.isMarkedStale { metadata.flags.insert(.markedStale) }
-        (id, self.key, self.metadata, self.head, item) = (listed.id, key, metadata, head, listed.item)
+        item = listed.item.confirmed(&metadata)
+        (id, self.key, self.metadata, self.head) = (listed.id, key, metadata, item.note == 0 ? head : StoredHead.parse(item.head) ?? head)
     }
 
     private static func isReachable(_ bytes: [UInt8], _ key: StoredKey, _ metadata: StoredMetadata, _ store: ResponseStore) -> Bool {

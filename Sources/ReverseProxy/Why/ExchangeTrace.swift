@@ -50,6 +50,9 @@ struct ExchangeTrace: Sendable {
     var validation: ValidationReason?
     var notStored: NotStoredReason?
     var notRescued: NoRescueReason?
+    /// What allowed the copy of those without credentials to go out, or why it might not.
+    var sharedLeave: SharedCopyLeave?
+    var notStoodIn: NoSharedRescueReason?
     /// What the operator's demands say against an answer that was passed on.
     var fault: UpstreamFault?
     /// What became of the request's content; nil where it had none.
@@ -57,6 +60,8 @@ struct ExchangeTrace: Sendable {
     /// From its head until it was whole.
     var contentMicroseconds: Int64 = -1
     var isStored = false
+    /// The response says that the resource is gone: remembered as the upstream said it, or served from there.
+    var isGone = false
     var isOnlyIfCached = false
     /// nil for a client's exchange.
     var background: BackgroundCause?

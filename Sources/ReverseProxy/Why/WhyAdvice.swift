@@ -136,6 +136,40 @@ extension NoRescueReason {
     }
 }
 
+extension SharedCopyLeave {
+    /// In words, behind "went out instead: ".
+    var sentence: String {
+        switch self {
+        case .isPublic: "it said that it is for everyone"
+        case .ownCookies: "the request's cookies are those that the upstream gave to a client without any"
+        case .always: "the operator allows any (cache.rescue_with_shared: always)"
+        }
+    }
+}
+
+extension NoSharedRescueReason {
+    /// In words, behind "may not stand in: ".
+    var sentence: String {
+        switch self {
+        case .never: "cache.rescue_with_shared is never"
+        case .varies: "it depends on the credentials (Vary)"
+        case .notPublic: "it did not say public or s-maxage"
+        case .otherCookies: "it did not say public or s-maxage, and the credentials are not just cookies that came with it"
+        case .gone: "the target is gone for those without credentials"
+        }
+    }
+
+    /// nil where no setting changes it.
+    var advice: WhyAdvice? {
+        switch self {
+        case .never, .notPublic:
+            WhyAdvice("cache.rescue_with_shared", "own: it may where it is public, or where the cookies are those that came with it")
+        case .otherCookies: WhyAdvice("cache.ignored_cookies", "names cookies that say nothing about who somebody is")
+        case .varies, .gone: nil
+        }
+    }
+}
+
 extension UpstreamFault {
     /// In words, of an answer.
     var sentence: String {
@@ -149,6 +183,7 @@ extension UpstreamFault {
         case .unexpectedStatus: "a status like this was not asked for"
         case .redirected: "it leads elsewhere, as to a login page"
         case .unprovenEnd: "nothing proves that it was complete"
+        case .routesLost: "many targets turned 404 at once, as when a gateway loses its routes"
         case .unexpectedSize: "the route's good answers have another size"
         case .missingValue: "it lacks a value that the route's good answers have"
         case .unwantedValue: "it has a value that the route's good answers have not"
@@ -220,6 +255,7 @@ enum FailureAdvice {
         case .unexpectedSize: WhyAdvice("routes.good.min_bytes", "and routes.good.max_bytes say how long a good answer of the route is")
         case .missingValue: WhyAdvice("routes.good.must_have", "names the values of a good answer of the route")
         case .unwantedValue: WhyAdvice("routes.good.must_not_have", "names the values that no good answer of the route has")
+        case .routesLost: WhyAdvice("cache.gone", "ignore: a 404 is passed on, however many targets have one")
         case .shrunk: WhyAdvice("routes.good.shrink_limit", "is the least share of the stored one's length")
         case .serverError, .rateLimited, .invalidJSON, .undecodable, .emptyContent, .unexpectedType, .unexpectedStatus, .redirected,
             .unprovenEnd:

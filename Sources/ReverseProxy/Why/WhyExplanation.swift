@@ -104,13 +104,25 @@ struct WhyExplanation {
     private var explanation: [String] {
         var sentences = [trace.background?.sentence ?? lookUpSentence]
         if let failure { sentences.append(FailureAdvice.sentence(for: failure, status: trace.upstreamStatus)) }
-        if trace.result == .rescued { sentences.append("The stored answer went out instead.") }
+        if trace.isGone {
+            sentences.append(
+                trace.result == .rescued
+                    ? "What the upstream said last went out: that it is gone. The older copy stays, and comes back with its next 200 or 304."
+                    : "It is remembered beside the stored copy: while the upstream fails, this is what goes out.")
+        } else if let leave = trace.sharedLeave {
+            sentences.append("The stored response to those without credentials went out instead: \(leave.sentence).")
+        } else if trace.result == .rescued {
+            sentences.append("The stored answer went out instead.")
+        }
         if trace.result == .revalidated { sentences.append("The upstream confirmed the stored answer.") }
         if trace.background != nil, trace.lookUp == .stored, !trace.isStored, trace.result != .revalidated {
             sentences.append("The stored answer stays.")
         }
         if trace.result == .error, let reason = trace.notRescued {
             sentences.append("The stored copy may not stand in: \(reason.sentence).")
+        }
+        if trace.result == .error, let reason = trace.notStoodIn {
+            sentences.append("The stored response to those without credentials may not stand in: \(reason.sentence).")
         }
         if trace.isStored { sentences.append("The answer was stored.") }
         if let reason = trace.notStored { sentences.append("Not stored: \(demand?.sentence ?? reason.sentence).") }
@@ -166,8 +178,9 @@ struct WhyExplanation {
             advice.append(WhyAdvice("cache.heuristics", "takes a share of an answer's age since its last change for its freshness"))
         }
         if let one = failure.flatMap(FailureAdvice.advice) { advice.append(one) }
+        if trace.isGone { advice.append(WhyAdvice("cache.gone", "ignore: the older copy goes out all the same")) }
         if let one = trace.content?.advice { advice.append(one) }
-        if trace.result == .error, let one = trace.notRescued?.advice { advice.append(one) }
+        if trace.result == .error, let one = trace.notRescued?.advice ?? trace.notStoodIn?.advice { advice.append(one) }
         return advice
     }
 

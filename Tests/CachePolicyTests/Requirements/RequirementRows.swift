@@ -91,6 +91,9 @@ struct Requirement {
             "3", .may, "Errors that one odd request brings about are never kept for others, whatever they say.",
             "CachePolicy/Storing.swift isAboutOneRequest", "by status and lifetime"),
         Requirement(
+            "3.5", .must, "No partition gets another's copy; that of those without credentials stands in by the setting's rules only.",
+            "CachePolicy/SharedRescue.swift decide", "everybody gets what the rules say, and nobody another's"),
+        Requirement(
             "3.5", .must, "Answers to Authorization are shared only with public, must-revalidate or s-maxage.",
             "CachePolicy/Storing.swift mayShare", "by the request"),
     ]
@@ -128,6 +131,13 @@ struct Requirement {
             "4.1", .must, "Only a stored answer whose selecting fields match is used.", "CachePolicy/SelectingFields.swift values",
             "answers vary by what Vary names; a star is never stored"),
         Requirement(
+            "4.1", .must, "Under strict every cookie counts for the partition, so that Vary: Cookie never meets another value.",
+            "CachePolicy/CredentialCookies.swift isStrict",
+            "to the letter every cookie counts, since Vary: Cookie speaks of the whole field (RFC 9111 §4.1)"),
+        Requirement(
+            "4.1", .must, "A copy that varies by credentials does not stand in for a request with other ones, under strict.",
+            "CachePolicy/SharedRescue.swift varies", "may it stand in?"),
+        Requirement(
             "4.1", .may, "White space, lists over several lines and the order of languages make no difference.",
             "CachePolicy/SelectingFields.swift preferences", "languages are compared by what they say (RFC 9110 §12.5.4)"),
         Requirement(
@@ -163,6 +173,12 @@ struct Requirement {
         Requirement(
             "4.2.3", .must, "The age takes in Age, Date, the delay of the answer and the time in the store.",
             "CachePolicy/Freshness.swift currentAge", "current age: apparent age or Age and delay, whichever is more, and the time since"),
+        Requirement(
+            "4.2.3", .must, "A confirmation counts for the age, also where it was not written down.",
+            "CachePolicy/UnwrittenConfirmation.swift encode", "a 304 that was not written down counts all the same, for everyone who asks"),
+        Requirement(
+            "4.2.4", .may, "While disconnected, a later 404 or 410 goes out in the place of the copy that it came after.",
+            "CachePolicy/GoneWatch.swift missing", "a 404 in JSON goes out in an outage, also after a restart, until the next 200 or 304"),
         Requirement(
             "4.2.4", .must,
             "No stale answer where no-cache, must-revalidate, proxy-revalidate or s-maxage forbids it (strict; rescue differs as Configuration/README.md says).",
@@ -299,7 +315,7 @@ struct Requirement {
     private static let security = [
         Requirement(
             "7.1", .should, "What a client sends and the upstream may react to is in the key, or dropped.",
-            "ReverseProxy/UpstreamRequestFields.swift overrides",
+            "ReverseProxy/UpstreamRequestFields.swift knownOverrides",
             "fields of the connection stop here, the forwarding fields are ours, overrides are dropped"),
         Requirement(
             "7.3", .may, "Set-Cookie does not forbid storing; the answer is kept without it, with it, or not at all, as the operator says.",

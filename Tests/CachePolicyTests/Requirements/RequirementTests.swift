@@ -57,6 +57,8 @@ struct RequirementTests {
             "ReverseProxyTests/CachingTests.swift", "ReverseProxyTests/SemanticsTests.swift", "ReverseProxyTests/ProxyingTests.swift",
             "ReverseProxyTests/RescueTests.swift", "ReverseProxyTests/CollapsingTests.swift", "ReverseProxyTests/ValidationTests.swift",
             "ReverseProxyTests/InvalidationTests.swift", "ReverseProxyTests/SelectionTests.swift",
+            "CachePolicyTests/CredentialCookiesTests.swift", "CachePolicyTests/SharedRescueTests.swift",
+            "ReverseProxyTests/SharedRescueWalkTests.swift", "ReverseProxyTests/GoneTests.swift",
         ]
         let tests = try suites.map { try #require(Self.read(Self.root + "Tests/" + $0), "\($0)") }.joined()
         for row in Requirement.all where !row.code.isEmpty {

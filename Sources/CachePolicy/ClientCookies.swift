@@ -1,0 +1,73 @@
+// What a response makes of the cookies that its client sends from then on (RFC 6265 §5.2, §5.3), as far as they count as credentials. Only
+// what is plain is followed; where anything is unclear there is no result, and so nobody is taken for that client.
+
+import HTTPCore
+
+package enum ClientCookies {
+    /// Most Set-Cookie fields of a response that are looked at; more are unclear.
+    private static let fieldLimit = 64
+
+    /// The cookies that count, in the order of their names, of a request that this client sends after the response. nil where that is unclear,
+    /// or where they are the same as before.
+    /// - Parameters:
+    ///   - sent: those of the request.
+    ///   - path: of the request: a cookie for another path is not sent with it.
+    ///   - now: seconds since 1970.
+    package static func after(
+        _ sent: [CredentialCookies.Pair], _ response: Fields, path: ArraySlice<UInt8>, now: Int64, _ cookies: CredentialCookies
+    ) -> [CredentialCookies.Pair]? {
+        let lines = response.all(.setCookie)
+        guard !lines.isEmpty, lines.count <= fieldLimit, hasDistinctNames(sent) else { return nil }
+        var kept = sent
+        for line in lines {
+            guard let set = SetCookie(line, now: now) else { return nil }
+            guard cookies.isCounted(set.pair), set.isFor(path) else { continue }
+            kept.removeAll { $0.name.elementsEqual(set.pair.name) }
+            if !set.isRemoval { kept.append(set.pair) }
+        }
+        guard kept.count <= CredentialCookies.pairLimit else { return nil }
+        CredentialCookies.sort(&kept)
+        return kept == sent ? nil : kept
+    }
+
+    /// Which of two cookies of one name a response replaces depends on paths and domains that a request does not tell.
+    private static func hasDistinctNames(_ sorted: [CredentialCookies.Pair]) -> Bool {
+        zip(sorted, sorted.dropFirst()).allSatisfy { !$0.name.elementsEqual($1.name) }
+    }
+}
+
+/// One Set-Cookie field.
+private struct SetCookie {
+    let pair: CredentialCookies.Pair
+    var isRemoval = false
+    private var path: ArraySlice<UInt8>?
+
+    init?(_ line: ArraySlice<UInt8>, now: Int64) {
+        let parts = line.split(separator: UInt8(ascii: ";"), omittingEmptySubsequences: false)
+        guard let first = parts.first, let pair = CredentialCookies.pair(first.trimmed) else { return nil }
+        self.pair = pair
+        var expires: Int64?
+        var maxAge: ArraySlice<UInt8>?
+        for part in parts.dropFirst() {
+            let equals = part.firstIndex(of: UInt8(ascii: "=")) ?? part.endIndex
+            let name = part[..<equals].trimmed
+            let value = equals < part.endIndex ? part[(equals + 1)...].trimmed : []
+            if name.equalsIgnoringCase("expires") { expires = HTTPDate.parse(value, now: now) }
+            if name.equalsIgnoringCase("max-age") { maxAge = value }
+            if name.equalsIgnoringCase("path") { path = value.first == UInt8(ascii: "/") ? value : nil }
+        }
+        // §5.3: Max-Age counts before Expires; zero or less is in the past.
+        if let maxAge, let last = maxAge.last, last.isASCIIDigit {
+            isRemoval = maxAge.first == UInt8(ascii: "-") || maxAge.allSatisfy { $0 == UInt8(ascii: "0") }
+        } else if let expires {
+            isRemoval = expires <= now
+        }
+    }
+
+    /// §5.1.4.
+    func isFor(_ requestPath: ArraySlice<UInt8>) -> Bool {
+        guard let path, !requestPath.elementsEqual(path) else { return true }
+        guard requestPath.starts(with: path) else { return false }
+        return path.last == UInt8(ascii: "/") || requestPath.dropFirst(path.count).first == UInt8(ascii: "/")
+    }
+}

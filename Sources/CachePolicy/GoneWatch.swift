@@ -1,0 +1,96 @@
+// Whether a 404 for a target with a copy says that the resource is gone, or that a gateway has lost its routes: then many targets turn 404 at
+// once. A machine without I/O: times are passed in, and memory is bounded.
+//
+// Of the targets with copies that were asked for within the window, more than a tenth, and at least ten, must have turned 404 in it. Then none of
+// those is believed, for as long as they stay 404; after `trustAfter` they are, since whatever says the same for so long means it. A target that
+// was 404 before the window does not count, whatever is asked for again and again.
+
+package enum GoneVerdict: Sendable, Equatable {
+    /// As far as this machine can tell, the upstream means it.
+    case believed
+    /// The upstream has lost its routes: neither this one counts nor those of the window before.
+    case routesLost
+}
+
+package struct GoneWatch: Sendable {
+    private struct Slot {
+        /// 0: nothing is here.
+        var target: UInt64 = 0
+        var seen: Int64 = 0
+        /// Since when it is 404; nil where it was not at the last time.
+        var turned: Int64?
+        var isDistrusted = false
+    }
+
+    /// Milliseconds.
+    private let window: Int64
+    private let trustAfter: Int64
+    /// Each target has a few places by its number. One that is new takes another's where they are full, so no more than these are counted.
+    private var slots = [Slot](repeating: Slot(), count: GoneWatch.slotCount)
+
+    private static let slotCount = 4_096
+    private static let placesOfTarget = 8
+    /// At least so many, and more than one of so many.
+    private static let leastTargets = 10
+    private static let share = 10
+    private static let trustedWindows: Int64 = 30
+
+    package init(window: Int64) {
+        self.window = window
+        trustAfter = window * Self.trustedWindows
+    }
+
+    /// The upstream has it: 200 or 304.
+    /// - Parameter target: a number for it.
+    package mutating func found(_ target: UInt64, now: Int64) {
+        let place = place(of: target, now)
+        // One that turned is worth more than one that did not.
+        guard slots[place].target == target || !isCounted(slots[place], now) else { return }
+        slots[place] = Slot(target: target, seen: now)
+    }
+
+    /// The upstream says 404.
+    package mutating func missing(_ target: UInt64, now: Int64) -> GoneVerdict {
+        let place = place(of: target, now)
+        if slots[place].target != target { slots[place] = Slot(target: target) }
+        slots[place].seen = now
+        let turned = slots[place].turned ?? now
+        slots[place].turned = turned
+        if now - turned >= trustAfter { slots[place].isDistrusted = false }
+        guard isCounted(slots[place], now) else { return .believed }
+        if hasLostRoutes(now) {
+            for index in slots.indices where isCounted(slots[index], now) { slots[index].isDistrusted = true }
+        }
+        return slots[place].isDistrusted ? .routesLost : .believed
+    }
+
+    /// Its own, else a free one, else that of the one that was asked for longest ago, those that turned last.
+    private func place(of target: UInt64, _ now: Int64) -> Int {
+        let first = Int(truncatingIfNeeded: target % UInt64(Self.slotCount))
+        var best = first
+        for offset in 0..<Self.placesOfTarget {
+            let place = (first + offset) % Self.slotCount
+            if slots[place].target == target { return place }
+            if worth(slots[place], now) < worth(slots[best], now) { best = place }
+        }
+        return best
+    }
+
+    private func worth(_ slot: Slot, _ now: Int64) -> (Int, Int64) {
+        (slot.target == 0 ? 0 : isCounted(slot, now) ? 2 : 1, slot.seen)
+    }
+
+    private func isCounted(_ slot: Slot, _ now: Int64) -> Bool {
+        guard slot.target != 0, let turned = slot.turned else { return false }
+        return now - turned < (slot.isDistrusted ? trustAfter : window)
+    }
+
+    private func hasLostRoutes(_ now: Int64) -> Bool {
+        var (asked, missing) = (0, 0)
+        for slot in slots where slot.target != 0 && now - slot.seen < window {
+            asked += 1
+            if isCounted(slot, now) { missing += 1 }
+        }
+        return missing >= Self.leastTargets && missing * Self.share > asked
+    }
+}

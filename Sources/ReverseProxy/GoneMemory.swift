@@ -1,0 +1,119 @@
+// What is gone stays gone: the last definite response of a well upstream counts, also when it is a 410, or a 404 in JSON. It lies beside the copy,
+// which stays, and goes out in its place while the upstream fails. Any later 200 or 304 lifts it; a purge takes both. A 404 without content, or
+// in HTML or text, may be a proxy's and is not believed; nor is a crowd of them (`GoneWatch`). HEAD says nothing here: its response has no
+// content to believe, or to serve.
+
+import CachePolicy
+import CacheStore
+import HTTPCore
+import Locking
+
+/// Shared by all shards; off the path of a hit.
+final class GoneMemory: Sendable {
+    enum Event: Int, CaseIterable {
+        case remembered, served, lifted, disbelieved
+    }
+
+    private let store: ResponseStore
+    private let state: Mutex<State>
+    private let window: Int64
+
+    private struct State {
+        var watch: GoneWatch
+        /// What was remembered within the window, to be lifted if it turns out not to be believed.
+        var recent: [(time: Int64, key: [UInt8])] = []
+        var counts = [Int](repeating: 0, count: Event.allCases.count)
+    }
+
+    /// Within one window; more are not remembered.
+    private static let recentLimit = 1_024
+
+    /// - Parameter window: milliseconds (`failure.window`).
+    init(store: ResponseStore, window: Int64) {
+        self.store = store
+        self.window = window
+        state = Mutex(State(watch: GoneWatch(window: window)))
+    }
+
+    /// By the name of the event.
+    var counts: [(event: String, count: Int)] {
+        let counts = state.withLock { $0.counts }
+        return Event.allCases.map { ("\($0)", counts[$0.rawValue]) }
+    }
+
+    func count(_ event: Event) { state.withLock { $0.counts[event.rawValue] += 1 } }
+
+    // MARK: What the upstream says
+
+    /// A 404 for what there is a copy of.
+    /// - Parameters:
+    ///   - key: the copy's.
+    ///   - now: milliseconds of the loop's clock.
+    func missing(_ key: [UInt8], now: Int64) -> GoneVerdict {
+        let number = Self.number(key)
+        let (verdict, lifted) = state.withLock { state in
+            let verdict = state.watch.missing(number, now: now)
+            guard verdict == .routesLost else { return (verdict, [[UInt8]]()) }
+            let lifted = state.recent.filter { now - $0.time < window }.map(\.key)
+            state.recent = []
+            state.counts[Event.disbelieved.rawValue] += 1
+            state.counts[Event.lifted.rawValue] += lifted.count
+            return (verdict, lifted)
+        }
+        for key in lifted { store.remove(key.span) }
+        return verdict
+    }
+
+    /// A 200 or 304 to a request of that time for what there is a copy of: what was remembered before it is lifted.
+    func found(_ key: [UInt8], requestTime: Timestamp, now: Int64) {
+        let number = Self.number(key)
+        state.withLock { $0.watch.found(number, now: now) }
+        lift(key, before: requestTime)
+    }
+
+    /// A later response has taken the copy's place.
+    func lift(_ key: [UInt8], before requestTime: Timestamp) {
+        guard let gone = read(key), gone.metadata.requestTime <= requestTime else { return }
+        let key = gone.key
+        store.remove(key.span, ifStill: gone.written)
+        count(.lifted)
+    }
+
+    /// Returns whether it was remembered.
+    func remember(_ key: [UInt8], _ metadata: StoredMetadata, head: [UInt8], content: [UInt8], now: Int64) -> Bool {
+        let gone = Self.key(key)
+        let hasRoom = state.withLock { state in
+            state.recent.removeAll { now - $0.time >= window }
+            guard state.recent.count < Self.recentLimit else { return false }
+            state.recent.append((now, gone))
+            return true
+        }
+        guard hasRoom,
+            store.insert(
+                NewItem(key: gone, metadata: metadata.encoded(as: .gone), head: head, body: content, retention: .mayRescue)) == .accepted
+        else { return false }
+        count(.remembered)
+        return true
+    }
+
+    // MARK: What is remembered
+
+    /// The response that came after this copy and says that it is gone.
+    func gone(beside found: FoundResponse) -> FoundResponse? {
+        guard let gone = read(found.key), gone.metadata.requestTime >= found.metadata.requestTime else { return nil }
+        return gone
+    }
+
+    private func read(_ key: [UInt8]) -> FoundResponse? {
+        let gone = Self.key(key)
+        guard let item = store.lookUp(gone.span), let metadata = StoredMetadata(item.metadata, as: .gone),
+            metadata.etag.upperBound <= item.head.count, metadata.lastModified.upperBound <= item.head.count
+        else { return nil }
+        return FoundResponse(item: item, metadata: metadata, key: gone)
+    }
+
+    /// Beside the copy's whole key, so for its variant and its partition alone.
+    static func key(_ key: [UInt8]) -> [UInt8] { key + [UInt8(ascii: "X")] }
+
+    private static func number(_ key: [UInt8]) -> UInt64 { max(1, key.withUnsafeBytes { ContentHash.number(of: $0) }) }
+}

@@ -1,0 +1,117 @@
+// Which cookies count for the partition of a request's credentials.
+
+import HTTPCore
+import Testing
+
+@testable import CachePolicy
+
+struct CookieRow: Sendable, CustomTestStringConvertible {
+    let says: String
+    /// The values of a request's Cookie fields.
+    let left: [String]
+    let right: [String]
+
+    init(_ says: String, _ left: [String], _ right: [String]) {
+        self.says = says
+        self.left = left
+        self.right = right
+    }
+
+    var testDescription: String { says }
+}
+
+@Suite("Cookies as credentials (RFC 6265 §4.2)")
+struct CredentialCookiesTests {
+    private func parts(_ values: [String], _ change: (inout CachePolicySettings) -> Void = { _ in }) -> [UInt8] {
+        var settings = CachePolicySettings()
+        change(&settings)
+        var fields = Fields()
+        for value in values { fields.append(.cookie, value) }
+        var parts: [UInt8] = []
+        CredentialCookies(settings).append(of: fields, to: &parts)
+        return parts
+    }
+
+    @Test(
+        "the same user",
+        arguments: [
+            CookieRow("in another order", ["a=1; b=2"], ["b=2; a=1"]),
+            CookieRow("with other white space", ["a=1;b=2"], [" a = 1 ;\tb=2; "]),
+            CookieRow("in several fields", ["a=1; b=2"], ["b=2", "a=1"]),
+            CookieRow("with a load balancer's cookie", ["a=1"], ["a=1; AWSALB=x/+==; AWSALBCORS=y"]),
+            CookieRow("with analytics of other values", ["_ga=GA1.2.3; a=1"], ["a=1; _ga=GA1.9.9; _gid=7"]),
+            CookieRow("with an ignored cookie in quotes", ["a=1"], ["a=1; _ga=\"x\""]),
+            CookieRow("with nothing but empty pieces more", ["a=1"], ["; ;a=1;;"]),
+            CookieRow("nobody: only ignored names", [], ["_ga=1; __cf_bm=2; ARRAffinitySameSite=3"]),
+            CookieRow("nobody: nothing in the field", [], [" ; "]),
+        ])
+    func same(_ row: CookieRow) {
+        #expect(parts(row.left) == parts(row.right))
+    }
+
+    @Test(
+        "not the same user",
+        arguments: [
+            CookieRow("another value", ["a=1"], ["a=2"]),
+            CookieRow("one more cookie", ["a=1"], ["a=1; b=2"]),
+            CookieRow("names are case-sensitive", ["SID=1"], ["sid=1"]),
+            CookieRow("ignored names too", [], ["_GA=1"]),
+            CookieRow("only the beginning of an ignored name", [], ["_gi=1"]),
+            CookieRow("more than an ignored name", [], ["_gidx=1"]),
+            CookieRow("two of one name in another order", ["a=1; a=2"], ["a=2; a=1"]),
+            CookieRow("two of one name instead of one", ["a=1"], ["a=1; a=1"]),
+            CookieRow("quotes are part of a value", ["a=1"], ["a=\"1\""]),
+            CookieRow("an empty value is not none", [], ["a="]),
+            CookieRow("parts never run together", ["a=b; c=d"], ["a=bc; =d"]),
+            CookieRow("white space within a value", ["a=b c"], ["a=bc"]),
+        ])
+    func different(_ row: CookieRow) {
+        #expect(parts(row.left) != parts(row.right))
+    }
+
+    @Test(
+        "where a field can be read in two ways, all of it counts",
+        arguments: [
+            "a=\"x; _ga=secret\"", "_ga=\"x; session=secret\"", "_ga=1,session=secret", "_ga=1 session=secret", "_ga=1\\;session=secret",
+            "secret; _ga=1", "=secret; _ga=1", "$Version=1; a=b; $Path=/; _ga=1", "a b=c; _ga=1", "a,b=c; _ga=1", "_ga=1\tsession=2",
+            "_ga=\u{e4}",
+        ])
+    func unclear(_ value: String) {
+        #expect(!parts([value]).isEmpty)
+        #expect(parts([value]) != parts([value.replacing("secret", with: "other")]) || !value.contains("secret"))
+    }
+
+    @Test("an unclear field and a clear one are never alike")
+    func apart() {
+        #expect(parts(["a"]) != parts(["a="]))
+        #expect(parts(["cookie pairs"]) != parts(["cookie pairs="]))
+    }
+
+    @Test("more cookies than are sorted count as they came")
+    func many() {
+        let cookies = (0...CredentialCookies.pairLimit).map { "c\($0)=1" }
+        #expect(parts([cookies.joined(separator: "; ")]) != parts([cookies.reversed().joined(separator: "; ")]))
+        let fewer = cookies.dropLast()
+        #expect(parts([fewer.joined(separator: "; ")]) == parts([fewer.reversed().joined(separator: "; ")]))
+    }
+
+    @Test("the operator names what counts and what does not")
+    func settings() {
+        #expect(parts(["a=1; session=2"]) { $0.credentialCookies = ["session"] } == parts(["session=2"]))
+        #expect(parts(["a=1"]) { $0.credentialCookies = [] }.isEmpty)
+        #expect(!parts(["_ga=1"]) { $0.ignoredCookies = [] }.isEmpty)
+        #expect(parts(["lb-7=1"]) { $0.ignoredCookies = ["lb-*"] }.isEmpty)
+    }
+
+    @Test("to the letter every cookie counts, since Vary: Cookie speaks of the whole field (RFC 9111 §4.1)")
+    func strict() {
+        #expect(!parts(["_ga=1"]) { $0.strictness = .strict }.isEmpty)
+        #expect(!parts(["a=1"]) { ($0.strictness, $0.credentialCookies) = (.strict, []) }.isEmpty)
+    }
+
+    @Test("a pattern is a name, perhaps with * at its end")
+    func patterns() {
+        for text in ["*", "a", "_ga*", "user[id]"] { #expect(CookiePattern.isPattern(text), "\(text)") }
+        for text in ["", "a*b", "**", "a b", "a=1", "a;", "\u{e4}"] { #expect(!CookiePattern.isPattern(text), "\(text)") }
+    }
+}

@@ -1,0 +1,214 @@
+// What is gone stays gone: the last definite response counts in an outage. And the age of what was confirmed.
+
+import CachePolicy
+import HTTPCore
+import JSON
+import Locking
+import Reactor
+import ReverseProxy
+import TestSupport
+import Testing
+
+@Suite("What is gone stays gone")
+struct GoneTests {
+    private static let notFound = OriginStep.json("{\"error\":\"none\"}", status: "404 Not Found")
+
+    private func play(_ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws -> ProxyPlay {
+        try ProxyPlay(ScriptedOrigin { _ in [.json("{\"id\":1}", ["ETag: \"a\""])] }, configure)
+    }
+
+    private func count(_ event: String, _ play: ProxyPlay) throws -> Double? { try play.metric("cistern_gone_total{event=\"\(event)\"}") }
+
+    @Test(
+        "a 404 in JSON goes out in an outage, also after a restart, until the next 200 or 304", arguments: ["200 OK", "304 Not Modified"])
+    func remembered(_ status: String) throws {
+        let play = try play()
+        let origin = play.origin
+        #expect(try play.get("/users/1").status == 200)
+        origin.react { _ in [Self.notFound] }
+        #expect(try play.get("/users/1").status == 404)
+        #expect(try count("remembered", play) == 1)
+        origin.down()
+        play.time.advance(by: .seconds(3))
+        let answer = try play.get("/users/1", [("If-None-Match", "\"a\""), ("Range", "bytes=0-1")])
+        #expect(answer.status == 404 && answer.text == "{\"error\":\"none\"}")
+        #expect(answer["Age"] == "3")
+        #expect(answer["Cache-Status"] == "cistern; hit; ttl=-3; detail=connection_refused/gone")
+        #expect(try count("served", play) == 1)
+        let why = String(decoding: try play.admin("GET", "/-/why?path=/users/1&last=1").content, as: UTF8.self)
+        #expect(why.contains("that it is gone") && why.contains("cache.gone"))
+        try play.restart()
+        #expect(try play.get("/users/1").status == 404)
+
+        origin.up()
+        origin.react { _ in
+            [status.hasPrefix("304") ? .send("HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\n\r\n") : .json("{\"id\":1}", ["ETag: \"a\""])]
+        }
+        play.time.advance(by: .seconds(60))
+        var attempts = 0
+        while try play.get("/users/1").status != 200, attempts < 100 { attempts += 1 }
+        origin.down()
+        #expect(try play.get("/users/1").text == "{\"id\":1}")
+        try play.restart()
+        #expect(try play.get("/users/1").text == "{\"id\":1}")
+    }
+
+    @Test(
+        "what may be a proxy's own is not believed",
+        arguments: [
+            [.answer("<html>404</html>", type: "text/html", status: "404 Not Found")],
+            [.answer("not found", type: "text/plain", status: "404 Not Found")],
+            [.send("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")],
+            [.json("", status: "404 Not Found")], [.json("{\"error\":", status: "404 Not Found")],
+            [.json("{}", status: "404 Not Found", ["Cache-Control: no-store"])],
+            [.json("{}", status: "404 Not Found", ["Cache-Control: private"])],
+            [.send("HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n{}"), .close],
+            [.json("{}", status: "403 Forbidden")],
+        ] as [[OriginStep]])
+    func notBelieved(_ steps: [OriginStep]) throws {
+        let play = try play()
+        #expect(try play.get("/a").status == 200)
+        play.origin.react { _ in steps }
+        _ = try play.get("/a")
+        play.origin.down()
+        #expect(try play.get("/a").text == "{\"id\":1}")
+        #expect(try count("remembered", play) == 0)
+    }
+
+    @Test("a 410 is believed whatever it holds", arguments: ["", "<html>"])
+    func gone(_ content: String) throws {
+        let play = try play()
+        #expect(try play.get("/a").status == 200)
+        play.origin.react { _ in [.answer(content, type: "text/html", status: "410 Gone")] }
+        #expect(try play.get("/a").status == 410)
+        play.origin.down()
+        let answer = try play.get("/a")
+        #expect(answer.status == 410 && answer.text == content && answer["Content-Type"] == "text/html")
+    }
+
+    @Test("HEAD has no content to believe")
+    func head() throws {
+        let play = try play()
+        #expect(try play.get("/a").status == 200)
+        play.origin.react { _ in [.send("HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n")] }
+        #expect(try play.request("HEAD", "/a").status == 404)
+        play.origin.down()
+        #expect(try play.get("/a").status == 200)
+    }
+
+    @Test("it holds for the partition and the variant that it was said to")
+    func places() throws {
+        let origin = ScriptedOrigin { request in
+            [.json("{\"for\":\"\(request["Accept-Language"] ?? "")\(request["Authorization"] ?? "")\"}", ["Vary: Accept-Language"])]
+        }
+        let play = try ProxyPlay(origin)
+        let requests = [("en", "a"), ("de", "a"), ("en", "b")].map { [("Accept-Language", $0.0), ("Authorization", $0.1)] }
+        for fields in requests { #expect(try play.get("/x", fields).status == 200) }
+        origin.react { _ in [Self.notFound] }
+        #expect(try play.get("/x", requests[0]).status == 404)
+        origin.down()
+        #expect(try requests.map { try play.get("/x", $0).status } == [404, 200, 200])
+    }
+
+    @Test("a purge takes both; to purge softly takes neither", arguments: [false, true])
+    func purged(_ isSoft: Bool) throws {
+        let play = try play()
+        #expect(try play.get("/a").status == 200)
+        play.origin.react { _ in [Self.notFound] }
+        #expect(try play.get("/a").status == 404)
+        #expect(try play.admin("POST", "/-/purge?target=/a\(isSoft ? "&soft=true" : "")").status == 200)
+        play.origin.down()
+        #expect(try play.get("/a").status == (isSoft ? 404 : 502))
+    }
+
+    @Test("it may be switched off")
+    func ignored() throws {
+        let play = try play { $0.remembersGone = false }
+        for target in 0..<12 { #expect(try play.get("/\(target)").status == 200) }
+        play.origin.react { _ in [Self.notFound] }
+        for target in 0..<12 { #expect(try play.get("/\(target)").status == 404) }
+        play.origin.down()
+        #expect(try play.get("/0").status == 200)
+    }
+
+    @Test("where many turn 404 at once a gateway has lost its routes: the copies go out, and none of these is believed")
+    func routesLost() throws {
+        let play = try play()
+        for target in 0..<20 { #expect(try play.get("/\(target)").status == 200) }
+        play.time.advance(by: .seconds(60))
+        play.origin.react { _ in [Self.notFound] }
+        let statuses = try (0..<20).map { try play.get("/\($0)").status }
+        #expect(statuses == Array(repeating: 404, count: 9) + Array(repeating: 200, count: 11))
+        #expect(try play.get("/0").status == 200)
+        #expect(try play.metric("cistern_rescued_requests_total{cause=\"routes_lost\"}") == 12)
+        #expect(try count("lifted", play) == 9 && count("disbelieved", play) == 12)
+        // One that was there before, and one that has no copy, are as they were.
+        #expect(try play.get("/new").status == 404)
+        play.origin.down()
+        for target in 0..<20 { #expect(try play.get("/\(target)").status == 200) }
+    }
+
+    @Test("to the letter a 404 is passed on, however many there are")
+    func strict() throws {
+        let play = try play { $0.policy.strictness = .strict }
+        for target in 0..<12 { #expect(try play.get("/\(target)").status == 200) }
+        play.time.advance(by: .seconds(60))
+        play.origin.react { _ in [Self.notFound] }
+        for target in 0..<12 { #expect(try play.get("/\(target)").status == 404) }
+    }
+}
+
+@Suite("The age of what was confirmed (RFC 9111 §4.2.3)")
+struct ConfirmedAgeTests {
+    @Test("a 304 that was not written down counts all the same, for everyone who asks", arguments: [true, false])
+    func confirmed(_ isFlushed: Bool) throws {
+        let time = Mutex(Int64(0))
+        let origin = ScriptedOrigin { request in
+            let date = "Date: " + String(decoding: HTTPDate.format(time.withLock { $0 }), as: UTF8.self)
+            if request["If-None-Match"] != nil { return [.send("HTTP/1.1 304 Not Modified\r\n\(date)\r\nETag: \"a\"\r\n\r\n")] }
+            return [.json("{\"id\":1}", ["ETag: \"a\"", date])]
+        }
+        let play = try ProxyPlay(origin)
+        func pass(_ seconds: Int64) {
+            if seconds > 0 { play.time.advance(by: .seconds(seconds)) }
+            time.withLock { $0 = play.time.wallMilliseconds / 1000 }
+        }
+        pass(0)
+        #expect(try play.get("/a").status == 200)
+        if isFlushed { play.flushStore() }
+        pass(8)
+        let confirmedAt = String(decoding: HTTPDate.format(time.withLock { $0 }), as: UTF8.self)
+        #expect(try play.get("/a")["Age"] == "0")
+        origin.down()
+        pass(1)
+        for method in ["GET", "HEAD"] {
+            let answer = try play.request(method, "/a")
+            #expect(answer.status == 200 && answer["Age"] == "1" && answer["Date"] == confirmedAt)
+        }
+        let notModified = try play.get("/a", [("If-None-Match", "\"a\"")])
+        #expect(notModified.status == 304 && notModified["Age"] == "1" && notModified["Date"] == confirmedAt)
+        let listed = JSONValue(try play.admin("GET", "/-/entries").content)?["entries"]?.array?.first
+        #expect(listed?["age"]?.integer == 1)
+        // After a restart what was written counts: older, never younger.
+        try play.restart()
+        #expect(try play.get("/a")["Age"] == "9")
+    }
+
+    @Test("still at most one of them is written in ten seconds")
+    func written() throws {
+        let origin = ScriptedOrigin { request in
+            request["If-None-Match"] == nil
+                ? [.json("{\"id\":1}", ["ETag: \"a\""])] : [.send("HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\n\r\n")]
+        }
+        let play = try ProxyPlay(origin)
+        for _ in 0..<40 {
+            #expect(try play.get("/a")["Age"].map { $0 == "0" } ?? true)
+            play.time.advance(by: .milliseconds(500))
+        }
+        origin.down()
+        #expect(try play.get("/a")["Age"] == "0")
+        // At 0 and 10 seconds.
+        try play.restart()
+        #expect(try play.get("/a")["Age"] == "10")
+    }
+}

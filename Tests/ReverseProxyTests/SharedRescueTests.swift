@@ -1,0 +1,181 @@
+// Clients with cookies in an outage: each gets its own copy back, and where it has none, that of those without credentials where the rules
+// allow it; nobody ever gets another's.
+
+import CachePolicy
+import HTTPCore
+import Reactor
+import ReverseProxy
+import TestSupport
+import Testing
+
+/// What a client like URLSession does with cookies: takes those that are set, sends all of them each time.
+struct CookieClient {
+    var cookies: [String: String] = [:]
+    var authorization: String?
+
+    var fields: [(String, String)] {
+        let cookie = cookies.isEmpty ? [] : [("Cookie", cookies.map { "\($0)=\($1)" }.shuffled().joined(separator: "; "))]
+        return cookie + (authorization.map { [("Authorization", $0)] } ?? [])
+    }
+
+    mutating func request(_ target: String, _ play: ProxyPlay, _ more: [(String, String)] = []) throws -> TestAnswer {
+        try request("GET", target, play, more)
+    }
+
+    mutating func request(
+        _ method: String, _ target: String, _ play: ProxyPlay, _ more: [(String, String)] = [], content: String? = nil
+    ) throws -> TestAnswer {
+        let answer = try play.request(method, target, fields + more, content: content)
+        for line in answer.all("Set-Cookie") {
+            let pair = line.prefix { $0 != ";" }.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            cookies[String(pair[0])] = pair.count > 1 ? String(pair[1]) : ""
+        }
+        return answer
+    }
+}
+
+/// Says who asked, and sets the cookies that the request's X-Give names. What is under /public is public.
+func cookieOrigin() -> ScriptedOrigin {
+    ScriptedOrigin { request in
+        let who = "\(CookieNames.canonical(request["Cookie"] ?? ""))|\(request["Authorization"] ?? "")"
+        var fields = (request["X-Give"]?.split(separator: " ") ?? []).map { "Set-Cookie: \($0); Path=/" }
+        if request.target.hasPrefix("/public") { fields.append("Cache-Control: public") }
+        return [.json("{\"who\":\"\(who)\",\"target\":\"\(request.target)\"}", fields)]
+    }
+}
+
+enum CookieNames {
+    /// The cookies that say who somebody is, in order.
+    static func canonical(_ text: String) -> String {
+        text.split(separator: ";").map { $0.split(separator: " ").joined() }
+            .filter { !$0.hasPrefix("_ga") && !$0.hasPrefix("AWSALB") }.sorted().joined(separator: ";")
+    }
+}
+
+@Suite("Cookies in an outage")
+struct SharedRescuePlays {
+    @Test("a load balancer's and an analytics cookie do not cut a client off from its copies")
+    func ignoredCookies() throws {
+        let play = try ProxyPlay(cookieOrigin())
+        var client = CookieClient()
+        #expect(try client.request("/users", play, [("X-Give", "AWSALB=1 _ga=2")]).status == 200)
+        #expect(client.cookies.count == 2)
+        play.origin.down()
+        #expect(try client.request("/users", play).text == "{\"who\":\"|\",\"target\":\"/users\"}")
+        client.cookies["AWSALB"] = "other"
+        #expect(try client.request("/users", play).status == 200)
+        #expect(try play.metric("cistern_rescued_with_shared_total{leave=\"own_cookies\"}") == 0)
+    }
+
+    @Test("the cookies themselves go on unchanged")
+    func passedOn() throws {
+        let play = try ProxyPlay(cookieOrigin())
+        _ = try play.get("/a", [("Cookie", "b=1;  _ga=2; a=\"3\"")])
+        #expect(play.origin.requests.last?["Cookie"] == "b=1;  _ga=2; a=\"3\"")
+    }
+
+    @Test("the copy that a client got before it had its cookies stands in for it, also after a restart; not for others")
+    func ownCookies() throws {
+        let play = try ProxyPlay(cookieOrigin())
+        var client = CookieClient()
+        #expect(try client.request("/users", play, [("X-Give", "SID=1 lb=x")]).status == 200)
+        play.origin.down()
+        let answer = try client.request("/users", play)
+        #expect(answer.status == 200)
+        #expect(answer["Cache-Status"] == "cistern; hit; ttl=0; detail=connection_refused/shared:own_cookies")
+        #expect(try play.metric("cistern_rescued_with_shared_total{leave=\"own_cookies\"}") == 1)
+        let why = String(decoding: try play.admin("GET", "/-/why?path=/users&last=1").content, as: UTF8.self)
+        #expect(why.contains("the request's cookies are those that the upstream gave to a client without any"))
+
+        var other = CookieClient(cookies: ["SID": "2", "lb": "x"])
+        #expect(try other.request("/users", play).status == 502)
+        #expect(try play.get("/users", [("Cookie", "SID=1")]).status >= 502, "a part of the cookies is not all of them")
+        #expect(try play.get("/users", client.fields + [("Cookie", "theme=dark")]).status >= 502)
+        #expect(try play.get("/users", [("Authorization", "Bearer x")]).status >= 502)
+        #expect(try client.request("/other", play).status >= 502, "only the target that was asked for without cookies")
+
+        try play.restart()
+        #expect(try client.request("/users", play).status == 200)
+        #expect(try other.request("/users", play).status >= 502)
+    }
+
+    @Test("a later response that changes the cookies passes the leave on; a possible login ends it", arguments: ["GET", "POST", "bearer"])
+    func laterCookies(_ step: String) throws {
+        let play = try ProxyPlay(cookieOrigin())
+        var client = CookieClient()
+        #expect(try client.request("/users", play, [("X-Give", "SID=1")]).status == 200)
+        let before = client
+        switch step {
+        case "GET": #expect(try client.request("/posts", play, [("X-Give", "SID=2")]).status == 200)
+        case "POST": #expect(try client.request("POST", "/login", play, [("X-Give", "SID=2")], content: "name=me").status == 200)
+        default: #expect(try client.request("/session", play, [("Authorization", "Bearer x"), ("X-Give", "SID=2")]).status == 200)
+        }
+        #expect(client.cookies == ["SID": "2"])
+        play.origin.down()
+        #expect(try (client.request("/users", play).status == 200) == (step == "GET"))
+        var earlier = before
+        #expect(try (earlier.request("/users", play).status == 200) == (step == "GET"))
+    }
+
+    @Test("what is public stands in for any credentials, and an upstream in trouble is one that fails", arguments: [500, 503, 520])
+    func publicCopies(_ status: Int) throws {
+        let play = try ProxyPlay(cookieOrigin())
+        #expect(try play.get("/public/a").status == 200)
+        #expect(try play.get("/plain").status == 200)
+        play.origin.react { _ in [.json("{}", status: "\(status) Trouble")] }
+        let answer = try play.get("/public/a", [("Authorization", "Bearer x")])
+        #expect(answer.status == 200)
+        #expect(answer["Cache-Status"]?.hasSuffix("fwd=uri-miss; fwd-status=\(status); detail=server_error/shared:public") == true)
+        #expect(try play.get("/plain", [("Authorization", "Bearer x")]).status == status)
+        #expect(try play.metric("cistern_rescued_with_shared_total{leave=\"public\"}") == 1)
+    }
+
+    @Test("a response that may be about this user is passed on", arguments: ["401 Unauthorized", "302 Found", "429 Too Many Requests"])
+    func passedBack(_ status: String) throws {
+        let play = try ProxyPlay(cookieOrigin())
+        #expect(try play.get("/public/a").status == 200)
+        play.origin.react { _ in [.json("{}", status: status, ["Location: /login"])] }
+        #expect(try play.get("/public/a", [("Cookie", "SID=1")]).statusLine.hasSuffix(status))
+    }
+
+    @Test("never the other way, and never another partition's")
+    func neverBack() throws {
+        let play = try ProxyPlay(cookieOrigin()) { $0.otherRoute.rescueWithShared = .always }
+        #expect(try play.get("/public/a", [("Cookie", "SID=1")]).status == 200)
+        play.origin.down()
+        #expect(try play.get("/public/a").status == 502)
+        #expect(try play.get("/public/a", [("Cookie", "SID=2")]).status >= 502)
+    }
+
+    @Test("the setting decides, for each route", arguments: RescueWithShared.allCases)
+    func setting(_ setting: RescueWithShared) throws {
+        let play = try ProxyPlay(cookieOrigin()) { settings in
+            var route = Route()
+            route.name = "r"
+            route.rescueWithShared = setting
+            settings.routes = [route]
+            settings.otherRoute.rescueWithShared = setting == .never ? .always : .never
+        }
+        var client = CookieClient()
+        #expect(try client.request("/users", play, [("X-Give", "SID=1")]).status == 200)
+        #expect(try play.get("/public/a").status == 200)
+        play.origin.down()
+        #expect(try (client.request("/users", play).status == 200) == [.own, .always].contains(setting))
+        #expect(try (play.get("/users", [("Cookie", "SID=2")]).status == 200) == (setting == .always))
+        #expect(try (play.get("/public/a", [("Cookie", "SID=2")]).status == 200) == (setting != .never))
+    }
+
+    @Test("a purged or invalidated copy stands in for nobody")
+    func purged() throws {
+        let play = try ProxyPlay(cookieOrigin())
+        var client = CookieClient()
+        for target in ["/a", "/b"] {
+            client.cookies = [:]
+            #expect(try client.request(target, play, [("X-Give", "SID=1")]).status == 200)
+        }
+        #expect(try play.admin("POST", "/-/purge?target=/a").status == 200)
+        #expect(try play.request("DELETE", "/b").status == 200)
+        play.origin.down()
+        for target in ["/a", "/b"] { #expect(try client.request(target, play).status >= 502) }
+    }
+}
