@@ -46,7 +46,7 @@ final class OriginStream {
 
     /// All of it in one piece.
     func send(_ records: [[UInt8]]) {
-        guard let tls else { return sendPlainly(Array(records.joined())) }
+        guard let tls else { return sendPlainly(records.reduce(into: []) { $0 += $1 }) }
         for record in records where !record.isEmpty { _ = test_tls_write(tls, record, record.count) }
         _ = test_tls_flush(tls)
     }
