@@ -19,6 +19,8 @@ final class ConnectionAttempt: EventHandler, TransferCarrier {
     private var phase = Phase.beginning
     private var timer: LoopTimer?
     private let began = SystemTime.monotonicMicroseconds
+    /// Milliseconds of the loop's clock.
+    let beganAt: Int64
 
     private enum Phase {
         case beginning
@@ -32,6 +34,7 @@ final class ConnectionAttempt: EventHandler, TransferCarrier {
     init(_ connections: OriginConnections, for transfer: Transfer?) {
         self.connections = connections
         self.transfer = transfer
+        beganAt = connections.loop.time.monotonicMilliseconds
         timer = connections.loop.schedule(after: connections.settings.connectTimeout) { [weak self] in self?.timeOut() }
         transfer?.connectionBegins()
         // It holds on to this attempt until it has called.

@@ -18,9 +18,8 @@ final class OriginConnections {
     private var waiting: ConnectionQueue<Transfer>
     /// Connections in the making.
     private var attempts: [ObjectIdentifier: ConnectionAttempt] = [:]
-    /// The attempt that no request was made for, and those who are notified of its end.
-    private var spare: ConnectionAttempt?
-    private var attemptCompletions: [(UpstreamError?) -> Void] = []
+    /// Of those that no request was made for: who is notified of their end.
+    private var spareCompletions: [ObjectIdentifier: (UpstreamError?) -> Void] = [:]
     /// With TLS, as soon as a connection was made.
     private var context: TLSContext?
     private var isServing = false
@@ -65,7 +64,7 @@ final class OriginConnections {
         for connection in idle { connection.close(.unused) }
         for attempt in attempts.values { attempt.cancel() }
         attempts = [:]
-        attemptCompletions = []
+        spareCompletions = [:]
         connector.close()
     }
 
@@ -158,10 +157,9 @@ final class OriginConnections {
 
     // MARK: Attempts
 
-    /// Makes a connection that no request waits for. One at a time: who asks meanwhile is notified of the same end.
+    /// Makes a connection that no request waits for. Beside others that are under way: who asks anew gets the news of now.
     func attemptConnection(_ completion: @escaping (UpstreamError?) -> Void) {
-        attemptCompletions.append(completion)
-        if spare == nil { spare = makeAttempt(for: nil) }
+        spareCompletions[ObjectIdentifier(makeAttempt(for: nil))] = completion
     }
 
     /// What TLS needs, remade where one of its files has changed. Where that cannot be used, the last one still is.
@@ -174,33 +172,29 @@ final class OriginConnections {
 
     func ended(_ attempt: ConnectionAttempt, _ result: Result<ConnectionAttempt.Made, UpstreamError>) {
         attempts[ObjectIdentifier(attempt)] = nil
-        let isSpare = attempt === spare
-        if isSpare { spare = nil }
-        let error = note(result)
+        let completion = spareCompletions.removeValue(forKey: ObjectIdentifier(attempt))
+        let error = note(result, began: attempt.beganAt)
         switch result {
-        case .success(let made): use(made, for: attempt.transfer, isCounted: !isSpare)
+        case .success(let made): use(made, for: attempt.transfer, isCounted: completion == nil)
         case .failure(let error):
             if let transfer = attempt.transfer { releaseShares(of: transfer) }
-            if !isSpare { giveRoom() }
+            if completion == nil { giveRoom() }
             if let transfer = attempt.transfer { client.end(transfer, error) }
         }
-        guard isSpare else { return }
-        let completions = attemptCompletions
-        attemptCompletions = []
-        for completion in completions { completion(error) }
+        completion?(error)
     }
 
-    private func note(_ result: Result<ConnectionAttempt.Made, UpstreamError>) -> UpstreamError? {
+    private func note(_ result: Result<ConnectionAttempt.Made, UpstreamError>, began: Int64) -> UpstreamError? {
         switch result {
         case .success(let made):
             client.counters.connectionsOpened += 1
             if let isResumed = made.isResumed {
                 if isResumed { client.counters.handshakesResumed += 1 } else { client.counters.handshakesFull += 1 }
             }
-            client.onConnectionAttempt?(nil)
+            client.onConnectionAttempt?(nil, began)
             return nil
         case .failure(let error):
-            client.onConnectionAttempt?(error)
+            client.onConnectionAttempt?(error, began)
             return error
         }
     }

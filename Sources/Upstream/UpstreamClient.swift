@@ -30,8 +30,9 @@ package final class UpstreamClient {
     private var isSweeping = false
     private var isClosed = false
     private var retryBudget: RetryBudget
-    /// Called on the loop when a connection was made, or could not be: with nil, or with a failure to reach the upstream.
-    package var onConnectionAttempt: ((UpstreamError?) -> Void)?
+    /// Called on the loop when a connection was made, or could not be: with nil, or with a failure to reach the upstream; and with when it
+    /// was begun, in milliseconds of the loop's clock.
+    package var onConnectionAttempt: ((UpstreamError?, Int64) -> Void)?
 
     /// How exactly time-outs are kept.
     private static let sweepInterval = Duration.milliseconds(50)

@@ -79,7 +79,7 @@ final class Asking: @unchecked Sendable {
     init(_ settings: UpstreamSettings) {
         loop = EventLoop(label: "upstream.test", time: time)
         client = UpstreamClient(loop: loop, settings: settings)
-        client.onConnectionAttempt = { [seenAttempts] error in seenAttempts.withLock { $0.append(error) } }
+        client.onConnectionAttempt = { [seenAttempts] error, _ in seenAttempts.withLock { $0.append(error) } }
         loop.start()
     }
 
