@@ -63,10 +63,10 @@ class Load:
             time.sleep(0.05)
         opened = time.monotonic()
         time.sleep(1)
-        tried, memory, since = cistern.metric("cistern_upstream_requests_total"), self.memory(cistern), time.monotonic()
+        tried, memory, since = self.tries(cistern), self.memory(cistern), time.monotonic()
         time.sleep(self.options.seconds)
         seconds = time.monotonic() - since
-        tried, grown = cistern.metric("cistern_upstream_requests_total") - tried, self.memory(cistern) - memory
+        tried, grown = self.tries(cistern) - tried, self.memory(cistern) - memory
         self.ended.set()
         for worker in workers:
             worker.join()
@@ -92,6 +92,11 @@ class Load:
         with Client(cistern.socket) as client:
             while not self.ended.wait(0.02):
                 self.own.append(client.get("/healthz").seconds)
+
+    @staticmethod
+    def tries(cistern):
+        """Requests, and connections that are tried without one."""
+        return cistern.metric("cistern_upstream_requests_total") + cistern.metric("cistern_connection_attempts_total")
 
     @staticmethod
     def memory(cistern):
