@@ -48,11 +48,20 @@ package enum LastGood {
         }
     }
 
-    /// What content delivery networks say that cannot reach the origin (520 to 530), what a captive portal says (RFC 6585 §6), and what is
-    /// no status (RFC 9110 §15: to be taken for a 5xx).
+    /// What gateways and hosts say that are full, go in circles or are over their share (507 to 509), what a captive portal says (511), what
+    /// content delivery networks say that cannot reach the origin (520 to 530), what proxies say whose own time ran out (598, 599), and what
+    /// is no status (RFC 9110 §15: to be taken for a 5xx).
     package static func isServersTrouble(_ status: Status) -> Bool {
         let code = status.rawValue
-        return code == 511 || 520...530 ~= code || code >= 600
+        return 507...509 ~= code || code == 511 || 520...530 ~= code || code >= 598
+    }
+
+    /// Whether the status says that the server, or the client's share of it, is in trouble.
+    package static func isTrouble(_ status: Status) -> Bool {
+        switch status {
+        case 429, 500, 502, 503, 504: true
+        default: isServersTrouble(status)
+        }
     }
 
     /// What the content tells, once it is whole and decoded.
@@ -77,6 +86,15 @@ package enum LastGood {
 }
 
 extension UpstreamFault {
+    /// Whether what came is no response of the application at all: that tells of the upstream. A redirect to a login page, or values that the
+    /// operator does not want, may be one user's.
+    package var isJunk: Bool {
+        switch self {
+        case .invalidJSON, .undecodable, .emptyContent, .unexpectedType, .unprovenEnd: true
+        case .serverError, .rateLimited, .unexpectedStatus, .redirected, .unexpectedSize, .missingValue, .unwantedValue, .shrunk: false
+        }
+    }
+
     /// The same, as the reason why the answer was not stored.
     package var notStored: NotStoredReason {
         switch self {

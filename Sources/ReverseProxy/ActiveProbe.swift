@@ -17,13 +17,16 @@ package struct ActiveProbeSettings: Sendable {
 final class ActiveProbe: TransferReceiver {
     private unowned let shard: ProxyShard
     private let settings: ActiveProbeSettings
-    private let route: Int
+    private let scopes: RequestScopes
+    private var began: Int64 = 0
     private var answered: Status?
 
     init(shard: ProxyShard) {
         self.shard = shard
         settings = shard.settings.probe
-        route = shard.routes.place(of: Array(settings.path.utf8)[...])
+        let target = Array(settings.path.utf8)[...]
+        let place = shard.routes.place(of: target)
+        scopes = RequestScopes(pathAndQuery: target, route: place == shard.routes.all.count - 1 ? nil : place, user: 0)
     }
 
     func start() { ask() }
@@ -31,12 +34,15 @@ final class ActiveProbe: TransferReceiver {
     private func ask() {
         guard shard.modes.all != .offline else { return again() }
         answered = nil
+        began = now
         let head = RequestHead(method: .get, target: Array(settings.path.utf8)[...], version: .http11, fields: Fields())
         let client = UpstreamRequestFields.Client(address: [], isIPv6: false, host: shard.requestFields.authority)
         let fields = shard.requestFields.make(from: head, client: client)
         let request = UpstreamRequest(method: .get, target: Array(settings.path.utf8), fields: fields)
         if shard.upstream.start(request, receiver: self) == nil { again() }
     }
+
+    private var now: Int64 { shard.loop.time.monotonicMilliseconds }
 
     private func again() {
         shard.loop.schedule(after: settings.interval) { self.ask() }
@@ -45,17 +51,18 @@ final class ActiveProbe: TransferReceiver {
     func transfer(_ transfer: Transfer, received head: ResponseHead) { answered = head.status }
 
     func transferEnded(_ transfer: Transfer, isDelimited: Bool) {
-        let now = shard.loop.time.monotonicMilliseconds
         if let answered, answered == settings.status {
-            shard.server.health.answered(route: route, isQuick: true, now: now)
+            shard.server.health.succeed(scopes, isQuick: true, now: now)
         } else {
-            shard.server.health.failed(route: route, status: answered ?? 0, retryAfter: nil, now: now)
+            shard.server.health.fail(scopes, .status(answered ?? 0), began: began, now: now)
         }
         again()
     }
 
     func transferFailed(_ transfer: Transfer, _ error: UpstreamError) {
-        shard.server.health.failed(route: route, error: error, now: shard.loop.time.monotonicMilliseconds)
+        // What keeps a connection from coming about is told of the attempt itself.
+        let isOwn = error == .connectionLimitReached || error == .proxyInternalError
+        if !isOwn, !error.isFailureToReach { shard.server.health.fail(scopes, .transfer(error), began: began, now: now) }
         again()
     }
 

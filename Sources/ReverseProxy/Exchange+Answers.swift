@@ -23,6 +23,7 @@ extension Exchange {
         record.result = .rescued
         record.rescueCause = MetricNames.place(of: failure)
         trace.failure = Int16(record.rescueCause ?? -1)
+        if case .stopped(let stop) = failure { trace.stop = stop }
         var lines: [UInt8] = []
         lines.append(age: rescue.age)
         if let status = failure.status {
@@ -70,6 +71,7 @@ extension Exchange {
     /// There is no copy, or none that may go out.
     func answerFailure(_ failure: FetchFailure) {
         trace.failure = Int16(MetricNames.place(of: failure) ?? -1)
+        if case .stopped(let stop) = failure { trace.stop = stop }
         noteWhyNotRescued()
         switch failure {
         case .transfer(.connectionLimitReached):
@@ -82,10 +84,10 @@ extension Exchange {
                 proxyError: error.proxyStatus)
         case .fault(_, let status):
             answerError(502, "The upstream's answer (\(status.rawValue)) cannot be used.", proxyError: "http_protocol_error")
-        case .unavailable(let time):
+        case .stopped(let stop):
             answerError(
-                503, "The upstream counts as down, and no stored copy may be served.", proxyError: failure.label,
-                retryAfter: max(1, (time + 999) / 1000))
+                503, "The upstream cannot be reached (\(stop.cause.label)), and no stored copy may be served.", proxyError: failure.label,
+                retryAfter: max(1, (stop.wait + 999) / 1000))
         case .slow: answerError(504, "The upstream is too slow.", proxyError: UpstreamError.responseTimeout.rawValue)
         }
     }

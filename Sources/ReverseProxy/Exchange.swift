@@ -31,6 +31,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     /// Microseconds from its head until its content was whole.
     let waited: Int64
     let plan: ExchangePlan
+    private let scopes: RequestScopes
     /// When its head was there.
     let began: Int64
     var state = ExchangeState.asking
@@ -50,6 +51,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         self.body = body
         waited = body.waitedMicroseconds
         self.plan = plan
+        scopes = shard.scopes(of: head, route: plan.route)
         self.began = began
         upload = Upload(body)
         record = ExchangeRecord(result: plan.key == nil ? .bypass : .miss, method: MethodLabel(head.method), status: 0)
@@ -82,17 +84,18 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         return head.method == .query && RequestCacheControl(head.fields).onlyIfCached
     }
 
-    /// The upstream is asked, unless it counts as down, or another asks for the same already.
+    /// The upstream is asked, unless it is known to fail, or another asks for the same already.
     private func proceed() {
         let now = shard.loop.time.monotonicMilliseconds
-        switch shard.server.health.admit(route: plan.route, hasCopy: rescue != nil, now: now) {
+        switch shard.server.health.admit(scopes, asking, now: now) {
         case .go: break
-        case .wait(let time): return fetchFailed(.unavailable(time))
-        // Who has a copy does not wait for what a down upstream may say.
-        case .probe where rescue != nil && plan.mayShare:
-            shard.backgroundFetches.start(head, plan, client: client, .recheck, behind: trace.number)
-            return fetchFailed(.unavailable(0))
-        case .probe: break
+        case .refuse(let stop):
+            shard.rechecks.watchAddress()
+            return fetchFailed(.stopped(stop))
+        case .serveCopy(let stop, let looksBehind):
+            if plan.mayShare { shard.rechecks.keep(stop, scopes, head, plan, client: client, behind: trace.number) }
+            if looksBehind { shard.backgroundFetches.look(head, plan, client: client, behind: trace.number) }
+            return fetchFailed(.stopped(stop))
         }
         guard shard.settings.collapses, plan.mayCollapse, let flight = plan.flightKey else { return ask(leads: nil) }
         let place = shard.server.collapsed.join(flight, now: now, as: ObjectIdentifier(self)) { [loop = shard.loop] outcome in
@@ -107,10 +110,15 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         }
     }
 
+    private var asking: FailureMemory.Asking {
+        if rescue != nil { return .withCopy(mayLookBehind: plan.mayShare && shard.backgroundFetches.hasRoomToLook) }
+        return head.method.isSafe || plan.key != nil ? .reading : .writing
+    }
+
     private func ask(leads flight: [UInt8]?) {
         state = .asking
         let request = shard.upstreamRequest(for: head, body, plan, client: client)
-        let subject = Fetch.Subject(head: head, plan, mayRescue: rescue != nil)
+        let subject = Fetch.Subject(head: head, plan, mayRescue: rescue != nil, scopes: scopes)
         let fetch = Fetch(shard: shard, subject: subject, request: request, body: body, leads: flight, receiver: self)
         self.fetch = fetch
         startTimer()
@@ -148,7 +156,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     /// The copy goes out; the fetch goes on and fills the store.
     private func softDeadlinePassed() {
         switch state {
-        case .asking: shard.server.health.isSlow(route: plan.route, now: shard.loop.time.monotonicMilliseconds)
+        case .asking: fetch?.noteSlowness()
         case .waiting: break
         case .streaming, .finished: return
         }
@@ -189,7 +197,10 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         case .stored: takeOver()
         case .unshareable: ask(leads: nil)
         case .abandoned: proceed()
-        case .failed(let failure) where rescue != nil || hasWaited: fetchFailed(failure)
+        case .failed(let failure) where rescue != nil: fetchFailed(failure)
+        // The leader got what the upstream said. So does each of the others: they ask themselves.
+        case .failed(.fault) where hasWaited: ask(leads: nil)
+        case .failed(let failure) where hasWaited: fetchFailed(failure)
         case .failed:
             hasWaited = true
             proceed()

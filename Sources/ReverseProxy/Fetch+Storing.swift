@@ -70,7 +70,7 @@ extension Fetch {
 
     func confirmed(_ answer: ResponseHead) {
         guard let found = subject.found, let fresh = freshened(found, by: answer) else { return failed(.fault(.unexpectedStatus, 304)) }
-        tellGood()
+        noteSuccess()
         liftGone()
         let isKept = mayKeep(fresh.bytes, fresh.metadata)
         if isKept { keep(found, fresh.bytes, fresh.metadata) }

@@ -41,9 +41,15 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         let route: Int
         /// Whether `found` may go out while the upstream fails.
         let mayRescue: Bool
+        /// What its end tells of.
+        let scopes: RequestScopes
 
-        init(head: RequestHead, _ plan: ExchangePlan, mayRescue: Bool) {
+        /// Whether it changes nothing: only of such requests a failure tells of the copies that others could have.
+        var isReading: Bool { head.method.isSafe || key != nil }
+
+        init(head: RequestHead, _ plan: ExchangePlan, mayRescue: Bool, scopes: RequestScopes) {
             self.head = head
+            self.scopes = scopes
             directives = plan.directives
             key = plan.key
             sharedKey = plan.sharedKey
@@ -83,6 +89,8 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     private var began: Int64 = 0
     /// Whether the answer's status told that the upstream is in trouble.
     private var isTrouble = false
+    /// Whether the failure memory knows that this has failed: it is told once.
+    private var hasFailed = false
     var requestTime = Timestamp(milliseconds: 0)
     var responseTime = Timestamp(milliseconds: 0)
 
@@ -108,6 +116,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     func start() {
         shard.noteCookies(sentWith: subject.head, isReading: subject.key != nil || subject.head.method.isSafe)
         began = clock
+        request.shares += shard.shares(of: subject.scopes)
         ask()
     }
 
@@ -192,7 +201,10 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
             return
         }
         if subject.head.method == .head { updateStored(by: answer) }
-        if subject.mayRescue, let fault = headFault(answer) { return fail(.fault(fault, head.status)) }
+        if subject.mayRescue, let fault = headFault(answer) {
+            note(fault)
+            return fail(.fault(fault, head.status))
+        }
         if hasStandIn(insteadOf: head.status) { return fail(.fault(.serverError, head.status)) }
         let decision = good.faultOfHead(answer).map { .forbidden($0.notStored) } ?? storageDecision(answer)
         let judgement = judgeGone(answer, decision)
@@ -215,19 +227,46 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         }
     }
 
-    /// What the status tells of the upstream's state. That it is well is known only when the answer is whole, or passed on.
+    // MARK: What the failure memory learns
+
+    /// What the status tells of the upstream's state. That it is well is known only when the answer is whole.
     private func judge(_ head: ResponseHead) {
-        guard [429, 500, 502, 503, 504].contains(head.status) || LastGood.isServersTrouble(head.status) else { return }
+        guard LastGood.isTrouble(head.status) else { return }
         isTrouble = true
-        let retryAfter = RetryAfter.milliseconds(head.fields, now: shard.now)
-        shard.server.health.failed(route: subject.route, status: head.status, retryAfter: retryAfter, now: clock)
+        shard.server.health.reach(now: clock)
+        if head.status == 429 || head.status == 503, let retryAfter = RetryAfter.milliseconds(head.fields, now: shard.now) {
+            shard.server.health.pause(subject.scopes, head.status, retryAfter: retryAfter, now: clock)
+        }
+        // 500 is an application's mistake, and 429 one client's share: both are each request's own matter.
+        if head.status != 500, head.status != 429 { noteFailure(.status(head.status)) }
     }
 
-    func tellGood() {
+    func noteSuccess() {
         guard !isTrouble else { return }
         let limit = shard.routes.all[subject.route].rescueAfter
         let now = clock
-        shard.server.health.answered(route: subject.route, isQuick: limit == 0 || now - began < limit, now: now)
+        shard.server.health.succeed(subject.scopes, isQuick: limit == 0 || now - began < limit, now: now)
+    }
+
+    private func noteFailure(_ cause: FailureCause) {
+        guard subject.isReading, !hasFailed else { return }
+        hasFailed = true
+        shard.server.health.fail(subject.scopes, cause, began: began, now: clock)
+    }
+
+    private func note(_ fault: UpstreamFault) {
+        if fault.isJunk { noteFailure(.junk) }
+    }
+
+    /// What of it is our own, or is told of each attempt to connect, is not told again.
+    private func note(_ error: UpstreamError) {
+        let isOwn = error == .connectionLimitReached || error == .proxyInternalError
+        if !isOwn, !error.isFailureToReach { noteFailure(.transfer(error)) }
+    }
+
+    /// The soft deadline has passed. As long as it waits for a connection, that is not the upstream's doing.
+    func noteSlowness() {
+        if times.sent >= 0 { noteFailure(.slow) }
     }
 
     func transfer(_ transfer: Transfer, content bytes: Span<UInt8>) {
@@ -262,7 +301,9 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         defer { receiver = nil }
         switch mode {
         case .confirming(let head): confirmed(head)
-        case .streaming: receiver?.streamEnded()
+        case .streaming:
+            noteSuccess()
+            receiver?.streamEnded()
         case .awaitingHead: failed(.transfer(.connectionTerminated))
         case .collecting, .examining, .misled, .discarding, .ended: break
         }
@@ -274,8 +315,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         self.transfer = nil
         lastTimes = transfer.times
         shard.countUpstreamError(error)
-        // Our own limit says nothing of the upstream.
-        if error != .connectionLimitReached { shard.server.health.failed(route: subject.route, error: error, now: clock) }
+        note(error)
         switch mode {
         case .awaitingHead, .collecting, .confirming, .misled: failed(.transfer(error))
         case .streaming:
@@ -312,7 +352,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     private func headFault(_ answer: ResponseHead) -> UpstreamFault? {
         guard let found = subject.found else { return nil }
         // A part was asked for: only an upstream in trouble is a reason to cut it from the copy.
-        if subject.head.fields.contains(.range) { return [429, 500, 502, 503, 504].contains(answer.status) ? .serverError : nil }
+        if subject.head.fields.contains(.range) { return LastGood.isTrouble(answer.status) ? .serverError : nil }
         let fault = LastGood.faultOfHead(
             answer, storedIsJSON: found.metadata.flags.contains(.isJSON), path: subject.head.pathAndQuery,
             strictness: shard.settings.policy.strictness)
@@ -322,9 +362,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     /// Where the request has no copy of its own, only an upstream in trouble is a reason for the copy of others to stand in: all else that is
     /// wrong with a response may be about this user.
     private func hasStandIn(insteadOf status: Status) -> Bool {
-        guard subject.found == nil, subject.key != nil, isPartitioned,
-            [500, 502, 503, 504].contains(status) || LastGood.isServersTrouble(status)
-        else { return false }
+        guard subject.found == nil, subject.key != nil, isPartitioned, status != 429, LastGood.isTrouble(status) else { return false }
         let result = shard.standIn(for: subject.head, sharedKey: sharedKey, subject.directives, route: subject.route)
         if case .found = result { return true }
         return false
@@ -367,7 +405,8 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         mode = .streaming
         // One who waits for the same would get the same trouble: one of them may look, the others hear of it.
         land(isTrouble ? .failed(.fault(.serverError, head.status)) : .unshareable)
-        tellGood()
+        // Whether it is good is known at its end, which may be far away.
+        shard.server.health.reach(now: clock)
         if head.status.isSuccessful { liftGone() }
         body = .none
         guard let receiver, receiver.streamBegan(head, length: length, notStored: reason) else { return end() }
@@ -404,16 +443,19 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         defer { receiver = nil }
         let shown = AcceptedCoding.shown(head, content, decoded: findings.decoded, to: subject.head)
         if mayBeGone {
-            tellGood()
+            noteSuccess()
             var answer = WholeAnswer(head: shown.head, content: shown.content, storage: decision)
             answer.isRememberedAsGone = rememberGone(head, findings)
             return answered(answer)
         }
         if let fault = findings.fault {
-            if subject.mayRescue, shard.settings.policy.strictness == .rescue { return failed(.fault(fault, head.status)) }
+            if subject.mayRescue, shard.settings.policy.strictness == .rescue {
+                note(fault)
+                return failed(.fault(fault, head.status))
+            }
             return answered(WholeAnswer(head: shown.head, content: shown.content, storage: .forbidden(fault.notStored), fault: fault))
         }
-        tellGood()
+        noteSuccess()
         if head.status.isSuccessful { liftGone() }
         guard decision == .allowed else { return answered(WholeAnswer(head: shown.head, content: shown.content, storage: decision)) }
         let (bytes, metadata, result) = store(head, findings.decoded, findings.ownTag)

@@ -30,13 +30,11 @@ enum FetchFailure: Sendable, Equatable {
     case transfer(UpstreamError)
     /// An answer came, and it counts as a failing upstream.
     case fault(UpstreamFault, Status)
-    /// It was not asked, since it counts as down; milliseconds until it will be.
-    case unavailable(Int64)
+    /// It was not asked, since it is known to fail.
+    case stopped(FailureStop)
     /// It has not answered within the soft deadline. The fetch goes on.
     case slow
 
-    /// RFC 9209 §2.3.2 for the first.
-    static let unavailableLabel = "destination_unavailable"
     static let slowLabel = "slow"
 
     /// A label for metrics, logs and the `detail` of Cache-Status.
@@ -44,7 +42,7 @@ enum FetchFailure: Sendable, Equatable {
         switch self {
         case .transfer(let error): error.rawValue
         case .fault(let fault, _): fault.rawValue
-        case .unavailable: Self.unavailableLabel
+        case .stopped(let stop): stop.scope.label
         case .slow: Self.slowLabel
         }
     }
@@ -52,7 +50,7 @@ enum FetchFailure: Sendable, Equatable {
     /// What the upstream answered with; nil where it did not answer (RFC 9211 §2.3 `fwd-status`).
     var status: Status? {
         switch self {
-        case .transfer, .unavailable, .slow: nil
+        case .transfer, .stopped, .slow: nil
         case .fault(_, let status): status
         }
     }

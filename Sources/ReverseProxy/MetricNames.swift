@@ -13,7 +13,7 @@ enum MetricNames {
     /// A copy goes out because of a failed transfer, a fault in an answer, or without asking.
     static let rescueCauses =
         UpstreamError.allCases.map(\.rawValue) + UpstreamFault.allCases.map(\.rawValue)
-        + [FetchFailure.unavailableLabel, FetchFailure.slowLabel]
+        + FailureScopeKind.allCases.map(\.label) + [FetchFailure.slowLabel]
 
     static let labels = MetricLabels(
         rescueCauses: rescueCauses, notStored: notStored.map(\.rawValue), refusals: refusals.map(\.rawValue),

@@ -126,7 +126,10 @@ package final class ProxyServer: @unchecked Sendable {
     /// Begins to accept.
     package func start() {
         for shard in shards {
-            shard.loop.execute { shard.connections.start() }
+            shard.loop.execute {
+                shard.followConnectionAttempts()
+                shard.connections.start()
+            }
             shard.loop.start()
         }
         shards.first.map { first in first.loop.execute { first.startProbe() } }
@@ -195,6 +198,7 @@ package final class ProxyServer: @unchecked Sendable {
     }
 
     var wallMilliseconds: Int64 { time.wallMilliseconds }
+    var monotonicMilliseconds: Int64 { time.monotonicMilliseconds }
 
     /// Whether requests are taken.
     package var isReady: Bool { state.withLock { !$0.isStopping } }
@@ -229,11 +233,10 @@ package final class ProxyServer: @unchecked Sendable {
             return MetricsSnapshot.ModeLine(
                 mode: mode.rawValue, isForAll: modes.all == mode, prefixes: exceptions.prefixes, routes: exceptions.routes)
         }
-        snapshot.isUpstreamUp = health.isUp
         snapshot.cookieSetsLeftOut = cookieOrigins?.leftOut ?? 0
         snapshot.gone = gone?.counts.map { (event: $0.event, count: UInt64($0.count)) } ?? []
         snapshot.collapsedWaiting = collapsed.waiting
-        snapshot.upstreamStates = health.lines.map { MetricsSnapshot.UpstreamStateLine(route: $0.route, state: $0.state.label) }
+        snapshot.failures = health.summary(now: time.monotonicMilliseconds)
         snapshot.accessLogDropped = accessLog?.dropped ?? 0
         snapshot.connections.limit = budget.limit
         snapshot.connections.turnedAway = budget.turnedAway
@@ -336,6 +339,7 @@ private final class Gathering: Sendable {
             }
             state.snapshot.connections.upstreamRetries += shard.upstream.counters.retries
             state.snapshot.connections.upstreamTurnedAway += shard.upstream.counters.turnedAway
+            state.snapshot.connections.attempted += shard.rechecks.attempted
             state.snapshot.connections.backgroundRunning += shard.backgroundFetches.running
             state.snapshot.connections.backgroundStarted += shard.backgroundFetches.started
             state.snapshot.connections.backgroundSkipped += shard.backgroundFetches.skipped

@@ -42,6 +42,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     /// nil where nothing is stored, and where hits are counted to refresh ahead.
     let memo: HitMemo?
     private(set) lazy var backgroundFetches = BackgroundFetches(shard: self)
+    private(set) lazy var rechecks = Rechecks(shard: self)
     /// Held here for as long as the shard is.
     private lazy var probe = ActiveProbe(shard: self)
     private let refreshAhead: RefreshAhead?
@@ -89,6 +90,33 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         let refreshAhead = routes.all.contains { $0.refreshAhead > 0 } ? RefreshAhead(routes: routes) : nil
         self.refreshAhead = refreshAhead
         memo = refreshAhead == nil ? store.map(HitMemo.init) : nil
+    }
+
+    /// The failure memory hears of every attempt to connect.
+    func followConnectionAttempts() {
+        upstream.onConnectionAttempt = { [unowned self] error, began in
+            let now = loop.time.monotonicMilliseconds
+            guard let error else { return server.health.reach(now: now) }
+            // Our own trouble says nothing of the upstream.
+            guard error.isFailureToReach else { return }
+            server.health.failToReach(error, began: began, now: now)
+            rechecks.watchAddress()
+        }
+    }
+
+    /// The scopes of failure that a request belongs to.
+    func scopes(of head: RequestHead, route: Int) -> RequestScopes {
+        let own = route == routes.all.count - 1 ? nil : route
+        return RequestScopes(pathAndQuery: head.pathAndQuery, route: own, user: keyMaker.user(of: head.fields, lookUp?.store))
+    }
+
+    /// The parts of the connections that a request takes part of: so that paths that hang starve nobody.
+    func shares(of scopes: RequestScopes) -> [ConnectionShare] {
+        guard server.health.isOn else { return [] }
+        let all = settings.upstream.maximumConnections
+        let family = ConnectionShare(name: "family \(scopes.family)", limit: max(1, all / 2))
+        guard server.health.isFailing(scopes) else { return [family] }
+        return [family, ConnectionShare(name: "failing", limit: max(1, all / 4))]
     }
 
     /// Looks after the upstream without clients; one shard does it for all.
@@ -217,14 +245,15 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         return nil
     }
 
-    /// Behind the client's back, unless the upstream counts as down.
+    /// Behind the client's back, unless the upstream is known to fail there.
     private func validate(_ head: RequestHead, _ plan: ExchangePlan, _ connection: ClientConnection, _ cause: BackgroundCause) {
-        switch server.health.admit(route: plan.route, hasCopy: true, now: loop.time.monotonicMilliseconds) {
-        case .wait: return
-        case .go, .probe: break
-        }
         let client = UpstreamRequestFields.Client(connection, head)
-        backgroundFetches.start(head, plan, client: client, cause, behind: why.lastNumber)
+        let asking = FailureMemory.Asking.withCopy(mayLookBehind: backgroundFetches.hasRoomToLook)
+        switch server.health.admit(scopes(of: head, route: plan.route), asking, now: loop.time.monotonicMilliseconds) {
+        case .go: backgroundFetches.start(head, plan, client: client, cause, behind: why.lastNumber)
+        case .serveCopy(_, looksBehind: true): backgroundFetches.look(head, plan, client: client, behind: why.lastNumber)
+        case .serveCopy, .refuse: break
+        }
     }
 
     /// What is not a fresh hit.

@@ -56,6 +56,14 @@ struct RequestKeyMaker {
         return CacheKey.prefix(authority: authority, partition: partition, extra: extra)
     }
 
+    /// A number that stands for the request's credentials; 0 without. Where something is stored it is the first part of their partition.
+    func user(of fields: Fields, _ store: ResponseStore?) -> UInt64 {
+        let parts = credentials(of: fields)
+        guard !parts.isEmpty else { return 0 }
+        guard let store else { return UInt64(truncatingIfNeeded: parts.hashValue) }
+        return store.credentialPartition(parts).prefix(8).reduce(0) { $0 << 8 | UInt64($1) }
+    }
+
     private func partition(of fields: Fields, _ store: ResponseStore) -> [UInt8] {
         let parts = credentials(of: fields)
         return parts.isEmpty ? [] : store.credentialPartition(parts)

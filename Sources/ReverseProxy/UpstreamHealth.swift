@@ -1,142 +1,205 @@
-// What all shards know together of the upstream's state: one failure memory for reaching it at all, and for each route one for its answers
-// and one for its slowness. Says each change once, in the log.
+// What all shards know together of the upstream's failures: one `FailureMemory`, its changes told in the log. Admission, metrics, `why`,
+// `stats` and `cistern upstream` all read here.
 
 import HTTPCore
 import Locking
 import Logging
+import Telemetry
 import Upstream
 
-/// Asked and told by all shards, off the path of a fresh hit; what changes is behind its mutex.
+/// Asked and fed by all shards, off the path of a fresh hit; what changes is behind its mutex. Times are milliseconds of the loops' clock.
 final class UpstreamHealth: Sendable {
     /// The routes' names, the last for all other paths.
     private let routes: [String]
     private let logger: Logger
+    private let settings: FailureSettings
     private let state: Mutex<State>
 
     private struct State {
-        /// Whether it can be reached.
-        var reach: FailureMemory
-        /// Whether a route's answers are good. By the place of the route.
-        var answers: [FailureMemory]
-        /// Whether a route answers within its soft deadline: only those who have a copy are kept away by this one.
-        var pace: [FailureMemory]
-        var isUp = true
-    }
-
-    /// One line of the metrics: the state of the upstream (route is empty) or of one route.
-    struct StateLine: Sendable {
-        let route: String
-        let state: UpstreamState
+        var memory: FailureMemory
+        var lines = LogAllowance()
     }
 
     init(routes: [String], settings: FailureSettings, logger: Logger) {
         self.routes = routes
         self.logger = logger
-        let memories = routes.map { _ in FailureMemory(settings) }
-        state = Mutex(State(reach: FailureMemory(settings), answers: memories, pace: memories))
+        self.settings = settings
+        state = Mutex(State(memory: FailureMemory(settings)))
     }
 
-    /// Whether a request may be sent.
-    /// - Parameters:
-    ///   - route: its place.
-    ///   - hasCopy: whether a stored copy may go out instead.
-    ///   - now: milliseconds of the loop's clock.
-    func admit(route: Int, hasCopy: Bool, now: Int64) -> FailureMemory.Admission {
-        state.withLock { state in
-            var isProbe = false
-            func ask(_ memory: inout FailureMemory) -> Int64? {
-                switch memory.admit(now: now) {
-                case .go: return nil
-                case .probe:
-                    isProbe = true
-                    return nil
-                case .wait(let time): return time
-                }
-            }
-            if let time = ask(&state.reach) ?? ask(&state.answers[route]) { return .wait(time) }
-            if hasCopy, let time = ask(&state.pace[route]) { return .wait(time) }
-            return isProbe ? .probe : .go
+    var isOn: Bool { settings.isOn }
+    var recheck: Int64 { settings.recheck }
+    /// So long a request that was stopped is repeated in the background.
+    var window: Int64 { settings.window }
+
+    // MARK: Asking
+
+    func admit(_ scopes: RequestScopes, _ asking: FailureMemory.Asking, now: Int64) -> FailureAdmission {
+        change(now: now) { $0.admit(scopes, asking, now: now) }
+    }
+
+    func look(_ kind: FailureScopeKind, _ scopes: RequestScopes, now: Int64) -> FailureMemory.Look {
+        change(now: now) { $0.look(kind, scopes, now: now) }
+    }
+
+    func attempt(now: Int64) -> FailureMemory.Look { change(now: now) { $0.attempt(now: now) } }
+
+    func isFailing(_ scopes: RequestScopes) -> Bool { state.withLock { $0.memory.isFailing(scopes) } }
+
+    // MARK: What came of it
+
+    func succeed(_ scopes: RequestScopes, isQuick: Bool, now: Int64) {
+        change(now: now) { $0.succeed(scopes, isQuick: isQuick, now: now) }
+    }
+
+    func reach(now: Int64) { change(now: now) { $0.reach(now: now) } }
+
+    func fail(_ scopes: RequestScopes, _ cause: FailureCause, began: Int64, now: Int64) {
+        change(now: now) { $0.fail(scopes, cause, began: began, now: now) }
+    }
+
+    func pause(_ scopes: RequestScopes, _ status: Status, retryAfter: Int64, now: Int64) {
+        change(now: now) { $0.pause(scopes, status, retryAfter: retryAfter, now: now) }
+    }
+
+    func failToReach(_ error: UpstreamError, began: Int64, now: Int64) {
+        change(now: now) { $0.failToReach(error, began: began, now: now) }
+    }
+
+    private func change<Result>(now: Int64, _ body: (inout FailureMemory) -> Result) -> Result {
+        let (result, lines) = state.withLock { state -> (Result, [Line]) in
+            let result = body(&state.memory)
+            let changes = state.memory.takeChanges()
+            return (result, changes.isEmpty ? [] : changes.compactMap { line(of: $0, &state.lines, now: now) })
+        }
+        for line in lines { logger.log(level: line.level, "\(line.text)") }
+        return result
+    }
+
+    // MARK: Log
+
+    private struct Line {
+        let level: Logger.Level
+        let text: String
+    }
+
+    private func line(of change: FailureMemory.Change, _ allowance: inout LogAllowance, now: Int64) -> Line? {
+        guard let leftOut = allowance.take(change.scope.kind, now: now) else { return nil }
+        let isNarrow = change.scope.kind == .target || change.scope.kind == .pause
+        let more = leftOut == 0 ? "" : " (\(leftOut) changes like this are left out)"
+        let subject = "the upstream\(place(change.scope))"
+        guard let cause = change.cause else {
+            return Line(level: isNarrow ? .info : .notice, text: "\(subject) \(change.scope.kind.endWords)\(more)")
+        }
+        return Line(
+            level: isNarrow ? .info : .warning,
+            text: "\(subject) \(change.scope.kind.beginWords) (\(cause.label)): \(change.scope.kind.effect)\(more)")
+    }
+
+    private func place(_ scope: FailureMemory.Scope) -> String {
+        switch scope {
+        case .address, .upstream: ""
+        case .family(.route(let place)): " on route \(routes[place])"
+        case .family(.directory(let path)): " on \(Self.text(path))*"
+        case .target(let path), .pause(let path, _): " on \(Self.text(path))"
         }
     }
 
-    /// A good answer is there. `isQuick`: whole, and within the soft deadline.
-    func answered(route: Int, isQuick: Bool, now: Int64) {
-        let (changes, wasDown) = state.withLock { state in
-            var changes: [Change] = []
-            if state.reach.succeeded(now: now) { changes.append(Change(route: nil, state: .closed)) }
-            if state.answers[route].succeeded(now: now) { changes.append(Change(route: route, state: .closed)) }
-            if isQuick { state.pace[route].succeeded(now: now) }
-            defer { state.isUp = true }
-            return (changes, !state.isUp)
-        }
-        if wasDown { logger.notice("the upstream answers again") }
-        say(changes)
+    /// What a log and a terminal take: no control characters.
+    private static func text(_ path: [UInt8]) -> String {
+        String(decoding: path.map { (0x21..<0x7f).contains($0) ? $0 : UInt8(ascii: "?") }, as: UTF8.self)
     }
 
-    /// It was reached, and answered in a way that tells that it, or the route, is in trouble.
-    /// - Parameter retryAfter: milliseconds that it asked to be left alone for.
-    func failed(route: Int, status: Status, retryAfter: Int64?, now: Int64) {
-        let chance = Double.random(in: 0...1)
-        let (changes, wasUp) = state.withLock { state in
-            var changes: [Change] = []
-            if state.reach.succeeded(now: now) { changes.append(Change(route: nil, state: .closed)) }
-            // A 500 is an application's mistake: it says nothing of the other targets, and is not remembered.
-            if status != 500, state.answers[route].failed(now: now, retryAfter: retryAfter, chance: chance) {
-                changes.append(Change(route: route, state: .open))
-            }
-            defer { state.isUp = false }
-            return (changes, state.isUp)
-        }
-        if wasUp { logger.warning("the upstream fails: status \(status.rawValue)") }
-        say(changes)
-    }
+    // MARK: Showing
 
-    /// No whole answer came.
-    func failed(route: Int, error: UpstreamError, now: Int64) {
-        let chance = Double.random(in: 0...1)
-        let (changes, wasUp) = state.withLock { state in
-            var changes: [Change] = []
-            if state.reach.failed(now: now, chance: chance) { changes.append(Change(route: nil, state: .open)) }
-            state.pace[route].failed(now: now, chance: chance)
-            defer { state.isUp = false }
-            return (changes, state.isUp)
-        }
-        if wasUp { logger.warning("the upstream fails: \(error.text)") }
-        say(changes)
-    }
-
-    /// The soft deadline passed without an answer.
-    func isSlow(route: Int, now: Int64) {
-        let chance = Double.random(in: 0...1)
-        let hasChanged = state.withLock { $0.pace[route].failed(now: now, chance: chance) }
-        if hasChanged { logger.warning("the upstream is slow\(place(route)): stored copies go out at once") }
-    }
-
-    /// Whether the last exchange succeeded.
-    var isUp: Bool { state.withLock { $0.isUp } }
-
-    var lines: [StateLine] {
-        state.withLock { state in
-            [StateLine(route: "", state: state.reach.state)]
-                + zip(routes, state.answers).map { StateLine(route: $0, state: $1.state) }
+    /// By what a scope is called in commands and pages.
+    func name(of scope: FailureMemory.Scope) -> String {
+        switch scope {
+        case .address, .upstream: scope.kind.rawValue
+        case .family(.route(let place)): "route:\(routes[place])"
+        case .family(.directory(let path)): "family:\(Self.text(path))"
+        case .target(let path): "target:\(Self.text(path))"
+        case .pause(let path, _): "pause:\(Self.text(path))"
         }
     }
 
-    private struct Change {
-        let route: Int?
-        let state: UpstreamState
+    func openScopes(now: Int64) -> [FailureMemory.OpenScope] { state.withLock { $0.memory.openScopes(now: now) } }
+
+    /// Forgets what is known of scopes of this name or kind, or of all.
+    /// - Returns: how many there were.
+    func reset(_ name: String?, now: Int64) -> Int {
+        let wanted = openScopes(now: now).filter { open in
+            name == nil || name == open.scope.kind.rawValue || name == self.name(of: open.scope)
+        }
+        change(now: now) { memory in
+            for scope in wanted { memory.reset(scope) }
+        }
+        return wanted.count
     }
 
-    private func say(_ changes: [Change]) {
-        for change in changes {
-            let place = change.route.map(place) ?? ""
-            if change.state == .open {
-                logger.warning("the upstream counts as down\(place): one request is let through from time to time")
-            } else {
-                logger.notice("the upstream counts as up\(place)")
-            }
+    func summary(now: Int64) -> MetricsSnapshot.Failures {
+        let (open, isDown, opened) = state.withLock { state in
+            let kinds = FailureScopeKind.allCases
+            return (state.memory.openScopes(now: now), state.memory.isDown(now: now), kinds.map { state.memory.openedCount(of: $0) })
+        }
+        let routeNames = routes.dropLast()
+        return MetricsSnapshot.Failures(
+            isUp: !isDown,
+            scopes: zip(FailureScopeKind.allCases, opened).map { kind, count in
+                .init(scope: kind.rawValue, open: open.count { $0.scope.kind == kind }, opened: count)
+            },
+            routes: routeNames.enumerated().map { place, name in
+                .init(route: name, isOpen: open.contains { $0.scope == .family(.route(place)) })
+            })
+    }
+}
+
+/// How many lines of the log changes may take: so many of each kind in a minute. What is left out is counted, and told with the next line.
+struct LogAllowance {
+    static let lines = 10
+    static let period: Int64 = 60_000
+
+    private var kinds: [FailureScopeKind: (since: Int64, lines: Int, leftOut: Int)] = [:]
+
+    /// Returns how many were left out before this one; nil where this one is to be left out.
+    mutating func take(_ kind: FailureScopeKind, now: Int64) -> Int? {
+        var known = kinds[kind] ?? (now, 0, 0)
+        if now - known.since >= Self.period { (known.since, known.lines) = (now, 0) }
+        defer { kinds[kind] = known }
+        guard known.lines < Self.lines else {
+            known.leftOut += 1
+            return nil
+        }
+        known.lines += 1
+        defer { known.leftOut = 0 }
+        return known.leftOut
+    }
+}
+
+extension FailureScopeKind {
+    fileprivate var beginWords: String {
+        switch self {
+        case .address: "cannot be reached"
+        case .upstream: "fails, whatever it is asked for"
+        case .family, .target: "fails"
+        case .pause: "asked a user to wait"
         }
     }
 
-    private func place(_ route: Int) -> String { routes[route].isEmpty ? "" : " on route \(routes[route])" }
+    fileprivate var endWords: String {
+        switch self {
+        case .address: "can be reached again"
+        case .upstream, .family, .target: "is asked again as ever"
+        case .pause: "has answered before the pause was over"
+        }
+    }
+
+    /// What is stopped while it is open.
+    var effect: String {
+        switch self {
+        case .address: "copies go out at once, reads without one get 503, and a connection is tried from time to time"
+        case .upstream, .family, .target: "copies go out at once, one request from time to time looks, and all others are sent as ever"
+        case .pause: "this user's copies go out at once, and all other requests are sent as ever"
+        }
+    }
 }

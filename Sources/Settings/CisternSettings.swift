@@ -23,11 +23,10 @@ package struct CisternSettings: Sendable, Equatable {
     }
 
     package struct Failure: Sendable, Equatable {
+        package var memory = true
         package var threshold = 5
-        package var rate = 50
         package var window = 10_000
         package var recheck = 1_000
-        package var recheckLimit = 30_000
         package var retryAfterLimit = 300_000
         package var probePath = ""
         package var probeInterval = 10_000

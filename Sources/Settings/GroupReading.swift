@@ -33,6 +33,8 @@ struct GroupReading<Root> {
                 readSection(value, path, line)
             } else if path == "routes", name.isEmpty {
                 routes = value
+            } else if name.isEmpty, let instead = SettingsTable.retired[path] {
+                add(line, "\(path) is no longer a setting: \(instead)")
             } else {
                 add(line, "\(name)\(path) is not a setting\(NearName.suggestion(path, among: table.map(\.path), named: name))")
             }

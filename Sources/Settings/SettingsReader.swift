@@ -85,6 +85,10 @@ package struct SettingsReader {
         for (name, value) in environment.sorted(by: { $0.key < $1.key }) where name.hasPrefix("CISTERN_") && name != "CISTERN_CONFIG" {
             guard let setting = SettingsTable.all.first(where: { $0.environment == name }) else {
                 if Self.isServiceLink(name, value) { continue }
+                if let (path, instead) = SettingsTable.retired.first(where: { Setting<CisternSettings>.environment(of: $0.key) == name }) {
+                    add("environment", 0, "\(name), which was for \(path), is no longer a setting: \(instead)")
+                    continue
+                }
                 add("environment", 0, "\(name) names no setting\(NearName.suggestion(name, among: SettingsTable.all.map(\.environment)))")
                 continue
             }
@@ -103,6 +107,9 @@ package struct SettingsReader {
     ///   - path: the setting's path.
     ///   - option: how the user spelt it.
     package mutating func read(path: String, _ text: SettingText, option: String) {
+        if let instead = SettingsTable.retired[path] {
+            return add("command line", 0, "\(path) is no longer a setting: \(instead)")
+        }
         guard let setting = SettingsTable.all.first(where: { $0.path == path }) else {
             return add("command line", 0, "\(path) is not a setting\(NearName.suggestion(path, among: SettingsTable.all.map(\.path)))")
         }

@@ -21,12 +21,20 @@ package struct Setting<Root>: Sendable {
     package let help: String
 
     /// `CISTERN_` and the path in capitals, dots as underscores.
-    package var environment: String { "CISTERN_" + path.uppercased().split(separator: ".").joined(separator: "_") }
+    package var environment: String { Self.environment(of: path) }
+
+    static func environment(of path: String) -> String { "CISTERN_" + path.uppercased().split(separator: ".").joined(separator: "_") }
 }
 
 package enum SettingsTable {
     private static let hour = 3_600_000
     private static let gibibyte = 1 << 30
+
+    /// What was a setting once, and what to do instead. Told to those whose file still has it.
+    static let retired = [
+        "failure.rate": "no path counts as failing because others do: take the line out",
+        "failure.recheck_limit": "it is looked each failure.recheck, never less often: take the line out",
+    ]
 
     package static let all: [Setting<CisternSettings>] = upstream + failure + listening + caching + limits + forwarding + logging
 
@@ -73,21 +81,20 @@ package enum SettingsTable {
 
     private static let failure: [Setting<CisternSettings>] = [
         Setting(
-            path: "failure.threshold", binding: .count(\.failure.threshold, 1...10_000),
-            help: "Failures in a row after which the upstream counts as down."),
+            path: "failure.memory", binding: .flag(\.failure.memory),
+            help: "Remember what of the upstream fails, so that stored copies of it go out at once."),
         Setting(
-            path: "failure.rate", binding: .count(\.failure.rate, 1...100),
-            help: "The same by share: percent of failures within the window, of 20 exchanges at least."),
-        Setting(path: "failure.window", binding: .duration(\.failure.window, 1_000...hour), help: "The window for that share."),
+            path: "failure.threshold", binding: .count(\.failure.threshold, 1...10_000),
+            help: "Failures in a row after which the upstream counts as out of reach, or one path as failing."),
+        Setting(
+            path: "failure.window", binding: .duration(\.failure.window, 1_000...hour),
+            help: "A family of paths, or all, counts as failing where several failed and none succeeded for this long."),
         Setting(
             path: "failure.recheck", binding: .duration(\.failure.recheck, 10...hour),
-            help: "While it is down, one request is let through in this time; the time doubles with each failure."),
-        Setting(
-            path: "failure.recheck_limit", binding: .duration(\.failure.recheckLimit, 10...hour), help: "Longest time between two of them."
-        ),
+            help: "How often it is looked whether what fails is well again. So long a return may go unnoticed."),
         Setting(
             path: "failure.retry_after_limit", binding: .duration(\.failure.retryAfterLimit, 0...(24 * hour)),
-            help: "Longest Retry-After of the upstream that is obeyed."),
+            help: "Longest Retry-After of the upstream that is obeyed, for the user and the path that got it; 0 for never."),
         Setting(
             path: "failure.probe_path", binding: .text(\.failure.probePath),
             help: "Ask for this path from time to time, to know the upstream's state without clients; empty for never."),

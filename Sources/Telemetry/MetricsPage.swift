@@ -21,6 +21,8 @@ package struct MetricsSnapshot: Sendable {
         package var handshakesResumed = 0
         /// Connections to the upstream that ended, by cause.
         package var upstreamEnded: [String: Int] = [:]
+        /// Connections tried while the upstream could not be reached.
+        package var attempted = 0
         package var backgroundRunning = 0
         package var backgroundStarted = 0
         package var backgroundSkipped = 0
@@ -28,19 +30,38 @@ package struct MetricsSnapshot: Sendable {
         package init() {}
     }
 
-    /// The state of the upstream (route is empty) or of one route's answers.
-    package struct UpstreamStateLine: Sendable {
-        package var route: String
-        package var state: String
+    /// What the failure memory knows.
+    package struct Failures: Sendable {
+        /// One kind of scope: how many are open, and how often one has opened.
+        package struct ScopeLine: Sendable {
+            package let scope: String
+            package let open: Int
+            package let opened: Int
 
-        package init(route: String, state: String) {
-            self.route = route
-            self.state = state
+            package init(scope: String, open: Int, opened: Int) { (self.scope, self.open, self.opened) = (scope, open, opened) }
         }
+
+        package struct RouteLine: Sendable {
+            package let route: String
+            package let isOpen: Bool
+
+            package init(route: String, isOpen: Bool) { (self.route, self.isOpen) = (route, isOpen) }
+        }
+
+        /// Whether it can be reached, and something of it is well.
+        package var isUp: Bool
+        package var scopes: [ScopeLine]
+        package var routes: [RouteLine]
+
+        package init(isUp: Bool = true, scopes: [ScopeLine] = [], routes: [RouteLine] = []) {
+            (self.isUp, self.scopes, self.routes) = (isUp, scopes, routes)
+        }
+
+        package var state: String { isUp ? "closed" : "open" }
     }
 
     package var shards: ShardMetrics
-    package var upstreamStates: [UpstreamStateLine] = []
+    package var failures = Failures()
 
     /// One mode: whether it is that of all paths, and for how many prefixes it is set.
     package struct ModeLine: Sendable {
@@ -58,8 +79,6 @@ package struct MetricsSnapshot: Sendable {
     package var connections = Connections()
     package var process = ProcessFigures()
     package var version = ""
-    /// Whether the last exchange with the upstream succeeded.
-    package var isUpstreamUp = true
     package var collapsedWaiting = 0
     package var cookieSetsLeftOut = 0
     package var gone: [(event: String, count: UInt64)] = []
@@ -114,17 +133,7 @@ package enum MetricsPage {
 
     private static func upstream(_ snapshot: MetricsSnapshot, _ writer: inout MetricsWriter) {
         let shards = snapshot.shards
-        writer.gauge("cistern_upstream_up", "Whether the last exchange with the upstream succeeded.", snapshot.isUpstreamUp ? 1 : 0)
-        let states = ["closed", "open", "half_open"]
-        // The first is the upstream's own; the last route has no name: it is for all paths that no other is for.
-        writer.gauge(
-            "cistern_upstream_state", "Whether the upstream counts as up (closed), as down (open), or is looked at again (half_open).",
-            states.map { state in ("state=\"\(state)\"", snapshot.upstreamStates.first?.state == state ? 1 : 0) })
-        writer.gauge(
-            "cistern_route_state", "The same for the answers of each route.",
-            snapshot.upstreamStates.dropFirst().flatMap { line in
-                states.map { state in ("route=\"\(line.route)\",state=\"\(state)\"", line.state == state ? 1 : 0) }
-            })
+        failures(snapshot.failures, &writer)
         writer.histogram(
             "cistern_upstream_duration_seconds", "From asking the upstream to the end of its answer or its failure.", scale: 1e-6,
             [("", shards.upstreamDuration)])
@@ -142,6 +151,9 @@ package enum MetricsPage {
                 ("kind=\"full\"", Double(snapshot.connections.handshakesFull)),
                 ("kind=\"resumed\"", Double(snapshot.connections.handshakesResumed)),
             ])
+        writer.counter(
+            "cistern_connection_attempts", "Connections tried in the background while the upstream could not be reached.",
+            UInt64(snapshot.connections.attempted))
         writer.counter("cistern_upstream_retries", "Requests sent for the second time.", UInt64(snapshot.connections.upstreamRetries))
         writer.counter(
             "cistern_upstream_turned_away", "Requests not sent because too many waited.", UInt64(snapshot.connections.upstreamTurnedAway))
@@ -158,6 +170,23 @@ package enum MetricsPage {
             "cistern_background_fetches_skipped", "Those not started because too many were running.",
             UInt64(snapshot.connections.backgroundSkipped))
         writer.gauge("cistern_upstream_active_requests", "Requests at the upstream now.", Double(snapshot.connections.upstreamActive))
+    }
+
+    private static func failures(_ failures: MetricsSnapshot.Failures, _ writer: inout MetricsWriter) {
+        writer.gauge("cistern_upstream_up", "Whether the upstream can be reached, and something of it is well.", failures.isUp ? 1 : 0)
+        let states = { (isOpen: Bool) in [("closed", isOpen ? 0.0 : 1), ("open", isOpen ? 1.0 : 0)] }
+        writer.gauge(
+            "cistern_upstream_state", "Whether the upstream counts as well (closed), or as failing as a whole (open).",
+            states(!failures.isUp).map { ("state=\"\($0)\"", $1) })
+        writer.gauge(
+            "cistern_route_state", "The same for the responses of each route.",
+            failures.routes.flatMap { line in states(line.isOpen).map { ("route=\"\(line.route)\",state=\"\($0)\"", $1) } })
+        writer.gauge(
+            "cistern_failure_scopes", "What is known to fail now, by kind of scope.",
+            failures.scopes.map { ("scope=\"\($0.scope)\"", Double($0.open)) })
+        writer.counter(
+            "cistern_failure_scopes_opened", "How often something became known to fail, by kind of scope.",
+            failures.scopes.map { ("scope=\"\($0.scope)\"", Double($0.opened)) })
     }
 
     private static func connections(_ snapshot: MetricsSnapshot, _ writer: inout MetricsWriter) {

@@ -1,136 +1,438 @@
-// What is remembered of an upstream that fails, so that not every request finds it out again: closed while it answers, open while it does
-// not, and then one request is let through from time to time. Pure: the time and the chance are passed in.
+// What is remembered of an upstream that fails, so that not every request finds it out again, and so that no request to what is well is
+// ever kept from it. Pure: the time is passed in. Everything here is a copy going out at once or not; requests without a copy are stopped
+// by nothing but an address that cannot be reached.
+//
+// All tables are bounded. What is forgotten is asked as if nothing had failed, which is what happens without this memory.
 
-/// When an upstream counts as down, and how often it is looked at then. Times are milliseconds.
+import HTTPCore
+
+/// When a scope counts as failing, and how often it is looked at then. Times are milliseconds.
 package struct FailureSettings: Sendable {
-    /// Failures in a row that open.
+    package var isOn = true
+    /// Failures in a row, of reaching the address or of one path.
     package var threshold = 5
-    /// Percentage of failures within the window that opens.
-    package var rate = 50
-    /// Exchanges within the window below which the rate says nothing.
-    package var minimum = 20
+    /// A family, or all, counts as failing where nothing of it succeeded for so long.
     package var window: Int64 = 10_000
-    /// From one request that is let through to the next; doubles with each that fails, up to the limit.
+    /// From one look at what fails to the next. Never lengthened: so long may pass until a return is known.
     package var recheck: Int64 = 1_000
-    package var recheckLimit: Int64 = 30_000
     /// Longest Retry-After that is obeyed.
     package var retryAfterLimit: Int64 = 300_000
 
     package init() {}
 }
 
-package enum UpstreamState: Int, Sendable, CaseIterable {
-    case closed, open, halfOpen
+package struct FailureMemory: Sendable {
+    package enum Asking: Sendable, Equatable {
+        /// A stored copy may go out instead.
+        /// - Parameter mayLookBehind: whether the same may be asked in the background.
+        case withCopy(mayLookBehind: Bool)
+        /// There is none, and the request changes nothing.
+        case reading
+        /// The request may change something.
+        case writing
+    }
 
-    package var label: String {
-        switch self {
-        case .closed: "closed"
-        case .open: "open"
-        case .halfOpen: "half_open"
+    package enum Look: Sendable, Equatable {
+        case due
+        /// Not before so many milliseconds.
+        case notYet(Int64)
+        /// What was to be looked at does not count as failing any more.
+        case over
+    }
+
+    /// A scope's name, for people.
+    package enum Scope: Sendable, Equatable {
+        case address, upstream
+        case family(FamilyName)
+        case target([UInt8])
+        case pause([UInt8], user: UInt64)
+
+        package var kind: FailureScopeKind {
+            switch self {
+            case .address: .address
+            case .upstream: .upstream
+            case .family: .family
+            case .target: .target
+            case .pause: .pause
+            }
         }
     }
-}
 
-package struct FailureMemory: Sendable {
-    package enum Admission: Sendable, Equatable {
-        case go
-        /// As `go`; what comes of it decides whether the upstream is up again.
-        case probe
-        /// Not before so many milliseconds.
-        case wait(Int64)
+    /// A scope opens or closes.
+    package struct Change: Sendable, Equatable {
+        package let scope: Scope
+        /// nil: it closes.
+        package let cause: FailureCause?
     }
+
+    package struct OpenScope: Sendable, Equatable {
+        package let scope: Scope
+        /// What it is reset by.
+        package let key: UInt64
+        package let stop: FailureStop
+    }
+
+    /// So much of a path is kept to be shown.
+    static let shownBytes = 128
+    /// Families and paths that are remembered, and pauses.
+    static let familyLimit = 1_024
+    static let targetLimit = 4_096
+    static let pauseLimit = 4_096
 
     package let settings: FailureSettings
-    package private(set) var state = UpstreamState.closed
-    private var failuresInRow = 0
-    private var buckets = [Bucket](repeating: Bucket(), count: FailureMemory.bucketCount)
-    private var interval: Int64 = 0
-    private var nextProbe: Int64 = 0
-
-    /// The window is kept in so many parts.
-    private static let bucketCount = 10
-
-    private struct Bucket: Sendable {
-        var number: Int64 = -1
-        var exchanges = 0
-        var failures = 0
-    }
+    private var address = AddressScope()
+    private var upstream = UpstreamScope()
+    private var families = RecentTable<FamilyScope>(limit: familyLimit) { $0.opening != nil }
+    private var targets = RecentTable<TargetScope>(limit: targetLimit) { $0.opening != nil }
+    private var pauses = RecentTable<PauseScope>(limit: pauseLimit) { _ in true }
+    /// Counts how often all that was known of paths was void, since the upstream was away and came back; and when it did last.
+    private var era = 0
+    private var eraBegan = Int64.min
+    private var changes: [Change] = []
+    /// How often a scope of each kind has opened.
+    private var opened: [FailureScopeKind: Int] = [:]
 
     package init(_ settings: FailureSettings) { self.settings = settings }
 
-    /// Whether a request may be sent at `now`.
-    package mutating func admit(now: Int64) -> Admission {
-        guard state != .closed else { return .go }
-        guard now >= nextProbe else { return .wait(nextProbe - now) }
-        // A probe that never reports stops nothing: the next one goes an interval later.
-        state = .halfOpen
-        nextProbe = now + interval
-        return .probe
+    package func openedCount(of kind: FailureScopeKind) -> Int { opened[kind] ?? 0 }
+
+    /// What has changed since this was last called.
+    package mutating func takeChanges() -> [Change] {
+        defer { changes = [] }
+        return changes
     }
 
-    /// The upstream has answered. Returns whether the state changed.
-    @discardableResult
-    package mutating func succeeded(now: Int64) -> Bool {
-        failuresInRow = 0
-        guard state != .closed else {
-            note(now, isFailure: false)
-            return false
+    // MARK: Asking
+
+    package mutating func admit(_ scopes: RequestScopes, _ asking: Asking, now: Int64) -> FailureAdmission {
+        guard settings.isOn else { return .go }
+        if let opening = address.opening { return admit(asking, toAddress: opening, now: now) }
+        guard case .withCopy(let mayLookBehind) = asking else { return .go }
+        if pauses.count > 0, let pause = pauses[scopes.pause], pause.until > now {
+            return .serveCopy(pause.stop(now: now), looksBehind: false)
         }
-        state = .closed
-        buckets = [Bucket](repeating: Bucket(), count: Self.bucketCount)
-        return true
+        let known = targets[scopes.target]
+        if known?.isApart != true || known?.era != era {
+            if let answer = askUpstream(scopes, mayLookBehind, now) ?? askFamily(scopes, mayLookBehind, now) { return answer }
+        }
+        guard let known, known.opening != nil else { return .go }
+        return askTarget(scopes, mayLookBehind, now) ?? .go
     }
 
-    /// The upstream has failed.
-    /// - Parameters:
-    ///   - retryAfter: milliseconds that it asked to be left alone for.
-    ///   - chance: from 0 to 1: spreads the times at which several proxies look again.
-    /// - Returns: whether the state changed.
-    @discardableResult
-    package mutating func failed(now: Int64, retryAfter: Int64? = nil, chance: Double) -> Bool {
-        failuresInRow += 1
-        note(now, isFailure: true)
-        // None at all where it may come at once, or where such wishes are not obeyed.
-        let wish = retryAfter.map { min($0, settings.retryAfterLimit) }.flatMap { $0 > 0 ? $0 : nil }
-        switch state {
-        case .closed:
-            guard wish != nil || failuresInRow >= settings.threshold || isRateReached(now) else { return false }
-            interval = settings.recheck
-            open(now, wish, chance)
-            return true
-        case .halfOpen:
-            interval = min(interval * 2, settings.recheckLimit)
-            open(now, wish, chance)
-            return true
-        case .open:
-            // An answer to a request sent before: it tells nothing new, except how long to wait.
-            if let wish { nextProbe = max(nextProbe, now + wish) }
-            return false
+    private func admit(_ asking: Asking, toAddress opening: Opening, now: Int64) -> FailureAdmission {
+        let stop = FailureStop(scope: .address, cause: opening.cause, since: opening.since, wait: settings.recheck)
+        switch asking {
+        case .withCopy: return .serveCopy(stop, looksBehind: false)
+        case .reading: return .refuse(stop)
+        // It may have come back since the last attempt, and only this one can change what it is to change.
+        case .writing: return address.failedAt.map { now - $0 < settings.recheck } == true ? .refuse(stop) : .go
         }
     }
 
-    private mutating func open(_ now: Int64, _ wish: Int64?, _ chance: Double) {
-        state = .open
-        let spread = Int64(Double(interval) * 0.2 * chance)
-        nextProbe = now + max(interval + spread, wish ?? 0)
+    private mutating func askUpstream(_ scopes: RequestScopes, _ mayLookBehind: Bool, _ now: Int64) -> FailureAdmission? {
+        var opening = upstream.opening
+        guard opening != nil, upstream.witnesses.mayStop(scopes.user), upstream.failed.concern(scopes) else { return nil }
+        let answer = ask(&opening, .upstream, mayLookBehind, now)
+        if opening == nil { forgetUpstream() } else { upstream.opening = opening }
+        return answer
     }
 
-    private mutating func note(_ now: Int64, isFailure: Bool) {
-        let number = now / max(1, settings.window / Int64(Self.bucketCount))
-        let place = Int(number % Int64(Self.bucketCount))
-        if buckets[place].number != number { buckets[place] = Bucket(number: number) }
-        buckets[place].exchanges += 1
-        if isFailure { buckets[place].failures += 1 }
-    }
-
-    private func isRateReached(_ now: Int64) -> Bool {
-        let newest = now / max(1, settings.window / Int64(Self.bucketCount))
-        var exchanges = 0
-        var failures = 0
-        for bucket in buckets where bucket.number > newest - Int64(Self.bucketCount) {
-            exchanges += bucket.exchanges
-            failures += bucket.failures
+    private mutating func askFamily(_ scopes: RequestScopes, _ mayLookBehind: Bool, _ now: Int64) -> FailureAdmission? {
+        guard let family = families[scopes.family], family.era == era, family.opening != nil, family.witnesses.mayStop(scopes.user) else {
+            return nil
         }
-        return exchanges >= settings.minimum && failures * 100 >= settings.rate * exchanges
+        var opening = family.opening
+        let answer = ask(&opening, .family, mayLookBehind, now)
+        families.change(scopes.family) { value in
+            value?.opening = opening
+            if opening == nil { value?.failed.forget() }
+        }
+        if opening == nil { changes.append(Change(scope: .family(family.name), cause: nil)) }
+        return answer
+    }
+
+    private mutating func askTarget(_ scopes: RequestScopes, _ mayLookBehind: Bool, _ now: Int64) -> FailureAdmission? {
+        guard let target = targets[scopes.target], target.era == era, target.witnesses.mayStop(scopes.asker) else { return nil }
+        var opening = target.opening
+        // What others of its family have brought since says more.
+        if let known = opening, known.lookedAt < families[scopes.family]?.closedAt ?? .min { opening = nil }
+        let answer = ask(&opening, .target, mayLookBehind, now)
+        targets.change(scopes.target) { value in
+            value?.opening = opening
+            if opening == nil { value?.failuresInRow = 0 }
+        }
+        if opening == nil { changes.append(Change(scope: .target(target.path), cause: nil)) }
+        return answer
+    }
+
+    /// - Parameter opening: nil afterwards where nobody has looked for so long that the request is sent as if nothing had failed.
+    private func ask(_ opening: inout Opening?, _ kind: FailureScopeKind, _ mayLookBehind: Bool, _ now: Int64) -> FailureAdmission? {
+        guard let known = opening else { return nil }
+        guard !known.hasLapsed(now: now, recheck: settings.recheck) else {
+            opening = nil
+            return nil
+        }
+        let isLook = known.isLookDue(now: now, recheck: settings.recheck)
+        if isLook { opening?.lookedAt = now }
+        // What cannot be asked in the background looks itself.
+        if isLook, !mayLookBehind { return .go }
+        return .serveCopy(known.stop(kind, now: now, settings), looksBehind: isLook)
+    }
+
+    /// Whether a request for these scopes is to be repeated in the background, to look whether what stopped it is well again.
+    package mutating func look(_ kind: FailureScopeKind, _ scopes: RequestScopes, now: Int64) -> Look {
+        let recheck = settings.recheck
+        // The look at all, or at the family, is for what is within it too.
+        if kind == .family || kind == .target, upstream.opening != nil { return .notYet(recheck) }
+        if kind == .target, let family = families[scopes.family], family.era == era, family.opening != nil { return .notYet(recheck) }
+        switch kind {
+        case .upstream: return Opening.look(&upstream.opening, now: now, recheck: recheck)
+        case .family:
+            guard var opening = families[scopes.family].flatMap({ $0.era == era ? $0.opening : nil }) else { return .over }
+            let look = opening.look(now: now, recheck: recheck)
+            families.change(scopes.family) { $0?.opening = opening }
+            return look
+        case .target:
+            guard var opening = targets[scopes.target].flatMap({ $0.era == era ? $0.opening : nil }) else { return .over }
+            let look = opening.look(now: now, recheck: recheck)
+            targets.change(scopes.target) { $0?.opening = opening }
+            return look
+        case .address, .pause: return .over
+        }
+    }
+
+    /// Whether paths of its kind count as failing: then they share a part of the connections.
+    package func isFailing(_ scopes: RequestScopes) -> Bool {
+        if upstream.opening != nil { return true }
+        if let family = families[scopes.family], family.era == era, family.opening != nil { return true }
+        guard let target = targets[scopes.target] else { return false }
+        return target.era == era && target.opening != nil
+    }
+
+    // MARK: What came of it
+
+    /// A good response, whole.
+    /// - Parameter isQuick: one who has a copy would have waited for it.
+    package mutating func succeed(_ scopes: RequestScopes, isQuick: Bool, now: Int64) {
+        guard settings.isOn else { return }
+        reach(now: now)
+        let wasAllFailing = upstream.opening != nil
+        upstream.succeed(now: now)
+        if wasAllFailing {
+            changes.append(Change(scope: .upstream, cause: nil))
+            beginEra(now)
+        }
+        let isFamilyBack = succeedInFamily(scopes, now)
+        succeedAtTarget(scopes, isQuick: isQuick, isApart: wasAllFailing || isFamilyBack, now)
+        if pauses.count > 0 { endPause(scopes) }
+    }
+
+    /// Returns whether it counted as failing.
+    private mutating func succeedInFamily(_ scopes: RequestScopes, _ now: Int64) -> Bool {
+        let era = self.era
+        let closed: FamilyName? = families.change(scopes.family) { value in
+            var family = value ?? FamilyScope(name: scopes.familyName, succeededAt: now, era: era)
+            let wasOpen = family.opening != nil && family.era == era
+            family.succeed(now: now)
+            family.era = era
+            value = family
+            return wasOpen ? family.name : nil
+        }
+        if let closed { changes.append(Change(scope: .family(closed), cause: nil)) }
+        return closed != nil
+    }
+
+    /// A response that is good but late leaves a path as it is: copies go out at once, and it is looked at in the background.
+    private mutating func succeedAtTarget(_ scopes: RequestScopes, isQuick: Bool, isApart: Bool, _ now: Int64) {
+        guard isApart || targets[scopes.target] != nil else { return }
+        let era = self.era
+        let closed: [UInt8]? = targets.change(scopes.target) { value in
+            var target = value ?? TargetScope(scopes, era: era)
+            let wasOpen = target.opening != nil && target.era == era
+            if target.era != era { target.succeed(now: now) }
+            target.era = era
+            if isApart { target.isApart = true }
+            if isQuick { target.succeed(now: now) }
+            value = target
+            return wasOpen && target.opening == nil ? target.path : nil
+        }
+        if let closed { changes.append(Change(scope: .target(closed), cause: nil)) }
+    }
+
+    private mutating func endPause(_ scopes: RequestScopes) {
+        guard let pause = pauses[scopes.pause] else { return }
+        pauses.change(scopes.pause) { $0 = nil }
+        changes.append(Change(scope: pause.name, cause: nil))
+    }
+
+    /// Something came from it: so it can be reached, whatever it said.
+    package mutating func reach(now: Int64) {
+        address.failuresInRow = 0
+        address.reachedAt = now
+        guard address.opening != nil else { return }
+        address.opening = nil
+        changes.append(Change(scope: .address, cause: nil))
+        // What failed meanwhile says nothing of the paths.
+        beginEra(now)
+        forgetUpstream()
+    }
+
+    /// A request that only reads was sent, and no good response came.
+    /// - Parameter began: when it was sent. What has succeeded since says more.
+    package mutating func fail(_ scopes: RequestScopes, _ cause: FailureCause, began: Int64, now: Int64) {
+        guard settings.isOn else { return }
+        switch cause {
+        case .status, .junk: reach(now: now)
+        case .transfer, .slow: break
+        }
+        guard began >= eraBegan else { return }
+        let familyClosed = failInFamily(scopes, cause, began, now)
+        if began >= familyClosed { failAtTarget(scopes, cause, began, now) }
+        failInAll(scopes, cause, began, now)
+    }
+
+    /// Returns when the family was last found well after it had counted as failing.
+    private mutating func failInFamily(_ scopes: RequestScopes, _ cause: FailureCause, _ began: Int64, _ now: Int64) -> Int64 {
+        let (era, window) = (self.era, settings.window)
+        let (closedAt, opens): (Int64, FamilyName?) = families.change(scopes.family) { value in
+            var family = value ?? FamilyScope(name: scopes.familyName, succeededAt: began, era: era)
+            defer { value = family }
+            if family.era != era { family.forgetFailures(era: era) }
+            guard began >= family.succeededAt, began >= family.closedAt else { return (family.closedAt, nil) }
+            family.failed.add(scopes, at: now)
+            family.witnesses.add(scopes.user)
+            family.opening?.failAgain(cause, began: began)
+            let isFailing = now - family.succeededAt >= window && family.failed.count(since: now - window) >= FamilyScope.threshold
+            guard family.opening == nil, isFailing else { return (family.closedAt, nil) }
+            family.opening = Opening(since: now, cause: cause, lookedAt: now)
+            return (family.closedAt, family.name)
+        }
+        if let opens { open(.family(opens), cause) }
+        return closedAt
+    }
+
+    private mutating func failAtTarget(_ scopes: RequestScopes, _ cause: FailureCause, _ began: Int64, _ now: Int64) {
+        let (era, settings) = (self.era, self.settings)
+        let opens: [UInt8]? = targets.change(scopes.target) { value in
+            var target = value ?? TargetScope(scopes, era: era)
+            defer { value = target }
+            if target.era != era { target.forgetFailures(era: era) }
+            guard began >= target.succeededAt else { return nil }
+            target.isApart = false
+            if target.opening == nil, now - settings.window > target.failedAt { target.forgetFailures(era: era) }
+            target.failuresInRow = min(target.failuresInRow + 1, settings.threshold)
+            target.failedAt = now
+            target.witnesses.add(scopes.asker)
+            target.opening?.failAgain(cause, began: began)
+            guard target.opening == nil, target.failuresInRow >= settings.threshold else { return nil }
+            target.opening = Opening(since: now, cause: cause, lookedAt: now)
+            return target.path
+        }
+        if let opens { open(.target(opens), cause) }
+    }
+
+    private mutating func failInAll(_ scopes: RequestScopes, _ cause: FailureCause, _ began: Int64, _ now: Int64) {
+        let succeededAt = upstream.succeededAt ?? began
+        upstream.succeededAt = succeededAt
+        guard began >= succeededAt, began >= upstream.closedAt else { return }
+        upstream.failed.add(scopes, at: now)
+        upstream.witnesses.add(scopes.user)
+        upstream.opening?.failAgain(cause, began: began)
+        let isFailing =
+            now - succeededAt >= settings.window && upstream.failed.count(since: now - settings.window) >= UpstreamScope.threshold
+        guard upstream.opening == nil, isFailing else { return }
+        upstream.opening = Opening(since: now, cause: cause, lookedAt: now)
+        open(.upstream, cause)
+    }
+
+    /// It asked to be left alone, by this user, on this path.
+    /// - Parameter retryAfter: milliseconds.
+    package mutating func pause(_ scopes: RequestScopes, _ status: Status, retryAfter: Int64, now: Int64) {
+        let time = min(retryAfter, settings.retryAfterLimit)
+        guard settings.isOn, time > 0 else { return }
+        let known = pauses[scopes.pause].flatMap { $0.until > now ? $0 : nil }
+        let pause = PauseScope(
+            path: Array(scopes.path.prefix(Self.shownBytes)), user: scopes.user, since: known?.since ?? now, until: now + time,
+            status: status)
+        pauses.change(scopes.pause) { $0 = pause }
+        if known == nil { open(pause.name, .status(status)) }
+    }
+
+    // MARK: The address
+
+    /// No connection came about.
+    /// - Parameter began: when it was tried. What has been reached since says more.
+    package mutating func failToReach(_ error: UpstreamError, began: Int64, now: Int64) {
+        guard settings.isOn else { return }
+        guard began >= address.reachedAt else { return }
+        address.failedAt = now
+        address.opening?.cause = .transfer(error)
+        address.failuresInRow = min(address.failuresInRow + 1, settings.threshold)
+        guard address.opening == nil, address.failuresInRow >= settings.threshold else { return }
+        address.opening = Opening(since: now, cause: .transfer(error), lookedAt: now)
+        open(.address, .transfer(error))
+    }
+
+    /// Whether a connection is to be tried now.
+    package mutating func attempt(now: Int64) -> Look { Opening.look(&address.opening, now: now, recheck: settings.recheck) }
+
+    // MARK: Changes
+
+    private mutating func open(_ scope: Scope, _ cause: FailureCause) {
+        opened[scope.kind, default: 0] += 1
+        changes.append(Change(scope: scope, cause: cause))
+    }
+
+    private mutating func beginEra(_ now: Int64) {
+        era += 1
+        eraBegan = now
+    }
+
+    private mutating func forgetUpstream() {
+        if upstream.opening != nil { changes.append(Change(scope: .upstream, cause: nil)) }
+        upstream.opening = nil
+        upstream.failed.forget()
+        upstream.witnesses = Witnesses()
+    }
+
+    // MARK: Showing
+
+    /// All that is open now, the widest first.
+    package func openScopes(now: Int64) -> [OpenScope] {
+        var found: [OpenScope] = []
+        func add(_ scope: Scope, _ key: UInt64, _ opening: Opening?) {
+            guard let opening, scope == .address || !opening.hasLapsed(now: now, recheck: settings.recheck) else { return }
+            found.append(OpenScope(scope: scope, key: key, stop: opening.stop(scope.kind, now: now, settings)))
+        }
+        add(.address, 0, address.opening)
+        add(.upstream, 0, upstream.opening)
+        for (key, family) in families.entries where family.era == era { add(.family(family.name), key, family.opening) }
+        for (key, target) in targets.entries where target.era == era { add(.target(target.path), key, target.opening) }
+        for (key, pause) in pauses.entries where pause.until > now {
+            found.append(OpenScope(scope: pause.name, key: key, stop: pause.stop(now: now)))
+        }
+        return found
+    }
+
+    /// Whether it is known to be down as a whole.
+    package func isDown(now: Int64) -> Bool {
+        address.opening != nil || upstream.opening.map { !$0.hasLapsed(now: now, recheck: settings.recheck) } == true
+    }
+
+    /// Everything is asked again as if it had not failed.
+    package mutating func reset(_ scope: OpenScope) {
+        switch scope.scope {
+        case .address:
+            address = AddressScope()
+            changes.append(Change(scope: .address, cause: nil))
+        case .upstream: forgetUpstream()
+        case .family: families.change(scope.key) { $0 = nil }
+        case .target: targets.change(scope.key) { $0 = nil }
+        case .pause: pauses.change(scope.key) { $0 = nil }
+        }
+        switch scope.scope {
+        case .address, .upstream: break
+        case .family, .target, .pause: changes.append(Change(scope: scope.scope, cause: nil))
+        }
     }
 }

@@ -13,7 +13,8 @@ struct Cistern: ParsableCommand {
             CommandGroup(
                 name: "Looking into a running Cistern",
                 subcommands: [
-                    List.self, Show.self, Purge.self, Why.self, Mode.self, Stats.self, Top.self, Export.self, Import.self, Warm.self,
+                    List.self, Show.self, Purge.self, Why.self, Mode.self, UpstreamCommand.self, Stats.self, Top.self, Export.self,
+                    Import.self, Warm.self,
                 ])
         ],
         defaultSubcommand: Serve.self)

@@ -290,11 +290,10 @@ extension UpstreamSettings {
 extension FailureSettings {
     fileprivate init(_ settings: CisternSettings.Failure) {
         self.init()
+        isOn = settings.memory
         threshold = settings.threshold
-        rate = settings.rate
         window = Int64(settings.window)
         recheck = Int64(settings.recheck)
-        recheckLimit = Int64(max(settings.recheck, settings.recheckLimit))
         retryAfterLimit = Int64(settings.retryAfterLimit)
     }
 }

@@ -51,6 +51,23 @@ struct CommandTests {
         #expect(try tool.run("mode nonsense").status == 64)
     }
 
+    @Test("upstream: what is known to fail, and forgetting it")
+    func upstream() throws {
+        #expect(try tool.run("upstream").text.hasSuffix(": nothing is known to fail\n"))
+        _ = try play.get("/users/1")
+        play.origin.react { _ in [.json("{}", status: "503 No", ["Retry-After: 100"])] }
+        _ = try play.get("/users/1", [("Cache-Control", "no-cache")])
+        let shown = try tool.run("upstream")
+        #expect(shown.text.contains(": up\n") && shown.text.contains("pause:/users/1"))
+        #expect(shown.text.contains("status_503") && shown.text.contains("failure.retry_after_limit"))
+        #expect(shown.lines.last?.hasPrefix("pause: this user's copies go out at once") == true)
+        #expect(try tool.run("stats").text.contains("failing: pause 1"))
+        let unknown = try tool.run("upstream reset target:/users/2")
+        #expect(unknown.status == 1 && unknown.text.contains("No scope that fails is called target:/users/2"))
+        #expect(try tool.run("upstream reset pause:/users/1").text == "1 scope is asked again as ever\n")
+        #expect(try tool.run("upstream reset").text == "0 scopes are asked again as ever\n")
+    }
+
     @Test("export, import, and a store handed to a colleague")
     func archive() throws {
         for target in ["/users/1", "/posts?b=2&a=1", "/keys?api_key=secret"] { _ = try play.get(target) }

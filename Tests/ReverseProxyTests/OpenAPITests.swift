@@ -15,7 +15,8 @@ struct OpenAPITests {
         "showEntry": ("GET", "/-/entries/{id}", nil), "entryContent": ("GET", "/-/entries/{id}/content", nil),
         "listWhy": ("GET", "/-/why", nil), "showWhy": ("GET", "/-/why/0-1", nil), "showMode": ("GET", "/-/mode", nil),
         "setMode": ("PUT", "/-/mode?mode=replay&prefix=/a", nil), "removeMode": ("DELETE", "/-/mode?prefix=/a", nil),
-        "importEntry": ("POST", "/-/entries", "{}"), "upstream": ("GET", "/-/upstream", nil), "stats": ("GET", "/-/stats", nil),
+        "importEntry": ("POST", "/-/entries", "{}"), "upstream": ("GET", "/-/upstream", nil),
+        "resetUpstream": ("POST", "/-/upstream/reset?scope=pause", nil), "stats": ("GET", "/-/stats", nil),
         "purge": ("POST", "/-/purge?prefix=/none", nil),
     ]
 

@@ -8,9 +8,9 @@ import Reactor
 import Settings
 import TestSupport
 import Testing
-import Upstream
 
 @testable import ReverseProxy
+@testable import Upstream
 
 @Suite("Why")
 struct WhyTests {
@@ -147,7 +147,7 @@ struct WhyTests {
         #expect(
             try explanation("/a") == [
                 "The upstream should have been asked: the stored answer did not say for how long it is fresh.",
-                "The upstream counts as down, and was not asked.", "The stored answer went out instead.",
+                "The upstream cannot be reached (connection_refused), and was not asked.", "The stored answer went out instead.",
             ])
         _ = try play.request("TRACE", "/a")
         #expect(try why(play)["explanation"] == ["Cistern refused the request itself."])
@@ -269,7 +269,10 @@ struct WhyTests {
         let advice =
             NotStoredReason.allCases.compactMap(\.advice) + NoRescueReason.allCases.compactMap(\.advice)
             + MetricNames.rescueCauses.compactMap { FailureAdvice.advice(for: $0) }
-        for setting in advice.map(\.setting) + ["cache.mode", "cache.heuristics", "admin.records"] {
+        let stops = FailureScopeKind.allCases.flatMap { kind in
+            [FailureCause.slow, .junk].map { FailureStop(scope: kind, cause: $0, since: 0, wait: 0).setting }
+        }
+        for setting in advice.map(\.setting) + stops + ["cache.mode", "cache.heuristics", "admin.records"] {
             #expect(known.contains(setting), "\(setting) is not a setting")
         }
     }

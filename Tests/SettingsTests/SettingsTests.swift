@@ -105,6 +105,22 @@ struct SettingsTests {
             ])
     }
 
+    @Test("what was a setting once is told apart from a slip, with what to do")
+    func retired() {
+        var reader = read("failure:\n  rate: 50\n  recheck_limit: 30s\n  recheck_limits: 1s")
+        reader.read(environment: ["CISTERN_FAILURE_RATE": "50"])
+        reader.read(path: "failure.rate", .one("50"), option: "--set")
+        let rate = "no path counts as failing because others do: take the line out"
+        #expect(
+            reader.mistakes.map(\.description) == [
+                "f.yaml:2: failure.rate is no longer a setting: \(rate)",
+                "f.yaml:3: failure.recheck_limit is no longer a setting: it is looked each failure.recheck, never less often: take the line out",
+                "f.yaml:4: failure.recheck_limits is not a setting",
+                "environment: CISTERN_FAILURE_RATE, which was for failure.rate, is no longer a setting: \(rate)",
+                "command line: failure.rate is no longer a setting: \(rate)",
+            ])
+    }
+
     @Test("what Kubernetes says of services called cistern is no mistake")
     func serviceLinks() {
         var reader = SettingsReader()

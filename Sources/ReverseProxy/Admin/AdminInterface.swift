@@ -71,6 +71,7 @@ final class AdminInterface: @unchecked Sendable {
         Route(.post, "entries", Importing.perform),
         Route(.post, "purge", Purging.perform),
         Route(.get, "upstream", StatePages.upstream),
+        Route(.post, "upstream/reset", StatePages.resetUpstream),
         Route(.get, "stats", StatePages.stats),
         Route(.get, "why", WhyPages.list),
         Route(.get, "why/*", WhyPages.show),

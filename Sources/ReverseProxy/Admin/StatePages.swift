@@ -1,5 +1,6 @@
 // How the proxy and its upstream are, in numbers for people and programs; Prometheus has its own page.
 
+import CachePolicy
 import CacheStore
 import HTTPCore
 import JSON
@@ -14,12 +15,49 @@ enum StatePages {
         }
     }
 
+    /// What is known to fail is asked again as if it had not: all, or what is named.
+    @Sendable static func resetUpstream(_ task: AdminInterface.Task) throws(AdminProblem) {
+        try task.request.allow(["scope"])
+        let health = task.interface.server.health
+        let name = task.request["scope"]
+        let count = health.reset(name, now: task.interface.server.monotonicMilliseconds)
+        if let name, count == 0, FailureScopeKind(rawValue: name) == nil {
+            let open = health.openScopes(now: task.interface.server.monotonicMilliseconds).prefix(10).map { health.name(of: $0.scope) }
+            let known = open.isEmpty ? "there is none" : "there are " + open.joined(separator: ", ")
+            throw .notFound("No scope that fails is called \(name): \(known).")
+        }
+        task.reply(AdminAnswer(["reset": .integer(count)]))
+    }
+
+    /// So many scopes are shown.
+    private static let scopeLimit = 1_000
+
+    private static func scopes(_ server: ProxyServer) -> JSONValue {
+        let now = server.monotonicMilliseconds
+        let open = server.health.openScopes(now: now)
+        return .array(
+            open.prefix(scopeLimit).map { open -> JSONValue in
+                return [
+                    "scope": .string(server.health.name(of: open.scope)), "kind": .string(open.scope.kind.rawValue),
+                    "since": .string(RFC3339.format(milliseconds: server.wallMilliseconds - (now - open.stop.since))),
+                    "cause": .string(open.stop.cause.label), "setting": .string(open.stop.setting),
+                    "effect": .string(open.scope.kind.effect), "wait_seconds": .number(Double(open.stop.wait) / 1000),
+                    "partition": partition(open.scope),
+                ]
+            })
+    }
+
+    /// As `why` shows it: the beginning of the keyed hash of a user's credentials.
+    private static func partition(_ scope: FailureMemory.Scope) -> JSONValue {
+        guard case .pause(_, let user) = scope, user != 0 else { return .null }
+        return .string(StoredKey.hexadecimal((0..<4).map { UInt8(truncatingIfNeeded: user >> (56 - 8 * $0)) }))
+    }
+
     private static func upstream(_ snapshot: MetricsSnapshot, _ server: ProxyServer) -> JSONValue {
         let errors = zip(snapshot.shards.labels.upstreamErrors, snapshot.shards.upstreamErrors).filter { $0.1 > 0 }
         return [
-            "origin": .string(server.settings.upstream.origin + server.settings.upstream.basePath), "up": .bool(snapshot.isUpstreamUp),
-            "state": .string(snapshot.upstreamStates.first?.state ?? "closed"),
-            "routes": .array(snapshot.upstreamStates.dropFirst().map { ["route": .string($0.route), "state": .string($0.state)] }),
+            "origin": .string(server.settings.upstream.origin + server.settings.upstream.basePath), "up": .bool(snapshot.failures.isUp),
+            "memory": .bool(server.health.isOn), "state": .string(snapshot.failures.state), "scopes": scopes(server),
             "active_requests": .integer(snapshot.connections.upstreamActive), "requests": .integer(snapshot.connections.upstreamRequests),
             "connections_opened": .integer(snapshot.connections.upstreamOpened),
             "errors": .object(errors.map { JSONValue.Member($0.0, .integer(Int(clamping: $0.1))) }),
@@ -64,7 +102,8 @@ enum StatePages {
                 "accepted": .integer(snapshot.connections.accepted),
             ],
             "upstream": [
-                "up": .bool(snapshot.isUpstreamUp), "state": .string(snapshot.upstreamStates.first?.state ?? "closed"),
+                "up": .bool(snapshot.failures.isUp), "state": .string(snapshot.failures.state),
+                "failing": .object(snapshot.failures.scopes.map { JSONValue.Member($0.scope, .integer($0.open)) }),
                 "active_requests": .integer(snapshot.connections.upstreamActive),
                 "requests": .integer(snapshot.connections.upstreamRequests),
             ],

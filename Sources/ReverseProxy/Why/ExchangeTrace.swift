@@ -41,6 +41,8 @@ struct ExchangeTrace: Sendable {
     var upstreamStatus: UInt16 = 0
     /// Its place in `MetricNames.rescueCauses`; -1 where nothing failed.
     var failure: Int16 = -1
+    /// Where the failure memory stopped it.
+    var stop: FailureStop?
     var targetCount: UInt16 = 0
     var method = MethodLabel.other
     var result = CacheResult.miss

@@ -86,7 +86,7 @@ extension BackgroundCause {
         case .staleWhileRevalidate: "A stale answer had gone out that allowed it; this was to bring a new one in the background."
         case .refreshAhead:
             "The stored answer is asked for often and had little freshness left; this was to bring a new one in the background."
-        case .recheck: "The upstream counted as down; this looked in the background whether it is back."
+        case .recheck: "The upstream was known to fail here; this looked in the background whether it is well again."
         case .slow: "The stored answer had gone out, since the upstream took long; its answer was still waited for."
         case .clientLeft: "The client had left; the upstream's answer was still waited for."
         }
@@ -213,6 +213,29 @@ extension ContentOutcome {
     }
 }
 
+extension FailureStop {
+    /// In words.
+    var sentence: String {
+        let cause = "(\(cause.label))"
+        return switch scope {
+        case .address: "The upstream cannot be reached \(cause), and was not asked."
+        case .upstream: "The upstream fails, whatever it is asked for \(cause), and was not asked."
+        case .family: "The upstream fails on all paths like this one \(cause), and was not asked."
+        case .target: "The upstream fails on this path \(cause), and was not asked."
+        case .pause: "The upstream asked this user to leave this path alone for a while \(cause), and was not asked."
+        }
+    }
+
+    var advice: WhyAdvice {
+        switch setting {
+        case "failure.retry_after_limit": WhyAdvice(setting, "is the longest wish of this kind that is obeyed")
+        case "cache.rescue_after": WhyAdvice(setting, "is how long the upstream has where a copy could go out")
+        case "failure.window": WhyAdvice(setting, "is how long nothing must have succeeded for this")
+        default: WhyAdvice(setting, "is how many failures in a row it takes; failure.recheck says how often it is looked again")
+        }
+    }
+}
+
 enum FailureAdvice {
     /// In words.
     /// - Parameters:
@@ -220,7 +243,6 @@ enum FailureAdvice {
     ///   - status: what the upstream answered with; 0 where it did not.
     static func sentence(for label: String, status: UInt16) -> String {
         switch label {
-        case FetchFailure.unavailableLabel: return "The upstream counts as down, and was not asked."
         case FetchFailure.slowLabel: return "The upstream took too long for one who has a copy; it was still listened to."
         case UpstreamError.connectionLimitReached.rawValue: return "The upstream was not asked: too many others were waiting for it."
         case "tunnel_refused": return "The forward proxy made no tunnel to the upstream, which was not asked."
@@ -243,8 +265,6 @@ enum FailureAdvice {
         case "http_response_body_size": WhyAdvice("cache.buffer_limit", "is the longest answer that is taken whole")
         case "tunnel_refused": WhyAdvice("upstream.proxy", "is the forward proxy; the log has the status that it responded with")
         case "tls_certificate_error": WhyAdvice("upstream.ca_file", "names the certificates that the upstream's is checked against")
-        case FetchFailure.unavailableLabel:
-            WhyAdvice("failure.threshold", "and failure.recheck say when it counts as down and how often it is tried")
         case FetchFailure.slowLabel: WhyAdvice("cache.rescue_after", "is how long the upstream has where a copy could go out")
         default: UpstreamFault(rawValue: label).flatMap(demand)
         }

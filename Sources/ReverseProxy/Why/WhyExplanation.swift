@@ -103,7 +103,11 @@ struct WhyExplanation {
     /// Sentences for people.
     private var explanation: [String] {
         var sentences = [trace.background?.sentence ?? lookUpSentence]
-        if let failure { sentences.append(FailureAdvice.sentence(for: failure, status: trace.upstreamStatus)) }
+        if let stop = trace.stop {
+            sentences.append(stop.sentence)
+        } else if let failure {
+            sentences.append(FailureAdvice.sentence(for: failure, status: trace.upstreamStatus))
+        }
         if trace.isGone {
             sentences.append(
                 trace.result == .rescued
@@ -177,7 +181,7 @@ struct WhyExplanation {
         if trace.validation == .noFreshness, trace.result != .rescued, trace.background == nil {
             advice.append(WhyAdvice("cache.heuristics", "takes a share of an answer's age since its last change for its freshness"))
         }
-        if let one = failure.flatMap(FailureAdvice.advice) { advice.append(one) }
+        if let one = trace.stop?.advice ?? failure.flatMap(FailureAdvice.advice) { advice.append(one) }
         if trace.isGone { advice.append(WhyAdvice("cache.gone", "ignore: the older copy goes out all the same")) }
         if let one = trace.content?.advice { advice.append(one) }
         if trace.result == .error, let one = trace.notRescued?.advice ?? trace.notStoodIn?.advice { advice.append(one) }

@@ -44,6 +44,13 @@ struct Stats: AdminCommand {
 }
 
 enum StatsLines {
+    /// How many scopes of each kind are known to fail.
+    private static func failing(_ upstream: JSONValue?) -> String {
+        let kinds = (upstream?["failing"]?.members ?? []).filter { $0.value != 0 }
+        guard !kinds.isEmpty else { return "nothing known to fail" }
+        return "failing: " + kinds.map { "\($0.name) \($0.value.integer ?? 0)" }.joined(separator: " ")
+    }
+
     static func state(_ stats: JSONValue) -> String {
         let store = stats["store"]
         let upstream = stats["upstream"]
@@ -52,7 +59,7 @@ enum StatsLines {
         let trouble = store?["writable"] == true ? "" : ", CANNOT BE WRITTEN TO"
         return """
             store        \(store?["entries"]?.integer ?? 0) entries, \(size)\(trouble)
-            upstream     \(upstream?["up"] == true ? "up" : "DOWN"), failure memory \(upstream?["state"]?.string ?? ""), \
+            upstream     \(upstream?["up"] == true ? "up" : "DOWN"), \(failing(upstream)), \
             \(upstream?["active_requests"]?.integer ?? 0) requests running
             connections  \(connections?["open"]?.integer ?? 0) of \(connections?["limit"]?.integer ?? 0)
             memory       \(Printable.bytes(stats["process"]?["resident_bytes"]?.integer ?? 0))

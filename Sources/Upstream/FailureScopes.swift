@@ -1,0 +1,319 @@
+// The parts of an upstream that can fail each by itself, and what is known of each: its address, one path, a family of paths, all that it
+// is asked for, and one user's pause. Plain values; `FailureMemory` decides by them.
+
+import HTTPCore
+
+package enum FailureScopeKind: String, Sendable, CaseIterable {
+    /// Host and port cannot be reached.
+    case address
+    /// Whatever it is asked for fails.
+    case upstream
+    /// A route, or the paths that are alike up to their last slash.
+    case family
+    /// A path, with any arguments.
+    case target
+    /// It asked one user to leave one path alone for a while.
+    case pause
+
+    /// For metrics, and the `detail` of Cache-Status (the first is that of RFC 9209 §2.3.2).
+    package var label: String {
+        switch self {
+        case .address: "destination_unavailable"
+        case .upstream: "upstream_failing"
+        case .family: "family_failing"
+        case .target: "target_failing"
+        case .pause: "paused"
+        }
+    }
+}
+
+package enum FailureCause: Sendable, Equatable {
+    case transfer(UpstreamError)
+    case status(Status)
+    /// A response came that is none.
+    case junk
+    /// It took longer than one who has a copy waits.
+    case slow
+
+    package var label: String {
+        switch self {
+        case .transfer(let error): error.rawValue
+        case .status(let status): "status_\(status.rawValue)"
+        case .junk: "junk"
+        case .slow: "slow"
+        }
+    }
+}
+
+/// Why a request is not sent now.
+package struct FailureStop: Sendable, Equatable {
+    package let scope: FailureScopeKind
+    package let cause: FailureCause
+    /// Milliseconds of the clock by which the memory is told the time.
+    package let since: Int64
+    /// Milliseconds until it is looked again, or until the pause ends.
+    package let wait: Int64
+
+    /// The setting in play, as in the configuration file.
+    package var setting: String {
+        switch scope {
+        case .pause: "failure.retry_after_limit"
+        case .address: "failure.threshold"
+        case .target: cause == .slow ? "cache.rescue_after" : "failure.threshold"
+        case .upstream, .family: cause == .slow ? "cache.rescue_after" : "failure.window"
+        }
+    }
+}
+
+package enum FailureAdmission: Sendable, Equatable {
+    case go
+    /// The stored copy goes out at once.
+    /// - Parameter looksBehind: the same is asked in the background, to see whether it is well again.
+    case serveCopy(FailureStop, looksBehind: Bool)
+    /// Nothing can be served, and asking is of no use now.
+    case refuse(FailureStop)
+}
+
+/// What a family is called.
+package enum FamilyName: Sendable, Equatable {
+    /// The place of a route.
+    case route(Int)
+    /// The path up to its last slash; the beginning of it where it is long.
+    case directory([UInt8])
+}
+
+/// The scopes that a request belongs to. Numbers stand for paths and users: hashes with a secret seed.
+package struct RequestScopes: Sendable {
+    /// Without arguments.
+    package let path: ArraySlice<UInt8>
+    /// The place of its route; nil for paths that no route is for.
+    package let route: Int?
+    package let target: UInt64
+    package let family: UInt64
+    /// 0: nobody in particular.
+    package let user: UInt64
+    /// The user and the arguments together.
+    package let asker: UInt64
+
+    /// The target and the user together.
+    package var pause: UInt64 {
+        var hasher = Hasher()
+        hasher.combine(target)
+        hasher.combine(user)
+        return UInt64(truncatingIfNeeded: hasher.finalize())
+    }
+
+    package init(pathAndQuery: ArraySlice<UInt8>, route: Int?, user: UInt64) {
+        let end = pathAndQuery.firstIndex(of: UInt8(ascii: "?")) ?? pathAndQuery.endIndex
+        path = pathAndQuery[..<end]
+        self.route = route
+        self.user = user
+        target = Self.hash(path)
+        family = route.map { Self.hash([], $0 + 1) } ?? Self.hash(Self.directory(of: path))
+        asker = Self.hash(pathAndQuery[end...], Int(truncatingIfNeeded: user))
+    }
+
+    var familyName: FamilyName {
+        route.map(FamilyName.route) ?? .directory(Array(Self.directory(of: path).prefix(FailureMemory.shownBytes)))
+    }
+
+    private static func directory(of path: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
+        path.lastIndex(of: UInt8(ascii: "/")).map { path[...$0] } ?? path
+    }
+
+    private static func hash(_ bytes: ArraySlice<UInt8>, _ number: Int = 0) -> UInt64 {
+        var hasher = Hasher()
+        hasher.combine(number)
+        bytes.withUnsafeBytes { hasher.combine(bytes: $0) }
+        return UInt64(truncatingIfNeeded: hasher.finalize())
+    }
+}
+
+/// Who has seen a scope fail. What only one has seen stops nobody else: it may be that one's own matter.
+struct Witnesses: Sendable {
+    private enum Seen {
+        case nobody
+        case one(UInt64)
+        case several
+    }
+
+    private var seen = Seen.nobody
+
+    mutating func add(_ witness: UInt64) {
+        switch seen {
+        case .nobody: seen = .one(witness)
+        case .one(let other) where other != witness: seen = .several
+        case .one, .several: break
+        }
+    }
+
+    func mayStop(_ asker: UInt64) -> Bool {
+        switch seen {
+        case .nobody: false
+        case .one(let witness): witness == asker
+        case .several: true
+        }
+    }
+}
+
+/// What is known of a scope that fails.
+struct Opening: Sendable {
+    let since: Int64
+    var cause: FailureCause
+    /// When the last request was sent that was to look, or that failed.
+    var lookedAt: Int64
+
+    mutating func failAgain(_ cause: FailureCause, began: Int64) {
+        self.cause = cause
+        lookedAt = max(lookedAt, began)
+    }
+
+    /// Whether nobody has looked for so long that nothing is known any more: who comes now is the first to ask again.
+    func hasLapsed(now: Int64, recheck: Int64) -> Bool { now - lookedAt > 2 * recheck }
+
+    func isLookDue(now: Int64, recheck: Int64) -> Bool { now - lookedAt >= recheck }
+
+    mutating func look(now: Int64, recheck: Int64) -> FailureMemory.Look {
+        guard isLookDue(now: now, recheck: recheck) else { return .notYet(lookedAt + recheck - now) }
+        lookedAt = now
+        return .due
+    }
+
+    static func look(_ opening: inout Opening?, now: Int64, recheck: Int64) -> FailureMemory.Look {
+        opening?.look(now: now, recheck: recheck) ?? .over
+    }
+
+    func stop(_ kind: FailureScopeKind, now: Int64, _ settings: FailureSettings) -> FailureStop {
+        FailureStop(scope: kind, cause: cause, since: since, wait: max(0, lookedAt + settings.recheck - now))
+    }
+}
+
+/// Different paths that failed lately: so many as it takes to judge by them.
+struct FailedPaths: Sendable {
+    private var paths: [(target: UInt64, family: UInt64, at: Int64)] = []
+    private let limit: Int
+
+    init(limit: Int) { self.limit = limit }
+
+    mutating func add(_ scopes: RequestScopes, at time: Int64) {
+        if let known = paths.firstIndex(where: { $0.target == scopes.target }) {
+            paths.remove(at: known)
+        } else if paths.count == limit {
+            paths.removeFirst()
+        }
+        paths.append((scopes.target, scopes.family, time))
+    }
+
+    mutating func forget() { paths = [] }
+
+    /// How many different ones failed since.
+    func count(since time: Int64) -> Int { paths.count { $0.at >= time } }
+
+    /// Whether they tell of such a request: its own family is among theirs, or they are of several.
+    func concern(_ scopes: RequestScopes) -> Bool {
+        paths.contains { $0.family == scopes.family } || paths.contains { $0.family != paths[0].family }
+    }
+}
+
+// MARK: The scopes
+
+struct AddressScope: Sendable {
+    var failuresInRow = 0
+    /// When anything was last heard of it.
+    var reachedAt = Int64.min
+    var opening: Opening?
+    /// When the last attempt to reach it that failed did so.
+    var failedAt: Int64?
+}
+
+struct UpstreamScope: Sendable {
+    /// So many different paths have failed, and nothing succeeded.
+    static let threshold = 3
+
+    var failed = FailedPaths(limit: 8)
+    var witnesses = Witnesses()
+    var opening: Opening?
+    /// nil before the first exchange.
+    var succeededAt: Int64?
+    /// When it was open last: what was asked before that tells nothing of now.
+    var closedAt = Int64.min
+
+    mutating func succeed(now: Int64) {
+        failed.forget()
+        witnesses = Witnesses()
+        succeededAt = now
+        if opening != nil { closedAt = now }
+        opening = nil
+    }
+}
+
+struct FamilyScope: Sendable {
+    /// So many different paths of it have failed, and none succeeded.
+    static let threshold = 5
+
+    let name: FamilyName
+    var failed = FailedPaths(limit: FamilyScope.threshold)
+    var witnesses = Witnesses()
+    var opening: Opening?
+    /// At first, when it was seen for the first time.
+    var succeededAt: Int64
+    var closedAt = Int64.min
+    /// Of `FailureMemory.era`.
+    var era: Int
+
+    mutating func succeed(now: Int64) {
+        failed.forget()
+        witnesses = Witnesses()
+        succeededAt = now
+        if opening != nil { closedAt = now }
+        opening = nil
+    }
+
+    mutating func forgetFailures(era: Int) {
+        failed.forget()
+        witnesses = Witnesses()
+        opening = nil
+        self.era = era
+    }
+}
+
+struct TargetScope: Sendable {
+    let path: [UInt8]
+    var failuresInRow = 0
+    var failedAt = Int64.min
+    var succeededAt = Int64.min
+    var witnesses = Witnesses()
+    var opening: Opening?
+    /// It has succeeded while its family, or all, counted as failing. They do not stop it until it fails itself.
+    var isApart = false
+    var era: Int
+
+    init(_ scopes: RequestScopes, era: Int) {
+        path = Array(scopes.path.prefix(FailureMemory.shownBytes))
+        self.era = era
+    }
+
+    mutating func succeed(now: Int64) {
+        forgetFailures(era: era)
+        succeededAt = now
+    }
+
+    mutating func forgetFailures(era: Int) {
+        failuresInRow = 0
+        witnesses = Witnesses()
+        opening = nil
+        self.era = era
+    }
+}
+
+struct PauseScope: Sendable {
+    let path: [UInt8]
+    let user: UInt64
+    let since: Int64
+    let until: Int64
+    let status: Status
+
+    var name: FailureMemory.Scope { .pause(path, user: user) }
+
+    func stop(now: Int64) -> FailureStop { FailureStop(scope: .pause, cause: .status(status), since: since, wait: max(0, until - now)) }
+}

@@ -1,0 +1,40 @@
+// A table of bounded size that forgets what was not used lately. Two halves: what is used moves into the young one; when that is full, the
+// old one is dropped. So a step costs no more than a look-up, and no list of ages is kept.
+
+struct RecentTable<Value: Sendable>: Sendable {
+    private var young: [UInt64: Value] = [:]
+    private var old: [UInt64: Value] = [:]
+    private let limit: Int
+    /// Values that outlive a half, as long as they are no more than a quarter of all.
+    private let isKept: @Sendable (Value) -> Bool
+
+    init(limit: Int, keeping isKept: @escaping @Sendable (Value) -> Bool) {
+        self.limit = limit
+        self.isKept = isKept
+    }
+
+    var count: Int { young.count + old.count }
+
+    subscript(_ key: UInt64) -> Value? { young[key] ?? old[key] }
+
+    /// - Parameter change: may set it to nil, which removes it.
+    @discardableResult
+    mutating func change<Result>(_ key: UInt64, _ change: (inout Value?) -> Result) -> Result {
+        var value = young[key] ?? old.removeValue(forKey: key)
+        let result = change(&value)
+        young[key] = value
+        if young.count > limit / 2 { turn() }
+        return result
+    }
+
+    private mutating func turn() {
+        var kept: [UInt64: Value] = [:]
+        for (key, value) in old where kept.count < limit / 4 && isKept(value) { kept[key] = value }
+        old = young
+        young = kept
+    }
+
+    var entries: [(key: UInt64, value: Value)] { Array(young) + Array(old) }
+
+    mutating func removeAll() { (young, old) = ([:], [:]) }
+}

@@ -1,0 +1,75 @@
+// `cistern upstream`: what of the upstream is known to fail, and having it asked again as if it had not.
+
+import ArgumentParser
+import HTTPCore
+import JSON
+
+struct UpstreamCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "upstream",
+        abstract: "Show what of the upstream is known to fail, or forget it.",
+        discussion: """
+            address  It cannot be reached.
+            upstream Whatever it is asked for fails.
+            route    All paths of a route fail.
+            family   All paths fail that are alike up to their last slash.
+            target   One path fails.
+            pause    It asked one user to leave one path alone for a while.
+
+            Examples:
+              cistern upstream
+              cistern upstream reset
+              cistern upstream reset pause
+              cistern upstream reset target:/users/1
+            """,
+        subcommands: [Show.self, Reset.self], defaultSubcommand: Show.self)
+
+    struct Show: AdminCommand {
+        static let configuration = CommandConfiguration(abstract: "Show what fails, since when, why, and what is stopped.")
+
+        @Flag(help: "JSON.")
+        var json = false
+
+        @OptionGroup var options: AdminOptions
+
+        func run(_ client: AdminClient) throws {
+            let upstream = try client.value("GET", "upstream")
+            StandardOutput.write(json ? upstream.serialized(isIndented: true) + [0x0a] : Array(Self.describe(upstream).utf8))
+        }
+
+        private static func describe(_ upstream: JSONValue) -> String {
+            let origin = Printable.text(upstream["origin"]?.string ?? "")
+            guard upstream["memory"] != false else { return "\(origin): failures are not remembered (failure.memory is off)\n" }
+            let scopes = upstream["scopes"]?.array ?? []
+            guard !scopes.isEmpty else { return "\(origin): nothing is known to fail\n" }
+            var text = "\(origin): \(upstream["up"] == true ? "up" : "DOWN")\n\n"
+            var table = TextTable([("SCOPE", false), ("PARTITION", false), ("SINCE", false), ("CAUSE", false), ("SETTING", false)])
+            for scope in scopes {
+                table.add(["scope", "partition", "since", "cause", "setting"].map { scope[$0]?.string ?? "-" })
+            }
+            text += table.text + "\n"
+            var told: [String] = []
+            for scope in scopes {
+                guard let kind = scope["kind"]?.string, !told.contains(kind) else { continue }
+                told.append(kind)
+                text += "\(kind): \(scope["effect"]?.string ?? "")\n"
+            }
+            return text
+        }
+    }
+
+    struct Reset: AdminCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Forget what is known to fail: all, or a scope or kind of scope as `cistern upstream` shows it.")
+
+        @Argument(help: "The scope, or the kind of scope.")
+        var scope: String?
+
+        @OptionGroup var options: AdminOptions
+
+        func run(_ client: AdminClient) throws {
+            let count = try client.value("POST", "upstream/reset", [("scope", scope)])["reset"]?.integer ?? 0
+            StandardOutput.write(count == 1 ? "1 scope is asked again as ever\n" : "\(count) scopes are asked again as ever\n")
+        }
+    }
+}

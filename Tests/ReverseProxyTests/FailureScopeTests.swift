@@ -1,0 +1,303 @@
+// The failure memory at work: what fails is known, copies of it go out at once, and nothing else gets anything but what it would get without.
+
+import CachePolicy
+import HTTPCore
+import JSON
+import Reactor
+import TestSupport
+import Testing
+import Upstream
+
+@testable import ReverseProxy
+
+@Suite("What of an upstream fails")
+struct FailureScopeTests {
+    private static let unavailable = "503 Service Unavailable"
+
+    /// Sends a request to what hangs, and lets the soft deadline pass.
+    private func softDeadline(_ play: ProxyPlay, _ target: String) throws -> TestAnswer {
+        let before = play.origin.requests.count
+        let client = try play.client()
+        client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
+        while play.origin.requests.count == before {}
+        play.time.advance(by: .milliseconds(1_500))
+        return try #require(client.readAnswer())
+    }
+
+    private func detail(_ answer: TestAnswer) -> String? { answer["Cache-Status"]?.split(separator: "=").last.map(String.init) }
+
+    private func open(_ play: ProxyPlay, _ kind: FailureScopeKind) throws -> Double? {
+        try play.metric("cistern_failure_scopes{scope=\"\(kind.rawValue)\"}")
+    }
+
+    // MARK: The address
+
+    @Test("out of reach: copies go out, reads get 503, and a connection is tried each recheck; then everything is as before, also a write")
+    func address() throws {
+        let origin = ScriptedOrigin { _ in [.json("1")] }
+        let play = try ProxyPlay(origin)
+        for number in 1...8 { _ = try play.get("/\(number)") }
+        origin.down()
+        for number in 1...5 { #expect(try play.get("/\(number)").text == "1") }
+        #expect(try play.metric("cistern_upstream_state{state=\"open\"}") == 1)
+        #expect(try play.metric("cistern_upstream_up") == 0)
+        let before = try play.metric("cistern_upstream_requests_total")
+        for number in 1...8 { #expect(detail(try play.get("/\(number)")) == "destination_unavailable") }
+        let refused = try play.get("/new")
+        #expect(refused.status == 503)
+        #expect(refused["Proxy-Status"] == "cistern; error=destination_unavailable")
+        #expect(refused["Retry-After"] == "1")
+        #expect(try play.request("POST", "/new", content: "{}").status == 503)
+        #expect(try play.metric("cistern_upstream_requests_total") == before)
+
+        for _ in 1...3 {
+            let tried = try play.metric("cistern_connection_attempts_total") ?? 0
+            play.time.advance(by: .seconds(1))
+            #expect(try play.waitFor("cistern_connection_attempts_total", tried + 1))
+        }
+        origin.react { _ in [.json("2")] }
+        origin.up()
+        play.time.advance(by: .seconds(1))
+        #expect(try play.waitFor("cistern_upstream_state{state=\"closed\"}", 1))
+        #expect(try play.request("POST", "/new", content: "{}").status == 200)
+        #expect(try play.get("/1").text == "2")
+        #expect(try play.get("/new").text == "2")
+    }
+
+    @Test("out of reach: a write is tried all the same, unless an attempt has just failed")
+    func writes() throws {
+        let origin = ScriptedOrigin { _ in [.json("1")] }
+        let play = try ProxyPlay(origin) { $0.upstream.failure.recheck = 3_600_000 }
+        origin.down()
+        var failures = 0
+        while try play.get("/a").status == 502 { failures += 1 }
+        #expect(failures <= 5)
+        #expect(try play.request("POST", "/a", content: "{}").status == 503)
+        origin.up()
+        play.time.advance(by: .seconds(3_600))
+        #expect(try play.request("POST", "/a", content: "{}").status == 200)
+        #expect(try play.get("/a").status == 200)
+    }
+
+    // MARK: A user's pause
+
+    @Test("one user is asked to wait on one path: only this user's copies of it go out, and nothing of anybody is refused")
+    func pause() throws {
+        let origin = ScriptedOrigin { _ in [.json("1", ["Cache-Control: private"])] }
+        let play = try ProxyPlay(origin)
+        let (one, other) = ([("Authorization", "Bearer a")], [("Authorization", "Bearer b")])
+        for user in [one, other] { _ = try play.get("/login", user) }
+        origin.react { request in
+            let isPaused = request["Authorization"] == "Bearer a" && request.target == "/login"
+            return isPaused ? [.json("{}", status: "429 Slow Down", ["Retry-After: 300"])] : [.json("2", ["Cache-Control: private"])]
+        }
+        let write = try play.request("POST", "/login", one, content: "{}")
+        #expect(write.status == 429 && write["Retry-After"] == "300")
+        #expect(detail(try play.get("/login", one)) == "paused")
+        #expect(try play.get("/login", other).text == "2")
+        #expect(try play.get("/new", one).text == "2")
+        #expect(try play.get("/new").text == "2")
+        for (user, status) in [(one, 429), (other, 200), ([], 200)] {
+            #expect(try play.request("POST", "/login", user, content: "{}").status == status)
+        }
+        let scope = JSONValue(try play.admin("GET", "/-/upstream").content)?["scopes"]?.array?.first
+        #expect(scope?["scope"] == "pause:/login" && scope?["cause"] == "status_429" && scope?["setting"] == "failure.retry_after_limit")
+        #expect(scope?["partition"]?.string?.count == 8)
+        play.time.advance(by: .seconds(300))
+        origin.react { _ in [.json("3", ["Cache-Control: private"])] }
+        #expect(try play.get("/login", one).text == "3")
+    }
+
+    @Test("Retry-After is obeyed where there is a copy; else the request and what the upstream says are passed on", arguments: [429, 503])
+    func retryAfter(status: Int) throws {
+        let origin = ScriptedOrigin { _ in [.json("1")] }
+        let play = try ProxyPlay(origin)
+        _ = try play.get("/a")
+        origin.react { _ in [.json("{}", status: "\(status) No", ["Retry-After: 20"])] }
+        #expect(try play.get("/a").text == "1")
+        let before = origin.requests.count
+        play.time.advance(by: .seconds(19))
+        #expect(try play.get("/a").text == "1")
+        #expect(origin.requests.count == before)
+        let why = JSONValue(try play.admin("GET", "/-/why?last=1").content)?["exchanges"]?.array?.first
+        #expect(why?["reason"] == "paused" && why?["advice"]?.array?.first?["setting"] == "failure.retry_after_limit")
+        let passed = try play.get("/new")
+        #expect(passed.status == status && passed["Retry-After"] == "20")
+        origin.react { _ in [.json("2")] }
+        play.time.advance(by: .seconds(1))
+        #expect(try play.get("/a").text == "2")
+    }
+
+    // MARK: Paths
+
+    @Test("a path that hangs: its copies go out at once, those without one still ask, and its neighbours notice nothing")
+    func target() throws {
+        let origin = ScriptedOrigin { _ in [.json("1")] }
+        let play = try ProxyPlay(origin)
+        for target in ["/bad", "/well"] { _ = try play.get(target) }
+        origin.react { $0.target == "/bad" ? [.hang] : [.json("2")] }
+        for _ in 1...5 { #expect(try softDeadline(play, "/bad").text == "1") }
+        let before = try play.metric("cistern_upstream_requests_total")
+        #expect(detail(try play.get("/bad")) == "target_failing")
+        #expect(try play.metric("cistern_upstream_requests_total") == before)
+        #expect(try play.get("/well").text == "2" && play.get("/new").text == "2")
+        #expect(try play.request("POST", "/well", content: "{}").status == 200)
+        let why = JSONValue(try play.admin("GET", "/-/why?path=/bad&last=1").content)?["exchanges"]?.array?.first
+        #expect(why?["reason"] == "target_failing" && why?["advice"]?.array?.first?["setting"] == "cache.rescue_after")
+    }
+
+    @Test("a family fails: its copies go out at once, all else is asked, and a second after its return everything is as before")
+    func family() throws {
+        let origin = ScriptedOrigin { _ in [.json("1")] }
+        let play = try ProxyPlay(origin) {
+            var bad = Route()
+            bad.name = "bad"
+            bad.pattern = RoutePattern("/bad/**")
+            $0.routes = [bad]
+        }
+        for number in 1...6 { _ = try play.get("/bad/\(number)/x") }
+        play.time.advance(by: .seconds(11))
+        origin.react { $0.target.hasPrefix("/bad") ? [.json("{}", status: Self.unavailable)] : [.json("1")] }
+        for number in 1...5 {
+            #expect(try play.get("/good").text == "1")
+            #expect(detail(try play.get("/bad/\(number)/x")) == "server_error")
+        }
+        #expect(detail(try play.get("/bad/6/x")) == "family_failing")
+        #expect(try play.get("/bad/new").status == 503)
+        #expect(try play.request("PUT", "/bad/1/x", content: "{}").status == 503)
+        #expect(origin.requests.last?.method == "PUT")
+        #expect(try play.metric("cistern_route_state{route=\"bad\",state=\"open\"}") == 1)
+        #expect(try play.metric("cistern_upstream_state{state=\"closed\"}") == 1)
+
+        // No client asks, and yet its return is found.
+        origin.react { _ in [.json("2")] }
+        play.time.advance(by: .seconds(1))
+        #expect(try play.waitFor("cistern_route_state{route=\"bad\",state=\"closed\"}", 1))
+        #expect(try play.get("/bad/3/x").text == "2")
+    }
+
+    @Test("all fails: copies go out at once, and one look a recheck finds the return")
+    func upstream() throws {
+        let origin = ScriptedOrigin { _ in [.json("1")] }
+        let play = try ProxyPlay(origin)
+        for number in 1...6 { _ = try play.get("/\(number)/x") }
+        play.time.advance(by: .seconds(11))
+        origin.react { _ in [.json("{}", status: Self.unavailable)] }
+        for number in 1...3 { #expect(detail(try play.get("/\(number)/x")) == "server_error") }
+        #expect(detail(try play.get("/6/x")) == "upstream_failing")
+        #expect(try play.metric("cistern_upstream_state{state=\"open\"}") == 1)
+        let before = origin.requests.count
+        for _ in 1...3 {
+            let now = origin.requests.count
+            play.time.advance(by: .seconds(1))
+            while origin.requests.count == now {}
+        }
+        #expect(origin.requests.count == before + 3)
+        origin.react { _ in [.json("2")] }
+        play.time.advance(by: .seconds(1))
+        #expect(try play.waitFor("cistern_upstream_state{state=\"closed\"}", 1))
+        for number in 1...6 { #expect(try play.get("/\(number)/x").text == "2") }
+    }
+
+    @Test("an application's 500 and a user's 429 are not remembered")
+    func ownMatters() throws {
+        let origin = ScriptedOrigin { _ in [.json("1")] }
+        let play = try ProxyPlay(origin)
+        _ = try play.get("/a")
+        for status in ["500 No", "429 No"] {
+            origin.react { _ in [.json("{}", status: status)] }
+            for _ in 1...20 { #expect(try play.get("/a").text == "1") }
+        }
+        #expect(origin.requests.count == 41)
+    }
+
+    @Test("where a copy exists these are trouble too", arguments: [507, 508, 509, 520, 525, 530, 598, 599])
+    func trouble(status: Int) throws {
+        let origin = ScriptedOrigin { _ in [.json("1")] }
+        let play = try ProxyPlay(origin)
+        _ = try play.get("/a")
+        origin.react { _ in [.json("{}", status: "\(status) No")] }
+        #expect(try play.get("/a").text == "1")
+        #expect(try play.get("/b").status == status)
+    }
+
+    @Test("switched off: every request is sent")
+    func off() throws {
+        let origin = ScriptedOrigin { _ in [.json("1")] }
+        let play = try ProxyPlay(origin) { $0.upstream.failure.isOn = false }
+        _ = try play.get("/a")
+        origin.react { _ in [.json("{}", status: Self.unavailable, ["Retry-After: 100"])] }
+        for _ in 1...20 { #expect(try play.get("/a").text == "1") }
+        #expect(origin.requests.count == 21)
+        #expect(JSONValue(try play.admin("GET", "/-/upstream").content)?["memory"] == false)
+    }
+
+    @Test("followers of a response that cannot be shared get what the upstream says, not an error of ours")
+    func followers() throws {
+        let gate = Gate()
+        let origin = ScriptedOrigin { _ in [.pass(gate), .json("{\"busy\":1}", status: Self.unavailable, ["Retry-After: 7"])] }
+        let play = try ProxyPlay(origin)
+        let clients = try (0..<8).map { _ in
+            let client = try play.client()
+            client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            return client
+        }
+        #expect(try play.waitFor("cistern_collapsed_waiting", 7))
+        gate.open()
+        for client in clients {
+            let answer = try #require(client.readAnswer())
+            #expect(answer.status == 503 && answer.text == "{\"busy\":1}" && answer["Retry-After"] == "7")
+        }
+    }
+
+    @Test("an active probe tells of its own path")
+    func activeProbe() throws {
+        let origin = ScriptedOrigin { _ in [.json("{}", status: "404 Not Found")] }
+        let play = try ProxyPlay(origin) {
+            $0.probe.path = "/health"
+            $0.upstream.failure.threshold = 1
+        }
+        #expect(try play.waitFor("cistern_failure_scopes{scope=\"target\"}", 1))
+        #expect(origin.requests.allSatisfy { $0.target == "/health" })
+        origin.react { _ in [.json("{}")] }
+        #expect(try play.get("/a").status == 200)
+    }
+
+    // MARK: Showing and resetting
+
+    @Test("what fails is listed with cause and setting, and asked again as ever when it is reset")
+    func reset() throws {
+        let origin = ScriptedOrigin { _ in [.json("1")] }
+        let play = try ProxyPlay(origin) { $0.upstream.failure.threshold = 1 }
+        _ = try play.get("/a")
+        origin.react { _ in [.json("{}", status: Self.unavailable)] }
+        _ = try play.get("/a")
+        #expect(try open(play, .target) == 1)
+        #expect(try play.metric("cistern_failure_scopes_opened_total{scope=\"target\"}") == 1)
+        let scope = try #require(JSONValue(try play.admin("GET", "/-/upstream").content)?["scopes"]?.array?.first)
+        #expect(scope["scope"] == "target:/a" && scope["kind"] == "target")
+        #expect(scope["cause"] == "status_503" && scope["setting"] == "failure.threshold")
+        #expect(scope["effect"]?.string?.hasPrefix("copies go out at once") == true)
+        let stats = JSONValue(try play.admin("GET", "/-/stats").content)?["upstream"]
+        #expect(stats?["failing"]?["target"] == 1 && stats?["state"] == "closed" && stats?["up"] == true)
+
+        let unknown = try play.admin("POST", "/-/upstream/reset?scope=target:/b")
+        #expect(unknown.status == 404 && unknown.text.contains("target:/a"))
+        #expect(JSONValue(try play.admin("POST", "/-/upstream/reset?scope=pause").content)?["reset"] == 0)
+        #expect(JSONValue(try play.admin("POST", "/-/upstream/reset?scope=target:/a").content)?["reset"] == 1)
+        origin.react { _ in [.json("2")] }
+        #expect(try play.get("/a").text == "2")
+    }
+
+    @Test("a kind of scope has so many lines of the log in a minute; what is left out is counted")
+    func log() {
+        var allowance = LogAllowance()
+        var told = 0
+        for _ in 0..<1_000 where allowance.take(.target, now: 0) != nil { told += 1 }
+        #expect(told == LogAllowance.lines)
+        let other = allowance.take(.family, now: 0)
+        let early = allowance.take(.target, now: LogAllowance.period - 1)
+        let late = allowance.take(.target, now: LogAllowance.period)
+        #expect(other == 0 && early == nil && late == 991)
+    }
+}
