@@ -131,7 +131,7 @@ package struct FailureMemory: Sendable {
 
     private mutating func askUpstream(_ scopes: RequestScopes, _ mayLookBehind: Bool, _ now: Int64) -> FailureAdmission? {
         var opening = upstream.opening
-        guard opening != nil, upstream.witnesses.mayStop(scopes.user), upstream.failed.concern(scopes) else { return nil }
+        guard opening != nil, upstream.concerns(scopes) else { return nil }
         let answer = ask(&opening, .upstream, mayLookBehind, now)
         if opening == nil { forgetUpstream() } else { upstream.opening = opening }
         return answer
@@ -299,7 +299,7 @@ package struct FailureMemory: Sendable {
             defer { value = family }
             if family.era != era { family.forgetFailures(era: era) }
             guard began >= family.succeededAt, began >= family.closedAt else { return (family.closedAt, nil) }
-            family.failed.add(scopes, at: now)
+            family.failed.add(scopes.target, at: now)
             family.witnesses.add(scopes.user)
             family.opening?.failAgain(cause, began: began)
             let isFailing = now - family.succeededAt >= window && family.failed.count(since: now - window) >= FamilyScope.threshold
@@ -335,8 +335,9 @@ package struct FailureMemory: Sendable {
         let succeededAt = upstream.succeededAt ?? began
         upstream.succeededAt = succeededAt
         guard began >= succeededAt, began >= upstream.closedAt else { return }
-        upstream.failed.add(scopes, at: now)
+        upstream.failed.add(scopes.target, at: now)
         upstream.witnesses.add(scopes.user)
+        upstream.families.add(scopes.family)
         upstream.opening?.failAgain(cause, began: began)
         let isFailing =
             now - succeededAt >= settings.window && upstream.failed.count(since: now - settings.window) >= UpstreamScope.threshold
@@ -390,9 +391,7 @@ package struct FailureMemory: Sendable {
 
     private mutating func forgetUpstream() {
         if upstream.opening != nil { changes.append(Change(scope: .upstream, cause: nil)) }
-        upstream.opening = nil
-        upstream.failed.forget()
-        upstream.witnesses = Witnesses()
+        upstream.forgetFailures()
     }
 
     // MARK: Showing

@@ -129,7 +129,7 @@ package struct RequestScopes: Sendable {
     }
 }
 
-/// Who has seen a scope fail. What only one has seen stops nobody else: it may be that one's own matter.
+/// Who has seen a scope fail, or shown it. What only one has seen stops nobody else: it may be that one's own matter.
 struct Witnesses: Sendable {
     private enum Seen {
         case nobody
@@ -190,29 +190,24 @@ struct Opening: Sendable {
 
 /// Different paths that failed lately: so many as it takes to judge by them.
 struct FailedPaths: Sendable {
-    private var paths: [(target: UInt64, family: UInt64, at: Int64)] = []
+    private var paths: [(target: UInt64, at: Int64)] = []
     private let limit: Int
 
     init(limit: Int) { self.limit = limit }
 
-    mutating func add(_ scopes: RequestScopes, at time: Int64) {
-        if let known = paths.firstIndex(where: { $0.target == scopes.target }) {
+    mutating func add(_ target: UInt64, at time: Int64) {
+        if let known = paths.firstIndex(where: { $0.target == target }) {
             paths.remove(at: known)
         } else if paths.count == limit {
             paths.removeFirst()
         }
-        paths.append((scopes.target, scopes.family, time))
+        paths.append((target, time))
     }
 
     mutating func forget() { paths = [] }
 
     /// How many different ones failed since.
     func count(since time: Int64) -> Int { paths.count { $0.at >= time } }
-
-    /// Whether they tell of such a request: its own family is among theirs, or they are of several.
-    func concern(_ scopes: RequestScopes) -> Bool {
-        paths.contains { $0.family == scopes.family } || paths.contains { $0.family != paths[0].family }
-    }
 }
 
 // MARK: The scopes
@@ -230,19 +225,27 @@ struct UpstreamScope: Sendable {
     /// So many different paths have failed, and nothing succeeded.
     static let threshold = 3
 
-    var failed = FailedPaths(limit: 8)
+    var failed = FailedPaths(limit: UpstreamScope.threshold)
     var witnesses = Witnesses()
+    /// Those that have failed. What only one has shown tells nothing of the others.
+    var families = Witnesses()
     var opening: Opening?
     /// nil before the first exchange.
     var succeededAt: Int64?
     /// When it was open last: what was asked before that tells nothing of now.
     var closedAt = Int64.min
 
+    func concerns(_ scopes: RequestScopes) -> Bool { witnesses.mayStop(scopes.user) && families.mayStop(scopes.family) }
+
     mutating func succeed(now: Int64) {
-        failed.forget()
-        witnesses = Witnesses()
-        succeededAt = now
         if opening != nil { closedAt = now }
+        succeededAt = now
+        forgetFailures()
+    }
+
+    mutating func forgetFailures() {
+        failed.forget()
+        (witnesses, families) = (Witnesses(), Witnesses())
         opening = nil
     }
 }

@@ -287,6 +287,9 @@ struct FailureMemoryTests {
         memory.failFamily("/b/", paths: 1)
         #expect(memory.stop("/c/9") == .upstream)
         #expect(memory.ask("/c/9", .reading) == .go && memory.ask("/c/9", .writing) == .go)
+        // Which families have failed is known, however many paths of one fail last.
+        memory.failFamily("/a/", paths: 40)
+        #expect(memory.stop("/c/9") == .upstream)
         memory.good("/c/9")
         #expect(memory.ask("/a/9") == .go && memory.ask("/b/9") == .go)
     }
