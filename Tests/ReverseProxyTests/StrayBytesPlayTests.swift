@@ -43,7 +43,6 @@ struct StrayBytesPlayTests {
             if isTLS { $0.upstream.caFile = SharedCertificates.authority }
             $0.upstream.maximumConnections = 2
             $0.upstream.failure.threshold = 10_000
-            $0.upstream.failure.minimum = 10_000
         }
         let clients = try ["alice", "bob"].map { ($0, try play.client()) }
         var right = 0
