@@ -90,7 +90,7 @@ extension UpstreamFault {
     /// operator does not want, may be one user's.
     package var isJunk: Bool {
         switch self {
-        case .invalidJSON, .undecodable, .emptyContent, .unexpectedType, .unprovenEnd: true
+        case .invalidJSON, .undecodable, .emptyContent, .unexpectedType, .unprovenEnd, .routesLost: true
         case .serverError, .rateLimited, .unexpectedStatus, .redirected, .unexpectedSize, .missingValue, .unwantedValue, .shrunk: false
         }
     }
