@@ -44,6 +44,7 @@ extension Fetch {
         let names = SelectingFields.names(response: head.fields, request: subject.head.fields, settings: shard.settings.policy)
         let result = lookUp.insert(
             key: place.own, names: names, request: subject.head.fields, metadata: metadata, head: bytes, body: body, now: responseTime)
+        isOutdated = result == nil
         guard !dropIfOvertaken(place, since: since, lookUp) else { return (bytes, metadata, .forbidden(.storeRefused)) }
         return (bytes, metadata, result == .accepted ? .allowed : .forbidden(result == .tooLarge ? .tooLarge : .storeRefused))
     }

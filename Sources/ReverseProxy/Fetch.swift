@@ -91,6 +91,8 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     private var isTrouble = false
     /// Whether the failure memory knows that this has failed: it is told once.
     private var hasFailed = false
+    /// Whether a response was stored meanwhile that was asked for later.
+    var isOutdated = false
     var requestTime = Timestamp(milliseconds: 0)
     var responseTime = Timestamp(milliseconds: 0)
 
@@ -468,7 +470,8 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
 
     private func answered(_ answer: WholeAnswer) {
         if answer.storage == .allowed { shard.countStored() }
-        land(answer.storage == .allowed ? .stored : .unshareable)
+        // What is stored is newer then, and good for those who wait.
+        land(answer.storage == .allowed || isOutdated ? .stored : .unshareable)
         receiver?.fetchAnswered(answer)
     }
 

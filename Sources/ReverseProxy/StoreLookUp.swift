@@ -138,19 +138,22 @@ final class StoreLookUp {
 
     private static func collectionKey(_ sharedKey: [UInt8]) -> [UInt8] { sharedKey + [UInt8(ascii: "C")] }
 
-    /// Puts an answer in; one that varies goes under a variant's key, with a marker that leads to it.
+    /// Puts a response in; one that varies goes under a variant's key, with a marker that leads to it.
+    /// - Returns: nil where what is stored now was asked for later: of exchanges that overlapped, the one whose request was sent later wins.
     @discardableResult
     func insert(key: [UInt8], names: [[UInt8]], request: Fields, metadata: StoredMetadata, head: [UInt8], body: [UInt8], now: Timestamp)
-        -> InsertResult
+        -> InsertResult?
     {
         let retention = Reuse.mayRescue(metadata, strictness: strictness) ? Retention.mayRescue : .whenUsed
+        let encoded = SelectingFields.encode(names)
+        let stored = store.lookUp(key.span)
+        guard stored.map({ isOutdated(metadata, by: $0, selecting: encoded, now: now) }) != true else { return nil }
         guard !names.isEmpty else {
             gone?.lift(key, before: metadata.requestTime)
             return store.insert(NewItem(key: key, metadata: metadata.encoded(), head: head, body: body, retention: retention))
         }
-        let encoded = SelectingFields.encode(names)
         var generation = UInt64(bitPattern: now.milliseconds)
-        if let marker = store.lookUp(key.span), StoredMetadata.kind(of: marker.metadata) == .varyMarker, marker.head.elementsEqual(encoded),
+        if let marker = stored, StoredMetadata.kind(of: marker.metadata) == .varyMarker, marker.head.elementsEqual(encoded),
             let known = StoredMetadata.number(in: marker.metadata)
         {
             generation = known
@@ -162,8 +165,26 @@ final class StoreLookUp {
         var variant = key
         let values = selecting(names.map { $0[...] }, in: request)
         CacheKey.appendVariant(to: &variant, generation: generation, selecting: values)
+        if let other = store.lookUp(variant.span), isOutdated(metadata, by: other, selecting: encoded, now: now) { return nil }
         gone?.lift(variant, before: metadata.requestTime)
         return store.insert(NewItem(key: variant, metadata: metadata.encoded(), head: head, body: body, retention: retention))
+    }
+
+    /// Whether what is stored was asked for later than a response that came now. What claims to have come later than now says nothing: the
+    /// clock was set back since.
+    /// - Parameter selecting: the encoded names by which the new response varies.
+    private func isOutdated(_ new: StoredMetadata, by stored: StoredItem, selecting: [UInt8], now: Timestamp) -> Bool {
+        switch StoredMetadata.kind(of: stored.metadata) {
+        case .response:
+            guard let known = StoredMetadata(stored.metadata) else { return false }
+            return known.requestTime > new.requestTime && known.responseTime <= now
+        case .varyMarker:
+            // Its generation is the time when the first of its variants came. One with the same names stays as it is.
+            guard !stored.head.elementsEqual(selecting), let generation = StoredMetadata.number(in: stored.metadata) else { return false }
+            return Timestamp(milliseconds: Int64(bitPattern: generation)) > new.requestTime
+                && Int64(bitPattern: generation) <= now.milliseconds
+        default: return false
+        }
     }
 
     /// Drops what is stored for a target, in every partition and for every variant and content (RFC 9111 §4.4). The mark comes first: who stores
