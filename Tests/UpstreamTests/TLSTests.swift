@@ -130,7 +130,10 @@ struct TLSTests {
         let origin = ScriptedOrigin(greeting: [step]) { _ in [.close] }
         let asking = asking(origin.port, SharedCertificates.authority)
         defer { asking.end() }
-        #expect(asking.ask("POST", "/a").end() == .failure(.tlsProtocolError))
-        #expect(asking.attempts == [.tlsProtocolError])
+        // A reset may be there before libcurl has told of the connection.
+        var errors = [UpstreamError.tlsProtocolError]
+        if case .reset = step { errors.append(.connectionRefused) }
+        let end = asking.ask("POST", "/a").end()
+        #expect(errors.contains { end == .failure($0) && asking.attempts == [$0] }, "\(end), \(asking.attempts)")
     }
 }
