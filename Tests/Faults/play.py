@@ -338,6 +338,9 @@ class Play:
         got = self.cistern.get(PATH)
         if self.fault.after == "new":
             self.check_copy(got, 2 if "new" in (self.fault.copy, self.fault.bare) else None)
+        elif hasCopy and self.fault.after == "gone":
+            if got.status not in (404, 410) or "/gone" not in got.all("cache-status")[-1]:
+                raise Wrong(f"what is gone came back: {got}")
         elif hasCopy:
             self.check_copy(got, 1)
         else:

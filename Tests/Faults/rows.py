@@ -10,7 +10,8 @@ Without one (`bare`):
   passed          as above: there is nothing better to give
   new             as above
 
-Afterwards (`after`) the store must hold `old`, the copy as it was; `new`, what the fault's answer brought; nothing else, ever.
+Afterwards (`after`) the store must hold `old`, the copy as it was; `new`, what the fault's response brought; `gone`, beside the copy, that
+the upstream said that it is gone, which is what goes out then; nothing else, ever.
 """
 import gzip
 from dataclasses import dataclass
@@ -115,7 +116,8 @@ TLS = faults(
     ("TLS: silence after the handshake", (HANG,), {"bare": "504", "deadline": "first byte"}),
     ("TLS: cut within the content", (answer(JUNK)[:-500], CLOSE)),
     ("TLS: reset within the content", (answer(JUNK)[:-500], RESET)),
-    ("TLS: closed by its end: cut", (head() + HALF, CLOSE), {"bare": "passed 200", "passed": (200, HALF)}),
+    # Content that ends with the connection is whole only after TLS has said so (close_notify): a cut one is none.
+    ("TLS: closed by its end: cut", (head() + HALF, CLOSE)),
     isTLS=True,
 )
 
@@ -322,11 +324,15 @@ MEANT = [
     Fault("answers that are meant", f"{text.decode()} is passed on, the copy stays", status(text, fields), copy="passed", bare="passed")
     for text, fields in (
         (b"400 Bad Request", b""), (b"401 Unauthorized", b'WWW-Authenticate: Basic realm="a"\r\n'), (b"403 Forbidden", b""),
-        (b"404 Not Found", b""), (b"408 Request Timeout", b""), (b"410 Gone", b""), (b"421 Misdirected Request", b""),
+        (b"408 Request Timeout", b""), (b"421 Misdirected Request", b""),
         (b"451 Unavailable For Legal Reasons", b""), (b"501 Not Implemented", b""), (b"301 Moved Permanently", b"Location: /elsewhere\r\n"),
         (b"308 Permanent Redirect", b"Location: /elsewhere\r\n"))
+] + [
+    Fault("answers that are meant", f"{text.decode()} is passed on, and remembered", status(text), copy="passed", bare="passed", after="gone")
+    for text in (b"404 Not Found", b"410 Gone")
 ] + faults(
     "answers that are meant",
+    ("404 as HTML is passed on, the copy stays", status(b"404 Not Found", content=PAGE, type=b"text/html"), {}),
     ("201 is passed on, the copy stays", status(b"201 Created"), {}),
     ("202 is passed on, the copy stays", status(b"202 Accepted"), {}),
     ("no-store is passed on, the copy stays", (answer(fields=b"Cache-Control: no-store\r\n"),), {}),
