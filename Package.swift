@@ -79,7 +79,7 @@ let package = Package(
         tests("ReactorTests", ["Reactor", "CSystem", "Locking"]),
         tests("HTTPCoreTests", ["HTTPCore"]),
         tests("JSONTests", ["JSON", "HTTPCore"]),
-        tests("CachePolicyTests", ["CachePolicy", "HTTPCore", "JSON"]),
+        tests("CachePolicyTests", ["CachePolicy", "HTTPCore", "JSON", "TestSupport"]),
         tests("CacheStoreTests", ["CacheStore", "CSystem", "Locking"]),
         tests("SettingsTests", ["Settings"]),
         tests("CommandTests", ["cistern", "TestSupport", "ReverseProxy", "CacheStore", "Settings"]),

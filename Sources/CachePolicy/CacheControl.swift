@@ -107,6 +107,7 @@ package struct RequestCacheControl: Sendable, Equatable {
     package var noCache = false
     package var noStore = false
     package var onlyIfCached = false
+    package var noTransform = false
 
     package init() {}
 
@@ -131,6 +132,8 @@ package struct RequestCacheControl: Sendable, Equatable {
                 noStore = true
             } else if name.equalsIgnoringCase("only-if-cached") {
                 onlyIfCached = true
+            } else if name.equalsIgnoringCase("no-transform") {
+                noTransform = true
             }
         }
     }

@@ -26,6 +26,9 @@ package struct CachePolicySettings: Sendable {
     package var contentTypes = ContentTypes(["application/json", "+json", "text/json"])
     /// Whether only 2xx answers of those types are kept, or every answer that RFC 9111 §3 lets a cache keep.
     package var keepsAny = false
+    /// Whether errors that one odd request brings about are kept like any other response, where they say how long they are fresh and `keepsAny` is
+    /// on.
+    package var keepsAnyError = false
     package var setCookie = SetCookieTreatment.strip
     /// Whether this cache is one user's alone, and so a private cache (RFC 9111 §1.2): no partitions, and `private` is for it.
     package var isPrivate = false

@@ -26,11 +26,9 @@ package enum Freshness {
         return min((date.seconds - modified) * settings.heuristicPercent / 100, settings.heuristicLimit)
     }
 
-    /// The Age field's value (RFC 9111 §5.1): the first line's first member; nil where it is invalid, which makes the answer stale.
-    package static func ageValue(_ fields: Fields) -> Int64? {
-        guard let line = fields.first(.age) else { return 0 }
-        let member = line.prefix { $0 != UInt8(ascii: ",") }.trimmed
-        return DeltaSeconds.parse(member)
+    /// The Age field's value (RFC 9111 §5.1): the first member; what is no number says nothing.
+    package static func ageValue(_ fields: Fields) -> Int64 {
+        FieldLists.members(of: .age, in: fields).first.flatMap(DeltaSeconds.parse) ?? 0
     }
 
     /// RFC 9111 §4.2.3, in its own letters. Seconds.

@@ -29,7 +29,7 @@ package enum LastGood {
     ///   - storedIsJSON: whether the stored copy is JSON: then something else in its place is junk.
     ///   - path: the request's path, to tell a redirect to elsewhere (a login page) from one to the same resource.
     package static func faultOfHead(
-        _ response: ResponseHead, storedIsJSON: Bool, path: ArraySlice<UInt8>, strictness: Strictness
+        _ response: ResponseHead, storedIsJSON: Bool, storedIsCoded: Bool = false, path: ArraySlice<UInt8>, strictness: Strictness
     ) -> UpstreamFault? {
         switch response.status {
         // RFC 9111 §4.3.3, RFC 5861 §4.
@@ -39,8 +39,8 @@ package enum LastGood {
         case 429: return .rateLimited
         case 204, 205, 206, 304: return .unexpectedStatus
         case 302, 303, 307: return leads(response.fields.first(.location), elsewhereThan: path) ? .redirected : nil
-        // A coding that the upstream was not asked for.
-        case _ where response.status.isSuccessful && ContentCoding(response.fields) == nil: return .undecodable
+        // A coding that the upstream was not asked for, and has not used before.
+        case _ where response.status.isSuccessful && !storedIsCoded && ContentCoding(response.fields) == nil: return .undecodable
         case _ where response.status.isSuccessful && storedIsJSON:
             guard let type = response.fields.first(.contentType) else { return nil }
             return MediaType(type)?.isJSON == true ? nil : .unexpectedType

@@ -31,6 +31,7 @@ package enum StoredHead {
         metadata.flags = flags(control)
         if head.fields.first(.contentType).flatMap(MediaType.init)?.isJSON == true { metadata.flags.insert(.isJSON) }
         if isDecoded, removeCoding(from: &fields) { metadata.flags.insert(.weakenedETag) }
+        if ContentCoding(fields) != .identity { metadata.flags.insert(.coded) }
         if !CacheTags.groups(of: fields, named: "cache-groups").isEmpty { metadata.flags.insert(.hasGroups) }
         if settings.targetedFields.contains(where: { !fields.all(named: $0.span).isEmpty }) { metadata.flags.insert(.hasTargeted) }
         if let ownTag, !fields.contains(.etag), !fields.contains(.lastModified) {
@@ -42,12 +43,7 @@ package enum StoredHead {
             ?? Freshness.heuristic(fields, head.status, control, date: metadata.date, settings: settings)
         metadata.staleIfError = control.staleIfError
         metadata.staleWhileRevalidate = control.staleWhileRevalidate
-        if let age = Freshness.ageValue(head.fields) {
-            metadata.ageValue = age
-        } else if metadata.freshnessLifetime != nil {
-            // §5.1: an Age that cannot be read makes the answer stale.
-            metadata.freshnessLifetime = 0
-        }
+        metadata.ageValue = Freshness.ageValue(head.fields)
         let bytes = serialize(ResponseHead(status: head.status, reason: head.reason, fields: fields), contentBytes, &metadata)
         return (bytes, metadata)
     }

@@ -43,6 +43,10 @@ package struct StoredFlags: OptionSet, Sendable {
     package static let hasTargeted = StoredFlags(rawValue: 1 << 12)
     /// It said `public`.
     package static let isPublic = StoredFlags(rawValue: 1 << 13)
+    /// It comes from an archive: its times are the archive's.
+    package static let imported = StoredFlags(rawValue: 1 << 14)
+    /// Its content is stored in a coding: it is only for those who allow that.
+    package static let coded = StoredFlags(rawValue: 1 << 15)
 }
 
 /// The plain part of a stored response.
@@ -50,6 +54,8 @@ package struct StoredMetadata: Sendable, Equatable {
     /// When the request was sent and its answer received (RFC 9111 §4.2.3).
     package var requestTime: Timestamp
     package var responseTime: Timestamp
+    /// The place of that request among all that were sent.
+    package var order = SentOrder.unknown
     /// The Date field's value.
     package var date: Timestamp
     /// The Age field's value, seconds.
@@ -68,6 +74,20 @@ package struct StoredMetadata: Sendable, Equatable {
         self.requestTime = requestTime
         self.responseTime = responseTime
         self.date = date
+    }
+
+    package var recency: Recency {
+        Recency(order: order, isImported: flags.contains(.imported), requestTime: requestTime, responseTime: responseTime)
+    }
+
+    /// The same, stale from now on: a request of this order has told that what it represents has changed.
+    package func stale(since order: SentOrder) -> StoredMetadata {
+        var stale = self
+        stale.freshnessLifetime = 0
+        stale.order = order
+        // The order is that of a request now; and the store's own mark is never written.
+        stale.flags.subtract([.imported, .markedStale])
+        return stale
     }
 
     package var hasValidator: Bool { !etag.isEmpty || !lastModified.isEmpty }
@@ -98,6 +118,7 @@ package struct StoredMetadata: Sendable, Equatable {
             for (index, number) in [etag.lowerBound, etag.upperBound, lastModified.lowerBound, lastModified.upperBound].enumerated() {
                 bytes.storeBytes(of: UInt32(number).littleEndian, toByteOffset: 64 + index * 4, as: UInt32.self)
             }
+            bytes.storeBytes(of: order.number.littleEndian, toByteOffset: 80, as: UInt64.self)
         }
         return out
     }
@@ -128,30 +149,76 @@ package struct StoredMetadata: Sendable, Equatable {
         guard offset(0) <= offset(1), offset(2) <= offset(3) else { return nil }
         etag = offset(0)..<offset(1)
         lastModified = offset(2)..<offset(3)
+        order = SentOrder(number: UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: 80, as: UInt64.self)))
     }
 
     // MARK: The other kinds
 
-    /// - Parameter generation: part of each variant's key, so that a marker written anew leaves all older variants behind.
-    package static func varyMarker(generation: UInt64) -> [UInt8] { plain(.varyMarker, generation) }
+    /// - Parameters:
+    ///   - generation: part of each variant's key, so that a marker of another generation leaves all older variants behind.
+    ///   - recency: that of the latest response under it.
+    ///   - replaced: that of the latest response whose place this generation took: nothing that is older gets under it.
+    package static func varyMarker(generation: UInt64, _ recency: Recency, replaced: Recency? = nil) -> [UInt8] {
+        plain(.varyMarker, generation, [recency] + (replaced.map { [$0] } ?? []))
+    }
 
-    package static func invalidation(at time: Timestamp) -> [UInt8] { plain(.invalidation, UInt64(bitPattern: time.milliseconds)) }
+    package static func invalidation(at time: Timestamp) -> [UInt8] { plain(.invalidation, UInt64(bitPattern: time.milliseconds), []) }
 
-    /// - Parameter generation: part of the keys of what was said so, as with a marker.
-    package static func searchVariance(generation: UInt64) -> [UInt8] { plain(.searchVariance, generation) }
+    /// - Parameters:
+    ///   - generation: part of the keys of what was said so, as with a marker.
+    ///   - recency: that of the latest response that said so.
+    package static func searchVariance(generation: UInt64, _ recency: Recency) -> [UInt8] { plain(.searchVariance, generation, [recency]) }
 
-    package static let cookieOrigins = plain(.cookieOrigins, 0)
+    package static let cookieOrigins = plain(.cookieOrigins, 0, [])
 
     /// The generation of a marker or a variance, or the time of an invalidation in milliseconds.
     package static func number(in bytes: UnsafeRawBufferPointer) -> UInt64? {
         bytes.count >= 16 ? UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: 8, as: UInt64.self)) : nil
     }
 
-    private static func plain(_ kind: StoredKind, _ number: UInt64) -> [UInt8] {
-        var out = [UInt8](repeating: 0, count: 16)
+    private static let plainBytes = 16
+    /// Of each recency behind it. Older versions wrote none.
+    private static let recencyBytes = 24
+
+    private static func plain(_ kind: StoredKind, _ number: UInt64, _ recencies: [Recency]) -> [UInt8] {
+        var out = [UInt8](repeating: 0, count: plainBytes + recencies.count * recencyBytes)
         out[0] = version
         out[1] = kind.rawValue
-        out.withUnsafeMutableBytes { $0.storeBytes(of: number.littleEndian, toByteOffset: 8, as: UInt64.self) }
+        // A bit for each.
+        for (index, recency) in recencies.enumerated() where recency.isImported { out[2] |= 1 << UInt8(index) }
+        let numbers = [number] + recencies.flatMap { [$0.order.number, bits($0.requestTime), bits($0.responseTime)] }
+        out.withUnsafeMutableBytes { bytes in
+            for (index, number) in numbers.enumerated() {
+                bytes.storeBytes(of: number.littleEndian, toByteOffset: 8 + index * 8, as: UInt64.self)
+            }
+        }
         return out
+    }
+
+    private static func bits(_ time: Timestamp) -> UInt64 { UInt64(bitPattern: time.milliseconds) }
+
+    /// Of any stored item; nil where it tells none, and so counts as older than all.
+    package static func recency(of bytes: UnsafeRawBufferPointer) -> Recency? {
+        switch kind(of: bytes) {
+        case .response: StoredMetadata(bytes)?.recency
+        case .varyMarker, .searchVariance: recency(0, in: bytes)
+        case .invalidation, .cookieOrigins, .gone, nil: nil
+        }
+    }
+
+    /// What a marker of Vary took the place of; nil where that was nothing.
+    package static func replacedRecency(in bytes: UnsafeRawBufferPointer) -> Recency? {
+        kind(of: bytes) == .varyMarker ? recency(1, in: bytes) : nil
+    }
+
+    private static func recency(_ index: Int, in bytes: UnsafeRawBufferPointer) -> Recency? {
+        let start = plainBytes + index * recencyBytes
+        guard bytes.count >= start + recencyBytes else { return nil }
+        func number(_ index: Int) -> UInt64 {
+            UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: start + index * 8, as: UInt64.self))
+        }
+        func time(_ index: Int) -> Timestamp { Timestamp(milliseconds: Int64(bitPattern: number(index))) }
+        return Recency(
+            order: SentOrder(number: number(0)), isImported: bytes[2] & 1 << UInt8(index) != 0, requestTime: time(1), responseTime: time(2))
     }
 }

@@ -27,6 +27,8 @@ package enum NotStoredReason: String, Error, Sendable, CaseIterable {
     case unprovenEnd = "unproven_end"
     case undecodable = "undecodable"
     case notGood = "not_good"
+    /// A response whose request was sent later is stored.
+    case outdated = "outdated"
     case storeRefused = "store_refused"
 }
 
@@ -62,11 +64,15 @@ package enum Storing {
         else { return .forbidden(.tooManyMembers) }
         let isKept = settings.keepsAny || settings.contentTypes.contain(response.fields.first(.contentType).flatMap(MediaType.init))
         guard isKept else { return .forbidden(.contentType) }
-        // Stored content is decoded, which no-transform forbids (§5.2.2.6).
-        guard let coding = ContentCoding(response.fields), coding == .identity || !control.noTransform else {
-            return .forbidden(.contentCoding)
-        }
+        // Stored content is decoded, which no-transform forbids (§5.2.2.6); where every response is kept, it is kept in its coding.
+        guard settings.keepsAny || !staysCoded(response, control) else { return .forbidden(.contentCoding) }
         return .allowed
+    }
+
+    /// Whether the content's coding cannot be taken off, or may not.
+    package static func staysCoded(_ response: ResponseHead, _ control: ResponseCacheControl) -> Bool {
+        guard let coding = ContentCoding(response.fields) else { return true }
+        return coding != .identity && control.noTransform
     }
 
     /// §3.5: what lets others have the answer to a request with Authorization.
@@ -84,12 +90,12 @@ package enum Storing {
     ) -> NotStoredReason? {
         let status = response.status
         guard status != 206 else { return .partial }
-        guard !settings.keepsAny else { return CacheableStatus.mayKeep(response, control) ? nil : .status }
+        guard !settings.keepsAny else { return CacheableStatus.mayKeep(response, control, settings) ? nil : .status }
         switch status {
         case 204, 205: return .noContent
         // About that one request, not about the resource, unless they say how long they hold.
         case 201, 202: return control.maxAge ?? control.sharedMaxAge == nil ? .status : nil
-        default: return status.isSuccessful && CacheableStatus.mayKeep(response, control) ? nil : .status
+        default: return status.isSuccessful && CacheableStatus.mayKeep(response, control, settings) ? nil : .status
         }
     }
 }
@@ -109,15 +115,18 @@ package enum CacheableStatus {
         [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501].contains(status.rawValue)
     }
 
-    /// Errors that a field or a moment of one request brings about: never kept for others, whatever they say of freshness.
+    /// Errors that a field or a moment of one request brings about: not kept for others, whatever they say of freshness, unless the operator wants
+    /// the letter.
     private static func isAboutOneRequest(_ status: Status) -> Bool {
         [400, 401, 407, 408, 411, 412, 413, 416, 417, 421, 425, 428, 429, 431].contains(status.rawValue)
     }
 
     /// §3: a final status, and something that allows it: explicit freshness, `public`, or a status that does so by itself.
-    static func mayKeep(_ response: ResponseHead, _ control: ResponseCacheControl) -> Bool {
-        guard response.status.rawValue >= 200, response.status != 304, !isAboutOneRequest(response.status) else { return false }
-        return control.maxAge != nil || control.sharedMaxAge != nil || control.isPublic
+    static func mayKeep(_ response: ResponseHead, _ control: ResponseCacheControl, _ settings: CachePolicySettings) -> Bool {
+        guard response.status.rawValue >= 200, response.status != 304, settings.keepsAnyError || !isAboutOneRequest(response.status) else {
+            return false
+        }
+        return control.maxAge != nil || control.sharedMaxAge != nil || control.isPublic || (settings.isPrivate && control.isPrivate)
             || (!control.isTargeted && response.fields.contains(.expires)) || isHeuristicallyCacheable(response.status)
     }
 }

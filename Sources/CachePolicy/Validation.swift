@@ -47,6 +47,17 @@ package enum Validation {
         return date == own[...]
     }
 
+    /// Whether two stored responses have the same validator, and so are one version of what they represent: what confirms one confirms the
+    /// other.
+    package static func areOfOneVersion(
+        _ one: StoredMetadata, head oneHead: UnsafeRawBufferPointer, _ other: StoredMetadata, head otherHead: UnsafeRawBufferPointer
+    ) -> Bool {
+        let tags = (slice(oneHead, one.etag), slice(otherHead, other.etag))
+        if tags.0 != nil || tags.1 != nil { return tags.0 == tags.1 }
+        let date = slice(oneHead, one.lastModified)
+        return date != nil && date == slice(otherHead, other.lastModified)
+    }
+
     /// The stored head with the 304's fields in the place of its own, except those that describe the stored content (§3.2).
     /// - Parameters:
     ///   - contentBytes: the length of the content as stored.
@@ -93,14 +104,15 @@ package enum Validation {
         case nothing
     }
 
-    package static func update(_ stored: StoredMetadata, head: UnsafeRawBufferPointer, by response: ResponseHead, contentBytes: Int)
-        -> HeadUpdate
-    {
-        guard response.status == 200, stored.status == 200 else { return .nothing }
-        guard fits(response, stored: stored, head: head, contentBytes: contentBytes) else { return .stale }
+    /// - Parameter strictness: by the letter, what has no validator and the same length holds too; else that is no proof.
+    package static func update(
+        _ stored: StoredMetadata, head: UnsafeRawBufferPointer, by response: ResponseHead, contentBytes: Int, strictness: Strictness
+    ) -> HeadUpdate {
+        guard response.status == 200 else { return .nothing }
+        guard stored.status == 200, fits(response, stored: stored, head: head, contentBytes: contentBytes) else { return .stale }
         let isOwnTag = stored.flags.contains(.ownTag)
         let hasValidator = !isOwnTag && response.fields.contains(.etag) || response.fields.contains(.lastModified)
-        return hasValidator ? .freshen : .nothing
+        return hasValidator || strictness == .strict ? .freshen : .nothing
     }
 
     /// §4.3.5: whether what a HEAD brought still fits the stored answer to GET: nothing that both of them say differs.

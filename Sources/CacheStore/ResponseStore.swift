@@ -25,6 +25,11 @@ package final class ResponseStore: @unchecked Sendable {
         /// Queued and not yet readable from a segment. Removals are not in it: they act on the index at once.
         var pending: [KeyHash: PendingItem] = [:]
         var statistics = StoreStatistics()
+
+        func place(of hash: KeyHash) -> SeenItem.Place {
+            if let pending = pending[hash] { return .pending(ObjectIdentifier(pending)) }
+            return index.find(hash).map { .segment($0.segment, offset: $0.offset) } ?? .nowhere
+        }
     }
 
     /// Opens the store, or makes it. A directory that cannot be written to gives a store that only reads.
@@ -127,7 +132,12 @@ package final class ResponseStore: @unchecked Sendable {
 
     /// Puts an item in, in the place of what is stored under its key. Returns at once; writing happens in the background.
     @discardableResult
-    package func insert(_ item: NewItem) -> InsertResult {
+    package func insert(_ item: NewItem) -> InsertResult { insert(item, ifAt: nil) }
+
+    /// The same, if what lies there is still what was seen: who compares first puts in what belongs in the place of that, and of nothing else.
+    package func insert(_ item: NewItem, ifStill seen: SeenItem) -> InsertResult { insert(item, ifAt: seen.place) }
+
+    private func insert(_ item: NewItem, ifAt seen: SeenItem.Place?) -> InsertResult {
         guard directory.isWritable || item.retention.isNeeded else {
             state.withLock { $0.statistics.writeErrors += 1 }
             return .unwritable
@@ -136,19 +146,35 @@ package final class ResponseStore: @unchecked Sendable {
         let limit = settings.pendingLimitBytes * (item.retention.isNeeded ? 2 : 1)
         guard RecordHeader.recordBytes(payload: item.payloadBytes) <= settings.segmentBytes else { return .tooLarge }
         let pending = PendingItem(item, hash: item.key.withUnsafeBytes { KeyHash($0, seed: seed) })
-        let accepted = state.withLock { state in
+        return state.withLock { state in
+            if let seen, state.place(of: pending.hash) != seen { return .changed }
             guard state.statistics.pendingBytes + pending.bytes <= limit else {
                 state.statistics.dropped += 1
-                return false
+                return .busy
             }
             state.statistics.pendingBytes += pending.bytes
             state.statistics.inserted += 1
             noteChange()
             state.pending[pending.hash] = pending
             writer.queue(.item(pending), store: self)
-            return true
+            return .accepted
         }
-        return accepted ? .accepted : .busy
+    }
+
+    /// What lies under this key now. Its content's checksum is not checked, and it does not count as used: this is no look-up for a client.
+    package func see(_ key: Span<UInt8>) -> SeenItem {
+        key.withUnsafeBytes { key in
+            let hash = KeyHash(key, seed: seed)
+            let (place, pending, segment, entry) = state.withLock { state in
+                let entry = state.index.find(hash)
+                return (state.place(of: hash), state.pending[hash], entry.flatMap { state.segments[$0.segment] }, entry)
+            }
+            if let pending { return SeenItem(item: pending.matches(key) ? pending.stored : nil, place: place) }
+            guard let segment, let entry, let (_, storedKey, item) = parts(entry, in: segment), storedKey.count == key.count,
+                memcmp(storedKey.baseAddress!, key.baseAddress!, key.count) == 0
+            else { return SeenItem(item: nil, place: place) }
+            return SeenItem(item: item, place: place)
+        }
     }
 
     /// Drops what is stored under this key, for good: also over a restart.
@@ -166,8 +192,11 @@ package final class ResponseStore: @unchecked Sendable {
 
     private func isStill(_ item: StoredItem, _ hash: KeyHash, _ state: borrowing State) -> Bool {
         if let pending = state.pending[hash] { return pending === item.owner }
-        guard let entry = state.index.find(hash), let segment = state.segments[entry.segment] else { return false }
-        return parts(entry, in: segment)?.item.metadata.baseAddress == item.metadata.baseAddress
+        guard let entry = state.index.find(hash), let segment = state.segments[entry.segment],
+            let stored = parts(entry, in: segment)?.item.metadata
+        else { return false }
+        // What waited when it was found has been written since.
+        return stored.baseAddress == item.metadata.baseAddress || (item.owner is PendingItem && stored.elementsEqual(item.metadata))
     }
 
     /// Keeps a number with an item, in memory and until it is replaced, if what is stored there is still this item.

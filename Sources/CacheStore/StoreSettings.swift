@@ -84,6 +84,8 @@ package enum InsertResult: Sendable, Equatable {
     case busy
     /// The directory cannot be written to.
     case unwritable
+    /// What was seen under the key is not there any more.
+    case changed
 }
 
 /// A stored item. The pointers are good for as long as `owner` is held.
@@ -118,6 +120,20 @@ private final class ReplacedHead {
     }
 
     deinit { bytes.deallocate() }
+}
+
+/// What lay under a key at one moment, for those who put something there only if that still does.
+package struct SeenItem {
+    /// nil where nothing did that can be read.
+    package let item: StoredItem?
+    let place: Place
+
+    /// Where it lay. What waits to be written is held by `item`, so its name is not another's meanwhile.
+    enum Place: Equatable {
+        case nowhere
+        case pending(ObjectIdentifier)
+        case segment(UInt64, offset: UInt32)
+    }
 }
 
 package struct StoreStatistics: Sendable {

@@ -34,4 +34,28 @@ package enum ContentCoding: Sendable, Equatable, CaseIterable {
         guard codings.count == 1, let coding = ContentCoding(named: first) else { return nil }
         self = coding
     }
+
+    /// Whether the client of a request may have content in the codings that these fields of a response name (RFC 9110 §12.5.3): without
+    /// Accept-Encoding any; else those that it names, or allows by a star, with a weight other than 0.
+    package static func allows(_ response: Fields, _ request: Fields) -> Bool {
+        guard request.contains(.acceptEncoding) else { return true }
+        let accepted = FieldLists.members(of: .acceptEncoding, in: request).map { FieldLists.members(of: $0, separator: UInt8(ascii: ";")) }
+        return FieldLists.members(of: .contentEncoding, in: response).allSatisfy { coding in
+            let named = accepted.filter { $0.first.map { isSame($0, coding) } ?? false }
+            let fitting = named.isEmpty ? accepted.filter { $0.first?.elementsEqual([UInt8(ascii: "*")]) ?? false } : named
+            return !fitting.isEmpty && !fitting.contains { $0.dropFirst().contains(where: isZeroWeight) }
+        }
+    }
+
+    /// Coding names, in any case and with their older forms.
+    private static func isSame(_ one: ArraySlice<UInt8>, _ other: ArraySlice<UInt8>) -> Bool {
+        if let known = ContentCoding(named: one) { return known == ContentCoding(named: other) }
+        return one.equalsIgnoringCase(other)
+    }
+
+    /// `q=0`, `q=0.000`.
+    package static func isZeroWeight(_ parameter: ArraySlice<UInt8>) -> Bool {
+        parameter.prefix(2).equalsIgnoringCase("q=") && parameter.count > 2
+            && parameter.dropFirst(2).allSatisfy { $0 == UInt8(ascii: "0") || $0 == UInt8(ascii: ".") }
+    }
 }

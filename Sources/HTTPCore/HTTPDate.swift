@@ -32,7 +32,8 @@ package enum HTTPDate {
         return out
     }
 
-    /// Seconds since 1970, or nil where it is no HTTP date. The name of the day is not compared with the date.
+    /// Seconds since 1970, or nil where it is no HTTP date. Letters are read in any case (RFC 9111 §4.2). The name of the day is not compared with
+    /// the date.
     /// - Parameter now: seconds since 1970, by which a year of two digits is told (not more than 50 years ahead).
     package static func parse(_ text: ArraySlice<UInt8>, now: Int64) -> Int64? {
         var reader = Reader(text: text)
@@ -84,7 +85,7 @@ package enum HTTPDate {
         mutating func skip(_ wanted: StaticString) -> Bool {
             let count = wanted.utf8CodeUnitCount
             guard text.count >= count else { return false }
-            for (index, byte) in text.prefix(count).enumerated() where byte != wanted.utf8Start[index] { return false }
+            guard text.prefix(count).equalsIgnoringCase(wanted) else { return false }
             text.removeFirst(count)
             return true
         }
@@ -98,7 +99,7 @@ package enum HTTPDate {
         /// A short name, or a long one of the obsolete form.
         func isDay(_ word: ArraySlice<UInt8>) -> Bool {
             let long: [StaticString] = ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"]
-            return days.contains { word.elementsEqual([UInt8]($0)) } || long.contains { word.elementsEqual([UInt8]($0)) }
+            return (days + long).contains { word.equalsIgnoringCase($0) }
         }
 
         mutating func month() -> Int? {

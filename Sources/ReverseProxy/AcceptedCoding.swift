@@ -12,9 +12,7 @@ enum AcceptedCoding {
     private static func isAccepted(_ member: ArraySlice<UInt8>, _ coding: ContentCoding) -> Bool {
         let parts = FieldLists.members(of: member, separator: UInt8(ascii: ";"))
         guard let name = parts.first, ContentCoding(named: name) == coding else { return false }
-        return !parts.dropFirst().contains { part in
-            part.prefix(2).equalsIgnoringCase("q=") && part.dropFirst(2).allSatisfy { $0 == UInt8(ascii: "0") || $0 == UInt8(ascii: ".") }
-        }
+        return !parts.dropFirst().contains(where: ContentCoding.isZeroWeight)
     }
 
     /// What the upstream is asked for: those of the client's codings that can be taken off again.

@@ -10,6 +10,8 @@ final class CollapsedRequests: Sendable {
     enum Outcome: Sendable {
         /// The answer is in the store.
         case stored
+        /// The response is older than the one that is stored, which may be for them.
+        case outdated
         /// The answer is for the leader alone.
         case unshareable
         case failed(FetchFailure)

@@ -35,8 +35,8 @@ struct ContentExamination: Sendable {
 
     /// - Parameter bytes: so much content may be gone through at most; nil where there is more.
     func findings(within bytes: Int = .max) -> Findings? {
-        // Coded in a way that we cannot take off: it is passed on as it is, and not stored.
-        guard let coding else { return Findings() }
+        // Coded in a way that we cannot take off: it is passed on, and perhaps stored, as it is.
+        guard let coding else { return Findings(fault: isDelimited ? nil : .unprovenEnd) }
         guard coding != .identity else {
             guard !isGoneThrough || content.count <= bytes else { return nil }
             let fault: UpstreamFault? =

@@ -16,6 +16,12 @@ extension Exchange {
         serveRescue(copy.found, (copy.age, copy.ttl), failure, detail: "\(failure.label)/shared:\(copy.leave.rawValue)")
     }
 
+    /// The request's own copy goes out.
+    func serveOwnCopy(_ found: FoundResponse, _ rescue: (age: Int64, ttl: Int64?), _ failure: FetchFailure) {
+        let (found, rescue) = latest(found, rescue)
+        serveRescue(found, rescue, failure)
+    }
+
     /// - Parameter detail: for Cache-Status, where it has more to tell than the failure.
     func serveRescue(_ found: FoundResponse, _ rescue: (age: Int64, ttl: Int64?), _ failure: FetchFailure, detail: String? = nil) {
         if let gone = shard.server.gone?.gone(beside: found) { return serveGone(gone, failure) }
@@ -45,6 +51,17 @@ extension Exchange {
         shard.server.gone?.count(.served)
         trace.isGone = true
         serveRescue(gone, (age, ttl), failure, detail: "\(failure.label)/gone")
+    }
+
+    /// What is stored now, where it is later than what was found when the request came: an older copy must not follow a newer one.
+    private func latest(_ found: FoundResponse, _ rescue: (age: Int64, ttl: Int64?)) -> (FoundResponse, (age: Int64, ttl: Int64?)) {
+        let strictness = shard.settings.policy.strictness
+        guard let key = plan.key,
+            let now = shard.lookUp?.find(key, sharedKey: plan.isPartitioned ? plan.sharedKey : nil, request: head).found,
+            now.metadata.recency.isLater(than: found.metadata.recency),
+            case .allowed(let age, let ttl) = Reuse.rescue(now.metadata, plan.directives, strictness: strictness, now: shard.now)
+        else { return (found, rescue) }
+        return (now, (age, ttl))
     }
 
     func sendStored(_ found: FoundResponse, age: Int64, _ lines: [UInt8]) {

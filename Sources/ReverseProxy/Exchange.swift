@@ -165,7 +165,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         if let flight = plan.flightKey { shard.server.collapsed.isSlow(flight) }
         noteUpstream()
         leaveFetch(.slow)
-        serveRescue(found, rescue, .slow)
+        serveOwnCopy(found, rescue, .slow)
     }
 
     /// It goes on without us where it may fill the store, or change something.
@@ -195,6 +195,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         timer?.cancel()
         switch outcome {
         case .stored: takeOver()
+        case .outdated: takeOverLater()
         case .unshareable: ask(leads: nil)
         case .abandoned: proceed()
         case .failed(let failure) where rescue != nil: fetchFailed(failure)
@@ -205,6 +206,16 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
             hasWaited = true
             proceed()
         }
+    }
+
+    /// What was stored while this waited. What was stored before it came is not what it waited for.
+    private func takeOverLater() {
+        guard let key = plan.found?.key, let store = shard.lookUp?.store, let found = store.see(key.span).item,
+            StoredMetadata.recency(of: found.metadata)?.order == plan.found?.metadata.order
+        else { return takeOver() }
+        guard !hasWaited else { return ask(leads: nil) }
+        hasWaited = true
+        proceed()
     }
 
     /// The answer that another request brought, where it is one for this request too.
@@ -306,7 +317,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
 
     func fetchFailed(_ failure: FetchFailure) {
         if fetch != nil { noteUpstream() }
-        if let found = plan.found, let rescue { return serveRescue(found, rescue, failure) }
+        if let found = plan.found, let rescue { return serveOwnCopy(found, rescue, failure) }
         if plan.found == nil, plan.isPartitioned, plan.mode != .record {
             switch shard.standIn(for: head, sharedKey: plan.sharedKey, plan.directives, route: plan.route) {
             case .found(let copy): return serveStandIn(copy, failure)

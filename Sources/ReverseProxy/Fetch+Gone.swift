@@ -37,7 +37,7 @@ extension Fetch {
         let decoded = findings.decoded
         guard let memory = shard.server.gone, let lookUp = shard.lookUp, let found = subject.found,
             response.status == 410 || findings.fault == nil, ContentCoding(response.fields) == .identity || decoded != nil,
-            !lookUp.isOvertaken(sharedKey, requestTime: requestTime), !isOlder(than: found.key, in: lookUp.store)
+            !lookUp.isInvalid(requestTime, sharedKey), !isOlder(than: found.key, in: lookUp.store)
         else { return false }
         // What must not be kept is not kept for this either.
         var policy = shard.settings.policy
@@ -48,27 +48,19 @@ extension Fetch {
                 request: subject.head, directives: subject.directives, response: response, control: control, isPartitioned: isPartitioned,
                 settings: policy) == .allowed
         else { return false }
-        let body = decoded ?? content
-        var kept = shard.keepingRedirect(response)
-        if let via = shard.via { kept.fields.append(.via, via) }
-        var (head, metadata) = StoredHead.make(
-            kept, control: control, contentBytes: body.count, isDecoded: decoded != nil, requestTime: requestTime,
-            responseTime: responseTime, settings: shard.settings.policy)
-        if Storing.isShared(subject.head, isPartitioned: isPartitioned, settings: shard.settings.policy) {
-            metadata.flags.insert(.authorized)
-        }
-        return memory.remember(found.key, metadata, head: head, content: body, now: shard.loop.time.monotonicMilliseconds)
+        let gone = shard.newResponse(
+            response, decoded ?? content, isDecoded: decoded != nil, ownTag: nil, to: subject.head, isPartitioned: isPartitioned, recency)
+        return memory.remember(found.key, gone.metadata, head: gone.head, content: gone.body, now: shard.loop.time.monotonicMilliseconds)
     }
 
     /// Whether what is stored now answers a request that was sent later than this one.
     private func isOlder(than key: [UInt8], in store: ResponseStore) -> Bool {
-        guard let item = store.lookUp(key.span), let stored = StoredMetadata(item.metadata) else { return false }
-        return stored.requestTime > requestTime
+        store.see(key.span).item.flatMap { StoredMetadata.recency(of: $0.metadata) }.map(recency.isOutdated) ?? false
     }
 
     /// The upstream has it: what said that it is gone counts no more.
     func liftGone() {
         guard let memory = shard.server.gone, let found = subject.found else { return }
-        memory.found(found.key, requestTime: requestTime, now: shard.loop.time.monotonicMilliseconds)
+        memory.found(found.key, recency, now: shard.loop.time.monotonicMilliseconds)
     }
 }

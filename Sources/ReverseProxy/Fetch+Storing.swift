@@ -8,56 +8,53 @@ import Reactor
 import Upstream
 
 extension Fetch {
-    /// Whether JSON that came without a validator gets a tag of its data.
-    func wantsOwnTag(_ head: ResponseHead) -> Bool {
-        shard.settings.policy.makesEntityTags && head.status == 200 && !head.fields.contains(.etag) && !head.fields.contains(.lastModified)
-            && head.fields.first(.contentType).flatMap(MediaType.init)?.isJSON == true
+    /// Of what comes of this fetch.
+    var recency: Recency {
+        Recency(order: order, isImported: false, requestTime: requestTime, responseTime: responseTime)
     }
 
     func store(
         _ head: ResponseHead, _ decoded: [UInt8]?, _ ownTag: [UInt8]?
     ) -> (head: [UInt8], metadata: StoredMetadata, result: StorageDecision) {
-        let body = decoded ?? content
-        var kept = shard.keepingRedirect(head)
-        if let via = shard.via { kept.fields.append(.via, via) }
-        // A POST has made invalid what was there before; its own answer is later than that.
+        // A POST has made invalid what was there before; its own response is later than that.
         let isOwn = subject.key == nil
-        let since = isOwn ? Timestamp(milliseconds: responseTime.milliseconds + 1) : requestTime
-        let control = control(head)
-        var (bytes, metadata) = StoredHead.make(
-            kept, control: control, contentBytes: body.count, isDecoded: decoded != nil, ownTag: ownTag, requestTime: since,
-            responseTime: responseTime, settings: shard.settings.policy)
-        if isOwn { metadata.ageValue += (responseTime.milliseconds - requestTime.milliseconds) / 1000 }
-        if Storing.isShared(subject.head, isPartitioned: isPartitioned, settings: shard.settings.policy) {
-            metadata.flags.insert(.authorized)
+        var recency = self.recency
+        if isOwn { recency.requestTime = Timestamp(milliseconds: responseTime.milliseconds + 1) }
+        // What no-transform keeps in its coding is only checked without it.
+        let decoded = Storing.staysCoded(head, control(head)) ? nil : decoded
+        var new = shard.newResponse(
+            head, decoded ?? content, isDecoded: decoded != nil, ownTag: ownTag, to: subject.head, isPartitioned: isPartitioned, recency)
+        new.sentAt = requestTime
+        if isOwn { new.metadata.ageValue += (responseTime.milliseconds - requestTime.milliseconds) / 1000 }
+        guard let key else { return (new.head, new.metadata, .forbidden(.storeRefused)) }
+        if let found = subject.found, ownTag != nil, bringsNothingNew(new, head.fields, beside: found), note(found, new.metadata) {
+            return (new.head, new.metadata, .allowed)
         }
-        guard let key, let lookUp = shard.lookUp, !lookUp.isOvertaken(sharedKey, requestTime: since),
-            !lookUp.purges.isOvertaken(requestTime)
-        else { return (bytes, metadata, .forbidden(.storeRefused)) }
-        let place = shard.place(head.fields, of: subject.head, after: TargetKeys(own: key, shared: sharedKey))
-        guard !lookUp.isOvertaken(place.shared, requestTime: since) else {
-            return (bytes, metadata, .forbidden(.storeRefused))
-        }
-        if place.own == key, ownTag != nil, isSameData(metadata, bytes), isKnown(metadata), note(metadata) {
-            return (bytes, metadata, .allowed)
-        }
-        let names = SelectingFields.names(response: head.fields, request: subject.head.fields, settings: shard.settings.policy)
-        let result = lookUp.insert(
-            key: place.own, names: names, request: subject.head.fields, metadata: metadata, head: bytes, body: body, now: responseTime)
-        isOutdated = result == nil
-        guard !dropIfOvertaken(place, since: since, lookUp) else { return (bytes, metadata, .forbidden(.storeRefused)) }
-        return (bytes, metadata, result == .accepted ? .allowed : .forbidden(result == .tooLarge ? .tooLarge : .storeRefused))
+        let result = shard.store(new, head.fields, of: subject.head, lookedUpAt: TargetKeys(own: key, shared: sharedKey))
+        return (new.head, new.metadata, result.decision)
+    }
+
+    /// Whether what was found holds the same data, is still what is stored, and would be found in the same place.
+    private func bringsNothingNew(_ new: NewResponse, _ fields: Fields, beside found: FoundResponse) -> Bool {
+        guard isSameData(new.metadata, new.head), isKnown(new.metadata, beside: found), isStored(found) else { return false }
+        return SearchVariance(fields) == StoredHead.parse(found.item.head).flatMap { SearchVariance($0.fields) }
+    }
+
+    private func isStored(_ found: FoundResponse) -> Bool {
+        let key = found.key
+        guard let store = shard.lookUp?.store, let item = store.see(key.span).item else { return false }
+        return StoredMetadata.recency(of: item.metadata)?.order == found.metadata.order
     }
 
     /// Writes down what has confirmed a stored response, or only notes when it came.
-    private func keep(_ found: FoundResponse, _ head: [UInt8], _ fresh: StoredMetadata) {
-        if isKnown(found, head, fresh), note(fresh) { return }
-        write(found, head, fresh)
+    private func keep(_ base: FoundResponse, _ head: [UInt8], _ fresh: StoredMetadata) -> StoringResult {
+        if isKnown(base, head, fresh), note(base, fresh) { return .stored }
+        return write(base, head, fresh)
     }
 
     /// Keeps the time of a confirmation that is not written down, in memory; false where that is not enough.
-    private func note(_ fresh: StoredMetadata) -> Bool {
-        guard let found = subject.found, let written = StoredMetadata(found.written.metadata),
+    private func note(_ found: FoundResponse, _ fresh: StoredMetadata) -> Bool {
+        guard let written = StoredMetadata(found.written.metadata),
             let note = UnwrittenConfirmation.encode(written: written, fresh: fresh),
             fresh.date == written.date || StoredHead.redated(found.written.head, fresh.date) != nil
         else { return false }
@@ -69,20 +66,33 @@ extension Fetch {
     /// How often a confirmation that brings no new freshness is written down; its time is noted in any case.
     private static let confirmationInterval: Int64 = 10_000
 
-    func confirmed(_ answer: ResponseHead) {
-        guard let found = subject.found, let fresh = freshened(found, by: answer) else { return failed(.fault(.unexpectedStatus, 304)) }
+    /// Its own client gets what was found, as that is from now on; others what is stored, which may be another by now.
+    func confirmed(_ response: ResponseHead) {
+        guard let found = subject.found, let fresh = freshened(found, by: response) else {
+            return failed(.fault(.unexpectedStatus, 304))
+        }
         noteSuccess()
         liftGone()
-        let isKept = mayKeep(fresh.bytes, fresh.metadata)
-        if isKept { keep(found, fresh.bytes, fresh.metadata) }
-        if isKept { shard.noteCookies(setBy: answer.fields, to: subject.head) }
-        land(isKept ? .stored : .unshareable)
-        let cookies = answer.fields.all(.setCookie)
+        let outcome = storeConfirmed(found, by: response)
+        if outcome == .stored { shard.noteCookies(setBy: response.fields, to: subject.head) }
+        land(outcome)
+        let cookies = response.fields.all(.setCookie)
         receiver?.fetchConfirmed(Confirmation(found: found, head: fresh.bytes, metadata: fresh.metadata, cookies: cookies))
     }
 
+    private func storeConfirmed(_ found: FoundResponse, by response: ResponseHead) -> CollapsedRequests.Outcome {
+        guard let lookUp = shard.lookUp, let key,
+            case .update(let base) = lookUp.base(
+                of: found, confirmedBy: response, recency, at: key, sharedKey: isPartitioned ? sharedKey : nil, request: subject.head)
+        else { return .outdated }
+        guard let fresh = freshened(base, by: response), mayKeep(fresh.bytes, fresh.metadata, response) else { return .unshareable }
+        return keep(base, fresh.bytes, fresh.metadata) == .outdated ? .outdated : .stored
+    }
+
     /// §3 holds for what a 304 or a HEAD makes of a stored answer as for any other: it may be private now, or not to be stored.
-    private func mayKeep(_ head: [UInt8], _ metadata: StoredMetadata) -> Bool {
+    /// - Parameter response: the 304 or the answer to HEAD itself: what is left out of the stored head is in it.
+    private func mayKeep(_ head: [UInt8], _ metadata: StoredMetadata, _ response: ResponseHead) -> Bool {
+        if shard.settings.policy.setCookie == .refuse, response.fields.contains(.setCookie) { return false }
         guard let merged = head.withUnsafeBytes({ StoredHead.parse($0) }),
             !metadata.flags.contains(.authorized) || Storing.mayShare(control(merged))
         else { return false }
@@ -98,54 +108,50 @@ extension Fetch {
         var answer = answer
         // Its own Via takes the stored one's place, and our entry belongs into it.
         if answer.fields.contains(.via), let via = shard.via { answer.fields.append(.via, via) }
-        return Validation.freshened(
+        var fresh = Validation.freshened(
             found.metadata, head: found.item.head, by: answer, contentBytes: found.item.body.count, requestTime: requestTime,
             responseTime: responseTime, settings: shard.settings.policy)
+        fresh?.metadata.order = order
+        return fresh
     }
 
-    /// Stores the same content with another head.
-    func write(_ found: FoundResponse, _ head: [UInt8], _ metadata: StoredMetadata) {
-        guard let lookUp = shard.lookUp, !lookUp.isOvertaken(sharedKey, requestTime: requestTime) else { return }
-        guard let key, let fields = head.withUnsafeBytes({ StoredHead.parse($0) })?.fields else { return }
-        let place = shard.place(fields, of: subject.head, after: TargetKeys(own: key, shared: sharedKey))
+    /// Stores the same content with another head, if it is still what is stored.
+    private func write(_ base: FoundResponse, _ head: [UInt8], _ metadata: StoredMetadata) -> StoringResult {
+        guard let lookUp = shard.lookUp, let key, let fields = head.withUnsafeBytes({ StoredHead.parse($0) })?.fields else {
+            return .refused
+        }
+        let old = TargetKeys(own: key, shared: sharedKey)
+        guard var place = shard.storingPlace(fields, of: subject.head, lookedUpAt: old, metadata.recency) else { return .outdated }
         // It may vary by other fields from now on.
         let names = SelectingFields.names(response: fields, request: subject.head.fields, settings: shard.settings.policy)
-        let own = names.isEmpty && place.own == key ? found.key : place.own
-        lookUp.insert(
-            key: own, names: names, request: subject.head.fields, metadata: metadata, head: head, body: Array(found.item.body),
-            now: responseTime)
-        _ = dropIfOvertaken(TargetKeys(own: own, shared: place.shared), since: requestTime, lookUp)
+        if names.isEmpty, place.key == key { place.key = base.key }
+        let new = NewResponse(
+            head: head, metadata: metadata, body: Array(base.item.body), names: names, request: subject.head.fields, sentAt: requestTime)
+        return lookUp.store(new, at: place, inPlaceOf: base)
     }
 
-    /// A write may have come through another shard since it was looked for: its mark is there before it takes out what is stored, so either it
-    /// took out what was just put in, or its mark is seen now.
-    private func dropIfOvertaken(_ place: TargetKeys, since: Timestamp, _ lookUp: StoreLookUp) -> Bool {
-        guard lookUp.isOvertaken(place.shared, requestTime: since) || lookUp.isOvertaken(sharedKey, requestTime: since) else {
-            return false
-        }
-        lookUp.store.remove(place.own.span)
-        return true
-    }
-
-    /// RFC 9111 §4.3.5: what HEAD brought, held against the stored answer to GET.
-    func updateStored(by answer: ResponseHead) {
-        guard let found = subject.found else { return }
-        switch Validation.update(found.metadata, head: found.item.head, by: answer, contentBytes: found.item.body.count) {
+    /// RFC 9111 §4.3.5: what HEAD brought, held against the response to GET that is stored now, unless that was asked for later.
+    func updateStored(by response: ResponseHead) {
+        guard let key, let lookUp = shard.lookUp,
+            let base = lookUp.find(key, sharedKey: isPartitioned ? sharedKey : nil, request: subject.head).found,
+            !recency.isOutdated(by: base.metadata.recency)
+        else { return }
+        let strictness = shard.settings.policy.strictness
+        let contentBytes = base.item.body.count
+        switch Validation.update(base.metadata, head: base.item.head, by: response, contentBytes: contentBytes, strictness: strictness) {
         case .nothing: break
         case .freshen:
-            guard let fresh = freshened(found, by: answer), mayKeep(fresh.bytes, fresh.metadata) else { return }
-            keep(found, fresh.bytes, fresh.metadata)
+            guard let fresh = freshened(base, by: response), mayKeep(fresh.bytes, fresh.metadata, response) else { return }
+            _ = keep(base, fresh.bytes, fresh.metadata)
         case .stale:
-            var stale = found.metadata
-            guard stale.freshnessLifetime ?? 0 > 0 else { return }
-            stale.freshnessLifetime = 0
-            write(found, Array(found.item.head), stale)
+            guard base.metadata.freshnessLifetime ?? 0 > 0 else { return }
+            _ = write(base, Array(base.item.head), base.metadata.stale(since: order))
         }
     }
 
     /// Whether the store has nothing to learn from what has confirmed the stored answer: whom it is for and how long it may be used.
     private func isKnown(_ found: FoundResponse, _ head: [UInt8], _ fresh: StoredMetadata) -> Bool {
-        guard isKnown(fresh), fresh.staleIfError == found.metadata.staleIfError,
+        guard isKnown(fresh, beside: found), fresh.staleIfError == found.metadata.staleIfError,
             fresh.staleWhileRevalidate == found.metadata.staleWhileRevalidate
         else { return false }
         let old = StoredHead.parse(found.item.head)?.fields.combined(.vary)
@@ -153,14 +159,13 @@ extension Fetch {
     }
 
     /// Whether the store has nothing to learn from an answer that brings the same data.
-    func isKnown(_ fresh: StoredMetadata) -> Bool {
-        guard let found = subject.found else { return false }
+    private func isKnown(_ fresh: StoredMetadata, beside found: FoundResponse) -> Bool {
         let isRecent = responseTime.milliseconds - found.writtenTime.milliseconds < Self.confirmationInterval
         return isRecent && fresh.freshnessLifetime == nil && fresh.flags == found.metadata.flags
     }
 
     /// Other bytes perhaps, but what they mean is what is stored.
-    func isSameData(_ metadata: StoredMetadata, _ head: [UInt8]) -> Bool {
+    private func isSameData(_ metadata: StoredMetadata, _ head: [UInt8]) -> Bool {
         guard let found = subject.found, found.metadata.flags.contains(.ownTag) else { return false }
         return head[metadata.etag].elementsEqual(found.item.head[found.metadata.etag])
     }

@@ -91,9 +91,9 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     private var isTrouble = false
     /// Whether the failure memory knows that this has failed: it is told once.
     private var hasFailed = false
-    /// Whether a response was stored meanwhile that was asked for later.
-    var isOutdated = false
-    var requestTime = Timestamp(milliseconds: 0)
+    /// When the request was sent, and its place among all that were.
+    private(set) var requestTime = Timestamp(milliseconds: 0)
+    private(set) var order = SentOrder.unknown
     var responseTime = Timestamp(milliseconds: 0)
 
     /// Read and thrown away of an answer that nobody wants; beyond it the connection is closed instead.
@@ -123,12 +123,20 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     }
 
     private func ask() {
-        requestTime = shard.now
+        noteSending()
         transfer = shard.upstream.start(request, receiver: self)
         guard let transfer else { return failed(.transfer(.connectionLimitReached)) }
         guard case .whole(let content) = body else { return }
         _ = transfer.write(content.bytes.span)
         transfer.endContent()
+    }
+
+    /// It may have waited for a connection, or be sent for the second time.
+    func transferBegins(_ transfer: Transfer) { noteSending() }
+
+    private func noteSending() {
+        requestTime = shard.now
+        order = shard.server.sentRequests.take()
     }
 
     /// When each phase of asking ended.
@@ -356,7 +364,8 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         // A part was asked for: only an upstream in trouble is a reason to cut it from the copy.
         if subject.head.fields.contains(.range) { return LastGood.isTrouble(answer.status) ? .serverError : nil }
         let fault = LastGood.faultOfHead(
-            answer, storedIsJSON: found.metadata.flags.contains(.isJSON), path: subject.head.pathAndQuery,
+            answer, storedIsJSON: found.metadata.flags.contains(.isJSON),
+            storedIsCoded: found.metadata.flags.contains(.coded), path: subject.head.pathAndQuery,
             strictness: shard.settings.policy.strictness)
         return fault ?? good.faultOfHead(answer)
     }
@@ -427,8 +436,9 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     private func examine(_ head: ResponseHead, _ decision: StorageDecision, isDelimited: Bool) {
         let examination = ContentExamination(
             content: content, coding: head.status.forbidsContent ? nil : ContentCoding(head.fields), isJSON: isJSON(head),
-            verdict: checker.finish(), isDelimited: isDelimited, good: good, storedBytes: subject.found?.item.body.count,
-            makesTag: decision == .allowed && wantsOwnTag(head), limitBytes: shard.settings.bufferLimitBytes)
+            verdict: checker.finish(), isDelimited: isDelimited || head.status.forbidsContent, good: good,
+            storedBytes: subject.found?.item.body.count,
+            makesTag: decision == .allowed && shard.wantsOwnTag(head), limitBytes: shard.settings.bufferLimitBytes)
         if let findings = examination.findings(within: shard.settings.examinedAtOnceBytes) { return examined(head, decision, findings) }
         mode = .examining
         shard.countExaminedBeside()
@@ -470,8 +480,13 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
 
     private func answered(_ answer: WholeAnswer) {
         if answer.storage == .allowed { shard.countStored() }
-        // What is stored is newer then, and good for those who wait.
-        land(answer.storage == .allowed || isOutdated ? .stored : .unshareable)
+        let outcome: CollapsedRequests.Outcome =
+            switch answer.storage {
+            case .allowed: .stored
+            case .forbidden(.outdated): .outdated
+            case .forbidden: .unshareable
+            }
+        land(outcome)
         receiver?.fetchAnswered(answer)
     }
 

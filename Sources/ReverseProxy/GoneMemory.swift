@@ -64,16 +64,16 @@ final class GoneMemory: Sendable {
         return verdict
     }
 
-    /// A 200 or 304 to a request of that time for what there is a copy of: what was remembered before it is lifted.
-    func found(_ key: [UInt8], requestTime: Timestamp, now: Int64) {
+    /// A 200 or 304 to a request of that place in time, for what there is a copy of: what was remembered before it is lifted.
+    func found(_ key: [UInt8], _ recency: Recency, now: Int64) {
         let number = Self.number(key)
         state.withLock { $0.watch.found(number, now: now) }
-        lift(key, before: requestTime)
+        lift(key, by: recency)
     }
 
     /// A later response has taken the copy's place.
-    func lift(_ key: [UInt8], before requestTime: Timestamp) {
-        guard let gone = read(key), gone.metadata.requestTime <= requestTime else { return }
+    func lift(_ key: [UInt8], by recency: Recency) {
+        guard let gone = read(key), !gone.metadata.recency.isLater(than: recency) else { return }
         let key = gone.key
         store.remove(key.span, ifStill: gone.written)
         count(.lifted)
@@ -100,7 +100,7 @@ final class GoneMemory: Sendable {
 
     /// The response that came after this copy and says that it is gone.
     func gone(beside found: FoundResponse) -> FoundResponse? {
-        guard let gone = read(found.key), gone.metadata.requestTime >= found.metadata.requestTime else { return nil }
+        guard let gone = read(found.key), !found.metadata.recency.isLater(than: gone.metadata.recency) else { return nil }
         return gone
     }
 

@@ -29,6 +29,7 @@ package final class ProxyServer: @unchecked Sendable {
     /// nil where what is gone is not remembered.
     let gone: GoneMemory?
     let purges = PurgeClock()
+    let sentRequests = SentRequests()
     private let logger: Logger
     private let store: ResponseStore?
     /// nil where No-Vary-Search is not looked at.

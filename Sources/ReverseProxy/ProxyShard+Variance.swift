@@ -28,25 +28,31 @@ extension ProxyShard {
         let shared = keys.own == keys.shared ? nil : keys.shared
         let varied = lookUp.find(keys.own, sharedKey: shared, collection: collectionKey(of: head), request: head)
         if let known = exact.found?.metadata {
-            guard let other = varied.found?.metadata, (known.date, known.responseTime) < (other.date, other.responseTime) else {
-                return nil
-            }
+            guard let other = varied.found?.metadata, other.recency.isLater(than: known.recency) else { return nil }
         }
         return (keys, varied)
     }
 
-    /// Where an answer to GET with these fields belongs; what the upstream said is remembered. What lies where the request was looked up is
-    /// dropped where that is another place: nobody shall find it before what is newer.
+    /// Where a response with these fields belongs; what the upstream said is remembered. nil where a later response lies in another place, or
+    /// said something else of the path's arguments.
     /// - Parameter old: where the request was looked up.
-    func place(_ fields: Fields, of head: RequestHead, after old: TargetKeys) -> TargetKeys {
-        guard head.method == .get, let variances, let lookUp else { return old }
+    func storingPlace(_ fields: Fields, of head: RequestHead, lookedUpAt old: TargetKeys, _ recency: Recency) -> StoringPlace? {
+        let place = StoringPlace(key: old.own, sharedKeys: [old.shared], collection: collectionKey(of: head))
+        guard head.method == .get, let variances, let lookUp else { return place }
         let variance = SearchVariance(fields)
-        guard variance != nil || !variances.isEmpty else { return old }
+        guard variance != nil || !variances.isEmpty else { return place }
         let target = Array(head.pathAndQuery)
-        let remembered = variance.map { variances.remember($0, of: pathKey(of: target, for: head), at: now) }
-        let new = keys(for: head, target: target, remembered)
-        if new.own != old.own { lookUp.store.remove(old.own.span) }
-        return new
+        let path = pathKey(of: target, for: head)
+        let current = variances.variance(of: path)
+        var candidates = [old, keys(for: head, target: target, nil)]
+        if let current { candidates.append(keys(for: head, target: target, current)) }
+        // What is said now may leave behind what lies under what was said before: so first it is seen whether it may.
+        let expected = variance == current?.variance ? current : nil
+        let own = variance == nil || expected != nil ? keys(for: head, target: target, expected).own : nil
+        guard !lookUp.isOutdated(recency, at: candidates.map(\.own).filter { $0 != own }) else { return nil }
+        guard let variance else { return place.moved(to: keys(for: head, target: target, nil), from: candidates) }
+        guard let remembered = variances.remember(variance, of: path, at: now, recency) else { return nil }
+        return place.moved(to: keys(for: head, target: target, remembered), from: candidates)
     }
 
     /// Drops what is stored for a target, in every partition, and under what the upstream said of its path.
@@ -72,5 +78,15 @@ extension ProxyShard {
         _ = keyMaker.append(to: &keys.own, head: head, target: target.span, rules: rules, content: encoded, store: lookUp.store)
         keyMaker.appendShared(to: &keys.shared, head: head, target: target.span, rules: rules, content: encoded)
         return keys
+    }
+}
+
+extension StoringPlace {
+    fileprivate func moved(to keys: TargetKeys, from candidates: [TargetKeys]) -> StoringPlace {
+        var place = self
+        place.key = keys.own
+        place.others = candidates.map(\.own).filter { $0 != keys.own }
+        if !place.sharedKeys.contains(keys.shared) { place.sharedKeys.append(keys.shared) }
+        return place
     }
 }

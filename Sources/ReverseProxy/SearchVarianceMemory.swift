@@ -34,27 +34,45 @@ final class SearchVarianceMemory: Sendable {
 
     /// - Parameter path: the shared key of the target without arguments.
     func variance(of path: [UInt8]) -> RememberedVariance? {
-        guard let item = store.lookUp(Self.key(path).span), StoredMetadata.kind(of: item.metadata) == .searchVariance,
+        store.lookUp(Self.key(path).span).flatMap(Self.remembered)
+    }
+
+    private static func remembered(_ item: StoredItem) -> RememberedVariance? {
+        guard StoredMetadata.kind(of: item.metadata) == .searchVariance,
             let variance = SearchVariance(encoded: item.head), let generation = StoredMetadata.number(in: item.metadata)
         else { return nil }
         return RememberedVariance(variance: variance, generation: generation)
     }
 
-    func remember(_ variance: SearchVariance, of path: [UInt8], at now: Timestamp) -> RememberedVariance {
-        let last = self.variance(of: path)
-        // What was not looked at until now, for want of the sign, may have been passed by.
-        if let last, last.variance == variance, !isEmpty { return last }
-        // Another than the last, whatever the clock does.
-        let generation = max(UInt64(clamping: now.milliseconds), (last?.generation ?? 0) + 1)
-        insert(Self.signKey, [], 0, .always)
-        insert(Self.key(path), variance.encoded, generation, .mayRescue)
-        isUsed.store(true, ordering: .releasing)
-        return RememberedVariance(variance: variance, generation: generation)
+    /// nil where a later response said something else.
+    /// - Parameter recency: that of the response that says so.
+    func remember(_ variance: SearchVariance, of path: [UInt8], at now: Timestamp, _ recency: Recency) -> RememberedVariance? {
+        let key = Self.key(path)
+        for _ in 0..<Self.attemptLimit {
+            let seen = store.see(key.span)
+            let last = seen.item.flatMap(Self.remembered)
+            let isOutdated = seen.item.flatMap { StoredMetadata.recency(of: $0.metadata) }.map(recency.isOutdated) ?? false
+            // What was not looked at until now, for want of the sign, may have been passed by.
+            let known = isEmpty ? nil : last.flatMap { $0.variance == variance ? $0 : nil }
+            if isOutdated { return known }
+            // Another than the last, whatever the clock does.
+            let generation = known?.generation ?? max(UInt64(clamping: now.milliseconds), (last?.generation ?? 0) &+ 1)
+            if known == nil { insertSign(recency) }
+            let metadata = StoredMetadata.searchVariance(generation: generation, recency)
+            let item = NewItem(key: key, metadata: metadata, head: variance.encoded, body: [], retention: .mayRescue)
+            guard store.insert(item, ifStill: seen) != .changed else { continue }
+            isUsed.store(true, ordering: .releasing)
+            return RememberedVariance(variance: variance, generation: generation)
+        }
+        return nil
     }
 
-    private func insert(_ key: [UInt8], _ head: [UInt8], _ generation: UInt64, _ retention: Retention) {
-        let metadata = StoredMetadata.searchVariance(generation: generation)
-        store.insert(NewItem(key: key, metadata: metadata, head: head, body: [], retention: retention))
+    /// How often another may change it meanwhile.
+    private static let attemptLimit = 16
+
+    private func insertSign(_ recency: Recency) {
+        let metadata = StoredMetadata.searchVariance(generation: 0, recency)
+        store.insert(NewItem(key: Self.signKey, metadata: metadata, head: [], body: [], retention: .always))
     }
 
     private static func key(_ path: [UInt8]) -> [UInt8] { path + [UInt8(ascii: "N")] }

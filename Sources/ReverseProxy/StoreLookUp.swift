@@ -34,10 +34,10 @@ enum LookUpResult {
 final class StoreLookUp {
     let store: ResponseStore
     let purges: PurgeClock
-    private let gone: GoneMemory?
+    let gone: GoneMemory?
     /// Selecting fields whose values are secrets: those of one user's own cache, where keys have no partitions.
     let concealed: [String]
-    private let strictness: Strictness
+    let strictness: Strictness
     private let memo = SelectingMemo()
 
     init(store: ResponseStore, purges: PurgeClock, gone: GoneMemory?, policy: CachePolicySettings) {
@@ -48,7 +48,7 @@ final class StoreLookUp {
         concealed = policy.isPrivate ? policy.credentialFields : []
     }
 
-    private func selecting(_ names: [ArraySlice<UInt8>], in request: Fields) -> [UInt8] {
+    func selecting(_ names: [ArraySlice<UInt8>], in request: Fields) -> [UInt8] {
         guard !concealed.isEmpty else { return SelectingFields.values(of: names, in: request) }
         return SelectingFields.values(of: names, in: request) { name, value in
             concealed.contains { $0.utf8.elementsEqual(name) } ? store.credentialPartition(value) : nil
@@ -60,9 +60,9 @@ final class StoreLookUp {
     ///   - collection: the shared key of the target without arguments, where a write to a member makes collections invalid.
     func find(_ key: [UInt8], sharedKey: [UInt8]?, collection: [UInt8]? = nil, request: RequestHead) -> LookUpResult {
         let result = find(key, sharedKey, request)
-        guard let collection, case .found(let found) = result, let time = time(at: Self.collectionKey(collection)),
-            found.metadata.requestTime <= time
-        else { return result }
+        guard let collection, case .found(let found) = result, isInvalidCollection(found.metadata.requestTime, collection) else {
+            return result
+        }
         let stored = found.key
         store.remove(stored.span, ifStill: found.written)
         return .nothing
@@ -71,7 +71,7 @@ final class StoreLookUp {
     private func find(_ key: [UInt8], _ sharedKey: [UInt8]?, _ request: RequestHead) -> LookUpResult {
         guard let item = store.lookUp(key.span) else { return .nothing }
         switch StoredMetadata.kind(of: item.metadata) {
-        case .response: return accept(item, key, sharedKey)
+        case .response: return accept(item, key, sharedKey, request.fields)
         case .varyMarker: return findVariant(of: item, key, sharedKey, request.fields)
         case .invalidation, .searchVariance, .cookieOrigins, .gone, nil: return .nothing
         }
@@ -83,21 +83,27 @@ final class StoreLookUp {
         let values = memo.values(for: marker.head, in: request) { selecting($0, in: request) }
         CacheKey.appendVariant(to: &variant, generation: generation, selecting: values)
         guard let item = store.lookUp(variant.span) else { return .otherVariant(variant) }
-        return accept(item, variant, sharedKey)
+        return accept(item, variant, sharedKey, request)
     }
 
-    private func accept(_ item: StoredItem, _ key: [UInt8], _ sharedKey: [UInt8]?) -> LookUpResult {
+    private func accept(_ item: StoredItem, _ key: [UInt8], _ sharedKey: [UInt8]?, _ request: Fields) -> LookUpResult {
         guard var metadata = StoredMetadata(item.metadata), metadata.etag.upperBound <= item.head.count,
             metadata.lastModified.upperBound <= item.head.count
         else { return .nothing }
-        let isOvertaken = sharedKey.flatMap(invalidationTime).map { metadata.requestTime <= $0 } ?? false
-        guard !isOvertaken, !metadata.flags.contains(.hasGroups) || !isGroupOvertaken(item, metadata.requestTime) else {
+        let isInvalid = sharedKey.map { self.isInvalid(metadata.requestTime, $0) } ?? false
+        guard !isInvalid, !metadata.flags.contains(.hasGroups) || !isGroupOvertaken(item.head, metadata.requestTime) else {
             // Else it could be kept for its use, and outlive the mark that says so.
             store.remove(key.span, ifStill: item)
             return .nothing
         }
+        if metadata.flags.contains(.coded), !Self.mayRead(item, request) { return .otherVariant(key) }
         if item.isMarkedStale { metadata.flags.insert(.markedStale) }
         return .found(FoundResponse(item: item, metadata: metadata, key: key))
+    }
+
+    /// Whether the client can have the content in the coding in which it is stored.
+    private static func mayRead(_ item: StoredItem, _ request: Fields) -> Bool {
+        StoredHead.parse(item.head).map { ContentCoding.allows($0.fields, request) } ?? false
     }
 
     /// When an unsafe request last changed this target.
@@ -106,8 +112,8 @@ final class StoreLookUp {
     }
 
     /// Whether an unsafe request has changed a group that a stored answer belongs to (RFC 9875 §3) since it was asked for.
-    private func isGroupOvertaken(_ item: StoredItem, _ requestTime: Timestamp) -> Bool {
-        let groups = StoredHead.parse(item.head).map { CacheTags.groups(of: $0.fields, named: "cache-groups") } ?? []
+    func isGroupOvertaken(_ head: UnsafeRawBufferPointer, _ requestTime: Timestamp) -> Bool {
+        let groups = StoredHead.parse(head).map { CacheTags.groups(of: $0.fields, named: "cache-groups") } ?? []
         return groups.contains { time(at: Self.groupKey($0)).map { requestTime <= $0 } ?? false }
     }
 
@@ -128,64 +134,21 @@ final class StoreLookUp {
         return StoredMetadata.number(in: item.metadata).map { Timestamp(milliseconds: Int64(bitPattern: $0)) }
     }
 
-    /// Whether an answer to a request of that time may have been overtaken by an unsafe request or a purge: then it is not stored.
-    func isOvertaken(_ sharedKey: [UInt8], requestTime: Timestamp) -> Bool {
-        purges.isOvertaken(requestTime) || invalidationTime(sharedKey).map { requestTime <= $0 } ?? false
+    /// Whether an unsafe request has changed this target since. Within one millisecond it counts as so.
+    func isInvalid(_ requestTime: Timestamp, _ sharedKey: [UInt8]) -> Bool {
+        invalidationTime(sharedKey).map { requestTime <= $0 } ?? false
+    }
+
+    /// The same for a collection.
+    /// - Parameter sharedKey: of the collection without arguments.
+    func isInvalidCollection(_ requestTime: Timestamp, _ sharedKey: [UInt8]) -> Bool {
+        time(at: Self.collectionKey(sharedKey)).map { requestTime <= $0 } ?? false
     }
 
     /// Beside the target's key, not in its place: what is stored there later must not bring other partitions' old answers back.
     static func invalidationKey(_ sharedKey: [UInt8]) -> [UInt8] { sharedKey + [UInt8(ascii: "I")] }
 
     private static func collectionKey(_ sharedKey: [UInt8]) -> [UInt8] { sharedKey + [UInt8(ascii: "C")] }
-
-    /// Puts a response in; one that varies goes under a variant's key, with a marker that leads to it.
-    /// - Returns: nil where what is stored now was asked for later: of exchanges that overlapped, the one whose request was sent later wins.
-    @discardableResult
-    func insert(key: [UInt8], names: [[UInt8]], request: Fields, metadata: StoredMetadata, head: [UInt8], body: [UInt8], now: Timestamp)
-        -> InsertResult?
-    {
-        let retention = Reuse.mayRescue(metadata, strictness: strictness) ? Retention.mayRescue : .whenUsed
-        let encoded = SelectingFields.encode(names)
-        let stored = store.lookUp(key.span)
-        guard stored.map({ isOutdated(metadata, by: $0, selecting: encoded, now: now) }) != true else { return nil }
-        guard !names.isEmpty else {
-            gone?.lift(key, before: metadata.requestTime)
-            return store.insert(NewItem(key: key, metadata: metadata.encoded(), head: head, body: body, retention: retention))
-        }
-        var generation = UInt64(bitPattern: now.milliseconds)
-        if let marker = stored, StoredMetadata.kind(of: marker.metadata) == .varyMarker, marker.head.elementsEqual(encoded),
-            let known = StoredMetadata.number(in: marker.metadata)
-        {
-            generation = known
-        } else {
-            let marker = StoredMetadata.varyMarker(generation: generation)
-            let result = store.insert(NewItem(key: key, metadata: marker, head: encoded, body: [], retention: .mayRescue))
-            guard result == .accepted else { return result }
-        }
-        var variant = key
-        let values = selecting(names.map { $0[...] }, in: request)
-        CacheKey.appendVariant(to: &variant, generation: generation, selecting: values)
-        if let other = store.lookUp(variant.span), isOutdated(metadata, by: other, selecting: encoded, now: now) { return nil }
-        gone?.lift(variant, before: metadata.requestTime)
-        return store.insert(NewItem(key: variant, metadata: metadata.encoded(), head: head, body: body, retention: retention))
-    }
-
-    /// Whether what is stored was asked for later than a response that came now. What claims to have come later than now says nothing: the
-    /// clock was set back since.
-    /// - Parameter selecting: the encoded names by which the new response varies.
-    private func isOutdated(_ new: StoredMetadata, by stored: StoredItem, selecting: [UInt8], now: Timestamp) -> Bool {
-        switch StoredMetadata.kind(of: stored.metadata) {
-        case .response:
-            guard let known = StoredMetadata(stored.metadata) else { return false }
-            return known.requestTime > new.requestTime && known.responseTime <= now
-        case .varyMarker:
-            // Its generation is the time when the first of its variants came. One with the same names stays as it is.
-            guard !stored.head.elementsEqual(selecting), let generation = StoredMetadata.number(in: stored.metadata) else { return false }
-            return Timestamp(milliseconds: Int64(bitPattern: generation)) > new.requestTime
-                && Int64(bitPattern: generation) <= now.milliseconds
-        default: return false
-        }
-    }
 
     /// Drops what is stored for a target, in every partition and for every variant and content (RFC 9111 §4.4). The mark comes first: who stores
     /// at the same moment finds it, or is found.

@@ -49,9 +49,13 @@ struct StoredAnswers {
         _ shown: UnsafeRawBufferPointer, of storedHead: UnsafeRawBufferPointer, _ metadata: StoredMetadata, _ body: WholeBody,
         to head: RequestHead, _ lines: UnsafeRawBufferPointer, _ connection: ClientConnection
     ) -> Sent {
-        let isNegotiated = compressFromBytes > 0 && body.count >= compressFromBytes && !metadata.flags.contains(.noTransform)
+        let isNegotiated =
+            compressFromBytes > 0 && body.count >= compressFromBytes && metadata.flags.isDisjoint(with: [.noTransform, .coded])
         let mayCode = isNegotiated && (body.count <= Self.codedAtOnceBytes || connection.takesChunks)
-        let isCoded = mayCode && AcceptedCoding.accepts(.gzip, in: head.fields)
+        // RFC 9111 §5.2.1.6: some clients ask for content as it is.
+        let isCoded =
+            mayCode && AcceptedCoding.accepts(.gzip, in: head.fields)
+            && !(head.fields.contains(.cacheControl) && RequestCacheControl(head.fields).noTransform)
         /// The 304 or 206 that stands for what would go out.
         func negotiated(_ bytes: [UInt8], isCoded: Bool) -> [UInt8] {
             isNegotiated ? bytes.withUnsafeBytes { StoredHead.negotiated($0, isCoded: isCoded) ?? bytes } : bytes

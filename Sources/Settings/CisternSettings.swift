@@ -52,6 +52,8 @@ package struct CisternSettings: Sendable, Equatable {
         package var policy = "rescue"
         package var setCookie = "strip"
         package var store = "json"
+        package var storeErrors = "safe"
+        package var profile = "none"
         package var role = "shared"
         package var heuristics = 0
         package var targetedFields = ["cistern-cache-control", "cdn-cache-control"]

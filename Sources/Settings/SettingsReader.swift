@@ -5,6 +5,8 @@ package struct SettingsReader {
     package private(set) var mistakes: [ConfigurationMistake] = []
     /// Whether every file that was named could be read; if not, what seems to be missing may stand there.
     package private(set) var isComplete = true
+    /// Paths of the settings that have the profile's values, since nobody has set them.
+    package private(set) var profiled: [String] = []
     private var routeNodes: [(file: String, node: YAMLNode)] = []
     /// Where the value of a setting, or a route, was said last.
     private var places: [String: (file: String, line: Int)] = [:]
@@ -57,6 +59,7 @@ package struct SettingsReader {
 
     /// Reads the routes, which begin as what the other settings say together: so this comes after all layers.
     package mutating func finish() {
+        applyProfile()
         for (file, node) in routeNodes {
             guard case .sequence(let items, _) = node else {
                 add(file, node.line, "routes must be a list, each with a name and a path")
@@ -78,6 +81,15 @@ package struct SettingsReader {
             }
         }
         routeNodes = []
+    }
+
+    /// Gives the profile's values to all settings that nobody has set.
+    private mutating func applyProfile() {
+        for (path, text) in SettingsProfile.values[settings.cache.profile] ?? [] where places[path] == nil {
+            guard let setting = SettingsTable.all.first(where: { $0.path == path }) else { continue }
+            _ = setting.apply(text, to: &settings)
+            profiled.append(path)
+        }
     }
 
     /// Reads `CISTERN_…`; what begins so and names no setting is a mistake.

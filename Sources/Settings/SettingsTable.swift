@@ -150,6 +150,14 @@ package enum SettingsTable {
             path: "cache.store", binding: .choice(\.cache.store, ["json", "any"]),
             help: "json: 2xx answers of the content types below. any: every answer that RFC 9111 lets a cache keep."),
         Setting(
+            path: "cache.store_errors", binding: .choice(\.cache.storeErrors, ["safe", "letter"]),
+            help:
+                "With store: any. safe: 400, 401, 429 and other errors that one request brings about are never kept. letter: they are, where they say how long."
+        ),
+        Setting(
+            path: "cache.profile", binding: .choice(\.cache.profile, ["none", "rfc9111"]),
+            help: "rfc9111: a plain shared cache to the letter, for comparing; other settings that are given come before it."),
+        Setting(
             path: "cache.role", binding: .choice(\.cache.role, ["shared", "private"]),
             help: "shared: credentials have partitions of their own. private: the cache is one user's alone (laptop, sidecar, kiosk)."),
         Setting(

@@ -137,6 +137,7 @@ package final class Transfer {
     /// - Parameter connection: when its phases ended; the rest is not looked at.
     func beginRequest(_ connection: TransferTimes) {
         sendings += 1
+        receiver?.transferBegins(self)
         (times.resolved, times.connected, times.secured) = (connection.resolved, connection.connected, connection.secured)
         times.sent = elapsed
         phase = phaseBeforeAnswer

@@ -37,6 +37,8 @@ package struct UpstreamRequest: Sendable {
 
 /// Is told what a transfer brings. After `transferEnded` or `transferFailed` nothing more comes.
 package protocol TransferReceiver: AnyObject {
+    /// The request goes out now. It may, once more, where the connection turns out to be dead; and before `start` returns.
+    func transferBegins(_ transfer: Transfer)
     /// A 1xx answer other than 101; 100 only where the request has Expect.
     func transfer(_ transfer: Transfer, informational head: ResponseHead)
     /// The final answer's head. Fields are as sent; framing fields (Transfer-Encoding, Content-Length) are still there.
@@ -49,4 +51,8 @@ package protocol TransferReceiver: AnyObject {
     func transferFailed(_ transfer: Transfer, _ error: UpstreamError)
     /// The upstream took what was written of the request's content: more may be written.
     func transferDrained(_ transfer: Transfer)
+}
+
+extension TransferReceiver {
+    package func transferBegins(_ transfer: Transfer) {}
 }

@@ -44,23 +44,32 @@ struct Check: ParsableCommand {
     @OptionGroup var options: SettingsOptions
 
     func run() throws {
-        let settings = ProxySettings(try options.checked())
+        let reader = try options.checkedReader()
+        let settings = ProxySettings(reader.settings)
         for route in settings.routes + [settings.otherRoute] where route.rescueWithShared == .always {
             print("warning: \(route.sharedRescueWarning)")
+        }
+        if !reader.profiled.isEmpty {
+            print("The profile \(reader.settings.cache.profile) sets:")
+            for setting in SettingsTable.all where reader.profiled.contains(setting.path) {
+                print("  \(setting.path): \(setting.text(in: reader.settings))")
+            }
         }
         print("The settings are good.")
     }
 }
 
 extension SettingsOptions {
+    func checked() throws -> CisternSettings { try checkedReader().settings }
+
     /// The settings; every mistake is written to standard error, and then the process ends with 78.
-    func checked() throws -> CisternSettings {
+    func checkedReader() throws -> SettingsReader {
         let reader = read()
         guard reader.mistakes.isEmpty else {
             for mistake in reader.mistakesInOrder { StandardError.write("cistern: \(mistake)\n") }
             throw ExitCode.configuration
         }
-        return reader.settings
+        return reader
     }
 }
 

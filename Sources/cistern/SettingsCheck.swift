@@ -95,6 +95,9 @@ enum SettingsCheck {
                 about: "limits.request_buffers",
                 "limits.request_buffers is for all requests: it must not be less than limits.request_buffer, for one")
         }
+        if settings.cache.storeErrors == "letter", settings.cache.store != "any" {
+            reader.add(about: "cache.store_errors", "cache.store_errors: letter needs cache.store: any, since json keeps no errors")
+        }
         if settings.log.access.isEmpty { reader.add(about: "log.access", "log.access must be off, stdout or a file") }
     }
 
@@ -202,6 +205,7 @@ extension ProxySettings {
         downstream = DownstreamSettings(settings)
         policy.strictness = settings.cache.policy == "strict" ? .strict : .rescue
         policy.keepsAny = settings.cache.store == "any"
+        policy.keepsAnyError = settings.cache.storeErrors == "letter"
         policy.isPrivate = settings.cache.role == "private"
         policy.heuristicPercent = Int64(settings.cache.heuristics)
         policy.targetedFields = settings.cache.targetedFields.map { Array($0.lowercased().utf8) }

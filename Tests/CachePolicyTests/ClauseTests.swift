@@ -7,9 +7,12 @@ import Testing
 
 @Suite("Storing any status (RFC 9111 §3)")
 struct AnyStatusTests {
-    private func decide(_ status: UInt16, _ response: String, _ asked: RequestHead = request()) -> StorageDecision {
+    private func decide(
+        _ status: UInt16, _ response: String, _ asked: RequestHead = request(), keepsAnyError: Bool = false
+    ) -> StorageDecision {
         var settings = CachePolicySettings()
         settings.keepsAny = true
+        settings.keepsAnyError = keepsAnyError
         let answer = ResponseHead(status: Status(rawValue: status), fields: fields(response))
         return Storing.decide(
             request: asked, directives: RequestCacheControl(asked.fields), response: answer,
@@ -34,6 +37,56 @@ struct AnyStatusTests {
         ] as [(UInt16, String, StorageDecision)])
     func statuses(status: UInt16, response: String, expected: StorageDecision) {
         #expect(decide(status, response) == expected)
+    }
+
+    @Test(
+        "to the letter, errors are kept like any other where they say how long they are fresh",
+        arguments: [
+            (400, "Cache-Control: max-age=1", .allowed), (429, "Cache-Control: s-maxage=1", .allowed), (401, "Expires: 0", .allowed),
+            (431, "Cache-Control: public", .allowed), (400, "X: 1", .forbidden(.status)),
+            (304, "Cache-Control: max-age=1", .forbidden(.status)),
+            (400, "Cache-Control: max-age=1, no-store", .forbidden(.noStore)), (206, "Cache-Control: max-age=1", .forbidden(.partial)),
+        ] as [(UInt16, String, StorageDecision)])
+    func errors(status: UInt16, response: String, expected: StorageDecision) {
+        #expect(decide(status, response, keepsAnyError: true) == expected)
+    }
+
+    @Test("private lets one user's own cache keep what nothing else does")
+    func ownCache() {
+        var settings = CachePolicySettings()
+        (settings.keepsAny, settings.isPrivate) = (true, true)
+        for (status, lines, expected) in [(302, "Cache-Control: private", StorageDecision.allowed), (302, "X: 1", .forbidden(.status))] {
+            let answer = ResponseHead(status: Status(rawValue: UInt16(status)), fields: fields(lines))
+            let decision = Storing.decide(
+                request: request(), directives: RequestCacheControl(), response: answer, control: ResponseCacheControl(answer.fields),
+                isPartitioned: false, settings: settings)
+            #expect(decision == expected)
+        }
+    }
+
+    @Test("a coding that is not known is kept as it came where every response is kept, and nowhere else")
+    func unknownCoding() {
+        #expect(decide(200, "Content-Encoding: exi") == .allowed)
+        #expect(decide(200, "Content-Encoding: gzip, gzip\nCache-Control: no-transform") == .allowed)
+        let answer = ResponseHead(status: 200, fields: fields("Content-Type: application/json\nContent-Encoding: exi"))
+        let decision = Storing.decide(
+            request: request(), directives: RequestCacheControl(), response: answer, control: ResponseCacheControl(answer.fields),
+            isPartitioned: false, settings: CachePolicySettings())
+        #expect(decision == .forbidden(.contentCoding))
+    }
+
+    @Test(
+        "which clients may have content in a coding that cannot be taken off (RFC 9110 §12.5.3)",
+        arguments: [
+            (nil, "exi", true), ("", "exi", false), ("exi", "exi", true), ("EXI;q=0.5", "exi", true), ("exi;q=0", "exi", false),
+            ("*", "exi", true), ("*;q=0", "exi", false), ("*, exi;q=0.000", "exi", false), ("*;q=0, exi", "exi", true),
+            ("gzip, identity;q=0", "exi", false), ("identity;q=0, *", "exi", true), ("gzip", "gzip, exi", false),
+            ("gzip, exi", "gzip, exi", true), ("x-gzip", "gzip, gzip", true), ("exi;q=x", "exi", true),
+        ] as [(String?, String, Bool)])
+    func allowedCodings(accepted: String?, coding: String, expected: Bool) {
+        let request = fields(accepted.map { "Accept-Encoding: \($0)" } ?? "X: 1")
+        let stored = fields("Content-Encoding: \(coding)")
+        #expect(ContentCoding.allows(stored, request) == expected)
     }
 
     @Test(

@@ -101,9 +101,9 @@ struct FreshnessTests {
     }
 
     @Test(
-        "Age: the first line's first member; anything else is invalid",
-        arguments: [("5", 5), ("5, 6", 5), ("x", nil), ("-1", nil), ("1.5", nil), ("", nil)] as [(String, Int64?)])
-    func ageValues(value: String, expected: Int64?) {
+        "Age: the first member; what is no number is ignored",
+        arguments: [("5", 5), ("5, 6", 5), (", 7", 7), ("x", 0), ("-1", 0), ("1.5", 0), ("", 0), ("x, 5", 0)] as [(String, Int64)])
+    func ageValues(value: String, expected: Int64) {
         var all = Fields()
         all.append(.age, value)
         #expect(Freshness.ageValue(all) == expected)
@@ -222,18 +222,26 @@ struct ValidationTests {
 
     @Test("metadata survives its encoding, and other bytes are not taken for it")
     func encoding() {
-        let made = make("ETag: \"x\"\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\nCache-Control: max-age=5, must-revalidate\nAge: 3")
+        var made = make("ETag: \"x\"\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\nCache-Control: max-age=5, must-revalidate\nAge: 3")
+        made.metadata.order = SentOrder(number: .max - 3)
         let bytes = made.metadata.encoded()
         #expect(bytes.withUnsafeBytes { StoredMetadata($0) } == made.metadata)
         #expect(bytes.dropLast().withUnsafeBytes { StoredMetadata($0) } == nil)
         #expect([UInt8](repeating: 0, count: 88).withUnsafeBytes { StoredMetadata($0) } == nil)
-        #expect(StoredMetadata.varyMarker(generation: 7).withUnsafeBytes { StoredMetadata.kind(of: $0) } == .varyMarker)
-        #expect(StoredMetadata.varyMarker(generation: 7).withUnsafeBytes { StoredMetadata.number(in: $0) } == 7)
+        let recency = Recency(order: SentOrder(number: 8), isImported: true, requestTime: noon, responseTime: Timestamp(seconds: 9))
+        StoredMetadata.varyMarker(generation: 7, recency).withUnsafeBytes { marker in
+            #expect(StoredMetadata.kind(of: marker) == .varyMarker)
+            #expect(StoredMetadata.number(in: marker) == 7)
+            #expect(StoredMetadata.recency(of: marker) == recency)
+            // As older versions wrote it.
+            #expect(StoredMetadata.recency(of: UnsafeRawBufferPointer(rebasing: marker[..<16])) == nil)
+        }
     }
 
-    @Test("an Age that cannot be read makes the answer stale")
+    @Test("an Age that is no number says nothing (RFC 9111 §5.1)")
     func invalidAge() {
-        #expect(make("Cache-Control: max-age=60\nAge: soon").metadata.freshnessLifetime == 0)
+        let made = make("Cache-Control: max-age=60\nAge: soon").metadata
+        #expect(made.freshnessLifetime == 60 && made.ageValue == 0)
     }
 
     @Test("a 304 replaces fields, but not those that describe the stored content")

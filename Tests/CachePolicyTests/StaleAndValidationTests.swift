@@ -131,11 +131,15 @@ struct SelectionTests {
         ] as [(String, String, Validation.HeadUpdate)])
     func heads(lines: String, answer: String, expected: Validation.HeadUpdate) {
         let made = stored(lines)
-        func update(_ status: UInt16) -> Validation.HeadUpdate {
+        func update(_ status: UInt16, _ strictness: Strictness = .rescue) -> Validation.HeadUpdate {
             let response = ResponseHead(status: Status(rawValue: status), fields: fields(answer))
-            return made.bytes.withUnsafeBytes { Validation.update(made.metadata, head: $0, by: response, contentBytes: 7) }
+            return made.bytes.withUnsafeBytes {
+                Validation.update(made.metadata, head: $0, by: response, contentBytes: 7, strictness: strictness)
+            }
         }
         #expect(update(200) == expected)
+        // By the letter, what differs in nothing that was said is the same.
+        #expect(update(200, .strict) == (expected == .nothing ? .freshen : expected))
         #expect(update(404) == .nothing)
     }
 }

@@ -99,6 +99,13 @@ struct CheckTests {
     func good() throws {
         let outcome = try check("upstream: {url: http://x}\nlisten: [\"127.0.0.1:0\", \"127.0.0.1:0\"]")
         #expect(outcome.status == 0 && outcome.text == "The settings are good.\n")
+        let profiled = try check("upstream: {url: http://x}\ncache: {profile: rfc9111, set_cookie: strip}")
+        #expect(
+            profiled.status == 0 && profiled.lines.first == "The profile rfc9111 sets:" && profiled.lines.last == "The settings are good.")
+        #expect(profiled.lines.contains("  cache.store_errors: letter") && !profiled.text.contains("set_cookie"))
+        // What is given stands in its way: said, not guessed.
+        let conflict = try check("upstream: {url: http://x}\ncache: {profile: rfc9111, store: json}")
+        #expect(conflict.lines == ["settings: cache.store_errors: letter needs cache.store: any, since json keeps no errors"])
     }
 
     @Test(

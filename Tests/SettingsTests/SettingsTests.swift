@@ -184,6 +184,31 @@ struct SettingsTests {
         #expect(routes.first?.good.shrinkLimit == 50)
     }
 
+    @Test("a profile gives its values to what nobody has set, in whatever layer")
+    func profile() {
+        var reader = read("cache: {profile: rfc9111, set_cookie: strip, rescue_after: 2s}\nroutes: [{name: a, path: /a}]")
+        reader.read(environment: ["CISTERN_CACHE_STORE": "json"])
+        reader.read(path: "cache.credential_fields", .one("cookie"), option: "--set")
+        reader.finish()
+        #expect(reader.mistakes == [])
+        let cache = reader.settings.cache
+        #expect(cache.setCookie == "strip" && cache.store == "json" && cache.credentialFields == ["cookie"])
+        #expect(cache.policy == "strict" && cache.storeErrors == "letter" && !cache.entityTags && cache.targetedFields.isEmpty)
+        #expect(reader.settings.routes.map(\.rescueAfter) == [2_000])
+        var plain = read("cache: {profile: rfc9111}\nroutes: [{name: a, path: /a}]")
+        plain.finish()
+        #expect(plain.settings.cache.rescueAfter == 0 && plain.settings.routes.map(\.rescueAfter) == [0])
+        var none = read("cache: {profile: none}")
+        none.finish()
+        #expect(none.settings == CisternSettings())
+        // Each value is one that its setting takes.
+        for (path, text) in SettingsProfile.values.values.joined() {
+            var settings = CisternSettings()
+            let setting = SettingsTable.all.first { $0.path == path }
+            #expect(setting?.apply(text, to: &settings) == .some(nil) && settings != CisternSettings(), "\(path)")
+        }
+    }
+
     @Test("mistakes in routes have their lines")
     func routeMistakes() {
         var reader = read(

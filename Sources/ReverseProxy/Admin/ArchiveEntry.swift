@@ -16,12 +16,16 @@ enum NotImportedReason: String, Error, CaseIterable {
     case noContent = "no_content"
     case invalidJSON = "invalid_json"
     case olderThanStored = "older_than_stored"
+    /// A write has changed what it is of since it was archived.
+    case invalidated
 }
 
 struct ArchiveEntry {
     let request: RequestHead
     let response: ResponseHead
     let content: [UInt8]
+    /// Whether the upstream had coded the content: archives hold it without its codings.
+    let isDecoded: Bool
     /// Milliseconds since 1970.
     let requestTime: Int64
     let responseTime: Int64
@@ -45,8 +49,8 @@ struct ArchiveEntry {
         for field in [KnownField.ifNoneMatch, .ifModifiedSince, .cacheControl, .pragma] { fields.remove(field) }
         self.request = RequestHead(method: .get, target: RequestTarget.escaped(Array(target.utf8)[...]), version: .http11, fields: fields)
         var answer = try Self.fields(response["headers"]).removingHopByHop()
-        // Archives hold content without its codings.
-        for field in [KnownField.contentEncoding, .contentLength, .transferEncoding, .setCookie, .setCookie2] { answer.remove(field) }
+        isDecoded = ContentCoding(answer) != .identity
+        for field in [KnownField.contentLength, .transferEncoding, .setCookie, .setCookie2] { answer.remove(field) }
         if !answer.contains(.contentType), let type = response["content"]?["mimeType"]?.string, Self.isValue(type) {
             answer.append(.contentType, type)
         }

@@ -26,26 +26,28 @@ enum Importing {
             let policy = task.shard.settings.policy
             let entry = try ArchiveEntry(value, origins: origins, isShared: isShared, settings: policy, now: now)
             // All that its length makes slow is done here. Keys are made on a shard's loop.
-            let isValid = entry.hasValidContent
-            task.shard.loop.execute { reply(task.shard.store(entry, isValid: isValid)) }
+            let findings = task.shard.examine(entry)
+            task.shard.loop.execute { reply(task.shard.store(entry, findings)) }
         } catch {
             reply(error.rawValue)
         }
     }
 }
 
-extension ArchiveEntry {
-    /// Whether JSON is JSON.
-    fileprivate var hasValidContent: Bool {
-        guard response.fields.first(.contentType).flatMap(MediaType.init)?.isJSON == true else { return true }
-        return LastGood.faultOfContent(JSONTextChecker.check(content.span), isDelimited: true) == nil
-    }
-}
-
 extension ProxyShard {
+    /// What the rules for all and those of its route say of an archived response's content. Not on the loop.
+    fileprivate func examine(_ entry: ArchiveEntry) -> ContentExamination.Findings {
+        let isJSON = entry.response.fields.first(.contentType).flatMap(MediaType.init)?.isJSON == true
+        let examination = ContentExamination(
+            content: entry.content, coding: .identity, isJSON: isJSON, verdict: JSONTextChecker.check(entry.content.span),
+            isDelimited: true, good: server.routes.all[server.routes.place(of: entry.request.pathAndQuery)].good, storedBytes: nil,
+            makesTag: wantsOwnTag(entry.response), limitBytes: settings.bufferLimitBytes)
+        return examination.findings() ?? ContentExamination.Findings()
+    }
+
     /// Returns why it was not stored, in the words of the metrics.
-    fileprivate func store(_ entry: ArchiveEntry, isValid: Bool) -> String? {
-        guard let lookUp else { return NotStoredReason.storeRefused.rawValue }
+    fileprivate func store(_ entry: ArchiveEntry, _ findings: ContentExamination.Findings) -> String? {
+        guard lookUp != nil else { return NotStoredReason.storeRefused.rawValue }
         let head = entry.request
         let (key, isPartitioned) = keyOfGet(for: head)
         let control = ResponseCacheControl(entry.response.fields, targeted: settings.policy.targetedFields)
@@ -54,18 +56,21 @@ extension ProxyShard {
             settings: settings.policy)
         if case .forbidden(let reason) = decision { return reason.rawValue }
         guard entry.content.count <= settings.bufferLimitBytes else { return NotStoredReason.tooLarge.rawValue }
-        guard isValid else { return NotImportedReason.invalidJSON.rawValue }
-        let (requestTime, responseTime) = (Timestamp(milliseconds: entry.requestTime), Timestamp(milliseconds: entry.responseTime))
-        let shared = isPartitioned ? sharedKey(of: Array(head.pathAndQuery), for: head) : nil
-        if let found = lookUp.find(key, sharedKey: shared, request: head).found, found.metadata.responseTime >= responseTime {
-            return NotImportedReason.olderThanStored.rawValue
+        let good = routes.all[routes.place(of: head.pathAndQuery)].good
+        if let fault = good.faultOfHead(entry.response) ?? findings.fault { return fault.notStored.rawValue }
+        let recency = Recency(
+            order: server.sentRequests.take(), isImported: true, requestTime: Timestamp(milliseconds: entry.requestTime),
+            responseTime: Timestamp(milliseconds: entry.responseTime))
+        let new = newResponse(
+            entry.response, entry.content, isDecoded: entry.isDecoded, ownTag: findings.ownTag, to: head, isPartitioned: isPartitioned,
+            recency)
+        let shared = sharedKey(of: Array(head.pathAndQuery), for: head)
+        switch store(new, entry.response.fields, of: head, lookedUpAt: TargetKeys(own: key, shared: shared)) {
+        case .stored: return nil
+        case .outdated: return NotImportedReason.olderThanStored.rawValue
+        case .invalidated: return NotImportedReason.invalidated.rawValue
+        case .tooLarge: return NotStoredReason.tooLarge.rawValue
+        case .refused: return NotStoredReason.storeRefused.rawValue
         }
-        let (bytes, metadata) = StoredHead.make(
-            entry.response, control: control, contentBytes: entry.content.count, isDecoded: false, requestTime: requestTime,
-            responseTime: responseTime, settings: settings.policy)
-        let names = SelectingFields.names(response: entry.response.fields, request: head.fields, settings: settings.policy)
-        let result = lookUp.insert(
-            key: key, names: names, request: head.fields, metadata: metadata, head: bytes, body: entry.content, now: now)
-        return result == .accepted ? nil : NotStoredReason.storeRefused.rawValue
     }
 }

@@ -42,6 +42,7 @@ extension NotStoredReason {
         case .unprovenEnd: "nothing proves that the answer was complete"
         case .undecodable: "the answer's coding could not be taken off"
         case .notGood: "the answer is not what the route calls a good one"
+        case .outdated: "a response that was asked for later had come before it, and is stored"
         case .storeRefused: "the store did not take it, or something was purged or written meanwhile"
         }
     }
@@ -61,7 +62,7 @@ extension NotStoredReason {
         case .notGood: WhyAdvice("routes.good.must_have", "and the others beside it say what a good answer of the route is like")
         case .storeRefused: WhyAdvice("store.directory", "must be writable; `cistern stats` tells")
         case .requestContent, .rangeRequest, .preconditions, .noContent, .partial, .requestNoStore, .noStore, .varyStar, .contentCoding,
-            .incomplete, .invalidJSON, .empty, .unprovenEnd, .undecodable:
+            .incomplete, .invalidJSON, .empty, .unprovenEnd, .undecodable, .outdated:
             nil
         }
     }

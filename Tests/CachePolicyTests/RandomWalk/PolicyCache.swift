@@ -119,7 +119,7 @@ struct PolicyCache {
         let encoded = SelectingFields.encode(names)
         if items[key]?.head != encoded {
             generation += 1
-            items[key] = Item(metadata: StoredMetadata.varyMarker(generation: generation), head: encoded)
+            items[key] = Item(metadata: StoredMetadata.varyMarker(generation: generation, metadata.recency), head: encoded)
         }
         guard let number = items[key]?.metadata.withUnsafeBytes({ StoredMetadata.number(in: $0) }) else { return }
         var variant = key

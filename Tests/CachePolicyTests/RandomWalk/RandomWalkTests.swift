@@ -1,36 +1,21 @@
 // A random walk over requests, answers and steps of the clock: the rules and the reference cache must agree at every step. The seed is fixed;
 // CISTERN_SOAK_STEPS sets the length (`make soak`), CISTERN_SOAK_SEED another seed.
 
-import Glibc
 import HTTPCore
+import TestSupport
 import Testing
 
 @testable import CachePolicy
-
-/// SplitMix64: small, and the same everywhere.
-struct WalkGenerator: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(seed: UInt64) { state = seed }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9e37_79b9_7f4a_7c15
-        var value = state
-        value = (value ^ (value >> 30)) &* 0xbf58_476d_1ce4_e5b9
-        value = (value ^ (value >> 27)) &* 0x94d0_49bb_1331_11eb
-        return value ^ (value >> 31)
-    }
-}
 
 struct Walk {
     static let users = ["", "a", "b"]
     private static let targets = ["/a", "/b", "/c?x=1"]
     private static let numbers = ["0", "1", "5", "30", "\"20\"", "-1", "x", "99999999999", ""]
 
-    private var random: WalkGenerator
+    private var random: SeededGenerator
     private(set) var now = 1_795_000_000
 
-    init(seed: UInt64) { random = WalkGenerator(seed: seed) }
+    init(seed: UInt64) { random = SeededGenerator(seed: seed) }
 
     mutating func chance(_ percent: Int) -> Bool { Int.random(in: 0..<100, using: &random) < percent }
     mutating func pick<T>(_ from: [T]) -> T { from[Int.random(in: 0..<from.count, using: &random)] }
@@ -88,12 +73,10 @@ struct Walk {
 
 @Suite("Random walk against a reference cache (RFC 9111)")
 struct RandomWalkTests {
-    private static func setting(_ name: String) -> Int? { getenv(name).flatMap { Int(String(cString: $0)) } }
-
     @Test("the rules and the reference agree at every step", arguments: [true, false])
     func agree(hasPartitions: Bool) {
-        let steps = Self.setting("CISTERN_SOAK_STEPS") ?? 25_000
-        var walk = Walk(seed: UInt64(Self.setting("CISTERN_SOAK_SEED") ?? 4711))
+        let steps = Soak.steps ?? 25_000
+        var walk = Walk(seed: Soak.seed)
         var rules = PolicyCache(hasPartitions: hasPartitions)
         var reference = ReferenceCache(hasPartitions: hasPartitions)
         var served = 0

@@ -156,7 +156,6 @@ struct ReferenceCache {
             said = nil
         }
         guard let said else { return nil }
-        if let text = lines.values("age").first, Int(text) == nil { return 0 }
         return said
     }
 

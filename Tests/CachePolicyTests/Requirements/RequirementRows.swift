@@ -51,6 +51,9 @@ struct Requirement {
             "3", .must, "Something must allow it: public, an explicit lifetime, or a status that is cacheable by itself.",
             "CachePolicy/Storing.swift mayKeep", "store any: other types and statuses with their freshness; json: they are passed on"),
         Requirement(
+            "3", .may, "private allows it in one user's own cache.", "CachePolicy/Storing.swift mayKeep",
+            "private lets one user's own cache keep what nothing else does"),
+        Requirement(
             "3", .may, "A status that is not known is stored with explicit freshness, and goes out as it came.",
             "CachePolicy/Storing.swift mayKeep", "store any: other types and statuses with their freshness; json: they are passed on"),
         Requirement(
@@ -88,7 +91,7 @@ struct Requirement {
             "3.5", .must, "What is shared so is shared only as that directive says: never stale, under rescue too.",
             "CachePolicy/Reuse.swift authorized", "in both modes: no stale answer of another's authorised request, and no stored error"),
         Requirement(
-            "3", .may, "Errors that one odd request brings about are never kept for others, whatever they say.",
+            "3", .may, "Errors that one odd request brings about are never kept for others, unless cache.store_errors asks for the letter.",
             "CachePolicy/Storing.swift isAboutOneRequest", "by status and lifetime"),
         Requirement(
             "3.5", .must, "No partition gets another's copy; that of those without credentials stands in by the setting's rules only.",
@@ -119,7 +122,12 @@ struct Requirement {
             "an unsafe request drops what is stored, in every partition and variant"),
         Requirement(
             "4", .must, "Of several that fit, the most recent is used: a newer one of the same variant takes the older one's place.",
-            "ReverseProxy/StoreLookUp.swift insert", "the rules and the reference agree at every step"),
+            "ReverseProxy/StoreLookUp+Storing.swift insert", "the rules and the reference agree at every step"),
+        Requirement(
+            "4", .must,
+            "Which of two is the more recent is told by when their requests were sent: an older one that ends later is not stored.",
+            "CachePolicy/Recency.swift isOutdated",
+            "a slow older response goes to its own client, and never takes the place of a newer one"),
         Requirement(
             "4", .may, "Requests for one key may share one request to the upstream.", "ReverseProxy/CollapsedRequests.swift join",
             "many requests at once for one cold key are one request to the upstream, also across shards"),
@@ -137,6 +145,9 @@ struct Requirement {
         Requirement(
             "4.1", .must, "A copy that varies by credentials does not stand in for a request with other ones, under strict.",
             "CachePolicy/SharedRescue.swift varies", "may it stand in?"),
+            "4.1", .must,
+            "Content that is stored in its coding goes to those only whose Accept-Encoding allows that; for others the upstream is asked.",
+            "HTTPCore/ContentCoding.swift allows", "which clients may have content in a coding that cannot be taken off (RFC 9110 §12.5.3)"),
         Requirement(
             "4.1", .may, "White space, lists over several lines and the order of languages make no difference.",
             "CachePolicy/SelectingFields.swift preferences", "languages are compared by what they say (RFC 9110 §12.5.4)"),
@@ -161,6 +172,9 @@ struct Requirement {
             "4.2", .should,
             "Where freshness is said in several ways, the first or the most restrictive counts; what cannot be read is stale.",
             "CachePolicy/CacheControl.swift smaller", "lifetimes"),
+        Requirement(
+            "4.2", .should, "Dates are read in any case; a time zone other than GMT makes them invalid.", "HTTPCore/HTTPDate.swift parse",
+            "the three forms are read"),
         Requirement(
             "4.2.1", .must, "s-maxage comes before max-age, that before Expires less Date.", "CachePolicy/Freshness.swift lifetime",
             "lifetimes"),
@@ -228,8 +242,12 @@ struct Requirement {
             "A 304's fields are the stored one's from then on, the media type too, unless what was checked as JSON were none.",
             "CachePolicy/Validation.swift freshened", "what a 304 updates"),
         Requirement(
-            "4.3.5", .should, "A HEAD that fits freshens the stored answer to GET.", "CachePolicy/Validation.swift update",
-            "HEAD brings GET's copy up to date, or makes it stale"),
+            "4.3.5", .should, "A HEAD that fits freshens the stored answer to GET: under strict also without a validator.",
+            "CachePolicy/Validation.swift update", "what a HEAD tells of GET's copy"),
+        Requirement(
+            "4.3.4", .must, "A late 304 or HEAD updates nothing that was asked for after it.",
+            "ReverseProxy/StoreLookUp+Storing.swift base",
+            "a late 304 does not bring back what was replaced, nor freshen what replaced it"),
         Requirement(
             "4.3.5", .should, "A HEAD that differs makes the stored answer stale.", "CachePolicy/Validation.swift fits",
             "HEAD that differs from the stored answer makes it stale (§4.3.5)"),
@@ -256,8 +274,8 @@ struct Requirement {
 
     private static let fields = [
         Requirement(
-            "5.1", .should, "Of several Age values the first counts; one that is no number makes the answer stale.",
-            "CachePolicy/Freshness.swift ageValue", "Age: the first line's first member; anything else is invalid"),
+            "5.1", .should, "Of several Age values the first counts; one that is no number is ignored.",
+            "CachePolicy/Freshness.swift ageValue", "Age: the first member; what is no number is ignored"),
         Requirement(
             "5.2", .must, "Directives are passed on, whatever is done with them.", "HTTPCore/HopByHop.swift protected",
             "fields of the connection stop here, the forwarding fields are ours, overrides are dropped"),
@@ -271,6 +289,10 @@ struct Requirement {
         Requirement(
             "5.2.1.5", .must, "no-store of a request: nothing of it or its answer is kept.", "CachePolicy/Storing.swift requestNoStore",
             "request directives: no-cache asks, only-if-cached does not, no-store is not kept"),
+        Requirement(
+            "5.2.1.6", .should, "no-transform of a request: what is stored is not coded for it.",
+            "CachePolicy/CacheControl.swift noTransform",
+            "a request with no-transform gets stored content as it is (RFC 9111 §5.2.1.6)"),
         Requirement(
             "5.2.1.7", .should, "only-if-cached is answered from the store or with 504.", "ReverseProxy/Exchange.swift onlyIfCached",
             "request directives: no-cache asks, only-if-cached does not, no-store is not kept"),
@@ -286,7 +308,7 @@ struct Requirement {
             "no-cache is never served unasked; a stale one that must be validated is not served for max-stale"),
         Requirement(
             "5.2.2.6", .must,
-            "no-transform: nothing is transformed. What is stored is decoded; so such an answer is passed on coded, not stored.",
+            "no-transform: nothing is transformed. Such content is kept in its coding (cache.store: any), or passed on and not stored.",
             "CachePolicy/Storing.swift noTransform", "by the answer"),
         Requirement(
             "5.2.2.8", .must, "proxy-revalidate: as must-revalidate, for shared caches.", "CachePolicy/Reuse.swift proxyRevalidate",
@@ -317,6 +339,9 @@ struct Requirement {
             "7.1", .should, "What a client sends and the upstream may react to is in the key, or dropped.",
             "ReverseProxy/UpstreamRequestFields.swift knownOverrides",
             "fields of the connection stop here, the forwarding fields are ours, overrides are dropped"),
+        Requirement(
+            "7.3", .may, "What a 304 or a HEAD says of cookies is treated in the same way.", "ReverseProxy/Fetch+Storing.swift setCookie",
+            "Set-Cookie in a 304 or an answer to HEAD is kept, stripped, or the update not stored, as the setting says"),
         Requirement(
             "7.3", .may, "Set-Cookie does not forbid storing; the answer is kept without it, with it, or not at all, as the operator says.",
             "CachePolicy/StoredHead.swift setCookie", "Set-Cookie out of the store: stripped, kept, or the answer is not stored"),

@@ -53,7 +53,8 @@ struct RequirementTests {
         let suites = [
             "CachePolicyTests/RuleTests.swift", "CachePolicyTests/KeyTests.swift", "CachePolicyTests/ClauseTests.swift",
             "CachePolicyTests/StaleAndValidationTests.swift", "ReverseProxyTests/SharedCacheTests.swift",
-            "CachePolicyTests/RandomWalk/RandomWalkTests.swift",
+            "CachePolicyTests/RandomWalk/RandomWalkTests.swift", "HTTPCoreTests/ContentTests.swift",
+            "ReverseProxyTests/StoringOrder/StoringOrderTests.swift", "ReverseProxyTests/LetterTests.swift",
             "ReverseProxyTests/CachingTests.swift", "ReverseProxyTests/SemanticsTests.swift", "ReverseProxyTests/ProxyingTests.swift",
             "ReverseProxyTests/RescueTests.swift", "ReverseProxyTests/CollapsingTests.swift", "ReverseProxyTests/ValidationTests.swift",
             "ReverseProxyTests/InvalidationTests.swift", "ReverseProxyTests/SelectionTests.swift",

@@ -73,7 +73,7 @@ enum FieldsProperty {
     }
 
     private static func checkNumbers(_ lines: [[UInt8]]) throws(Violation) {
-        try expect((0...limit).contains(Freshness.ageValue(fields("age", lines)) ?? 0), "an Age is out of bounds")
+        try expect((0...limit).contains(Freshness.ageValue(fields("age", lines))), "an Age is out of bounds")
         try expect(RetryAfter.milliseconds(fields("retry-after", lines), now: now) ?? 0 >= 0, "a Retry-After is in the past")
         var response = fields("expires", lines)
         for line in lines { response.append(.cacheControl, line) }

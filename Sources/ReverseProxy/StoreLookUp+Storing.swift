@@ -1,0 +1,216 @@
+// The one way into the store, for all that comes: what a fetch brings, what a 304 confirms, what HEAD brings up to date, and what was archived.
+// It is held against what is stored now, not against what was found when its request began (`Recency`): an older response never takes the place
+// of a newer one, whichever ends first and on whatever shard. Comparing and putting in are one step of the store.
+
+import CachePolicy
+import CacheStore
+import HTTPCore
+
+/// A response as it is to lie in the store.
+struct NewResponse {
+    /// The stored head, and what the rules know of it: also how recent it is.
+    var head: [UInt8]
+    var metadata: StoredMetadata
+    var body: [UInt8]
+    /// The names of the fields by which it is selected, and where their values are.
+    var names: [[UInt8]]
+    var request: Fields
+    /// When its request was sent. For a response to POST, which is later than what the POST itself makes invalid, that is not what the metadata
+    /// say.
+    var sentAt: Timestamp
+}
+
+/// Where a response belongs.
+struct StoringPlace {
+    var key: [UInt8]
+    /// Where else one for the same request may lie (No-Vary-Search). It is only in one place.
+    var others: [[UInt8]] = []
+    /// The keys beside which it stands when the target became invalid for everyone.
+    var sharedKeys: [[UInt8]]
+    /// The same for its collection; nil where no route's writes make one invalid.
+    var collection: [UInt8]?
+}
+
+enum StoringResult: Sendable, Equatable {
+    case stored
+    /// A response whose request was sent later is stored.
+    case outdated
+    /// A write or a purge came after its request was sent.
+    case invalidated
+    case tooLarge
+    /// The store cannot take it, or not now.
+    case refused
+
+    /// The same, as a decision with its reason.
+    var decision: StorageDecision {
+        switch self {
+        case .stored: .allowed
+        case .outdated: .forbidden(.outdated)
+        case .invalidated, .refused: .forbidden(.storeRefused)
+        case .tooLarge: .forbidden(.tooLarge)
+        }
+    }
+}
+
+extension StoreLookUp {
+    /// How often another may change what was compared with, before this one is given up. It takes two that store under one key at the same
+    /// microsecond, or the writer in between.
+    private static let attemptLimit = 16
+
+    /// - Parameter base: what is stored, where the new response is the same brought up to date: it takes the place of that only, or of nothing.
+    func store(_ new: NewResponse, at place: StoringPlace, inPlaceOf base: FoundResponse? = nil) -> StoringResult {
+        guard !isInvalid(new, at: place) else { return .invalidated }
+        guard !isOutdated(new.metadata.recency, at: place.others), base.map({ !isElsewhere($0, place.others) }) ?? true else {
+            return .outdated
+        }
+        let result = new.names.isEmpty ? insert(new, at: place.key, inPlaceOf: base) : insertVariant(new, at: place.key, inPlaceOf: base)
+        guard result == .stored else { return result }
+        // A write may have come through another shard since that was looked for: its mark is there before it takes out what is stored, so either
+        // it took out what was just put in, or its mark is seen now.
+        guard !isInvalid(new, at: place) else {
+            store.remove(place.key.span)
+            return .invalidated
+        }
+        for key in place.others { removeOlder(than: new.metadata.recency, at: key) }
+        return .stored
+    }
+
+    /// Whether one of these keys has something later.
+    func isOutdated(_ recency: Recency, at keys: [[UInt8]]) -> Bool {
+        keys.contains { key in
+            guard let item = store.see(key.span).item, let stored = StoredMetadata.recency(of: item.metadata) else { return false }
+            return recency.isOutdated(by: stored)
+        }
+    }
+
+    /// Whether another response than this one lies in one of these places.
+    private func isElsewhere(_ base: FoundResponse, _ keys: [[UInt8]]) -> Bool {
+        keys.contains { key in
+            store.see(key.span).item.flatMap { StoredMetadata.recency(of: $0.metadata) }.map { $0.order != base.metadata.order } ?? false
+        }
+    }
+
+    /// What lies in another place must not be found before what is newer.
+    private func removeOlder(than recency: Recency, at key: [UInt8]) {
+        guard let item = store.see(key.span).item else { return }
+        if let stored = StoredMetadata.recency(of: item.metadata), recency.isOutdated(by: stored) { return }
+        store.remove(key.span, ifStill: item)
+    }
+
+    /// Whether an unsafe request or a purge may have overtaken it. An archived response is stored after every purge that has come before.
+    private func isInvalid(_ new: NewResponse, at place: StoringPlace) -> Bool {
+        if !new.metadata.flags.contains(.imported), purges.isOvertaken(new.sentAt) { return true }
+        let time = new.metadata.requestTime
+        return place.sharedKeys.contains { isInvalid(time, $0) } || place.collection.map { isInvalidCollection(time, $0) } ?? false
+            || (new.metadata.flags.contains(.hasGroups) && new.head.withUnsafeBytes { isGroupOvertaken($0, time) })
+    }
+
+    private func insert(_ new: NewResponse, at key: [UInt8], inPlaceOf base: FoundResponse?) -> StoringResult {
+        let retention = Reuse.mayRescue(new.metadata, strictness: strictness) ? Retention.mayRescue : .whenUsed
+        let item = NewItem(key: key, metadata: new.metadata.encoded(), head: new.head, body: new.body, retention: retention)
+        for _ in 0..<Self.attemptLimit {
+            let seen = store.see(key.span)
+            guard mayReplace(seen.item, new.metadata.recency, base) else { return .outdated }
+            guard let result = StoringResult(store.insert(item, ifStill: seen)) else { continue }
+            if result == .stored { gone?.lift(key, by: new.metadata.recency) }
+            return result
+        }
+        return .refused
+    }
+
+    private func mayReplace(_ stored: StoredItem?, _ recency: Recency, _ base: FoundResponse?) -> Bool {
+        guard let stored, let other = StoredMetadata.recency(of: stored.metadata) else { return true }
+        guard !recency.isOutdated(by: other) else { return false }
+        guard let base else { return true }
+        return StoredMetadata.kind(of: stored.metadata) == .response && other.order == base.metadata.order
+    }
+
+    /// Under a variant's key, with a marker that leads to it. The marker is as recent as the latest variant, so that an older response that
+    /// varies otherwise does not leave them all behind: it is brought up to date first. A new one comes second: until then what it takes the
+    /// place of is found. It tells how recent that was: its own variants are still empty, and one that is older than what was found before must
+    /// not fill them.
+    private func insertVariant(_ new: NewResponse, at key: [UInt8], inPlaceOf base: FoundResponse?) -> StoringResult {
+        let recency = new.metadata.recency
+        let names = SelectingFields.encode(new.names)
+        let values = selecting(new.names.map { $0[...] }, in: new.request)
+        func insert(_ generation: UInt64) -> StoringResult {
+            var variant = key
+            CacheKey.appendVariant(to: &variant, generation: generation, selecting: values)
+            return self.insert(new, at: variant, inPlaceOf: base)
+        }
+        func mark(_ generation: UInt64, _ seen: SeenItem, replaced: Recency?) -> StoringResult? {
+            let metadata = StoredMetadata.varyMarker(generation: generation, recency, replaced: replaced)
+            let marker = NewItem(key: key, metadata: metadata, head: names, body: [], retention: .mayRescue)
+            return StoringResult(store.insert(marker, ifStill: seen))
+        }
+        for _ in 0..<Self.attemptLimit {
+            let seen = store.see(key.span)
+            let latest = seen.item.flatMap { StoredMetadata.recency(of: $0.metadata) }
+            let isOutdated = latest.map(recency.isOutdated) ?? false
+            if let marker = seen.item, let known = Self.generation(of: marker, named: names) {
+                let replaced = StoredMetadata.replacedRecency(in: marker.metadata)
+                guard !(replaced.map(recency.isOutdated) ?? false) else { return .outdated }
+                guard !isOutdated else { return insert(known) }
+                guard let marked = mark(known, seen, replaced: replaced) else { continue }
+                return marked == .stored ? insert(known) : marked
+            }
+            guard !isOutdated else { return .outdated }
+            let generation = recency.order.number
+            let inserted = insert(generation)
+            guard inserted == .stored else { return inserted }
+            if let marked = mark(generation, seen, replaced: latest) { return marked }
+        }
+        return .refused
+    }
+
+    private static func generation(of marker: StoredItem, named names: [UInt8]) -> UInt64? {
+        guard StoredMetadata.kind(of: marker.metadata) == .varyMarker, marker.head.elementsEqual(names) else { return nil }
+        return StoredMetadata.number(in: marker.metadata)
+    }
+
+    // MARK: Confirming
+
+    /// What there is to do with a confirmation.
+    enum ConfirmationBase {
+        /// This is brought up to date.
+        case update(FoundResponse)
+        case outdated
+    }
+
+    /// What a 304 confirms: what was found when it was asked for, or what has been stored since, where the 304 was asked for later and speaks
+    /// of that too. One that speaks of something else than what is stored now never brings that back: both came from the upstream at about the
+    /// same time, so nobody knows which of them holds. Then the next request asks.
+    /// - Parameters:
+    ///   - response: the 304.
+    ///   - key: where the request was looked up.
+    func base(
+        of found: FoundResponse, confirmedBy response: ResponseHead, _ recency: Recency, at key: [UInt8], sharedKey: [UInt8]?,
+        request: RequestHead
+    ) -> ConfirmationBase {
+        guard let now = find(key, sharedKey: sharedKey, request: request).found else {
+            // What was evicted is stored again. What does not fit this request any more has been replaced.
+            return store.see(key.span).item == nil ? .update(found) : .outdated
+        }
+        guard now.metadata.order != found.metadata.order else { return .update(now) }
+        guard !recency.isOutdated(by: now.metadata.recency) else { return .outdated }
+        guard Validation.areOfOneVersion(found.metadata, head: found.item.head, now.metadata, head: now.item.head),
+            Validation.applies(response, to: now.metadata, head: now.item.head, strictness: strictness)
+        else {
+            _ = store.markStale(store.id(of: now.key))
+            return .outdated
+        }
+        return .update(now)
+    }
+}
+
+extension StoringResult {
+    /// nil where it is to be tried again.
+    fileprivate init?(_ result: InsertResult) {
+        switch result {
+        case .accepted: self = .stored
+        case .changed: return nil
+        case .tooLarge: self = .tooLarge
+        case .busy, .unwritable: self = .refused
+        }
+    }
+}

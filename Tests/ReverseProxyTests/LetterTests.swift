@@ -1,0 +1,133 @@
+// What a shared cache does to the letter of RFC 9111, and where a setting says how far: plays over real sockets.
+
+import CachePolicy
+import HTTPCore
+import Reactor
+import ReverseProxy
+import TestSupport
+import Testing
+
+@Suite("The letter of RFC 9111")
+struct LetterTests {
+    private static let fresh = "Cache-Control: max-age=60"
+
+    private func isHit(_ answer: TestAnswer) -> Bool { answer["Cache-Status"]?.contains("; hit") == true }
+
+    @Test("content in a coding that is not known goes out as it came, to those who allow that; for others the upstream is asked")
+    func unknownCoding() throws {
+        let counter = Counter()
+        let origin = ScriptedOrigin { _ in
+            [.answer("\(counter.next())\u{1}xyz", type: "application/json", ["Content-Encoding: exi", Self.fresh, "ETag: \"a\""])]
+        }
+        let play = try ProxyPlay(origin) {
+            $0.policy.keepsAny = true
+            $0.compressFromBytes = 1
+        }
+        let first = try play.get("/a", [("Accept-Encoding", "exi, gzip")])
+        #expect(first.text == "1\u{1}xyz" && first["Content-Encoding"] == "exi" && first["ETag"] == "\"a\"")
+        for fields in [[("Accept-Encoding", "exi, gzip")], [("Accept-Encoding", "gzip;q=0, *;q=0.1")], []] {
+            let hit = try play.get("/a", fields)
+            #expect(isHit(hit) && hit.text == first.text && hit["Content-Encoding"] == "exi" && hit["Content-Length"] == "5")
+        }
+        #expect(try play.get("/a", [("Accept-Encoding", "exi"), ("Range", "bytes=1-2")]).content == [1, 0x78])
+        let other = try play.get("/a", [("Accept-Encoding", "gzip")])
+        #expect(other.text == "2\u{1}xyz" && other["Cache-Status"] == "cistern; fwd=vary-miss; stored")
+        // Nor does a copy that cannot be read stand in.
+        origin.down()
+        play.time.advance(by: .seconds(70))
+        #expect(try play.get("/a", [("Accept-Encoding", "gzip")]).status == 502)
+        #expect(try play.get("/a", [("Accept-Encoding", "exi")]).text == other.text)
+    }
+
+    @Test("no-transform: content is kept in its coding where every response is kept")
+    func noTransform() throws {
+        let origin = ScriptedOrigin { _ in
+            [
+                .sendBytes(
+                    Array(
+                        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: zstd\r\nContent-Length: 11\r\nCache-Control: max-age=60, no-transform\r\n\r\n"
+                            .utf8) + [0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x02, 0x11, 0x00, 0x00, 0x7b, 0x7d])
+            ]
+        }
+        let play = try ProxyPlay(origin) { $0.policy.keepsAny = true }
+        let first = try play.get("/a", [("Accept-Encoding", "zstd")])
+        #expect(first["Content-Encoding"] == "zstd" && first.content.count == 11)
+        let hit = try play.get("/a", [("Accept-Encoding", "zstd")])
+        #expect(isHit(hit) && hit["Content-Encoding"] == "zstd" && hit.content == first.content)
+        #expect(!isHit(try play.get("/a", [("Accept-Encoding", "gzip")])))
+    }
+
+    @Test("a request with no-transform gets stored content as it is (RFC 9111 §5.2.1.6)")
+    func requestNoTransform() throws {
+        let long = "[" + String(repeating: "1, ", count: 500) + "1]"
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json(long, [Self.fresh])] }) { $0.compressFromBytes = 1 }
+        let accepting = ("Accept-Encoding", "gzip")
+        _ = try play.get("/a", [accepting])
+        #expect(try play.get("/a", [accepting])["Content-Encoding"] == "gzip")
+        let plain = try play.get("/a", [accepting, ("Cache-Control", "no-transform")])
+        #expect(isHit(plain) && plain["Content-Encoding"] == nil && plain.text == long)
+    }
+
+    @Test(
+        "Set-Cookie in a 304 or an answer to HEAD is kept, stripped, or the update not stored, as the setting says",
+        arguments: SetCookieTreatment.allCases, ["GET", "HEAD"])
+    func cookies(treatment: SetCookieTreatment, method: String) throws {
+        let counter = Counter()
+        let update = "ETag: \"a\"\r\n\(Self.fresh)\r\nX-New: 1\r\nSet-Cookie: s=2\r\n\r\n"
+        let origin = ScriptedOrigin { request in
+            if counter.next() == 1 { return [.json("1", ["Cache-Control: max-age=10", "ETag: \"a\""])] }
+            if request.method == "HEAD" {
+                return [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1\r\n" + update)]
+            }
+            return [.send("HTTP/1.1 304 Not Modified\r\n" + update)]
+        }
+        let play = try ProxyPlay(origin) { $0.policy.setCookie = treatment }
+        _ = try play.get("/a")
+        play.time.advance(by: .seconds(20))
+        #expect(try play.request(method, "/a").all("Set-Cookie") == ["s=2"])
+        let then = try play.get("/a", [("Cache-Control", "max-stale")])
+        #expect(isHit(then))
+        #expect(then.all("Set-Cookie") == (treatment == .keep ? ["s=2"] : []))
+        #expect(then["X-New"] == (treatment == .refuse ? nil : "1"))
+    }
+
+    @Test("a HEAD without a validator and with the same length freshens what is stored, by the letter", arguments: Strictness.allCases)
+    func head(strictness: Strictness) throws {
+        let origin = ScriptedOrigin { request in
+            request.method == "HEAD"
+                ? [.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\(Self.fresh)\r\nX-New: 1\r\n\r\n")]
+                : [.json("1", ["Cache-Control: max-age=10"])]
+        }
+        let play = try ProxyPlay(origin) { $0.policy.strictness = strictness }
+        _ = try play.get("/a")
+        play.time.advance(by: .seconds(20))
+        _ = try play.request("HEAD", "/a")
+        let then = try play.get("/a")
+        #expect(isHit(then) == (strictness == .strict) && (then["X-New"] == "1") == (strictness == .strict))
+    }
+
+    @Test("an Age that is no number, and dates in any case, do not make a response stale")
+    func ageAndDates() throws {
+        let origin = ScriptedOrigin { request in
+            let fields = request.target == "/age" ? ["Age: soon", Self.fresh] : ["Expires: tHU, 01 jan 2099 00:00:00 gmt"]
+            return [.json("1", fields)]
+        }
+        let play = try ProxyPlay(origin)
+        for target in ["/age", "/date"] {
+            _ = try play.get(target)
+            let hit = try play.get(target)
+            #expect(isHit(hit) && hit["Age"] == "0", "\(target)")
+        }
+    }
+
+    @Test("store_errors: a fresh 400 is kept only by the letter", arguments: [true, false])
+    func errors(isLetter: Bool) throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", status: "400 Bad Request", [Self.fresh])] }) {
+            $0.policy.keepsAny = true
+            $0.policy.keepsAnyError = isLetter
+        }
+        _ = try play.get("/a")
+        let second = try play.get("/a")
+        #expect(second.status == 400 && isHit(second) == isLetter)
+    }
+}

@@ -1,0 +1,153 @@
+// A small, slow store that keeps the latest response, written for being obviously right: no generations, no records, no bytes. It shares no
+// line with what it is held against.
+
+/// What was asked: the target, by whom, and the values of two fields by which responses may vary.
+struct WalkQuestion: Hashable {
+    var target: String
+    /// Empty for one without credentials.
+    var user: String
+    var values: [String: String]
+
+    var place: WalkPlace { WalkPlace(target: target, user: user) }
+}
+
+struct WalkPlace: Hashable {
+    var target: String
+    var user: String
+}
+
+/// When a response was asked for and came. Times are milliseconds, and many have the same; the number tells them apart.
+struct WalkTimes: Equatable {
+    /// Of the process that stored it.
+    var run: Int
+    var number: Int
+    var asked: Int
+    var came: Int
+    var isImported = false
+
+    /// Whether a response of these times may not take the place of one of those.
+    func isOutdated(by stored: WalkTimes) -> Bool {
+        if isImported { return asked <= stored.asked || came <= stored.came }
+        if run != stored.run || number >= stored.number { return false }
+        return !stored.isImported || stored.asked >= asked
+    }
+}
+
+struct WalkResponse: Equatable {
+    var version: String
+    /// The names of the fields by which it varies, in order.
+    var names: [String]
+    var times: WalkTimes
+    /// By a soft purge, or since nobody knows whether it still holds.
+    var isMarkedStale = false
+    /// HEAD told that it has changed.
+    var hasChanged = false
+}
+
+struct ReferenceStore {
+    /// What is stored of one place: all of it varies by the same fields.
+    private struct Shelf {
+        var names: [String]
+        var latest: WalkTimes
+        /// Of what it took the place of: nothing that is older is put here.
+        var replaced: WalkTimes?
+        var responses: [[String]: WalkResponse] = [:]
+    }
+
+    private var shelves: [WalkPlace: Shelf] = [:]
+    private var written: [String: Int] = [:]
+    private var purged = Int.min
+
+    private static func selected(_ names: [String], _ question: WalkQuestion) -> [String] { names.map { question.values[$0] ?? "" } }
+
+    func find(_ question: WalkQuestion) -> WalkResponse? {
+        guard let shelf = shelves[question.place] else { return nil }
+        return shelf.responses[Self.selected(shelf.names, question)]
+    }
+
+    func isEmpty(_ place: WalkPlace) -> Bool { shelves[place] == nil }
+
+    enum Result { case stored, outdated, invalidated }
+
+    mutating func store(_ response: WalkResponse, for question: WalkQuestion) -> Result {
+        if !response.times.isImported, response.times.asked <= purged { return .invalidated }
+        if let time = written[question.target], response.times.asked <= time { return .invalidated }
+        let values = Self.selected(response.names, question)
+        var replaced: WalkTimes?
+        if let shelf = shelves[question.place] {
+            if shelf.names == response.names {
+                if let before = shelf.replaced, response.times.isOutdated(by: before) { return .outdated }
+                if let stored = shelf.responses[values], response.times.isOutdated(by: stored.times) { return .outdated }
+            } else if response.times.isOutdated(by: shelf.latest) {
+                return .outdated
+            } else {
+                replaced = shelf.latest
+                shelves[question.place] = nil
+            }
+        }
+        var shelf = shelves[question.place] ?? Shelf(names: response.names, latest: response.times, replaced: replaced)
+        if !response.times.isOutdated(by: shelf.latest) { shelf.latest = response.times }
+        shelf.responses[values] = response
+        shelves[question.place] = shelf
+        return .stored
+    }
+
+    /// A 304 to a question that had found something.
+    mutating func confirm(_ found: WalkResponse, _ times: WalkTimes, for question: WalkQuestion) {
+        guard var now = find(question) else {
+            guard isEmpty(question.place) else { return }
+            return update(found, times, question)
+        }
+        if now.times == found.times || (!times.isOutdated(by: now.times) && now.version == found.version) {
+            update(now, times, question)
+        } else if !times.isOutdated(by: now.times) {
+            // Nobody knows which of them holds.
+            now.isMarkedStale = true
+            replace(now, question)
+        }
+    }
+
+    /// An answer to HEAD.
+    mutating func compare(_ version: String, _ times: WalkTimes, for question: WalkQuestion) {
+        guard var now = find(question), !times.isOutdated(by: now.times) else { return }
+        if now.version == version { return update(now, times, question) }
+        guard !now.hasChanged, times.asked > purged, let latest = shelves[question.place]?.latest else { return }
+        (now.hasChanged, now.isMarkedStale) = (true, false)
+        (now.times.run, now.times.number, now.times.isImported) = (times.run, times.number, false)
+        replace(now, question)
+        if !now.times.isOutdated(by: latest) { shelves[question.place]?.latest = now.times }
+    }
+
+    private mutating func update(_ response: WalkResponse, _ times: WalkTimes, _ question: WalkQuestion) {
+        let fresh = WalkResponse(version: response.version, names: response.names, times: times)
+        _ = store(fresh, for: question)
+    }
+
+    private mutating func replace(_ response: WalkResponse, _ question: WalkQuestion) {
+        guard let shelf = shelves[question.place] else { return }
+        shelves[question.place]?.responses[Self.selected(shelf.names, question)] = response
+    }
+
+    mutating func write(_ target: String, now: Int) {
+        if let last = written[target], (0..<1000).contains(last - now) { written[target] = last + 1 } else { written[target] = now }
+        for place in shelves.keys where place.target == target {
+            // Of a user's own, what leads to the responses stays.
+            if place.user.isEmpty || shelves[place]?.names.isEmpty == true { shelves[place] = nil } else { shelves[place]?.responses = [:] }
+        }
+    }
+
+    mutating func purge(isSoft: Bool, now: Int) {
+        purged = now
+        guard isSoft else {
+            shelves = [:]
+            written = [:]
+            return
+        }
+        for place in Array(shelves.keys) {
+            for values in Array(shelves[place]!.responses.keys) { shelves[place]!.responses[values]!.isMarkedStale = true }
+        }
+    }
+
+    /// A purge counts for those requests only that were under way.
+    mutating func restart() { purged = .min }
+}

@@ -1,0 +1,361 @@
+// A random walk over fetches that overlap, confirmations, answers to HEAD, imports, writes, purges and restarts, through the code by which the
+// flow looks up and stores: it must agree with a reference at every step, and what is found must never become older.
+
+import CacheStore
+import Dispatch
+import Glibc
+import HTTPCore
+import TestSupport
+import Testing
+
+@testable import CachePolicy
+@testable import ReverseProxy
+
+/// The real store, driven as the flow does it.
+private final class WalkedStore {
+    private let temporary = TestTools.temporaryDirectory()
+    private let policy = CachePolicySettings()
+    private let contentBytes: Int
+    private(set) var store: ResponseStore
+    private(set) var lookUp: StoreLookUp
+    private(set) var sent = SentRequests()
+
+    init(contentBytes: Int) throws {
+        self.contentBytes = contentBytes
+        store = try ResponseStore(StoreSettings(directory: temporary.path, capacityBytes: 4 << 20))
+        lookUp = StoreLookUp(store: store, purges: PurgeClock(), policy: policy)
+    }
+
+    deinit { store.close() }
+
+    /// - Parameter keepsIndex: without it the next start reads through all segments.
+    func restart(keepsIndex: Bool) throws {
+        store.close()
+        if !keepsIndex { unlink(temporary.path + "/index") }
+        store = try ResponseStore(StoreSettings(directory: temporary.path, capacityBytes: 4 << 20))
+        lookUp = StoreLookUp(store: store, purges: PurgeClock(), policy: policy)
+        sent = SentRequests()
+    }
+
+    static func request(_ question: WalkQuestion) -> RequestHead {
+        var fields = Fields()
+        for (name, value) in question.values.sorted(by: { $0.key < $1.key }) { fields.append(name: name, value: value) }
+        return RequestHead(method: .get, target: Array(question.target.utf8)[...], version: .http11, fields: fields)
+    }
+
+    static func sharedKey(_ target: String) -> [UInt8] { Array(target.utf8) }
+
+    private func place(_ question: WalkQuestion) -> StoringPlace {
+        let shared = Self.sharedKey(question.target)
+        return StoringPlace(key: question.user.isEmpty ? shared : shared + Array("/\(question.user)".utf8), sharedKeys: [shared])
+    }
+
+    func find(_ question: WalkQuestion) -> FoundResponse? {
+        let place = place(question)
+        return lookUp.find(
+            place.key, sharedKey: question.user.isEmpty ? nil : place.sharedKeys[0], request: Self.request(question)
+        ).found
+    }
+
+    private static func head(_ version: String, _ names: [String], status: Status = 200) -> ResponseHead {
+        var fields = Fields()
+        fields.append(name: "etag", value: "\"\(version)\"")
+        fields.append(name: "cache-control", value: "max-age=1000000")
+        if !names.isEmpty { fields.append(name: "vary", value: names.joined(separator: ", ")) }
+        return ResponseHead(status: status, fields: fields)
+    }
+
+    func store(_ response: WalkResponse, _ recency: Recency, for question: WalkQuestion) -> StoringResult {
+        let head = Self.head(response.version, response.names)
+        let made = StoredHead.make(
+            head, control: ResponseCacheControl(head.fields), contentBytes: contentBytes, isDecoded: false,
+            requestTime: recency.requestTime,
+            responseTime: recency.responseTime, settings: policy)
+        var metadata = made.metadata
+        metadata.order = recency.order
+        if recency.isImported { metadata.flags.insert(.imported) }
+        let new = newResponse(made.bytes, metadata, [UInt8](repeating: 1, count: contentBytes), question, sentAt: recency.requestTime)
+        return lookUp.store(new, at: place(question))
+    }
+
+    private func newResponse(
+        _ head: [UInt8], _ metadata: StoredMetadata, _ body: [UInt8], _ question: WalkQuestion, sentAt: Timestamp
+    ) -> NewResponse {
+        let request = Self.request(question).fields
+        let fields = head.withUnsafeBytes { StoredHead.parse($0)?.fields ?? Fields() }
+        return NewResponse(
+            head: head, metadata: metadata, body: body,
+            names: SelectingFields.names(response: fields, request: request, settings: policy), request: request, sentAt: sentAt)
+    }
+
+    func confirm(_ found: FoundResponse, _ recency: Recency, for question: WalkQuestion) {
+        let version = String(decoding: found.item.head[found.metadata.etag].dropFirst().dropLast(), as: UTF8.self)
+        let response = Self.head(version, [], status: 304)
+        let place = place(question)
+        guard
+            case .update(let base) = lookUp.base(
+                of: found, confirmedBy: response, recency, at: place.key, sharedKey: question.user.isEmpty ? nil : place.sharedKeys[0],
+                request: Self.request(question))
+        else { return }
+        update(base, by: response, recency, question)
+    }
+
+    private func update(_ base: FoundResponse, by response: ResponseHead, _ recency: Recency, _ question: WalkQuestion) {
+        guard
+            var fresh = Validation.freshened(
+                base.metadata, head: base.item.head, by: response, contentBytes: contentBytes, requestTime: recency.requestTime,
+                responseTime: recency.responseTime, settings: policy)
+        else { return }
+        fresh.metadata.order = recency.order
+        put(fresh.bytes, fresh.metadata, base, recency, question)
+    }
+
+    private func put(_ head: [UInt8], _ metadata: StoredMetadata, _ base: FoundResponse, _ recency: Recency, _ question: WalkQuestion) {
+        let new = newResponse(head, metadata, Array(base.item.body), question, sentAt: recency.requestTime)
+        _ = lookUp.store(new, at: place(question), inPlaceOf: base)
+    }
+
+    func compare(_ version: String, _ recency: Recency, for question: WalkQuestion) {
+        guard let base = find(question), !recency.isOutdated(by: base.metadata.recency) else { return }
+        let response = Self.head(version, [])
+        switch Validation.update(base.metadata, head: base.item.head, by: response, contentBytes: contentBytes, strictness: .rescue) {
+        case .nothing: break
+        case .freshen: update(base, by: response, recency, question)
+        case .stale:
+            guard base.metadata.freshnessLifetime ?? 0 > 0 else { return }
+            put(Array(base.item.head), base.metadata.stale(since: recency.order), base, recency, question)
+        }
+    }
+}
+
+private struct StoringWalk {
+    /// A request that has been sent, with what was found for it.
+    struct Flight {
+        var question: WalkQuestion
+        var order: SentOrder
+        var times: WalkTimes
+        var found: FoundResponse?
+        var expected: WalkResponse?
+        var version: String
+    }
+
+    private static let targets = ["/a", "/b"]
+    private static let fields: [[String]] = [[], [], ["x-a"], ["x-b"], ["x-a", "x-b"]]
+
+    var random: SeededGenerator
+    let real: WalkedStore
+    var reference = ReferenceStore()
+    /// Without it something may be evicted, and the reference knows nothing of that.
+    let isExact: Bool
+    private var flights: [Flight] = []
+    private var now = 1_795_000_000_000
+    private var run = 0
+    private var number = 0
+    private var version = 0
+    private var names: [String] = []
+    /// How recent what was found for a question was, at most.
+    private var seen: [WalkQuestion: [Int]] = [:]
+    private(set) var counts: [String: Int] = [:]
+
+    init(seed: UInt64, contentBytes: Int, isExact: Bool) throws {
+        random = SeededGenerator(seed: seed)
+        real = try WalkedStore(contentBytes: contentBytes)
+        self.isExact = isExact
+    }
+
+    private mutating func chance(_ percent: Int) -> Bool { Int.random(in: 0..<100, using: &random) < percent }
+    private mutating func pick<T>(_ from: [T]) -> T { from[Int.random(in: 0..<from.count, using: &random)] }
+
+    private mutating func question() -> WalkQuestion {
+        var question = WalkQuestion(target: pick(Self.targets), user: chance(30) ? "u" : "", values: [:])
+        if chance(70) { question.values["x-a"] = pick(["1", "2"]) }
+        if chance(70) { question.values["x-b"] = pick(["1", "2"]) }
+        return question
+    }
+
+    private static func recency(_ flight: Flight) -> Recency { recency(flight.order, flight.times) }
+
+    private static func recency(_ order: SentOrder, _ times: WalkTimes) -> Recency {
+        Recency(
+            order: order, isImported: times.isImported, requestTime: Timestamp(milliseconds: Int64(times.asked)),
+            responseTime: Timestamp(milliseconds: Int64(times.came)))
+    }
+
+    /// Returns what is wrong.
+    mutating func step() throws -> String? {
+        now += pick([0, 0, 1, 7])
+        if chance(4) { version += 1 }
+        if chance(3) { names = pick(Self.fields) }
+        switch Int.random(in: 0..<1000, using: &random) {
+        case ..<440: begin()
+        case ..<900: end()
+        case ..<960: importOne()
+        case ..<985: write()
+        case ..<993: purge()
+        case ..<995: try restart()
+        default: real.store.flush()
+        }
+        return look(question())
+    }
+
+    private mutating func begin() {
+        guard flights.count < 8 else { return end() }
+        let question = question()
+        number += 1
+        let times = WalkTimes(run: run, number: number, asked: now, came: now)
+        let expected = isExact ? reference.find(question) : nil
+        flights.append(
+            Flight(
+                question: question, order: real.sent.take(), times: times, found: real.find(question), expected: expected,
+                version: "\(version)"))
+    }
+
+    private mutating func end() {
+        guard !flights.isEmpty else { return }
+        var flight = flights.remove(at: Int.random(in: 0..<flights.count, using: &random))
+        flight.times.came = now
+        if chance(50) { flight.version = "\(version)" }
+        if let found = flight.found, chance(35) {
+            real.confirm(found, Self.recency(flight), for: flight.question)
+            if let expected = flight.expected { reference.confirm(expected, flight.times, for: flight.question) }
+            counts["confirmed", default: 0] += 1
+            return
+        }
+        if chance(15) {
+            real.compare(flight.version, Self.recency(flight), for: flight.question)
+            reference.compare(flight.version, flight.times, for: flight.question)
+            counts["compared", default: 0] += 1
+            return
+        }
+        store(WalkResponse(version: flight.version, names: names, times: flight.times), flight.order, flight.question)
+    }
+
+    private mutating func store(_ response: WalkResponse, _ order: SentOrder, _ question: WalkQuestion) {
+        let result = real.store(response, Self.recency(order, response.times), for: question)
+        let expected = reference.store(response, for: question)
+        counts["\(result)", default: 0] += 1
+        if isExact, "\(result)" != "\(expected)" { wrong = "\(result), not \(expected), for \(response) to \(question)" }
+    }
+
+    private var wrong: String?
+
+    private mutating func importOne() {
+        number += 1
+        let asked = now - pick([0, 1, 5, 30])
+        let times = WalkTimes(run: run, number: number, asked: asked, came: min(now, asked + pick([0, 1, 5])), isImported: true)
+        store(WalkResponse(version: "\(version)", names: names, times: times), real.sent.take(), question())
+    }
+
+    private mutating func write() {
+        let target = pick(Self.targets)
+        real.lookUp.invalidate(WalkedStore.sharedKey(target), at: Timestamp(milliseconds: Int64(now)))
+        reference.write(target, now: now)
+        for question in seen.keys where question.target == target { seen[question] = nil }
+    }
+
+    private mutating func purge() {
+        let isSoft = chance(60)
+        real.lookUp.purges.purged(at: Timestamp(milliseconds: Int64(now)))
+        if isSoft { real.store.markAllStale() } else { real.store.removeAll() }
+        reference.purge(isSoft: isSoft, now: now)
+        if !isSoft { seen = [:] }
+    }
+
+    private mutating func restart() throws {
+        flights = []
+        try real.restart(keepsIndex: chance(50))
+        reference.restart()
+        run += 1
+    }
+
+    private mutating func look(_ question: WalkQuestion) -> String? {
+        if let wrong { return wrong }
+        let found = real.find(question)
+        if isExact {
+            let expected = reference.find(question)
+            guard Self.isSame(found, expected) else {
+                return "\(String(describing: found?.metadata)), not \(String(describing: expected)), for \(question)"
+            }
+        }
+        guard let found else { return nil }
+        counts["found", default: 0] += 1
+        let metadata = found.metadata
+        let rank = [Int(metadata.requestTime.milliseconds), metadata.flags.contains(.imported) ? 0 : Int(metadata.order.number >> 1)]
+        if let last = seen[question], last[0] > rank[0] || (last[0] == rank[0] && run == lastRun[question] && last[1] > rank[1]) {
+            return "\(rank) is older than \(last), for \(question)"
+        }
+        (seen[question], lastRun[question]) = (rank, run)
+        return nil
+    }
+
+    private var lastRun: [WalkQuestion: Int] = [:]
+
+    private static func isSame(_ found: FoundResponse?, _ expected: WalkResponse?) -> Bool {
+        guard let found, let expected else { return found == nil && expected == nil }
+        let metadata = found.metadata
+        return found.item.head[metadata.etag].elementsEqual("\"\(expected.version)\"".utf8)
+            && metadata.requestTime.milliseconds == Int64(expected.times.asked)
+            && metadata.responseTime.milliseconds == Int64(expected.times.came)
+            && metadata.flags.contains(.markedStale) == expected.isMarkedStale
+            && (metadata.freshnessLifetime == 0) == expected.hasChanged
+    }
+}
+
+@Suite("Storing in the order in which requests were sent")
+struct StoringWalkTests {
+    private func walk(_ steps: Int, contentBytes: Int, isExact: Bool) throws -> [String: Int] {
+        var walk = try StoringWalk(seed: Soak.seed, contentBytes: contentBytes, isExact: isExact)
+        for step in 0..<(Soak.steps ?? steps) {
+            if let wrong = try walk.step() {
+                Issue.record("step \(step): \(wrong)")
+                break
+            }
+        }
+        return walk.counts
+    }
+
+    @Test("random walk: fetches that overlap, confirmations, HEAD, imports, writes, purges and restarts agree with the reference")
+    func agree() throws {
+        let steps = Soak.steps ?? 100_000
+        let counts = try walk(steps, contentBytes: 10, isExact: true)
+        for word in ["stored", "outdated", "invalidated", "confirmed", "compared", "found"] {
+            #expect(counts[word, default: 0] > steps / 200, "\(word)")
+        }
+    }
+
+    @Test("random walk: what is found never becomes older, also where much is evicted")
+    func evicting() throws {
+        let counts = try walk(20_000, contentBytes: 30_000, isExact: false)
+        #expect(counts["found", default: 0] > 1_000)
+    }
+
+    @Test("many threads that store under one key: the latest stays, and nobody sees them go back")
+    func threads() throws {
+        let temporary = TestTools.temporaryDirectory()
+        let store = try ResponseStore(StoreSettings(directory: temporary.path, capacityBytes: 4 << 20))
+        defer { store.close() }
+        var random = SeededGenerator(seed: Soak.seed)
+        let numbers = (1...4_000).map { UInt64($0) }.shuffled(using: &random)
+        let purges = PurgeClock()
+        DispatchQueue.concurrentPerform(iterations: 4) { thread in
+            let lookUp = StoreLookUp(store: store, purges: purges, policy: CachePolicySettings())
+            var last: UInt64 = 0
+            for number in numbers[(thread * 1_000)..<(thread * 1_000 + 1_000)] {
+                var metadata = StoredMetadata(
+                    requestTime: Timestamp(seconds: 1), responseTime: Timestamp(seconds: 1), date: Timestamp(seconds: 1))
+                metadata.order = SentOrder(number: number)
+                let new = NewResponse(
+                    head: [], metadata: metadata, body: [], names: number % 2 == 0 ? [] : [Array("x-a".utf8)], request: Fields(),
+                    sentAt: metadata.requestTime)
+                _ = lookUp.store(new, at: StoringPlace(key: [1], sharedKeys: [[1]]))
+                let request = RequestHead(method: .get, target: [0x2f], version: .http11, fields: Fields())
+                guard let found = lookUp.find([1], sharedKey: nil, request: request).found?.metadata.order.number else { continue }
+                #expect(found >= last)
+                last = found
+            }
+        }
+        let lookUp = StoreLookUp(store: store, purges: purges, policy: CachePolicySettings())
+        let request = RequestHead(method: .get, target: [0x2f], version: .http11, fields: Fields())
+        #expect(lookUp.find([1], sharedKey: nil, request: request).found?.metadata.order.number == 4_000)
+    }
+}
