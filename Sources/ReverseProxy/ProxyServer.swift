@@ -30,6 +30,7 @@ package final class ProxyServer: @unchecked Sendable {
     let gone: GoneMemory?
     let purges = PurgeClock()
     let sentRequests = SentRequests()
+    let marks = RecentMarks()
     private let logger: Logger
     private let store: ResponseStore?
     /// nil where No-Vary-Search is not looked at.

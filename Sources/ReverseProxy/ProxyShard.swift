@@ -66,7 +66,9 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         worker = LoopWorker(loop: loop, label: "cistern.worker.\(number)")
         connections = ClientConnections(loop: loop, settings: settings.downstream, budget: server.budget)
         upstream = UpstreamClient(loop: loop, settings: settings.upstream)
-        lookUp = store.map { StoreLookUp(store: $0, purges: server.purges, gone: server.gone, policy: settings.policy) }
+        lookUp = store.map {
+            StoreLookUp(store: $0, purges: server.purges, marks: server.marks, gone: server.gone, policy: settings.policy)
+        }
         variances = server.variances
         origin = settings.upstream.origin.utf8.map(\.asciiLowercased)
         upstreamOrigin = UpstreamOrigin(origin, basePath: Array(settings.upstream.basePath.utf8))

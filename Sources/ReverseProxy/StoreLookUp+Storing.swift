@@ -100,9 +100,7 @@ extension StoreLookUp {
     /// Whether an unsafe request or a purge may have overtaken it. An archived response is stored after every purge that has come before.
     private func isInvalid(_ new: NewResponse, at place: StoringPlace) -> Bool {
         if !new.metadata.flags.contains(.imported), purges.isOvertaken(new.sentAt) { return true }
-        let time = new.metadata.requestTime
-        return place.sharedKeys.contains { isInvalid(time, $0) } || place.collection.map { isInvalidCollection(time, $0) } ?? false
-            || (new.metadata.flags.contains(.hasGroups) && new.head.withUnsafeBytes { isGroupOvertaken($0, time) })
+        return mayBeInvalid(new, at: place)
     }
 
     private func insert(_ new: NewResponse, at key: [UInt8], inPlaceOf base: FoundResponse?) -> StoringResult {

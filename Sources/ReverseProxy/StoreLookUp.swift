@@ -34,15 +34,17 @@ enum LookUpResult {
 final class StoreLookUp {
     let store: ResponseStore
     let purges: PurgeClock
+    private let marks: RecentMarks
     let gone: GoneMemory?
     /// Selecting fields whose values are secrets: those of one user's own cache, where keys have no partitions.
     let concealed: [String]
     let strictness: Strictness
     private let memo = SelectingMemo()
 
-    init(store: ResponseStore, purges: PurgeClock, gone: GoneMemory?, policy: CachePolicySettings) {
+    init(store: ResponseStore, purges: PurgeClock, marks: RecentMarks, gone: GoneMemory?, policy: CachePolicySettings) {
         self.store = store
         self.purges = purges
+        self.marks = marks
         self.gone = gone
         strictness = policy.strictness
         concealed = policy.isPrivate ? policy.credentialFields : []
@@ -113,8 +115,11 @@ final class StoreLookUp {
 
     /// Whether an unsafe request has changed a group that a stored answer belongs to (RFC 9875 §3) since it was asked for.
     func isGroupOvertaken(_ head: UnsafeRawBufferPointer, _ requestTime: Timestamp) -> Bool {
-        let groups = StoredHead.parse(head).map { CacheTags.groups(of: $0.fields, named: "cache-groups") } ?? []
-        return groups.contains { time(at: Self.groupKey($0)).map { requestTime <= $0 } ?? false }
+        Self.groups(of: head).contains { isMarked(Self.groupKey($0), since: requestTime) }
+    }
+
+    private static func groups(of head: UnsafeRawBufferPointer) -> [String] {
+        StoredHead.parse(head).map { CacheTags.groups(of: $0.fields, named: "cache-groups") } ?? []
     }
 
     private static func groupKey(_ group: String) -> [UInt8] { Array("T".utf8) + Array(group.utf8) }
@@ -126,6 +131,7 @@ final class StoreLookUp {
 
     /// What belongs to this key and was asked for until then counts no more.
     private func mark(_ key: [UInt8], at time: Timestamp) {
+        marks.note(key, at: time)
         store.insert(NewItem(key: key, metadata: StoredMetadata.invalidation(at: time), head: [], body: [], retention: .outlives))
     }
 
@@ -136,13 +142,27 @@ final class StoreLookUp {
 
     /// Whether an unsafe request has changed this target since. Within one millisecond it counts as so.
     func isInvalid(_ requestTime: Timestamp, _ sharedKey: [UInt8]) -> Bool {
-        invalidationTime(sharedKey).map { requestTime <= $0 } ?? false
+        isMarked(Self.invalidationKey(sharedKey), since: requestTime)
     }
 
     /// The same for a collection.
     /// - Parameter sharedKey: of the collection without arguments.
     func isInvalidCollection(_ requestTime: Timestamp, _ sharedKey: [UInt8]) -> Bool {
-        time(at: Self.collectionKey(sharedKey)).map { requestTime <= $0 } ?? false
+        isMarked(Self.collectionKey(sharedKey), since: requestTime)
+    }
+
+    private func isMarked(_ key: [UInt8], since requestTime: Timestamp) -> Bool { time(at: key).map { requestTime <= $0 } ?? false }
+
+    /// Whether what comes for this place may have been made invalid since it was asked for: its target, its collection, or a group of it.
+    func mayBeInvalid(_ new: NewResponse, at place: StoringPlace) -> Bool {
+        let groups = new.metadata.flags.contains(.hasGroups) ? new.head.withUnsafeBytes(Self.groups) : []
+        let keys =
+            place.sharedKeys.map(Self.invalidationKey) + (place.collection.map { [Self.collectionKey($0)] } ?? [])
+            + groups.map(Self.groupKey)
+        let time = new.metadata.requestTime
+        // What was archived was not under way: only what the store remembers counts. What HEAD has told of keeps an earlier time.
+        let sentAt = new.metadata.flags.contains(.imported) ? nil : max(time, new.sentAt)
+        return keys.contains { key in isMarked(key, since: time) || (sentAt.map { marks.mayHaveOvertaken(key, $0) } ?? false) }
     }
 
     /// Beside the target's key, not in its place: what is stored there later must not bring other partitions' old answers back.

@@ -115,6 +115,36 @@ struct InvalidationTests {
         }
     }
 
+    @Test("an answer that was under way then is not kept, though the store has evicted the mark meanwhile", arguments: ["", "Bearer x"])
+    func underWayWhileEvicting(credentials: String) throws {
+        let gate = Gate()
+        let counter = Counter()
+        let long = "\"" + String(repeating: "x", count: 100_000) + "\""
+        let origin = ScriptedOrigin { request in
+            guard request.target == "/a" else { return [.json(long, ["Cache-Control: max-age=9999"])] }
+            guard request.method == "GET" else { return [.json("0")] }
+            let answer = OriginStep.json("\(counter.next())", ["Cache-Control: max-age=9999"])
+            return request["X-Slow"] == nil ? [answer] : [.pass(gate), answer]
+        }
+        let play = try ProxyPlay(origin) {
+            $0.store?.capacityBytes = 4 << 20
+            $0.store?.segmentBytes = 1 << 20
+        }
+        let user = credentials.isEmpty ? [] : [("Authorization", credentials)]
+        let slow = try play.client()
+        let fields = user.map { "\($0.0): \($0.1)\r\n" }.joined()
+        slow.send("GET /a HTTP/1.1\r\nHost: a\r\nX-Slow: 1\r\n\(fields)\r\n")
+        #expect(try play.waitFor("cistern_upstream_active_requests", 1))
+        play.time.advance(by: .milliseconds(5))
+        #expect(try play.request("PUT", "/a", content: "x").status == 200)
+        for number in 0..<100 { _ = try play.get("/fill/\(number)") }
+        play.flushStore()
+        gate.open()
+        _ = slow.readAnswer()
+        play.flushStore()
+        #expect(!isHit(try play.get("/a", user)))
+    }
+
     @Test("the age of an answer to POST takes in how long it took")
     func delayOfPost() throws {
         let gate = Gate()

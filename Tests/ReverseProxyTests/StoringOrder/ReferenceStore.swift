@@ -56,6 +56,8 @@ struct ReferenceStore {
 
     private var shelves: [WalkPlace: Shelf] = [:]
     private var written: [String: Int] = [:]
+    /// The same, for those requests only that were under way: a purge takes nothing of it.
+    private var lately: [String: Int] = [:]
     private var purged = Int.min
 
     private static func selected(_ names: [String], _ question: WalkQuestion) -> [String] { names.map { question.values[$0] ?? "" } }
@@ -72,6 +74,7 @@ struct ReferenceStore {
     mutating func store(_ response: WalkResponse, for question: WalkQuestion) -> Result {
         if !response.times.isImported, response.times.asked <= purged { return .invalidated }
         if let time = written[question.target], response.times.asked <= time { return .invalidated }
+        if !response.times.isImported, let time = lately[question.target], response.times.asked <= time { return .invalidated }
         let values = Self.selected(response.names, question)
         var replaced: WalkTimes?
         if let shelf = shelves[question.place] {
@@ -130,6 +133,7 @@ struct ReferenceStore {
 
     mutating func write(_ target: String, now: Int) {
         if let last = written[target], (0..<1000).contains(last - now) { written[target] = last + 1 } else { written[target] = now }
+        lately[target] = max(lately[target] ?? .min, written[target] ?? now)
         for place in shelves.keys where place.target == target {
             // Of a user's own, what leads to the responses stays.
             if place.user.isEmpty || shelves[place]?.names.isEmpty == true { shelves[place] = nil } else { shelves[place]?.responses = [:] }
@@ -148,6 +152,6 @@ struct ReferenceStore {
         }
     }
 
-    /// A purge counts for those requests only that were under way.
-    mutating func restart() { purged = .min }
+    /// These count for those requests only that were under way.
+    mutating func restart() { (purged, lately) = (.min, [:]) }
 }

@@ -23,7 +23,7 @@ private final class WalkedStore {
     init(contentBytes: Int) throws {
         self.contentBytes = contentBytes
         store = try ResponseStore(StoreSettings(directory: temporary.path, capacityBytes: 4 << 20))
-        lookUp = StoreLookUp(store: store, purges: PurgeClock(), policy: policy)
+        lookUp = StoreLookUp(store: store, purges: PurgeClock(), marks: RecentMarks(), policy: policy)
     }
 
     deinit { store.close() }
@@ -33,7 +33,7 @@ private final class WalkedStore {
         store.close()
         if !keepsIndex { unlink(temporary.path + "/index") }
         store = try ResponseStore(StoreSettings(directory: temporary.path, capacityBytes: 4 << 20))
-        lookUp = StoreLookUp(store: store, purges: PurgeClock(), policy: policy)
+        lookUp = StoreLookUp(store: store, purges: PurgeClock(), marks: RecentMarks(), policy: policy)
         sent = SentRequests()
     }
 
@@ -336,9 +336,9 @@ struct StoringWalkTests {
         defer { store.close() }
         var random = SeededGenerator(seed: Soak.seed)
         let numbers = (1...4_000).map { UInt64($0) }.shuffled(using: &random)
-        let purges = PurgeClock()
+        let (purges, marks) = (PurgeClock(), RecentMarks())
         DispatchQueue.concurrentPerform(iterations: 4) { thread in
-            let lookUp = StoreLookUp(store: store, purges: purges, policy: CachePolicySettings())
+            let lookUp = StoreLookUp(store: store, purges: purges, marks: marks, policy: CachePolicySettings())
             var last: UInt64 = 0
             for number in numbers[(thread * 1_000)..<(thread * 1_000 + 1_000)] {
                 var metadata = StoredMetadata(
@@ -354,7 +354,7 @@ struct StoringWalkTests {
                 last = found
             }
         }
-        let lookUp = StoreLookUp(store: store, purges: purges, policy: CachePolicySettings())
+        let lookUp = StoreLookUp(store: store, purges: purges, marks: marks, policy: CachePolicySettings())
         let request = RequestHead(method: .get, target: [0x2f], version: .http11, fields: Fields())
         #expect(lookUp.find([1], sharedKey: nil, request: request).found?.metadata.order.number == 4_000)
     }
