@@ -74,7 +74,7 @@ extension Fetch {
         noteSuccess()
         liftGone()
         let outcome = storeConfirmed(found, by: response)
-        if outcome == .stored { shard.noteCookies(setBy: response.fields, to: subject.head) }
+        if case .stored = outcome { shard.noteCookies(setBy: response.fields, to: subject.head) }
         land(outcome)
         let cookies = response.fields.all(.setCookie)
         receiver?.fetchConfirmed(Confirmation(found: found, head: fresh.bytes, metadata: fresh.metadata, cookies: cookies))

@@ -28,7 +28,10 @@ extension ProxyShard {
         let shared = keys.own == keys.shared ? nil : keys.shared
         let varied = lookUp.find(keys.own, sharedKey: shared, collection: collectionKey(of: head), request: head)
         if let known = exact.found?.metadata {
-            guard let other = varied.found?.metadata, other.recency.isLater(than: known.recency) else { return nil }
+            // By Date, as §4 has it; of two that came at one time the one for this very target.
+            guard let other = varied.found?.metadata, (known.date, known.responseTime) < (other.date, other.responseTime) else {
+                return nil
+            }
         }
         return (keys, varied)
     }

@@ -145,6 +145,7 @@ struct Requirement {
         Requirement(
             "4.1", .must, "A copy that varies by credentials does not stand in for a request with other ones, under strict.",
             "CachePolicy/SharedRescue.swift varies", "may it stand in?"),
+        Requirement(
             "4.1", .must,
             "Content that is stored in its coding goes to those only whose Accept-Encoding allows that; for others the upstream is asked.",
             "HTTPCore/ContentCoding.swift allows", "which clients may have content in a coding that cannot be taken off (RFC 9110 §12.5.3)"),
