@@ -127,7 +127,10 @@ extension ClientConnection {
         response.isUnsent = output.isEmpty
         response.readAhead = readAhead
         var bytes: [UInt8] = []
-        bytes.reserveCapacity(head.fields.bytes.count + 4 * head.fields.count + lines.count + 128)
+        // Small content goes behind it, and out with it.
+        var room = 0
+        if case .length(let count) = framing, count < Self.gatherBytes { room = count }
+        bytes.reserveCapacity(head.fields.bytes.count + 4 * head.fields.count + lines.count + 128 + room)
         ResponseSerializer.append(head, to: &bytes)
         switch framing {
         case .none: break
@@ -145,7 +148,7 @@ extension ClientConnection {
         bytes.append(connectionLine)
         bytes += lines
         bytes.append("\r\n")
-        bytes.withUnsafeBytes { output.append($0) }
+        output.append(piece: bytes)
         pushLater()
     }
 

@@ -22,6 +22,8 @@ package final class ClientConnection: EventHandler {
     }
 
     package let peer: PeerAddress
+    /// Made once: every request that is passed on names it.
+    package private(set) lazy var peerText = peer.text
     let descriptor: Int32
     /// The table lets go of a connection when it is closed; so this is no cycle that lasts.
     let table: ClientConnections

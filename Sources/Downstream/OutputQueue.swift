@@ -79,6 +79,14 @@ struct OutputQueue {
         return made + pieceBytes
     }
 
+    /// Takes over bytes as they are.
+    mutating func append(piece: consuming [UInt8]) {
+        if tail.count > 0 { settleTail() }
+        guard !piece.isEmpty else { return }
+        pieceBytes += piece.count
+        pieces.append(piece)
+    }
+
     mutating func append(_ more: UnsafeRawBufferPointer) {
         if tail.count > 0 { settleTail() }
         guard more.count > 0 else { return }
@@ -130,7 +138,7 @@ struct OutputQueue {
         first += 1
         sent = 0
         guard first == pieces.count || first == Self.sweepCount else { return }
-        pieces.removeFirst(first)
+        if first == pieces.count { pieces.removeAll(keepingCapacity: true) } else { pieces.removeFirst(first) }
         first = 0
     }
 

@@ -91,17 +91,32 @@ package struct Fields: Sendable {
     package mutating func append(_ field: KnownField, _ value: Span<UInt8>) {
         let nameStart = bytes.count
         bytes.append(field.name)
-        appendValue(value, nameStart: nameStart, known: field)
+        let valueStart = bytes.count
+        bytes.append(copying: value)
+        appendEntry(nameStart: nameStart, valueStart: valueStart, known: field)
     }
 
     package mutating func append(_ field: KnownField, _ value: [UInt8]) { append(field, value.span) }
 
-    package mutating func append(_ field: KnownField, _ value: String) { append(field, Array(value.utf8).span) }
+    package mutating func append(_ field: KnownField, _ value: String) {
+        append(field) { $0.append(contentsOf: value.utf8) }
+    }
+
+    /// - Parameter write: appends the value to what it is given.
+    package mutating func append(_ field: KnownField, writing write: (inout [UInt8]) -> Void) {
+        let nameStart = bytes.count
+        bytes.append(field.name)
+        let valueStart = bytes.count
+        write(&bytes)
+        appendEntry(nameStart: nameStart, valueStart: valueStart, known: field)
+    }
 
     package mutating func append(name: Span<UInt8>, value: Span<UInt8>) {
         let nameStart = bytes.count
         bytes.append(copying: name)
-        appendValue(value, nameStart: nameStart, known: KnownField(name))
+        let valueStart = bytes.count
+        bytes.append(copying: value)
+        appendEntry(nameStart: nameStart, valueStart: valueStart, known: KnownField(name))
     }
 
     package mutating func append(name: String, value: String) {
@@ -141,9 +156,8 @@ package struct Fields: Sendable {
         append(field, value)
     }
 
-    private mutating func appendValue(_ value: Span<UInt8>, nameStart: Int, known: KnownField?) {
-        let valueStart = bytes.count
-        bytes.append(copying: value)
+    /// The value is what comes last in `bytes`.
+    private mutating func appendEntry(nameStart: Int, valueStart: Int, known: KnownField?) {
         entries.append(
             Entry(
                 nameStart: UInt32(nameStart), nameLength: UInt32(valueStart - nameStart), valueStart: UInt32(valueStart),

@@ -6,16 +6,39 @@ package enum Method: Sendable, Equatable {
     case other([UInt8])
 
     package init(_ token: Span<UInt8>) {
-        for known in Self.known where token.equals(known.text) {
-            self = known.method
+        for known in Self.known where token.equals(known.name ?? "") {
+            self = known
             return
         }
         self = .other(token.withUnsafeBufferPointer { Array($0) })
     }
 
     package var bytes: [UInt8] {
-        if case .other(let token) = self { return token }
-        return Self.known.first { $0.method == self }.map { [UInt8]($0.text) } ?? []
+        var bytes: [UInt8] = []
+        append(to: &bytes)
+        return bytes
+    }
+
+    package func append(to out: inout [UInt8]) {
+        if case .other(let token) = self { out += token }
+        if let name { out.append(name) }
+    }
+
+    /// nil for one that is not known here.
+    private var name: StaticString? {
+        switch self {
+        case .get: "GET"
+        case .head: "HEAD"
+        case .post: "POST"
+        case .put: "PUT"
+        case .delete: "DELETE"
+        case .connect: "CONNECT"
+        case .options: "OPTIONS"
+        case .trace: "TRACE"
+        case .patch: "PATCH"
+        case .query: "QUERY"
+        case .other: nil
+        }
     }
 
     /// RFC 9110 §9.2.1. Unknown methods count as unsafe.
@@ -37,10 +60,7 @@ package enum Method: Sendable, Equatable {
     /// RFC 9110 §9.2.2.
     package var isIdempotent: Bool { isSafe || self == .put || self == .delete }
 
-    private static let known: [(text: StaticString, method: Method)] = [
-        ("GET", .get), ("HEAD", .head), ("POST", .post), ("PUT", .put), ("DELETE", .delete), ("CONNECT", .connect),
-        ("OPTIONS", .options), ("TRACE", .trace), ("PATCH", .patch), ("QUERY", .query),
-    ]
+    private static let known: [Method] = [.get, .head, .post, .put, .delete, .connect, .options, .trace, .patch, .query]
 }
 
 /// A status code (RFC 9110 §15): three digits.

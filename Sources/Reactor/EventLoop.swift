@@ -39,6 +39,8 @@ package final class EventLoop: @unchecked Sendable {
     private var generation: UInt32 = 0
     private var timers = TimerHeap()
     private var batchEnd: [() -> Void] = []
+    /// What of it is being done. Both arrays keep their memory: something is appended in almost every batch.
+    private var batchEndUnderWay: [() -> Void] = []
     private var nextRound: [() -> Void] = []
     private var events = [epoll_event](repeating: epoll_event(), count: EventLoop.batchSize)
     private var stopped = false
@@ -176,9 +178,9 @@ package final class EventLoop: @unchecked Sendable {
             takeNextRound()
             fireTimers()
             while !batchEnd.isEmpty {
-                let work = batchEnd
-                batchEnd = []
-                for one in work { one() }
+                swap(&batchEnd, &batchEndUnderWay)
+                for one in batchEndUnderWay { one() }
+                batchEndUnderWay.removeAll(keepingCapacity: true)
             }
             if count <= 0, timers.isEmpty, nextRound.isEmpty { return }
         }

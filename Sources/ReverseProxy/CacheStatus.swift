@@ -8,6 +8,9 @@ struct CacheStatus {
     /// The name of this deployment.
     let name: [UInt8]
 
+    /// Longer than most lines.
+    private static let usualBytes = 128
+
     /// `hit` with the freshness that is left. Negative where the answer is stale.
     /// - Parameter key: in readable form, where it is asked for (§2.7).
     func hit(ttl: Int64?, key: String? = nil, detail: String? = nil, to out: inout [UInt8]) {
@@ -46,6 +49,7 @@ struct CacheStatus {
     }
 
     private func begin(_ out: inout [UInt8]) {
+        out.reserveCapacity(out.count + Self.usualBytes)
         out.append("Cache-Status: ")
         out += name
     }
@@ -58,7 +62,7 @@ struct CacheStatus {
     /// Reasons are our own words: letters, digits, `_`, `-`, and between two of them `/` and `:` (a token of RFC 9651 §3.3.4).
     private func add(detail: String, to out: inout [UInt8]) {
         out.append("; detail=")
-        out += Array(detail.utf8)
+        out.append(contentsOf: detail.utf8)
     }
 }
 

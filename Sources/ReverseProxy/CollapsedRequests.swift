@@ -2,6 +2,7 @@
 // shard, and is woken when the leader's fetch has ended. Nobody polls, and nothing that may not be shared is ever waited for twice: a key
 // whose answer could not be shared is remembered for a while, and everyone asks for himself.
 
+import HTTPCore
 import Locking
 
 /// All shards' fetches that others may wait for; behind one mutex, off the path of a fresh hit.
@@ -35,7 +36,7 @@ final class CollapsedRequests: Sendable {
     }
 
     private struct State {
-        var flights: [[UInt8]: Flight] = [:]
+        var flights: [ByteKey: Flight] = [:]
         /// By the key's hash, since keys may be long: until when everyone asks for himself (milliseconds). Two keys with one hash cost
         /// the second a request of its own.
         var unshareable: [Int: Int64] = [:]
@@ -53,6 +54,7 @@ final class CollapsedRequests: Sendable {
     ///   - follower: who comes.
     ///   - wake: called from the leader's thread.
     func join(_ key: [UInt8], now: Int64, as follower: ObjectIdentifier, wake: @escaping @Sendable (Outcome) -> Void) -> Place {
+        let key = ByteKey(key)
         let hash = key.hashValue
         return state.withLock { state in
             if let until = state.unshareable[hash] {
@@ -70,12 +72,13 @@ final class CollapsedRequests: Sendable {
 
     /// A follower waits no more.
     func leave(_ key: [UInt8], _ follower: ObjectIdentifier) {
-        state.withLock { _ = $0.flights[key]?.followers.removeValue(forKey: follower) }
+        state.withLock { _ = $0.flights[ByteKey(key)]?.followers.removeValue(forKey: follower) }
     }
 
     /// For a fetch that no client waits for. Returns false where one is under way already.
     func lead(_ key: [UInt8]) -> Bool {
-        state.withLock { state in
+        let key = ByteKey(key)
+        return state.withLock { state in
             guard state.flights[key] == nil else { return false }
             state.flights[key] = Flight()
             return true
@@ -87,11 +90,12 @@ final class CollapsedRequests: Sendable {
 
     /// Nobody is to wait for the fetch that is under way any more.
     func isSlow(_ key: [UInt8]) {
-        state.withLock { $0.flights[key]?.isSlow = true }
+        state.withLock { $0.flights[ByteKey(key)]?.isSlow = true }
     }
 
     /// The leader's fetch has ended, or it is known that its answer cannot be shared.
     func end(_ key: [UInt8], _ outcome: Outcome, now: Int64) {
+        let key = ByteKey(key)
         let followers = state.withLock { state in
             if case .unshareable = outcome {
                 if state.unshareable.count >= Self.memoryLimit { state.unshareable = [:] }

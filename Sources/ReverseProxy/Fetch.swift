@@ -118,7 +118,8 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     func start() {
         shard.noteCookies(sentWith: subject.head, isReading: subject.key != nil || subject.head.method.isSafe)
         began = clock
-        request.shares += shard.shares(of: subject.scopes)
+        let shares = shard.shares(of: subject.scopes)
+        request.shares = request.shares.isEmpty ? shares : request.shares + shares
         ask()
     }
 

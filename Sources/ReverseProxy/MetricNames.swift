@@ -20,9 +20,7 @@ enum MetricNames {
         upstreamErrors: upstreamErrors.map(\.rawValue), contentOutcomes: contentOutcomes.map(\.rawValue),
         sharedLeaves: SharedCopyLeave.allCases.map(\.rawValue))
 
-    private static let notStoredPlaces = Dictionary(uniqueKeysWithValues: notStored.enumerated().map { ($1, $0) })
-
     static func place(of leave: SharedCopyLeave) -> Int? { SharedCopyLeave.allCases.firstIndex(of: leave) }
-    static func place(of reason: NotStoredReason) -> Int? { notStoredPlaces[reason] }
+    static func place(of reason: NotStoredReason) -> Int? { notStored.firstIndex(of: reason) }
     static func place(of failure: FetchFailure) -> Int? { rescueCauses.firstIndex(of: failure.label) }
 }

@@ -67,7 +67,7 @@ extension ProxyShard {
     /// Whether its response is kept by its content: QUERY, and what the route says only reads.
     func isKeptByContent(_ head: RequestHead) -> Bool {
         guard lookUp != nil, !head.method.isRead else { return false }
-        return routes.all[routes.place(of: head.pathAndQuery)].reads(head.method)
+        return routes.reads(head.method, on: routes.place(of: head.pathAndQuery))
     }
 
     private func isAnsweredHere(_ head: RequestHead) -> Bool {

@@ -116,9 +116,9 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     func shares(of scopes: RequestScopes) -> [ConnectionShare] {
         guard server.health.isOn else { return [] }
         let all = settings.upstream.maximumConnections
-        let family = ConnectionShare(name: "family \(scopes.family)", limit: max(1, all / 2))
+        let family = ConnectionShare(.family(scopes.family), limit: max(1, all / 2))
         guard server.health.isFailing(scopes) else { return [family] }
-        return [family, ConnectionShare(name: "failing", limit: max(1, all / 4))]
+        return [family, ConnectionShare(.failing, limit: max(1, all / 4))]
     }
 
     /// Looks after the upstream without clients; one shard does it for all.

@@ -2,6 +2,7 @@
 // that brings must not be stored. The store's own marks are for what lies in the store; these are for what comes into it.
 
 import CachePolicy
+import HTTPCore
 import Locking
 
 final class RecentMarks: Sendable {
@@ -20,21 +21,21 @@ final class RecentMarks: Sendable {
     private static let limit = 1 << 14
 
     func note(_ key: [UInt8], at time: Timestamp) {
+        let hash = ByteKey(key).hashValue
         state.withLock { state in
             if state.young.count >= Self.limit {
                 state.forgotten = state.old.values.reduce(state.forgotten, max)
                 (state.old, state.young) = (state.young, [:])
             }
-            let last = state.young[key.hashValue] ?? .min
-            state.young[key.hashValue] = max(last, time.milliseconds)
+            state.young[hash] = max(state.young[hash] ?? .min, time.milliseconds)
         }
     }
 
     /// Whether what was asked for then may have been made invalid since.
     func mayHaveOvertaken(_ key: [UInt8], _ requestTime: Timestamp) -> Bool {
-        state.withLock { state in
-            let time = max(state.young[key.hashValue] ?? .min, state.old[key.hashValue] ?? .min, state.forgotten)
-            return requestTime.milliseconds <= time
+        let hash = ByteKey(key).hashValue
+        return state.withLock { state in
+            requestTime.milliseconds <= max(state.young[hash] ?? .min, state.old[hash] ?? .min, state.forgotten)
         }
     }
 }

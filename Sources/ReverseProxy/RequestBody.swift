@@ -58,7 +58,7 @@ struct StreamedContent {
     let awaitsContinue: Bool
 
     /// Those whose content streams hold a connection for as long as their clients like: half of all, so that others have the rest.
-    static func share(of connections: Int) -> ConnectionShare { ConnectionShare(name: "streamed content", limit: connections / 2) }
+    static func share(of connections: Int) -> ConnectionShare { ConnectionShare(.streamedContent, limit: connections / 2) }
 }
 
 /// What became of a request's content: a label in metrics, logs and explanations.

@@ -120,7 +120,7 @@ struct RequestKeyMaker {
 extension RequestHead {
     /// The host that the client asked for: an absolute target's, else the Host field's.
     var host: [UInt8] {
-        if let authority = RequestTarget(target, method: method)?.authority { return Array(authority) }
+        if target.first != UInt8(ascii: "/"), let authority = RequestTarget(target, method: method)?.authority { return Array(authority) }
         return fields.first(.host).map(Array.init) ?? []
     }
 }

@@ -34,9 +34,6 @@ package struct Route: Sendable {
             "cache.rescue_with_shared is always\(place): while the upstream fails, clients with credentials may get the stored response of "
             + "those without any, and take it for a logout"
     }
-
-    /// Whether such a request only reads here, and its answer is kept by its content.
-    func reads(_ method: Method) -> Bool { method == .query || methods.contains(method) }
 }
 
 /// All routes, the last of them for every path that no other fits.
@@ -50,6 +47,10 @@ struct Routes: Sendable {
             return route
         }
     }
+
+    /// Whether such a request only reads on this route, and its response is kept by its content. Asked here and not of the route, which would
+    /// be copied.
+    func reads(_ method: Method, on route: Int) -> Bool { method == .query || all[route].methods.contains(method) }
 
     /// The place of the first route for this target.
     func place(of target: ArraySlice<UInt8>) -> Int {

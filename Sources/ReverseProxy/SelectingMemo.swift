@@ -48,6 +48,6 @@ final class SelectingMemo {
                 CacheKey.appendPart(Array(value), to: &presented)
             }
         }
-        return Int(UInt(bitPattern: presented.hashValue) % UInt(entries.count))
+        return Int(UInt(bitPattern: ByteKey(presented).hashValue) % UInt(entries.count))
     }
 }

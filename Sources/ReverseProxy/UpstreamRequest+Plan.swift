@@ -15,7 +15,7 @@ extension ProxyShard {
         if case .streamed(let content) = body, content.awaitsContinue { fields.append(.expect, "100-continue") }
         var request = UpstreamRequest(method: head.method, target: Array(head.pathAndQuery), fields: fields, content: body.framing)
         if case .streamed = body { request.shares = [StreamedContent.share(of: settings.upstream.maximumConnections)] }
-        if routes.all[plan.route].reads(head.method) { request.isRepeatable = true }
+        if routes.reads(head.method, on: plan.route) { request.isRepeatable = true }
         return request
     }
 

@@ -109,27 +109,26 @@ final class UpstreamRequestFields {
 
     /// Both the standard's field and the ones that most frameworks read.
     private func addOwn(to fields: inout Fields, client: Client) {
-        var value: [UInt8] = []
-        value.reserveCapacity(client.address.count + client.host.count + 40)
-        value.append("for=")
-        if client.isIPv6 { value.append("\"[") }
-        if client.address.isEmpty { value.append("unknown") } else { value.append(copying: client.address.span) }
-        if client.isIPv6 { value.append("]\"") }
-        if settings.forwardHost {
-            value.append(";host=\"")
-            value.append(copying: client.host.span)
-            value.append("\"")
+        fields.append(.forwarded) { value in
+            value.append("for=")
+            if client.isIPv6 { value.append("\"[") }
+            if client.address.isEmpty { value.append("unknown") } else { value.append(copying: client.address.span) }
+            if client.isIPv6 { value.append("]\"") }
+            if settings.forwardHost {
+                value.append(";host=\"")
+                value.append(copying: client.host.span)
+                value.append("\"")
+            }
+            value.append(";proto=http")
         }
-        value.append(";proto=http")
-        fields.append(.forwarded, value)
         if !client.address.isEmpty { fields.append(.xForwardedFor, client.address) }
         if settings.forwardHost { fields.append(.xForwardedHost, client.host) }
-        fields.append(.xForwardedProto, "http")
+        fields.append(.xForwardedProto) { $0.append("http") }
     }
 }
 
 extension UpstreamRequestFields.Client {
     init(_ connection: ClientConnection, _ head: RequestHead) {
-        self.init(address: connection.peer.text, isIPv6: connection.peer.isIPv6, host: head.host)
+        self.init(address: connection.peerText, isIPv6: connection.peer.isIPv6, host: head.host)
     }
 }

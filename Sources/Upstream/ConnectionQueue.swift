@@ -4,10 +4,20 @@
 /// A part of the connections: while `limit` of them are held by running requests that name it, the next request that names it waits, and
 /// others pass it. Who gives the same name gives the same limit.
 package struct ConnectionShare: Hashable, Sendable {
-    package let name: String
+    /// A case and a number rather than a text: it is looked up twice for every request.
+    package enum Name: Hashable, Sendable {
+        /// Requests whose content is passed on as it comes.
+        case streamedContent
+        /// The paths of one family.
+        case family(UInt64)
+        /// All paths that count as failing.
+        case failing
+    }
+
+    package let name: Name
     package let limit: Int
 
-    package init(name: String, limit: Int) {
+    package init(_ name: Name, limit: Int) {
         self.name = name
         self.limit = limit
     }
@@ -27,20 +37,24 @@ struct ConnectionQueue<Element> {
         }
     }
 
-    private struct Share {
+    private final class Share {
         /// Connections held by running requests that name it.
         var held = 0
         /// Requests in the queue that name it.
         var waiting = 0
         /// Those of them that were found to wait for this share. Each release lets one of them try again.
         var blocked = PlaceHeap<Element>()
+
+        var isUnused: Bool { held == 0 && waiting == 0 }
     }
 
     private let limit: Int
     private var numbers = 0
     /// May go, as far as is known.
     private var ready = PlaceHeap<Element>()
-    private var shares: [String: Share] = [:]
+    /// With some that nobody uses any more: most are used again soon.
+    private var shares: [ConnectionShare.Name: Share] = [:]
+    private var sweepAt = 64
     /// How many wait, and how many of them name a share.
     private(set) var count = 0
     private var sharing = 0
@@ -64,7 +78,7 @@ struct ConnectionQueue<Element> {
         numbers += 1
         count += 1
         if !wanted.isEmpty { sharing += 1 }
-        for share in wanted { shares[share.name, default: Share()].waiting += 1 }
+        for share in wanted { known(share).waiting += 1 }
         ready.insert(place)
         return place
     }
@@ -96,43 +110,52 @@ struct ConnectionQueue<Element> {
     /// For one that need not wait.
     /// - Returns: false where one of the shares is full; none is held then.
     mutating func take(_ wanted: [ConnectionShare]) -> Bool {
-        guard wanted.allSatisfy(hasRoom) else { return false }
+        for share in wanted where !hasRoom(share) { return false }
         hold(wanted)
         return true
     }
 
     mutating func release(_ held: [ConnectionShare]) {
         for share in held {
-            shares[share.name]?.held -= 1
-            unblock(share)
-            forgetIfUnused(share)
+            guard let known = shares[share.name] else { continue }
+            known.held -= 1
+            unblock(share, known)
         }
     }
 
-    private func hasRoom(_ share: ConnectionShare) -> Bool { shares[share.name]?.held ?? 0 < max(1, share.limit) }
+    private func hasRoom(_ share: ConnectionShare) -> Bool { shares[share.name].map { hasRoom(share, $0) } ?? true }
+
+    private func hasRoom(_ share: ConnectionShare, _ known: Share) -> Bool { known.held < max(1, share.limit) }
 
     private mutating func hold(_ wanted: [ConnectionShare]) {
-        for share in wanted { shares[share.name, default: Share()].held += 1 }
+        for share in wanted { known(share).held += 1 }
+    }
+
+    private mutating func known(_ share: ConnectionShare) -> Share {
+        if let known = shares[share.name] { return known }
+        if shares.count >= sweepAt {
+            shares = shares.filter { !$0.value.isUnused }
+            sweepAt = max(64, shares.count * 2)
+        }
+        let new = Share()
+        shares[share.name] = new
+        return new
     }
 
     private mutating func remove(_ place: Place) {
         place.element = nil
         count -= 1
         if !place.shares.isEmpty { sharing -= 1 }
-        for share in place.shares {
-            shares[share.name]?.waiting -= 1
-            forgetIfUnused(share)
-        }
+        for share in place.shares { shares[share.name]?.waiting -= 1 }
     }
 
     private mutating func unblock(_ share: ConnectionShare) {
-        guard hasRoom(share), let place = shares[share.name]?.blocked.popFirst() else { return }
-        ready.insert(place)
+        if let known = shares[share.name] { unblock(share, known) }
     }
 
-    private mutating func forgetIfUnused(_ share: ConnectionShare) {
-        guard let known = shares[share.name], known.held == 0, known.waiting == 0 else { return }
-        shares[share.name] = nil
+    private mutating func unblock(_ share: ConnectionShare, _ known: Share) {
+        guard hasRoom(share, known), let place = known.blocked.popFirst() else { return }
+        ready.insert(place)
     }
 }
 

@@ -110,7 +110,7 @@ package struct RequestScopes: Sendable {
         self.user = user
         target = Self.hash(path)
         family = route.map { Self.hash([], $0 + 1) } ?? Self.hash(Self.directory(of: path))
-        asker = Self.hash(pathAndQuery[end...], Int(truncatingIfNeeded: user))
+        asker = end == pathAndQuery.endIndex ? user : Self.hash(pathAndQuery[end...], Int(truncatingIfNeeded: user))
     }
 
     var familyName: FamilyName {

@@ -235,7 +235,7 @@ final class OriginConnection: EventHandler, TransferCarrier {
         guard !held.isEmpty else { return take(bytes, transfer) }
         held.append(contentsOf: bytes)
         // The line that is held has no end yet.
-        guard lineLength(bytes) != nil else { return checkLine(transfer) }
+        guard bytes.contains(0x0a) else { return checkLine(transfer) }
         let whole = held
         held = []
         whole.withUnsafeBytes { take($0, transfer) }
@@ -246,12 +246,13 @@ final class OriginConnection: EventHandler, TransferCarrier {
         while self.transfer === transfer {
             let rest = UnsafeRawBufferPointer(rebasing: bytes[position...])
             if case .head = reading {
-                guard let line = lineLength(rest) else {
+                guard let count = transfer.takeHead(Span(_unsafeBytes: rest)) else { return fail(.error, .connectionTerminated) }
+                guard count > 0 else {
                     held = Array(rest)
                     return checkLine(transfer)
                 }
-                position += line
-                takeLine(UnsafeRawBufferPointer(rebasing: rest[..<line]), transfer, isLast: position == bytes.count)
+                position += count
+                beginContent(transfer, isLast: position == bytes.count)
             } else {
                 guard !rest.isEmpty else { return }
                 position += takeContent(rest, transfer)
@@ -263,19 +264,14 @@ final class OriginConnection: EventHandler, TransferCarrier {
         }
     }
 
-    private func lineLength(_ bytes: UnsafeRawBufferPointer) -> Int? {
-        guard let start = bytes.baseAddress, let end = memchr(start, 0x0a, bytes.count) else { return nil }
-        return UnsafeRawPointer(end) - start + 1
-    }
-
     private func checkLine(_ transfer: Transfer) {
         let begun = held
         if !begun.isEmpty, !transfer.headLineBegins(begun.span) { fail(.error, .protocolError) }
     }
 
+    /// As the head says, if it is whole.
     /// - Parameter isLast: nothing came after it so far.
-    private func takeLine(_ line: UnsafeRawBufferPointer, _ transfer: Transfer, isLast: Bool) {
-        guard transfer.headLine(Span(_unsafeBytes: line)) else { return fail(.error, .connectionTerminated) }
+    private func beginContent(_ transfer: Transfer, isLast: Bool) {
         switch transfer.framing {
         case nil: break
         case .byProtocol: complete(hasSurplus: !isLast)

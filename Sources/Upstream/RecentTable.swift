@@ -20,9 +20,8 @@ struct RecentTable<Value: Sendable>: Sendable {
     /// - Parameter change: may set it to nil, which removes it.
     @discardableResult
     mutating func change<Result>(_ key: UInt64, _ change: (inout Value?) -> Result) -> Result {
-        var value = young[key] ?? old.removeValue(forKey: key)
-        let result = change(&value)
-        young[key] = value
+        if !old.isEmpty, young.index(forKey: key) == nil, let value = old.removeValue(forKey: key) { young[key] = value }
+        let result = change(&young[key])
         if young.count > limit / 2 { turn() }
         return result
     }

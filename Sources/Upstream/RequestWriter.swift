@@ -23,9 +23,9 @@ struct RequestWriter {
         let fields = request.fields
         var head: [UInt8] = []
         head.reserveCapacity(prefix.count + request.target.count + proxyAuthorization.count + fields.bytes.count + 4 * fields.count + 128)
-        head.append(copying: request.method.bytes.span)
+        request.method.append(to: &head)
         head.append(0x20)
-        if request.target == [UInt8(ascii: "*")] {
+        if request.target.count == 1, request.target[0] == UInt8(ascii: "*") {
             head.append(copying: wholeServer.span)
         } else {
             head.append(copying: prefix.span)

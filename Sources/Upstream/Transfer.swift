@@ -44,7 +44,7 @@ package final class Transfer {
     private let startedAt: Int64
     private var progressAt: Int64
     private let began = SystemTime.monotonicMicroseconds
-    private let settings: UpstreamSettings
+    private let limits: TransferLimits
     private var head = AnswerHead()
     /// Takes the transfer coding off.
     private var chunks: ChunkedDecoder?
@@ -69,7 +69,7 @@ package final class Transfer {
         self.client = client
         self.request = request
         self.receiver = receiver
-        settings = client.settings
+        limits = client.limits
         startedAt = now
         progressAt = now
         isUploadEnded = !request.hasContent
@@ -157,35 +157,37 @@ package final class Transfer {
     /// It has found a connection dead: the other kept ones may be as well.
     var needsNewConnection: Bool { sendings > 0 }
 
-    /// A line of an answer's head, or of its trailers.
-    func headLine(_ line: Span<UInt8>) -> Bool {
+    /// Takes the whole lines at the start of `bytes`, up to the end of a head.
+    /// - Returns: their length, 0 where the first has no end yet; nil where the transfer is over.
+    func takeHead(_ bytes: Span<UInt8>) -> Int? {
+        let (event, count) = head.take(bytes, limits: limits)
+        guard count > 0 else { return 0 }
         gotBytes = true
         if times.firstByte < 0 { times.firstByte = elapsed }
         phase = .receiving
         noteProgress()
-        switch head.take(line, settings: settings) {
-        case .more, .trailer: return true
+        switch event {
+        case .more, .trailer: return count
         case .informational(let head):
             // The answer has yet to come, and perhaps the rest of the request to go out.
             phase = phaseBeforeAnswer
             // 100 is for who asked for it.
             if head.status != 100 || request.fields.contains(.expect) { receiver?.transfer(self, informational: head) }
-            return receiver != nil
         case .final(let head, let framing):
             self.framing = request.method == .head ? .byProtocol : framing
             if self.framing == .chunked { chunks = ChunkedDecoder() }
             receiver?.transfer(self, received: head)
-            return receiver != nil
         case .refused(let error):
             failure = error
-            return false
+            return nil
         }
+        return receiver == nil ? nil : count
     }
 
     /// The first bytes of a line whose end has not come.
     /// - Returns: false where no end could make them one of a head.
     func headLineBegins(_ bytes: Span<UInt8>) -> Bool {
-        failure = head.problem(withPartOfLine: bytes, settings: settings)
+        failure = head.problem(withPartOfLine: bytes, limits: limits)
         return failure == nil
     }
 
@@ -276,18 +278,18 @@ package final class Transfer {
 
     /// The time-out that has passed at `now`, if any.
     func overdue(at now: Int64) -> UpstreamError? {
-        let total = settings.totalTimeout.wholeMilliseconds
+        let total = limits.total
         if total > 0, now - startedAt >= total { return totalError }
         let waited = now - progressAt
         switch phase {
-        case .queued: return waited >= settings.connectTimeout.wholeMilliseconds ? .connectionLimitReached : nil
+        case .queued: return waited >= limits.connect ? .connectionLimitReached : nil
         // The attempt ends in time by itself.
         case .connecting: return nil
         case .sending where isUploadAwaited: return nil
-        case .sending: return waited >= settings.betweenBytesTimeout.wholeMilliseconds ? .connectionWriteTimeout : nil
-        case .awaitingHead: return waited >= settings.firstByteTimeout.wholeMilliseconds ? .connectionReadTimeout : nil
+        case .sending: return waited >= limits.betweenBytes ? .connectionWriteTimeout : nil
+        case .awaitingHead: return waited >= limits.firstByte ? .connectionReadTimeout : nil
         case .receiving where isPaused: return nil
-        case .receiving: return waited >= settings.betweenBytesTimeout.wholeMilliseconds ? .connectionReadTimeout : nil
+        case .receiving: return waited >= limits.betweenBytes ? .connectionReadTimeout : nil
         case .ended: return nil
         }
     }

@@ -20,6 +20,7 @@ package struct UpstreamCounters: Sendable {
 /// Belongs to one loop and is used on it only.
 package final class UpstreamClient {
     package let settings: UpstreamSettings
+    let limits: TransferLimits
     package internal(set) var counters = UpstreamCounters()
     /// Milliseconds of the loop's clock, as of the last sweep or start.
     private(set) var coarseNow: Int64
@@ -40,6 +41,7 @@ package final class UpstreamClient {
     package init(loop: EventLoop, settings: UpstreamSettings) {
         self.loop = loop
         self.settings = settings
+        limits = TransferLimits(settings)
         coarseNow = loop.time.monotonicMilliseconds
         retryBudget = RetryBudget(percent: settings.retryBudget)
         connections = OriginConnections(client: self)

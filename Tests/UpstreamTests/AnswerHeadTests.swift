@@ -7,12 +7,14 @@ import Testing
 
 @Suite("Heads of answers")
 struct AnswerHeadTests {
+    private static let limits = TransferLimits(UpstreamSettings(host: "a", port: 80))
+
     /// The last event that these lines bring.
-    private func read(_ lines: [String], _ settings: UpstreamSettings = UpstreamSettings(host: "a", port: 80)) -> AnswerHead.Event {
+    private func read(_ lines: [String]) -> AnswerHead.Event {
         var head = AnswerHead()
         var last = AnswerHead.Event.more
         for line in lines {
-            last = head.take(Array(line.utf8).span, settings: settings)
+            last = head.take(Array(line.utf8).span, limits: Self.limits).event
             if case .refused = last { return last }
         }
         return last
@@ -56,7 +58,7 @@ struct AnswerHeadTests {
         ] as [([String], Bool)])
     func persistence(lines: [String], isPersistent: Bool) {
         var head = AnswerHead()
-        for line in lines { _ = head.take(Array(line.utf8).span, settings: UpstreamSettings(host: "a", port: 80)) }
+        for line in lines { _ = head.take(Array(line.utf8).span, limits: Self.limits) }
         #expect(head.isPersistent == isPersistent)
     }
 
@@ -74,7 +76,7 @@ struct AnswerHeadTests {
             (["HTTP/1.1 200 OK\r\n", "no colon\r\n"], .protocolError),
             (["HTTP/1.1 200 OK\r\n", ": a\r\n"], .protocolError),
             (["HTTP/1.1 200 OK\r\n", "X: a\u{0}\r\n"], .protocolError),
-            (["HTTP/1.1 200 OK"], .protocolError), (["HTTP/2 200\r\n"], .protocolError),
+            (["HTTP/2 200\r\n"], .protocolError),
             (["HTTP/1.1 2000 OK\r\n"], .protocolError),
             (["HTTP/1.1 099 OK\r\n"], .protocolError),
             (["HTTP/1.1 2x0 OK\r\n"], .protocolError),
@@ -93,18 +95,41 @@ struct AnswerHeadTests {
         #expect(error == wanted)
     }
 
+    @Test("lines are taken as far as they are whole, and no further than to the head's end")
+    func wholeLines() {
+        let first = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+        let second = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
+        let bytes = Array((first + second + "{}").utf8)
+        for end in 0...bytes.count {
+            var head = AnswerHead()
+            var (taken, statuses): (Int, [Status]) = (0, [])
+            for available in [end, bytes.count] {
+                var count = 1
+                while count > 0, statuses.last != 200, taken <= available {
+                    let event: AnswerHead.Event
+                    (event, count) = head.take(bytes.span.extracting(taken..<available), limits: Self.limits)
+                    taken += count
+                    switch event {
+                    case .informational(let head), .final(let head, _): statuses.append(head.status)
+                    case .more, .trailer, .refused: break
+                    }
+                }
+            }
+            #expect(statuses == [103, 200] && taken == bytes.count - 2, "cut at \(end)")
+        }
+    }
+
     @Test("lines after the head are trailers, and values are without the white space around them")
     func fields() {
         var head = AnswerHead()
-        let settings = UpstreamSettings(host: "a", port: 80)
-        for line in ["HTTP/1.1 200 Very  well\r\n", "X: \t a b \r\n"] { _ = head.take(Array(line.utf8).span, settings: settings) }
-        guard case .final(let answer, _) = head.take(Array("\r\n".utf8).span, settings: settings) else {
+        for line in ["HTTP/1.1 200 Very  well\r\n", "X: \t a b \r\n"] { _ = head.take(Array(line.utf8).span, limits: Self.limits) }
+        guard case .final(let answer, _) = head.take(Array("\r\n".utf8).span, limits: Self.limits).event else {
             Issue.record("refused")
             return
         }
         #expect(answer.reason.elementsEqual("Very  well".utf8))
         #expect(answer.fields.value(at: 0).elementsEqual("a b".utf8))
-        guard case .trailer = head.take(Array("Content-Length: 5\r\n".utf8).span, settings: settings) else {
+        guard case .trailer = head.take(Array("Content-Length: 5\r\n".utf8).span, limits: Self.limits).event else {
             Issue.record("a trailer was taken for a field")
             return
         }

@@ -8,8 +8,8 @@ import Testing
 struct ConnectionQueueTests {
     private typealias Queue = ConnectionQueue<String>
 
-    private static let slow = ConnectionShare(name: "slow", limit: 1)
-    private static let half = ConnectionShare(name: "half", limit: 2)
+    private static let slow = ConnectionShare(.failing, limit: 1)
+    private static let half = ConnectionShare(.streamedContent, limit: 2)
 
     @Test("first come, first served; who gives up is passed over")
     func order() {
@@ -81,7 +81,7 @@ struct ConnectionQueueTests {
     @Test("a walk: nobody is forgotten, no share is overdrawn, and whoever may go goes before those who came later")
     func walk() {
         var numbers = SystemRandomNumberGenerator()
-        let shares = (0..<4).map { ConnectionShare(name: "\($0)", limit: $0 + 1) }
+        let shares = (0..<4).map { ConnectionShare(.family(UInt64($0)), limit: $0 + 1) }
         var queue = ConnectionQueue<Int>(limit: .max / 4)
         var waiting: [(number: Int, shares: [ConnectionShare], place: ConnectionQueue<Int>.Place)] = []
         var running: [[ConnectionShare]] = []

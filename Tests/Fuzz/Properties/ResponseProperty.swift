@@ -6,7 +6,7 @@ import HTTPCore
 @testable import Upstream
 
 enum ResponseProperty {
-    private static let settings = UpstreamSettings(host: "upstream.example", port: 80)
+    private static let limits = TransferLimits(UpstreamSettings(host: "upstream.example", port: 80))
 
     static func check(_ bytes: [UInt8]) throws(Violation) {
         guard let (head, framing) = try read(bytes) else { return }
@@ -42,10 +42,12 @@ enum ResponseProperty {
             let line = bytes.span.extracting(start..<(end + 1))
             var problem: Int?
             for count in splits(of: line.count - 1) where problem == nil {
-                if reader.problem(withPartOfLine: line.extracting(0..<count), settings: settings) != nil { problem = count }
+                if reader.problem(withPartOfLine: line.extracting(0..<count), limits: limits) != nil { problem = count }
             }
             start = end + 1
-            switch reader.take(line, settings: settings) {
+            let (event, count) = reader.take(line, limits: limits)
+            try expect(count == line.count, "a line is taken in part")
+            switch event {
             case .refused: return nil
             case .final(let head, let framing): return (head, framing)
             case .more, .informational, .trailer:
