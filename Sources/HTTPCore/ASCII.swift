@@ -3,6 +3,8 @@
 extension UInt8 {
     /// A–Z become a–z; every other byte stays.
     @inlinable package var asciiLowercased: UInt8 { self &- 0x41 < 26 ? self | 0x20 : self }
+    /// Of a field's name, where `-` and `_` are one.
+    @inlinable package var asFieldNameByte: UInt8 { self == 0x5f ? 0x2d : asciiLowercased }
 
     @inlinable package var isASCIIDigit: Bool { self &- 0x30 < 10 }
 
@@ -24,6 +26,13 @@ extension Span where Element == UInt8 {
     package func equalsIgnoringCase(_ other: Span<UInt8>) -> Bool {
         guard count == other.count else { return false }
         for index in indices where self[index].asciiLowercased != other[index].asciiLowercased { return false }
+        return true
+    }
+
+    /// Whether both are one field name to upstreams that write `-` as `_`: whatever came of CGI does (RFC 3875 §4.1.18), WSGI and PHP too.
+    package func isReadAsName(_ other: Span<UInt8>) -> Bool {
+        guard count == other.count else { return false }
+        for index in indices where self[index].asFieldNameByte != other[index].asFieldNameByte { return false }
         return true
     }
 

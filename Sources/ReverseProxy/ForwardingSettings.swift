@@ -30,9 +30,11 @@ package struct ForwardingSettings: Sendable {
     /// Which those are, in lower case: fields by which frameworks take another route, host, scheme or method than the request says. What we
     /// do not drop, the upstream may answer by, and all who share the key get that response.
     package var overrideFields = [
-        "x-host", "x-original-host", "x-host-override", "x-http-host-override", "x-http-method", "x-http-method-override",
-        "x-method-override", "x-original-url", "x-original-uri", "x-rewrite-url", "x-override-url", "x-forwarded-path", "x-forwarded-uri",
-        "x-forwarded-ssl", "x-forwarded-protocol", "x-url-scheme", "front-end-https", "true-client-ip", "x-wap-profile", "proxy",
+        "x-host", "x-original-host", "x-host-override", "x-http-host-override", "x-backend-host", "x-http-method", "x-http-method-override",
+        "x-method-override", "x-original-method", "x-forwarded-method", "x-original-url", "x-original-uri", "x-original-path",
+        "x-rewrite-url", "x-override-url", "x-request-uri", "request-uri", "x-envoy-original-path", "x-script-name", "script-name",
+        "x-forwarded-path", "x-forwarded-uri", "x-forwarded-ssl", "x-forwarded-protocol", "x-scheme", "x-url-scheme", "front-end-https",
+        "true-client-ip", "x-wap-profile", "proxy",
     ]
 
     package init() {}

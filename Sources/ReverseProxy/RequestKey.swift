@@ -10,12 +10,12 @@ struct RequestKeyMaker {
     let forwarding: ForwardingSettings
     /// Scheme, host and port of the upstream, with its base path.
     let authority: [UInt8]
-    /// Beside Cookie.
-    private let credentialNames: [[UInt8]]
+    /// Beside Cookie, at the place of their length.
+    private let credentialNames: [[[UInt8]]]
+    /// Those of them that have a number: any other field that has one is told apart by it.
+    private let knownCredentials: KnownFieldSet
     /// Which cookies count; nil where Cookie is no credential field.
     let cookies: CredentialCookies?
-    /// A bit for each length that a credential field's name has: almost every other field is told apart by it.
-    private let credentialLengths: UInt64
     private let keyNames: [[UInt8]]
     /// Of almost every key.
     private let plainPrefix: [UInt8]
@@ -24,9 +24,12 @@ struct RequestKeyMaker {
         self.policy = policy
         self.forwarding = forwarding
         self.authority = authority
-        credentialNames = policy.credentialFields.filter { $0 != "cookie" }.map { Array($0.utf8) }
+        let names = policy.credentialFields.filter { $0 != "cookie" }.map { Array($0.utf8) }
+        credentialNames = (0...(names.map(\.count).max() ?? 0)).map { length in names.filter { $0.count == length } }
+        var known = KnownFieldSet()
+        for name in names { KnownField(name.span).map { known.insert($0) } }
+        knownCredentials = known
         cookies = policy.credentialFields.contains("cookie") ? CredentialCookies(policy) : nil
-        credentialLengths = credentialNames.reduce(0) { $0 | 1 << UInt64($1.count & 63) }
         keyNames = policy.keyFields.map { Array($0.utf8) }
         plainPrefix = CacheKey.prefix(authority: authority)
     }
@@ -93,10 +96,10 @@ struct RequestKeyMaker {
     private func fieldCredentials(of fields: Fields) -> [UInt8] {
         var parts: [UInt8] = []
         for entry in fields.entries {
-            guard credentialLengths & (1 << UInt64(entry.nameLength & 63)) != 0 else { continue }
+            guard entry.known.map(knownCredentials.contains) ?? true, entry.nameLength < credentialNames.count else { continue }
             let name = fields.bytes.span.extracting(entry.nameRange)
-            for wanted in credentialNames where name.equalsIgnoringCase(wanted.span) {
-                CacheKey.appendPart(wanted, to: &parts)
+            for wanted in credentialNames[Int(entry.nameLength)] where name.isReadAsName(wanted.span) {
+                CacheKey.appendPart(fields.bytes[entry.nameRange].map(\.asciiLowercased), to: &parts)
                 CacheKey.appendPart(Array(fields.bytes[entry.valueRange]), to: &parts)
             }
         }

@@ -71,9 +71,12 @@ final class UpstreamRequestFields {
         }
     }
 
+    /// Of a field without a number. One with `_` for `-` is the field itself to many upstreams.
     private func isOtherOverride(_ name: Span<UInt8>) -> Bool {
-        for override in otherOverrides where name.equalsIgnoringCase(override.span) { return true }
-        return false
+        for override in otherOverrides where name.isReadAsName(override.span) { return true }
+        guard name.indices.contains(where: { name[$0] == UInt8(ascii: "_") }) else { return false }
+        let hyphenated = name.indices.map { name[$0].asFieldNameByte }
+        return KnownField(hyphenated.span).map(isDropped) ?? false
     }
 
     /// `1.1 cistern (a1b2c3d4)` (RFC 9110 §7.6.3): the comment tells this process from others of the same name.

@@ -81,6 +81,29 @@ struct CredentialCookiesTests {
         #expect(parts([value]) != parts([value.replacing("secret", with: "other")]) || !value.contains("secret"))
     }
 
+    @Test(
+        "a session's name that begins like an ignored one counts: frameworks name theirs after the application",
+        arguments: [
+            "_gallery_session", "_game_server_key", "_gatekeeper_session", "_gate", "_hjelm_session", "_pk_session", "_gcl_session",
+            "NSC_AAAC",
+            "NSC_TMAS", "AWSALBAuthNonce", "AWSELBAuthSessionCookie-0", "BIGipAuth", "__cf_bmx", "SERVERIDS", "incap_user", "visid_x",
+        ])
+    func sessions(name: String) {
+        #expect(parts(["\(name)=1"]) != parts(["\(name)=2"]))
+    }
+
+    @Test(
+        "what analytics and load balancers set does not count",
+        arguments: [
+            "_ga", "_ga_1A2B3C4D5E", "_gid", "_gat", "_gat_gtag_UA_1_1", "_gac_gb_G-1", "_gcl_au", "__utma", "_fbp", "_hjSessionUser_1",
+            "_hjSession_1", "_pk_id.1.1fff", "_pk_ses.1.1fff", "AWSALB", "AWSALBCORS", "AWSALBTG", "AWSALBAPP-0", "AWSELB", "ARRAffinity",
+            "ARRAffinitySameSite", "ApplicationGatewayAffinityCORS", "BIGipServerpool_1", "SERVERID", "__cf_bm", "incap_ses_7_1",
+            "visid_incap_1", "nlbi_1",
+        ])
+    func ignored(name: String) {
+        #expect(parts(["\(name)=1"]).isEmpty)
+    }
+
     @Test("an unclear field and a clear one are never alike")
     func apart() {
         #expect(parts(["a"]) != parts(["a="]))

@@ -145,6 +145,16 @@ struct ProxyingTests {
         #expect(try seen { $0.forwarding.forwarded = .trust } == ["X-Mine", "X-Forwarded-Server", "X-Forwarded-Uri"])
     }
 
+    @Test("a name with _ for - is the same field to many upstreams, so it is dropped like it (RFC 3875 §4.1.18)")
+    func underscores() throws {
+        let play = try ProxyPlay(Self.echo()) { $0.forwarding.forwarded = .trust }
+        let names = ["X_Original_URL", "x_rewrite-url", "X_FORWARDED_HOST", "X-Forwarded_For", "X_HTTP_Method_Override", "X_Original_Host"]
+        _ = try play.get("/a", names.map { ($0, "evil") } + [("X_Keep", "1")])
+        let seen = try #require(play.origin.requests.last)
+        #expect(seen.fields.allSatisfy { $0.value != "evil" })
+        #expect(seen["X_Keep"] == "1")
+    }
+
     @Test("bytes beyond ASCII in a target go on percent-encoded, and mean the same copy")
     func rawTargets() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=60"])] })

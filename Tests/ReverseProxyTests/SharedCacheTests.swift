@@ -51,6 +51,21 @@ struct SharedCacheTests {
         #expect(try play.get("/599").status == 502)
     }
 
+    @Test(
+        "what says who somebody is in fields of other names keeps users apart too",
+        arguments: [
+            "X-API-Key", "X_Api_Key", "api_key", "x_auth_token", "PRIVATE-TOKEN", "X-Vault-Token", "X-Session-Token", "Token",
+            "X-Goog-Api-Key",
+            "Ocp-Apim-Subscription-Key", "X-Shopify-Access-Token", "X-Forwarded-User", "Remote-User", "Cf-Access-Jwt-Assertion", "DPoP",
+        ])
+    func credentialFields(name: String) throws {
+        let origin = ScriptedOrigin { request in [.json("\"\(request[name] ?? "nobody")\"", ["Cache-Control: max-age=60"])] }
+        let play = try ProxyPlay(origin)
+        for user in ["alice", "bob", "alice"] { #expect(try play.get("/me", [(name, user)]).text == "\"\(user)\"") }
+        #expect(try play.get("/me").text == "\"nobody\"")
+        #expect(origin.requests.count == 3)
+    }
+
     @Test("a redirect within the upstream stays here out of the store too")
     func redirect() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [] }) { $0.policy.keepsAny = true }
