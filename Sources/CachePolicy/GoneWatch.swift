@@ -3,7 +3,8 @@
 //
 // Of the targets with copies that were asked for within the window, more than a tenth, and at least ten, must have turned 404 in it. Then none of
 // those is believed, for as long as they stay 404; after `trustAfter` they are, since whatever says the same for so long means it. A target that
-// was 404 before the window does not count, whatever is asked for again and again.
+// was 404 before the window does not count, whatever is asked for again and again. Nor do, for all others, those of one user who has seen most of
+// them: they may be that user's own, taken away on purpose.
 
 package enum GoneVerdict: Sendable, Equatable {
     /// As far as this machine can tell, the upstream means it.
@@ -19,6 +20,8 @@ package struct GoneWatch: Sendable {
         var seen: Int64 = 0
         /// Since when it is 404; nil where it was not at the last time.
         var turned: Int64?
+        /// Who was told so first.
+        var user: UInt64 = 0
         var isDistrusted = false
     }
 
@@ -50,18 +53,46 @@ package struct GoneWatch: Sendable {
     }
 
     /// The upstream says 404.
-    package mutating func missing(_ target: UInt64, now: Int64) -> GoneVerdict {
+    /// - Parameter user: a number for the one who has asked; 0 for nobody in particular.
+    package mutating func missing(_ target: UInt64, by user: UInt64 = 0, now: Int64) -> GoneVerdict {
         let place = place(of: target, now)
         if slots[place].target != target { slots[place] = Slot(target: target) }
         slots[place].seen = now
+        if slots[place].turned == nil { slots[place].user = user }
         let turned = slots[place].turned ?? now
         slots[place].turned = turned
         if now - turned >= trustAfter { slots[place].isDistrusted = false }
         guard isCounted(slots[place], now) else { return .believed }
-        if hasLostRoutes(now) {
-            for index in slots.indices where isCounted(slots[index], now) { slots[index].isDistrusted = true }
+        if !slots[place].isDistrusted, hasLostRoutes(now, without: nil) {
+            let other = userWithMost(besides: user, now)
+            if other == nil || hasLostRoutes(now, without: other) { distrust(now, without: other) }
         }
         return slots[place].isDistrusted ? .routesLost : .believed
+    }
+
+    /// Whether the target is one of those whose 404 is not believed.
+    package func isDistrusted(_ target: UInt64, now: Int64) -> Bool {
+        let place = place(of: target, now)
+        return slots[place].target == target && slots[place].isDistrusted
+    }
+
+    private mutating func distrust(_ now: Int64, without user: UInt64?) {
+        for index in slots.indices where isCounted(slots[index], now) && slots[index].user != user { slots[index].isDistrusted = true }
+    }
+
+    /// Another user who has seen more than half of all that turned 404 (Boyer and Moore's vote, and a count).
+    private func userWithMost(besides user: UInt64, _ now: Int64) -> UInt64? {
+        var (candidate, lead) = (user, 0)
+        for slot in slots where isCounted(slot, now) {
+            if lead == 0 { candidate = slot.user }
+            lead += slot.user == candidate ? 1 : -1
+        }
+        var (own, all) = (0, 0)
+        for slot in slots where isCounted(slot, now) {
+            all += 1
+            if slot.user == candidate { own += 1 }
+        }
+        return candidate != user && own * 2 > all ? candidate : nil
     }
 
     /// Its own, else a free one, else that of the one that was asked for longest ago, those that turned last.
@@ -85,11 +116,12 @@ package struct GoneWatch: Sendable {
         return now - turned < (slot.isDistrusted ? trustAfter : window)
     }
 
-    private func hasLostRoutes(_ now: Int64) -> Bool {
+    /// - Parameter user: whose targets do not count as missing.
+    private func hasLostRoutes(_ now: Int64, without user: UInt64?) -> Bool {
         var (asked, missing) = (0, 0)
         for slot in slots where slot.target != 0 && now - slot.seen < window {
             asked += 1
-            if isCounted(slot, now) { missing += 1 }
+            if isCounted(slot, now), slot.user != user { missing += 1 }
         }
         return missing >= Self.leastTargets && missing * Self.share > asked
     }

@@ -21,7 +21,7 @@ extension Fetch {
         guard let memory = shard.server.gone, key != nil, subject.head.method == .get, let found = subject.found else { return .nothing }
         switch response.status {
         case 404:
-            let verdict = memory.missing(found.key, now: shard.loop.time.monotonicMilliseconds)
+            let verdict = memory.missing(found.key, by: subject.scopes.user, now: shard.loop.time.monotonicMilliseconds)
             guard verdict == .believed else {
                 return subject.mayRescue && shard.settings.policy.strictness == .rescue ? .routesLost : .nothing
             }

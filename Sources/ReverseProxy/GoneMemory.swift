@@ -21,7 +21,7 @@ final class GoneMemory: Sendable {
     private struct State {
         var watch: GoneWatch
         /// What was remembered within the window, to be lifted if it turns out not to be believed.
-        var recent: [(time: Int64, key: [UInt8])] = []
+        var recent: [(time: Int64, target: UInt64, key: [UInt8])] = []
         var counts = [Int](repeating: 0, count: Event.allCases.count)
     }
 
@@ -48,14 +48,16 @@ final class GoneMemory: Sendable {
     /// A 404 for what there is a copy of.
     /// - Parameters:
     ///   - key: the copy's.
+    ///   - user: a number for the one who has asked.
     ///   - now: milliseconds of the loop's clock.
-    func missing(_ key: [UInt8], now: Int64) -> GoneVerdict {
+    func missing(_ key: [UInt8], by user: UInt64, now: Int64) -> GoneVerdict {
         let number = Self.number(key)
         let (verdict, lifted) = state.withLock { state in
-            let verdict = state.watch.missing(number, now: now)
+            let verdict = state.watch.missing(number, by: user, now: now)
             guard verdict == .routesLost else { return (verdict, [[UInt8]]()) }
-            let lifted = state.recent.filter { now - $0.time < window }.map(\.key)
-            state.recent = []
+            state.recent.removeAll { now - $0.time >= window }
+            let lifted = state.recent.filter { state.watch.isDistrusted($0.target, now: now) }.map(\.key)
+            state.recent.removeAll { state.watch.isDistrusted($0.target, now: now) }
             state.counts[Event.disbelieved.rawValue] += 1
             state.counts[Event.lifted.rawValue] += lifted.count
             return (verdict, lifted)
@@ -85,7 +87,7 @@ final class GoneMemory: Sendable {
         let hasRoom = state.withLock { state in
             state.recent.removeAll { now - $0.time >= window }
             guard state.recent.count < Self.recentLimit else { return false }
-            state.recent.append((now, gone))
+            state.recent.append((now, Self.number(key), gone))
             return true
         }
         guard hasRoom,

@@ -53,6 +53,26 @@ struct GoneWatchTests {
         for target in 0..<30 { #expect(watch.missing(UInt64(1 + target), now: later) == .believed) }
     }
 
+    @Test("what one user alone has seen turn 404 keeps nobody else's from being believed, however many they are")
+    func oneUser() {
+        var watch = GoneWatch(window: Self.window)
+        let own = (1...1_000).map { watch.missing(UInt64($0), by: 7, now: 1) }
+        #expect(own.last == .routesLost)
+        // Not the ninth of the others either: they are no crowd by themselves.
+        for target in 2_001...2_009 { #expect(watch.missing(UInt64(target), by: UInt64(target % 2), now: 2) == .believed) }
+        #expect(watch.missing(2_010, by: 8, now: 2) == .believed)
+        #expect(watch.missing(1, by: 7, now: 2) == .routesLost)
+    }
+
+    @Test("what several users have seen is a crowd")
+    func users() {
+        var watch = GoneWatch(window: Self.window)
+        for target in 1...9 { #expect(watch.missing(UInt64(target), by: UInt64(target % 3), now: 1) == .believed) }
+        #expect(watch.missing(10, by: 5, now: 1) == .routesLost)
+        for target in 1...9 { #expect(watch.missing(UInt64(target), by: UInt64(target % 3), now: 2) == .routesLost) }
+        #expect(watch.isDistrusted(1, now: 2) && !watch.isDistrusted(99, now: 2))
+    }
+
     @Test("memory is bounded, and what turned 404 is not pushed out by what did not")
     func bounded() {
         var watch = GoneWatch(window: Self.window)

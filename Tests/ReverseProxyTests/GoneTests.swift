@@ -148,6 +148,24 @@ struct GoneTests {
         for target in 0..<20 { #expect(try play.get("/\(target)").status == 200) }
     }
 
+    @Test("what one user has taken away, however much, lets nobody else's 404 be disbelieved")
+    func oneUser() throws {
+        let play = try play()
+        let mallory = [("Authorization", "mallory")]
+        for target in 0..<20 {
+            #expect(try play.get("/\(target)").status == 200)
+            #expect(try play.get("/\(target)", mallory).status == 200)
+        }
+        play.time.advance(by: .seconds(60))
+        play.origin.react { request in request["Authorization"] != nil || request.target == "/3" ? [Self.notFound] : [.json("1")] }
+        for target in 0..<20 { _ = try play.get("/\(target)", mallory) }
+        #expect(try play.get("/19", mallory).status == 200)
+        #expect(try play.get("/3").status == 404)
+        play.origin.down()
+        #expect(try play.get("/3").status == 404)
+        #expect(try play.get("/4").status == 200)
+    }
+
     @Test("to the letter a 404 is passed on, however many there are")
     func strict() throws {
         let play = try play { $0.policy.strictness = .strict }
