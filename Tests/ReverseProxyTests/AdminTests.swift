@@ -36,6 +36,19 @@ struct AdminTests {
         return JSONValue(answer.content)?["purged"]?.integer
     }
 
+    @Test(
+        "a prefix means the same paths in any spelling",
+        arguments: [("/caf%C3%A9/1", "/caf\u{e9}/"), ("/caf%c3%a9/1", "/caf%c3%a9/"), ("/a%2fb/1", "/a%2fb/"), ("/~me/1", "/%7eme/")])
+    func spelledPrefix(target: String, prefix: String) throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=60"])] })
+        #expect(try play.get(target).status == 200)
+        let given = PercentCoding.encode(prefix)
+        #expect(targets(try play.admin("GET", "/-/entries?prefix=\(given)")).count == 1)
+        #expect(try purged(play, "prefix=\(given)") == 1)
+        // What is explained is found as it was received, but for bytes that are encoded for everybody.
+        if !prefix.contains("%") { #expect(try play.admin("GET", "/-/why?path=\(given)").text.contains(target)) }
+    }
+
     @Test("stored answers are listed by target, by prefix and tag, page by page")
     func listing() throws {
         let play = try play()

@@ -19,7 +19,7 @@ enum EntryPages {
         }
         let routes = task.interface.server.routes
         let selection = EntrySelection(
-            prefix: task.request["prefix"], tag: task.request["tag"],
+            prefix: task.request["prefix"].map { EntrySelection.Prefix($0) }, tag: task.request["tag"],
             target: task.request["target"].map { EntrySelection.Target($0, routes: routes) })
         var page = SortedPage(limit: limit + 1)
         store.visitAll { listed in

@@ -5,9 +5,25 @@ import HTTPCore
 
 /// Without a target, a prefix and a tag: all.
 struct EntrySelection: Sendable {
-    var prefix: String?
+    var prefix: Prefix?
     var tag: String?
     var target: Target?
+
+    /// The beginning of a target, as it is spelled in keys or in any other spelling of its path.
+    struct Prefix: Sendable {
+        private let text: [UInt8]
+        private let canonical: [UInt8]
+
+        init(_ text: String) {
+            self.text = Array(RequestTarget.escaped(Array(text.utf8)[...]))
+            let path = self.text[...].withoutQuery
+            var key: [UInt8] = []
+            CacheKey.append(to: &key, authority: [], target: path.span, rules: nil)
+            canonical = (StoredKey(key)?.target ?? []) + self.text[path.endIndex...]
+        }
+
+        fileprivate func begins(_ target: [UInt8]) -> Bool { target.starts(with: canonical) || target.starts(with: text) }
+    }
 
     struct Target: Sendable {
         private let text: [UInt8]
@@ -58,5 +74,5 @@ struct EntrySelection: Sendable {
     /// What the upstream has said is part of such keys.
     private static func mayLeaveOut(_ key: StoredKey) -> Bool { !key.extra.isEmpty }
 
-    private func hasPrefix(_ key: StoredKey) -> Bool { prefix.map { key.target.starts(with: $0.utf8) } ?? true }
+    private func hasPrefix(_ key: StoredKey) -> Bool { prefix?.begins(key.target) ?? true }
 }

@@ -50,7 +50,7 @@ enum Purging {
         if let tag = request["tag"] { return .selection(EntrySelection(tag: tag)) }
         if let prefix = request["prefix"] {
             guard prefix.hasPrefix("/") else { throw .badRequest("prefix must begin with a slash.") }
-            return .selection(EntrySelection(prefix: prefix))
+            return .selection(EntrySelection(prefix: .init(prefix)))
         }
         guard try request.flag("all") else { throw .badRequest("all must be true.") }
         return .all

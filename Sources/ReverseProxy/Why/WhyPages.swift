@@ -12,7 +12,7 @@ enum WhyPages {
     @Sendable static func list(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow(["last", "path"])
         let last = try task.request.count("last", default: 20, in: 1...limit)
-        let prefix = Array((task.request["path"] ?? "").utf8)
+        let prefix = Array(RequestTarget.escaped(Array((task.request["path"] ?? "").utf8)[...]))
         let take: Take = { $0.records(last: last, prefix: prefix) }
         collect(task, take) { records in
             let newest = records.sorted { ($0.trace.wall, $0.trace.number) > ($1.trace.wall, $1.trace.number) }.prefix(last)
