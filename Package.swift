@@ -80,7 +80,7 @@ let package = Package(
         tests("HTTPCoreTests", ["HTTPCore"]),
         tests("JSONTests", ["JSON", "HTTPCore"]),
         tests("CachePolicyTests", ["CachePolicy", "HTTPCore", "JSON", "TestSupport"]),
-        tests("CacheStoreTests", ["CacheStore", "CSystem", "Locking"]),
+        tests("CacheStoreTests", ["CacheStore", "CSystem", "Locking", "TestSupport"]),
         tests("SettingsTests", ["Settings"]),
         tests("CommandTests", ["cistern", "TestSupport", "ReverseProxy", "CacheStore", "Settings"]),
         tests("UpstreamTests", ["Upstream", "HTTPCore", "Reactor", "Locking", "TestSupport"]),

@@ -4,6 +4,9 @@
 #include <link.h>
 #include <malloc.h>
 #include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
@@ -54,3 +57,103 @@ static int release_object(struct dl_phdr_info *object, size_t size, void *ignore
 }
 
 void csystem_release_program_pages(void) { dl_iterate_phdr(release_object, 0); }
+
+static size_t page_size(void) {
+    static _Atomic size_t size;
+    size_t known = atomic_load_explicit(&size, memory_order_relaxed);
+    if (known == 0) atomic_store_explicit(&size, known = (size_t)sysconf(_SC_PAGESIZE), memory_order_relaxed);
+    return known;
+}
+
+// The pages that hold `count` bytes from `start` on: where they begin, and how long they are.
+static uintptr_t whole_pages(const void *start, size_t count, size_t *length) {
+    uintptr_t page = page_size(), first = (uintptr_t)start & ~(page - 1);
+    *length = ((uintptr_t)start + count - first + page - 1) & ~(page - 1);
+    return first;
+}
+
+int csystem_is_in_memory(const void *start, size_t count) {
+    enum { PIECE = 512 };
+    unsigned char pages[PIECE];
+    size_t length, page = page_size();
+    uintptr_t at = whole_pages(start, count, &length);
+    if (count == 0) return 1;
+    while (length > 0) {
+        size_t piece = length < PIECE * page ? length : PIECE * page;
+        if (mincore((void *)at, piece, pages) != 0) return 1;
+        for (size_t index = 0; index < piece / page; index++) {
+            if (!(pages[index] & 1)) return 0;
+        }
+        at += piece;
+        length -= piece;
+    }
+    return 1;
+}
+
+void csystem_bring_in(const void *start, size_t count) {
+    size_t length, page = page_size();
+    uintptr_t first = whole_pages(start, count, &length);
+    if (count == 0) return;
+#ifdef MADV_POPULATE_READ
+    // Linux 5.14; it reads ahead as far as is wanted, and no further.
+    if (madvise((void *)first, length, MADV_POPULATE_READ) == 0) return;
+#endif
+    madvise((void *)first, length, MADV_WILLNEED);
+    for (size_t at = 0; at < length; at += page) (void)*(const volatile char *)(first + at);
+}
+
+// Guarded mappings. They are never freed, since the handler may be looking at them; one that is forgotten is used again.
+struct guarded {
+    _Atomic(uintptr_t) start;
+    _Atomic(size_t) size;
+    struct guarded *next;
+};
+
+static _Atomic(struct guarded *) guarded;
+static struct sigaction before;
+static _Atomic int is_handling;
+
+static void read_failed(int number, siginfo_t *information, void *ignored) {
+    (void)ignored;
+    uintptr_t address = (uintptr_t)information->si_addr;
+    for (struct guarded *one = atomic_load(&guarded); one; one = one->next) {
+        uintptr_t start = atomic_load(&one->start);
+        if (start == 0 || address - start >= atomic_load(&one->size)) continue;
+        void *page = (void *)(address & ~(page_size() - 1));
+        int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+        if (mmap(page, page_size(), PROT_READ, flags, -1, 0) != MAP_FAILED) return;
+    }
+    // None of ours: the access is made again and meets what was there before this handler.
+    sigaction(number, &before, NULL);
+}
+
+void csystem_guard_mapping(const void *start, size_t size) {
+    page_size();
+    if (!atomic_exchange(&is_handling, 1)) {
+        struct sigaction action = {.sa_sigaction = read_failed, .sa_flags = SA_SIGINFO | SA_RESTART};
+        sigemptyset(&action.sa_mask);
+        sigaction(SIGBUS, &action, &before);
+    }
+    for (struct guarded *one = atomic_load(&guarded); one; one = one->next) {
+        // Taken with its size first: until the start is there, the handler passes it by.
+        uintptr_t none = 0;
+        if (atomic_compare_exchange_strong(&one->start, &none, 1)) {
+            atomic_store(&one->size, size);
+            atomic_store(&one->start, (uintptr_t)start);
+            return;
+        }
+    }
+    struct guarded *new = malloc(sizeof *new);
+    if (!new) return;
+    atomic_init(&new->start, (uintptr_t)start);
+    atomic_init(&new->size, size);
+    struct guarded *first = atomic_load(&guarded);
+    do { new->next = first; } while (!atomic_compare_exchange_weak(&guarded, &first, new));
+}
+
+void csystem_forget_mapping(const void *start) {
+    for (struct guarded *one = atomic_load(&guarded); one; one = one->next) {
+        uintptr_t own = (uintptr_t)start;
+        if (atomic_compare_exchange_strong(&one->start, &own, 0)) return;
+    }
+}

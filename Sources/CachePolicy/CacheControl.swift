@@ -28,6 +28,11 @@ package struct ResponseCacheControl: Sendable, Equatable {
 
     /// - Parameter targeted: names of targeted fields (RFC 9213), in lower case; the first that is there and valid hides Cache-Control.
     package init(_ fields: Fields, targeted: [[UInt8]] = []) {
+        // More than is read: there may be a no-store behind it.
+        guard !FieldListLimit.isExceeded(by: fields.all(.cacheControl)) else {
+            (noStore, noTransform) = (true, true)
+            return
+        }
         for name in targeted {
             guard let control = TargetedCacheControl.read(fields, name) else { continue }
             self = control
@@ -114,7 +119,12 @@ package struct RequestCacheControl: Sendable, Equatable {
     package init(_ fields: Fields) {
         guard fields.contains(.cacheControl) else {
             // §5.4: Pragma counts only where there is no Cache-Control.
-            noCache = FieldLists.members(of: .pragma, in: fields).contains { $0.equalsIgnoringCase("no-cache") }
+            noCache = FieldLists.contains(.pragma, in: fields) { $0.equalsIgnoringCase("no-cache") }
+            return
+        }
+        // More than is read: as if it asked for most.
+        guard !FieldListLimit.isExceeded(by: fields.all(.cacheControl)) else {
+            (noCache, noStore) = (true, true)
             return
         }
         DirectiveReader.read(fields) { name, argument in
@@ -158,7 +168,7 @@ private enum DirectiveReader {
     /// Calls `take` with each directive's name and argument, quotes taken off.
     static func read(_ fields: Fields, _ take: (ArraySlice<UInt8>, ArraySlice<UInt8>?) -> Void) {
         for value in fields.all(.cacheControl) {
-            for member in FieldLists.members(of: value) { read(member, take) }
+            for member in FieldMembers(of: value) { read(member, take) }
         }
     }
 

@@ -7,10 +7,12 @@ package enum Preconditions {
     package static func isNotModified(_ request: Fields, stored: StoredMetadata, head: UnsafeRawBufferPointer) -> Bool {
         guard stored.status == 200 else { return false }
         if request.contains(.ifNoneMatch) {
-            let tags = request.all(.ifNoneMatch).flatMap { FieldLists.members(of: $0, hasEscapes: false) }
-            if tags.contains(where: { $0.elementsEqual([UInt8(ascii: "*")]) }) { return true }
-            guard let own = Validation.slice(head, stored.etag) else { return false }
-            return tags.contains { weaklyEqual($0, own[...]) }
+            let own = Validation.slice(head, stored.etag)
+            return request.all(.ifNoneMatch).contains { value in
+                FieldMembers(of: value, hasEscapes: false).contains { tag in
+                    tag.count == 1 && tag.first == UInt8(ascii: "*") || own.map { weaklyEqual(tag, $0[...]) } ?? false
+                }
+            }
         }
         guard let since = request.first(.ifModifiedSince), let asked = HTTPDate.parse(since, now: stored.responseTime.seconds) else {
             return false

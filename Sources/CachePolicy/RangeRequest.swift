@@ -16,7 +16,7 @@ package enum RangeRequest: Sendable, Equatable {
         self = .whole
         let lines = request.all(.range)
         guard lines.count == 1, stored.status == 200, Self.isHeld(request, stored, head) else { return }
-        let members = FieldLists.members(of: lines[0])
+        let members = FieldMembers(of: lines[0]).prefix(2).map(\.self)
         guard members.count == 1, members[0].prefix(6).equalsIgnoringCase("bytes=") else { return }
         let bounds = members[0].dropFirst(6)
         guard let dash = bounds.firstIndex(of: UInt8(ascii: "-")) else { return }

@@ -45,6 +45,8 @@ package struct Recency: Sendable, Equatable {
     /// one that was sent later stays; one that was sent after the other had come is always the later one. An archived response knows its times
     /// only: it takes the place of what was asked for and came before them.
     package func isOutdated(by stored: Recency) -> Bool {
+        // It was put in a moment ago, and is now for the second time, since what lies beside it had been changed meanwhile.
+        guard stored.order != order else { return false }
         if isImported { return stored.requestTime >= requestTime || stored.responseTime >= responseTime }
         guard stored.order.follows(order) else { return false }
         // It was imported while this was under way.

@@ -11,14 +11,18 @@ package struct SearchVariance: Sendable, Equatable {
     let takesNames: Bool
     /// In the spelling of keys, sorted, each once.
     private let names: [[UInt8]]
+    /// The same without capital letters.
+    private let foldedNames: Set<[UInt8]>
 
     /// Beyond so many bytes of names the field counts as absent: they are part of each key.
     private static let limitBytes = 1024
+    /// The same for parts of the field that are parted by commas, semicolons and spaces.
+    private static let limitMembers = 256
 
     /// nil where the fields say nothing that can be relied on, or nothing that is not so anyway.
     package init?(_ fields: Fields) {
         let lines = fields.all(named: Array("no-vary-search".utf8).span)
-        guard !lines.isEmpty else { return nil }
+        guard !lines.isEmpty, !FieldListLimit.isExceeded(by: lines, separators: ",; ", members: Self.limitMembers) else { return nil }
         var parser = StructuredFieldValueParser(Array(lines.joined(separator: [UInt8(ascii: ",")])))
         guard let dictionary = try? parser.parseDictionaryFieldValue() else { return nil }
         var isOrderFree = false
@@ -49,6 +53,7 @@ package struct SearchVariance: Sendable, Equatable {
         self.ignoresOrder = ignoresOrder
         self.takesNames = takesNames
         self.names = Set(names).sorted { $0.lexicographicallyPrecedes($1) }
+        foldedNames = Set(names.map { $0.map(\.asciiLowercased) })
     }
 
     private static func boolean(_ member: ItemOrInnerList) -> Bool? {
@@ -79,13 +84,21 @@ package struct SearchVariance: Sendable, Equatable {
 
     /// - Parameter name: in its canonical spelling.
     func keeps(_ name: UnsafeBufferPointer<UInt8>, ignoringCase: Bool) -> Bool {
-        let isListed = names.contains { listed in
-            listed.count == name.count
-                && listed.indices.allSatisfy {
-                    ignoringCase ? listed[$0].asciiLowercased == name[$0].asciiLowercased : listed[$0] == name[$0]
-                }
+        (ignoringCase ? isListedIgnoringCase(name) : isListed(name)) == takesNames
+    }
+
+    /// Both lists may be long, the names here and a target's arguments: so it is not their product that is gone through.
+    private func isListed(_ name: UnsafeBufferPointer<UInt8>) -> Bool {
+        var (low, high) = (0, names.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if names[middle].lexicographicallyPrecedes(name) { low = middle + 1 } else { high = middle }
         }
-        return isListed == takesNames
+        return low < names.count && names[low].elementsEqual(name)
+    }
+
+    private func isListedIgnoringCase(_ name: UnsafeBufferPointer<UInt8>) -> Bool {
+        foldedNames.contains(name.map(\.asciiLowercased))
     }
 
     // MARK: As bytes

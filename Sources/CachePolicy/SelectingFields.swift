@@ -8,28 +8,25 @@ package enum SelectingFields {
 
     /// A list that holds `*` anywhere never matches (RFC 9110 §12.5.5). Nor does one that names where the client is.
     package static func isStar(_ fields: Fields) -> Bool {
-        fields.contains(.vary)
-            && FieldLists.members(of: .vary, in: fields).contains { member in
-                member.elementsEqual([UInt8(ascii: "*")]) || madeHere.contains { member.equalsIgnoringCase($0) }
-            }
+        FieldLists.contains(.vary, in: fields) { member in
+            member.count == 1 && member.first == UInt8(ascii: "*") || madeHere.contains { member.equalsIgnoringCase($0) }
+        }
     }
 
     /// The names by which this answer varies, in lower case and in order. Left out are Accept-Encoding, since what is stored is decoded and
     /// serves everyone, and the credential fields where the key's partition holds them already.
     package static func names(response: Fields, request: Fields, settings: CachePolicySettings) -> [[UInt8]] {
-        var names: [[UInt8]] = []
+        // A set, since there may be many.
+        var names: Set<[UInt8]> = []
         for member in FieldLists.members(of: .vary, in: response) {
             let name = member.map(\.asciiLowercased)
             let isCredential = settings.credentialFields.contains { $0.utf8.elementsEqual(name) }
             let isCovered = name.elementsEqual("accept-encoding".utf8) || (isCredential && !settings.isPrivate)
-            if !isCovered, !names.contains(name) { names.append(name) }
+            if !isCovered { names.insert(name) }
         }
         // An upstream that echoes the Origin and forgets to say so.
-        let origin = Array("origin".utf8)
-        if let allowed = response.first(.accessControlAllowOrigin), let own = request.first(.origin), allowed == own,
-            !names.contains(origin)
-        {
-            names.append(origin)
+        if let allowed = response.first(.accessControlAllowOrigin), let own = request.first(.origin), allowed == own {
+            names.insert(Array("origin".utf8))
         }
         return names.sorted { $0.lexicographicallyPrecedes($1) }
     }
@@ -45,12 +42,19 @@ package enum SelectingFields {
             let bytes = name.span
             let lines = request.all(named: bytes)
             out.append(lines.isEmpty ? 0 : 1)
-            var members = lines.flatMap { FieldLists.members(of: $0) }.map { Array($0) }
-            if name.elementsEqual("accept-language".utf8) { members = preferences(members) ?? members }
-            let text = Array(members.joined(separator: [UInt8(ascii: ",")]))
+            let text = oneSpelling(of: lines, areLanguages: name.elementsEqual("accept-language".utf8))
             CacheKey.appendPart(concealing(name, text) ?? text, to: &out)
         }
         return out
+    }
+
+    /// One that is longer than lists are read counts as it stands: then fewer requests share a variant than might.
+    private static func oneSpelling(of lines: [ArraySlice<UInt8>], areLanguages: Bool) -> [UInt8] {
+        let comma = [UInt8(ascii: ",")]
+        guard !FieldListLimit.isExceeded(by: lines) else { return Array(lines.joined(separator: comma)) }
+        var members = lines.flatMap { FieldLists.members(of: $0) }.map { Array($0) }
+        if areLanguages { members = preferences(members) ?? members }
+        return Array(members.joined(separator: comma))
     }
 
     /// Languages in the order of their weights, in lower case (RFC 9110 §12.5.4): order says nothing where weights are equal, so equal ones

@@ -44,16 +44,16 @@ package enum SharedRescue {
     /// - Parameters:
     ///   - varies: whether the copy's Vary names one of the request's credential fields.
     ///   - hasOwnCookies: whether the request's credentials are cookies alone, and all of them were given by the upstream to a client that
-    ///     had asked for this target without any.
+    ///     had asked for this target without any; it matters for `own` only.
     package static func decide(
-        _ setting: RescueWithShared, stored: StoredMetadata, varies: Bool, hasOwnCookies: @autoclosure () -> Bool, strictness: Strictness
+        _ setting: RescueWithShared, stored: StoredMetadata, varies: Bool, hasOwnCookies: Bool, strictness: Strictness
     ) -> SharedRescueDecision {
         guard setting != .never else { return .forbidden(.never) }
         guard !varies || strictness == .rescue else { return .forbidden(.varies) }
         if !varies, !stored.flags.isDisjoint(with: [.isPublic, .sharedMaxAge]) { return .allowed(.isPublic) }
         switch setting {
         case .always: return .allowed(.always)
-        case .own: return hasOwnCookies() ? .allowed(.ownCookies) : .forbidden(varies ? .varies : .otherCookies)
+        case .own: return hasOwnCookies ? .allowed(.ownCookies) : .forbidden(varies ? .varies : .otherCookies)
         case .publicOnly, .never: return .forbidden(varies ? .varies : .notPublic)
         }
     }

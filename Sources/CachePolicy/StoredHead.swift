@@ -32,7 +32,7 @@ package enum StoredHead {
         if head.fields.first(.contentType).flatMap(MediaType.init)?.isJSON == true { metadata.flags.insert(.isJSON) }
         if isDecoded, removeCoding(from: &fields) { metadata.flags.insert(.weakenedETag) }
         if ContentCoding(fields) != .identity { metadata.flags.insert(.coded) }
-        if !CacheTags.groups(of: fields, named: "cache-groups").isEmpty { metadata.flags.insert(.hasGroups) }
+        if CacheTags.groups(of: fields, named: "cache-groups")?.isEmpty == false { metadata.flags.insert(.hasGroups) }
         if settings.targetedFields.contains(where: { !fields.all(named: $0.span).isEmpty }) { metadata.flags.insert(.hasTargeted) }
         if let ownTag, !fields.contains(.etag), !fields.contains(.lastModified) {
             fields.append(.etag, ownTag)
@@ -151,8 +151,9 @@ package enum StoredHead {
             if !head.status.forbidsContent { head.fields.append(.contentEncoding, "gzip") }
             if let contentBytes { head.fields.append(.contentLength, String(contentBytes)) }
         }
-        let names = FieldLists.members(of: .vary, in: head.fields)
-        if !names.contains(where: { $0.equalsIgnoringCase("accept-encoding") }) { head.fields.append(.vary, "Accept-Encoding") }
+        if !FieldLists.contains(.vary, in: head.fields, where: { $0.equalsIgnoringCase("accept-encoding") }) {
+            head.fields.append(.vary, "Accept-Encoding")
+        }
         var out: [UInt8] = []
         ResponseSerializer.append(head, to: &out)
         return out

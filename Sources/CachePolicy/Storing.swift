@@ -59,8 +59,8 @@ package enum Storing {
         guard isOnes || mayShare(control) || !request.fields.contains(.authorization) else { return .forbidden(.authorized) }
         if settings.setCookie == .refuse, response.fields.contains(.setCookie) { return .forbidden(.setCookie) }
         guard !SelectingFields.isStar(response.fields) else { return .forbidden(.varyStar) }
-        guard FieldLists.members(of: .vary, in: response.fields).count <= settings.memberLimit,
-            CacheTags.groups(of: response.fields, named: "cache-groups").count <= settings.memberLimit
+        guard FieldLists.members(of: .vary, in: response.fields, limit: settings.memberLimit + 1).count <= settings.memberLimit,
+            let groups = CacheTags.groups(of: response.fields, named: "cache-groups"), groups.count <= settings.memberLimit
         else { return .forbidden(.tooManyMembers) }
         let isKept = settings.keepsAny || settings.contentTypes.contain(response.fields.first(.contentType).flatMap(MediaType.init))
         guard isKept else { return .forbidden(.contentType) }

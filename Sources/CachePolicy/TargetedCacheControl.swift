@@ -1,5 +1,5 @@
 // Targeted Cache-Control fields (RFC 9213): directives for us alone, as a dictionary of structured fields (RFC 9651). One that cannot be
-// read counts as absent.
+// read counts as absent; one that is longer than lists are read forbids storing, since it may have said so.
 
 import HTTPCore
 import RawStructuredFieldValues
@@ -9,10 +9,15 @@ enum TargetedCacheControl {
     static func read(_ fields: Fields, _ name: [UInt8]) -> ResponseCacheControl? {
         let lines = fields.all(named: name.span)
         guard !lines.isEmpty else { return nil }
-        var parser = StructuredFieldValueParser(Array(lines.joined(separator: [UInt8(ascii: ",")])))
-        guard let dictionary = try? parser.parseDictionaryFieldValue(), !dictionary.isEmpty else { return nil }
         var control = ResponseCacheControl()
         control.isTargeted = true
+        // The parser's dictionaries take a time that grows with the square of their size.
+        guard !FieldListLimit.isExceeded(by: lines, separators: ",;") else {
+            control.noStore = true
+            return control
+        }
+        var parser = StructuredFieldValueParser(Array(lines.joined(separator: [UInt8(ascii: ",")])))
+        guard let dictionary = try? parser.parseDictionaryFieldValue(), !dictionary.isEmpty else { return nil }
         for (key, value) in dictionary {
             guard case .item(let item) = value else { continue }
             take(key, item.rfc9651BareItem, &control)

@@ -99,9 +99,10 @@ struct IndexSnapshot {
         self.end = end
         for at in stride(from: Self.headerBytes, to: bytes.count, by: Self.entryBytes) {
             let place = number(at + 24)
+            guard number(at + 16) < Segment.numberLimit else { return nil }
             let entry = IndexEntry(
                 hash: KeyHash(low: number(at), high: number(at + 8)), segment: number(at + 16),
-                offset: UInt32(truncatingIfNeeded: place), flags: UInt32(truncatingIfNeeded: place >> 32))
+                offset: UInt32(truncatingIfNeeded: place), flags: UInt32(truncatingIfNeeded: place >> 32) & IndexEntry.lastingFlags)
             guard Self.isWithin(entry, segments, end) else { return nil }
             index.set(entry)
         }

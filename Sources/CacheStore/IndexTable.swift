@@ -3,10 +3,29 @@
 
 struct IndexEntry {
     var hash = KeyHash(low: 0, high: 0)
-    /// Number of the segment, and the offset in it in units of 8 bytes.
-    var segment: UInt64 = 0
-    var offset: UInt32 = 0
+    /// Number of the segment in 48 bits (`Segment.numberLimit`), and above it the mark.
+    private var place: UInt64 = 0
+    /// The offset in the segment in units of 8 bytes.
+    private(set) var offset: UInt32 = 0
     var flags: UInt32 = 0
+
+    private static let markShift: UInt64 = 48
+
+    init() {}
+
+    /// - Parameter segment: below `Segment.numberLimit`.
+    init(hash: KeyHash, segment: UInt64, offset: UInt32, flags: UInt32) {
+        (self.hash, self.offset, self.flags) = (hash, offset, flags)
+        place = segment & (Segment.numberLimit - 1)
+    }
+
+    var segment: UInt64 { place & (Segment.numberLimit - 1) }
+
+    /// When it was last known to be in memory (`ResidencyTrust.mark`), in 16 bits; that is not written down.
+    var inMemoryMark: UInt32 {
+        get { UInt32(truncatingIfNeeded: place >> Self.markShift) }
+        set { place = segment | UInt64(newValue) << Self.markShift }
+    }
 
     static let occupied: UInt32 = 1
     /// Looked up since it was written: evicting spares it once.
@@ -15,7 +34,7 @@ struct IndexEntry {
     static let markedStale: UInt32 = 8
     /// What outlives the process; above them lies the note.
     static let lastingFlags: UInt32 = 15
-    static let noteShift: UInt32 = 4
+    private static let noteShift: UInt32 = 4
 
     /// A number of 28 bits that whoever put the item in keeps with it in memory, until it is replaced; 0 for none.
     var note: UInt32 {
@@ -61,6 +80,15 @@ struct IndexTable {
         if let slot = parts[part].slot(of: hash) { parts[part].entries[slot].flags |= IndexEntry.used }
     }
 
+    /// If it still leads to where `entry` does.
+    mutating func noteInMemory(_ entry: IndexEntry, _ mark: UInt32) {
+        let part = Self.part(entry.hash)
+        guard let slot = parts[part].slot(of: entry.hash), parts[part].entries[slot].leads(to: entry.segment, entry.byteOffset) else {
+            return
+        }
+        parts[part].entries[slot].inMemoryMark = mark
+    }
+
     /// Returns whether an entry of this hash was there before.
     @discardableResult
     mutating func set(_ entry: IndexEntry) -> Bool {
@@ -90,10 +118,12 @@ struct IndexTable {
     }
 
     mutating func markAllStale() {
-        for part in parts.indices {
-            for slot in parts[part].entries.indices where parts[part].entries[slot].isOccupied {
-                parts[part].entries[slot].flags |= IndexEntry.markedStale
-            }
+        for part in parts.indices { markAllStale(ofPart: part) }
+    }
+
+    mutating func markAllStale(ofPart part: Int) {
+        for slot in parts[part].entries.indices where parts[part].entries[slot].isOccupied {
+            parts[part].entries[slot].flags |= IndexEntry.markedStale
         }
     }
 

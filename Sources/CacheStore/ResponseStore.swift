@@ -17,13 +17,18 @@ package final class ResponseStore: @unchecked Sendable {
     /// Shared by the shards that look up and the writer that writes.
     let state: Mutex<State>
     private let writer: StoreWriter
+    let readers = DiskReaders()
+    /// `Residency.isTrusted`, asked once: it is needed at every hit.
+    let trustsResidency: Bool
+    /// The second in which something was last found to be on the disk only (`ResidencyTrust`); written and read by all shards.
+    let lastAway = Atomic(-ResidencyTrust.pressSeconds)
     private let changeCount = Atomic<UInt64>(0)
 
     struct State {
         var index = IndexTable()
         var segments = SegmentList()
         /// Queued and not yet readable from a segment. Removals are not in it: they act on the index at once.
-        var pending: [KeyHash: PendingItem] = [:]
+        var pending = PendingTable()
         var statistics = StoreStatistics()
 
         func place(of hash: KeyHash) -> SeenItem.Place {
@@ -36,6 +41,7 @@ package final class ResponseStore: @unchecked Sendable {
     package init(_ settings: StoreSettings) throws(StoreError) {
         guard settings.capacityBytes >= 4 << 20 else { throw .tooSmall }
         self.settings = settings
+        trustsResidency = settings.residency.isTrusted
         directory = try StoreDirectory(settings.directory)
         seed = XXH3_64bits(directory.secret, directory.secret.count)
         var recovery = StoreRecovery(directory: directory, settings: settings, seed: seed)
@@ -55,9 +61,18 @@ package final class ResponseStore: @unchecked Sendable {
 
     // MARK: Reading
 
-    /// The item stored under exactly this key, its checksum checked. A damaged one is dropped, counted, and never returned.
+    /// The item stored under exactly this key, its checksum checked. A damaged one is dropped, counted, and never returned. May wait for the
+    /// disk.
     package func lookUp(_ key: Span<UInt8>) -> StoredItem? {
-        key.withUnsafeBytes { key in
+        do throws(OnDisk) { return try find(key, mayWait: true) } catch { return nil }
+    }
+
+    /// The same for an event loop: never waits for the disk.
+    /// - Throws: what has to be brought in first.
+    package func lookUpInMemory(_ key: Span<UInt8>) throws(OnDisk) -> StoredItem? { try find(key, mayWait: false) }
+
+    private func find(_ key: Span<UInt8>, mayWait: Bool) throws(OnDisk) -> StoredItem? {
+        try key.withUnsafeBytes { (key) throws(OnDisk) -> StoredItem? in
             let hash = KeyHash(key, seed: seed)
             let found: (pending: PendingItem?, segment: Segment?, entry: IndexEntry) = state.withLock { state in
                 if !state.pending.isEmpty, let pending = state.pending[hash] { return (pending, nil, IndexEntry()) }
@@ -66,7 +81,14 @@ package final class ResponseStore: @unchecked Sendable {
                 return (nil, state.segments[entry.segment], entry)
             }
             if let pending = found.pending { return pending.matches(key) ? pending.stored : nil }
-            guard let segment = found.segment, let (storedKey, item) = read(found.entry, in: segment) else { return nil }
+            guard let segment = found.segment else { return nil }
+            var isChecked = false
+            if !mayWait {
+                let may = mayRead(found.entry, in: segment)
+                guard may.now else { throw OnDisk(entry: found.entry, segment: segment) }
+                isChecked = may.isChecked
+            }
+            guard let (storedKey, item) = read(found.entry, in: segment, isChecked: isChecked) else { return nil }
             // Two keys with one hash: as good as absent.
             guard storedKey.count == key.count, memcmp(storedKey.baseAddress!, key.baseAddress!, key.count) == 0 else { return nil }
             return item
@@ -74,18 +96,33 @@ package final class ResponseStore: @unchecked Sendable {
     }
 
     /// The record that an entry of the index leads to, its checksum checked.
-    func read(_ entry: IndexEntry, in segment: Segment) -> (key: UnsafeRawBufferPointer, item: StoredItem)? {
-        guard let (header, key, item) = parts(entry, in: segment),
-            RecordHeader.payloadChecksum(key.baseAddress!, header.payloadBytes, seed: seed) == header.payloadChecksum
+    /// - Parameter isChecked: it was a moment ago, where that takes long.
+    func read(_ entry: IndexEntry, in segment: Segment, isChecked: Bool = false) -> (key: UnsafeRawBufferPointer, item: StoredItem)? {
+        guard let record = parts(entry, in: segment),
+            isChecked && record.payload.count > Self.loopCheckLimitBytes
+                || RecordHeader.payloadChecksum(record.payload.baseAddress!, record.payload.count, seed: seed)
+                    == record.header.payloadChecksum
         else {
             dropDamaged(entry.hash, segment.number, entry.byteOffset)
             return nil
         }
-        return (key, item)
+        return (record.key, record.item)
+    }
+
+    /// A record as it lies in its segment.
+    struct StoredRecord {
+        let header: RecordHeader
+        /// Key, metadata, head and body together.
+        let payload: UnsafeRawBufferPointer
+        let key: UnsafeRawBufferPointer
+        let item: StoredItem
+
+        /// All that lies before the content.
+        var front: UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: payload.dropLast(item.body.count)) }
     }
 
     /// The same without looking at more than the record's header.
-    func parts(_ entry: IndexEntry, in segment: Segment) -> (header: RecordHeader, key: UnsafeRawBufferPointer, item: StoredItem)? {
+    func parts(_ entry: IndexEntry, in segment: Segment) -> StoredRecord? {
         let offset = entry.byteOffset
         let record = segment.base + offset
         guard let header = RecordHeader(at: record, segment: segment.number, offset: offset, limit: segment.size, seed: seed),
@@ -96,11 +133,12 @@ package final class ResponseStore: @unchecked Sendable {
             defer { start += count }
             return UnsafeRawBufferPointer(start: start, count: count)
         }
+        let payload = UnsafeRawBufferPointer(start: start, count: header.payloadBytes)
         let key = next(header.keyBytes)
         let item = StoredItem(
             metadata: next(header.metadataBytes), head: next(header.headBytes), body: next(header.bodyBytes),
             isMarkedStale: entry.flags & IndexEntry.markedStale != 0, note: entry.note, owner: segment)
-        return (header, key, item)
+        return StoredRecord(header: header, payload: payload, key: key, item: item)
     }
 
     private func dropDamaged(_ hash: KeyHash, _ segment: UInt64, _ offset: Int) {
@@ -114,11 +152,17 @@ package final class ResponseStore: @unchecked Sendable {
     package var statistics: StoreStatistics {
         state.withLock { state in
             var statistics = state.statistics
-            let waiting = state.pending.keys.count { state.index.find($0) == nil }
-            statistics.entries = state.index.count + waiting
+            statistics.entries = state.index.count + Self.newlyWaiting(state)
             statistics.fileBytes = state.segments.bytes
             return statistics
         }
+    }
+
+    /// Items that wait and have none before them in a segment. Where very many wait they are not gone through with the lock held: then each
+    /// counts as new.
+    private static func newlyWaiting(_ state: State) -> Int {
+        guard state.pending.count <= 1_024 else { return state.pending.count }
+        return state.pending.items.count { state.index.find($0.hash) == nil }
     }
 
     // MARK: Changing
@@ -161,7 +205,8 @@ package final class ResponseStore: @unchecked Sendable {
         }
     }
 
-    /// What lies under this key now. Its content's checksum is not checked, and it does not count as used: this is no look-up for a client.
+    /// What lies under this key now. Its content's checksum is not checked, and it does not count as used: this is no look-up for a client. May
+    /// wait for the disk (`firstOnDisk`).
     package func see(_ key: Span<UInt8>) -> SeenItem {
         key.withUnsafeBytes { key in
             let hash = KeyHash(key, seed: seed)
@@ -170,10 +215,10 @@ package final class ResponseStore: @unchecked Sendable {
                 return (state.place(of: hash), state.pending[hash], entry.flatMap { state.segments[$0.segment] }, entry)
             }
             if let pending { return SeenItem(item: pending.matches(key) ? pending.stored : nil, place: place) }
-            guard let segment, let entry, let (_, storedKey, item) = parts(entry, in: segment), storedKey.count == key.count,
-                memcmp(storedKey.baseAddress!, key.baseAddress!, key.count) == 0
+            guard let segment, let entry, let record = parts(entry, in: segment), record.key.count == key.count,
+                memcmp(record.key.baseAddress!, key.baseAddress!, key.count) == 0
             else { return SeenItem(item: nil, place: place) }
-            return SeenItem(item: item, place: place)
+            return SeenItem(item: record.item, place: place)
         }
     }
 
@@ -184,31 +229,36 @@ package final class ResponseStore: @unchecked Sendable {
 
     /// The same, if what is stored there is still this item.
     package func remove(_ key: Span<UInt8>, ifStill item: StoredItem) {
-        let hash = key.withUnsafeBytes { KeyHash($0, seed: seed) }
-        state.withLock { state in
-            if isStill(item, hash, state) { remove(hash, &state) }
+        key.withUnsafeBytes { key in
+            let hash = KeyHash(key, seed: seed)
+            state.withLock { state in
+                if isStill(item, hash, key.count, state) { remove(hash, &state) }
+            }
         }
     }
 
-    private func isStill(_ item: StoredItem, _ hash: KeyHash, _ state: borrowing State) -> Bool {
+    /// By its place: nothing is read with the lock held.
+    private func isStill(_ item: StoredItem, _ hash: KeyHash, _ keyBytes: Int, _ state: borrowing State) -> Bool {
         if let pending = state.pending[hash] { return pending === item.owner }
-        guard let entry = state.index.find(hash), let segment = state.segments[entry.segment],
-            let stored = parts(entry, in: segment)?.item.metadata
-        else { return false }
-        // What waited when it was found has been written since.
-        return stored.baseAddress == item.metadata.baseAddress || (item.owner is PendingItem && stored.elementsEqual(item.metadata))
+        guard let entry = state.index.find(hash), let segment = state.segments[entry.segment] else { return false }
+        if segment.base + entry.byteOffset + RecordHeader.bytes + keyBytes == item.metadata.baseAddress { return true }
+        // What waited when it was found has been written since: a moment ago, so that is in memory.
+        guard item.owner is PendingItem, let written = parts(entry, in: segment)?.item.metadata else { return false }
+        return written.elementsEqual(item.metadata)
     }
 
     /// Keeps a number with an item, in memory and until it is replaced, if what is stored there is still this item.
     /// - Parameter note: of 28 bits. A smaller one than there is changes nothing.
     package func setNote(_ note: UInt32, of key: Span<UInt8>, ifStill item: StoredItem) {
-        let hash = key.withUnsafeBytes { KeyHash($0, seed: seed) }
-        state.withLock { state in
-            guard isStill(item, hash, state) else { return }
-            if let pending = state.pending[hash] {
-                pending.raiseNote(to: note)
-            } else {
-                state.index.setNote(note, of: hash)
+        key.withUnsafeBytes { key in
+            let hash = KeyHash(key, seed: seed)
+            state.withLock { state in
+                guard isStill(item, hash, key.count, state) else { return }
+                if let pending = state.pending[hash] {
+                    pending.raiseNote(to: note)
+                } else {
+                    state.index.setNote(note, of: hash)
+                }
             }
         }
     }
@@ -219,7 +269,8 @@ package final class ResponseStore: @unchecked Sendable {
 
     @discardableResult
     private func remove(_ hash: KeyHash, _ state: inout State) -> Bool {
-        let wasPending = state.pending.removeValue(forKey: hash) != nil
+        let wasPending = state.pending[hash] != nil
+        state.pending[hash] = nil
         guard state.index.remove(hash) || wasPending else { return false }
         state.statistics.invalidated += 1
         noteChange()
@@ -243,13 +294,19 @@ package final class ResponseStore: @unchecked Sendable {
         }
     }
 
-    /// Marks everything as stale, for good.
+    /// Marks everything as stale, for good. Part by part, so that nobody waits for all of a large index; what is put in meanwhile may be
+    /// marked as well, which costs it a validation.
     package func markAllStale() {
         state.withLock { state in
             noteChange()
-            state.index.markAllStale()
-            for pending in state.pending.values { queueMarked(pending, &state) }
+            for pending in state.pending.items { queueMarked(pending, &state) }
             writer.queue(.staleAll, store: self)
+        }
+        for part in 0..<IndexTable.partCount {
+            state.withLock { state in
+                noteChange()
+                state.index.markAllStale(ofPart: part)
+            }
         }
     }
 
@@ -263,13 +320,18 @@ package final class ResponseStore: @unchecked Sendable {
 
     /// Drops everything, for good.
     package func removeAll() {
-        state.withLock { state in
+        // What it was is given back without the lock.
+        let old = state.withLock { state in
             noteChange()
             state.statistics.invalidated += state.index.count
-            state.index = IndexTable()
-            state.pending = [:]
-            writer.queue(.clearing, store: self)
+            defer {
+                state.index = IndexTable()
+                state.pending = PendingTable()
+                writer.queue(.clearing, store: self)
+            }
+            return (state.index, state.pending)
         }
+        withExtendedLifetime(old) {}
     }
 
     /// Returns when all that was queued before is in a segment file.

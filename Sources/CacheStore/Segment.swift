@@ -54,12 +54,15 @@ final class Segment: @unchecked Sendable {
     }
 
     deinit {
+        csystem_forget_mapping(base)
         munmap(UnsafeMutableRawPointer(mutating: base), size)
         close(descriptor)
     }
 
     private static func map(_ descriptor: Int32, _ size: Int) -> UnsafeRawPointer? {
         guard let address = mmap(nil, size, PROT_READ, MAP_SHARED, descriptor, 0), address != MAP_FAILED else { return nil }
+        // A file that somebody cut short, or a disk that fails, costs what is stored there and not the process.
+        csystem_guard_mapping(address, size)
         return UnsafeRawPointer(address)
     }
 
@@ -68,12 +71,14 @@ final class Segment: @unchecked Sendable {
         return "\(directory)/segment-\(String(repeating: "0", count: 16 - digits.count))\(digits)"
     }
 
-    /// Far beyond any that is ever reached; from here on a name is somebody's joke.
-    private static let numberLimit: UInt64 = 1 << 48
+    /// What the index can name; far beyond any that is ever reached.
+    static let numberLimit: UInt64 = 1 << 48
+    /// From here on a name is somebody's joke: a store that went on behind it would soon be at the limit.
+    private static let nameLimit = numberLimit / 2
 
     /// The number in a file's name; nil where it is not a segment's, or spelt in another way than ours.
     static func number(ofFile name: String) -> UInt64? {
-        guard name.hasPrefix("segment-"), let number = UInt64(name.dropFirst(8), radix: 16), number < numberLimit,
+        guard name.hasPrefix("segment-"), let number = UInt64(name.dropFirst(8), radix: 16), number < nameLimit,
             path(number, "") == "/" + name
         else { return nil }
         return number

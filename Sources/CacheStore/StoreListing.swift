@@ -44,14 +44,13 @@ extension ResponseStore {
         for part in 0..<IndexTable.partCount {
             // Together, so that an item on its way from the one to the other is not missed.
             let (pending, slots, segments) = state.withLock { state in
-                let pending = state.pending.values.filter { IndexTable.part($0.hash) == part }
-                return (pending, state.index.slots(ofPart: part), state.segments)
+                (state.pending.items(ofPart: part), state.index.slots(ofPart: part), state.segments)
             }
             for item in pending { body(ListedItem(id: StoredItemID(item.hash), key: item.key, item: item.stored)) }
             let waiting = Set(pending.map(\.hash))
             for entry in slots where entry.isOccupied && !waiting.contains(entry.hash) {
-                guard let segment = segments[entry.segment], let (_, key, item) = parts(entry, in: segment) else { continue }
-                body(ListedItem(id: StoredItemID(entry.hash), key: key, item: item))
+                guard let segment = segments[entry.segment], let record = parts(entry, in: segment) else { continue }
+                body(ListedItem(id: StoredItemID(entry.hash), key: record.key, item: record.item))
             }
         }
     }

@@ -13,6 +13,8 @@ package struct StoreSettings: Sendable {
     package var pendingLimitBytes = 64 << 20
     /// Gives a new file all its blocks; returns an error's number or 0.
     var allocate: @Sendable (_ descriptor: Int32, _ bytes: Int) -> Int32 = { csystem_allocate($0, $1) }
+    /// Whether what is stored is in memory; the tests have one of their own.
+    package var residency: any Residency = PageResidency()
     /// Called from the writer's queue when the disk takes no more, and when it does again.
     package var whenWritable: (@Sendable (_ isWritable: Bool) -> Void)?
 
@@ -62,10 +64,14 @@ package struct NewItem: Sendable {
     package var key: [UInt8]
     package var metadata: [UInt8]
     package var head: [UInt8]
-    package var body: [UInt8]
+    package var body: ItemBody
     package var retention: Retention
 
     package init(key: [UInt8], metadata: [UInt8], head: [UInt8], body: [UInt8], retention: Retention) {
+        self.init(key: key, metadata: metadata, head: head, body: .bytes(body), retention: retention)
+    }
+
+    package init(key: [UInt8], metadata: [UInt8], head: [UInt8], body: ItemBody, retention: Retention) {
         self.key = key
         self.metadata = metadata
         self.head = head
@@ -74,6 +80,20 @@ package struct NewItem: Sendable {
     }
 
     var payloadBytes: Int { key.count + metadata.count + head.count + body.count }
+}
+
+/// An item's content. `@unchecked Sendable` because what is stored never changes.
+package enum ItemBody: @unchecked Sendable {
+    case bytes([UInt8])
+    /// The same that another item has: it is read when it is written, which may mean to wait for the disk.
+    case stored(UnsafeRawBufferPointer, owner: AnyObject)
+
+    package var count: Int {
+        switch self {
+        case .bytes(let bytes): bytes.count
+        case .stored(let bytes, _): bytes.count
+        }
+    }
 }
 
 package enum InsertResult: Sendable, Equatable {
@@ -101,21 +121,26 @@ package struct StoredItem {
 
     /// The same with another head.
     package func replacingHead(_ head: [UInt8]) -> StoredItem {
-        let other = ReplacedHead(head, base: owner)
-        return StoredItem(
-            metadata: metadata, head: UnsafeRawBufferPointer(other.bytes), body: body, isMarkedStale: isMarkedStale, note: note,
-            owner: other)
+        head.withUnsafeBytes { replacingHead(HeldHead($0, base: (owner as? HeldHead)?.base ?? owner)) }
+    }
+
+    /// The same with a head that is always in memory: for one who keeps it while the upstream is asked. Until then the file's pages may be gone.
+    package var holdingHead: StoredItem { owner is HeldHead ? self : replacingHead(HeldHead(head, base: owner)) }
+
+    private func replacingHead(_ held: HeldHead) -> StoredItem {
+        StoredItem(metadata: metadata, head: held.bytes, body: body, isMarkedStale: isMarkedStale, note: note, owner: held)
     }
 }
 
 /// A head that does not lie in the store, and what the rest of its item lies in.
-private final class ReplacedHead {
-    let bytes: UnsafeMutableRawBufferPointer
-    private let base: AnyObject
+final class HeldHead {
+    let bytes: UnsafeRawBufferPointer
+    let base: AnyObject
 
-    init(_ head: [UInt8], base: AnyObject) {
-        bytes = .allocate(byteCount: head.count, alignment: 1)
-        bytes.copyBytes(from: head)
+    init(_ head: UnsafeRawBufferPointer, base: AnyObject) {
+        let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: head.count, alignment: 1)
+        copy.copyMemory(from: head)
+        bytes = UnsafeRawBufferPointer(copy)
         self.base = base
     }
 
@@ -149,6 +174,8 @@ package struct StoreStatistics: Sendable {
     package var invalidated = 0
     package var damaged = 0
     package var reinserted = 0
+    /// Items that a request needed and that were read from the disk first.
+    package var broughtIn = 0
     /// Items dropped because too much waited.
     package var dropped = 0
     package var writeErrors = 0

@@ -157,20 +157,19 @@ final class StoreWriter: @unchecked Sendable {
     private func append(_ item: PendingItem, _ store: ResponseStore) {
         let header = RecordHeader(
             kind: .item, retention: item.retention, isMarkedStale: item.isMarkedStale, keyBytes: item.counts.key,
-            metadataBytes: item.counts.metadata, headBytes: item.counts.head, bodyBytes: item.counts.body, hash: item.hash,
-            payloadChecksum: RecordHeader.payloadChecksum(item.payload.baseAddress!, item.bytes, seed: seed))
-        append(.item(item), header, UnsafeRawBufferPointer(item.payload), takesBack: item.retention.isNeeded, store)
+            metadataBytes: item.counts.metadata, headBytes: item.counts.head, bodyBytes: item.counts.body, hash: item.hash)
+        append(.item(item), header, item.payload, takesBack: item.retention.isNeeded, store)
         if buffer.count >= Self.batchBytes { writeBuffer(store) }
     }
 
     private func appendPlain(_ work: Work, _ kind: RecordKind, _ hash: KeyHash, _ store: ResponseStore) {
-        append(work, RecordHeader(kind: kind, hash: hash), UnsafeRawBufferPointer(start: nil, count: 0), takesBack: true, store)
+        append(work, RecordHeader(kind: kind, hash: hash), [], takesBack: true, store)
     }
 
     /// Puts a record into the buffer, where there is room on the disk.
     /// - Parameter takesBack: what was stored must not come back: for this a full disk gets room.
     private func append(
-        _ work: Work, _ header: RecordHeader, _ payload: UnsafeRawBufferPointer, takesBack: Bool, _ store: ResponseStore
+        _ work: Work, _ header: RecordHeader, _ payload: [UnsafeRawBufferPointer], takesBack: Bool, _ store: ResponseStore
     ) {
         let size = header.recordBytes
         // Once is enough, but where marks of others that were kept leave no room in the new segment. They are kept once, so this ends.
@@ -184,13 +183,18 @@ final class StoreWriter: @unchecked Sendable {
         }
         let offset = position.offset + buffer.count
         let start = buffer.count
-        withUnsafeTemporaryAllocation(byteCount: RecordHeader.bytes, alignment: 16) { space in
-            header.write(to: space.baseAddress!, segment: position.segment, offset: offset, seed: seed)
-            buffer.append(contentsOf: space)
-        }
-        buffer.append(contentsOf: payload)
+        buffer.append(contentsOf: repeatElement(0, count: RecordHeader.bytes))
+        for part in payload { buffer.append(contentsOf: part) }
         // Up to the next record's alignment.
         while buffer.count - start < size { buffer.append(0) }
+        buffer.withUnsafeMutableBytes { bytes in
+            let record = bytes.baseAddress! + start
+            var header = header
+            if header.kind == .item {
+                header.payloadChecksum = RecordHeader.payloadChecksum(record + RecordHeader.bytes, header.payloadBytes, seed: seed)
+            }
+            header.write(to: record, segment: position.segment, offset: offset, seed: seed)
+        }
         placed.append((work, offset))
     }
 
@@ -206,24 +210,43 @@ final class StoreWriter: @unchecked Sendable {
         let isWritten = buffer.withUnsafeBytes { active.write($0, at: position.offset) }
         if isWritten { position.offset += buffer.count }
         if !isWritten { note(.failedWrite) } else if trouble == .failedWrite { note(nil) }
-        store.state.withLock { state in
-            guard isWritten else {
-                state.statistics.writeErrors += 1
-                return
-            }
-            for case (.item(let item), let offset) in placed {
-                state.statistics.pendingBytes -= item.bytes
-                guard state.pending[item.hash] === item else { continue }
-                state.pending[item.hash] = nil
-                var entry = IndexEntry(hash: item.hash, segment: position.segment, byteOffset: offset, isMarkedStale: item.isMarkedStale)
-                entry.note = item.note
-                if state.index.set(entry) { state.statistics.replaced += 1 }
-            }
+        if isWritten {
+            inPieces(placed) { settleWritten($0, store) }
+        } else {
+            store.state.withLock { $0.statistics.writeErrors += 1 }
         }
         if !isWritten { for one in placed { giveUp(one.work, store) } }
         placed.removeAll(keepingCapacity: true)
         buffer.removeAll(keepingCapacity: buffer.count <= Self.batchBytes * 2)
         return isWritten
+    }
+
+    /// Records that are dealt with while the store's state is locked, and how long others may have it before the next ones.
+    private static let lockedRecords = 256
+    private static let lockPause: UInt32 = 20
+
+    /// So that look-ups wait for a few records at most, however many there are.
+    private func inPieces<Element>(_ all: [Element], _ body: (ArraySlice<Element>) -> Void) {
+        for start in stride(from: 0, to: all.count, by: Self.lockedRecords) {
+            if start > 0 { usleep(Self.lockPause) }
+            body(all[start..<min(start + Self.lockedRecords, all.count)])
+        }
+    }
+
+    /// From now on they are found in the segment.
+    private func settleWritten(_ placed: ArraySlice<(work: Work, offset: Int)>, _ store: ResponseStore) {
+        let mark = ResidencyTrust.mark(ResidencyTrust.now)
+        store.state.withLock { state in
+            for case (.item(let item), let offset) in placed {
+                state.statistics.pendingBytes -= item.bytes
+                guard state.pending[item.hash] === item else { continue }
+                state.pending[item.hash] = nil
+                var entry = IndexEntry(hash: item.hash, segment: position.segment, byteOffset: offset, isMarkedStale: item.isMarkedStale)
+                entry.inMemoryMark = mark
+                entry.note = item.note
+                if state.index.set(entry) { state.statistics.replaced += 1 }
+            }
+        }
     }
 
     /// Goes on in the newest segment after a start, or makes a new one; evicts the oldest where the limit is reached.
@@ -305,20 +328,24 @@ final class StoreWriter: @unchecked Sendable {
             }
         }
         evicted.append(oldest)
-        unwritten += store.state.withLock { state in
-            _ = state.segments.removeOldest()
-            return settle(live.map { ($0.header.hash, $0.offset) }, of: oldest.number, kept, order, &state)
+        var survivors: [KeyHash: PendingItem] = [:]
+        inPieces(live.map { ($0.header.hash, $0.offset) }) { records in
+            store.state.withLock { settle(records, of: oldest.number, kept, &survivors, &$0) }
         }
+        store.state.withLock { state in
+            _ = state.segments.removeOldest()
+            state.statistics.reinserted += survivors.count
+        }
+        unwritten += order.compactMap { survivors[$0].map(Work.item) }
     }
 
     /// Takes a segment's records out of the index. What is kept waits to be written again, unless it was removed since the segment was gone
     /// through: what was purged stays purged.
     private func settle(
-        _ live: [(hash: KeyHash, offset: Int)], of segment: UInt64, _ kept: [KeyHash: PendingItem], _ order: [KeyHash],
-        _ state: inout ResponseStore.State
-    ) -> [Work] {
-        var survivors: [KeyHash: PendingItem] = [:]
-        for record in live {
+        _ live: ArraySlice<(KeyHash, Int)>, of segment: UInt64, _ kept: [KeyHash: PendingItem],
+        _ survivors: inout [KeyHash: PendingItem], _ state: inout ResponseStore.State
+    ) {
+        for record in live.map({ (hash: $0, offset: $1) }) {
             guard let entry = state.index.find(record.hash), entry.leads(to: segment, record.offset) else {
                 continue
             }
@@ -333,8 +360,6 @@ final class StoreWriter: @unchecked Sendable {
             state.pending[record.hash] = survivor
             state.statistics.pendingBytes += survivor.bytes
         }
-        state.statistics.reinserted += survivors.count
-        return order.compactMap { survivors[$0].map(Work.item) }
     }
 
     /// The record's parts, where its checksum holds.

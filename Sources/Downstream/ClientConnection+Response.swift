@@ -277,11 +277,15 @@ extension ClientConnection {
 
     /// Returns false where the connection broke.
     private func pushOutput() -> Bool {
+        guard !isReadingIn else { return true }
         let before = output.sentBytes
         response.isUnsent = false
-        guard output.send(to: descriptor) else {
+        switch output.send(to: descriptor, table.contentMemory) {
+        case .sent: break
+        case .broken:
             vanished()
             return false
+        case .onDisk(let bytes, let owner): bringIn(bytes, of: owner)
         }
         guard !output.isEmpty else {
             if heldBytes > 0 { _ = isOutputHeld() }
@@ -291,6 +295,22 @@ extension ClientConnection {
         if output.sentBytes > before { writeDeadline = 0 }
         blocked()
         return phase != .closed
+    }
+
+    /// The client waits for the disk; nobody else does.
+    private func bringIn(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject) {
+        isReadingIn = true
+        let own = LoopBound(value: self)
+        table.contentMemory?.bringIn(bytes, of: owner) { [loop = table.loop] in
+            loop.execute { own.value.broughtIn() }
+        }
+    }
+
+    private func broughtIn() {
+        isReadingIn = false
+        guard phase != .closed else { return }
+        flush()
+        updateInterest()
     }
 
     private func blocked() {

@@ -54,6 +54,8 @@ package final class ClientConnection: EventHandler {
     var writeDeadline: Int64 = 0
     var wantsDrainCall = false
     var isPushQueued = false
+    /// What goes out next is being read from the disk.
+    var isReadingIn = false
 
     /// Read and thrown away after an answer that ended the connection, so that the client gets to read it: bytes and time.
     private static let lingerLimitBytes = 1 << 20
@@ -415,7 +417,7 @@ package final class ClientConnection: EventHandler {
     func updateInterest() {
         guard phase != .closed else { return }
         var events = ReadyEvents()
-        if !output.isEmpty || wantsDrainCall { events.insert(.writable) }
+        if !output.isEmpty || wantsDrainCall, !isReadingIn { events.insert(.writable) }
         let canRead =
             switch phase {
             case .awaitingRequest: output.isEmpty

@@ -20,6 +20,8 @@ package final class ClientConnections {
     package let settings: DownstreamSettings
     let budget: ConnectionBudget
     package var counters = ConnectionCounters()
+    /// Where borrowed content lies; nil where all of it is in memory.
+    package var contentMemory: (any ContentMemory)?
 
     /// One for all: what a connection cannot use at once it copies into a buffer of its own.
     let readBuffer: UnsafeMutableBufferPointer<UInt8>
@@ -38,6 +40,9 @@ package final class ClientConnections {
     static let readBytes = 64 * 1024
     static let writeBytes = 16 * 1024
     private static let sweepInterval = Duration.milliseconds(500)
+    /// Descriptors that a sweep looks at in one go, and connections that it ends in one go: many may have come, and so end, together.
+    private static let sweepLimit = 4_096
+    private static let endLimit = 32
 
     /// - Parameter budget: shared by all tables whose connections count together; its own where none is given.
     package init(loop: EventLoop, settings: DownstreamSettings, budget: ConnectionBudget? = nil) {
@@ -104,10 +109,17 @@ package final class ClientConnections {
 
     var all: [ClientConnection] { byDescriptor.compactMap(\.self) }
 
-    private func sweep() {
+    /// - Parameter first: where the sweep goes on; others' events have been handled since.
+    private func sweep(from first: Int = 0) {
         coarseNow = loop.time.monotonicMilliseconds
-        for connection in byDescriptor { connection?.checkDeadline(coarseNow) }
-        loop.schedule(after: Self.sweepInterval) { self.sweep() }
+        let ended = counters.timedOut
+        var place = first
+        while place < min(first + Self.sweepLimit, byDescriptor.count), counters.timedOut < ended + Self.endLimit {
+            byDescriptor[place]?.checkDeadline(coarseNow)
+            place += 1
+        }
+        let next = place < byDescriptor.count ? place : 0
+        loop.schedule(after: next == 0 ? Self.sweepInterval : .zero) { self.sweep(from: next) }
     }
 }
 

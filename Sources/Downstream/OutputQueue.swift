@@ -40,6 +40,8 @@ package enum WholeBody {
 
 /// Content that is made while it is sent, so that neither the time nor the memory for all of it is taken at once.
 package protocol ContentProducer: AnyObject {
+    /// What the next piece is made of, where that lies in another's memory.
+    var source: (bytes: UnsafeRawBufferPointer, owner: AnyObject)? { get }
     /// The next piece, made within a millisecond; nil at the end.
     func next() -> [UInt8]?
     /// What it takes of memory.
@@ -109,27 +111,48 @@ struct OutputQueue {
         }
     }
 
-    /// Sends what the kernel takes. Returns false where the connection is broken.
-    mutating func send(to descriptor: Int32) -> Bool {
+    enum Outcome {
+        /// All that the kernel took.
+        case sent
+        case broken
+        /// What comes next has to be read from the disk first.
+        case onDisk(UnsafeRawBufferPointer, owner: AnyObject)
+    }
+
+    /// Borrowed content is sent in pieces, of which each is known to be in memory.
+    private static let borrowedBytes = 1 << 20
+
+    /// Sends what the kernel takes.
+    mutating func send(to descriptor: Int32, _ memory: (any ContentMemory)? = nil) -> Outcome {
         while first < pieces.count {
             let count = pieces[first].withUnsafeBytes {
                 Glibc.send(descriptor, $0.baseAddress! + sent, $0.count - sent, Int32(MSG_NOSIGNAL))
             }
-            guard count > 0 else { return count < 0 && (errno == EAGAIN || errno == EINTR) }
+            guard count > 0 else { return Self.outcome(count) }
             sent += count
             sentBytes += count
             if sent == pieces[first].count { dropFirst() }
         }
         while tailSent < tail.count {
-            let count = tail.withBytes { Glibc.send(descriptor, $0.baseAddress! + tailSent, $0.count - tailSent, Int32(MSG_NOSIGNAL)) }
-            guard count > 0 else { return count < 0 && (errno == EAGAIN || errno == EINTR) }
+            var piece = tailSent..<tail.count
+            if case .borrowed(let bytes, let owner) = tail, let memory {
+                piece = tailSent..<min(tail.count, tailSent + Self.borrowedBytes)
+                let next = UnsafeRawBufferPointer(rebasing: bytes[piece])
+                guard memory.isInMemory(next, of: owner) else { return .onDisk(next, owner: owner) }
+            }
+            let count = tail.withBytes { Glibc.send(descriptor, $0.baseAddress! + piece.lowerBound, piece.count, Int32(MSG_NOSIGNAL)) }
+            guard count > 0 else { return Self.outcome(count) }
             tailSent += count
             sentBytes += count
         }
         (tail, tailSent) = (.none, 0)
+        guard let producer else { return .sent }
+        if let memory, let (bytes, owner) = producer.source, !memory.isInMemory(bytes, of: owner) {
+            return .onDisk(bytes, owner: owner)
+        }
         // It goes out in the loop's next turn, so that a client that takes everything at once does not keep the loop.
-        takePiece()
-        return true
+        takePiece(of: producer)
+        return .sent
     }
 
     private mutating func dropFirst() {
@@ -142,12 +165,13 @@ struct OutputQueue {
         first = 0
     }
 
+    private static func outcome(_ count: Int) -> Outcome { count < 0 && (errno == EAGAIN || errno == EINTR) ? .sent : .broken }
+
     /// Nothing may follow it but what it makes.
     mutating func append(_ producer: any ContentProducer) { self.producer = producer }
 
     /// Takes the next piece, framed as a chunk (RFC 9112 §7.1).
-    private mutating func takePiece() {
-        guard let producer else { return }
+    private mutating func takePiece(of producer: any ContentProducer) {
         var chunk: [UInt8] = []
         if let piece = producer.next() {
             chunk.append(chunkSize: piece.count)

@@ -26,12 +26,14 @@ package enum ContentCoding: Sendable, Equatable, CaseIterable {
 
     /// nil where the content is coded in another way, or more than once.
     package init?(_ fields: Fields) {
-        let codings = FieldLists.members(of: .contentEncoding, in: fields).filter { !$0.equalsIgnoringCase("identity") }
-        guard let first = codings.first else {
+        let codings = FieldLists.members(of: .contentEncoding, in: fields, limit: FieldListLimit.members + 1)
+        guard codings.count <= FieldListLimit.members else { return nil }
+        let telling = codings.filter { !$0.equalsIgnoringCase("identity") }
+        guard let first = telling.first else {
             self = .identity
             return
         }
-        guard codings.count == 1, let coding = ContentCoding(named: first) else { return nil }
+        guard telling.count == 1, let coding = ContentCoding(named: first) else { return nil }
         self = coding
     }
 

@@ -1,17 +1,68 @@
-// Lists in field values (RFC 9110 §5.6.1): members between commas, where a comma within a quoted string does not count.
+// Lists in field values (RFC 9110 §5.6.1): members between commas, where a comma within a quoted string does not count. A head may be long, so
+// lists are gone through without an array of their members where only one of them is looked for, and what needs more than a pass has a limit.
 
-package enum FieldLists {
-    /// The members of one value, white space around them removed, empty ones left out.
+/// How much of a list is read where each member costs more than a glance. Nobody sends as much in earnest; what lies beyond must not hold up
+/// the others on the loop, so whoever reads a list says what a longer one means: always what is safe.
+package enum FieldListLimit {
+    /// Members, or parameters and directives together.
+    package static let members = 128
+    /// Bytes of all lines of the field together.
+    package static let bytes = 8_192
+
+    /// - Parameters:
+    ///   - lines: the values of all lines of the field.
+    ///   - separators: each of these bytes counts as the end of a member, also within quotes.
+    package static func isExceeded(
+        by lines: [ArraySlice<UInt8>], separators: StaticString = ",", members: Int = members, bytes: Int = bytes
+    ) -> Bool {
+        // Before it is counted, since even that takes its time with 64 KiB.
+        guard lines.reduce(0, { $0 + $1.count + 1 }) <= bytes + 1 else { return true }
+        var count = lines.count
+        for line in lines {
+            let text = line.span
+            for index in text.indices where isOne(text[index], of: separators) { count += 1 }
+        }
+        return count > members
+    }
+
+    private static func isOne(_ byte: UInt8, of separators: StaticString) -> Bool {
+        for index in 0..<separators.utf8CodeUnitCount where separators.utf8Start[index] == byte { return true }
+        return false
+    }
+}
+
+/// The members of one value, one after the other: white space around them removed, empty ones left out.
+package struct FieldMembers: Sequence, IteratorProtocol {
+    private let value: ArraySlice<UInt8>
+    private let separator: UInt8
+    private let hasEscapes: Bool
+    private var position: Int
+
     /// - Parameter hasEscapes: whether a backslash in quotes takes the next byte's meaning away. Entity tags know no such thing.
-    package static func members(
-        of value: ArraySlice<UInt8>, separator: UInt8 = UInt8(ascii: ","), hasEscapes: Bool = true
-    ) -> [ArraySlice<UInt8>] {
-        var members: [ArraySlice<UInt8>] = []
-        var start = value.startIndex
+    package init(of value: ArraySlice<UInt8>, separator: UInt8 = UInt8(ascii: ","), hasEscapes: Bool = true) {
+        self.value = value
+        self.separator = separator
+        self.hasEscapes = hasEscapes
+        position = value.startIndex
+    }
+
+    package mutating func next() -> ArraySlice<UInt8>? {
+        while position <= value.endIndex {
+            let start = position
+            let end = endOfMember()
+            position = end + 1
+            let member = value[start..<end].trimmed
+            if !member.isEmpty { return member }
+        }
+        return nil
+    }
+
+    private func endOfMember() -> Int {
+        let (text, base) = (value.span, value.startIndex)
         var isQuoted = false
         var isEscaped = false
-        for index in value.indices {
-            let byte = value[index]
+        for index in (position - base)..<text.count {
+            let byte = text[index]
             if isEscaped {
                 isEscaped = false
             } else if isQuoted {
@@ -19,22 +70,37 @@ package enum FieldLists {
             } else if byte == 0x22 {
                 isQuoted = true
             } else if byte == separator {
-                append(value[start..<index], to: &members)
-                start = index + 1
+                return base + index
             }
         }
-        append(value[start...], to: &members)
-        return members
+        return value.endIndex
+    }
+}
+
+package enum FieldLists {
+    /// The members of one value.
+    package static func members(
+        of value: ArraySlice<UInt8>, separator: UInt8 = UInt8(ascii: ","), hasEscapes: Bool = true
+    ) -> [ArraySlice<UInt8>] {
+        Array(FieldMembers(of: value, separator: separator, hasEscapes: hasEscapes))
     }
 
     /// The members of all lines of a field, in order.
-    package static func members(of field: KnownField, in fields: Fields) -> [ArraySlice<UInt8>] {
-        fields.all(field).flatMap { members(of: $0) }
+    /// - Parameter limit: so many at most.
+    package static func members(of field: KnownField, in fields: Fields, limit: Int = .max) -> [ArraySlice<UInt8>] {
+        var members: [ArraySlice<UInt8>] = []
+        for value in fields.all(field) {
+            for member in FieldMembers(of: value) {
+                guard members.count < limit else { return members }
+                members.append(member)
+            }
+        }
+        return members
     }
 
-    private static func append(_ member: ArraySlice<UInt8>, to members: inout [ArraySlice<UInt8>]) {
-        let trimmed = member.trimmed
-        if !trimmed.isEmpty { members.append(trimmed) }
+    /// Whether a member of any line fits; stops at the first that does.
+    package static func contains(_ field: KnownField, in fields: Fields, where fits: (ArraySlice<UInt8>) -> Bool) -> Bool {
+        fields.all(field).contains { value in FieldMembers(of: value).contains(where: fits) }
     }
 }
 

@@ -18,7 +18,7 @@ extension Fields {
     /// Without the fields of the connection, and without those that its Connection field names.
     package func removingHopByHop() -> Fields {
         guard containsAny(of: Self.always) else { return self }
-        let named = FieldLists.members(of: .connection, in: self)
+        let named = NamedFields(self)
         let kept = entries.filter { entry in
             if let known = entry.known, Self.always.contains(known) { return false }
             return !isNamed(entry, by: named)
@@ -30,16 +30,32 @@ extension Fields {
     /// that is decided of a request, least of all its key, may depend on them.
     package func removingNamed() -> Fields? {
         guard contains(.connection) else { return nil }
-        let named = FieldLists.members(of: .connection, in: self)
+        let named = NamedFields(self)
         let isTaken = { (entry: Entry) in !(entry.known.map(Self.always.contains) ?? false) && isNamed(entry, by: named) }
         return entries.contains(where: isTaken) ? Fields(bytes: bytes, entries: entries.filter { !isTaken($0) }) : nil
     }
 
-    private func isNamed(_ entry: Entry, by named: [ArraySlice<UInt8>]) -> Bool {
+    private func isNamed(_ entry: Entry, by named: NamedFields) -> Bool {
         if let known = entry.known, Self.protected.contains(known) { return false }
-        guard !named.isEmpty else { return false }
-        let name = bytes[entry.nameRange]
-        return named.contains { $0.equalsIgnoringCase(name) }
+        switch named {
+        case .these(let names):
+            guard !names.isEmpty else { return false }
+            let name = bytes[entry.nameRange]
+            return names.contains { $0.equalsIgnoringCase(name) }
+        case .all: return true
+        }
+    }
+
+    /// What Connection names.
+    private enum NamedFields {
+        case these([ArraySlice<UInt8>])
+        /// More than is read: then all that it may take away is taken away, so that nothing goes on that was not to.
+        case all
+
+        init(_ fields: Fields) {
+            let names = FieldLists.members(of: .connection, in: fields, limit: FieldListLimit.members + 1)
+            self = names.count > FieldListLimit.members ? .all : .these(names)
+        }
     }
 
     /// Whether Connection names `option` (RFC 9110 §7.6.1), such as `close`.
@@ -50,7 +66,7 @@ extension Fields {
             // Mostly it is the only one.
             if value.equalsIgnoringCase(option) { return true }
             guard value.count > option.utf8CodeUnitCount else { continue }
-            if FieldLists.members(of: bytes[entry.valueRange]).contains(where: { $0.equalsIgnoringCase(option) }) { return true }
+            if FieldMembers(of: bytes[entry.valueRange]).contains(where: { $0.equalsIgnoringCase(option) }) { return true }
         }
         return false
     }

@@ -29,6 +29,7 @@ enum RequestFraming {
 
     /// Exactly one coding, `chunked`, without parameters. One that we do not know is 501 (RFC 9112 §6.1), a wrong use of chunked 400.
     private static func check(_ codings: [ArraySlice<UInt8>]) throws(RequestRejection) {
+        guard !FieldListLimit.isExceeded(by: codings) else { throw .framing("Transfer-Encoding must be chunked, once and alone.") }
         let members = codings.flatMap { $0.split(separator: UInt8(ascii: ","), omittingEmptySubsequences: false) }
             .map(\.trimmed)
         if members.count == 1, members[0].equalsIgnoringCase("chunked") { return }

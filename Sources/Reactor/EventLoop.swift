@@ -47,11 +47,16 @@ package final class EventLoop: @unchecked Sendable {
     /// When the events being handled became known: read once for all of them.
     package private(set) var batchWallMilliseconds: Int64 = 0
     package private(set) var batchMicroseconds: Int64 = 0
+    /// How long others waited for a batch to end.
+    package private(set) var waits = LoopWaits()
     /// Work from other threads; they append and write `wakeDescriptor`, the loop takes all.
     private let pending = Mutex<[@Sendable () -> Void]>([])
 
     /// Events taken from the kernel at once: enough that a busy loop seldom calls it, few enough that timers stay on time.
     private static let batchSize = 256
+    /// Pieces of work from other threads, and timers, that are done before descriptors are looked at again: where thousands come at once,
+    /// such as the followers of one fetch, other clients are not kept waiting for the last of them.
+    private static let turnLimit = 256
     /// How long the handler waits for more before it gives its thread back (milliseconds).
     private static let longestWait: Int32 = 100
 
@@ -182,6 +187,8 @@ package final class EventLoop: @unchecked Sendable {
                 for one in batchEndUnderWay { one() }
                 batchEndUnderWay.removeAll(keepingCapacity: true)
             }
+            let end = SystemTime.monotonicMicroseconds
+            waits.note(end - batchMicroseconds, at: end)
             if count <= 0, timers.isEmpty, nextRound.isEmpty { return }
         }
     }
@@ -190,8 +197,10 @@ package final class EventLoop: @unchecked Sendable {
     private func waitTime() -> Int32 {
         guard nextRound.isEmpty else { return 0 }
         guard let next = timers.next else { return Self.longestWait }
-        guard !(time is ManualTime) else { return Self.longestWait }
-        return Int32(clamping: min(Int64(Self.longestWait), max(0, next - time.monotonicMilliseconds)))
+        let left = max(0, next - time.monotonicMilliseconds)
+        // A clock that is moved by hand wakes the loop itself.
+        guard left > 0, !(time is ManualTime) else { return left > 0 ? Self.longestWait : 0 }
+        return Int32(clamping: min(Int64(Self.longestWait), left))
     }
 
     private func handle(_ event: epoll_event) {
@@ -212,7 +221,7 @@ package final class EventLoop: @unchecked Sendable {
         guard !timers.isEmpty else { return }
         let now = time.monotonicMilliseconds
         var due: [LoopTimer] = []
-        while let next = timers.next, next <= now { due.append(timers.removeFirst()) }
+        while due.count < Self.turnLimit, let next = timers.next, next <= now { due.append(timers.removeFirst()) }
         for timer in due { timer.fire() }
     }
 
@@ -224,11 +233,16 @@ package final class EventLoop: @unchecked Sendable {
     }
 
     private func takePending() {
-        let work = pending.withLock { list in
-            guard !list.isEmpty else { return [@Sendable () -> Void]() }
-            defer { list = [] }
-            return list
+        let (work, isMore) = pending.withLock { list -> (work: [@Sendable () -> Void], isMore: Bool) in
+            guard list.count > Self.turnLimit else {
+                defer { list = [] }
+                return (list, false)
+            }
+            defer { list.removeFirst(Self.turnLimit) }
+            return (Array(list[..<Self.turnLimit]), true)
         }
+        // `execute` wakes the loop where the list was empty only.
+        if isMore { wake() }
         for one in work { one() }
     }
 }

@@ -6,7 +6,7 @@ import HTTPCore
 enum AcceptedCoding {
     /// Whether a coding is asked for by name. Without the field any coding is allowed, and some clients that leave it out can read none.
     static func accepts(_ coding: ContentCoding, in fields: Fields) -> Bool {
-        FieldLists.members(of: .acceptEncoding, in: fields).contains { isAccepted($0, coding) }
+        FieldLists.members(of: .acceptEncoding, in: fields, limit: FieldListLimit.members).contains { isAccepted($0, coding) }
     }
 
     private static func isAccepted(_ member: ArraySlice<UInt8>, _ coding: ContentCoding) -> Bool {

@@ -20,11 +20,18 @@ final class CodedContent: ContentProducer {
 
     var heldBytes: Int { GzipEncoder.heldBytes }
 
+    private var piece: Range<Int> { position..<min(body.count, position + Self.pieceBytes) }
+
+    var source: (bytes: UnsafeRawBufferPointer, owner: AnyObject)? {
+        guard case .borrowed(let bytes, let owner) = body else { return nil }
+        return (UnsafeRawBufferPointer(rebasing: bytes[piece]), owner)
+    }
+
     func next() -> [UInt8]? {
         guard !isEnded else { return nil }
-        let end = min(body.count, position + Self.pieceBytes)
-        isEnded = end == body.count
-        defer { position = end }
-        return body.withBytes { encoder.code(UnsafeRawBufferPointer(rebasing: $0[position..<end]), isLast: isEnded) }
+        let piece = piece
+        isEnded = piece.upperBound == body.count
+        position = piece.upperBound
+        return body.withBytes { encoder.code(UnsafeRawBufferPointer(rebasing: $0[piece]), isLast: isEnded) }
     }
 }

@@ -12,18 +12,27 @@ final class FoundResponse {
     let metadata: StoredMetadata
     /// The whole key: of the variant, where there are several.
     let key: [UInt8]
-    /// As it lies in the store, and when it was written.
+    /// What the store knows it by. Its bytes may have left the memory since it was found.
     let written: StoredItem
-    let writtenTime: Timestamp
+    /// As they lie in the store.
+    let writtenMetadata: StoredMetadata
 
     init(item: StoredItem, metadata: StoredMetadata, key: [UInt8]) {
         var metadata = metadata
         written = item
-        writtenTime = metadata.responseTime
+        writtenMetadata = metadata
         self.item = item.confirmed(&metadata)
         self.metadata = metadata
         self.key = key
     }
+
+    private init(holdingHeadOf other: FoundResponse) {
+        item = other.item.holdingHead
+        (metadata, key, written, writtenMetadata) = (other.metadata, other.key, other.written, other.writtenMetadata)
+    }
+
+    /// The same with a head that is always in memory: for one who keeps it while the upstream is asked.
+    var holdingHead: FoundResponse { FoundResponse(holdingHeadOf: self) }
 }
 
 extension StoredItem {

@@ -33,12 +33,14 @@ final class CookieOrigins: Sendable {
     /// - Parameters:
     ///   - cookies: the partition of requests with exactly these cookies.
     ///   - target: its key in the partition of those without credentials.
-    func contains(_ cookies: [UInt8], target: [UInt8]) -> Bool { targets(of: cookies).contains(hash(target)) }
+    func contains(_ cookies: [UInt8], target: [UInt8], in lookUp: StoreLookUp) throws(OnDisk) -> Bool {
+        Self.targets(in: try lookUp.item(Self.key(cookies))).contains(hash(target))
+    }
 
-    /// A client without credentials asked for `target` and was given these.
+    /// A client without credentials asked for `target` and was given these. What is known of them is in memory, or this waits for the disk.
     func remember(_ cookies: [UInt8], target: [UInt8], now: Int64) { add([hash(target)], to: cookies, now: now) }
 
-    /// A client that had the ones was given the others in their place.
+    /// A client that had the ones was given the others in their place. The same holds for both.
     func remember(_ cookies: [UInt8], after earlier: [UInt8], now: Int64) {
         let known = targets(of: earlier)
         if !known.isEmpty { add(known, to: cookies, now: now) }
@@ -74,13 +76,15 @@ final class CookieOrigins: Sendable {
         }
     }
 
-    private func targets(of cookies: [UInt8]) -> [[UInt8]] {
-        guard let item = store.lookUp(Self.key(cookies).span), StoredMetadata.kind(of: item.metadata) == .cookieOrigins else { return [] }
+    private func targets(of cookies: [UInt8]) -> [[UInt8]] { Self.targets(in: store.lookUp(Self.key(cookies).span)) }
+
+    private static func targets(in item: StoredItem?) -> [[UInt8]] {
+        guard let item, StoredMetadata.kind(of: item.metadata) == .cookieOrigins else { return [] }
         let bytes = Array(item.head)
-        return stride(from: 0, to: bytes.count - Self.hashBytes + 1, by: Self.hashBytes).map { Array(bytes[$0..<$0 + Self.hashBytes]) }
+        return stride(from: 0, to: bytes.count - hashBytes + 1, by: hashBytes).map { Array(bytes[$0..<$0 + hashBytes]) }
     }
 
     private func hash(_ target: [UInt8]) -> [UInt8] { store.credentialPartition(target) }
 
-    private static func key(_ cookies: [UInt8]) -> [UInt8] { [UInt8(ascii: "J")] + cookies }
+    static func key(_ cookies: [UInt8]) -> [UInt8] { [UInt8(ascii: "J")] + cookies }
 }

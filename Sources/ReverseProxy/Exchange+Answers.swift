@@ -10,21 +10,27 @@ import Upstream
 
 extension Exchange {
     /// The copy of those without credentials goes out.
-    func serveStandIn(_ copy: StandIn, _ failure: FetchFailure) {
+    func serveStandIn(_ copy: StandIn, _ failure: FetchFailure) throws(OnDisk) {
         record.sharedLeave = MetricNames.place(of: copy.leave)
         trace.sharedLeave = copy.leave
-        serveRescue(copy.found, (copy.age, copy.ttl), failure, detail: "\(failure.label)/shared:\(copy.leave.rawValue)")
+        try serveRescue(copy.found, (copy.age, copy.ttl), failure, detail: "\(failure.label)/shared:\(copy.leave.rawValue)")
     }
 
     /// The request's own copy goes out.
-    func serveOwnCopy(_ found: FoundResponse, _ rescue: (age: Int64, ttl: Int64?), _ failure: FetchFailure) {
-        let (found, rescue) = latest(found, rescue)
-        serveRescue(found, rescue, failure)
+    func serveOwnCopy(_ found: FoundResponse, _ rescue: (age: Int64, ttl: Int64?), _ failure: FetchFailure) throws(OnDisk) {
+        let (found, rescue) = try latest(found, rescue)
+        try serveRescue(found, rescue, failure)
     }
 
     /// - Parameter detail: for Cache-Status, where it has more to tell than the failure.
-    func serveRescue(_ found: FoundResponse, _ rescue: (age: Int64, ttl: Int64?), _ failure: FetchFailure, detail: String? = nil) {
-        if let gone = shard.server.gone?.gone(beside: found) { return serveGone(gone, failure) }
+    func serveRescue(
+        _ found: FoundResponse, _ rescue: (age: Int64, ttl: Int64?), _ failure: FetchFailure, detail: String? = nil
+    ) throws(OnDisk) {
+        if let lookUp = shard.lookUp, let gone = try shard.server.gone?.gone(beside: found, in: lookUp) { return serveGone(gone, failure) }
+        sendRescue(found, rescue, failure, detail: detail)
+    }
+
+    private func sendRescue(_ found: FoundResponse, _ rescue: (age: Int64, ttl: Int64?), _ failure: FetchFailure, detail: String?) {
         let detail = detail ?? failure.label
         record.result = .rescued
         record.rescueCause = MetricNames.place(of: failure)
@@ -50,14 +56,16 @@ extension Exchange {
         }
         shard.server.gone?.count(.served)
         trace.isGone = true
-        serveRescue(gone, (age, ttl), failure, detail: "\(failure.label)/gone")
+        sendRescue(gone, (age, ttl), failure, detail: "\(failure.label)/gone")
     }
 
     /// What is stored now, where it is later than what was found when the request came: an older copy must not follow a newer one.
-    private func latest(_ found: FoundResponse, _ rescue: (age: Int64, ttl: Int64?)) -> (FoundResponse, (age: Int64, ttl: Int64?)) {
+    private func latest(
+        _ found: FoundResponse, _ rescue: (age: Int64, ttl: Int64?)
+    ) throws(OnDisk) -> (FoundResponse, (age: Int64, ttl: Int64?)) {
         let strictness = shard.settings.policy.strictness
         guard let key = plan.key,
-            let now = shard.lookUp?.find(key, sharedKey: plan.isPartitioned ? plan.sharedKey : nil, request: head).found,
+            let now = try shard.lookUp?.find(key, sharedKey: plan.isPartitioned ? plan.sharedKey : nil, request: head).found,
             now.metadata.recency.isLater(than: found.metadata.recency),
             case .allowed(let age, let ttl) = Reuse.rescue(now.metadata, plan.directives, strictness: strictness, now: shard.now)
         else { return (found, rescue) }
@@ -68,10 +76,32 @@ extension Exchange {
         sendStored(found, head: found.item.head, found.metadata, age: age, lines)
     }
 
+    /// It was looked up a while ago perhaps, so it may have to be brought in again.
     /// - Parameters:
     ///   - bytes: the stored head, perhaps just brought up to date.
     ///   - metadata: what belongs to it.
     func sendStored(_ found: FoundResponse, head bytes: UnsafeRawBufferPointer, _ metadata: StoredMetadata, age: Int64, _ lines: [UInt8]) {
+        let item = found.item
+        guard let store = shard.lookUp?.store, !store.isInMemory(item.body, of: item.owner) else {
+            return sendNow(found, head: bytes, metadata, age: age, lines)
+        }
+        state = .readingIn
+        stopTimer()
+        prepared = PreparedResponse(found: found, head: Array(bytes), metadata: metadata, age: age, lines: lines)
+        store.bringIn(item.body, of: item.owner) { [self] in
+            shard.loop.execute { self.sendPrepared() }
+        }
+    }
+
+    private func sendPrepared() {
+        guard case .readingIn = state, let prepared else { return }
+        self.prepared = nil
+        prepared.head.withUnsafeBytes { sendNow(prepared.found, head: $0, prepared.metadata, age: prepared.age, prepared.lines) }
+    }
+
+    private func sendNow(
+        _ found: FoundResponse, head bytes: UnsafeRawBufferPointer, _ metadata: StoredMetadata, age: Int64, _ lines: [UInt8]
+    ) {
         record.source = .store
         record.age = age
         state = .finished
@@ -203,4 +233,13 @@ extension Exchange {
     func appendWhy(to lines: inout [UInt8]) {
         if shard.explains(head) { lines += shard.whyField(record, trace, head) }
     }
+}
+
+/// A stored copy with all that is sent before it.
+struct PreparedResponse {
+    let found: FoundResponse
+    let head: [UInt8]
+    let metadata: StoredMetadata
+    let age: Int64
+    let lines: [UInt8]
 }

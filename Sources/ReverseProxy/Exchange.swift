@@ -16,6 +16,8 @@ enum ExchangeState {
     case asking
     /// The answer is passed on as it comes.
     case streaming
+    /// The stored copy that goes out is being brought into memory.
+    case readingIn
     /// Answered, or the client is gone.
     case finished
 }
@@ -39,6 +41,8 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     var upload: Upload
     /// Whether this has waited for another's fetch that failed: not twice.
     private var hasWaited = false
+    /// What goes out once it is in memory.
+    var prepared: PreparedResponse?
     /// The soft deadline, or the end of waiting for another.
     private var timer: LoopTimer?
     var record: ExchangeRecord
@@ -158,14 +162,14 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         switch state {
         case .asking: fetch?.noteSlowness()
         case .waiting: break
-        case .streaming, .finished: return
+        case .streaming, .readingIn, .finished: return
         }
-        guard let found = plan.found, let rescue else { return }
+        guard plan.found != nil, rescue != nil else { return }
         stopWaiting()
         if let flight = plan.flightKey { shard.server.collapsed.isSlow(flight) }
         noteUpstream()
         leaveFetch(.slow)
-        serveOwnCopy(found, rescue, .slow)
+        answer(.slow)
     }
 
     /// It goes on without us where it may fill the store, or change something.
@@ -210,7 +214,12 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
 
     /// What was stored while this waited. What was stored before it came is not what it waited for.
     private func takeOverLater() {
-        guard let key = plan.found?.key, let store = shard.lookUp?.store, let found = store.see(key.span).item,
+        guard case .waiting = state else { return }
+        guard let key = plan.found?.key, let store = shard.lookUp?.store else { return takeOver() }
+        if let wanted = store.firstOnDisk(of: [key]) {
+            return store.bringIn(wanted) { [self] in shard.loop.execute { self.takeOverLater() } }
+        }
+        guard let found = store.see(key.span).item,
             StoredMetadata.recency(of: found.metadata)?.order == plan.found?.metadata.order
         else { return takeOver() }
         guard !hasWaited else { return ask(leads: nil) }
@@ -219,14 +228,30 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     }
 
     /// The answer that another request brought, where it is one for this request too.
-    private func takeOver() {
+    /// - Parameter reads: how often something was brought into memory for it.
+    private func takeOver(reads: Int = 0) {
+        guard case .waiting = state else { return }
         guard let key = plan.key, let lookUp = shard.lookUp else { return ask(leads: nil) }
-        let result = lookUp.find(
-            key, sharedKey: plan.isPartitioned ? plan.sharedKey : nil, collection: shard.collectionKey(of: head), request: head)
-        // The answer that has just come may be the first to say which arguments make no difference.
-        guard let found = result.found ?? (head.method == .get ? shard.findVaried(result, head)?.result.found : nil) else {
-            return ask(leads: nil)
+        do throws(OnDisk) {
+            let found = try lookUp.waiting(reads >= DiskWait.readLimit) { () throws(OnDisk) in try findAgain(key, lookUp) }
+            guard let found else { return ask(leads: nil) }
+            takeOver(found)
+        } catch {
+            lookUp.store.bringIn(error) { [self] in
+                shard.loop.execute { self.takeOver(reads: reads + 1) }
+            }
         }
+    }
+
+    private func findAgain(_ key: [UInt8], _ lookUp: StoreLookUp) throws(OnDisk) -> FoundResponse? {
+        let result = try lookUp.find(
+            key, sharedKey: plan.isPartitioned ? plan.sharedKey : nil, collection: shard.collectionKey(of: head), request: head)
+        if let found = result.found { return found }
+        // The answer that has just come may be the first to say which arguments make no difference.
+        return head.method == .get ? try shard.findVaried(result, head)?.result.found : nil
+    }
+
+    private func takeOver(_ found: FoundResponse) {
         // To the letter, one answer is for several requests only where each of them may have it unasked (RFC 9111 §4).
         if shard.settings.policy.strictness == .strict, case .validate = Reuse.decide(found.metadata, plan.directives, now: shard.now) {
             return ask(leads: nil)
@@ -261,7 +286,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
             leaveFetch(.slow)
             fetchFailed(.slow)
         case .streaming: streamBroke(.connectionTerminated)
-        case .finished: break
+        case .readingIn, .finished: break
         }
     }
 
@@ -317,10 +342,32 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
 
     func fetchFailed(_ failure: FetchFailure) {
         if fetch != nil { noteUpstream() }
-        if let found = plan.found, let rescue { return serveOwnCopy(found, rescue, failure) }
+        answer(failure)
+    }
+
+    /// With a copy where one may go out. What tells of that is brought into memory first.
+    /// - Parameter reads: how often something was.
+    private func answer(_ failure: FetchFailure, reads: Int = 0) {
+        guard let lookUp = shard.lookUp else { return answerFailure(failure) }
+        do throws(OnDisk) {
+            try lookUp.waiting(reads >= DiskWait.readLimit) { () throws(OnDisk) in try answerInMemory(failure) }
+        } catch {
+            state = .readingIn
+            stopTimer()
+            lookUp.store.bringIn(error) { [self] in
+                shard.loop.execute {
+                    guard case .readingIn = self.state else { return }
+                    self.answer(failure, reads: reads + 1)
+                }
+            }
+        }
+    }
+
+    private func answerInMemory(_ failure: FetchFailure) throws(OnDisk) {
+        if let found = plan.found, let rescue { return try serveOwnCopy(found, rescue, failure) }
         if plan.found == nil, plan.isPartitioned, plan.mode != .record {
-            switch shard.standIn(for: head, sharedKey: plan.sharedKey, plan.directives, route: plan.route) {
-            case .found(let copy): return serveStandIn(copy, failure)
+            switch try shard.standIn(for: head, sharedKey: plan.sharedKey, plan.directives, route: plan.route) {
+            case .found(let copy): return try serveStandIn(copy, failure)
             case .forbidden(let reason): trace.notStoodIn = reason
             case .nothing: break
             }

@@ -48,9 +48,10 @@ extension Fetch {
                 request: subject.head, directives: subject.directives, response: response, control: control, isPartitioned: isPartitioned,
                 settings: policy) == .allowed
         else { return false }
+        let body = decoded ?? content
         let gone = shard.newResponse(
-            response, decoded ?? content, isDecoded: decoded != nil, ownTag: nil, to: subject.head, isPartitioned: isPartitioned, recency)
-        return memory.remember(found.key, gone.metadata, head: gone.head, content: gone.body, now: shard.loop.time.monotonicMilliseconds)
+            response, body, isDecoded: decoded != nil, ownTag: nil, to: subject.head, isPartitioned: isPartitioned, recency)
+        return memory.remember(found.key, gone.metadata, head: gone.head, content: body, now: shard.loop.time.monotonicMilliseconds)
     }
 
     /// Whether what is stored now answers a request that was sent later than this one.

@@ -13,6 +13,21 @@ extension Fetch {
         Recency(order: order, isImported: false, requestTime: requestTime, responseTime: responseTime)
     }
 
+    /// Calls `store` once what storing the response looks at is in memory: nearly always at once.
+    /// - Parameters:
+    ///   - isUpdate: it brings up to date what is stored.
+    ///   - reads: how often something was brought in for it.
+    func whenInMemory(storing head: ResponseHead, isUpdate: Bool = false, reads: Int = 0, then store: @escaping @Sendable () -> Void) {
+        guard let key, reads < DiskWait.readLimit, let lookUp = shard.lookUp,
+            let wanted = shard.firstOnDisk(
+                storing: head.fields, of: subject.head, at: TargetKeys(own: key, shared: sharedKey), found: subject.found,
+                isUpdate: isUpdate)
+        else { return store() }
+        lookUp.store.bringIn(wanted) { [self] in
+            shard.loop.execute { self.whenInMemory(storing: head, isUpdate: isUpdate, reads: reads + 1, then: store) }
+        }
+    }
+
     func store(
         _ head: ResponseHead, _ decoded: [UInt8]?, _ ownTag: [UInt8]?
     ) -> (head: [UInt8], metadata: StoredMetadata, result: StorageDecision) {
@@ -54,9 +69,8 @@ extension Fetch {
 
     /// Keeps the time of a confirmation that is not written down, in memory; false where that is not enough.
     private func note(_ found: FoundResponse, _ fresh: StoredMetadata) -> Bool {
-        guard let written = StoredMetadata(found.written.metadata),
-            let note = UnwrittenConfirmation.encode(written: written, fresh: fresh),
-            fresh.date == written.date || StoredHead.redated(found.written.head, fresh.date) != nil
+        guard let note = UnwrittenConfirmation.encode(written: found.writtenMetadata, fresh: fresh),
+            fresh.date == found.writtenMetadata.date || StoredHead.redated(found.item.head, fresh.date) != nil
         else { return false }
         let key = found.key
         shard.lookUp?.store.setNote(note, of: key.span, ifStill: found.written)
@@ -126,14 +140,15 @@ extension Fetch {
         let names = SelectingFields.names(response: fields, request: subject.head.fields, settings: shard.settings.policy)
         if names.isEmpty, place.key == key { place.key = base.key }
         let new = NewResponse(
-            head: head, metadata: metadata, body: Array(base.item.body), names: names, request: subject.head.fields, sentAt: requestTime)
+            head: head, metadata: metadata, body: .stored(base.item.body, owner: base.item.owner), names: names,
+            request: subject.head.fields, sentAt: requestTime)
         return lookUp.store(new, at: place, inPlaceOf: base)
     }
 
     /// RFC 9111 §4.3.5: what HEAD brought, held against the response to GET that is stored now, unless that was asked for later.
     func updateStored(by response: ResponseHead) {
         guard let key, let lookUp = shard.lookUp,
-            let base = lookUp.find(key, sharedKey: isPartitioned ? sharedKey : nil, request: subject.head).found,
+            let base = lookUp.findWaiting(key, sharedKey: isPartitioned ? sharedKey : nil, request: subject.head).found,
             !recency.isOutdated(by: base.metadata.recency)
         else { return }
         let strictness = shard.settings.policy.strictness
@@ -160,7 +175,7 @@ extension Fetch {
 
     /// Whether the store has nothing to learn from an answer that brings the same data.
     private func isKnown(_ fresh: StoredMetadata, beside found: FoundResponse) -> Bool {
-        let isRecent = responseTime.milliseconds - found.writtenTime.milliseconds < Self.confirmationInterval
+        let isRecent = responseTime.milliseconds - found.writtenMetadata.responseTime.milliseconds < Self.confirmationInterval
         return isRecent && fresh.freshnessLifetime == nil && fresh.flags == found.metadata.flags
     }
 
@@ -177,7 +192,7 @@ extension Fetch {
         for target in targets { shard.invalidate(target: target, for: subject.head) }
         if !targets.isEmpty {
             let limit = shard.settings.policy.memberLimit
-            let groups = CacheTags.groups(of: head.fields, named: "cache-group-invalidation").prefix(limit)
+            let groups = CacheTags.firstGroups(of: head.fields, named: "cache-group-invalidation").prefix(limit)
             lookUp.invalidate(groups: Array(groups), at: responseTime)
         }
         guard !targets.isEmpty, shard.routes.all[subject.route].invalidatesCollection,

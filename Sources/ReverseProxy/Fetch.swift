@@ -9,7 +9,8 @@ import JSON
 import Reactor
 import Upstream
 
-/// `@unchecked Sendable` because it is touched on its shard's loop only; the worker's results are brought there.
+/// `@unchecked Sendable` because it is touched on its shard's loop only; the worker's results are brought there, and the store's readers do no
+/// more than carry it back.
 final class Fetch: TransferReceiver, @unchecked Sendable {
     /// What is done with the answer. Decided once, when its head is there.
     enum Mode {
@@ -23,6 +24,8 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         /// An answer to our own conditions that is none to the client's request: that goes out again, without conditions, once it has ended.
         case misled
         case streaming
+        /// It has come whole; what storing it looks at is being brought into memory.
+        case readingIn
         /// Nobody wants it any more; the rest is read so that the connection can be used again.
         case discarding
         case ended
@@ -86,11 +89,11 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     /// What the upstream answered with, as soon as that is known.
     private(set) var status: Status?
     /// Milliseconds of the loop's clock.
-    private var began: Int64 = 0
+    var began: Int64 = 0
     /// Whether the answer's status told that the upstream is in trouble.
-    private var isTrouble = false
+    var isTrouble = false
     /// Whether the failure memory knows that this has failed: it is told once.
-    private var hasFailed = false
+    var hasFailed = false
     /// When the request was sent, and its place among all that were.
     private(set) var requestTime = Timestamp(milliseconds: 0)
     private(set) var order = SentOrder.unknown
@@ -120,6 +123,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         began = clock
         let shares = shard.shares(of: subject.scopes)
         request.shares = request.shares.isEmpty ? shares : request.shares + shares
+        if !subject.head.method.isSafe { shard.readAheadForInvalidation(subject.head) }
         ask()
     }
 
@@ -143,7 +147,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     /// When each phase of asking ended.
     var times: TransferTimes { transfer?.times ?? lastTimes }
 
-    private var clock: Int64 { shard.loop.time.monotonicMilliseconds }
+    var clock: Int64 { shard.loop.time.monotonicMilliseconds }
 
     /// Tells those who wait for this fetch, once.
     func land(_ outcome: CollapsedRequests.Outcome) {
@@ -178,7 +182,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         receiver = nil
         switch mode {
         case .awaitingHead where !isRequestWhole, .streaming: end()
-        case .awaitingHead, .collecting, .examining, .confirming, .misled:
+        case .awaitingHead, .collecting, .examining, .confirming, .misled, .readingIn:
             successor.fetch = self
             receiver = successor
         case .discarding, .ended: break
@@ -211,7 +215,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
             mode = confirms ? .confirming(answer) : .misled
             return
         }
-        if subject.head.method == .head { updateStored(by: answer) }
+        if subject.head.method == .head { whenInMemory(storing: answer, isUpdate: true) { self.updateStored(by: answer) } }
         if subject.mayRescue, let fault = headFault(answer) {
             note(fault)
             return fail(.fault(fault, head.status))
@@ -238,48 +242,6 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         }
     }
 
-    // MARK: What the failure memory learns
-
-    /// What the status tells of the upstream's state. That it is well is known only when the answer is whole.
-    private func judge(_ head: ResponseHead) {
-        guard LastGood.isTrouble(head.status) else { return }
-        isTrouble = true
-        shard.server.health.reach(now: clock)
-        if head.status == 429 || head.status == 503, let retryAfter = RetryAfter.milliseconds(head.fields, now: shard.now) {
-            shard.server.health.pause(subject.scopes, head.status, retryAfter: retryAfter, now: clock)
-        }
-        // 500 is an application's mistake, and 429 one client's share: both are each request's own matter.
-        if head.status != 500, head.status != 429 { noteFailure(.status(head.status)) }
-    }
-
-    func noteSuccess() {
-        guard !isTrouble else { return }
-        let limit = shard.routes.all[subject.route].rescueAfter
-        let now = clock
-        shard.server.health.succeed(subject.scopes, isQuick: limit == 0 || now - began < limit, now: now)
-    }
-
-    private func noteFailure(_ cause: FailureCause) {
-        guard subject.isReading, !hasFailed else { return }
-        hasFailed = true
-        shard.server.health.fail(subject.scopes, cause, began: began, now: clock)
-    }
-
-    private func note(_ fault: UpstreamFault) {
-        if fault.isJunk { noteFailure(.junk) }
-    }
-
-    /// What of it is our own, or is told of each attempt to connect, is not told again.
-    private func note(_ error: UpstreamError) {
-        let isOwn = error == .connectionLimitReached || error == .proxyInternalError
-        if !isOwn, !error.isFailureToReach { noteFailure(.transfer(error)) }
-    }
-
-    /// The soft deadline has passed. As long as it waits for a connection, that is not the upstream's doing.
-    func noteSlowness() {
-        if times.sent >= 0 { noteFailure(.slow) }
-    }
-
     func transfer(_ transfer: Transfer, content bytes: Span<UInt8>) {
         switch mode {
         case .collecting(let head, _):
@@ -298,7 +260,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
             guard discarded > Self.discardLimitBytes else { return }
             failed(.fault(.unexpectedStatus, status ?? 412))
             end()
-        case .awaitingHead, .examining, .confirming, .ended: break
+        case .awaitingHead, .examining, .confirming, .readingIn, .ended: break
         }
     }
 
@@ -308,15 +270,28 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         self.mode = .ended
         self.transfer = nil
         lastTimes = transfer.times
-        if case .collecting(let head, let decision) = mode { return examine(head, decision, isDelimited: isDelimited) }
-        defer { receiver = nil }
         switch mode {
-        case .confirming(let head): confirmed(head)
+        case .collecting(let head, let decision): examine(head, decision, isDelimited: isDelimited)
+        case .confirming(let head):
+            readIn(storing: head, isUpdate: true) {
+                self.confirmed(head)
+                self.receiver = nil
+            }
         case .streaming:
             noteSuccess()
             receiver?.streamEnded()
+            receiver = nil
         case .awaitingHead: failed(.transfer(.connectionTerminated))
-        case .collecting, .examining, .misled, .discarding, .ended: break
+        case .examining, .misled, .discarding, .readingIn, .ended: receiver = nil
+        }
+    }
+
+    /// Goes on once what storing the response looks at is in memory: nearly always at once.
+    private func readIn(storing head: ResponseHead, isUpdate: Bool = false, then store: @escaping @Sendable () -> Void) {
+        mode = .readingIn
+        whenInMemory(storing: head, isUpdate: isUpdate) {
+            self.mode = .ended
+            store()
         }
     }
 
@@ -332,7 +307,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         case .streaming:
             receiver?.streamBroke(error)
             receiver = nil
-        case .examining, .discarding, .ended: break
+        case .examining, .discarding, .readingIn, .ended: break
         }
     }
 
@@ -369,15 +344,6 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
             storedIsCoded: found.metadata.flags.contains(.coded), path: subject.head.pathAndQuery,
             strictness: shard.settings.policy.strictness)
         return fault ?? good.faultOfHead(answer)
-    }
-
-    /// Where the request has no copy of its own, only an upstream in trouble is a reason for the copy of others to stand in: all else that is
-    /// wrong with a response may be about this user.
-    private func hasStandIn(insteadOf status: Status) -> Bool {
-        guard subject.found == nil, subject.key != nil, isPartitioned, status != 429, LastGood.isTrouble(status) else { return false }
-        let result = shard.standIn(for: subject.head, sharedKey: sharedKey, subject.directives, route: subject.route)
-        if case .found = result { return true }
-        return false
     }
 
     /// What the operator demands of this route's answers.
@@ -453,13 +419,14 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     }
 
     private func examined(_ head: ResponseHead, _ decision: StorageDecision, _ findings: ContentExamination.Findings) {
-        defer { receiver = nil }
         let shown = AcceptedCoding.shown(head, content, decoded: findings.decoded, to: subject.head)
         if mayBeGone {
             noteSuccess()
-            var answer = WholeAnswer(head: shown.head, content: shown.content, storage: decision)
-            answer.isRememberedAsGone = rememberGone(head, findings)
-            return answered(answer)
+            return readIn(storing: head) {
+                var answer = WholeAnswer(head: shown.head, content: shown.content, storage: decision)
+                answer.isRememberedAsGone = self.rememberGone(head, findings)
+                self.answered(answer)
+            }
         }
         if let fault = findings.fault {
             if subject.mayRescue, shard.settings.policy.strictness == .rescue {
@@ -471,12 +438,14 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         noteSuccess()
         if head.status.isSuccessful { liftGone() }
         guard decision == .allowed else { return answered(WholeAnswer(head: shown.head, content: shown.content, storage: decision)) }
-        let (bytes, metadata, result) = store(head, findings.decoded, findings.ownTag)
-        if result == .allowed { shard.noteCookies(setBy: head.fields, to: subject.head) }
-        answered(
-            WholeAnswer(
-                head: shown.head, content: shown.content, storage: result, storedHead: bytes, ownTag: findings.ownTag,
-                metadata: metadata))
+        readIn(storing: head) {
+            let (bytes, metadata, result) = self.store(head, findings.decoded, findings.ownTag)
+            if result == .allowed { self.shard.noteCookies(setBy: head.fields, to: self.subject.head) }
+            self.answered(
+                WholeAnswer(
+                    head: shown.head, content: shown.content, storage: result, storedHead: bytes, ownTag: findings.ownTag,
+                    metadata: metadata))
+        }
     }
 
     private func answered(_ answer: WholeAnswer) {
@@ -488,6 +457,8 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
             case .forbidden: .unshareable
             }
         land(outcome)
+        let receiver = self.receiver
+        self.receiver = nil
         receiver?.fetchAnswered(answer)
     }
 

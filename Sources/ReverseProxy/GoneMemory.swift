@@ -73,9 +73,19 @@ final class GoneMemory: Sendable {
         lift(key, by: recency)
     }
 
-    /// A later response has taken the copy's place.
+    /// A later response has taken the copy's place. Where what was remembered is on the disk only, a thread that may wait does it, a little later.
     func lift(_ key: [UInt8], by recency: Recency) {
-        guard let gone = read(key), !gone.metadata.recency.isLater(than: recency) else { return }
+        do throws(OnDisk) {
+            try lift(key, by: recency) { (key) throws(OnDisk) in try store.lookUpInMemory(key.span) }
+        } catch {
+            store.bringIn(error) { [self] in lift(key, by: recency) { [store] in store.lookUp($0.span) } }
+        }
+    }
+
+    private func lift<Failure: Error>(
+        _ key: [UInt8], by recency: Recency, _ lookUp: ([UInt8]) throws(Failure) -> StoredItem?
+    ) throws(Failure) {
+        guard let gone = Self.gone(in: try lookUp(Self.key(key)), key), !gone.metadata.recency.isLater(than: recency) else { return }
         let key = gone.key
         store.remove(key.span, ifStill: gone.written)
         count(.lifted)
@@ -101,17 +111,19 @@ final class GoneMemory: Sendable {
     // MARK: What is remembered
 
     /// The response that came after this copy and says that it is gone.
-    func gone(beside found: FoundResponse) -> FoundResponse? {
-        guard let gone = read(found.key), !found.metadata.recency.isLater(than: gone.metadata.recency) else { return nil }
+    func gone(beside found: FoundResponse, in lookUp: StoreLookUp) throws(OnDisk) -> FoundResponse? {
+        guard let gone = Self.gone(in: try lookUp.item(Self.key(found.key)), found.key),
+            !found.metadata.recency.isLater(than: gone.metadata.recency)
+        else { return nil }
         return gone
     }
 
-    private func read(_ key: [UInt8]) -> FoundResponse? {
-        let gone = Self.key(key)
-        guard let item = store.lookUp(gone.span), let metadata = StoredMetadata(item.metadata, as: .gone),
-            metadata.etag.upperBound <= item.head.count, metadata.lastModified.upperBound <= item.head.count
+    /// - Parameter key: the copy's.
+    private static func gone(in item: StoredItem?, _ key: [UInt8]) -> FoundResponse? {
+        guard let item, let metadata = StoredMetadata(item.metadata, as: .gone), metadata.etag.upperBound <= item.head.count,
+            metadata.lastModified.upperBound <= item.head.count
         else { return nil }
-        return FoundResponse(item: item, metadata: metadata, key: gone)
+        return FoundResponse(item: item, metadata: metadata, key: Self.key(key))
     }
 
     /// Beside the copy's whole key, so for its variant and its partition alone.

@@ -46,22 +46,26 @@ enum OwnPage {
     }
 }
 
-/// Waits for the counts of all shards, then answers with the page.
-private final class MetricsExchange: ClientExchange {
+/// Waits for the page. `@unchecked Sendable` because it is touched on its shard's loop only; the pages' queue does no more than carry it back
+/// there.
+private final class MetricsExchange: ClientExchange, @unchecked Sendable {
+    /// nil once it is answered, or the client is gone.
     private var connection: ClientConnection?
 
     init(shard: ProxyShard, connection: ClientConnection, accept: [UInt8]?) {
         self.connection = connection
         let format = MetricsFormat(accept: accept)
-        shard.server.collectMetrics(for: shard) { [weak self] snapshot in
-            guard let connection = self?.connection else { return }
-            self?.connection = nil
-            let store = shard.server.storeStatistics
-            let page = MetricsPage.render(snapshot, format: format) { store.write(to: &$0) }
+        shard.server.metricsPages.make(format, of: shard.server) { [self] page in
             let answer = OwnResponse(status: 200, contentType: format.contentType, content: page)
-            answer.head(date: shard.date).withUnsafeBytes { head in
-                connection.sendWhole(head: head, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(answer.content))
-            }
+            shard.loop.execute { self.send(answer, date: shard.date) }
+        }
+    }
+
+    private func send(_ answer: OwnResponse, date: [UInt8]) {
+        guard let connection else { return }
+        self.connection = nil
+        answer.head(date: date).withUnsafeBytes { head in
+            connection.sendWhole(head: head, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(answer.content))
         }
     }
 

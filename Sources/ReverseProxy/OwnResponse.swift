@@ -58,7 +58,7 @@ struct OwnResponse {
     /// Whether `application/problem+json` or JSON is named, and `text/plain` is not named before it. A bare `*/*` gets text.
     private static func prefersProblem(_ accept: [UInt8]) -> Bool {
         var isJSON = false
-        for member in accept.split(separator: UInt8(ascii: ",")) {
+        for member in accept.split(separator: UInt8(ascii: ","), maxSplits: FieldListLimit.members) {
             let type = member.split(separator: UInt8(ascii: ";"), maxSplits: 1).first ?? []
             let name = type.filter { !$0.isOptionalWhitespace }.map(\.asciiLowercased)
             if name == Array("text/plain".utf8) || name == Array("text/html".utf8) { return isJSON }

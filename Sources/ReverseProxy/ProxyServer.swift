@@ -31,6 +31,9 @@ package final class ProxyServer: @unchecked Sendable {
     let purges = PurgeClock()
     let sentRequests = SentRequests()
     let marks = RecentMarks()
+    let metricsPages = MetricsPages()
+    /// Where pages of numbers are made.
+    private let pageQueue = DispatchQueue(label: "cistern.pages", qos: .utility)
     private let logger: Logger
     private let store: ResponseStore?
     /// nil where No-Vary-Search is not looked at.
@@ -166,6 +169,8 @@ package final class ProxyServer: @unchecked Sendable {
     /// Waits until what was handed to the store is readable from its files.
     package func flushStore() { store?.flush() }
 
+    var shardCount: Int { shards.count }
+
     /// Does `work` on each shard's loop, and then, on one of them, `then`.
     func onEachShard(_ work: @escaping @Sendable (ProxyShard) -> Void, then: @escaping @Sendable () -> Void) {
         let left = Mutex(shards.count)
@@ -213,20 +218,20 @@ package final class ProxyServer: @unchecked Sendable {
 
     // MARK: Metrics
 
-    /// Copies each shard's counts on its own loop; `then` is called on the asking shard's loop.
-    func collectMetrics(for asking: ProxyShard, then: @escaping (MetricsSnapshot) -> Void) {
+    /// Copies each shard's counts on its own loop; `then` is called on the pages' queue, since what is made of them takes its time.
+    func collectMetrics(then: @escaping @Sendable (MetricsSnapshot) -> Void) {
         let gathering = Gathering(count: shards.count, labels: MetricNames.labels)
-        let reply = LoopBound(then)
         for shard in shards {
             shard.loop.execute { [self] in
                 guard let snapshot = gathering.add(shard) else { return }
-                asking.loop.execute { reply.value(self.complete(snapshot)) }
+                pageQueue.async { then(self.complete(snapshot)) }
             }
         }
     }
 
     private func complete(_ snapshot: MetricsSnapshot) -> MetricsSnapshot {
         var snapshot = snapshot
+        snapshot.loops.sort { $0.shard < $1.shard }
         snapshot.process = .now()
         snapshot.version = settings.version
         let modes = self.modes
@@ -307,12 +312,6 @@ private struct PlacedSocket {
     let isAdmin: Bool
 }
 
-/// Carries a closure that belongs to one loop through the others. `@unchecked Sendable` because it is only called on that loop.
-private struct LoopBound<Value>: @unchecked Sendable {
-    let value: Value
-    init(_ value: Value) { self.value = value }
-}
-
 /// The sum of the shards' counts; complete when each has added its own.
 private final class Gathering: Sendable {
     /// Each shard adds to it from its own loop.
@@ -326,6 +325,10 @@ private final class Gathering: Sendable {
     func add(_ shard: ProxyShard) -> MetricsSnapshot? {
         state.withLock { state in
             state.snapshot.shards.merge(shard.metrics)
+            let waits = shard.loop.waits
+            state.snapshot.loops.append(
+                MetricsSnapshot.LoopLine(
+                    shard: shard.number, longestWait: waits.longestLately(now: shard.loop.batchMicroseconds), waits: Histogram(waits)))
             let counters = shard.connections.counters
             state.snapshot.connections.open += counters.open
             state.snapshot.connections.accepted += counters.accepted

@@ -2,6 +2,7 @@
 // and a mode (Cistern-Mode).
 
 import CachePolicy
+import CacheStore
 import Downstream
 import HTTPCore
 import Reactor
@@ -48,7 +49,7 @@ extension ProxyShard {
     /// Serves what is stored without asking, where the mode says so; returns whether it did.
     func serveByMode(
         _ found: FoundResponse, _ head: RequestHead, _ directives: RequestCacheControl, _ connection: ClientConnection
-    ) -> Bool {
+    ) throws(OnDisk) -> Bool {
         let mode = mode(of: head)
         switch mode {
         case .live, .record: return false
@@ -60,7 +61,7 @@ extension ProxyShard {
         let ttl: Int64?
         if case .serve(let left, let current) = Reuse.decide(found.metadata, directives, now: now) {
             (age, ttl) = (current, left)
-        } else if let gone = server.gone?.gone(beside: found),
+        } else if let lookUp, let gone = try server.gone?.gone(beside: found, in: lookUp),
             case .allowed(let current, let left) = Reuse.rescue(gone.metadata, directives, strictness: strictness, now: now)
         {
             server.gone?.count(.served)

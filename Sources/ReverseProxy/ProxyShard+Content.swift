@@ -46,7 +46,7 @@ extension ProxyShard {
         _ head: RequestHead, _ body: RequestBody, identity: [UInt8]?, on connection: ClientConnection
     ) -> (any ClientExchange)? {
         guard let identity else { return pass(head, body, on: connection) }
-        return look(head, body, connection, content: identity + invalidation(of: head))
+        return look(head, body, connection, content: identity)
     }
 
     /// What the content says is longer than this only until a digest stands for it: a key is kept, and compared at every look-up.
@@ -76,9 +76,9 @@ extension ProxyShard {
 
     /// When an unsafe request last made the target invalid: part of the key, since what lies under all contents cannot be searched for
     /// (RFC 9111 §4.4).
-    private func invalidation(of head: RequestHead) -> [UInt8] {
+    func invalidation(of head: RequestHead) throws(OnDisk) -> [UInt8] {
         let shared = sharedKey(of: Array(head.pathAndQuery), for: head)
-        guard let time = lookUp?.invalidationTime(shared) else { return [] }
+        guard let time = try lookUp?.invalidationTime(shared) else { return [] }
         return withUnsafeBytes(of: time.milliseconds.littleEndian) { Array($0) }
     }
 }

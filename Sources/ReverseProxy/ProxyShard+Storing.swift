@@ -26,7 +26,7 @@ extension ProxyShard {
         if recency.isImported { metadata.flags.insert(.imported) }
         if Storing.isShared(request, isPartitioned: isPartitioned, settings: policy) { metadata.flags.insert(.authorized) }
         return NewResponse(
-            head: head, metadata: metadata, body: content,
+            head: head, metadata: metadata, body: .bytes(content),
             names: SelectingFields.names(response: response.fields, request: request.fields, settings: policy), request: request.fields,
             sentAt: recency.requestTime)
     }

@@ -12,21 +12,17 @@ struct TargetKeys {
 }
 
 extension ProxyShard {
-    /// The keys of what is stored for this request under what the upstream last said of the path; nil where it said nothing.
-    func variedKeys(for head: RequestHead, target: [UInt8]) -> TargetKeys? {
-        guard let variances, !variances.isEmpty, let variance = variances.variance(of: pathKey(of: target, for: head)) else { return nil }
-        return keys(for: head, target: target, variance)
-    }
-
     /// What is stored for a request under its path's variance.
     /// - Parameter exact: what was found for its exact target.
     /// - Returns: nil where `exact` stands: nothing is stored under the variance, or nothing that is more recent (RFC 9111 §4).
-    func findVaried(_ exact: LookUpResult, _ head: RequestHead) -> (keys: TargetKeys, result: LookUpResult)? {
-        guard let lookUp, variances?.isEmpty == false, let keys = variedKeys(for: head, target: Array(head.pathAndQuery)) else {
-            return nil
-        }
+    func findVaried(_ exact: LookUpResult, _ head: RequestHead) throws(OnDisk) -> (keys: TargetKeys, result: LookUpResult)? {
+        let target = Array(head.pathAndQuery)
+        guard let lookUp, let variances, !variances.isEmpty,
+            let variance = try variances.knownVariance(of: pathKey(of: target, for: head))
+        else { return nil }
+        let keys = keys(for: head, target: target, variance)
         let shared = keys.own == keys.shared ? nil : keys.shared
-        let varied = lookUp.find(keys.own, sharedKey: shared, collection: collectionKey(of: head), request: head)
+        let varied = try lookUp.find(keys.own, sharedKey: shared, collection: collectionKey(of: head), request: head)
         if let known = exact.found?.metadata {
             // By Date, as §4 has it; of two that came at one time the one for this very target.
             guard let other = varied.found?.metadata, (known.date, known.responseTime) < (other.date, other.responseTime) else {
@@ -61,7 +57,51 @@ extension ProxyShard {
     /// Drops what is stored for a target, in every partition, and under what the upstream said of its path.
     func invalidate(target: [UInt8], for head: RequestHead) {
         lookUp?.invalidate(sharedKey(of: target, for: head), at: now)
-        if let varied = variedKeys(for: head, target: target) { lookUp?.invalidate(varied.shared, at: now) }
+        guard let variances, !variances.isEmpty, let variance = variances.variance(of: pathKey(of: target, for: head)) else { return }
+        lookUp?.invalidate(keys(for: head, target: target, variance).shared, at: now)
+    }
+
+    /// What a write to this target will look at: brought in while the upstream works, so that nobody waits for it when its response comes.
+    func readAheadForInvalidation(_ head: RequestHead) {
+        let target = Array(head.pathAndQuery)
+        var keys = [StoreLookUp.invalidationKey(sharedKey(of: target, for: head))]
+        if variances?.isEmpty == false { keys.append(SearchVarianceMemory.key(pathKey(of: target, for: head))) }
+        lookUp?.store.readAhead(keys)
+    }
+
+    /// What storing a response would have to read from the disk first; nil where nothing.
+    /// - Parameters:
+    ///   - keys: where the request was looked up.
+    ///   - found: what was found there.
+    ///   - isUpdate: whether it brings up to date what is stored, which is looked up for that.
+    func firstOnDisk(
+        storing response: Fields, of head: RequestHead, at keys: TargetKeys, found: FoundResponse? = nil, isUpdate: Bool = false
+    ) -> OnDisk? {
+        guard let lookUp else { return nil }
+        var others = cookieKeys(setBy: response, to: head) + (found.map { [$0.key] } ?? [])
+        var places = [keys]
+        if head.method == .get, let variances, !variances.isEmpty {
+            let target = Array(head.pathAndQuery)
+            let path = pathKey(of: target, for: head)
+            others.append(SearchVarianceMemory.key(path))
+            if let wanted = lookUp.store.firstOnDisk(of: others) { return wanted }
+            places.append(self.keys(for: head, target: target, nil))
+            if let variance = variances.variance(of: path) { places.append(self.keys(for: head, target: target, variance)) }
+        }
+        let collection = collectionKey(of: head)
+        if let wanted = lookUp.firstOnDisk(storing: response, at: places, collection: collection, others, request: head.fields) {
+            return wanted
+        }
+        return isUpdate ? onDisk(lookingUp: head, keys) : nil
+    }
+
+    private func onDisk(lookingUp head: RequestHead, _ keys: TargetKeys) -> OnDisk? {
+        do throws(OnDisk) {
+            _ = try lookUp?.find(keys.own, sharedKey: keys.own == keys.shared ? nil : keys.shared, request: head)
+            return nil
+        } catch {
+            return error
+        }
     }
 
     /// Beside it stands when a write to a member made what the request names invalid; nil where no route's writes do.

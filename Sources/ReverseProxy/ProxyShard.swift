@@ -52,6 +52,8 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     /// The server's; nil where No-Vary-Search is not looked at.
     let variances: SearchVarianceMemory?
     private var scratchKey: [UInt8] = []
+    /// When the request that is being looked at came, in microseconds.
+    private var requestBegan: Int64 = 0
     /// The store's count of changes when the last request came: before anything of the store was looked at for it.
     private(set) var storeChanges: UInt64 = 0
     private var dateSecond: Int64 = -1
@@ -69,6 +71,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         lookUp = store.map {
             StoreLookUp(store: $0, purges: server.purges, marks: server.marks, gone: server.gone, policy: settings.policy)
         }
+        connections.contentMemory = store
         variances = server.variances
         origin = settings.upstream.origin.utf8.map(\.asciiLowercased)
         upstreamOrigin = UpstreamOrigin(origin, basePath: Array(settings.upstream.basePath.utf8))
@@ -142,6 +145,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     // MARK: Requests
 
     func received(_ head: RequestHead, framing: ContentFraming, on connection: ClientConnection) -> (any ClientExchange)? {
+        requestBegan = loop.batchMicroseconds
         if servesOwnPages, let page = OwnPage(head) { return page.answer(shard: self, connection: connection, head: head) }
         if let lookUp { storeChanges = lookUp.store.changes }
         switch framing {
@@ -168,6 +172,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
 
     /// Passes a request on that the store has nothing to do with.
     func pass(_ head: RequestHead, _ body: RequestBody, on connection: ClientConnection) -> (any ClientExchange)? {
+        requestBegan = loop.batchMicroseconds - body.waitedMicroseconds
         let route = routes.place(of: head.pathAndQuery)
         guard lookUp != nil, case .bypass(let reason) = RequestUse(head, content: body.framing) else {
             return begin(head, body, connection, ExchangePlan(route: route))
@@ -182,14 +187,38 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     func look(
         _ head: RequestHead, _ body: RequestBody, _ connection: ClientConnection, content: [UInt8]? = nil, forPart: Bool = false
     ) -> (any ClientExchange)? {
+        requestBegan = loop.batchMicroseconds - body.waitedMicroseconds
+        do throws(OnDisk) {
+            return try lookInMemory(head, body, connection, content, forPart: forPart)
+        } catch {
+            return lookLater(head, body, connection, content, forPart: forPart, error)
+        }
+    }
+
+    /// Apart from `look`, so that a hit makes no closure.
+    @inline(never)
+    private func lookLater(
+        _ head: RequestHead, _ body: RequestBody, _ connection: ClientConnection, _ content: [UInt8]?, forPart: Bool, _ wanted: OnDisk
+    ) -> DiskWait {
+        let began = requestBegan
+        return DiskWait(shard: self, connection: connection, head: head, began: began, wanted) { [self] () throws(OnDisk) in
+            requestBegan = began
+            return try lookInMemory(head, body, connection, content, forPart: forPart)
+        }
+    }
+
+    private func lookInMemory(
+        _ head: RequestHead, _ body: RequestBody, _ connection: ClientConnection, _ content: [UInt8]?, forPart: Bool
+    ) throws(OnDisk) -> (any ClientExchange)? {
         guard let lookUp else { return pass(head, body, on: connection) }
+        let content = try content.map { (identity) throws(OnDisk) in identity + (try invalidation(of: head)) }
         scratchKey.removeAll(keepingCapacity: true)
         let target = head.pathAndQuery
         let rules = hasArgumentRules ? routes.all[routes.place(of: target)].arguments : nil
         let isPartitioned = keyMaker.append(
             to: &scratchKey, head: head, target: target.span, rules: rules, content: content, store: lookUp.store)
         var shared = isPartitioned ? sharedKey(of: Array(target), for: head, content) : nil
-        var result = lookUp.find(scratchKey, sharedKey: shared, collection: collectionKey(of: head), request: head)
+        var result = try lookUp.find(scratchKey, sharedKey: shared, collection: collectionKey(of: head), request: head)
         var directives = RequestCacheControl()
         if head.fields.contains(.cacheControl) || head.fields.contains(.pragma) { directives = RequestCacheControl(head.fields) }
         let isVaried = content == nil && variances?.isEmpty == false
@@ -199,11 +228,15 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
             serveHit(found, head, ttl: ttl, age: age, .hit, connection)
             return nil
         }
-        if isVaried, let varied = findVaried(result, head) {
+        if isVaried, let varied = try findVaried(result, head) {
             (result, scratchKey) = (varied.result, varied.keys.own)
             if isPartitioned { shared = varied.keys.shared }
         }
-        if isModal(head), let found = result.found, serveByMode(found, head, directives, connection) { return nil }
+        if isModal(head), let found = result.found, try serveByMode(found, head, directives, connection) { return nil }
+        // What may stand in where the upstream fails: by then it is known at once whether it does.
+        if let shared, result.found == nil, routes.all[routes.place(of: target)].rescueWithShared != .never {
+            _ = try standIn(for: head, sharedKey: shared, directives, route: routes.place(of: target))
+        }
         if forPart { return passPart(result.found, head, body, directives, connection) }
         return goOn(result, head, body, directives, shared: shared, connection)
     }
@@ -249,6 +282,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
 
     /// Behind the client's back, unless the upstream is known to fail there.
     private func validate(_ head: RequestHead, _ plan: ExchangePlan, _ connection: ClientConnection, _ cause: BackgroundCause) {
+        plan.found = plan.found?.holdingHead
         let client = UpstreamRequestFields.Client(connection, head)
         let asking = FailureMemory.Asking.withCopy(mayLookBehind: backgroundFetches.hasRoomToLook)
         switch server.health.admit(scopes(of: head, route: plan.route), asking, now: loop.time.monotonicMilliseconds) {
@@ -263,10 +297,10 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         _ head: RequestHead, _ body: RequestBody, _ connection: ClientConnection, _ plan: ExchangePlan
     ) -> (any ClientExchange)? {
         plan.mode = mode(of: head)
+        // The upstream may take its time, and the memory be another's by then.
+        plan.found = plan.found?.holdingHead
         if plan.mode == .record { (plan.mayShare, plan.mayCollapse) = (false, false) }
-        let exchange = Exchange(
-            shard: self, connection: connection, head: head, body: body, plan: plan,
-            began: loop.batchMicroseconds - body.waitedMicroseconds)
+        let exchange = Exchange(shard: self, connection: connection, head: head, body: body, plan: plan, began: requestBegan)
         exchange.start()
         return exchange.isFinished ? nil : exchange
     }
@@ -299,7 +333,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         record.bodyBytes = sent.bodyBytes
         record.age = age
         if isPlain, result == .hit { remember(found, head, record, trace, connection) }
-        finish(&record, trace, head, connection, loop.batchMicroseconds)
+        finish(&record, trace, head, connection, requestBegan)
     }
 
     /// Those of a hit that has more to tell than how old it is and how long it is fresh.
@@ -387,7 +421,7 @@ final class ExchangePlan {
     let key: [UInt8]?
     let sharedKey: [UInt8]
     let isPartitioned: Bool
-    let found: FoundResponse?
+    var found: FoundResponse?
     /// Under which key requests for the same share one fetch: the variant's, where it is known.
     let flightKey: [UInt8]?
     let missToken: StaticString

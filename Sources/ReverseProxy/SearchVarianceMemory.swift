@@ -32,9 +32,15 @@ final class SearchVarianceMemory: Sendable {
     /// Whether any path has said something.
     var isEmpty: Bool { !isUsed.load(ordering: .acquiring) }
 
+    /// May wait for the disk.
     /// - Parameter path: the shared key of the target without arguments.
     func variance(of path: [UInt8]) -> RememberedVariance? {
         store.lookUp(Self.key(path).span).flatMap(Self.remembered)
+    }
+
+    /// The same, without waiting for the disk.
+    func knownVariance(of path: [UInt8]) throws(OnDisk) -> RememberedVariance? {
+        try store.lookUpInMemory(Self.key(path).span).flatMap(Self.remembered)
     }
 
     private static func remembered(_ item: StoredItem) -> RememberedVariance? {
@@ -75,5 +81,5 @@ final class SearchVarianceMemory: Sendable {
         store.insert(NewItem(key: Self.signKey, metadata: metadata, head: [], body: [], retention: .always))
     }
 
-    private static func key(_ path: [UInt8]) -> [UInt8] { path + [UInt8(ascii: "N")] }
+    static func key(_ path: [UInt8]) -> [UInt8] { path + [UInt8(ascii: "N")] }
 }

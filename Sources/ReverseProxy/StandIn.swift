@@ -23,16 +23,19 @@ enum StandInResult {
 
 extension ProxyShard {
     /// - Parameter sharedKey: of the target in the partition of those without credentials.
-    func standIn(for head: RequestHead, sharedKey: [UInt8], _ directives: RequestCacheControl, route: Int) -> StandInResult {
+    func standIn(
+        for head: RequestHead, sharedKey: [UInt8], _ directives: RequestCacheControl, route: Int
+    ) throws(OnDisk) -> StandInResult {
         let strictness = settings.policy.strictness
         guard let lookUp, head.method.isRead,
-            let found = lookUp.find(sharedKey, sharedKey: nil, collection: collectionKey(of: head), request: head).found,
+            let found = try lookUp.find(sharedKey, sharedKey: nil, collection: collectionKey(of: head), request: head).found,
             case .allowed(let age, let ttl) = Reuse.rescue(found.metadata, directives, strictness: strictness, now: now)
         else { return .nothing }
-        guard server.gone?.gone(beside: found) == nil else { return .forbidden(.gone) }
+        guard try server.gone?.gone(beside: found, in: lookUp) == nil else { return .forbidden(.gone) }
+        let setting = routes.all[route].rescueWithShared
         let decision = SharedRescue.decide(
-            routes.all[route].rescueWithShared, stored: found.metadata, varies: variesByCredentials(found, head),
-            hasOwnCookies: hasOwnCookies(head, lookUp.store), strictness: strictness)
+            setting, stored: found.metadata, varies: variesByCredentials(found, head),
+            hasOwnCookies: setting == .own ? try hasOwnCookies(head, lookUp) : false, strictness: strictness)
         switch decision {
         case .forbidden(let reason): return .forbidden(reason)
         case .allowed(let leave): return .found(StandIn(found: found, age: age, ttl: ttl, leave: leave))
@@ -47,11 +50,12 @@ extension ProxyShard {
         }
     }
 
-    private func hasOwnCookies(_ head: RequestHead, _ store: ResponseStore) -> Bool {
-        guard !keyMaker.hasOtherCredentials(head.fields), let cookies = keyMaker.cookiePartition(of: head.fields, store) else {
+    private func hasOwnCookies(_ head: RequestHead, _ lookUp: StoreLookUp) throws(OnDisk) -> Bool {
+        guard !keyMaker.hasOtherCredentials(head.fields), let cookies = keyMaker.cookiePartition(of: head.fields, lookUp.store) else {
             return false
         }
-        return server.cookieOrigins?.contains(cookies, target: targetKey(head)) ?? false
+        guard let origins = server.cookieOrigins else { return false }
+        return try origins.contains(cookies, target: targetKey(head), in: lookUp)
     }
 
     /// Whatever the upstream says of its arguments.
@@ -71,18 +75,44 @@ extension ProxyShard {
 
     /// A response was kept, or has confirmed what is.
     func noteCookies(setBy response: Fields, to head: RequestHead) {
-        guard response.contains(.setCookie), let origins = server.cookieOrigins, head.method.isRead, let store = lookUp?.store,
+        guard let origins = server.cookieOrigins, let change = cookieChange(by: response, to: head) else { return }
+        let time = loop.time.monotonicMilliseconds
+        if let sent = change.sent {
+            origins.remember(change.given, after: sent, now: time)
+        } else {
+            origins.remember(change.given, target: targetKey(head), now: time)
+        }
+    }
+
+    /// What of it is looked at.
+    func cookieKeys(setBy response: Fields, to head: RequestHead) -> [[UInt8]] {
+        guard let change = cookieChange(by: response, to: head) else { return [] }
+        return ([change.given] + (change.sent.map { [$0] } ?? [])).map(CookieOrigins.key)
+    }
+
+    /// The partitions of the cookies that a client sent, where it sent any, and of those that it has from now on.
+    private func cookieChange(by response: Fields, to head: RequestHead) -> (sent: [UInt8]?, given: [UInt8])? {
+        guard response.contains(.setCookie), server.cookieOrigins != nil, head.method.isRead, let store = lookUp?.store,
             let cookies = keyMaker.cookies, !keyMaker.hasOtherCredentials(head.fields), !head.fields.contains(.authorization),
             let sent = cookies.pairs(of: head.fields)
-        else { return }
+        else { return nil }
         let path = head.pathAndQuery.withoutQuery
-        guard let given = ClientCookies.after(sent, response, path: path, now: now.seconds, cookies), !given.isEmpty else { return }
-        let time = loop.time.monotonicMilliseconds
-        let partition = RequestKeyMaker.partition(of: given, store)
-        if sent.isEmpty {
-            origins.remember(partition, target: targetKey(head), now: time)
-        } else {
-            origins.remember(partition, after: RequestKeyMaker.partition(of: sent, store), now: time)
+        guard let given = ClientCookies.after(sent, response, path: path, now: now.seconds, cookies), !given.isEmpty else { return nil }
+        return (sent.isEmpty ? nil : RequestKeyMaker.partition(of: sent, store), RequestKeyMaker.partition(of: given, store))
+    }
+}
+
+extension Fetch {
+    /// Where the request has no copy of its own, only an upstream in trouble is a reason for the copy of others to stand in: all else that is
+    /// wrong with a response may be about this user.
+    func hasStandIn(insteadOf status: Status) -> Bool {
+        guard subject.found == nil, subject.key != nil, isPartitioned, status != 429, LastGood.isTrouble(status), let lookUp = shard.lookUp
+        else { return false }
+        // It was in memory when the request was looked up.
+        let result = try? lookUp.waiting { () throws(OnDisk) in
+            try shard.standIn(for: subject.head, sharedKey: sharedKey, subject.directives, route: subject.route)
         }
+        if case .found = result { return true }
+        return false
     }
 }

@@ -11,7 +11,7 @@ struct NewResponse {
     /// The stored head, and what the rules know of it: also how recent it is.
     var head: [UInt8]
     var metadata: StoredMetadata
-    var body: [UInt8]
+    var body: ItemBody
     /// The names of the fields by which it is selected, and where their values are.
     var names: [[UInt8]]
     var request: Fields
@@ -185,7 +185,7 @@ extension StoreLookUp {
         of found: FoundResponse, confirmedBy response: ResponseHead, _ recency: Recency, at key: [UInt8], sharedKey: [UInt8]?,
         request: RequestHead
     ) -> ConfirmationBase {
-        guard let now = find(key, sharedKey: sharedKey, request: request).found else {
+        guard let now = findWaiting(key, sharedKey: sharedKey, request: request).found else {
             // What was evicted is stored again. What does not fit this request any more has been replaced.
             return store.see(key.span).item == nil ? .update(found) : .outdated
         }

@@ -40,6 +40,8 @@ final class StoreLookUp {
     let concealed: [String]
     let strictness: Strictness
     private let memo = SelectingMemo()
+    /// Whether `find` waits for the disk instead of throwing.
+    private var mayWait = false
 
     init(store: ResponseStore, purges: PurgeClock, marks: RecentMarks, gone: GoneMemory?, policy: CachePolicySettings) {
         self.store = store
@@ -60,40 +62,72 @@ final class StoreLookUp {
     /// - Parameters:
     ///   - sharedKey: where `key` has a partition, the same target's key without: beside it stands when all partitions became invalid.
     ///   - collection: the shared key of the target without arguments, where a write to a member makes collections invalid.
-    func find(_ key: [UInt8], sharedKey: [UInt8]?, collection: [UInt8]? = nil, request: RequestHead) -> LookUpResult {
-        let result = find(key, sharedKey, request)
-        guard let collection, case .found(let found) = result, isInvalidCollection(found.metadata.requestTime, collection) else {
-            return result
-        }
+    /// - Throws: what has to be read from the disk before it can be said.
+    func find(
+        _ key: [UInt8], sharedKey: [UInt8]?, collection: [UInt8]? = nil, request: RequestHead
+    ) throws(OnDisk) -> LookUpResult {
+        let result = try find(key, sharedKey, request)
+        guard let collection, case .found(let found) = result,
+            try isMarked(Self.collectionKey(collection), since: found.metadata.requestTime)
+        else { return result }
         let stored = found.key
         store.remove(stored.span, ifStill: found.written)
         return .nothing
     }
 
-    private func find(_ key: [UInt8], _ sharedKey: [UInt8]?, _ request: RequestHead) -> LookUpResult {
-        guard let item = store.lookUp(key.span) else { return .nothing }
+    /// The same for one who has brought in what is looked at: what is not in memory all the same is waited for.
+    func findWaiting(_ key: [UInt8], sharedKey: [UInt8]?, request: RequestHead) -> LookUpResult {
+        (try? waiting { () throws(OnDisk) in try find(key, sharedKey: sharedKey, request: request) }) ?? .nothing
+    }
+
+    /// What lies under exactly this key.
+    func item(_ key: [UInt8]) throws(OnDisk) -> StoredItem? {
+        if mayWait { return store.lookUp(key.span) }
+        return try store.lookUpInMemory(key.span)
+    }
+
+    /// Looks, for a while, as one who may wait for the disk.
+    func waiting<Result>(_ may: Bool = true, _ look: () throws(OnDisk) -> Result) throws(OnDisk) -> Result {
+        let before = mayWait
+        mayWait = may
+        defer { mayWait = before }
+        return try look()
+    }
+
+    private func find(_ key: [UInt8], _ sharedKey: [UInt8]?, _ request: RequestHead) throws(OnDisk) -> LookUpResult {
+        guard let item = try item(key) else { return .nothing }
         switch StoredMetadata.kind(of: item.metadata) {
-        case .response: return accept(item, key, sharedKey, request.fields)
-        case .varyMarker: return findVariant(of: item, key, sharedKey, request.fields)
+        case .response: return try accept(item, key, sharedKey, request.fields)
+        case .varyMarker: return try findVariant(of: item, key, sharedKey, request.fields)
         case .invalidation, .searchVariance, .cookieOrigins, .gone, nil: return .nothing
         }
     }
 
-    private func findVariant(of marker: StoredItem, _ key: [UInt8], _ sharedKey: [UInt8]?, _ request: Fields) -> LookUpResult {
-        guard let generation = StoredMetadata.number(in: marker.metadata) else { return .nothing }
+    private func findVariant(of marker: StoredItem, _ key: [UInt8], _ sharedKey: [UInt8]?, _ request: Fields) throws(OnDisk) -> LookUpResult
+    {
+        guard let variant = variantKey(of: marker, key, request) else { return .nothing }
+        guard let item = try item(variant) else { return .otherVariant(variant) }
+        return try accept(item, variant, sharedKey, request)
+    }
+
+    private func variantKey(of marker: StoredItem, _ key: [UInt8], _ request: Fields) -> [UInt8]? {
+        guard let generation = StoredMetadata.number(in: marker.metadata) else { return nil }
         var variant = key
         let values = memo.values(for: marker.head, in: request) { selecting($0, in: request) }
         CacheKey.appendVariant(to: &variant, generation: generation, selecting: values)
-        guard let item = store.lookUp(variant.span) else { return .otherVariant(variant) }
-        return accept(item, variant, sharedKey, request)
+        return variant
     }
 
-    private func accept(_ item: StoredItem, _ key: [UInt8], _ sharedKey: [UInt8]?, _ request: Fields) -> LookUpResult {
+    private func accept(
+        _ item: StoredItem, _ key: [UInt8], _ sharedKey: [UInt8]?, _ request: Fields
+    ) throws(OnDisk) -> LookUpResult {
         guard var metadata = StoredMetadata(item.metadata), metadata.etag.upperBound <= item.head.count,
             metadata.lastModified.upperBound <= item.head.count
         else { return .nothing }
-        let isInvalid = sharedKey.map { self.isInvalid(metadata.requestTime, $0) } ?? false
-        guard !isInvalid, !metadata.flags.contains(.hasGroups) || !isGroupOvertaken(item.head, metadata.requestTime) else {
+        var isInvalid = false
+        if let sharedKey { isInvalid = try isMarked(Self.invalidationKey(sharedKey), since: metadata.requestTime) }
+        if !isInvalid, metadata.flags.contains(.hasGroups) { isInvalid = try isGroupOvertaken(item.head, metadata.requestTime) }
+        guard !isInvalid else {
             // Else it could be kept for its use, and outlive the mark that says so.
             store.remove(key.span, ifStill: item)
             return .nothing
@@ -109,17 +143,21 @@ final class StoreLookUp {
     }
 
     /// When an unsafe request last changed this target.
-    func invalidationTime(_ sharedKey: [UInt8]) -> Timestamp? {
-        time(at: Self.invalidationKey(sharedKey))
+    func invalidationTime(_ sharedKey: [UInt8]) throws(OnDisk) -> Timestamp? {
+        Self.time(of: try item(Self.invalidationKey(sharedKey)))
     }
 
     /// Whether an unsafe request has changed a group that a stored answer belongs to (RFC 9875 §3) since it was asked for.
-    func isGroupOvertaken(_ head: UnsafeRawBufferPointer, _ requestTime: Timestamp) -> Bool {
-        Self.groups(of: head).contains { isMarked(Self.groupKey($0), since: requestTime) }
+    private func isGroupOvertaken(_ head: UnsafeRawBufferPointer, _ requestTime: Timestamp) throws(OnDisk) -> Bool {
+        guard let groups = Self.groups(of: head) else { return true }
+        for group in groups { if try isMarked(Self.groupKey(group), since: requestTime) { return true } }
+        return false
     }
 
-    private static func groups(of head: UnsafeRawBufferPointer) -> [String] {
-        StoredHead.parse(head).map { CacheTags.groups(of: $0.fields, named: "cache-groups") } ?? []
+    /// nil where nobody knows which they are.
+    private static func groups(of head: UnsafeRawBufferPointer) -> [String]? {
+        guard let head = StoredHead.parse(head) else { return [] }
+        return CacheTags.groups(of: head.fields, named: "cache-groups")
     }
 
     private static func groupKey(_ group: String) -> [UInt8] { Array("T".utf8) + Array(group.utf8) }
@@ -135,34 +173,55 @@ final class StoreLookUp {
         store.insert(NewItem(key: key, metadata: StoredMetadata.invalidation(at: time), head: [], body: [], retention: .outlives))
     }
 
-    private func time(at key: [UInt8]) -> Timestamp? {
-        guard let item = store.lookUp(key.span), StoredMetadata.kind(of: item.metadata) == .invalidation else { return nil }
+    private static func time(of item: StoredItem?) -> Timestamp? {
+        guard let item, StoredMetadata.kind(of: item.metadata) == .invalidation else { return nil }
         return StoredMetadata.number(in: item.metadata).map { Timestamp(milliseconds: Int64(bitPattern: $0)) }
     }
 
-    /// Whether an unsafe request has changed this target since. Within one millisecond it counts as so.
+    /// Within one millisecond it counts as so.
+    private func isMarked(_ key: [UInt8], since requestTime: Timestamp) throws(OnDisk) -> Bool {
+        Self.time(of: try item(key)).map { requestTime <= $0 } ?? false
+    }
+
+    // MARK: For what is stored
+
+    /// Whether an unsafe request has changed this target since. For one who has brought the mark in, like what follows.
     func isInvalid(_ requestTime: Timestamp, _ sharedKey: [UInt8]) -> Bool {
-        isMarked(Self.invalidationKey(sharedKey), since: requestTime)
+        isMarkedNow(Self.invalidationKey(sharedKey), since: requestTime)
     }
 
-    /// The same for a collection.
-    /// - Parameter sharedKey: of the collection without arguments.
-    func isInvalidCollection(_ requestTime: Timestamp, _ sharedKey: [UInt8]) -> Bool {
-        isMarked(Self.collectionKey(sharedKey), since: requestTime)
+    private func isMarkedNow(_ key: [UInt8], since requestTime: Timestamp) -> Bool {
+        Self.time(of: store.lookUp(key.span)).map { requestTime <= $0 } ?? false
     }
-
-    private func isMarked(_ key: [UInt8], since requestTime: Timestamp) -> Bool { time(at: key).map { requestTime <= $0 } ?? false }
 
     /// Whether what comes for this place may have been made invalid since it was asked for: its target, its collection, or a group of it.
     func mayBeInvalid(_ new: NewResponse, at place: StoringPlace) -> Bool {
-        let groups = new.metadata.flags.contains(.hasGroups) ? new.head.withUnsafeBytes(Self.groups) : []
-        let keys =
-            place.sharedKeys.map(Self.invalidationKey) + (place.collection.map { [Self.collectionKey($0)] } ?? [])
-            + groups.map(Self.groupKey)
+        guard let groups = new.metadata.flags.contains(.hasGroups) ? new.head.withUnsafeBytes(Self.groups) : [] else { return true }
+        let keys = Self.marks(place.sharedKeys, place.collection, groups)
         let time = new.metadata.requestTime
         // What was archived was not under way: only what the store remembers counts. What HEAD has told of keeps an earlier time.
         let sentAt = new.metadata.flags.contains(.imported) ? nil : max(time, new.sentAt)
-        return keys.contains { key in isMarked(key, since: time) || (sentAt.map { marks.mayHaveOvertaken(key, $0) } ?? false) }
+        return keys.contains { key in isMarkedNow(key, since: time) || (sentAt.map { marks.mayHaveOvertaken(key, $0) } ?? false) }
+    }
+
+    /// The keys of the marks that make something of these targets, of this collection or of these groups invalid.
+    private static func marks(_ sharedKeys: [[UInt8]], _ collection: [UInt8]?, _ groups: [String]) -> [[UInt8]] {
+        sharedKeys.map(invalidationKey) + (collection.map { [collectionKey($0)] } ?? []) + groups.map(groupKey)
+    }
+
+    /// What storing a response in one of these places looks at and would have to read from the disk first; nil where nothing.
+    /// - Parameter others: more keys that are looked at.
+    func firstOnDisk(
+        storing response: Fields, at places: [TargetKeys], collection: [UInt8]?, _ others: [[UInt8]] = [], request: Fields
+    ) -> OnDisk? {
+        let groups = CacheTags.groups(of: response, named: "cache-groups") ?? []
+        let keys = places.map(\.own) + others + Self.marks(places.map(\.shared), collection, groups)
+        if let wanted = store.firstOnDisk(of: keys) { return wanted }
+        let variants = places.compactMap { place -> [UInt8]? in
+            guard let marker = store.see(place.own.span).item, StoredMetadata.kind(of: marker.metadata) == .varyMarker else { return nil }
+            return variantKey(of: marker, place.own, request)
+        }
+        return store.firstOnDisk(of: variants)
     }
 
     /// Beside the target's key, not in its place: what is stored there later must not bring other partitions' old answers back.
@@ -175,7 +234,7 @@ final class StoreLookUp {
     func invalidate(_ sharedKey: [UInt8], at now: Timestamp) {
         // Another than that of the last write, since it is part of keys: many may come in one millisecond.
         var time = now
-        if let last = invalidationTime(sharedKey), 0..<1000 ~= last.milliseconds - now.milliseconds {
+        if let last = Self.time(of: store.lookUp(Self.invalidationKey(sharedKey).span)), 0..<1000 ~= last.milliseconds - now.milliseconds {
             time = Timestamp(milliseconds: last.milliseconds + 1)
         }
         mark(Self.invalidationKey(sharedKey), at: time)

@@ -17,6 +17,9 @@ extension StoreStatistics {
                 ("cause=\"invalidated\"", Double(invalidated)), ("cause=\"damaged\"", Double(damaged)),
             ])
         writer.counter("cistern_store_reinserted", "Stored answers written again because they had been used.", UInt64(reinserted))
+        writer.counter(
+            "cistern_store_disk_reads", "Stored responses that were not in memory when they were wanted, and read from the disk first.",
+            UInt64(broughtIn))
         writer.counter("cistern_store_dropped", "Answers not written because too much waited.", UInt64(dropped))
         writer.counter("cistern_store_write_errors", "Writes that the disk did not take.", UInt64(writeErrors))
     }

@@ -86,7 +86,12 @@ final class UpstreamRequestFields {
     func isLoop(_ head: RequestHead) -> Bool {
         guard head.fields.contains(.via) else { return false }
         let own = Array("(\(instance))".utf8)
-        return head.fields.all(.via).contains { !$0.isEmpty && Array($0).firstRange(of: own) != nil }
+        return head.fields.all(.via).contains { Self.contains($0, own) }
+    }
+
+    /// The byte that it begins with is rare in Via, so this goes through a value once.
+    private static func contains(_ value: ArraySlice<UInt8>, _ text: [UInt8]) -> Bool {
+        value.indices.contains { value[$0] == text.first && value[$0...].starts(with: text) }
     }
 
     private func addForwarding(to fields: inout Fields, source: Fields, client: Client) {

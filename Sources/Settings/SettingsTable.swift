@@ -173,8 +173,11 @@ package enum SettingsTable {
             path: "cache.no_vary_search", binding: .flag(\.cache.noVarySearch),
             help: "Let the upstream say by No-Vary-Search which arguments of a path make no difference."),
         Setting(
-            path: "cache.member_limit", binding: .count(\.cache.memberLimit, 32...10_000),
-            help: "Most fields in Vary and most groups in Cache-Groups of an answer that is kept, and groups that one write can change."),
+            path: "cache.member_limit", binding: .count(\.cache.memberLimit, 32...512),
+            help: """
+                Most fields in Vary and most groups in Cache-Groups of an answer that is kept, and groups that one write can change; 32 to \
+                512, since each costs something at every hit.
+                """),
         Setting(
             path: "cache.entity_tags", binding: .flag(\.cache.entityTags),
             help: "Give stored JSON without a validator an ETag made of its data, so that clients get 304."),

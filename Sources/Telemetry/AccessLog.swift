@@ -75,12 +75,15 @@ package final class AccessLog: @unchecked Sendable {
         }
     }
 
-    /// Writes everything and ends.
-    package func finish() {
-        serial.sync {
-            timer?.cancel()
-            writeOut()
+    /// Writes everything and ends; after `seconds` it ends all the same, since nobody may be reading.
+    package func finish(within seconds: Int = 5) {
+        let done = DispatchSemaphore(value: 0)
+        serial.async {
+            self.timer?.cancel()
+            self.writeOut()
+            done.signal()
         }
+        _ = done.wait(timeout: .now() + .seconds(seconds))
     }
 
     /// The disk did not take these lines.

@@ -21,6 +21,14 @@ package struct Histogram: Sendable {
     /// Seconds: from the freshest copy to one of a month.
     static let ages: [Int64] = [1, 10, 60, 300, 900, 3_600, 21_600, 86_400, 604_800, 2_592_000]
 
+    /// Of counts that were made elsewhere: of values up to each bound and above the one before it, and at last of those above all.
+    package init(bounds: [Int64], counts: [UInt64], sum: Int64) {
+        self.init(bounds: bounds)
+        precondition(counts.count == bounds.count + 1, "a histogram has a count for each bound and one above")
+        for (index, count) in counts.enumerated() { self.counts[index] = count }
+        self.sum = sum
+    }
+
     mutating func observe(_ value: Int64) {
         var bucket = 0
         while bucket < bounds.count, value > bounds[bucket] { bucket += 1 }

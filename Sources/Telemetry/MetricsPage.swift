@@ -60,6 +60,18 @@ package struct MetricsSnapshot: Sendable {
         package var state: String { isUp ? "closed" : "open" }
     }
 
+    /// How long events waited on one shard's loop, in microseconds.
+    package struct LoopLine: Sendable {
+        package let shard: Int
+        /// Within the last minute.
+        package let longestWait: Int64
+        package let waits: Histogram
+
+        package init(shard: Int, longestWait: Int64, waits: Histogram) {
+            (self.shard, self.longestWait, self.waits) = (shard, longestWait, waits)
+        }
+    }
+
     package var shards: ShardMetrics
     package var failures = Failures()
 
@@ -79,6 +91,8 @@ package struct MetricsSnapshot: Sendable {
     package var connections = Connections()
     package var process = ProcessFigures()
     package var version = ""
+    /// One line for each shard, in their order.
+    package var loops: [LoopLine] = []
     package var collapsedWaiting = 0
     package var cookieSetsLeftOut = 0
     package var gone: [(event: String, count: UInt64)] = []
@@ -96,6 +110,7 @@ package enum MetricsPage {
         store(&writer)
         connections(snapshot, &writer)
         modes(snapshot.modes, &writer)
+        loops(snapshot.loops, &writer)
         process(snapshot, &writer)
         return writer.finish()
     }
@@ -219,6 +234,15 @@ package enum MetricsPage {
             modes.map { ("mode=\"\($0.mode)\"", Double($0.prefixes)) })
         writer.gauge(
             "cistern_mode_routes", "Routes that have a mode of their own.", modes.map { ("mode=\"\($0.mode)\"", Double($0.routes)) })
+    }
+
+    private static func loops(_ loops: [MetricsSnapshot.LoopLine], _ writer: inout MetricsWriter) {
+        writer.gauge(
+            "cistern_loop_longest_wait_seconds", "The longest that an event waited for others on its loop, in the last minute.",
+            loops.map { ("shard=\"\($0.shard)\"", Double($0.longestWait) * 1e-6) })
+        writer.histogram(
+            "cistern_loop_wait_seconds", "How long events waited at most: the time that each batch of events took.", scale: 1e-6,
+            loops.map { ("shard=\"\($0.shard)\"", $0.waits) })
     }
 
     private static func process(_ snapshot: MetricsSnapshot, _ writer: inout MetricsWriter) {

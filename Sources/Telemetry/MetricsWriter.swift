@@ -4,6 +4,9 @@
 package enum MetricsFormat: Sendable {
     case prometheus, openMetrics
 
+    /// So much of Accept is looked at.
+    private static let acceptBytes = 1_024
+
     package var contentType: StaticString {
         switch self {
         case .prometheus: "text/plain; version=0.0.4; charset=utf-8"
@@ -13,7 +16,7 @@ package enum MetricsFormat: Sendable {
 
     /// OpenMetrics where the client names it, as Prometheus does.
     package init(accept: [UInt8]?) {
-        let text = accept.map { String(decoding: $0, as: UTF8.self) } ?? ""
+        let text = accept.map { String(decoding: $0.prefix(Self.acceptBytes), as: UTF8.self) } ?? ""
         self = text.contains("application/openmetrics-text") ? .openMetrics : .prometheus
     }
 }

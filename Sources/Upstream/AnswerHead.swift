@@ -132,7 +132,7 @@ struct AnswerHead {
             return .informational(head)
         }
         isFinished = true
-        let codings = FieldLists.members(of: .transferEncoding, in: head.fields)
+        let codings = FieldLists.members(of: .transferEncoding, in: head.fields, limit: 2)
         // RFC 9112 §6.1: HTTP/1.0 knows no transfer codings. A field that names none is not a list (RFC 9110 §5.6.1), and not read alike by all.
         if head.fields.contains(.transferEncoding), version == .http10 || codings.isEmpty { return .refused(.transferCoding) }
         let length = head.fields.first(.contentLength)

@@ -6,6 +6,7 @@ import Glibc
 import Reactor
 import ReverseProxy
 import Settings
+import Telemetry
 
 struct Demo: ParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Try it: a sample API, and Cistern in front of it.")
@@ -28,6 +29,7 @@ struct Demo: ParsableCommand {
         settings.store.directory = cacheDir ?? temporary?.path ?? ""
         settings.store.size = 64 << 20
         let logger = LogSetup.start(settings.log)
+        defer { LogSetup.writer.finish() }
         let server = try Startup.makeServer(ProxySettings(settings), settings.log, logger)
         server.start()
         Self.explain(server.addresses.first.map { "\($0)" } ?? listen, sample, settings.store.directory)

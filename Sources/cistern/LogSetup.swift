@@ -6,6 +6,9 @@ import Settings
 import Telemetry
 
 enum LogSetup {
+    /// Also for those who wait until it is written, at the end.
+    static let writer = LogWriter()
+
     static func start(_ settings: CisternSettings.Log) -> Logger {
         let level = Logger.Level(rawValue: settings.level) ?? .info
         let isJSON = settings.format == "json"
@@ -28,11 +31,11 @@ private struct LineHandler: LogHandler {
 
     func log(event: LogEvent) {
         let time = LogTime.now()
-        if isJSON {
-            StandardError.write("{\"time\":\"\(time)\",\"level\":\"\(event.level)\",\"message\":\"\(Self.escaped("\(event.message)"))\"}\n")
-        } else {
-            StandardError.write("\(time) \(event.level) \(label): \(event.message)\n")
-        }
+        let message = "\(event.message)"
+        LogSetup.writer.append(
+            isJSON
+                ? "{\"time\":\"\(time)\",\"level\":\"\(event.level)\",\"message\":\"\(Self.escaped(message))\"}\n"
+                : "\(time) \(event.level) \(label): \(message)\n")
     }
 
     private static func escaped(_ text: String) -> String {

@@ -26,6 +26,7 @@ struct Serve: ParsableCommand {
         let settings = try options.checked()
         let logger = LogSetup.start(settings.log)
         raiseDescriptorLimit()
+        defer { LogSetup.writer.finish() }
         csystem_return_large_memory()
         let signals = Signals()
         let server = try Startup.makeServer(ProxySettings(settings), settings.log, logger)

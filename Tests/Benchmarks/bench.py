@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures Cistern against nginx's proxy_cache on this machine, side by side.
 
-    bench.py [--cistern PATH] [--rounds N] [--seconds S] [--only NAME,...] [--million]
+    bench.py [--cistern PATH] [--rounds N] [--seconds S] [--only NAME,...] [--million] [--blocking]
 
 Both proxies are pinned to core 0, wrk and the origin (nginx too) to core 1. Rounds are interleaved, so that a machine that
 changes its speed changes it for both; what is printed are medians, and the ratio of the medians. CPU is what the kernel booked
@@ -23,6 +23,8 @@ import tempfile
 import time
 import urllib.request
 from pathlib import Path
+
+import blocking
 
 TICKS = os.sysconf("SC_CLK_TCK")
 HERE = Path(__file__).resolve().parent
@@ -310,6 +312,7 @@ def main():
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--only", default="", help="hit, random, miss, pass, tls, memory, idle: joined by commas")
     parser.add_argument("--million", action="store_true", help="also fill a store with a million answers (some minutes)")
+    parser.add_argument("--blocking", action="store_true", help="small hits beside everything that takes long, instead (blocking.py)")
     parser.add_argument("--directory", default=None, help="where to work (default: the system's temporary directory)")
     options = parser.parse_args()
     options.cistern = str(Path(options.cistern).resolve())
@@ -318,6 +321,8 @@ def main():
             sys.exit(f"bench: {tool} is missing (apt-get install nginx wrk util-linux)")
     bench = Bench(options)
     try:
+        if options.blocking:
+            sys.exit(0 if blocking.Blocking(bench, options).run() else 1)
         bench.run()
     finally:
         bench.close()

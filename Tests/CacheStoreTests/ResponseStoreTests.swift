@@ -239,7 +239,10 @@ struct ResponseStoreTests {
 
     @Test(
         "files that only look like segments harm nothing",
-        arguments: ["segment-ffffffffffffffff", "segment-000000000000000A", "segment-+000000000000001", "segment-0000ffffffffffff"])
+        arguments: [
+            "segment-ffffffffffffffff", "segment-000000000000000A", "segment-+000000000000001", "segment-0000ffffffffffff",
+            "segment-00007fffffffffff",
+        ])
     func oddNames(name: String) throws {
         let directory = try Directory()
         do {

@@ -25,6 +25,7 @@ struct SnapshotTests {
     private static let rows = [
         SnapshotRow(testDescription: "an entry in segment 2^63", place: SnapshotRow.segmentOfEntry, number: 1 << 63),
         SnapshotRow(testDescription: "an entry in the last segment there can be", place: SnapshotRow.segmentOfEntry, number: .max),
+        SnapshotRow(testDescription: "an entry in segment 2^48 + 1", place: SnapshotRow.segmentOfEntry, number: 1 << 48 + 1),
         SnapshotRow(testDescription: "an entry in a segment that is not there", place: SnapshotRow.segmentOfEntry, number: 2),
         SnapshotRow(testDescription: "an entry behind its segment's end", place: SnapshotRow.placeOfEntry, number: UInt64(UInt32.max)),
         SnapshotRow(testDescription: "an entry behind the end of what was written", place: SnapshotRow.placeOfEntry, number: 100_000),

@@ -119,7 +119,7 @@ struct OutputQueueTests {
             queue.append(borrowed, from: body.count)
             #expect(queue.count == 4 + body.count - 10 + 4 + 3)
             var piece = [UInt8](repeating: 0, count: 50_000)
-            while queue.send(to: near) {
+            while case .sent = queue.send(to: near) {
                 let count = recv(far, &piece, piece.count, 0)
                 guard count > 0 else { break }
                 received += piece[..<count]
@@ -160,7 +160,46 @@ struct OutputQueueTests {
         defer { close(near) }
         var queue = OutputQueue()
         [UInt8](repeating: 1, count: 10).withUnsafeBytes { queue.append($0) }
-        let isSent = queue.send(to: near)
-        #expect(!isSent)
+        guard case .broken = queue.send(to: near) else {
+            Issue.record("it was taken for a peer that is there")
+            return
+        }
+    }
+
+    /// Nothing is in memory until it is brought in.
+    private final class Disk: ContentMemory {
+        var isRead = false
+
+        func isInMemory(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject) -> Bool { isRead }
+        func bringIn(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject, then: @escaping @Sendable () -> Void) {}
+    }
+
+    @Test("borrowed content that is not in memory is not sent before it is brought in")
+    func onDisk() {
+        let (near, far) = pair()
+        defer {
+            close(near)
+            close(far)
+        }
+        let owner = Owner([UInt8](repeating: 7, count: 100_000))
+        let disk = Disk()
+        var queue = OutputQueue()
+        owner.bytes.withUnsafeBytes { bytes in
+            Array("head".utf8).withUnsafeBytes { queue.append($0) }
+            queue.append(.borrowed(bytes, owner: owner), from: 1_000)
+            guard case .onDisk(let wanted, let whose) = queue.send(to: near, disk) else {
+                Issue.record("it was sent")
+                return
+            }
+            #expect(whose === owner && wanted.count == 99_000 && wanted.baseAddress == bytes.baseAddress! + 1_000)
+            // What lies in memory of its own has gone out.
+            #expect(queue.count == 99_000)
+            disk.isRead = true
+            guard case .sent = queue.send(to: near, disk) else {
+                Issue.record("it was not sent")
+                return
+            }
+            #expect(queue.count < 99_000)
+        }
     }
 }

@@ -10,7 +10,8 @@ import Testing
 struct ProducedContentTests {
     private final class Pieces: ContentProducer {
         var left: Int
-        init(_ count: Int) { left = count }
+        let source: (bytes: UnsafeRawBufferPointer, owner: AnyObject)?
+        init(_ count: Int, of source: (bytes: UnsafeRawBufferPointer, owner: AnyObject)? = nil) { (left, self.source) = (count, source) }
         var heldBytes: Int { 1_000 }
         func next() -> [UInt8]? {
             guard left > 0 else { return nil }
@@ -31,15 +32,47 @@ struct ProducedContentTests {
         #expect(output.heldBytes == 1_004)
         for left in [2, 1, 0, 0] {
             #expect(!output.isEmpty)
-            let isWhole = output.send(to: ends[0])
-            #expect(isWhole && pieces.left == left)
+            #expect(isSent(output.send(to: ends[0])) && pieces.left == left)
         }
-        let isWhole = output.send(to: ends[0])
-        #expect(isWhole && output.isEmpty && output.heldBytes == 0)
+        #expect(isSent(output.send(to: ends[0])) && output.isEmpty && output.heldBytes == 0)
         var buffer = [UInt8](repeating: 0, count: 100)
         let count = read(ends[1], &buffer, buffer.count)
         let piece = "5\r\naaaaa\r\n"
         #expect(String(decoding: buffer[..<max(0, count)], as: UTF8.self) == "head" + piece + piece + piece + "0\r\n\r\n")
         #expect(output.sentBytes == count)
+    }
+
+    private func isSent(_ outcome: OutputQueue.Outcome) -> Bool {
+        guard case .sent = outcome else { return false }
+        return true
+    }
+
+    private final class Disk: ContentMemory {
+        var isRead = false
+
+        func isInMemory(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject) -> Bool { isRead }
+        func bringIn(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject, then: @escaping @Sendable () -> Void) {}
+    }
+
+    @Test("no piece is made of what is not in memory")
+    func onDisk() {
+        var ends: [Int32] = [0, 0]
+        #expect(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
+        defer { for end in ends { close(end) } }
+        let (disk, stored) = (Disk(), [UInt8](repeating: 0x62, count: 10))
+        stored.withUnsafeBytes { bytes in
+            let pieces = Pieces(1, of: (bytes, disk))
+            var output = OutputQueue()
+            Array("head".utf8).withUnsafeBytes { output.append($0) }
+            output.append(pieces)
+            guard case .onDisk(let wanted, let owner) = output.send(to: ends[0], disk) else {
+                Issue.record("a piece was made")
+                return
+            }
+            // What came before it has gone out.
+            #expect(wanted.baseAddress == bytes.baseAddress && owner === disk && pieces.left == 1 && output.sentBytes == 4)
+            disk.isRead = true
+            #expect(isSent(output.send(to: ends[0], disk)) && pieces.left == 0 && !output.isEmpty)
+        }
     }
 }

@@ -45,6 +45,18 @@ int csystem_accept(int descriptor, struct sockaddr *address, socklen_t *length);
 // Reserves a file's blocks, so that a later write through the mapping cannot fail for lack of space.
 int csystem_allocate(int descriptor, off_t length);
 
+// Whether all of a mapping's pages that hold these bytes are in memory: then reading them does not wait for the disk. 1 also where the kernel
+// does not tell.
+int csystem_is_in_memory(const void *start, size_t count);
+
+// Reads them in, and waits for the disk.
+void csystem_bring_in(const void *start, size_t count);
+
+// From now on a page of this mapping that cannot be read, since its file was cut short or the disk fails, is full of zeros instead of ending
+// the process (SIGBUS); until it is forgotten, which must be before it is unmapped.
+void csystem_guard_mapping(const void *start, size_t size);
+void csystem_forget_mapping(const void *start);
+
 // The cores on which this process may run (sched_getaffinity); at least 1.
 int csystem_allowed_cores(void);
 

@@ -19,18 +19,30 @@ enum Importing {
         let origins = [upstream.origin + upstream.basePath] + given.map { $0.hasSuffix("/") ? String($0.dropLast()) : $0 }
         let isShared = try task.request.flag("shared")
         let now = task.interface.server.wallMilliseconds
-        let reply = { @Sendable (reason: String?) in
-            task.reply(AdminAnswer(["imported": .bool(reason == nil), "reason": reason.map { .string($0) } ?? .null]))
-        }
         do throws(NotImportedReason) {
             let policy = task.shard.settings.policy
             let entry = try ArchiveEntry(value, origins: origins, isShared: isShared, settings: policy, now: now)
             // All that its length makes slow is done here. Keys are made on a shard's loop.
             let findings = task.shard.examine(entry)
-            task.shard.loop.execute { reply(task.shard.store(entry, findings)) }
+            task.shard.loop.execute { store(entry, findings, task, reads: 0) }
         } catch {
-            reply(error.rawValue)
+            reply(task, error.rawValue)
         }
+    }
+
+    /// - Parameter reads: how often something was brought into memory for it.
+    private static func store(_ entry: ArchiveEntry, _ findings: ContentExamination.Findings, _ task: AdminInterface.Task, reads: Int) {
+        if reads < DiskWait.readLimit, let wanted = task.shard.firstOnDisk(storing: entry) {
+            task.shard.lookUp?.store.bringIn(wanted) {
+                task.shard.loop.execute { store(entry, findings, task, reads: reads + 1) }
+            }
+            return
+        }
+        reply(task, task.shard.store(entry, findings))
+    }
+
+    private static func reply(_ task: AdminInterface.Task, _ reason: String?) {
+        task.reply(AdminAnswer(["imported": .bool(reason == nil), "reason": reason.map { .string($0) } ?? .null]))
     }
 }
 
@@ -43,6 +55,13 @@ extension ProxyShard {
             isDelimited: true, good: server.routes.all[server.routes.place(of: entry.request.pathAndQuery)].good, storedBytes: nil,
             makesTag: wantsOwnTag(entry.response), limitBytes: settings.bufferLimitBytes)
         return examination.findings() ?? ContentExamination.Findings()
+    }
+
+    /// What is looked at for it and is not in memory.
+    fileprivate func firstOnDisk(storing entry: ArchiveEntry) -> OnDisk? {
+        let keys = TargetKeys(
+            own: keyOfGet(for: entry.request).key, shared: sharedKey(of: Array(entry.request.pathAndQuery), for: entry.request))
+        return firstOnDisk(storing: entry.response.fields, of: entry.request, at: keys)
     }
 
     /// Returns why it was not stored, in the words of the metrics.

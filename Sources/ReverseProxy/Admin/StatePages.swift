@@ -10,7 +10,7 @@ import Upstream
 enum StatePages {
     @Sendable static func upstream(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow([])
-        task.interface.server.collectMetrics(for: task.shard) { snapshot in
+        task.interface.server.collectMetrics { snapshot in
             task.reply(AdminAnswer(upstream(snapshot, task.interface.server)))
         }
     }
@@ -66,7 +66,7 @@ enum StatePages {
 
     @Sendable static func stats(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow([])
-        task.interface.server.collectMetrics(for: task.shard) { snapshot in
+        task.interface.server.collectMetrics { snapshot in
             task.reply(AdminAnswer(stats(snapshot, task.interface.server)))
         }
     }
@@ -107,6 +107,8 @@ enum StatePages {
                 "active_requests": .integer(snapshot.connections.upstreamActive),
                 "requests": .integer(snapshot.connections.upstreamRequests),
             ],
+            "loops": .array(
+                snapshot.loops.map { ["shard": .integer($0.shard), "longest_wait_seconds": .number(Double($0.longestWait) * 1e-6)] }),
             "process": ["cpu_seconds": .number(process.cpuSeconds), "resident_bytes": .integer(Int(process.residentBytes))],
         ]
     }

@@ -56,20 +56,49 @@ final class WhyRing {
         }
     }
 
-    /// Newest first.
-    /// - Parameters:
-    ///   - prefix: what the targets begin with.
-    ///   - number: the one exchange that is wanted.
-    func records(last limit: Int, prefix: [UInt8] = [], number: UInt64? = nil) -> [WhyRecord] {
-        var records: [WhyRecord] = []
-        for back in 0..<min(written, capacity) where records.count < limit {
-            let slot = (written - 1 - back) % capacity
+    /// What is looked for. Goes through the ring in pieces: with a million records all at once would hold up the loop.
+    struct Search: Sendable {
+        /// So many at most.
+        let limit: Int
+        /// What the targets begin with.
+        var prefix: [UInt8] = []
+        /// The one exchange that is wanted.
+        var number: UInt64?
+        /// Newest first.
+        fileprivate(set) var records: [WhyRecord] = []
+        /// The record behind the one that was looked at last; nil before the first piece.
+        fileprivate var position: Int?
+
+        init(limit: Int, prefix: [UInt8] = [], number: UInt64? = nil) {
+            (self.limit, self.prefix, self.number) = (limit, prefix, number)
+        }
+    }
+
+    private static let pieceCount = 1_000
+
+    /// Looks at some more; returns whether there are others. What is written meanwhile is not found, and what it took the place of neither.
+    func go(on search: inout Search) -> Bool {
+        let (prefix, number) = (search.prefix, search.number)
+        let oldest = max(0, written - capacity)
+        var position = search.position ?? written
+        let end = max(oldest, position - Self.pieceCount)
+        while position > end, search.records.count < search.limit {
+            position -= 1
+            let slot = position % capacity
             let trace = traces[slot]
             let count = min(Int(trace.targetCount), Self.targetBytes)
             let target = UnsafeBufferPointer(start: targets + slot * Self.targetBytes, count: count)
             guard number.map({ $0 == trace.number }) ?? true, target.starts(with: prefix) else { continue }
-            records.append(WhyRecord(trace: trace, shard: shard, target: Array(target)))
+            search.records.append(WhyRecord(trace: trace, shard: shard, target: Array(target)))
         }
-        return records
+        search.position = position
+        return position > oldest && search.records.count < search.limit
+    }
+
+    /// All in one go.
+    func records(last limit: Int, prefix: [UInt8] = [], number: UInt64? = nil) -> [WhyRecord] {
+        var search = Search(limit: limit, prefix: prefix, number: number)
+        while go(on: &search) {}
+        return search.records
     }
 }

@@ -51,6 +51,11 @@ enum StatsLines {
         return "failing: " + kinds.map { "\($0.name) \($0.value.integer ?? 0)" }.joined(separator: " ")
     }
 
+    private static func longestWait(_ stats: JSONValue) -> String {
+        let waits = stats["loops"]?.array?.compactMap { $0["longest_wait_seconds"]?.double } ?? []
+        return waits.max().map(Printable.duration) ?? "-"
+    }
+
     static func state(_ stats: JSONValue) -> String {
         let store = stats["store"]
         let upstream = stats["upstream"]
@@ -62,6 +67,7 @@ enum StatsLines {
             upstream     \(upstream?["up"] == true ? "up" : "DOWN"), \(failing(upstream)), \
             \(upstream?["active_requests"]?.integer ?? 0) requests running
             connections  \(connections?["open"]?.integer ?? 0) of \(connections?["limit"]?.integer ?? 0)
+            loops        \(longestWait(stats)) the longest that an event waited in the last minute
             memory       \(Printable.bytes(stats["process"]?["resident_bytes"]?.integer ?? 0))
 
             """

@@ -228,6 +228,8 @@ struct StoringOrderTests {
             ((5, 10, 20, false), (9, 11, 21, true), false), ((5, 10, 20, false), (9, 11, 20, true), true),
             ((5, 10, 20, false), (9, 10, 30, true), true), ((9, 11, 12, true), (5, 10, 20, false), true),
             ((9, 9, 12, true), (5, 10, 20, false), false), ((9, 11, 12, true), (10, 10, 20, false), false),
+            // The very same archived response, which is put in for the second time.
+            ((9, 11, 12, true), (9, 11, 12, true), false),
         ] as [((UInt64, Int64, Int64, Bool), (UInt64, Int64, Int64, Bool), Bool)])
     func recency(stored: (UInt64, Int64, Int64, Bool), new: (UInt64, Int64, Int64, Bool), isOutdated: Bool) {
         func recency(_ parts: (UInt64, Int64, Int64, Bool)) -> Recency {

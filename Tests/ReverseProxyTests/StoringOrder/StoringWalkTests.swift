@@ -52,7 +52,7 @@ private final class WalkedStore {
 
     func find(_ question: WalkQuestion) -> FoundResponse? {
         let place = place(question)
-        return lookUp.find(
+        return lookUp.findWaiting(
             place.key, sharedKey: question.user.isEmpty ? nil : place.sharedKeys[0], request: Self.request(question)
         ).found
     }
@@ -84,7 +84,7 @@ private final class WalkedStore {
         let request = Self.request(question).fields
         let fields = head.withUnsafeBytes { StoredHead.parse($0)?.fields ?? Fields() }
         return NewResponse(
-            head: head, metadata: metadata, body: body,
+            head: head, metadata: metadata, body: .bytes(body),
             names: SelectingFields.names(response: fields, request: request, settings: policy), request: request, sentAt: sentAt)
     }
 
@@ -347,17 +347,17 @@ struct StoringWalkTests {
                     requestTime: Timestamp(seconds: 1), responseTime: Timestamp(seconds: 1), date: Timestamp(seconds: 1))
                 metadata.order = SentOrder(number: number)
                 let new = NewResponse(
-                    head: [], metadata: metadata, body: [], names: number % 2 == 0 ? [] : [Array("x-a".utf8)], request: Fields(),
+                    head: [], metadata: metadata, body: .bytes([]), names: number % 2 == 0 ? [] : [Array("x-a".utf8)], request: Fields(),
                     sentAt: metadata.requestTime)
                 _ = lookUp.store(new, at: StoringPlace(key: [1], sharedKeys: [[1]]))
                 let request = RequestHead(method: .get, target: [0x2f], version: .http11, fields: Fields())
-                guard let found = lookUp.find([1], sharedKey: nil, request: request).found?.metadata.order.number else { continue }
+                guard let found = lookUp.findWaiting([1], sharedKey: nil, request: request).found?.metadata.order.number else { continue }
                 #expect(found >= last)
                 last = found
             }
         }
         let lookUp = StoreLookUp(store: store, purges: purges, marks: marks, gone: nil, policy: CachePolicySettings())
         let request = RequestHead(method: .get, target: [0x2f], version: .http11, fields: Fields())
-        #expect(lookUp.find([1], sharedKey: nil, request: request).found?.metadata.order.number == 4_000)
+        #expect(lookUp.findWaiting([1], sharedKey: nil, request: request).found?.metadata.order.number == 4_000)
     }
 }

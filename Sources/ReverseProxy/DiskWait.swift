@@ -1,0 +1,95 @@
+// A request whose look-up found something that is not in memory: it waits while that is read from the disk by a thread that may wait, and is
+// then looked up again, since meanwhile anything may have happened to what is stored.
+
+import CacheStore
+import Downstream
+import HTTPCore
+import Reactor
+import Telemetry
+
+/// What is sent from the store's files is read by its own threads.
+extension ResponseStore: ContentMemory {}
+
+/// `@unchecked Sendable` because it is touched on its shard's loop only; the readers do no more than carry it back there.
+final class DiskWait: ClientExchange, @unchecked Sendable {
+    typealias LookUp = () throws(OnDisk) -> (any ClientExchange)?
+
+    private let shard: ProxyShard
+    private let connection: ClientConnection
+    private let head: RequestHead
+    private let began: Int64
+    private let lookAgain: LookUp
+    private var reads = 0
+    /// The request's content, where it has come whole already: it is short, since the key is made of it.
+    private var content: [UInt8] = []
+    private var isRequestWhole = false
+    private var isOver = false
+    /// Set when it is known what becomes of the request; from then on everything goes there.
+    private var exchange: (any ClientExchange)?
+
+    /// A look-up needs a record for the target, one for its variant, and a few that say what is no longer valid. Beyond that the memory is
+    /// so short that what was read is gone again: then the look-up itself waits.
+    static let readLimit = 8
+
+    /// - Parameters:
+    ///   - began: when the request came, in microseconds.
+    ///   - lookAgain: answers at once and returns nil, or returns the exchange that will.
+    init(
+        shard: ProxyShard, connection: ClientConnection, head: RequestHead, began: Int64, _ wanted: OnDisk, lookAgain: @escaping LookUp
+    ) {
+        self.shard = shard
+        self.connection = connection
+        self.head = head
+        self.began = began
+        self.lookAgain = lookAgain
+        bringIn(wanted)
+    }
+
+    private func bringIn(_ wanted: OnDisk) {
+        reads += 1
+        shard.lookUp?.store.bringIn(wanted) { [self] in
+            shard.loop.execute { self.broughtIn() }
+        }
+    }
+
+    private func broughtIn() {
+        guard !isOver else { return }
+        do throws(OnDisk) {
+            goOn(try shard.lookUp?.waiting(reads >= Self.readLimit, lookAgain) ?? nil)
+        } catch {
+            bringIn(error)
+        }
+    }
+
+    private func goOn(_ next: (any ClientExchange)?) {
+        isOver = true
+        exchange = next
+        let held = content
+        content = []
+        if !held.isEmpty { next?.requestContent(held.span) }
+        if isRequestWhole { next?.requestEnded() }
+    }
+
+    func requestContent(_ bytes: Span<UInt8>) {
+        if let exchange { exchange.requestContent(bytes) } else { content.append(copying: bytes) }
+    }
+
+    func requestEnded() {
+        isRequestWhole = true
+        exchange?.requestEnded()
+    }
+
+    func responseDrained() { exchange?.responseDrained() }
+
+    func mustAnswer() { exchange?.mustAnswer() }
+
+    func clientLeft() {
+        if let exchange { return exchange.clientLeft() }
+        guard !isOver else { return }
+        isOver = true
+        var record = ExchangeRecord(result: .error, method: MethodLabel(head.method), status: 499)
+        var trace = ExchangeTrace()
+        trace.number = shard.why.nextNumber()
+        shard.finish(&record, trace, head, connection, began)
+    }
+}

@@ -1,0 +1,47 @@
+// What the failure memory learns of a fetch.
+
+import CachePolicy
+import HTTPCore
+import Upstream
+
+extension Fetch {
+    /// What the status tells of the upstream's state. That it is well is known only when the answer is whole.
+    func judge(_ head: ResponseHead) {
+        guard LastGood.isTrouble(head.status) else { return }
+        isTrouble = true
+        shard.server.health.reach(now: clock)
+        if head.status == 429 || head.status == 503, let retryAfter = RetryAfter.milliseconds(head.fields, now: shard.now) {
+            shard.server.health.pause(subject.scopes, head.status, retryAfter: retryAfter, now: clock)
+        }
+        // 500 is an application's mistake, and 429 one client's share: both are each request's own matter.
+        if head.status != 500, head.status != 429 { noteFailure(.status(head.status)) }
+    }
+
+    func noteSuccess() {
+        guard !isTrouble else { return }
+        let limit = shard.routes.all[subject.route].rescueAfter
+        let now = clock
+        shard.server.health.succeed(subject.scopes, isQuick: limit == 0 || now - began < limit, now: now)
+    }
+
+    private func noteFailure(_ cause: FailureCause) {
+        guard subject.isReading, !hasFailed else { return }
+        hasFailed = true
+        shard.server.health.fail(subject.scopes, cause, began: began, now: clock)
+    }
+
+    func note(_ fault: UpstreamFault) {
+        if fault.isJunk { noteFailure(.junk) }
+    }
+
+    /// What of it is our own, or is told of each attempt to connect, is not told again.
+    func note(_ error: UpstreamError) {
+        let isOwn = error == .connectionLimitReached || error == .proxyInternalError
+        if !isOwn, !error.isFailureToReach { noteFailure(.transfer(error)) }
+    }
+
+    /// The soft deadline has passed. As long as it waits for a connection, that is not the upstream's doing.
+    func noteSlowness() {
+        if times.sent >= 0 { noteFailure(.slow) }
+    }
+}

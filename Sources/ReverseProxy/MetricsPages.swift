@@ -1,0 +1,49 @@
+// The page at /metrics is made here, off the loops: with a thousand routes it takes longer than any client should wait for another. Who asks
+// while one is being made gets the next, together with all others that asked meanwhile: so the page costs as much as one thread has, whoever
+// asks for it how often.
+
+import Dispatch
+import Locking
+import Telemetry
+
+final class MetricsPages: Sendable {
+    typealias Reply = @Sendable ([UInt8]) -> Void
+
+    private struct State {
+        var waiting: [(format: MetricsFormat, reply: Reply)] = []
+        var isMaking = false
+    }
+
+    /// All shards ask.
+    private let state = Mutex(State())
+
+    /// - Parameter reply: called once, on the pages' queue.
+    func make(_ format: MetricsFormat, of server: ProxyServer, reply: @escaping Reply) {
+        let isFirst = state.withLock { state in
+            state.waiting.append((format, reply))
+            defer { state.isMaking = true }
+            return !state.isMaking
+        }
+        if isFirst { makeNext(server) }
+    }
+
+    /// For those that wait now. Each gets counts from after it asked.
+    private func makeNext(_ server: ProxyServer) {
+        let waiting = state.withLock { state in
+            defer { state.waiting = [] }
+            state.isMaking = !state.waiting.isEmpty
+            return state.waiting
+        }
+        guard !waiting.isEmpty else { return }
+        server.collectMetrics { [self] snapshot in
+            let store = server.storeStatistics
+            for format in [MetricsFormat.prometheus, .openMetrics] {
+                let asking = waiting.filter { $0.format == format }
+                guard !asking.isEmpty else { continue }
+                let page = MetricsPage.render(snapshot, format: format) { store.write(to: &$0) }
+                for one in asking { one.reply(page) }
+            }
+            makeNext(server)
+        }
+    }
+}

@@ -1,0 +1,45 @@
+// What an entry of the index holds beside its place: three things in the bits that a place leaves, none of which may change another.
+
+import Testing
+
+@testable import CacheStore
+
+@Suite("Entries of the index")
+struct IndexEntryTests {
+    private static let lastSegment = Segment.numberLimit - 1
+    private static let largestNote: UInt32 = (1 << 28) - 1
+
+    @Test("they take 32 bytes each")
+    func size() { #expect(MemoryLayout<IndexEntry>.stride == 32) }
+
+    @Test("place, note, mark and flags are kept apart", arguments: [1, lastSegment], [0, 1, largestNote])
+    func parts(segment: UInt64, note: UInt32) {
+        for mark: UInt32 in [0, 1, 65_535] {
+            var entry = IndexEntry(hash: KeyHash(low: 1, high: 2), segment: segment, byteOffset: 4_096, isMarkedStale: true)
+            entry.inMemoryMark = mark
+            entry.note = note
+            entry.flags |= IndexEntry.used
+            #expect(entry.inMemoryMark == mark && entry.note == note && entry.leads(to: segment, 4_096))
+            #expect(entry.flags & IndexEntry.lastingFlags == IndexEntry.markedStale | IndexEntry.used)
+            (entry.note, entry.inMemoryMark) = (0, 0)
+            #expect(entry.flags == IndexEntry.markedStale | IndexEntry.used && entry.segment == segment)
+        }
+    }
+
+    @Test("bringing an item in keeps its note, and a note keeps what is known of the memory")
+    func table() {
+        let hash = KeyHash(low: 1, high: 2)
+        var table = IndexTable()
+        let entry = IndexEntry(hash: hash, segment: Self.lastSegment, byteOffset: 8, isMarkedStale: false)
+        table.set(entry)
+        table.setNote(7, of: hash)
+        table.noteInMemory(entry, 9)
+        #expect(table.find(hash)?.note == 7 && table.find(hash)?.inMemoryMark == 9)
+        table.setNote(Self.largestNote, of: hash)
+        table.markUsed(hash)
+        table.markAllStale()
+        #expect(table.find(hash)?.note == Self.largestNote && table.find(hash)?.inMemoryMark == 9)
+        table.noteInMemory(IndexEntry(hash: hash, segment: 1, byteOffset: 8, isMarkedStale: false), 3)
+        #expect(table.find(hash)?.inMemoryMark == 9, "what was known of another place says nothing of this one")
+    }
+}

@@ -1,0 +1,172 @@
+// Look-ups that do not wait for the disk: what is not in memory is brought in first, and then looked up again.
+
+import Dispatch
+import Glibc
+import TestSupport
+import Testing
+
+@testable import CacheStore
+
+@Suite("What is in memory")
+struct ResidencyTests {
+    private func open(_ directory: Directory, _ residency: ScriptedResidency) throws -> ResponseStore {
+        var settings = StoreSettings(directory: directory.path, capacityBytes: 8 << 20, segmentBytes: 1 << 20)
+        settings.residency = residency
+        return try ResponseStore(settings)
+    }
+
+    /// What has to be brought in; nil where a look-up need not wait.
+    private func onDisk(_ store: ResponseStore, _ number: Int) -> OnDisk? {
+        do throws(OnDisk) {
+            _ = try store.lookUpInMemory(key(number).span)
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    private func find(_ store: ResponseStore, _ number: Int) -> StoredItem? {
+        let bytes = key(number)
+        return store.lookUp(bytes.span)
+    }
+
+    private func bringIn(_ wanted: OnDisk, _ store: ResponseStore) {
+        let done = DispatchSemaphore(value: 0)
+        store.bringIn(wanted) { done.signal() }
+        done.wait()
+    }
+
+    @Test("an item that is on the disk only is brought in once, and then found")
+    func bringsIn() throws {
+        let directory = try Directory()
+        let residency = ScriptedResidency()
+        let store = try open(directory, residency)
+        store.insert(item(1))
+        #expect(onDisk(store, 1) == nil, "what waits to be written is in memory")
+        store.flush()
+        residency.takeAway()
+        let wanted = try #require(onDisk(store, 1))
+        bringIn(wanted, store)
+        #expect(onDisk(store, 1) == nil && stored(store, 1) == body(1))
+        #expect(store.statistics.broughtIn == 1)
+        #expect(onDisk(store, 2) == nil, "what is not stored is not waited for")
+    }
+
+    @Test("what was removed or replaced while it was brought in is not found, or found anew")
+    func changedMeanwhile() throws {
+        let directory = try Directory()
+        let residency = ScriptedResidency()
+        let store = try open(directory, residency)
+        for number in 1...2 { store.insert(item(number)) }
+        store.flush()
+        residency.takeAway()
+        let wanted = try [1, 2].map { try #require(onDisk(store, $0)) }
+        store.remove(key(1).span)
+        store.insert(NewItem(key: key(2), metadata: [1, 2, 3], head: Array("head 2".utf8), body: [9], retention: .mayRescue))
+        for one in wanted { bringIn(one, store) }
+        #expect(onDisk(store, 1) == nil && stored(store, 1) == nil)
+        // The new one may be written by now, and so be on the disk as well.
+        if let again = onDisk(store, 2) { bringIn(again, store) }
+        #expect(onDisk(store, 2) == nil && stored(store, 2) == [9])
+    }
+
+    @Test("a damaged item is found out by who brings it in")
+    func damaged() throws {
+        let directory = try Directory()
+        let residency = ScriptedResidency()
+        let store = try open(directory, residency)
+        store.insert(item(1))
+        store.flush()
+        residency.takeAway()
+        let wanted = try #require(onDisk(store, 1))
+        directory.flip(try #require(directory.segments.first), at: RecordHeader.bytes + 40)
+        bringIn(wanted, store)
+        #expect(onDisk(store, 1) == nil && stored(store, 1) == nil && store.statistics.damaged == 1)
+    }
+
+    @Test("a file that was cut short costs what was stored there, and not the process", arguments: [true, false])
+    func cutShort(onLoop: Bool) throws {
+        let directory = try Directory()
+        let store = try directory.open()
+        for number in 1...3 { store.insert(item(number, 9_000)) }
+        store.flush()
+        #expect(truncate(directory.path + "/" + (try #require(directory.segments.first)), 4_096) == 0)
+        if onLoop { #expect(onDisk(store, 2) == nil, "it was written a moment ago") }
+        #expect(stored(store, 2) == nil)
+        #expect(store.statistics.damaged == 1)
+        store.insert(item(4))
+        store.flush()
+        #expect(stored(store, 4) == body(4))
+    }
+
+    @Test("a large item's checksum is looked at by who brings it in, and not on a loop")
+    func large() throws {
+        let directory = try Directory()
+        do {
+            let store = try directory.open(64 << 20, segment: 8 << 20)
+            store.insert(item(1, 3 << 20))
+            store.flush()
+            #expect(onDisk(store, 1) == nil, "it was written a moment ago")
+            store.close()
+        }
+        let store = try directory.open(64 << 20, segment: 8 << 20)
+        let wanted = try #require(onDisk(store, 1))
+        bringIn(wanted, store)
+        #expect(onDisk(store, 1) == nil && stored(store, 1) == body(1, 3 << 20))
+    }
+
+    @Test("the content of one item can be that of another, without a copy", arguments: [true, false])
+    func sharedContent(isWritten: Bool) throws {
+        let directory = try Directory()
+        let store = try directory.open()
+        store.insert(item(1))
+        if isWritten { store.flush() }
+        let first = try #require(find(store, 1))
+        let again = NewItem(
+            key: key(2), metadata: [1, 2, 3], head: Array("head 2".utf8), body: .stored(first.body, owner: first.owner),
+            retention: .mayRescue)
+        store.insert(again)
+        #expect(stored(store, 2) == body(1))
+        store.remove(key(1).span)
+        store.close()
+        #expect(stored(try directory.open(), 2) == body(1))
+    }
+
+    @Test("a head that is held is the same, and its item is removed as before")
+    func heldHead() throws {
+        let directory = try Directory()
+        let store = try directory.open()
+        store.insert(item(1))
+        store.flush()
+        let found = try #require(find(store, 1))
+        let held = found.holdingHead
+        #expect(held.head.elementsEqual(found.head) && held.head.baseAddress != found.head.baseAddress && held.body.elementsEqual(body(1)))
+        store.remove(key(1).span, ifStill: held)
+        #expect(stored(store, 1) == nil)
+    }
+
+    @Test(
+        "what was in memory is believed to be there for a while, and not for long where memory is scarce",
+        arguments: [
+            (100, 100, -60, true), (100, 129, -60, true), (100, 130, -60, false), (100, 100, 90, true), (100, 101, 90, false),
+            (100, 120, 50, true), (65_534, 65_536, -60, true), (100, 99, -60, false),
+        ] as [(Int, Int, Int, Bool)])
+    func trust(known: Int, now: Int, lastAway: Int, holds: Bool) {
+        #expect(ResidencyTrust.holds(ResidencyTrust.mark(known), now: now, lastAway: lastAway) == holds)
+        #expect(!ResidencyTrust.holds(0, now: now, lastAway: lastAway))
+    }
+
+    @Test("more items than are dealt with at once are all found in the segment, and evicting leaves none behind")
+    func pieces() throws {
+        let directory = try Directory()
+        let store = try directory.open()
+        for number in 0..<3_000 { store.insert(item(number, 50)) }
+        #expect(store.statistics.entries == 3_000)
+        store.flush()
+        for number in 0..<3_000 { #expect(stored(store, number) == body(number, 50)) }
+        #expect(store.statistics.pendingBytes == 0)
+        for number in 3_000..<60_000 { store.insert(item(number, 50)) }
+        store.flush()
+        #expect(store.statistics.evicted > 0 && store.statistics.pendingBytes == 0)
+    }
+}

@@ -1,0 +1,59 @@
+// Lists in fields: their members one by one, and what a list means that is longer than lists are read.
+
+import HTTPCore
+import Testing
+
+@Suite("Lists in fields (RFC 9110 §5.6.1)")
+struct FieldListTests {
+    @Test(
+        "members between commas; commas in quotes part nothing, empty members are none",
+        arguments: [
+            ("a", ["a"]), ("a,b", ["a", "b"]), (" a ,\t b ", ["a", "b"]), (",,a,,b,", ["a", "b"]), ("", []), (" , ", []),
+            ("a=\"b,c\",d", ["a=\"b,c\"", "d"]), ("\"a\\\",b\",c", ["\"a\\\",b\"", "c"]), ("\"a,b", ["\"a,b"]),
+        ] as [(String, [String])])
+    func members(text: String, expected: [String]) {
+        // Within more bytes, as they lie in a head.
+        let bytes = Array("x,\(text)\",y".utf8)[2..<text.utf8.count + 2]
+        #expect(FieldMembers(of: bytes).map { String(decoding: $0, as: UTF8.self) } == expected)
+        #expect(FieldLists.members(of: bytes).map(Array.init) == expected.map { Array($0.utf8) })
+    }
+
+    @Test("who looks for one member stops at it, and who wants a few gets a few")
+    func steps() {
+        var fields = Fields()
+        for _ in 0..<100 { fields.append(.vary, String(repeating: "a,b,", count: 100)) }
+        var looked = 0
+        let found = FieldLists.contains(.vary, in: fields) { member in
+            looked += 1
+            return member.elementsEqual("b".utf8)
+        }
+        #expect(found && looked == 2)
+        #expect(FieldLists.members(of: .vary, in: fields, limit: 3).count == 3)
+    }
+
+    @Test(
+        "a list is too long by its members or by its bytes, over all lines together",
+        arguments: [
+            ([String](repeating: "a", count: 128), false), ([String](repeating: "a", count: 129), true),
+            ([String(repeating: "a,", count: 127)], false), ([String(repeating: "a,", count: 128)], true),
+            (["\"" + String(repeating: ",", count: 128) + "\""], true), ([String(repeating: "a", count: 8_192)], false),
+            ([String(repeating: "a", count: 8_193)], true), ([], false),
+        ] as [([String], Bool)])
+    func tooLong(lines: [String], expected: Bool) {
+        #expect(FieldListLimit.isExceeded(by: lines.map { Array($0.utf8)[...] }) == expected)
+    }
+
+    @Test("Connection takes away what it names, and all that it may where it names more than is read", arguments: [1, 127, 128, 5_000])
+    func connection(others: Int) {
+        var fields = Fields()
+        fields.append(.connection, "X-Named" + String(repeating: ", o", count: others))
+        fields.append(name: "X-Named", value: "1")
+        fields.append(name: "X-Other", value: "1")
+        fields.append(.authorization, "Basic YTpi")
+        for kept in [fields.removingHopByHop(), fields.removingNamed() ?? fields] {
+            #expect(kept.all(named: Array("x-named".utf8).span).isEmpty)
+            #expect(kept.all(named: Array("x-other".utf8).span).isEmpty == (others + 1 > FieldListLimit.members))
+            #expect(kept.contains(.authorization))
+        }
+    }
+}

@@ -1,0 +1,194 @@
+// What is stored and not in memory is read by a thread that may wait; the loop goes on meanwhile, and whatever happens meanwhile counts.
+
+import CSystem
+import CacheStore
+import Glibc
+import Reactor
+import ReverseProxy
+import TestSupport
+import Testing
+
+@Suite("Stored responses that are not in memory")
+struct DiskWaitTests {
+    private func play(_ residency: ScriptedResidency, _ fields: [String] = ["Cache-Control: max-age=60", "ETag: \"1\""]) throws -> ProxyPlay
+    {
+        let origin = ScriptedOrigin { request in [.json("{\"path\":\"\(request.target)\"}", fields)] }
+        return try ProxyPlay(origin) { $0.store?.residency = residency }
+    }
+
+    /// Stored, written, and gone from memory.
+    private func storeAway(_ target: String, _ play: ProxyPlay, _ residency: ScriptedResidency, until gate: Gate? = nil) throws {
+        #expect(try play.get(target).status == 200)
+        play.flushStore()
+        residency.takeAway(until: gate)
+    }
+
+    @Test(
+        "a hit of any kind waits for the disk and is a hit",
+        arguments: [
+            ("GET", [], 200, "{\"path\":\"/a\"}"), ("HEAD", [], 200, ""), ("GET", [("If-None-Match", "\"1\"")], 304, ""),
+            ("GET", [("Range", "bytes=2-5")], 206, "path"),
+        ] as [(String, [(String, String)], Int, String)])
+    func hit(method: String, fields: [(String, String)], status: Int, content: String) throws {
+        let residency = ScriptedResidency()
+        let play = try play(residency)
+        try storeAway("/a", play, residency)
+        let response = try play.request(method, "/a", fields)
+        #expect(response.status == status && response.text == content)
+        #expect(response["Cache-Status"]?.contains("hit") == true)
+        #expect(play.origin.requests.count == 1)
+        #expect(residency.reads > 0)
+        #expect(try play.metric("cistern_store_disk_reads_total") == 1)
+    }
+
+    @Test("other clients are served while one waits for the disk")
+    func others() throws {
+        let residency = ScriptedResidency()
+        let play = try play(residency)
+        let gate = Gate()
+        try storeAway("/a", play, residency, until: gate)
+        let waiting = try play.client()
+        waiting.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(try play.waitFor("cistern_store_disk_reads_total", 1))
+        #expect(try play.get("/b").text == "{\"path\":\"/b\"}")
+        gate.open()
+        #expect(waiting.readAnswer()?.text == "{\"path\":\"/a\"}")
+    }
+
+    @Test("a variant is found through its marker, both from the disk")
+    func variant() throws {
+        let residency = ScriptedResidency()
+        let play = try play(residency, ["Cache-Control: max-age=60", "Vary: X-Kind"])
+        #expect(try play.get("/a", [("X-Kind", "1")]).status == 200)
+        play.flushStore()
+        residency.takeAway()
+        let response = try play.get("/a", [("X-Kind", "1")])
+        #expect(response["Cache-Status"]?.contains("hit") == true && play.origin.requests.count == 1)
+        #expect(try play.metric("cistern_store_disk_reads_total") == 2)
+    }
+
+    @Test("what a rescue needs is brought in, also where it went while the upstream was asked", arguments: [true, false])
+    func rescue(whileAsking: Bool) throws {
+        let residency = ScriptedResidency()
+        let play = try play(residency, ["Cache-Control: max-age=1"])
+        #expect(try play.get("/a").status == 200)
+        play.flushStore()
+        play.time.advance(by: .seconds(5))
+        let gate = Gate()
+        play.origin.react { _ in [.pass(gate), .json("{}", status: "500 Internal Server Error")] }
+        if !whileAsking { residency.takeAway() }
+        let client = try play.client()
+        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(try play.waitFor("cistern_upstream_active_requests", 1))
+        if whileAsking { residency.takeAway() }
+        gate.open()
+        let response = try #require(client.readAnswer())
+        #expect(response.status == 200 && response.text == "{\"path\":\"/a\"}")
+        #expect(residency.reads > 0)
+        #expect(try play.metric("cistern_requests_total{result=\"rescued\",method=\"GET\",status_class=\"2xx\"}") == 1)
+    }
+
+    @Test("a confirmed copy goes out, though it left the memory while the upstream was asked; so it does the next time")
+    func validation() throws {
+        let residency = ScriptedResidency()
+        let play = try play(residency, ["Cache-Control: max-age=1", "ETag: \"1\""])
+        #expect(try play.get("/a").status == 200)
+        play.flushStore()
+        play.time.advance(by: .seconds(5))
+        let gate = Gate()
+        play.origin.react { _ in [.pass(gate), .send("HTTP/1.1 304 Not Modified\r\nETag: \"1\"\r\nCache-Control: max-age=60\r\n\r\n")] }
+        let client = try play.client()
+        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(try play.waitFor("cistern_upstream_active_requests", 1))
+        residency.takeAway()
+        gate.open()
+        #expect(client.readAnswer()?.text == "{\"path\":\"/a\"}")
+        play.flushStore()
+        let again = try play.get("/a")
+        #expect(again.text == "{\"path\":\"/a\"}" && again["Cache-Status"]?.contains("hit") == true)
+        #expect(play.origin.requests.count == 2)
+    }
+
+    @Test("followers of one fetch get what it brought, wherever that lies by then")
+    func followers() throws {
+        let residency = ScriptedResidency()
+        let gate = Gate()
+        let origin = ScriptedOrigin { _ in [.pass(gate), .json("1", ["Cache-Control: max-age=60"])] }
+        let play = try ProxyPlay(origin) { $0.store?.residency = residency }
+        residency.takeAway()
+        let clients = try (0..<20).map { _ in
+            let client = try play.client()
+            client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            return client
+        }
+        #expect(try play.waitFor("cistern_collapsed_waiting", 19))
+        gate.open()
+        for client in clients { #expect(client.readAnswer()?.text == "1") }
+        #expect(origin.requests.count == 1)
+    }
+
+    @Test("a client that leaves while its response is read in is counted, and harms nobody")
+    func leaves() throws {
+        let residency = ScriptedResidency()
+        let play = try play(residency)
+        let gate = Gate()
+        try storeAway("/a", play, residency, until: gate)
+        do {
+            let client = try play.client()
+            client.endsWithReset()
+            client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            #expect(try play.waitFor("cistern_store_disk_reads_total", 1))
+        }
+        #expect(try play.waitFor("cistern_requests_total{result=\"error\",method=\"GET\",status_class=\"4xx\"}", 1))
+        gate.open()
+        #expect(try play.get("/a")["Cache-Status"]?.contains("hit") == true)
+        #expect(play.origin.requests.count == 1)
+    }
+
+    @Test("what is purged while it is read in is not served")
+    func purged() throws {
+        let residency = ScriptedResidency()
+        let play = try play(residency)
+        let gate = Gate()
+        try storeAway("/a", play, residency, until: gate)
+        let client = try play.client()
+        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(try play.waitFor("cistern_store_disk_reads_total", 1))
+        #expect(try play.admin("POST", "/-/purge?target=/a").status == 200)
+        gate.open()
+        #expect(client.readAnswer()?["Cache-Status"]?.contains("fwd=uri-miss") == true)
+        #expect(play.origin.requests.count == 2)
+    }
+
+    @Test("a damaged copy is found out, and the upstream asked")
+    func damaged() throws {
+        let residency = ScriptedResidency()
+        let play = try play(residency)
+        let gate = Gate()
+        try storeAway("/a", play, residency, until: gate)
+        let client = try play.client()
+        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(try play.waitFor("cistern_store_disk_reads_total", 1))
+        let file = csystem_open(play.directory + "/segment-0000000000000001", O_RDWR, 0)
+        #expect(pwrite(file, [UInt8](repeating: 0, count: 4_096), 4_096, 0) == 4_096)
+        close(file)
+        gate.open()
+        #expect(client.readAnswer()?.text == "{\"path\":\"/a\"}")
+        #expect(play.origin.requests.count == 2)
+        #expect(try play.metric("cistern_store_removals_total{cause=\"damaged\"}") == 1)
+    }
+
+    @Test("the end does not wait for a disk that does not answer")
+    func end() throws {
+        let residency = ScriptedResidency()
+        let play = try play(residency)
+        let gate = Gate()
+        try storeAway("/a", play, residency, until: gate)
+        let client = try play.client()
+        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(try play.waitFor("cistern_store_disk_reads_total", 1))
+        play.stop()
+        #expect(client.isClosedByServer())
+        gate.open()
+    }
+}

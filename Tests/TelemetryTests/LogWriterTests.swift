@@ -1,0 +1,47 @@
+// The program's own log, where nobody reads it.
+
+import Dispatch
+import Glibc
+import Testing
+
+@testable import Telemetry
+
+@Suite("The log's writer")
+struct LogWriterTests {
+    @Test("who writes into a pipe that nobody reads is not held up; what was dropped is told once somebody reads")
+    func nobodyReads() {
+        var ends: [Int32] = [0, 0]
+        #expect(pipe(&ends) == 0)
+        defer { close(ends[0]) }
+        let log = LogWriter(descriptor: ends[1])
+        let line = String(repeating: "x", count: 99) + "\n"
+        for _ in 0..<20_000 { log.append(line) }
+        log.finish(within: 0)
+        // The other end is open until all is written: so the reader below comes to an end, and no write meets a closed pipe.
+        DispatchQueue.global().async { [end = ends[1]] in
+            log.finish(within: 60)
+            close(end)
+        }
+        var text: [UInt8] = []
+        var piece = [UInt8](repeating: 0, count: 65_536)
+        while true {
+            let count = read(ends[0], &piece, piece.count)
+            guard count > 0 else { break }
+            text += piece[..<count]
+        }
+        #expect(String(decoding: text, as: UTF8.self).contains(" lines of this log were dropped, since nobody read it\n"))
+    }
+
+    @Test("lines come out whole and in their order")
+    func order() {
+        var ends: [Int32] = [0, 0]
+        #expect(pipe(&ends) == 0)
+        defer { for end in ends { close(end) } }
+        let log = LogWriter(descriptor: ends[1])
+        for number in 0..<100 { log.append("\(number)\n") }
+        log.finish(within: 20)
+        var piece = [UInt8](repeating: 0, count: 4_096)
+        let count = read(ends[0], &piece, piece.count)
+        #expect(String(decoding: piece[..<max(0, count)], as: UTF8.self) == (0..<100).map { "\($0)\n" }.joined())
+    }
+}
