@@ -2,11 +2,14 @@
 #define _GNU_SOURCE
 #include "CSystem.h"
 #include <link.h>
+#include <linux/sockios.h>
 #include <malloc.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
@@ -26,6 +29,17 @@ ssize_t csystem_receive(int descriptor, void *bytes, size_t count) { return sysc
 int csystem_is_quiet(int descriptor) {
     char byte;
     return syscall(SYS_recvfrom, descriptor, &byte, 1, MSG_PEEK | MSG_DONTWAIT, 0, 0) < 0 && errno == EAGAIN;
+}
+
+int csystem_is_tcp(int descriptor) {
+    int protocol = 0;
+    socklen_t length = sizeof protocol;
+    return getsockopt(descriptor, SOL_SOCKET, SO_PROTOCOL, &protocol, &length) == 0 && protocol == IPPROTO_TCP;
+}
+
+int csystem_unacknowledged(int descriptor) {
+    int count = 0;
+    return syscall(SYS_ioctl, descriptor, SIOCOUTQ, &count) < 0 ? 0 : count;
 }
 
 int csystem_allowed_cores(void) {

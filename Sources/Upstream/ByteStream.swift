@@ -24,12 +24,15 @@ final class ByteStream {
 
     let descriptor: Int32
     private let tls: TLSConnection?
+    /// Other sockets do not tell what has arrived.
+    private let isTCP: Bool
     private var sent = 0
 
     /// Owns the descriptor.
     init(_ descriptor: Int32, _ tls: TLSConnection?) {
         self.descriptor = descriptor
         self.tls = tls
+        isTCP = csystem_is_tcp(descriptor) != 0
     }
 
     /// Whether bytes may be held that the kernel no longer has: it does not tell of them.
@@ -37,6 +40,9 @@ final class ByteStream {
 
     /// Bytes handed to the kernel so far.
     var written: Int { tls?.written ?? sent }
+
+    /// Those of them that have reached the peer's kernel, as far as can be known.
+    var arrived: Int { isTCP ? written - Int(csystem_unacknowledged(descriptor)) : written }
 
     /// Whether it stands, and the peer has said nothing that was not read.
     var isQuiet: Bool { tls?.isQuiet ?? (csystem_is_quiet(descriptor) != 0) }

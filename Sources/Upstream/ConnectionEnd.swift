@@ -3,7 +3,7 @@
 package enum ConnectionEnd: String, Sendable, CaseIterable {
     /// The upstream said more than its response, or spoke while nothing was asked.
     case surplus
-    /// A response, or what looked like one, before the request's head was wholly written.
+    /// A response, or what looked like one, before the request's head was wholly written, or any of it had arrived.
     case earlyBytes = "early_bytes"
     /// By the upstream: it was closed, or the response said that it will be.
     case closedByPeer = "closed_by_peer"

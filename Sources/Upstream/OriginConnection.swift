@@ -230,8 +230,11 @@ final class OriginConnection: EventHandler, TransferCarrier {
 
     private func take(_ bytes: UnsafeRawBufferPointer) {
         guard let transfer else { return close(.surplus) }
-        // Nothing has asked for these: the request is not there yet (RFC 9112 §9.2).
-        guard unsentHead == 0 else { return endWithoutResponse(.earlyBytes, .protocolError) }
+        // Nothing has asked for these: they were on their way before the request was (RFC 9112 §9.2), or before any of it arrived. Whoever
+        // responds has told of its arrival with the same packet, if not before (RFC 9293 §3.8).
+        guard unsentHead == 0, transfer.gotBytes || !held.isEmpty || stream.arrived > writtenBefore else {
+            return endWithoutResponse(.earlyBytes, .protocolError)
+        }
         guard !held.isEmpty else { return take(bytes, transfer) }
         held.append(contentsOf: bytes)
         // The line that is held has no end yet.

@@ -147,9 +147,9 @@ final class Asking: @unchecked Sendable {
         return recorder
     }
 
-    func ask(_ request: UpstreamRequest) -> Recorder {
+    func ask(_ request: UpstreamRequest, then: @escaping @Sendable (Transfer?) -> Void = { _ in }) -> Recorder {
         let recorder = Recorder()
-        onLoop { client in _ = client.start(request, receiver: recorder) }
+        onLoop { client in then(client.start(request, receiver: recorder)) }
         return recorder
     }
 

@@ -140,4 +140,37 @@ struct StrayBytesTests {
             #expect(asking.counters.ended[.earlyBytes] == 1)
         }
     }
+
+    @Test("a response that was on its way before any of the request arrived is not used", arguments: [false, true])
+    func onItsWay(isTLS: Bool) {
+        let content = [UInt8](repeating: 0x20, count: 1 << 20)
+        for (method, isRepeated) in [("GET", true), ("POST", false)] {
+            let (first, second, ended) = (Gate(), Gate(), Gate())
+            let origin = origin(isTLS) { [.send(StrayBytes.response($0.target))] }
+            // It reads none of the content: what is sent behind that waits with us.
+            origin.reactToExpectation { _ in
+                [.pass(first), .send(StrayBytes.response("/first")), .pass(second), .send(StrayBytes.stray), .pass(ended), .cut]
+            }
+            let asking = Asking(origin, isTLS: isTLS)
+            defer { asking.end() }
+            expectOwn(asking.ask("GET", "/before"), "/before", method)
+            var request = Asking.request("POST", "/first", content: .length(content.count))
+            request.fields.append(.expect, "100-continue")
+            let before = asking.ask(request) { transfer in
+                _ = transfer?.write(content.span)
+                transfer?.endContent()
+            }
+            first.open()
+            expectOwn(before, "/first", method)
+            let harmed = asking.ask(method, "/second")
+            second.open()
+            if isRepeated {
+                expectOwn(harmed, "/second", method)
+            } else {
+                #expect(harmed.end() == .failure(.protocolError))
+            }
+            ended.open()
+            #expect(asking.counters.ended[.earlyBytes] == 1)
+        }
+    }
 }

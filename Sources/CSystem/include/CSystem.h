@@ -36,6 +36,11 @@ ssize_t csystem_receive(int descriptor, void *bytes, size_t count);
 // Whether a connection stands and its peer has said nothing that waits to be read.
 int csystem_is_quiet(int descriptor);
 
+int csystem_is_tcp(int descriptor);
+
+// Of the bytes that a TCP socket's kernel was handed, those that the peer's has not said to have.
+int csystem_unacknowledged(int descriptor);
+
 // Another number for the same open connection, closed on exec; -1 where there is none left.
 static inline int csystem_duplicate(int descriptor) { return fcntl(descriptor, F_DUPFD_CLOEXEC, 0); }
 
