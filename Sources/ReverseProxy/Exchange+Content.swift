@@ -49,8 +49,14 @@ extension Exchange {
     }
 
     func fetchInformed(_ head: ResponseHead) {
-        guard head.status == 100 else { return connection.sendInformational(head) }
-        if case .awaitingContinue = upload { letContinue() }
+        if head.status == 100 {
+            if case .awaitingContinue = upload { letContinue() }
+            return
+        }
+        var head = head
+        // It has no content; who counts some by this would take it from the final response (RFC 9110 §8.6).
+        head.fields.remove(.contentLength)
+        connection.sendInformational(head)
     }
 
     /// The request has gone to the upstream, which says whether it wants the content.

@@ -101,6 +101,16 @@ struct ProxyingTests {
         #expect(answer["Link"] == nil)
     }
 
+    @Test("a 1xx that tells of content is passed on without (RFC 9110 §8.6)")
+    func earlyLength() throws {
+        let early = "HTTP/1.1 103 Early Hints\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\nLink: </a>\r\n\r\n"
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.send(early), .json("{}")] })
+        let client = try play.client()
+        client.send("GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        let head = String(decoding: client.readToEnd().prefix(80), as: UTF8.self)
+        #expect(head.hasPrefix("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\n"), "\(head)")
+    }
+
     @Test("fields of the connection stop here, the forwarding fields are ours, overrides are dropped")
     func fields() throws {
         let play = try ProxyPlay(Self.echo())
