@@ -8,7 +8,7 @@ struct Violation: Error, CustomStringConvertible {
 
 /// What is fuzzed; the raw value names the folder of its corpus and is what `make fuzz TARGET=` takes.
 enum Property: String, CaseIterable, Sendable {
-    case request, response, json, fields, keys, stored, recovery, codings, multipart, graphql, yaml, archive, administration
+    case request, response, json, fields, cookies, keys, stored, recovery, codings, multipart, graphql, yaml, archive, administration
 
     func check(_ bytes: [UInt8]) throws(Violation) {
         switch self {
@@ -16,6 +16,7 @@ enum Property: String, CaseIterable, Sendable {
         case .response: try ResponseProperty.check(bytes)
         case .json: try JSONProperty.check(bytes)
         case .fields: try FieldsProperty.check(bytes)
+        case .cookies: try CookiesProperty.check(bytes)
         case .keys: try KeysProperty.check(bytes)
         case .stored: try StoredProperty.check(bytes)
         case .recovery: try RecoveryProperty.check(bytes)
