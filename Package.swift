@@ -45,24 +45,27 @@ let package = Package(
         room("JSON", ["HTTPCore"]),
         room("ContentCodings", ["HTTPCore", "CZlib", "CBrotli", "CZstd"]),
         room("CachePolicy", ["HTTPCore", "JSON", structuredFields], exclude: ["README.md"]),
+        room("Forwarding", ["HTTPCore"]),
         room("Locking"),
         room("CacheStore", ["CSystem", "CHash", "Locking"]),
         room("Reactor", ["CSystem", "Locking"]),
         room("Upstream", ["HTTPCore", "Reactor", "CLibcurl", "CSystem", "CTLS"]),
         room("Downstream", ["HTTPCore", "Reactor", "CSystem", "Locking"]),
         room("Telemetry", ["CSystem", "Locking"]),
+        room("Explanation", ["HTTPCore", "JSON", "CachePolicy", "Upstream", "Telemetry"]),
         room(
             "ReverseProxy",
             [
-                "HTTPCore", "JSON", "ContentCodings", "CachePolicy", "CacheStore", "Reactor", "Upstream", "Downstream", "Telemetry",
-                "Locking", logging,
+                "HTTPCore", "JSON", "ContentCodings", "CachePolicy", "CacheStore", "Explanation", "Forwarding", "Reactor", "Upstream",
+                "Downstream", "Telemetry", "Locking", logging,
             ],
             resources: [.embedInCode("Admin/openapi.json")]),
         room("Settings", ["CYAML"]),
         .executableTarget(
             name: "cistern",
             dependencies: [
-                "ReverseProxy", "Settings", "HTTPCore", "JSON", "CachePolicy", "CacheStore", "Reactor", "Upstream", "Downstream",
+                "ReverseProxy", "Settings", "HTTPCore", "JSON", "CachePolicy", "CacheStore", "Forwarding", "Reactor", "Upstream",
+                "Downstream",
                 "Telemetry", "CSystem", "Locking", logging, arguments,
             ],
             swiftSettings: strict),
@@ -80,6 +83,7 @@ let package = Package(
         tests("HTTPCoreTests", ["HTTPCore"]),
         tests("JSONTests", ["JSON", "HTTPCore"]),
         tests("CachePolicyTests", ["CachePolicy", "HTTPCore", "JSON", "TestSupport"]),
+        tests("ForwardingTests", ["Forwarding", "HTTPCore"]),
         tests("CacheStoreTests", ["CacheStore", "CSystem", "Locking", "TestSupport"]),
         tests("SettingsTests", ["Settings"]),
         tests("CommandTests", ["cistern", "TestSupport", "ReverseProxy", "CacheStore", "Settings"]),
@@ -89,8 +93,9 @@ let package = Package(
         tests(
             "ReverseProxyTests",
             [
-                "ReverseProxy", "TestSupport", "Reactor", "Downstream", "CacheStore", "CachePolicy", "HTTPCore", "JSON", "ContentCodings",
-                "Upstream", "Telemetry", "Settings", "Locking",
+                "ReverseProxy", "TestSupport", "Explanation", "Forwarding", "Reactor", "Downstream", "CacheStore", "CachePolicy",
+                "HTTPCore", "JSON",
+                "ContentCodings", "Upstream", "Telemetry", "Settings", "Locking",
             ]),
     ],
     swiftLanguageModes: [.v6]

@@ -152,3 +152,11 @@ package struct RequestTarget {
         return port <= 65_535
     }
 }
+
+extension RequestHead {
+    /// Path and query: of an absolute target too.
+    package var pathAndQuery: ArraySlice<UInt8> {
+        if target.first == UInt8(ascii: "/") { return target }
+        return RequestTarget(target, method: method)?.pathAndQuery ?? target
+    }
+}

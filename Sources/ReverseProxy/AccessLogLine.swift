@@ -3,6 +3,7 @@
 
 import CachePolicy
 import Downstream
+import Explanation
 import HTTPCore
 import Telemetry
 

@@ -1,5 +1,7 @@
 // Asks for one path from time to time, so that the upstream's state is known without clients.
 
+import CachePolicy
+import Forwarding
 import HTTPCore
 import Reactor
 import Upstream

@@ -2,6 +2,8 @@
 // Bounded in number; what they bring passes the same checks as any answer, so a bad one never replaces a good copy.
 
 import CachePolicy
+import Explanation
+import Forwarding
 import HTTPCore
 import Reactor
 import Upstream

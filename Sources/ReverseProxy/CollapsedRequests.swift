@@ -2,6 +2,7 @@
 // shard, and is woken when the leader's fetch has ended. Nobody polls, and nothing that may not be shared is ever waited for twice: a key
 // whose answer could not be shared is remembered for a while, and everyone asks for himself.
 
+import Explanation
 import HTTPCore
 import Locking
 

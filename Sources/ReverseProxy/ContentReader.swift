@@ -3,6 +3,8 @@
 
 import CachePolicy
 import Downstream
+import Explanation
+import Forwarding
 import HTTPCore
 import Reactor
 import Telemetry

@@ -4,6 +4,8 @@
 import CachePolicy
 import CacheStore
 import Downstream
+import Explanation
+import Forwarding
 import HTTPCore
 import Reactor
 import Telemetry

@@ -3,6 +3,7 @@
 import CachePolicy
 import CacheStore
 import Downstream
+import Explanation
 import HTTPCore
 import Reactor
 import Upstream

@@ -4,6 +4,7 @@
 import CachePolicy
 import CacheStore
 import Downstream
+import Explanation
 import HTTPCore
 import JSON
 import Reactor

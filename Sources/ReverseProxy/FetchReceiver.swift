@@ -2,6 +2,7 @@
 // lets go of its fetch, which goes on filling the store where there is something to fill.
 
 import CachePolicy
+import Explanation
 import HTTPCore
 import Upstream
 
@@ -22,38 +23,6 @@ struct WholeAnswer {
     var metadata: StoredMetadata?
     /// It says that the resource is gone, and stands for its copy from now on.
     var isRememberedAsGone = false
-}
-
-/// Why a fetch brought nothing good.
-enum FetchFailure: Sendable, Equatable {
-    /// No complete answer came.
-    case transfer(UpstreamError)
-    /// An answer came, and it counts as a failing upstream.
-    case fault(UpstreamFault, Status)
-    /// It was not asked, since it is known to fail.
-    case stopped(FailureStop)
-    /// It has not answered within the soft deadline. The fetch goes on.
-    case slow
-
-    static let slowLabel = "slow"
-
-    /// A label for metrics, logs and the `detail` of Cache-Status.
-    var label: String {
-        switch self {
-        case .transfer(let error): error.rawValue
-        case .fault(let fault, _): fault.rawValue
-        case .stopped(let stop): stop.scope.label
-        case .slow: Self.slowLabel
-        }
-    }
-
-    /// What the upstream answered with; nil where it did not answer (RFC 9211 §2.3 `fwd-status`).
-    var status: Status? {
-        switch self {
-        case .transfer, .stopped, .slow: nil
-        case .fault(_, let status): status
-        }
-    }
 }
 
 /// Is told what a fetch brings, on the shard's loop. After `fetchAnswered`, `fetchConfirmed`, `fetchFailed`, `streamEnded` or

@@ -3,6 +3,7 @@
 // is forgotten), and the age that the answer tells. So an entry lives for a second at most, and a popular target takes the long way once a second.
 
 import CacheStore
+import Explanation
 import Glibc
 import HTTPCore
 import Telemetry

@@ -1,6 +1,7 @@
 // The proxy's own pages: /metrics, /healthz, /readyz.
 
 import Downstream
+import Forwarding
 import HTTPCore
 import Reactor
 import Telemetry

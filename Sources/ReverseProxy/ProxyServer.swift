@@ -4,6 +4,7 @@ import CachePolicy
 import CacheStore
 import Dispatch
 import Downstream
+import Explanation
 import Glibc
 import HTTPCore
 import Locking

@@ -4,6 +4,7 @@
 import CachePolicy
 import CacheStore
 import Downstream
+import Explanation
 import HTTPCore
 import Reactor
 import Telemetry
@@ -21,7 +22,7 @@ extension ProxyShard {
     func whyField(_ record: ExchangeRecord, _ trace: ExchangeTrace, _ head: RequestHead) -> [UInt8] {
         let target = Array(head.pathAndQuery)
         let complete = trace.completed(by: record, wall: loop.batchWallMilliseconds)
-        return WhyExplanation(WhyRecord(trace: complete, shard: number, target: target), routes: routes).field
+        return WhyExplanation(WhyRecord(trace: complete, shard: number, target: target), route: routes.explained(target)).field
     }
 
     /// The key for Cache-Status, without secrets; nil where it is not asked for, not allowed, or there is none.

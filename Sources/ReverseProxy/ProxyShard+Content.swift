@@ -3,6 +3,8 @@
 import CachePolicy
 import CacheStore
 import Downstream
+import Explanation
+import Forwarding
 import HTTPCore
 
 extension ProxyShard {

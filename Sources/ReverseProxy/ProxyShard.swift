@@ -4,6 +4,8 @@
 import CachePolicy
 import CacheStore
 import Downstream
+import Explanation
+import Forwarding
 import HTTPCore
 import Reactor
 import Telemetry
@@ -448,14 +450,6 @@ final class ExchangePlan {
         self.missToken = missToken
         self.mayShare = mayShare
         self.route = route
-    }
-}
-
-extension RequestHead {
-    /// Path and query: of an absolute target too.
-    var pathAndQuery: ArraySlice<UInt8> {
-        if target.first == UInt8(ascii: "/") { return target }
-        return RequestTarget(target, method: method)?.pathAndQuery ?? target
     }
 }
 

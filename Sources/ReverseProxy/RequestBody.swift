@@ -1,6 +1,7 @@
 // What a request brings beside its head, as the flow hands it on.
 
 import Downstream
+import Explanation
 import HTTPCore
 import Upstream
 
@@ -61,14 +62,7 @@ struct StreamedContent {
     static func share(of connections: Int) -> ConnectionShare { ConnectionShare(.streamedContent, limit: connections / 2) }
 }
 
-/// What became of a request's content: a label in metrics, logs and explanations.
-enum ContentOutcome: String, Sendable, CaseIterable {
-    case whole
-    case streamedTooLong = "streamed_too_long"
-    case streamedNoRoom = "streamed_no_room"
-    /// The client left, or was too slow, or Cistern stopped: nothing was asked.
-    case unfinished
-
+extension ContentOutcome {
     init(_ reason: StreamingReason) {
         self =
             switch reason {

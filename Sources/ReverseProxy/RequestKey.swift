@@ -3,6 +3,7 @@
 import CachePolicy
 import CacheStore
 import Downstream
+import Forwarding
 import HTTPCore
 
 struct RequestKeyMaker {

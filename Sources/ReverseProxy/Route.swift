@@ -1,6 +1,7 @@
 // What is different for some paths.
 
 import CachePolicy
+import Explanation
 import HTTPCore
 
 package struct Route: Sendable {
@@ -51,6 +52,12 @@ struct Routes: Sendable {
     /// Whether such a request only reads on this route, and its response is kept by its content. Asked here and not of the route, which would
     /// be copied.
     func reads(_ method: Method, on route: Int) -> Bool { method == .query || all[route].methods.contains(method) }
+
+    /// What an explanation has to know of a target's route.
+    func explained(_ target: [UInt8]) -> ExplainedRoute {
+        let route = all[place(of: target[...])]
+        return ExplainedRoute(name: route.name, arguments: route.arguments)
+    }
 
     /// The place of the first route for this target.
     func place(of target: ArraySlice<UInt8>) -> Int {

@@ -3,6 +3,8 @@
 
 import CachePolicy
 import CacheStore
+import Downstream
+import Forwarding
 import HTTPCore
 import Upstream
 
@@ -28,5 +30,11 @@ extension ProxyShard {
         }
         guard fields.contains(.acceptEncoding) else { return }
         fields.set(.acceptEncoding, AcceptedCoding.passedOn(fields))
+    }
+}
+
+extension UpstreamRequestFields.Client {
+    init(_ connection: ClientConnection, _ head: RequestHead) {
+        self.init(address: connection.peerText, isIPv6: connection.peer.isIPv6, host: head.host)
     }
 }

@@ -3,6 +3,7 @@
 import CachePolicy
 import CacheStore
 import Downstream
+import Forwarding
 import Glibc
 import HTTPCore
 import JSON

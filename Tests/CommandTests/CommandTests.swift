@@ -1,5 +1,6 @@
 // The commands that ask a running Cistern, through the real binary.
 
+import CachePolicy
 import ReverseProxy
 import TestSupport
 import Testing

@@ -1,5 +1,6 @@
 // Expect: 100-continue (RFC 9110 §10.1.1), with content that is taken whole, that streams, and that is not wanted at all.
 
+import CachePolicy
 import Reactor
 import TestSupport
 import Testing

@@ -19,7 +19,7 @@ struct FailureScopeTests {
         let before = play.origin.requests.count
         let client = try play.client()
         client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
-        while play.origin.requests.count == before {}
+        #expect(play.origin.hasReceived(before + 1))
         play.time.advance(by: .milliseconds(1_500))
         return try #require(client.readAnswer())
     }
@@ -188,9 +188,11 @@ struct FailureScopeTests {
         #expect(try play.metric("cistern_upstream_state{state=\"open\"}") == 1)
         let before = origin.requests.count
         for _ in 1...3 {
+            // The last look has ended: two are not under way at once.
+            #expect(try play.waitFor("cistern_upstream_active_requests", 0))
             let now = origin.requests.count
             play.time.advance(by: .seconds(1))
-            while origin.requests.count == now {}
+            #expect(origin.hasReceived(now + 1))
         }
         #expect(origin.requests.count == before + 3)
         origin.react { _ in [.json("2")] }

@@ -2,6 +2,7 @@
 
 import CachePolicy
 import Downstream
+import Forwarding
 import Reactor
 import ReverseProxy
 import TestSupport

@@ -2,6 +2,7 @@
 
 import CachePolicy
 import Downstream
+import Explanation
 import HTTPCore
 import JSON
 import Reactor

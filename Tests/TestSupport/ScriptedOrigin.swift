@@ -87,6 +87,8 @@ package final class ScriptedOrigin: Sendable {
 
     /// The play and the origin's connections share it.
     private let state: Mutex<State>
+    /// Once for each request.
+    private let arrived = DispatchSemaphore(value: 0)
 
     /// - Parameters:
     ///   - path: of a Unix socket to listen on instead of a port.
@@ -105,6 +107,14 @@ package final class ScriptedOrigin: Sendable {
 
     /// All requests so far.
     package var requests: [OriginRequest] { state.withLock { $0.requests } }
+
+    /// Waits until so many requests have come in all; false where that takes half a minute.
+    package func hasReceived(_ count: Int) -> Bool {
+        while requests.count < count {
+            if arrived.wait(timeout: .now() + 30) == .timedOut { return false }
+        }
+        return true
+    }
 
     /// Connections so far, and how many of them resumed a session of TLS.
     package var connectionCount: Int { state.withLock { $0.connectionCount } }
@@ -192,6 +202,7 @@ package final class ScriptedOrigin: Sendable {
             guard reader.readContent(of: &request) else { return }
             let script = state.withLock { state in
                 state.requests.append(request)
+                arrived.signal()
                 return state.script
             }
             guard play(script(request), on: stream) else { return }

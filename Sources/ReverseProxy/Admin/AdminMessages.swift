@@ -1,5 +1,6 @@
 // What is asked of the administrator's interface, and what it answers.
 
+import Explanation
 import HTTPCore
 import JSON
 

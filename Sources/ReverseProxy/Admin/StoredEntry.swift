@@ -2,6 +2,7 @@
 
 import CachePolicy
 import CacheStore
+import Explanation
 import HTTPCore
 import JSON
 

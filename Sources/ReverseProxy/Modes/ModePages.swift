@@ -1,5 +1,6 @@
 // GET, PUT and DELETE /-/mode: which mode is for which paths, and switching it.
 
+import CachePolicy
 import HTTPCore
 import JSON
 

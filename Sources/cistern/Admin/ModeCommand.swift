@@ -1,6 +1,7 @@
 // `cistern mode`: shows and switches what is asked of the upstream and what comes from the store.
 
 import ArgumentParser
+import CachePolicy
 import HTTPCore
 import JSON
 import ReverseProxy

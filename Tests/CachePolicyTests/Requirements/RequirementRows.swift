@@ -338,7 +338,7 @@ struct Requirement {
     private static let security = [
         Requirement(
             "7.1", .should, "What a client sends and the upstream may react to is in the key, or dropped.",
-            "ReverseProxy/UpstreamRequestFields.swift knownOverrides",
+            "Forwarding/UpstreamRequestFields.swift knownOverrides",
             "fields of the connection stop here, the forwarding fields are ours, overrides are dropped"),
         Requirement(
             "7.3", .may, "What a 304 or a HEAD says of cookies is treated in the same way.", "ReverseProxy/Fetch+Storing.swift setCookie",

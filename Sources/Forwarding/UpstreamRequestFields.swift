@@ -1,14 +1,13 @@
 // The fields of a request as the upstream gets them: hop-by-hop fields and those that could re-route it gone, Host set to the upstream's,
 // Via and the forwarding fields added. What a client may not say is dropped here and nowhere else.
 
-import Downstream
 import HTTPCore
 
 /// A class, so that using it copies nothing.
-final class UpstreamRequestFields {
-    let settings: ForwardingSettings
+package final class UpstreamRequestFields {
+    package let settings: ForwardingSettings
     /// Host and port of the upstream, as in a Host field.
-    let authority: [UInt8]
+    package let authority: [UInt8]
     /// Told apart from every other process's, so that a loop is recognised.
     private let instance: String
     /// What `ForwardingSettings.overrideFields` names: those that have a number, and the others.
@@ -17,7 +16,7 @@ final class UpstreamRequestFields {
     private let via10: [UInt8]
     private let via11: [UInt8]
 
-    init(settings: ForwardingSettings, authority: [UInt8], instance: String) {
+    package init(settings: ForwardingSettings, authority: [UInt8], instance: String) {
         self.settings = settings
         self.authority = authority
         self.instance = instance
@@ -34,12 +33,18 @@ final class UpstreamRequestFields {
     }
 
     /// Where the request came from, for the forwarding fields.
-    struct Client {
+    package struct Client: Sendable {
         /// The peer's address as text; empty for a Unix socket.
-        var address: [UInt8]
-        var isIPv6: Bool
+        package var address: [UInt8]
+        package var isIPv6: Bool
         /// The Host field or the authority of an absolute target.
-        var host: [UInt8]
+        package var host: [UInt8]
+
+        package init(address: [UInt8], isIPv6: Bool, host: [UInt8]) {
+            self.address = address
+            self.isIPv6 = isIPv6
+            self.host = host
+        }
     }
 
     private static let forwarding: KnownFieldSet = [
@@ -49,7 +54,7 @@ final class UpstreamRequestFields {
     ]
 
     /// - Parameter head: the client's request.
-    func make(from head: RequestHead, client: Client) -> Fields {
+    package func make(from head: RequestHead, client: Client) -> Fields {
         var fields = Fields(reservingBytes: head.fields.bytes.count + 256, entries: head.fields.count + 8)
         fields.append(.host, settings.preserveHost ? client.host : authority)
         let source = head.fields.removingHopByHop()
@@ -83,7 +88,7 @@ final class UpstreamRequestFields {
     private func viaValue(_ version: HTTPVersion) -> [UInt8] { version == .http10 ? via10 : via11 }
 
     /// Whether this very process has had the request before.
-    func isLoop(_ head: RequestHead) -> Bool {
+    package func isLoop(_ head: RequestHead) -> Bool {
         guard head.fields.contains(.via) else { return false }
         let own = Array("(\(instance))".utf8)
         return head.fields.all(.via).contains { Self.contains($0, own) }
@@ -132,11 +137,5 @@ final class UpstreamRequestFields {
         if !client.address.isEmpty { fields.append(.xForwardedFor, client.address) }
         if settings.forwardHost { fields.append(.xForwardedHost, client.host) }
         fields.append(.xForwardedProto) { $0.append("http") }
-    }
-}
-
-extension UpstreamRequestFields.Client {
-    init(_ connection: ClientConnection, _ head: RequestHead) {
-        self.init(address: connection.peerText, isIPv6: connection.peer.isIPv6, host: head.host)
     }
 }

@@ -1,5 +1,6 @@
 // GET /-/why: the last exchanges, explained.
 
+import Explanation
 import HTTPCore
 import JSON
 import Locking
@@ -16,7 +17,7 @@ enum WhyPages {
         collect(task, WhyRing.Search(limit: last, prefix: prefix)) { records in
             let newest = records.sorted { ($0.trace.wall, $0.trace.number) > ($1.trace.wall, $1.trace.number) }.prefix(last)
             let routes = task.interface.server.routes
-            return AdminAnswer(["exchanges": .array(newest.map { WhyExplanation($0, routes: routes).json })])
+            return AdminAnswer(["exchanges": .array(newest.map { WhyExplanation($0, route: routes.explained($0.target)).json })])
         }
     }
 
@@ -30,7 +31,7 @@ enum WhyPages {
             guard let record = records.first(where: { $0.shard == shard }) else {
                 return AdminAnswer(AdminProblem.notFound("This exchange is not remembered, or no more; admin.records says how many are."))
             }
-            return AdminAnswer(WhyExplanation(record, routes: task.interface.server.routes).json)
+            return AdminAnswer(WhyExplanation(record, route: task.interface.server.routes.explained(record.target)).json)
         }
     }
 

@@ -1,18 +1,7 @@
-// What is asked of the upstream, and what comes from the store: switched by the administrator while the proxy runs, for all paths, for those
-// that begin in some way, or for those of a route; or by a request, where that is allowed.
+// Which mode is for all paths, for those that begin in some way, and for those of a route.
 
+import CachePolicy
 import HTTPCore
-
-package enum ServingMode: String, Sendable, CaseIterable {
-    /// As the rules say.
-    case live
-    /// The upstream is never asked.
-    case offline
-    /// The upstream is always asked, and no copy stands in for it.
-    case record
-    /// What is stored is served, however old; else as the rules say.
-    case replay
-}
 
 /// Which mode is for which paths. The longest prefix that fits counts, then the path's route, then what is for all.
 struct ModeTable: Sendable, Equatable {

@@ -2,9 +2,9 @@
 
 import HTTPCore
 
-enum RequestRefusals {
+package enum RequestRefusals {
     /// - Parameter upstream: this deployment's name, for Proxy-Status.
-    static func refusal(of head: RequestHead, fields: UpstreamRequestFields, upstream name: String) -> OwnResponse? {
+    package static func refusal(of head: RequestHead, fields: UpstreamRequestFields, upstream name: String) -> OwnResponse? {
         let accept = head.fields.combined(.accept)
         switch head.method {
         case .connect:

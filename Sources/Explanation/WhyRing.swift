@@ -3,31 +3,37 @@
 import HTTPCore
 
 /// One exchange, taken out of the ring.
-struct WhyRecord: Sendable {
-    let trace: ExchangeTrace
-    let shard: Int
+package struct WhyRecord: Sendable {
+    package let trace: ExchangeTrace
+    package let shard: Int
     /// Path and query as received; cut where it is longer than what is kept.
-    let target: [UInt8]
+    package let target: [UInt8]
 
-    var id: String { "\(shard)-\(trace.number)" }
-    var isCut: Bool { Int(trace.targetCount) > target.count }
+    package init(trace: ExchangeTrace, shard: Int, target: [UInt8]) {
+        self.trace = trace
+        self.shard = shard
+        self.target = target
+    }
+
+    package var id: String { "\(shard)-\(trace.number)" }
+    package var isCut: Bool { Int(trace.targetCount) > target.count }
 }
 
 /// Touched on its shard's loop only.
-final class WhyRing {
+package final class WhyRing {
     private let shard: Int
     private let capacity: Int
     private let traces: UnsafeMutablePointer<ExchangeTrace>
     private let targets: UnsafeMutablePointer<UInt8>
     private var written = 0
     /// Of the exchange that began last.
-    private(set) var lastNumber: UInt64 = 0
+    package private(set) var lastNumber: UInt64 = 0
 
     /// What is kept of a target. Most are shorter.
-    static let targetBytes = 256
+    package static let targetBytes = 256
 
     /// - Parameter capacity: exchanges that are kept. Their memory is used only when they are written.
-    init(shard: Int, capacity: Int) {
+    package init(shard: Int, capacity: Int) {
         self.shard = shard
         self.capacity = capacity
         traces = .allocate(capacity: max(1, capacity))
@@ -39,12 +45,12 @@ final class WhyRing {
         targets.deallocate()
     }
 
-    func nextNumber() -> UInt64 {
+    package func nextNumber() -> UInt64 {
         lastNumber += 1
         return lastNumber
     }
 
-    func append(_ trace: ExchangeTrace, target: ArraySlice<UInt8>) {
+    package func append(_ trace: ExchangeTrace, target: ArraySlice<UInt8>) {
         guard capacity > 0 else { return }
         let slot = written % capacity
         written += 1
@@ -57,19 +63,19 @@ final class WhyRing {
     }
 
     /// What is looked for. Goes through the ring in pieces: with a million records all at once would hold up the loop.
-    struct Search: Sendable {
+    package struct Search: Sendable {
         /// So many at most.
-        let limit: Int
+        package let limit: Int
         /// What the targets begin with.
-        var prefix: [UInt8] = []
+        package var prefix: [UInt8] = []
         /// The one exchange that is wanted.
-        var number: UInt64?
+        package var number: UInt64?
         /// Newest first.
-        fileprivate(set) var records: [WhyRecord] = []
+        package fileprivate(set) var records: [WhyRecord] = []
         /// The record behind the one that was looked at last; nil before the first piece.
         fileprivate var position: Int?
 
-        init(limit: Int, prefix: [UInt8] = [], number: UInt64? = nil) {
+        package init(limit: Int, prefix: [UInt8] = [], number: UInt64? = nil) {
             (self.limit, self.prefix, self.number) = (limit, prefix, number)
         }
     }
@@ -77,7 +83,7 @@ final class WhyRing {
     private static let pieceCount = 1_000
 
     /// Looks at some more; returns whether there are others. What is written meanwhile is not found, and what it took the place of neither.
-    func go(on search: inout Search) -> Bool {
+    package func go(on search: inout Search) -> Bool {
         let (prefix, number) = (search.prefix, search.number)
         let oldest = max(0, written - capacity)
         var position = search.position ?? written

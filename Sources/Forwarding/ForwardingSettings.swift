@@ -40,5 +40,5 @@ package struct ForwardingSettings: Sendable {
     package init() {}
 
     /// Whether the upstream gets to see the client's Host in any way.
-    var sendsClientHost: Bool { preserveHost || (forwardHost && forwarded != .off) }
+    package var sendsClientHost: Bool { preserveHost || (forwardHost && forwarded != .off) }
 }

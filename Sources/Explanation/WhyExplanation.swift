@@ -7,16 +7,27 @@ import JSON
 import Telemetry
 import Upstream
 
-struct WhyExplanation {
-    let record: WhyRecord
-    private let trace: ExchangeTrace
-    private let route: Route
+/// What an explanation has to know of the route.
+package struct ExplainedRoute {
+    let name: String
+    let arguments: ArgumentRules
 
-    init(_ record: WhyRecord, routes: Routes) {
+    package init(name: String, arguments: ArgumentRules) {
+        self.name = name
+        self.arguments = arguments
+    }
+}
+
+package struct WhyExplanation {
+    package let record: WhyRecord
+    private let trace: ExchangeTrace
+    private let route: ExplainedRoute
+
+    /// - Parameter route: of the record's target. Not remembered: a hit does not need to know it.
+    package init(_ record: WhyRecord, route: ExplainedRoute) {
         self.record = record
         trace = record.trace
-        // Not remembered: a hit does not need to know it.
-        route = routes.all[routes.place(of: record.target[...])]
+        self.route = route
     }
 
     // MARK: The key
@@ -60,7 +71,7 @@ struct WhyExplanation {
     private var failure: String? { trace.failure < 0 ? nil : MetricNames.rescueCauses[Int(trace.failure)] }
 
     /// A word for what was done.
-    var decision: String {
+    package var decision: String {
         if trace.background != nil {
             if trace.isStored { return "stored_answer_of_upstream" }
             return trace.result == .revalidated ? "confirmed_stored_copy" : "left_store_as_it_was"
@@ -77,7 +88,7 @@ struct WhyExplanation {
     }
 
     /// A word for the cause.
-    var reason: String {
+    package var reason: String {
         if let cause = trace.background { return cause.rawValue }
         switch trace.result {
         case .hit: return trace.mode == .live ? "fresh" : trace.mode.rawValue
@@ -190,7 +201,7 @@ struct WhyExplanation {
 
     // MARK: Showing
 
-    var json: JSONValue {
+    package var json: JSONValue {
         let text = { (value: String?) -> JSONValue in value.map { .string($0) } ?? .null }
         let key: JSONValue = [
             "target": .string(SecretNames.redacted(canonicalTarget)), "partition": text(partition),
@@ -248,7 +259,7 @@ struct WhyExplanation {
     }
 
     /// The same for the field Cistern-Why: an item with parameters (RFC 9651 §3.3).
-    var field: [UInt8] {
+    package var field: [UInt8] {
         var text = "\(decision); reason=\(reason); id=\"\(record.id)\"; found=\(found)"
         if trace.lookUp == .stored {
             if trace.lifetime >= 0 { text += "; lifetime=\(trace.lifetime)" }

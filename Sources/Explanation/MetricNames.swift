@@ -6,24 +6,24 @@ import Reactor
 import Telemetry
 import Upstream
 
-enum MetricNames {
-    static let notStored = NotStoredReason.allCases
-    static let refusals = RequestRejection.Kind.allCases
-    static let upstreamErrors = UpstreamError.allCases
-    static let contentOutcomes = ContentOutcome.allCases
+package enum MetricNames {
+    package static let notStored = NotStoredReason.allCases
+    package static let refusals = RequestRejection.Kind.allCases
+    package static let upstreamErrors = UpstreamError.allCases
+    package static let contentOutcomes = ContentOutcome.allCases
     /// A copy goes out because of a failed transfer, a fault in an answer, or without asking.
-    static let rescueCauses =
+    package static let rescueCauses =
         UpstreamError.allCases.map(\.rawValue) + UpstreamFault.allCases.map(\.rawValue)
         + FailureScopeKind.allCases.map(\.label) + [FetchFailure.slowLabel]
 
-    static let labels = MetricLabels(
+    package static let labels = MetricLabels(
         rescueCauses: rescueCauses, notStored: notStored.map(\.rawValue), refusals: refusals.map(\.rawValue),
         upstreamErrors: upstreamErrors.map(\.rawValue), contentOutcomes: contentOutcomes.map(\.rawValue),
         sharedLeaves: SharedCopyLeave.allCases.map(\.rawValue))
 
-    static func place(of leave: SharedCopyLeave) -> Int? { SharedCopyLeave.allCases.firstIndex(of: leave) }
-    static func place(of reason: NotStoredReason) -> Int? { notStored.firstIndex(of: reason) }
-    static func place(of failure: FetchFailure) -> Int? { rescueCauses.firstIndex(of: failure.label) }
+    package static func place(of leave: SharedCopyLeave) -> Int? { SharedCopyLeave.allCases.firstIndex(of: leave) }
+    package static func place(of reason: NotStoredReason) -> Int? { notStored.firstIndex(of: reason) }
+    package static func place(of failure: FetchFailure) -> Int? { rescueCauses.firstIndex(of: failure.label) }
 }
 
 extension Histogram {

@@ -3,12 +3,12 @@
 import CachePolicy
 import Upstream
 
-struct WhyAdvice: Equatable, Sendable {
+package struct WhyAdvice: Equatable, Sendable {
     /// As in the configuration file.
-    let setting: String
-    let effect: String
+    package let setting: String
+    package let effect: String
 
-    init(_ setting: String, _ effect: String) {
+    package init(_ setting: String, _ effect: String) {
         self.setting = setting
         self.effect = effect
     }
@@ -16,7 +16,7 @@ struct WhyAdvice: Equatable, Sendable {
 
 extension NotStoredReason {
     /// In words, behind "not stored: ".
-    var sentence: String {
+    package var sentence: String {
         switch self {
         case .methodNotCacheable: "answers to this method are not kept"
         case .requestContent: "the request had content, whose meaning for the answer nobody knows"
@@ -48,7 +48,7 @@ extension NotStoredReason {
     }
 
     /// nil where no setting changes it.
-    var advice: WhyAdvice? {
+    package var advice: WhyAdvice? {
         switch self {
         case .methodNotCacheable: WhyAdvice("routes.methods", "names methods that only read on a route, so that their answers are kept")
         case .status: WhyAdvice("cache.store", "any: keeps answers of other statuses too, where RFC 9111 allows it")
@@ -70,7 +70,7 @@ extension NotStoredReason {
 
 extension BypassReason {
     /// In words.
-    var sentence: String {
+    package var sentence: String {
         switch self {
         case .method: "Answers to this method do not come from the store."
         case .content: "The request had content, so the store has no answer for it."
@@ -82,7 +82,7 @@ extension BypassReason {
 
 extension BackgroundCause {
     /// In words.
-    var sentence: String {
+    package var sentence: String {
         switch self {
         case .staleWhileRevalidate: "A stale answer had gone out that allowed it; this was to bring a new one in the background."
         case .refreshAhead:
@@ -96,7 +96,7 @@ extension BackgroundCause {
 
 extension ValidationReason {
     /// In words, behind "the upstream was asked: ".
-    var sentence: String {
+    package var sentence: String {
         switch self {
         case .noFreshness: "the stored answer did not say for how long it is fresh"
         case .stale: "the stored answer is stale"
@@ -112,7 +112,7 @@ extension ValidationReason {
 
 extension NoRescueReason {
     /// In words, behind "the stored copy may not stand in: ".
-    var sentence: String {
+    package var sentence: String {
         switch self {
         case .noCache: "it said no-cache"
         case .mustRevalidate: "it said must-revalidate"
@@ -126,7 +126,7 @@ extension NoRescueReason {
     }
 
     /// nil where no setting changes it.
-    var advice: WhyAdvice? {
+    package var advice: WhyAdvice? {
         switch self {
         case .noCache, .mustRevalidate, .proxyRevalidate, .sharedMaxAge, .requestNoCache, .staleIfError:
             WhyAdvice("cache.policy", "rescue: stored answers go out while the upstream fails, whatever they said")
@@ -139,7 +139,7 @@ extension NoRescueReason {
 
 extension SharedCopyLeave {
     /// In words, behind "went out instead: ".
-    var sentence: String {
+    package var sentence: String {
         switch self {
         case .isPublic: "it said that it is for everyone"
         case .ownCookies: "the request's cookies are those that the upstream gave to a client without any"
@@ -150,7 +150,7 @@ extension SharedCopyLeave {
 
 extension NoSharedRescueReason {
     /// In words, behind "may not stand in: ".
-    var sentence: String {
+    package var sentence: String {
         switch self {
         case .never: "cache.rescue_with_shared is never"
         case .varies: "it depends on the credentials (Vary)"
@@ -161,7 +161,7 @@ extension NoSharedRescueReason {
     }
 
     /// nil where no setting changes it.
-    var advice: WhyAdvice? {
+    package var advice: WhyAdvice? {
         switch self {
         case .never, .notPublic:
             WhyAdvice("cache.rescue_with_shared", "own: it may where it is public, or where the cookies are those that came with it")
@@ -173,7 +173,7 @@ extension NoSharedRescueReason {
 
 extension UpstreamFault {
     /// In words, of an answer.
-    var sentence: String {
+    package var sentence: String {
         switch self {
         case .serverError: "the server says that it is in trouble"
         case .rateLimited: "the server says that it was asked too often"
@@ -195,7 +195,7 @@ extension UpstreamFault {
 
 extension ContentOutcome {
     /// nil where there is nothing to say.
-    var sentence: String? {
+    package var sentence: String? {
         switch self {
         case .whole: nil
         case .streamedTooLong: "The request's content was passed on as it came: it is too long to be held."
@@ -204,7 +204,7 @@ extension ContentOutcome {
         }
     }
 
-    var advice: WhyAdvice? {
+    package var advice: WhyAdvice? {
         switch self {
         case .whole, .unfinished: nil
         case .streamedTooLong:
@@ -216,7 +216,7 @@ extension ContentOutcome {
 
 extension FailureStop {
     /// In words.
-    var sentence: String {
+    package var sentence: String {
         let cause = "(\(cause.label))"
         return switch scope {
         case .address: "The upstream cannot be reached \(cause), and was not asked."
@@ -227,7 +227,7 @@ extension FailureStop {
         }
     }
 
-    var advice: WhyAdvice {
+    package var advice: WhyAdvice {
         switch setting {
         case "failure.retry_after_limit": WhyAdvice(setting, "is the longest wish of this kind that is obeyed")
         case "cache.rescue_after": WhyAdvice(setting, "is how long the upstream has where a copy could go out")
@@ -237,12 +237,12 @@ extension FailureStop {
     }
 }
 
-enum FailureAdvice {
+package enum FailureAdvice {
     /// In words.
     /// - Parameters:
     ///   - label: of `MetricNames.rescueCauses`.
     ///   - status: what the upstream answered with; 0 where it did not.
-    static func sentence(for label: String, status: UInt16) -> String {
+    package static func sentence(for label: String, status: UInt16) -> String {
         switch label {
         case FetchFailure.slowLabel: return "The upstream took too long for one who has a copy; it was still listened to."
         case UpstreamError.connectionLimitReached.rawValue: return "The upstream was not asked: too many others were waiting for it."
@@ -256,7 +256,7 @@ enum FailureAdvice {
     }
 
     /// - Parameter label: of `MetricNames.rescueCauses`.
-    static func advice(for label: String) -> WhyAdvice? {
+    package static func advice(for label: String) -> WhyAdvice? {
         switch label {
         case "dns_timeout", "connection_timeout": WhyAdvice("upstream.connect_timeout", "is how long connecting may take")
         case "connection_read_timeout":
@@ -271,7 +271,7 @@ enum FailureAdvice {
         }
     }
     /// What the operator demands of a route's answers.
-    static func demand(_ fault: UpstreamFault) -> WhyAdvice? {
+    package static func demand(_ fault: UpstreamFault) -> WhyAdvice? {
         switch fault {
         case .unexpectedSize: WhyAdvice("routes.good.min_bytes", "and routes.good.max_bytes say how long a good answer of the route is")
         case .missingValue: WhyAdvice("routes.good.must_have", "names the values of a good answer of the route")

@@ -2,12 +2,12 @@
 
 import HTTPCore
 
-enum LocationRewriting {
+package enum LocationRewriting {
     /// The path and query of `location` where it names `origin`, else nil: then it stays as it is.
     /// - Parameters:
     ///   - origin: scheme and authority in lower case, as in `http://api.example.com:8000`.
     ///   - basePath: what is put before each target; taken off again.
-    static func relative(_ location: ArraySlice<UInt8>, to origin: [UInt8], basePath: [UInt8] = []) -> [UInt8]? {
+    package static func relative(_ location: ArraySlice<UInt8>, to origin: [UInt8], basePath: [UInt8] = []) -> [UInt8]? {
         guard location.count >= origin.count else { return nil }
         let end = location.startIndex + origin.count
         let matches = zip(location[..<end], origin).allSatisfy { $0.asciiLowercased == $1 }

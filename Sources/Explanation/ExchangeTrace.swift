@@ -6,12 +6,12 @@ import Telemetry
 import Upstream
 
 /// What looking into the store brought.
-enum LookUpOutcome: UInt8, Sendable {
+package enum LookUpOutcome: UInt8, Sendable {
     case notLookedUp, nothing, otherVariant, stored
 }
 
 /// Why a fetch went on, or began, with no client that waits for it.
-enum BackgroundCause: String, Sendable, CaseIterable {
+package enum BackgroundCause: String, Sendable, CaseIterable {
     case staleWhileRevalidate = "stale_while_revalidate"
     case refreshAhead = "refresh_ahead"
     /// The upstream counts as down, and it is looked whether it is back.
@@ -21,76 +21,61 @@ enum BackgroundCause: String, Sendable, CaseIterable {
     case clientLeft = "client_left"
 }
 
-struct ExchangeTrace: Sendable {
+package struct ExchangeTrace: Sendable {
     /// Counts the shard's exchanges; with the shard's number it names this one.
-    var number: UInt64 = 0
+    package var number: UInt64 = 0
     /// Milliseconds since 1970 at its end.
-    var wall: Int64 = 0
-    var durationMicroseconds: Int64 = 0
+    package var wall: Int64 = 0
+    package var durationMicroseconds: Int64 = 0
     /// Until the upstream had answered or failed; -1 where it was not asked.
-    var upstreamMicroseconds: Int64 = -1
+    package var upstreamMicroseconds: Int64 = -1
     /// Seconds, of what was found; -1 where the answer did not say, or nothing was found.
-    var lifetime: Int64 = -1
-    var age: Int64 = -1
-    var bodyBytes = 0
-    var times = TransferTimes()
+    package var lifetime: Int64 = -1
+    package var age: Int64 = -1
+    package var bodyBytes = 0
+    package var times = TransferTimes()
     /// The first bytes of the keyed hash of the request's credentials; 0 without credentials.
-    var partition: UInt32 = 0
-    var status: UInt16 = 0
+    package var partition: UInt32 = 0
+    package var status: UInt16 = 0
     /// What the upstream answered; 0 where it did not.
-    var upstreamStatus: UInt16 = 0
+    package var upstreamStatus: UInt16 = 0
     /// Its place in `MetricNames.rescueCauses`; -1 where nothing failed.
-    var failure: Int16 = -1
+    package var failure: Int16 = -1
     /// Where the failure memory stopped it.
-    var stop: FailureStop?
-    var targetCount: UInt16 = 0
-    var method = MethodLabel.other
-    var result = CacheResult.miss
-    var mode = ServingMode.live
-    var lookUp = LookUpOutcome.notLookedUp
-    var bypass: BypassReason?
-    var validation: ValidationReason?
-    var notStored: NotStoredReason?
-    var notRescued: NoRescueReason?
+    package var stop: FailureStop?
+    package var targetCount: UInt16 = 0
+    package var method = MethodLabel.other
+    package var result = CacheResult.miss
+    package var mode = ServingMode.live
+    package var lookUp = LookUpOutcome.notLookedUp
+    package var bypass: BypassReason?
+    package var validation: ValidationReason?
+    package var notStored: NotStoredReason?
+    package var notRescued: NoRescueReason?
     /// What allowed the copy of those without credentials to go out, or why it might not.
-    var sharedLeave: SharedCopyLeave?
-    var notStoodIn: NoSharedRescueReason?
+    package var sharedLeave: SharedCopyLeave?
+    package var notStoodIn: NoSharedRescueReason?
     /// What the operator's demands say against an answer that was passed on.
-    var fault: UpstreamFault?
+    package var fault: UpstreamFault?
     /// What became of the request's content; nil where it had none.
-    var content: ContentOutcome?
+    package var content: ContentOutcome?
     /// From its head until it was whole.
-    var contentMicroseconds: Int64 = -1
-    var isStored = false
+    package var contentMicroseconds: Int64 = -1
+    package var isStored = false
     /// The response says that the resource is gone: remembered as the upstream said it, or served from there.
-    var isGone = false
-    var isOnlyIfCached = false
+    package var isGone = false
+    package var isOnlyIfCached = false
     /// nil for a client's exchange.
-    var background: BackgroundCause?
+    package var background: BackgroundCause?
     /// In the background: the number of the exchange that it began with.
-    var behind: UInt64 = 0
+    package var behind: UInt64 = 0
+
+    package init() {}
 }
 
 extension ExchangeTrace {
-    /// What is known once the request has been looked at.
-    init(number: UInt64, _ plan: ExchangePlan, partitionAt offset: Int, now: Timestamp) {
-        self.number = number
-        mode = plan.mode
-        bypass = plan.bypass
-        isOnlyIfCached = plan.directives.onlyIfCached
-        if let key = plan.key {
-            lookUp = plan.missToken.description == "vary-miss" ? .otherVariant : .nothing
-            partition = Self.partition(in: key, at: offset)
-        }
-        guard let found = plan.found else { return }
-        lookUp = .stored
-        lifetime = found.metadata.freshnessLifetime ?? -1
-        age = Freshness.currentAge(of: found.metadata, now: now)
-        if case .validate(let reason) = Reuse.decide(found.metadata, plan.directives, now: now) { validation = reason }
-    }
-
     /// With what is known at the end.
-    func completed(by record: ExchangeRecord, wall: Int64) -> ExchangeTrace {
+    package func completed(by record: ExchangeRecord, wall: Int64) -> ExchangeTrace {
         var trace = self
         trace.wall = wall
         trace.durationMicroseconds = record.durationMicroseconds
@@ -104,7 +89,7 @@ extension ExchangeTrace {
     }
 
     /// - Parameter offset: where the partition lies in the shard's keys, behind its length.
-    static func partition(in key: [UInt8], at offset: Int) -> UInt32 {
+    package static func partition(in key: [UInt8], at offset: Int) -> UInt32 {
         guard offset + 4 <= key.count else { return 0 }
         return key.withUnsafeBytes { bytes in
             guard bytes.loadUnaligned(fromByteOffset: offset - 4, as: UInt32.self) != 0 else { return 0 }

@@ -4,16 +4,16 @@
 import HTTPCore
 
 /// A complete answer of our own.
-struct OwnResponse {
-    var status: Status
-    var contentType: StaticString = "text/plain; charset=utf-8"
-    var content: [UInt8]
+package struct OwnResponse {
+    package var status: Status
+    package var contentType: StaticString = "text/plain; charset=utf-8"
+    package var content: [UInt8]
     /// Further field lines, each complete with CRLF.
-    var fieldLines: [UInt8] = []
+    package var fieldLines: [UInt8] = []
 
     /// An error, in the form that the client prefers.
     /// - Parameter accept: the request's Accept field, all lines joined.
-    init(status: Status, sentence: String, accept: [UInt8]?) {
+    package init(status: Status, sentence: String, accept: [UInt8]?) {
         self.status = status
         if let accept, Self.prefersProblem(accept) {
             contentType = "application/problem+json"
@@ -29,7 +29,7 @@ struct OwnResponse {
         }
     }
 
-    init(status: Status, contentType: StaticString, content: [UInt8]) {
+    package init(status: Status, contentType: StaticString, content: [UInt8]) {
         self.status = status
         self.contentType = contentType
         self.content = content
@@ -37,7 +37,7 @@ struct OwnResponse {
 
     /// Status line and fields, without the empty line at the end.
     /// - Parameter date: an IMF-fixdate.
-    func head(date: [UInt8]) -> [UInt8] {
+    package func head(date: [UInt8]) -> [UInt8] {
         var head: [UInt8] = []
         head.reserveCapacity(256 + fieldLines.count)
         head.append("HTTP/1.1 ")

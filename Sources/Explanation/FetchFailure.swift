@@ -1,0 +1,37 @@
+// Why a fetch brought nothing good, as a type from where it arises to where it is shown.
+
+import CachePolicy
+import HTTPCore
+import Upstream
+
+/// Why a fetch brought nothing good.
+package enum FetchFailure: Sendable, Equatable {
+    /// No complete answer came.
+    case transfer(UpstreamError)
+    /// An answer came, and it counts as a failing upstream.
+    case fault(UpstreamFault, Status)
+    /// It was not asked, since it is known to fail.
+    case stopped(FailureStop)
+    /// It has not answered within the soft deadline. The fetch goes on.
+    case slow
+
+    package static let slowLabel = "slow"
+
+    /// A label for metrics, logs and the `detail` of Cache-Status.
+    package var label: String {
+        switch self {
+        case .transfer(let error): error.rawValue
+        case .fault(let fault, _): fault.rawValue
+        case .stopped(let stop): stop.scope.label
+        case .slow: Self.slowLabel
+        }
+    }
+
+    /// What the upstream answered with; nil where it did not answer (RFC 9211 §2.3 `fwd-status`).
+    package var status: Status? {
+        switch self {
+        case .transfer, .stopped, .slow: nil
+        case .fault(_, let status): status
+        }
+    }
+}

@@ -1,0 +1,48 @@
+// Which redirects stay on this proxy.
+
+import Forwarding
+import Testing
+
+@Suite("Location rewriting")
+struct LocationRewritingTests {
+    struct Row: CustomTestStringConvertible, Sendable {
+        let sentence: String
+        let location: String
+        var basePath = ""
+        /// nil where the location stays as it is.
+        let relative: String?
+
+        var testDescription: String { sentence }
+
+        init(_ sentence: String, _ location: String, basePath: String = "", _ relative: String?) {
+            (self.sentence, self.location, self.basePath, self.relative) = (sentence, location, basePath, relative)
+        }
+    }
+
+    static let rows = [
+        Row("the upstream's own origin is left out", "http://api.example:8000/users?x=1#a", "/users?x=1#a"),
+        Row("scheme and host in any case", "HTTP://API.Example:8000/users", "/users"),
+        Row("an origin alone is its root", "http://api.example:8000", "/"),
+        Row("a query behind the origin belongs to its root", "http://api.example:8000?x=1", "/?x=1"),
+        Row("a fragment behind the origin belongs to its root", "http://api.example:8000#a", "/#a"),
+        Row("another scheme", "https://api.example:8000/users", nil),
+        Row("another port", "http://api.example:80001/users", nil),
+        Row("another host that begins alike", "http://api.example:8000.evil.example/", nil),
+        Row("a host in front of the origin", "http://user@api.example:8000/", nil),
+        Row("what is relative already", "/users", nil),
+        Row("nothing", "", nil),
+        Row("two slashes would name another authority", "http://api.example:8000//evil.example/", nil),
+        Row("a backslash is a slash for browsers", "http://api.example:8000/\\evil.example/", nil),
+        Row("the base path is taken off", "http://api.example:8000/v1/users", basePath: "/v1", "/users"),
+        Row("outside the base path there is nothing here", "http://api.example:8000/v2/users", basePath: "/v1", nil),
+        Row("a path that only begins like the base path", "http://api.example:8000/v10/users", basePath: "/v1", nil),
+        Row("two slashes behind the base path", "http://api.example:8000/v1//evil.example", basePath: "/v1", nil),
+    ]
+
+    @Test("a redirect to the upstream becomes relative, any other stays", arguments: rows)
+    func rewriting(_ row: Row) {
+        let relative = LocationRewriting.relative(
+            Array(row.location.utf8)[...], to: Array("http://api.example:8000".utf8), basePath: Array(row.basePath.utf8))
+        #expect(relative.map { String(decoding: $0, as: UTF8.self) } == row.relative)
+    }
+}

@@ -1,0 +1,82 @@
+// What the upstream gets to see of a client's request, without sockets.
+
+import Forwarding
+import HTTPCore
+import Testing
+
+@Suite("Fields of requests to the upstream")
+struct UpstreamRequestFieldsTests {
+    private static func fields(_ lines: [(String, String)]) -> Fields {
+        var fields = Fields()
+        for (name, value) in lines { fields.append(name: name, value: value) }
+        return fields
+    }
+
+    private static func sent(
+        _ lines: [(String, String)], method: HTTPCore.Method = .get, _ change: (inout ForwardingSettings) -> Void = { _ in }
+    ) -> [String] {
+        var settings = ForwardingSettings()
+        change(&settings)
+        let maker = UpstreamRequestFields(settings: settings, authority: Array("api.example".utf8), instance: "a1b2")
+        let head = RequestHead(method: method, target: Array("/a".utf8)[...], version: .http11, fields: fields(lines))
+        let client = UpstreamRequestFields.Client(address: Array("192.0.2.1".utf8), isIPv6: false, host: Array("cistern.example".utf8))
+        let made = maker.make(from: head, client: client)
+        return (0..<made.count).map { index in
+            let (name, value) = (made.name(at: index), made.value(at: index))
+            return String(decoding: name, as: UTF8.self).lowercased() + ": " + String(decoding: value, as: UTF8.self)
+        }
+    }
+
+    @Test("Host is the upstream's, or the client's where it is asked for")
+    func host() {
+        #expect(Self.sent([("Host", "cistern.example")]).contains("host: api.example"))
+        #expect(Self.sent([("Host", "cistern.example")]) { $0.preserveHost = true }.contains("host: cistern.example"))
+    }
+
+    @Test("fields of the connection stop here (RFC 9110 §7.6.1)")
+    func hopByHop() {
+        let sent = Self.sent([("Connection", "keep-alive, X-Own"), ("X-Own", "1"), ("Keep-Alive", "5"), ("TE", "trailers"), ("X-A", "1")])
+        #expect(sent.contains("x-a: 1"))
+        #expect(!sent.contains { $0.hasPrefix("x-own") || $0.hasPrefix("keep-alive") || $0.hasPrefix("connection") })
+    }
+
+    @Test("what says where a request came from", arguments: ForwardedPolicy.allCases)
+    func forwarding(_ policy: ForwardedPolicy) {
+        let sent = Self.sent([("X-Forwarded-For", "203.0.113.9")]) { $0.forwarded = policy }
+        let values = sent.filter { $0.hasPrefix("x-forwarded-for: ") }.map { $0.dropFirst("x-forwarded-for: ".count) }
+        let expected: [Substring] =
+            switch policy {
+            case .replace: ["192.0.2.1"]
+            case .add: ["203.0.113.9", "192.0.2.1"]
+            case .trust: ["203.0.113.9"]
+            case .off: []
+            }
+        #expect(values == expected)
+    }
+
+    @Test(
+        "fields that override are dropped in any case and as often as they come",
+        arguments: ["X-Original-URL", "x-http-method-override"])
+    func overrides(_ name: String) {
+        #expect(!Self.sent([(name, "/admin"), (name, "/other")]).contains { $0.hasPrefix(name.lowercased()) })
+        #expect(Self.sent([(name, "/admin")]) { $0.dropOverrides = false }.contains { $0.hasPrefix(name.lowercased()) })
+    }
+
+    @Test("Max-Forwards is counted down for OPTIONS alone (RFC 9110 §7.6.2)")
+    func maxForwards() {
+        #expect(Self.sent([("Max-Forwards", "3")], method: .options).contains("max-forwards: 2"))
+        #expect(Self.sent([("Max-Forwards", "3")]).contains("max-forwards: 3"))
+    }
+
+    @Test("a request that has been here before is told by this process's own comment in Via")
+    func loop() {
+        let maker = UpstreamRequestFields(settings: ForwardingSettings(), authority: [], instance: "a1b2")
+        let via = { (value: String) in
+            maker.isLoop(
+                RequestHead(method: .get, target: Array("/".utf8)[...], version: .http11, fields: Self.fields([("Via", value)])))
+        }
+        #expect(via("1.1 other, 1.1 cistern (a1b2)"))
+        #expect(!via("1.1 cistern (ffff)"))
+        #expect(Self.sent([]).contains("via: 1.1 cistern (a1b2)"))
+    }
+}
