@@ -2,7 +2,6 @@
 
 import CachePolicy
 import HTTPCore
-import Reactor
 import Telemetry
 import Upstream
 
@@ -24,12 +23,4 @@ package enum MetricNames {
     package static func place(of leave: SharedCopyLeave) -> Int? { SharedCopyLeave.allCases.firstIndex(of: leave) }
     package static func place(of reason: NotStoredReason) -> Int? { notStored.firstIndex(of: reason) }
     package static func place(of failure: FetchFailure) -> Int? { rescueCauses.firstIndex(of: failure.label) }
-}
-
-extension Histogram {
-    /// In microseconds, the bounds powers of two.
-    init(_ waits: LoopWaits) {
-        let last = LoopWaits.buckets - 1
-        self.init(bounds: (0..<last).map { Int64(1) << Int64($0) }, counts: (0...last).map { waits.counts[$0] }, sum: waits.sum)
-    }
 }

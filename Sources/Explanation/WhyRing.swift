@@ -102,7 +102,7 @@ package final class WhyRing {
     }
 
     /// All in one go.
-    func records(last limit: Int, prefix: [UInt8] = [], number: UInt64? = nil) -> [WhyRecord] {
+    package func records(last limit: Int, prefix: [UInt8] = [], number: UInt64? = nil) -> [WhyRecord] {
         var search = Search(limit: limit, prefix: prefix, number: number)
         while go(on: &search) {}
         return search.records

@@ -3,6 +3,7 @@
 
 import CacheStore
 import Downstream
+import Explanation
 import HTTPCore
 import Reactor
 import Telemetry
