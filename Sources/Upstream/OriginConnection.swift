@@ -108,6 +108,9 @@ final class OriginConnection: EventHandler, TransferCarrier {
         connections.releaseShares(of: transfer)
     }
 
+    /// Its response has been held back for too long, and others wait.
+    func giveUp() { fail(.givenUp, .connectionLimitReached) }
+
     func close(_ cause: ConnectionEnd) {
         guard isOpen else { return }
         isOpen = false
@@ -215,6 +218,7 @@ final class OriginConnection: EventHandler, TransferCarrier {
     private func goOnReading(_ transfer: Transfer) {
         guard self.transfer === transfer, isPaused else { return }
         isPaused = false
+        connections.noteGoesOn(self)
         let bytes = held
         held = []
         bytes.withUnsafeBytes { take($0) }
@@ -294,6 +298,7 @@ final class OriginConnection: EventHandler, TransferCarrier {
         case .taken: break
         case .held:
             isPaused = true
+            connections.noteHeldBack(self)
             return 0
         case .refused:
             fail(transfer.hasLastChunk ? .surplus : .error, .connectionTerminated)

@@ -22,6 +22,8 @@ final class OriginConnections {
     private var spareCompletions: [ObjectIdentifier: (UpstreamError?) -> Void] = [:]
     /// With TLS, as soon as a connection was made.
     private var context: TLSContext?
+    /// Those whose response is held back, since its client reads slowly. The first has been so for the longest time.
+    private var heldBack: [OriginConnection] = []
     private var isServing = false
     private var isClosed = false
 
@@ -76,6 +78,7 @@ final class OriginConnections {
     private func enterQueue(_ transfer: Transfer) {
         transfer.carrier = self
         transfer.queuePlace = waiting.enter(transfer, transfer.request.shares)
+        giveUpSlowest()
     }
 
     /// To be called after whatever may have made room. A dead connection that is found while one is served makes room for that one.
@@ -110,6 +113,25 @@ final class OriginConnections {
         guard transfer.holdsShares else { return }
         transfer.holdsShares = false
         waiting.release(transfer.request.shares)
+    }
+
+    // MARK: Slow clients
+
+    func noteHeldBack(_ connection: OriginConnection) {
+        heldBack.append(connection)
+        giveUpSlowest()
+    }
+
+    func noteGoesOn(_ connection: OriginConnection) { heldBack.removeAll { $0 === connection } }
+
+    /// Where others wait, those that are held back have half of the connections at most: else clients that hardly read would keep everybody out.
+    private func giveUpSlowest() {
+        guard heldBack.count > settings.maximumConnections / 2 else { return }
+        loop.atEndOfBatch { [self] in
+            while !isClosed, heldBack.count > settings.maximumConnections / 2, !waiting.isReadyEmpty, !hasRoom {
+                heldBack.removeFirst().giveUp()
+            }
+        }
     }
 
     // MARK: Connections
@@ -147,6 +169,7 @@ final class OriginConnections {
     func remove(_ connection: OriginConnection, _ cause: ConnectionEnd) {
         client.counters.ended[cause, default: 0] += 1
         idle.removeAll { $0 === connection }
+        noteGoesOn(connection)
         giveRoom()
     }
 

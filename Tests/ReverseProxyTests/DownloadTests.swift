@@ -51,6 +51,26 @@ struct DownloadTests {
         #expect(try play.metric("cistern_connections_cut_total") == 0)
     }
 
+    @Test("clients that hardly read hold half of the connections at most where others wait")
+    func slowReaders() throws {
+        let length = 16 * Self.content.utf8.count
+        let head = OriginStep.send("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: \(length)\r\n\r\n")
+        let long: [OriginStep] = [head] + Array(repeating: OriginStep.send(Self.content), count: 16)
+        let origin = ScriptedOrigin { $0.target.hasSuffix("/long") ? long : [.json("1")] }
+        let play = try ProxyPlay(origin) { ($0.upstream.maximumConnections, $0.bufferLimitBytes) = (4, 1 << 20) }
+        let slow = try ["/a/long", "/b/long", "/a/long", "/b/long"].map { target in
+            let client = try play.client()
+            client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
+            #expect(client.hasInput(within: 10_000))
+            return client
+        }
+        // The clock stands still: nobody's time-out makes room.
+        for target in ["/c/1", "/d/1"] { #expect(try play.get(target).status == 200) }
+        #expect(try play.request("POST", "/e/1", content: "1").status == 200)
+        let whole = slow.compactMap { $0.readAnswer() }.count { $0.isComplete && $0.content.count == length }
+        #expect(whole == 3)
+    }
+
     @Test("what is longer, or finds no memory, comes no faster than the client reads", arguments: ["longer", "no memory"])
     func heldBack(_ why: String) throws {
         // More than the kernel's buffers on both ways take.
