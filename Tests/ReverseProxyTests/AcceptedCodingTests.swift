@@ -1,0 +1,66 @@
+// Who gets coded content, and what the upstream is asked for: without sockets.
+
+import HTTPCore
+import Testing
+
+@testable import ReverseProxy
+
+@Suite("Accepted codings")
+struct AcceptedCodingTests {
+    struct Row: CustomTestStringConvertible, Sendable {
+        let sentence: String
+        /// nil where the field is missing.
+        let accept: String?
+        let passedOn: String
+
+        var testDescription: String { sentence }
+
+        init(_ sentence: String, _ accept: String?, _ passedOn: String) {
+            (self.sentence, self.accept, self.passedOn) = (sentence, accept, passedOn)
+        }
+    }
+
+    static let rows = [
+        Row("without the field nothing is coded: some who leave it out can read no coding", nil, "identity"),
+        Row("an empty field", "", "identity"),
+        Row("what can be taken off again is asked for, in our order", "br, gzip, zstd", "gzip, br, zstd"),
+        Row("what cannot be taken off is not asked for", "compress, gzip", "gzip"),
+        Row("names in any case, and the old name of gzip", "X-GZIP, BR", "gzip, br"),
+        Row("a weight of nothing refuses", "gzip;q=0, br;q=0.000, zstd;q=0.1", "zstd"),
+        Row("a star names nothing", "*", "identity"),
+        Row("identity alone", "identity", "identity"),
+        Row("white space around weights", "gzip ; q=1 , br ;q=0", "gzip"),
+    ]
+
+    private static func fields(_ accept: String?) -> Fields {
+        var fields = Fields()
+        if let accept { fields.append(name: "Accept-Encoding", value: accept) }
+        return fields
+    }
+
+    @Test("what the upstream is asked for", arguments: rows)
+    func passedOn(_ row: Row) {
+        #expect(String(decoding: AcceptedCoding.passedOn(Self.fields(row.accept)), as: UTF8.self) == row.passedOn)
+    }
+
+    private static func response(_ control: String? = nil) -> ResponseHead {
+        var fields = Fields()
+        fields.append(name: "Content-Encoding", value: "gzip")
+        if let control { fields.append(name: "Cache-Control", value: control) }
+        return ResponseHead(status: 200, fields: fields)
+    }
+
+    private static func isCoded(_ head: ResponseHead, for accept: String?, decoded: [UInt8]?) -> Bool {
+        let request = RequestHead(method: .get, target: [0x2f], version: .http11, fields: fields(accept))
+        return AcceptedCoding.shown(head, [1], decoded: decoded, to: request).content == [1]
+    }
+
+    @Test("a coding is taken off for those who did not ask for it, but never against no-transform (RFC 9110 §7.7)")
+    func shown() {
+        #expect(Self.isCoded(Self.response(), for: "gzip", decoded: [2]))
+        #expect(!Self.isCoded(Self.response(), for: "br", decoded: [2]))
+        #expect(!Self.isCoded(Self.response(), for: nil, decoded: [2]))
+        #expect(Self.isCoded(Self.response(), for: nil, decoded: nil))
+        #expect(Self.isCoded(Self.response("no-transform"), for: nil, decoded: [2]))
+    }
+}

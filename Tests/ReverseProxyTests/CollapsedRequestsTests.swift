@@ -1,0 +1,86 @@
+// Who leads a fetch, who waits for it, and what wakes those who wait: without sockets.
+
+import Explanation
+import Locking
+import Testing
+
+@testable import ReverseProxy
+
+@Suite("Requests that share a fetch, as a machine")
+struct CollapsedRequestsTests {
+    /// One who comes, with what has woken it.
+    private final class Follower: Sendable {
+        let outcomes = Mutex<[String]>([])
+
+        func join(_ requests: CollapsedRequests, _ key: [UInt8] = [1], now: Int64 = 0) -> String {
+            let place = requests.join(key, now: now, as: ObjectIdentifier(self)) { [self] outcome in
+                outcomes.withLock { $0.append("\(outcome)") }
+            }
+            return "\(place)"
+        }
+
+        var woken: [String] { outcomes.withLock { $0 } }
+    }
+
+    @Test("the first leads, the others follow and are woken once; then the next leads")
+    func leading() {
+        let requests = CollapsedRequests()
+        let all = (0..<3).map { _ in Follower() }
+        #expect(all.map { $0.join(requests) } == ["leader", "follower", "follower"])
+        #expect(requests.waiting == 2)
+        requests.end([1], .stored, now: 0)
+        #expect(all.map(\.woken) == [[], ["stored"], ["stored"]])
+        requests.end([1], .abandoned, now: 0)
+        #expect(all.map(\.woken) == [[], ["stored"], ["stored"]])
+        #expect(Follower().join(requests) == "leader")
+    }
+
+    @Test("another key is another fetch")
+    func keys() {
+        let requests = CollapsedRequests()
+        #expect(Follower().join(requests, [1]) == "leader")
+        #expect(Follower().join(requests, [2]) == "leader")
+    }
+
+    @Test("who leaves is not woken")
+    func leaving() {
+        let requests = CollapsedRequests()
+        let (leader, gone, left) = (Follower(), Follower(), Follower())
+        _ = [leader, gone, left].map { $0.join(requests) }
+        requests.leave([1], ObjectIdentifier(gone))
+        #expect(requests.waiting == 1)
+        requests.end([1], .stored, now: 0)
+        #expect(gone.woken.isEmpty && left.woken == ["stored"])
+    }
+
+    @Test("what cannot be shared is not waited for again, for ten seconds")
+    func unshareable() {
+        let requests = CollapsedRequests()
+        let (leader, follower) = (Follower(), Follower())
+        _ = [leader, follower].map { $0.join(requests) }
+        requests.end([1], .unshareable, now: 1_000)
+        #expect(follower.woken == ["unshareable"])
+        #expect(Follower().join(requests, now: 10_999) == "alone")
+        #expect(Follower().join(requests, now: 11_000) == "leader")
+    }
+
+    @Test("a fetch that takes too long is not waited for; whichever ends first wakes those who wait already")
+    func slow() {
+        let requests = CollapsedRequests()
+        let (first, waiting, second, third) = (Follower(), Follower(), Follower(), Follower())
+        _ = [first, waiting].map { $0.join(requests) }
+        requests.isSlow([1])
+        #expect(second.join(requests) == "leader")
+        #expect(third.join(requests) == "follower")
+        requests.end([1], .stored, now: 0)
+        #expect(waiting.woken == ["stored"] && third.woken == ["stored"])
+    }
+
+    @Test("a background fetch leads where nobody does, and only there")
+    func background() {
+        let requests = CollapsedRequests()
+        #expect(requests.lead([1]))
+        #expect(!requests.lead([1]))
+        #expect(Follower().join(requests) == "follower")
+    }
+}

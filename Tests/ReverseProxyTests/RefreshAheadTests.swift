@@ -1,0 +1,46 @@
+// Which hits bring a new response before the stored one is stale: without sockets.
+
+import CachePolicy
+import Testing
+
+@testable import ReverseProxy
+
+@Suite("Refreshing ahead, as a rule")
+struct RefreshAheadTests {
+    private static func rule(percent: Int, hits: Int = 3) -> RefreshAhead {
+        var route = Route()
+        (route.refreshAhead, route.refreshAheadHits) = (percent, hits)
+        return RefreshAhead(routes: Routes([], rest: route))
+    }
+
+    private static func plan(_ key: UInt8 = 1) -> ExchangePlan { ExchangePlan(key: [key], flightKey: [key], route: 0) }
+
+    /// Of these freshness times left, in seconds, one hit each at the same moment: which are due.
+    private static func due(_ rule: RefreshAhead, ttl: [Int64], key: UInt8 = 1, now: Int64 = 0) -> [Bool] {
+        ttl.map { rule.isDue(plan(key), ttl: $0, lifetime: 100, now: Timestamp(seconds: now)) }
+    }
+
+    @Test("the third hit with less than the share left")
+    func third() {
+        #expect(Self.due(Self.rule(percent: 10), ttl: [9, 9, 9, 9]) == [false, false, true, true])
+    }
+
+    @Test("earlier hits count, but none is due while enough is left")
+    func enough() {
+        #expect(Self.due(Self.rule(percent: 10), ttl: [50, 40, 30, 10, 9]) == [false, false, false, false, true])
+    }
+
+    @Test("switched off, nothing is ever due")
+    func off() {
+        #expect(Self.due(Self.rule(percent: 0), ttl: [1, 1, 1, 1]) == [false, false, false, false])
+    }
+
+    @Test("each key counts its own hits, and anew once its freshness has ended")
+    func counting() {
+        let rule = Self.rule(percent: 10, hits: 2)
+        #expect(Self.due(rule, ttl: [5], key: 1) == [false])
+        #expect(Self.due(rule, ttl: [5], key: 2) == [false])
+        #expect(Self.due(rule, ttl: [1], key: 1, now: 4) == [true])
+        #expect(Self.due(rule, ttl: [5], key: 1, now: 5) == [false])
+    }
+}
