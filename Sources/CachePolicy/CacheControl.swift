@@ -28,8 +28,9 @@ package struct ResponseCacheControl: Sendable, Equatable {
 
     /// - Parameter targeted: names of targeted fields (RFC 9213), in lower case; the first that is there and valid hides Cache-Control.
     package init(_ fields: Fields, targeted: [[UInt8]] = []) {
+        let lines = fields.all(.cacheControl)
         // More than is read: there may be a no-store behind it.
-        guard !FieldListLimit.isExceeded(by: fields.all(.cacheControl)) else {
+        guard !FieldListLimit.isExceeded(by: lines) else {
             (noStore, noTransform) = (true, true)
             return
         }
@@ -37,12 +38,12 @@ package struct ResponseCacheControl: Sendable, Equatable {
             guard let control = TargetedCacheControl.read(fields, name) else { continue }
             self = control
             // That is no matter of caching, so it is not hidden (RFC 9110 §7.7).
-            DirectiveReader.read(fields) { name, _ in
+            DirectiveReader.read(lines) { name, _ in
                 if name.equalsIgnoringCase("no-transform") { noTransform = true }
             }
             return
         }
-        DirectiveReader.read(fields) { name, argument in
+        DirectiveReader.read(lines) { name, argument in
             if name.equalsIgnoringCase("max-age") {
                 maxAge = Self.smaller(maxAge, argument)
             } else if name.equalsIgnoringCase("s-maxage") {
@@ -122,12 +123,13 @@ package struct RequestCacheControl: Sendable, Equatable {
             noCache = FieldLists.contains(.pragma, in: fields) { $0.equalsIgnoringCase("no-cache") }
             return
         }
+        let lines = fields.all(.cacheControl)
         // More than is read: as if it asked for most.
-        guard !FieldListLimit.isExceeded(by: fields.all(.cacheControl)) else {
+        guard !FieldListLimit.isExceeded(by: lines) else {
             (noCache, noStore) = (true, true)
             return
         }
-        DirectiveReader.read(fields) { name, argument in
+        DirectiveReader.read(lines) { name, argument in
             if name.equalsIgnoringCase("max-age") {
                 maxAge = min(maxAge ?? .max, argument.flatMap(DeltaSeconds.parse) ?? 0)
             } else if name.equalsIgnoringCase("min-fresh") {
@@ -166,9 +168,10 @@ package enum DeltaSeconds {
 
 private enum DirectiveReader {
     /// Calls `take` with each directive's name and argument, quotes taken off.
-    static func read(_ fields: Fields, _ take: (ArraySlice<UInt8>, ArraySlice<UInt8>?) -> Void) {
-        for value in fields.all(.cacheControl) {
-            for member in FieldMembers(of: value) { read(member, take) }
+    /// - Parameter lines: the values of all lines of the field.
+    static func read(_ lines: [ArraySlice<UInt8>], _ take: (ArraySlice<UInt8>, ArraySlice<UInt8>?) -> Void) {
+        for line in lines {
+            for member in FieldMembers(of: line) { read(member, take) }
         }
     }
 

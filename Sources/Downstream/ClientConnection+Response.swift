@@ -186,10 +186,12 @@ extension ClientConnection {
     private func pushLater() {
         guard !isPushQueued else { return }
         isPushQueued = true
-        table.loop.atEndOfBatch { [self] in
-            isPushQueued = false
-            if phase == .exchanging, !output.isEmpty { _ = pushOutput() }
-        }
+        table.pushAtEndOfBatch(self)
+    }
+
+    func pushNow() {
+        isPushQueued = false
+        if phase == .exchanging, !output.isEmpty { _ = pushOutput() }
     }
 
     /// Takes back an answer that was begun with `startResponse`, so that another can be given instead.

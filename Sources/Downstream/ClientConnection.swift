@@ -53,6 +53,7 @@ package final class ClientConnection: EventHandler {
     var response = ResponseState()
     var writeDeadline: Int64 = 0
     var wantsDrainCall = false
+    /// Among those whose output goes out at the end of the batch.
     var isPushQueued = false
     /// What goes out next is being read from the disk.
     var isReadingIn = false

@@ -36,6 +36,8 @@ package final class ClientConnections {
     private(set) var isDraining = false
     private var byDescriptor: [ClientConnection?] = []
     private var whenEmpty: (() -> Void)?
+    /// Their output goes out when the batch of events has been handled.
+    private var pushing: [ClientConnection] = []
 
     static let readBytes = 64 * 1024
     static let writeBytes = 16 * 1024
@@ -100,6 +102,17 @@ package final class ClientConnections {
         loop.schedule(after: deadline) { [self] in
             for connection in byDescriptor { connection?.endNow() }
         }
+    }
+
+    func pushAtEndOfBatch(_ connection: ClientConnection) {
+        if pushing.isEmpty { loop.atEndOfBatch { self.pushAll() } }
+        pushing.append(connection)
+    }
+
+    private func pushAll() {
+        let connections = pushing
+        pushing = []
+        for connection in connections { connection.pushNow() }
     }
 
     /// When a time-out that starts now has passed. A sweep's interval is added, so that it never comes early, however old `coarseNow` is.

@@ -66,6 +66,16 @@ package struct Fields: Sendable {
         return nil
     }
 
+    /// Whether all lines of that name have the same value.
+    package func isOneValue(_ field: KnownField) -> Bool {
+        var first: Entry?
+        for entry in entries where entry.known == field {
+            if let first, bytes[first.valueRange] != bytes[entry.valueRange] { return false }
+            first = entry
+        }
+        return true
+    }
+
     /// The values of all lines of that name, in order.
     package func all(_ field: KnownField) -> [ArraySlice<UInt8>] {
         guard contains(field) else { return [] }

@@ -19,10 +19,9 @@ extension Fields {
     package func removingHopByHop() -> Fields {
         guard containsAny(of: Self.always) else { return self }
         let named = NamedFields(self)
-        let kept = entries.filter { entry in
-            if let known = entry.known, Self.always.contains(known) { return false }
-            return !isNamed(entry, by: named)
-        }
+        var kept: [Entry] = []
+        kept.reserveCapacity(entries.count)
+        for entry in entries where !isOfConnection(entry) && !isNamed(entry, by: named) { kept.append(entry) }
         return Fields(bytes: bytes, entries: kept)
     }
 
@@ -31,9 +30,11 @@ extension Fields {
     package func removingNamed() -> Fields? {
         guard contains(.connection) else { return nil }
         let named = NamedFields(self)
-        let isTaken = { (entry: Entry) in !(entry.known.map(Self.always.contains) ?? false) && isNamed(entry, by: named) }
+        let isTaken = { (entry: Entry) in !isOfConnection(entry) && isNamed(entry, by: named) }
         return entries.contains(where: isTaken) ? Fields(bytes: bytes, entries: entries.filter { !isTaken($0) }) : nil
     }
+
+    private func isOfConnection(_ entry: Entry) -> Bool { entry.known.map(Self.always.contains) ?? false }
 
     private func isNamed(_ entry: Entry, by named: NamedFields) -> Bool {
         if let known = entry.known, Self.protected.contains(known) { return false }
@@ -53,9 +54,22 @@ extension Fields {
         case all
 
         init(_ fields: Fields) {
+            // Mostly that is Keep-Alive alone, which is of the connection in any case.
+            guard !fields.connectionIs("keep-alive") else {
+                self = .these([])
+                return
+            }
             let names = FieldLists.members(of: .connection, in: fields, limit: FieldListLimit.members + 1)
             self = names.count > FieldListLimit.members ? .all : .these(names)
         }
+    }
+
+    /// Whether Connection names `option` and nothing else.
+    private func connectionIs(_ option: StaticString) -> Bool {
+        for entry in entries where entry.known == .connection {
+            guard bytes.span.extracting(entry.valueRange).equalsIgnoringCase(option) else { return false }
+        }
+        return true
     }
 
     /// Whether Connection names `option` (RFC 9110 §7.6.1), such as `close`.

@@ -69,6 +69,9 @@ package struct Status: RawRepresentable, Hashable, Sendable, ExpressibleByIntege
     package init(rawValue: UInt16) { self.rawValue = rawValue }
     package init(integerLiteral value: UInt16) { rawValue = value }
 
+    /// Written down, since the one for all types with raw values is asked through a table.
+    package static func == (one: Status, other: Status) -> Bool { one.rawValue == other.rawValue }
+
     package var isInformational: Bool { rawValue < 200 }
     package var isSuccessful: Bool { rawValue / 100 == 2 }
     package var isRedirection: Bool { rawValue / 100 == 3 }

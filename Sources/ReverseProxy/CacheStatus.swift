@@ -5,11 +5,14 @@ import CachePolicy
 import HTTPCore
 
 struct CacheStatus {
-    /// The name of this deployment.
-    let name: [UInt8]
+    /// The field's name, and that of this deployment.
+    private let beginning: [UInt8]
 
     /// Longer than most lines.
     private static let usualBytes = 128
+
+    /// - Parameter name: of this deployment.
+    init(name: [UInt8]) { beginning = Array("Cache-Status: ".utf8) + name }
 
     /// `hit` with the freshness that is left. Negative where the answer is stale.
     /// - Parameter key: in readable form, where it is asked for (§2.7).
@@ -50,8 +53,7 @@ struct CacheStatus {
 
     private func begin(_ out: inout [UInt8]) {
         out.reserveCapacity(out.count + Self.usualBytes)
-        out.append("Cache-Status: ")
-        out += name
+        out += beginning
     }
 
     private func add(key: String, to out: inout [UInt8]) {

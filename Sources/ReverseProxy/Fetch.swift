@@ -108,10 +108,10 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         shard: ProxyShard, subject: Subject, request: UpstreamRequest, body: RequestBody, leads: [UInt8]?, receiver: any FetchReceiver
     ) {
         self.shard = shard
-        self.subject = subject
         key = subject.key
         isPartitioned = subject.isPartitioned
         sharedKey = subject.sharedKey
+        self.subject = subject
         self.request = request
         self.body = body
         flight = leads

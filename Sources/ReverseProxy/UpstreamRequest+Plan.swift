@@ -15,10 +15,11 @@ extension ProxyShard {
         var fields = requestFields.make(from: head, client: client)
         if plan.key != nil { Self.prepareForStore(&fields, plan, head.method) }
         if case .streamed(let content) = body, content.awaitsContinue { fields.append(.expect, "100-continue") }
-        var request = UpstreamRequest(method: head.method, target: Array(head.pathAndQuery), fields: fields, content: body.framing)
-        if case .streamed = body { request.shares = [StreamedContent.share(of: settings.upstream.maximumConnections)] }
-        if routes.reads(head.method, on: plan.route) { request.isRepeatable = true }
-        return request
+        var shares: [ConnectionShare] = []
+        if case .streamed = body { shares = [StreamedContent.share(of: settings.upstream.maximumConnections)] }
+        return UpstreamRequest(
+            method: head.method, target: Array(head.pathAndQuery), fields: fields, content: body.framing,
+            isRepeatable: routes.reads(head.method, on: plan.route), shares: shares)
     }
 
     private static func prepareForStore(_ fields: inout Fields, _ plan: ExchangePlan, _ method: HTTPCore.Method) {

@@ -96,7 +96,9 @@ struct AnswerHead {
         status = Status(rawValue: code)
         bytes.reserveCapacity(512)
         entries.reserveCapacity(16)
-        reason = line.count > space + 5 ? line.extracting((space + 5)...).withUnsafeBufferPointer { Array($0) } : []
+        let phrase = line.extracting(min(space + 5, line.count)...)
+        // The usual one need not be kept: it stands for an empty one.
+        reason = phrase.equals(ReasonPhrase.standard(for: status)) ? [] : phrase.withUnsafeBufferPointer { Array($0) }
         return nil
     }
 
@@ -113,7 +115,9 @@ struct AnswerHead {
         var end = line.count
         while start < end, line[start].isOptionalWhitespace { start += 1 }
         while end > start, line[end - 1].isOptionalWhitespace { end -= 1 }
-        for index in start..<end where !isFieldValueByte(line[index]) { return .protocolError }
+        var checked = start
+        while checked < end, isFieldValueByte(line[checked]) { checked += 1 }
+        guard checked == end else { return .protocolError }
         let base = UInt32(bytes.count)
         entries.append(
             Fields.Entry(
@@ -167,8 +171,7 @@ struct AnswerHead {
     /// RFC 9112 §6.3: what could be read in two ways is not used.
     private static func framingProblem(_ length: ArraySlice<UInt8>?, _ codings: [ArraySlice<UInt8>], _ fields: Fields) -> UpstreamError? {
         if let length {
-            guard !length.isEmpty, length.count <= 15, length.allSatisfy(\.isASCIIDigit) else { return .protocolError }
-            for entry in fields.entries where entry.known == .contentLength && fields.bytes[entry.valueRange] != length {
+            guard !length.isEmpty, length.count <= 15, length.allSatisfy(\.isASCIIDigit), fields.isOneValue(.contentLength) else {
                 return .protocolError
             }
         }

@@ -65,14 +65,14 @@ package final class Transfer {
     private static let uploadHighWaterBytes = 256 * 1024
     private static let queuedUploadBytes = 16 * 1024
 
-    init(client: UpstreamClient, request: UpstreamRequest, receiver: any TransferReceiver, now: Int64) {
+    init(client: UpstreamClient, request: consuming UpstreamRequest, receiver: any TransferReceiver, now: Int64) {
         self.client = client
+        isUploadEnded = !request.hasContent
         self.request = request
         self.receiver = receiver
         limits = client.limits
         startedAt = now
         progressAt = now
-        isUploadEnded = !request.hasContent
     }
 
     // MARK: What the flow asks

@@ -53,7 +53,7 @@ package final class UpstreamClient {
 
     /// Starts to ask. The receiver is held until the end; callbacks come from the loop, never from within this call.
     /// - Returns: nil where too many requests wait already.
-    package func start(_ request: UpstreamRequest, receiver: any TransferReceiver) -> Transfer? {
+    package func start(_ request: consuming UpstreamRequest, receiver: any TransferReceiver) -> Transfer? {
         guard !isClosed else { return nil }
         coarseNow = loop.time.monotonicMilliseconds
         let transfer = Transfer(client: self, request: request, receiver: receiver, now: coarseNow)
