@@ -28,12 +28,15 @@ struct ConnectionQueue<Element> {
     final class Place {
         fileprivate let number: Int
         fileprivate let shares: [ConnectionShare]
+        /// One of its shares was full when it came.
+        fileprivate let isHeldBack: Bool
         fileprivate(set) var element: Element?
 
-        fileprivate init(_ number: Int, _ element: Element, _ shares: [ConnectionShare]) {
+        fileprivate init(_ number: Int, _ element: Element, _ shares: [ConnectionShare], isHeldBack: Bool) {
             self.number = number
             self.element = element
             self.shares = shares
+            self.isHeldBack = isHeldBack
         }
     }
 
@@ -55,12 +58,12 @@ struct ConnectionQueue<Element> {
     /// With some that nobody uses any more: most are used again soon.
     private var shares: [ConnectionShare.Name: Share] = [:]
     private var sweepAt = 64
-    /// How many wait, and how many of them name a share.
+    /// How many wait, and how many of them came when one of their shares was full.
     private(set) var count = 0
-    private var sharing = 0
+    private var heldBack = 0
 
-    /// - Parameter limit: how many may wait. One share has half of that at most, all that name a share three quarters: so that what is
-    ///   held back leaves room for what is not.
+    /// - Parameter limit: how many may wait. One share has half of that at most, all that find a share of theirs full three quarters: so that
+    ///   what is held back leaves room for what is not.
     init(limit: Int) { self.limit = limit }
 
     /// Whether nobody waits who may go, as far as is known.
@@ -69,15 +72,15 @@ struct ConnectionQueue<Element> {
     /// Whether there is room in the queue for one more that names these shares.
     func mayEnter(_ wanted: [ConnectionShare]) -> Bool {
         guard count < limit else { return false }
-        guard !wanted.isEmpty else { return true }
-        return sharing < max(1, limit * 3 / 4) && wanted.allSatisfy { shares[$0.name]?.waiting ?? 0 < max(1, limit / 2) }
+        guard !isHeldBack(wanted) || heldBack < max(1, limit * 3 / 4) else { return false }
+        return wanted.allSatisfy { shares[$0.name]?.waiting ?? 0 < max(1, limit / 2) }
     }
 
     mutating func enter(_ element: Element, _ wanted: [ConnectionShare]) -> Place {
-        let place = Place(numbers, element, wanted)
+        let place = Place(numbers, element, wanted, isHeldBack: isHeldBack(wanted))
         numbers += 1
         count += 1
-        if !wanted.isEmpty { sharing += 1 }
+        if place.isHeldBack { heldBack += 1 }
         for share in wanted { known(share).waiting += 1 }
         ready.insert(place)
         return place
@@ -123,6 +126,8 @@ struct ConnectionQueue<Element> {
         }
     }
 
+    private func isHeldBack(_ wanted: [ConnectionShare]) -> Bool { wanted.contains { !hasRoom($0) } }
+
     private func hasRoom(_ share: ConnectionShare) -> Bool { shares[share.name].map { hasRoom(share, $0) } ?? true }
 
     private func hasRoom(_ share: ConnectionShare, _ known: Share) -> Bool { known.held < max(1, share.limit) }
@@ -145,7 +150,7 @@ struct ConnectionQueue<Element> {
     private mutating func remove(_ place: Place) {
         place.element = nil
         count -= 1
-        if !place.shares.isEmpty { sharing -= 1 }
+        if place.isHeldBack { heldBack -= 1 }
         for share in place.shares { shares[share.name]?.waiting -= 1 }
     }
 

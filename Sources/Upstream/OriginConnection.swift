@@ -14,6 +14,8 @@ final class OriginConnection: EventHandler, TransferCarrier {
 
     /// Milliseconds of the loop's clock.
     var idleSince: Int64 = 0
+    /// How often it was used since it had a rest.
+    var usesInARow = 0
     /// What the upstream said of how long it keeps the connection, in milliseconds; nil where it said nothing.
     private(set) var keepAlive: Int64?
 

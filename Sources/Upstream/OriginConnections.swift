@@ -148,6 +148,7 @@ final class OriginConnections {
                 connection.close(.unused)
                 continue
             }
+            if unused >= Self.restMilliseconds { connection.usesInARow = 0 }
             if connection.isQuiet { return connection }
             connection.close(.surplus)
         }
@@ -158,11 +159,31 @@ final class OriginConnections {
         min(settings.idleForWrites.wholeMilliseconds, connection.keepAlive.map { max(0, $0 - 1000) } ?? .max)
     }
 
+    /// How often a connection is used in a row before others have their turn; and what counts as a rest in between. One response too many that
+    /// comes while the next request is under way makes each the previous one's, for as long as requests follow closely (HTTP/1.1 numbers
+    /// nothing): it is found when the connection rests.
+    static let usesInARow = 16
+    private static let restMilliseconds: Int64 = 1_000
+
     /// Its exchange is over, and it may be used again.
     func keep(_ connection: OriginConnection) {
         connection.idleSince = client.coarseNow
-        idle.append(connection)
+        connection.usesInARow += 1
+        if connection.usesInARow < Self.usesInARow {
+            idle.append(connection)
+        } else {
+            connection.usesInARow = 0
+            idle.insert(connection, at: 0)
+            makeSpare()
+        }
         serveWaiting()
+    }
+
+    /// Where all connections are busy none would rest: one of eight, and one, is there beside them. Nobody waits for it.
+    private func makeSpare() {
+        let busy = count - idle.count
+        guard !isClosed, count < settings.maximumConnections, idle.count <= 1 + busy / 8, spareCompletions.isEmpty else { return }
+        attemptConnection { _ in }
     }
 
     /// It is gone: there is room for another.

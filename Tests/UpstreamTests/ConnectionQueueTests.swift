@@ -65,9 +65,11 @@ struct ConnectionQueueTests {
         #expect(queue.next() == "b")
     }
 
-    @Test("one share has half of the queue at most, all of them three quarters")
+    @Test("one share has half of the queue at most, all that were full when they came three quarters")
     func bounds() {
         var queue = Queue(limit: 8)
+        fill(&queue, Self.slow)
+        fill(&queue, Self.half)
         for number in 0..<4 { _ = queue.enter("\(number)", [Self.slow]) }
         #expect(!queue.mayEnter([Self.slow]))
         #expect(queue.mayEnter([Self.half]))
@@ -76,6 +78,24 @@ struct ConnectionQueueTests {
         #expect(queue.mayEnter([]))
         for number in 6..<8 { _ = queue.enter("\(number)", []) }
         #expect(!queue.mayEnter([]))
+    }
+
+    @Test("those who wait for a connection alone, and not for a share, have the whole queue")
+    func wholeQueue() {
+        var queue = Queue(limit: 8)
+        for number in 0..<4 { _ = queue.enter("\(number)", [Self.slow]) }
+        for number in 4..<8 {
+            #expect(queue.mayEnter([Self.half]))
+            _ = queue.enter("\(number)", [Self.half])
+        }
+        #expect(!queue.mayEnter([]))
+    }
+
+    private func fill(_ queue: inout Queue, _ share: ConnectionShare) {
+        for _ in 0..<share.limit {
+            let isTaken = queue.take([share])
+            #expect(isTaken)
+        }
     }
 
     @Test("a walk: nobody is forgotten, no share is overdrawn, and whoever may go goes before those who came later")

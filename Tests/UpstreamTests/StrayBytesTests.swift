@@ -173,4 +173,35 @@ struct StrayBytesTests {
             #expect(asking.counters.ended[.earlyBytes] == 1)
         }
     }
+
+    /// Each response is sent once the next request was: so that one too many makes all of them the previous one's. HTTP/1.1 numbers nothing, and
+    /// while requests follow closely nobody can tell.
+    @Test("one response too many harms those that follow closely until their connection rests, and no longer", arguments: [false, true])
+    func shifted(isTLS: Bool) {
+        let all = 1...64
+        let gates = all.map { _ in Gate() }
+        let origin = origin(isTLS) { request in
+            let number = Int(request.target.dropFirst()) ?? 0
+            let gate = OriginStep.pass(gates[number - 1])
+            let response = OriginStep.send(StrayBytes.response(request.target))
+            return number == 1 ? [response, gate, .send(StrayBytes.stray)] : [gate, response]
+        }
+        let asking = Asking(origin, isTLS: isTLS)
+        defer {
+            for gate in gates { gate.open() }
+            asking.end()
+        }
+        var wrong: [Int] = []
+        for number in all {
+            let recorder = asking.ask("GET", "/\(number)")
+            if number > 1 { gates[number - 2].open() }
+            // Where it came on a connection on which all is well, its response waits for the next request.
+            if recorder.end(within: 100) == nil {
+                gates[number - 1].open()
+                #expect(recorder.end() == .success(true))
+            }
+            if !recorder.now.content.elementsEqual("\"/\(number)\"".utf8) { wrong.append(number) }
+        }
+        #expect(wrong.count <= 2 * OriginConnections.usesInARow && wrong.allSatisfy { $0 <= 3 * OriginConnections.usesInARow })
+    }
 }
