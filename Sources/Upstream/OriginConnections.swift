@@ -162,7 +162,7 @@ final class OriginConnections {
     /// How often a connection is used in a row before others have their turn; and what counts as a rest in between. One response too many that
     /// comes while the next request is under way makes each the previous one's, for as long as requests follow closely (HTTP/1.1 numbers
     /// nothing): it is found when the connection rests.
-    static let usesInARow = 16
+    private static let usesInARow = 16
     private static let restMilliseconds: Int64 = 1_000
 
     /// Its exchange is over, and it may be used again.
