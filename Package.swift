@@ -75,6 +75,7 @@ let package = Package(
             swiftSettings: strict),
         .target(
             name: "CTestTLS", path: "Tests/CTestTLS", linkerSettings: [.linkedLibrary("ssl"), .linkedLibrary("crypto")]),
+        .target(name: "CInstructions", path: "Tests/CInstructions"),
         .target(
             name: "TestSupport",
             dependencies: ["CSystem", "CTestTLS", "Reactor", "ReverseProxy", "Downstream", "CacheStore", "Upstream", "Locking", logging],
@@ -82,7 +83,7 @@ let package = Package(
         tests("ReactorTests", ["Reactor", "CSystem", "Locking"]),
         tests("HTTPCoreTests", ["HTTPCore"]),
         tests("JSONTests", ["JSON", "HTTPCore"]),
-        tests("CachePolicyTests", ["CachePolicy", "HTTPCore", "JSON", "TestSupport"]),
+        tests("CachePolicyTests", ["CachePolicy", "HTTPCore", "JSON", "TestSupport", "CInstructions"]),
         tests("ForwardingTests", ["Forwarding", "HTTPCore"]),
         tests("CacheStoreTests", ["CacheStore", "CSystem", "Locking", "TestSupport"]),
         tests("SettingsTests", ["Settings"]),

@@ -70,9 +70,18 @@ final class DiskReaders: Sendable {
 
     private static let count = 4
 
+    /// Pieces of work that wait, or are being done. Counted by those who hand over and by the threads.
+    private let handedOver = Atomic(0)
+
+    var waiting: Int { handedOver.load(ordering: .relaxed) }
+
     /// - Parameter place: what is equal in it is done one after the other, so that the second finds what the first has read.
     func perform(at place: Int, _ work: @escaping @Sendable () -> Void) {
-        queues[Int(UInt(bitPattern: place) % UInt(queues.count))].async(execute: work)
+        handedOver.wrappingAdd(1, ordering: .relaxed)
+        queues[Int(UInt(bitPattern: place) % UInt(queues.count))].async { [self] in
+            work()
+            handedOver.wrappingSubtract(1, ordering: .relaxed)
+        }
     }
 }
 

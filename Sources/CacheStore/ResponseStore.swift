@@ -154,6 +154,7 @@ package final class ResponseStore: @unchecked Sendable {
             var statistics = state.statistics
             statistics.entries = state.index.count + Self.newlyWaiting(state)
             statistics.fileBytes = state.segments.bytes
+            statistics.diskReadsWaiting = readers.waiting
             return statistics
         }
     }

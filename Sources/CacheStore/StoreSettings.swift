@@ -176,6 +176,8 @@ package struct StoreStatistics: Sendable {
     package var reinserted = 0
     /// Items that a request needed and that were read from the disk first.
     package var broughtIn = 0
+    /// Of these, reads that have not ended.
+    package var diskReadsWaiting = 0
     /// Items dropped because too much waited.
     package var dropped = 0
     package var writeErrors = 0

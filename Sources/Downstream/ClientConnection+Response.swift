@@ -279,7 +279,7 @@ extension ClientConnection {
 
     /// Returns false where the connection broke.
     private func pushOutput() -> Bool {
-        guard !isReadingIn else { return true }
+        guard !isOutputAwaited else { return true }
         let before = output.sentBytes
         response.isUnsent = false
         switch output.send(to: descriptor, table.contentMemory) {
@@ -288,6 +288,7 @@ extension ClientConnection {
             vanished()
             return false
         case .onDisk(let bytes, let owner): bringIn(bytes, of: owner)
+        case .unmade(let producer): make(producer)
         }
         guard !output.isEmpty else {
             if heldBytes > 0 { _ = isOutputHeld() }
@@ -301,15 +302,27 @@ extension ClientConnection {
 
     /// The client waits for the disk; nobody else does.
     private func bringIn(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject) {
-        isReadingIn = true
+        isOutputAwaited = true
+        output.broughtIn = bytes.baseAddress
         let own = LoopBound(value: self)
         table.contentMemory?.bringIn(bytes, of: owner) { [loop = table.loop] in
-            loop.execute { own.value.broughtIn() }
+            loop.execute { own.value.outputIsThere() }
         }
     }
 
-    private func broughtIn() {
-        isReadingIn = false
+    private func make(_ producer: any ContentProducer) {
+        isOutputAwaited = true
+        let own = LoopBound(value: self)
+        producer.makeNext { own.value.made($0) }
+    }
+
+    private func made(_ piece: [UInt8]?) {
+        if phase != .closed { output.append(made: piece) }
+        outputIsThere()
+    }
+
+    private func outputIsThere() {
+        isOutputAwaited = false
         guard phase != .closed else { return }
         flush()
         updateInterest()

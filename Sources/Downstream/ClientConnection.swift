@@ -55,8 +55,8 @@ package final class ClientConnection: EventHandler {
     var wantsDrainCall = false
     /// Among those whose output goes out at the end of the batch.
     var isPushQueued = false
-    /// What goes out next is being read from the disk.
-    var isReadingIn = false
+    /// What goes out next is being read from the disk, or made.
+    var isOutputAwaited = false
 
     /// Read and thrown away after an answer that ended the connection, so that the client gets to read it: bytes and time.
     private static let lingerLimitBytes = 1 << 20
@@ -418,7 +418,7 @@ package final class ClientConnection: EventHandler {
     func updateInterest() {
         guard phase != .closed else { return }
         var events = ReadyEvents()
-        if !output.isEmpty || wantsDrainCall, !isReadingIn { events.insert(.writable) }
+        if !output.isEmpty || wantsDrainCall, !isOutputAwaited { events.insert(.writable) }
         let canRead =
             switch phase {
             case .awaitingRequest: output.isEmpty

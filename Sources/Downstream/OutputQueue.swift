@@ -42,8 +42,8 @@ package enum WholeBody {
 package protocol ContentProducer: AnyObject {
     /// What the next piece is made of, where that lies in another's memory.
     var source: (bytes: UnsafeRawBufferPointer, owner: AnyObject)? { get }
-    /// The next piece, made within a millisecond; nil at the end.
-    func next() -> [UInt8]?
+    /// Makes the next piece beside the loop, and calls `then` with it on the loop; with nil at the end. Not asked again before that.
+    func makeNext(then: @escaping @Sendable ([UInt8]?) -> Void)
     /// What it takes of memory.
     var heldBytes: Int { get }
 }
@@ -117,7 +117,12 @@ struct OutputQueue {
         case broken
         /// What comes next has to be read from the disk first.
         case onDisk(UnsafeRawBufferPointer, owner: AnyObject)
+        /// What comes next has to be made first (`append(made:)`).
+        case unmade(any ContentProducer)
     }
+
+    /// Where what was brought in last begins: it is sent without asking again, or a memory so short that it is gone already would keep it for ever.
+    var broughtIn: UnsafeRawPointer?
 
     /// Borrowed content is sent in pieces, of which each is known to be in memory.
     private static let borrowedBytes = 1 << 20
@@ -138,7 +143,7 @@ struct OutputQueue {
             if case .borrowed(let bytes, let owner) = tail, let memory {
                 piece = tailSent..<min(tail.count, tailSent + Self.borrowedBytes)
                 let next = UnsafeRawBufferPointer(rebasing: bytes[piece])
-                guard memory.isInMemory(next, of: owner) else { return .onDisk(next, owner: owner) }
+                guard next.baseAddress == broughtIn || memory.isInMemory(next, of: owner) else { return .onDisk(next, owner: owner) }
             }
             let count = tail.withBytes { Glibc.send(descriptor, $0.baseAddress! + piece.lowerBound, piece.count, Int32(MSG_NOSIGNAL)) }
             guard count > 0 else { return Self.outcome(count) }
@@ -147,12 +152,10 @@ struct OutputQueue {
         }
         (tail, tailSent) = (.none, 0)
         guard let producer else { return .sent }
-        if let memory, let (bytes, owner) = producer.source, !memory.isInMemory(bytes, of: owner) {
+        if let memory, let (bytes, owner) = producer.source, bytes.baseAddress != broughtIn, !memory.isInMemory(bytes, of: owner) {
             return .onDisk(bytes, owner: owner)
         }
-        // It goes out in the loop's next turn, so that a client that takes everything at once does not keep the loop.
-        takePiece(of: producer)
-        return .sent
+        return .unmade(producer)
     }
 
     private mutating func dropFirst() {
@@ -170,15 +173,15 @@ struct OutputQueue {
     /// Nothing may follow it but what it makes.
     mutating func append(_ producer: any ContentProducer) { self.producer = producer }
 
-    /// Takes the next piece, framed as a chunk (RFC 9112 §7.1).
-    private mutating func takePiece(of producer: any ContentProducer) {
+    /// The producer's next piece, framed as a chunk (RFC 9112 §7.1).
+    mutating func append(made piece: [UInt8]?) {
         var chunk: [UInt8] = []
-        if let piece = producer.next() {
+        if let piece {
             chunk.append(chunkSize: piece.count)
             chunk += piece
             chunk.append("\r\n")
         } else {
-            self.producer = nil
+            producer = nil
             chunk.append("0\r\n\r\n")
         }
         chunk.withUnsafeBytes { append($0) }

@@ -65,6 +65,8 @@ package struct ExchangeTrace: Sendable {
     /// The response says that the resource is gone: remembered as the upstream said it, or served from there.
     package var isGone = false
     package var isOnlyIfCached = false
+    /// How often something was read from the disk before it could go on.
+    package var diskReads: UInt8 = 0
     /// nil for a client's exchange.
     package var background: BackgroundCause?
     /// In the background: the number of the exchange that it began with.
@@ -74,6 +76,8 @@ package struct ExchangeTrace: Sendable {
 }
 
 extension ExchangeTrace {
+    package mutating func noteDiskRead() { if diskReads < .max { diskReads += 1 } }
+
     /// With what is known at the end.
     package func completed(by record: ExchangeRecord, wall: Int64) -> ExchangeTrace {
         var trace = self

@@ -142,6 +142,7 @@ package struct WhyExplanation {
         if trace.isStored { sentences.append("The answer was stored.") }
         if let reason = trace.notStored { sentences.append("Not stored: \(demand?.sentence ?? reason.sentence).") }
         if let sentence = trace.content?.sentence { sentences.append(sentence) }
+        if trace.diskReads > 0 { sentences.append("What is stored was not all in memory: it was read from the disk first.") }
         if trace.status == 499 { sentences.append("The client left before it was answered.") }
         return sentences
     }
@@ -216,6 +217,7 @@ package struct WhyExplanation {
             "background": text(trace.background?.rawValue), "behind": text(trace.background.map { _ in "\(record.shard)-\(trace.behind)" }),
             "request_content": requestContent, "upstream": upstream, "explanation": .array(explanation.map { .string($0) }),
             "advice": .array(advice.map { ["setting": .string($0.setting), "effect": .string($0.effect)] }),
+            "disk_reads": .integer(Int(trace.diskReads)),
             "bytes": .integer(trace.bodyBytes), "duration_seconds": .number(Double(trace.durationMicroseconds) / 1e6),
         ]
     }
@@ -267,6 +269,7 @@ package struct WhyExplanation {
         }
         if trace.isStored { text += "; stored" }
         if let reason = trace.notStored { text += "; not-stored=\(reason.rawValue)" }
+        if trace.diskReads > 0 { text += "; disk-reads=\(trace.diskReads)" }
         if isLookedUp { text += "; key=\(SecretNames.redacted(canonicalTarget).asStringItem)" }
         for advice in advice { text += "; setting=\"\(advice.setting)\"" }
         return Array("Cistern-Why: \(text)\r\n".utf8)

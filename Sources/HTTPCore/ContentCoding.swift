@@ -41,6 +41,9 @@ package enum ContentCoding: Sendable, Equatable, CaseIterable {
     /// Accept-Encoding any; else those that it names, or allows by a star, with a weight other than 0.
     package static func allows(_ response: Fields, _ request: Fields) -> Bool {
         guard request.contains(.acceptEncoding) else { return true }
+        // Each coding is looked for in the whole list. Nobody knows what a longer one allows.
+        guard !FieldListLimit.isExceeded(by: request.all(.acceptEncoding)), !FieldListLimit.isExceeded(by: response.all(.contentEncoding))
+        else { return false }
         let accepted = FieldLists.members(of: .acceptEncoding, in: request).map { FieldLists.members(of: $0, separator: UInt8(ascii: ";")) }
         return FieldLists.members(of: .contentEncoding, in: response).allSatisfy { coding in
             let named = accepted.filter { $0.first.map { isSame($0, coding) } ?? false }

@@ -6,33 +6,46 @@ import Locking
 
 package final class LoopWorker: Sendable {
     private let loop: EventLoop
-    private let queue: DispatchQueue
-    /// Of the content that waits to be gone through, or is being. Shared by the loop and the worker's thread.
-    private let waiting = Mutex(0)
+    private let thread: DispatchQueue
+    /// What waits to be done, or is being. Shared by the loop and the worker's thread.
+    private let waiting = Mutex(Waiting())
+
+    package struct Waiting: Sendable {
+        /// Pieces of work.
+        package var count = 0
+        /// Of the content that they go through.
+        package var bytes = 0
+    }
 
     /// Beyond it no more should be handed over: it is held in memory until its turn.
     private static let waitingLimitBytes = 64 << 20
 
     package init(loop: EventLoop, label: String) {
         self.loop = loop
-        queue = DispatchQueue(label: label, qos: .utility)
+        thread = DispatchQueue(label: label, qos: .utility)
     }
 
-    package var waitingBytes: Int { waiting.withLock { $0 } }
+    package var queue: Waiting { waiting.withLock { $0 } }
 
-    package var isFull: Bool { waitingBytes >= Self.waitingLimitBytes }
+    package var isFull: Bool { queue.bytes >= Self.waitingLimitBytes }
 
     /// - Parameters:
-    ///   - bytes: of the content that `work` goes through.
+    ///   - bytes: of the content that `work` goes through, as far as that is held in memory for it.
     ///   - work: touches nothing that the loop owns.
     ///   - then: runs on the loop; not after the loop has stopped.
     package func perform<Result: Sendable>(
         _ bytes: Int, _ work: @escaping @Sendable () -> Result, then: @escaping @Sendable (Result) -> Void
     ) {
-        waiting.withLock { $0 += bytes }
-        queue.async { [self] in
+        waiting.withLock { waiting in
+            waiting.count += 1
+            waiting.bytes += bytes
+        }
+        thread.async { [self] in
             let result = work()
-            waiting.withLock { $0 -= bytes }
+            waiting.withLock { waiting in
+                waiting.count -= 1
+                waiting.bytes -= bytes
+            }
             loop.execute { then(result) }
         }
     }

@@ -1,11 +1,14 @@
-// Puts the gzip coding on long stored content while it is sent: a piece a turn of the loop.
+// Puts the gzip coding on long stored content while it is sent: a piece at a time, beside the loop, when the client has taken the one before.
 
 import ContentCodings
 import Downstream
+import Reactor
 
-final class CodedContent: ContentProducer {
+/// `@unchecked Sendable` because one at a time touches it: the loop hands it to the coder for each piece, and has it back with what was made.
+final class CodedContent: ContentProducer, @unchecked Sendable {
     private let body: WholeBody
     private let encoder = GzipEncoder()
+    private let coder: LoopWorker
     private var position = 0
     private var isEnded = false
 
@@ -13,8 +16,9 @@ final class CodedContent: ContentProducer {
     static let pieceBytes = 64 << 10
 
     /// nil where there is no memory.
-    init?(_ body: WholeBody) {
+    init?(_ body: WholeBody, _ coder: LoopWorker) {
         self.body = body
+        self.coder = coder
         guard encoder.begin() else { return nil }
     }
 
@@ -27,7 +31,16 @@ final class CodedContent: ContentProducer {
         return (UnsafeRawBufferPointer(rebasing: bytes[piece]), owner)
     }
 
-    func next() -> [UInt8]? {
+    func makeNext(then: @escaping @Sendable ([UInt8]?) -> Void) {
+        // What it goes through lies in the store.
+        coder.perform(0) {
+            self.next()
+        } then: { piece in
+            then(piece)
+        }
+    }
+
+    private func next() -> [UInt8]? {
         guard !isEnded else { return nil }
         let piece = piece
         isEnded = piece.upperBound == body.count

@@ -13,7 +13,7 @@ extension ResponseStore: ContentMemory {}
 
 /// `@unchecked Sendable` because it is touched on its shard's loop only; the readers do no more than carry it back there.
 final class DiskWait: ClientExchange, @unchecked Sendable {
-    typealias LookUp = () throws(OnDisk) -> (any ClientExchange)?
+    typealias LookUp = (_ reads: Int) throws(OnDisk) -> (any ClientExchange)?
 
     private let shard: ProxyShard
     private let connection: ClientConnection
@@ -34,7 +34,7 @@ final class DiskWait: ClientExchange, @unchecked Sendable {
 
     /// - Parameters:
     ///   - began: when the request came, in microseconds.
-    ///   - lookAgain: answers at once and returns nil, or returns the exchange that will.
+    ///   - lookAgain: answers at once and returns nil, or returns the exchange that will; is told how often something was read.
     init(
         shard: ProxyShard, connection: ClientConnection, head: RequestHead, began: Int64, _ wanted: OnDisk, lookAgain: @escaping LookUp
     ) {
@@ -56,7 +56,7 @@ final class DiskWait: ClientExchange, @unchecked Sendable {
     private func broughtIn() {
         guard !isOver else { return }
         do throws(OnDisk) {
-            goOn(try shard.lookUp?.waiting(reads >= Self.readLimit, lookAgain) ?? nil)
+            goOn(try shard.lookUp?.waiting(reads >= Self.readLimit) { () throws(OnDisk) in try lookAgain(reads) } ?? nil)
         } catch {
             bringIn(error)
         }

@@ -89,6 +89,7 @@ extension Exchange {
         }
         state = .readingIn
         stopTimer()
+        trace.noteDiskRead()
         prepared = PreparedResponse(found: found, head: Array(bytes), metadata: metadata, age: age, lines: lines)
         store.bringIn(item.body, of: item.owner) { [self] in
             shard.loop.execute { self.sendPrepared() }

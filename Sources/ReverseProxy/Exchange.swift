@@ -219,6 +219,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         guard case .waiting = state else { return }
         guard let key = plan.found?.key, let store = shard.lookUp?.store else { return takeOver() }
         if let wanted = store.firstOnDisk(of: [key]) {
+            trace.noteDiskRead()
             return store.bringIn(wanted) { [self] in shard.loop.execute { self.takeOverLater() } }
         }
         guard let found = store.see(key.span).item,
@@ -239,6 +240,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
             guard let found else { return ask(leads: nil) }
             takeOver(found)
         } catch {
+            trace.noteDiskRead()
             lookUp.store.bringIn(error) { [self] in
                 shard.loop.execute { self.takeOver(reads: reads + 1) }
             }
@@ -356,6 +358,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         } catch {
             state = .readingIn
             stopTimer()
+            trace.noteDiskRead()
             lookUp.store.bringIn(error) { [self] in
                 shard.loop.execute {
                     guard case .readingIn = self.state else { return }

@@ -11,6 +11,7 @@ extension ExchangeTrace {
         mode = plan.mode
         bypass = plan.bypass
         isOnlyIfCached = plan.directives.onlyIfCached
+        diskReads = UInt8(clamping: plan.diskReads)
         if let key = plan.key {
             lookUp = plan.missToken.description == "vary-miss" ? .otherVariant : .nothing
             partition = Self.partition(in: key, at: offset)

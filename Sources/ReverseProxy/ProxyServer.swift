@@ -329,7 +329,8 @@ private final class Gathering: Sendable {
             let waits = shard.loop.waits
             state.snapshot.loops.append(
                 MetricsSnapshot.LoopLine(
-                    shard: shard.number, longestWait: waits.longestLately(now: shard.loop.batchMicroseconds), waits: Histogram(waits)))
+                    shard: shard.number, longestWait: waits.longestLately(now: shard.loop.batchMicroseconds), waits: Histogram(waits),
+                    workers: [("content", shard.worker), ("gzip", shard.coder)].map { ($0, $1.queue.count, $1.queue.bytes) }))
             let counters = shard.connections.counters
             state.snapshot.connections.open += counters.open
             state.snapshot.connections.accepted += counters.accepted

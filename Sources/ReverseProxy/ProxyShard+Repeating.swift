@@ -26,6 +26,8 @@ extension ProxyShard {
         guard let memo, let whole = connection.wholeExchange, let answer = whole.answer else { return }
         memo.keep(since: storeChanges) {
             let end = Freshness.ageEnds(of: found.metadata, now: now)
+            var trace = trace
+            trace.diskReads = 0
             return HitMemo.Entry(whole.request, answer, times: now.milliseconds..<end.milliseconds, head, record, trace)
         }
     }

@@ -16,7 +16,10 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     let settings: ProxySettings
     let number: Int
     let loop: EventLoop
+    /// Goes through long contents.
     let worker: LoopWorker
+    /// Puts gzip on long responses: apart, so that hits do not wait for what somebody sends.
+    let coder: LoopWorker
     let connections: ClientConnections
     let upstream: UpstreamClient
     let lookUp: StoreLookUp?
@@ -56,6 +59,8 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     private var scratchKey: [UInt8] = []
     /// When the request that is being looked at came, in microseconds.
     private var requestBegan: Int64 = 0
+    /// How often something was read from the disk for it.
+    private var requestReads = 0
     /// The store's count of changes when the last request came: before anything of the store was looked at for it.
     private(set) var storeChanges: UInt64 = 0
     private var dateSecond: Int64 = -1
@@ -68,6 +73,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         self.number = number
         loop = EventLoop(label: "cistern.shard.\(number)", time: time)
         worker = LoopWorker(loop: loop, label: "cistern.worker.\(number)")
+        coder = LoopWorker(loop: loop, label: "cistern.coder.\(number)")
         connections = ClientConnections(loop: loop, settings: settings.downstream, budget: server.budget)
         upstream = UpstreamClient(loop: loop, settings: settings.upstream)
         lookUp = store.map {
@@ -81,7 +87,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
             settings: settings.forwarding, authority: Array(settings.upstream.authority.utf8), instance: server.instance)
         basePath = Array(settings.upstream.basePath.utf8)
         via = settings.forwarding.via ? Array("1.1 \(settings.forwarding.name)".utf8) : nil
-        storedAnswers = StoredAnswers(settings)
+        storedAnswers = StoredAnswers(settings, coder)
         cacheStatus = CacheStatus(name: Array(settings.forwarding.name.utf8))
         hitLines = HitLines(cacheStatus)
         keyMaker = RequestKeyMaker(
@@ -190,6 +196,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         _ head: RequestHead, _ body: RequestBody, _ connection: ClientConnection, content: [UInt8]? = nil, forPart: Bool = false
     ) -> (any ClientExchange)? {
         requestBegan = loop.batchMicroseconds - body.waitedMicroseconds
+        requestReads = 0
         do throws(OnDisk) {
             return try lookInMemory(head, body, connection, content, forPart: forPart)
         } catch {
@@ -203,8 +210,8 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         _ head: RequestHead, _ body: RequestBody, _ connection: ClientConnection, _ content: [UInt8]?, forPart: Bool, _ wanted: OnDisk
     ) -> DiskWait {
         let began = requestBegan
-        return DiskWait(shard: self, connection: connection, head: head, began: began, wanted) { [self] () throws(OnDisk) in
-            requestBegan = began
+        return DiskWait(shard: self, connection: connection, head: head, began: began, wanted) { [self] (reads) throws(OnDisk) in
+            (requestBegan, requestReads) = (began, reads)
             return try lookInMemory(head, body, connection, content, forPart: forPart)
         }
     }
@@ -248,7 +255,9 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         _ found: FoundResponse?, _ head: RequestHead, _ body: RequestBody, _ directives: RequestCacheControl, _ connection: ClientConnection
     ) -> (any ClientExchange)? {
         let route = routes.place(of: head.pathAndQuery)
-        return begin(head, body, connection, ExchangePlan(bypass: .range, directives: directives, found: found, route: route))
+        let plan = ExchangePlan(bypass: .range, directives: directives, found: found, route: route)
+        plan.diskReads = requestReads
+        return begin(head, body, connection, plan)
     }
 
     /// What is not plainly a fresh hit. Apart from `look`, so that what a hit needs stays small.
@@ -262,6 +271,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
             flightKey: result.flightKey(scratchKey), missToken: result.forwardToken,
             mayShare: head.method == .get && directives == RequestCacheControl(), route: routes.place(of: head.pathAndQuery))
         plan.mayCollapse = (head.method == .get || isKeptByContent(head)) && directives == RequestCacheControl()
+        plan.diskReads = requestReads
         guard let found = plan.found, mode(of: head) != .record else { return begin(head, body, connection, plan) }
         switch Reuse.decide(found.metadata, plan.directives, now: now) {
         case .validate: return begin(head, body, connection, plan)
@@ -318,6 +328,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         trace.lifetime = ttl.map { $0 + age } ?? -1
         trace.age = age
         trace.partition = ExchangeTrace.partition(in: scratchKey, at: partitionOffset)
+        trace.diskReads = UInt8(clamping: requestReads)
         let body = WholeBody.borrowed(found.item.body, owner: found.item.owner)
         func send(_ lines: UnsafeRawBufferPointer) -> StoredAnswers.Sent {
             storedAnswers.send(
@@ -434,6 +445,8 @@ final class ExchangePlan {
     /// The place of the target's route.
     let route: Int
     var mode = ServingMode.live
+    /// How often something was read from the disk for it.
+    var diskReads = 0
 
     init(
         bypass: BypassReason? = nil, directives: RequestCacheControl = RequestCacheControl(), key: [UInt8]? = nil, sharedKey: [UInt8] = [],

@@ -20,6 +20,7 @@ extension StoreStatistics {
         writer.counter(
             "cistern_store_disk_reads", "Stored responses that were not in memory when they were wanted, and read from the disk first.",
             UInt64(broughtIn))
+        writer.gauge("cistern_store_disk_reads_waiting", "Of these, reads that have not ended.", Double(diskReadsWaiting))
         writer.counter("cistern_store_dropped", "Answers not written because too much waited.", UInt64(dropped))
         writer.counter("cistern_store_write_errors", "Writes that the disk did not take.", UInt64(writeErrors))
     }

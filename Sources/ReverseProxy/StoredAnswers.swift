@@ -5,6 +5,7 @@ import CacheStore
 import ContentCodings
 import Downstream
 import HTTPCore
+import Reactor
 
 struct StoredAnswers {
     /// Targeted fields that clients do not get, in lower case. They stay in the store: after a 304 without them they still say how long the
@@ -13,6 +14,7 @@ struct StoredAnswers {
     /// `ProxySettings.compressFromBytes`.
     let compressFromBytes: Int
     private let encoder = GzipEncoder()
+    private let coder: LoopWorker
 
     struct Sent {
         var status: Status
@@ -20,7 +22,8 @@ struct StoredAnswers {
         var bodyBytes: Int
     }
 
-    init(_ settings: ProxySettings) {
+    init(_ settings: ProxySettings, _ coder: LoopWorker) {
+        self.coder = coder
         hiddenFields = settings.policy.stripsTargetedFields ? settings.policy.targetedFields : []
         compressFromBytes = settings.compressFromBytes
     }
@@ -83,7 +86,7 @@ struct StoredAnswers {
         return Sent(status: metadata.status, bodyBytes: head.method == .head ? 0 : body.count)
     }
 
-    /// Longer content is coded while it is sent, in chunks; to a client of HTTP/1.0, which knows none, it goes out as it is.
+    /// Longer content is coded while it is sent, beside the loop and in chunks; to a client of HTTP/1.0, which knows none, it goes out as it is.
     private static let codedAtOnceBytes = 2 * CodedContent.pieceBytes
 
     /// With gzip to a client that asked for it by name, else as it is; both say that it depends on that.
@@ -91,7 +94,7 @@ struct StoredAnswers {
         _ shown: UnsafeRawBufferPointer, _ metadata: StoredMetadata, _ body: WholeBody, _ head: RequestHead, isCoded: Bool,
         _ lines: UnsafeRawBufferPointer, _ connection: ClientConnection
     ) -> Sent {
-        if isCoded, head.method != .head, body.count > Self.codedAtOnceBytes, let content = CodedContent(body) {
+        if isCoded, head.method != .head, body.count > Self.codedAtOnceBytes, let content = CodedContent(body, coder) {
             (StoredHead.negotiated(shown, isCoded: true) ?? Array(shown)).withUnsafeBytes {
                 connection.sendProduced(head: $0, lines: lines, content: content)
             }

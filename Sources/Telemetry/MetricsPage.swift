@@ -66,9 +66,11 @@ package struct MetricsSnapshot: Sendable {
         /// Within the last minute.
         package let longestWait: Int64
         package let waits: Histogram
+        /// What waits for each of its workers, or is being done: pieces of work, and the bytes of memory that their content takes.
+        package let workers: [(name: String, queue: Int, bytes: Int)]
 
-        package init(shard: Int, longestWait: Int64, waits: Histogram) {
-            (self.shard, self.longestWait, self.waits) = (shard, longestWait, waits)
+        package init(shard: Int, longestWait: Int64, waits: Histogram, workers: [(name: String, queue: Int, bytes: Int)]) {
+            (self.shard, self.longestWait, self.waits, self.workers) = (shard, longestWait, waits, workers)
         }
     }
 
@@ -243,6 +245,12 @@ package enum MetricsPage {
         writer.histogram(
             "cistern_loop_wait_seconds", "How long events waited at most: the time that each batch of events took.", scale: 1e-6,
             loops.map { ("shard=\"\($0.shard)\"", $0.waits) })
+        let workers = loops.flatMap { loop in loop.workers.map { ("shard=\"\(loop.shard)\",worker=\"\($0.name)\"", $0.queue, $0.bytes) } }
+        writer.gauge(
+            "cistern_worker_queue", "Pieces of work that wait for a worker beside a loop, or are being done.",
+            workers.map { ($0.0, Double($0.1)) })
+        writer.gauge(
+            "cistern_worker_queue_bytes", "Bytes of content that are held in memory for them.", workers.map { ($0.0, Double($0.2)) })
     }
 
     private static func process(_ snapshot: MetricsSnapshot, _ writer: inout MetricsWriter) {

@@ -28,12 +28,12 @@ struct LoopWorkerTests {
         // The first piece of work is held; the loop turns all the same.
         loop.execute { turned.signal() }
         turned.wait()
-        #expect(worker.waitingBytes == 90 << 20 && worker.isFull)
+        #expect(worker.queue.bytes == 90 << 20 && worker.isFull)
         #expect(seen.withLock { $0 }.isEmpty)
         gate.signal()
         done.wait()
         #expect(seen.withLock { $0 } == [0, 1, 2])
-        #expect(worker.waitingBytes == 0 && !worker.isFull)
+        #expect(worker.queue.bytes == 0 && !worker.isFull)
         loop.stop()
     }
 }

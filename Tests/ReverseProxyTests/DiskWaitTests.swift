@@ -2,7 +2,9 @@
 
 import CSystem
 import CacheStore
+import ContentCodings
 import Glibc
+import JSON
 import Reactor
 import ReverseProxy
 import TestSupport
@@ -127,6 +129,80 @@ struct DiskWaitTests {
         #expect(origin.requests.count == 1)
     }
 
+    @Test("followers whose response is on the disk only get it from there")
+    func followersFromDisk() throws {
+        let residency = ScriptedResidency()
+        let play = try play(residency, ["ETag: \"1\""])
+        #expect(try play.get("/a").status == 200)
+        play.flushStore()
+        play.time.advance(by: .seconds(1))
+        let gate = Gate()
+        // It brings nothing new, so nothing is written: what the followers look for lies in the file.
+        play.origin.react { _ in [.pass(gate), .send("HTTP/1.1 304 Not Modified\r\nETag: \"1\"\r\n\r\n")] }
+        let clients = try (0..<5).map { _ in
+            let client = try play.client()
+            client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            return client
+        }
+        #expect(try play.waitFor("cistern_collapsed_waiting", 4))
+        residency.takeAway(isForgetful: true)
+        gate.open()
+        for client in clients { #expect(client.readAnswer()?.text == "{\"path\":\"/a\"}") }
+        #expect(play.origin.requests.count == 2)
+        // Each looks until it may wait.
+        #expect(residency.reads >= 5 * 8)
+        let why = String(decoding: try play.admin("GET", "/-/why?path=/a&last=5").content, as: UTF8.self)
+        #expect(why.contains("it was read from the disk first") && why.contains("served_answer_of_another_request"))
+    }
+
+    @Test("where the memory is so short that nothing stays in it, everything goes out all the same", arguments: [[], ["gzip"]])
+    func forgetful(codings: [String]) throws {
+        let residency = ScriptedResidency()
+        let long = "[" + (0..<60_000).map { "\($0)" }.joined(separator: ",") + "]"
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json(long, ["Cache-Control: max-age=60"])] }) { settings in
+            settings.store?.residency = residency
+            settings.compressFromBytes = 1
+        }
+        #expect(try play.get("/a").status == 200)
+        play.flushStore()
+        residency.takeAway(isForgetful: true)
+        let response = try play.get("/a", codings.map { ("Accept-Encoding", $0) })
+        #expect(response["Cache-Status"]?.contains("hit") == true)
+        #expect((response["Content-Encoding"] == "gzip") == (codings == ["gzip"]))
+        let content =
+            codings.isEmpty ? response.content : try GzipDecoder.decode(response.content, allowed: long.utf8.count)
+        #expect(content == Array(long.utf8))
+    }
+
+    @Test("waiting for the disk is explained, and not to those for whom nothing was read")
+    func explained() throws {
+        let residency = ScriptedResidency()
+        let origin = ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=60"])] }
+        let play = try ProxyPlay(origin) { settings in
+            settings.store?.residency = residency
+            settings.admin.allowsWhyField = true
+        }
+        try storeAway("/a", play, residency)
+        #expect(try play.get("/a", [("Cistern-Why", "?1")])["Cistern-Why"]?.contains("; disk-reads=1;") == true)
+        for _ in 0..<4 { #expect(try play.get("/a")["Cache-Status"]?.contains("hit") == true) }
+        let why = try #require(JSONValue(play.admin("GET", "/-/why?path=/a&last=6").content)?["exchanges"]?.array)
+        #expect(why.map { $0["disk_reads"]?.integer } == [0, 0, 0, 0, 1, 0])
+    }
+
+    @Test("reads that have not ended are a gauge")
+    func waiting() throws {
+        let residency = ScriptedResidency()
+        let play = try play(residency)
+        let gate = Gate()
+        try storeAway("/a", play, residency, until: gate)
+        let client = try play.client()
+        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(try play.waitFor("cistern_store_disk_reads_waiting", 1))
+        gate.open()
+        #expect(client.readAnswer()?.status == 200)
+        #expect(try play.waitFor("cistern_store_disk_reads_waiting", 0))
+    }
+
     @Test("a client that leaves while its response is read in is counted, and harms nobody")
     func leaves() throws {
         let residency = ScriptedResidency()
@@ -176,6 +252,39 @@ struct DiskWaitTests {
         #expect(client.readAnswer()?.text == "{\"path\":\"/a\"}")
         #expect(play.origin.requests.count == 2)
         #expect(try play.metric("cistern_store_removals_total{cause=\"damaged\"}") == 1)
+    }
+
+    @Test("a client that leaves while what tells of its outage is read in harms nobody; nor does the end", arguments: [true, false])
+    func leavesInOutage(clientLeaves: Bool) throws {
+        let residency = ScriptedResidency()
+        let play = try play(residency, ["ETag: \"1\""])
+        #expect(try play.get("/a").status == 200)
+        play.origin.react { _ in [.json("{}", status: "404 Not Found")] }
+        #expect(try play.get("/a").status == 404)
+        play.flushStore()
+        let gate = Gate()
+        let asked = Gate()
+        play.origin.react { _ in [.pass(asked), .json("{}", status: "500 Internal Server Error")] }
+        do {
+            let client = try play.client()
+            client.endsWithReset()
+            client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            #expect(try play.waitFor("cistern_upstream_active_requests", 1))
+            residency.takeAway(until: gate)
+            asked.open()
+            #expect(try play.waitFor("cistern_store_disk_reads_waiting", 1))
+            if !clientLeaves {
+                play.stop()
+                #expect(client.isClosedByServer())
+            }
+        }
+        if clientLeaves {
+            #expect(try play.waitFor("cistern_requests_total{result=\"error\",method=\"GET\",status_class=\"4xx\"}", 1))
+        }
+        gate.open()
+        if !clientLeaves { try play.start() }
+        play.origin.down()
+        #expect(try play.get("/a").status == 404)
     }
 
     @Test("the end does not wait for a disk that does not answer")

@@ -132,6 +132,39 @@ struct ExaminationTests {
         #expect(origin.requests.count == 1)
     }
 
+    @Test("a client that leaves while its response is examined harms nobody, and the response is stored")
+    func leaves() throws {
+        let text = Self.list(10_000)
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json(text, ["Cache-Control: max-age=60"])] })
+        do {
+            let client = try play.client()
+            client.endsWithReset()
+            client.send("GET /a HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n")
+            #expect(try play.waitFor("cistern_content_examined_beside_total", 1))
+        }
+        #expect(try play.waitFor("cistern_stored_total", 1))
+        #expect(try play.get("/a").text == text)
+        #expect(play.origin.requests.count == 1)
+        #expect(try play.waitFor("cistern_worker_queue{shard=\"0\",worker=\"content\"}", 0))
+        #expect(try play.metric("cistern_worker_queue_bytes{shard=\"0\",worker=\"content\"}") == 0)
+    }
+
+    @Test("the end does not wait for what is examined or coded, and the next start finds all in order")
+    func end() throws {
+        let text = Self.list(10_000)
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json(text, ["Cache-Control: max-age=60"])] }) { $0.compressFromBytes = 1 }
+        let client = try play.client()
+        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(try play.waitFor("cistern_content_examined_beside_total", 1))
+        play.stop()
+        try play.start()
+        #expect(try play.get("/a").text == text)
+        let coded = try (0..<4).map { _ in try play.client() }
+        for client in coded { client.send("GET /a HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n") }
+        try play.restart()
+        #expect(try play.get("/a").text == text)
+    }
+
     @Test("a long request's content is one key in any spelling, and a small difference is another")
     func requests() throws {
         let content = { (more: String) in Self.list(3_000, more) }

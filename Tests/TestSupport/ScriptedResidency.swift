@@ -6,6 +6,8 @@ import Locking
 package final class ScriptedResidency: Residency {
     private struct State {
         var isAway = false
+        /// What is read in is gone again at once.
+        var isForgetful = false
         /// Addresses that were read in since.
         var readIn: [Range<UInt>] = []
         var reads = 0
@@ -18,9 +20,11 @@ package final class ScriptedResidency: Residency {
     package init() {}
 
     /// From now on all that lies in files is on the disk only, until it is read in.
-    /// - Parameter gate: reading waits until it is open.
-    package func takeAway(until gate: Gate? = nil) {
-        state.withLock { $0 = State(isAway: true, reads: $0.reads, gate: gate) }
+    /// - Parameters:
+    ///   - gate: reading waits until it is open.
+    ///   - isForgetful: the memory is so short that what is read in is gone again at once.
+    package func takeAway(until gate: Gate? = nil, isForgetful: Bool = false) {
+        state.withLock { $0 = State(isAway: true, isForgetful: isForgetful, reads: $0.reads, gate: gate) }
     }
 
     /// How often something was read in.
@@ -37,7 +41,7 @@ package final class ScriptedResidency: Residency {
             return state.gate
         }
         gate?.pass()
-        state.withLock { $0.readIn.append(Self.addresses(bytes)) }
+        state.withLock { state in if !state.isForgetful { state.readIn.append(Self.addresses(bytes)) } }
     }
 
     /// So that it is asked each time.
