@@ -28,9 +28,9 @@ GROUP_BYTES = 128 << 20
 PATIENCE = 60
 
 
-def big_json():
+def big_json(count=BIG):
     piece = json.dumps({"id": 1, "name": "n" * 40, "tags": ["a", "b"], "n": 1.5e3})
-    return ("{\"id\":1,\"all\":[" + ",".join([piece] * (BIG // (len(piece) + 1))) + "]}").encode()
+    return ("{\"id\":1,\"all\":[" + ",".join([piece] * (count // (len(piece) + 1))) + "]}").encode()
 
 
 def nested(count=64 << 10):
@@ -54,6 +54,7 @@ PRESENTED = {
 class Origin(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     big = big_json()
+    long = big_json(900 << 10)
     packed = gzip.compress(big, 1)
     arrays = nested()
 
@@ -76,6 +77,8 @@ class Origin(http.server.BaseHTTPRequestHandler):
             self.answer(self.big, fresh)
         elif kind == "gzip":
             self.answer(self.packed, fresh, ("Content-Encoding", "gzip"))
+        elif kind == "long":
+            self.answer(self.long, fresh)
         elif kind == "arrays":
             self.answer(self.arrays, fresh)
         elif kind == "item":
@@ -124,6 +127,7 @@ class Blocking:
             "json": ("8 MiB of JSON on a route with must_have", self.get(lambda n: f"/must/{n}")),
             "post": ("a read-marked POST of 8 MiB", self.post),
             "gzip": ("8 MiB of JSON, coded with gzip", self.get(lambda n: f"/gzip/{n}")),
+            "coding": ("hits of 1 MiB, gzip put on for each of 8 clients", self.coding, 8),
             "arrays": ("64 KiB of nested arrays, for the tag", self.get(lambda n: f"/arrays/{n}")),
             "lists": ("fields as long as heads may be", self.lists),
             "metrics": ("the metrics page with 1,000 routes", self.get(lambda n: "/metrics")),
@@ -135,7 +139,7 @@ class Blocking:
         routes = "".join(f"  - {{name: r{n}, path: /r{n}/**}}\n" for n in range(997))
         path = Path(self.bench.directory) / "blocking.yaml"
         path.write_text(
-            "routes:\n  - {name: must, path: /must/**, must_have: [/id, /all]}\n"
+            "cache: {compress_from: 1KiB}\nroutes:\n  - {name: must, path: /must/**, good: {must_have: [/id, /all]}}\n"
             "  - {name: read, path: /read/**, methods: [POST], content_limit: 16MiB}\n" + routes)
         return path
 
@@ -159,8 +163,8 @@ class Blocking:
                 one.getresponse().read()
                 return one
             except OSError:
-                if time.time() > end:
-                    raise SystemExit("cistern does not answer")
+                if self.process.child.poll() is not None or time.time() > end:
+                    raise SystemExit("cistern does not answer: " + Path(self.process.log.name).read_text()[-1000:])
                 time.sleep(0.05)
 
     def probe(self):
@@ -181,6 +185,14 @@ class Blocking:
                 one.getresponse().read()
             return step
         return client
+
+    def coding(self):
+        one = self.connect()
+
+        def step(number):
+            one.request("GET", "/long/1", headers={"Accept-Encoding": "gzip"})
+            one.getresponse().read()
+        return step
 
     def post(self):
         one = self.connect()
@@ -252,8 +264,8 @@ class Blocking:
         print(f"| nothing | {alone[1]:.2f} ms | {alone[2]:.2f} ms | {alone[3]:.2f} ms | | |", flush=True)
         missed = []
         for name in [name for name in wanted if name != "disk"]:
-            title, client = self.cases[name]
-            self.row(title, *self.beside(client), alone, missed)
+            title, client, *threads = self.cases[name]
+            self.row(title, *self.beside(client, *threads), alone, missed)
         print(f"\nthe longest that an event waited, as /metrics tells it: {self.longest_wait() * 1e3:.1f} ms")
         if "disk" in wanted:
             self.disk(missed)

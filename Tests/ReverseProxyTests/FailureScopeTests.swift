@@ -195,6 +195,7 @@ struct FailureScopeTests {
             #expect(origin.hasReceived(now + 1))
         }
         #expect(origin.requests.count == before + 3)
+        #expect(try play.waitFor("cistern_upstream_active_requests", 0))
         origin.react { _ in [.json("2")] }
         play.time.advance(by: .seconds(1))
         #expect(try play.waitFor("cistern_upstream_state{state=\"closed\"}", 1))
