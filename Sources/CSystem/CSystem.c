@@ -1,6 +1,7 @@
 // What cannot be static inline in the header: calls that glibc declares under _GNU_SOURCE only.
 #define _GNU_SOURCE
 #include "CSystem.h"
+
 #include <link.h>
 #include <linux/sockios.h>
 #include <malloc.h>
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 int csystem_accept(int descriptor, struct sockaddr *address, socklen_t *length) {
@@ -170,4 +172,9 @@ void csystem_forget_mapping(const void *start) {
         uintptr_t own = (uintptr_t)start;
         if (atomic_compare_exchange_strong(&one->start, &own, 0)) return;
     }
+}
+
+void csystem_lower_priority(void) {
+    // On Linux a thread has a nice value of its own. Ten: a tenth of a core's time where a loop has work without end.
+    (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 10);
 }

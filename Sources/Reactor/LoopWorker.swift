@@ -1,12 +1,11 @@
 // Work that would hold a loop up: done on a thread beside it, one piece after another, and what came of it is brought back to the loop.
 // One worker for each loop, so that however much of it there is, it takes no more than as many threads.
 
-import Dispatch
 import Locking
 
 package final class LoopWorker: Sendable {
     private let loop: EventLoop
-    private let thread: DispatchQueue
+    private let thread = WorkerThread()
     /// What waits to be done, or is being. Shared by the loop and the worker's thread.
     private let waiting = Mutex(Waiting())
 
@@ -20,10 +19,7 @@ package final class LoopWorker: Sendable {
     /// Beyond it no more should be handed over: it is held in memory until its turn.
     private static let waitingLimitBytes = 64 << 20
 
-    package init(loop: EventLoop, label: String) {
-        self.loop = loop
-        thread = DispatchQueue(label: label, qos: .utility)
-    }
+    package init(loop: EventLoop) { self.loop = loop }
 
     package var queue: Waiting { waiting.withLock { $0 } }
 
@@ -40,7 +36,7 @@ package final class LoopWorker: Sendable {
             waiting.count += 1
             waiting.bytes += bytes
         }
-        thread.async { [self] in
+        thread.perform { [self] in
             let result = work()
             waiting.withLock { waiting in
                 waiting.count -= 1

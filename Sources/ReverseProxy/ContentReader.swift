@@ -35,7 +35,11 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
         self.framing = framing
         self.hold = hold
         began = shard.loop.batchMicroseconds
+        // Growing would copy it. What is so long comes from the kernel page by page, as it is filled.
+        if case .length(let count) = framing, count > Self.growingBytes { content.reserveCapacity(count) }
     }
+
+    private static let growingBytes = 1 << 20
 
     func requestContent(_ bytes: Span<UInt8>) {
         switch hold.take(bytes.count) {

@@ -133,8 +133,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         transfer = shard.upstream.start(request, receiver: self)
         guard let transfer else { return failed(.transfer(.connectionLimitReached)) }
         guard case .whole(let content) = body else { return }
-        _ = transfer.write(content.bytes.span)
-        transfer.endContent()
+        transfer.write(whole: content.bytes)
     }
 
     /// It may have waited for a connection, or be sent for the second time.

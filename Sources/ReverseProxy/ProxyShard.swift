@@ -72,8 +72,8 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         self.settings = settings
         self.number = number
         loop = EventLoop(label: "cistern.shard.\(number)", time: time)
-        worker = LoopWorker(loop: loop, label: "cistern.worker.\(number)")
-        coder = LoopWorker(loop: loop, label: "cistern.coder.\(number)")
+        worker = LoopWorker(loop: loop)
+        coder = LoopWorker(loop: loop)
         connections = ClientConnections(loop: loop, settings: settings.downstream, budget: server.budget)
         upstream = UpstreamClient(loop: loop, settings: settings.upstream)
         lookUp = store.map {

@@ -53,6 +53,8 @@ final class OriginConnection: EventHandler, TransferCarrier {
     private static let pieceBytes = 16 * 1024
     /// What is read at one event, in bytes and in records of TLS: the others on the loop have their turn then.
     private static let bytesPerEvent = 64 * 1024
+    /// The same of what is sent: about a millisecond where the peer is on this machine.
+    private static let sentBytesPerEvent = 1 << 20
     private static let recordsPerEvent = 64
 
     init(_ stream: ByteStream, _ times: TransferTimes, _ connections: OriginConnections) {
@@ -145,6 +147,7 @@ final class OriginConnection: EventHandler, TransferCarrier {
     private func goOnSending() {
         guard isOpen else { return }
         writeWaitsForRead = false
+        var left = Self.sentBytesPerEvent
         sending: while !cannotSend {
             guard sent < output.count else {
                 output = []
@@ -152,9 +155,12 @@ final class OriginConnection: EventHandler, TransferCarrier {
                 guard isUploading, let transfer, takeContent(transfer) else { break }
                 continue
             }
+            // The rest goes out when the socket says once more that it takes it.
+            guard left > 0 else { break sending }
             switch output.withUnsafeBytes({ stream.send(UnsafeRawBufferPointer(rebasing: $0[sent...])) }) {
             case .bytes(let count):
                 sent += count
+                left -= count
                 unsentHead = max(0, unsentHead - count)
                 transfer?.noteProgress()
             case .wantsWrite: break sending

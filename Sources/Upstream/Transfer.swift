@@ -88,6 +88,13 @@ package final class Transfer {
         return !wantsDrainCall
     }
 
+    /// The request's content, all of it: held and not copied, which takes long where it is long.
+    package func write(whole bytes: [UInt8]) {
+        guard phase != .ended, upload.isEmpty else { return }
+        upload = bytes
+        endContent()
+    }
+
     /// The request's content is whole.
     package func endContent() {
         isUploadEnded = true
@@ -242,7 +249,8 @@ package final class Transfer {
         uploadSent += count
         hasSentContent = true
         if uploadSent == upload.count {
-            upload.removeAll(keepingCapacity: true)
+            // What was handed over whole may still be another's: there is no room to keep.
+            if upload.count > Self.uploadHighWaterBytes { upload = [] } else { upload.removeAll(keepingCapacity: true) }
             uploadSent = 0
             if isUploadEnded, phase == .sending { phase = .awaitingHead }
         }

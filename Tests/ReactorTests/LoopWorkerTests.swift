@@ -12,7 +12,7 @@ struct LoopWorkerTests {
     func perform() {
         let loop = EventLoop(label: "test")
         loop.start()
-        let worker = LoopWorker(loop: loop, label: "test.worker")
+        let worker = LoopWorker(loop: loop)
         let (gate, turned, done) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
         let seen = Mutex<[Int]>([])
         for number in 0..<3 {

@@ -143,7 +143,7 @@ struct StrayBytesTests {
 
     @Test("a response that was on its way before any of the request arrived is not used", arguments: [false, true])
     func onItsWay(isTLS: Bool) {
-        let content = [UInt8](repeating: 0x20, count: 1 << 20)
+        let content = [UInt8](repeating: 0x20, count: 3 << 18)
         for (method, isRepeated) in [("GET", true), ("POST", false)] {
             let (first, second, ended) = (Gate(), Gate(), Gate())
             let origin = origin(isTLS) { [.send(StrayBytes.response($0.target))] }

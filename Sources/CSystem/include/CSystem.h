@@ -65,6 +65,9 @@ void csystem_forget_mapping(const void *start);
 // The cores on which this process may run (sched_getaffinity); at least 1.
 int csystem_allowed_cores(void);
 
+/// The calling thread lets all others of the process go first, as far as the kernel has to choose; for good.
+void csystem_lower_priority(void);
+
 // Lets the kernel take back the pages of code and constants that are mapped: those that are used come back from the file cache by themselves.
 void csystem_release_program_pages(void);
 
