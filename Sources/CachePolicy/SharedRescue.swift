@@ -16,7 +16,7 @@ package enum RescueWithShared: String, Sendable, CaseIterable {
 }
 
 /// What allowed the copy to stand in. The raw value is the label in metrics and Cache-Status.
-package enum SharedCopyLeave: String, Sendable, CaseIterable {
+package enum SharedCopyPermission: String, Sendable, CaseIterable {
     case isPublic = "public"
     case ownCookies = "own_cookies"
     case always
@@ -35,7 +35,7 @@ package enum NoSharedRescueReason: String, Sendable, CaseIterable {
 }
 
 package enum SharedRescueDecision: Sendable, Equatable {
-    case allowed(SharedCopyLeave)
+    case allowed(SharedCopyPermission)
     case forbidden(NoSharedRescueReason)
 }
 

@@ -53,7 +53,7 @@ package struct ExchangeTrace: Sendable {
     package var notStored: NotStoredReason?
     package var notRescued: NoRescueReason?
     /// What allowed the copy of those without credentials to go out, or why it might not.
-    package var sharedLeave: SharedCopyLeave?
+    package var sharedPermission: SharedCopyPermission?
     package var notStoodIn: NoSharedRescueReason?
     /// What the operator's demands say against an answer that was passed on.
     package var fault: UpstreamFault?

@@ -18,9 +18,11 @@ package enum MetricNames {
     package static let labels = MetricLabels(
         rescueCauses: rescueCauses, notStored: notStored.map(\.rawValue), refusals: refusals.map(\.rawValue),
         upstreamErrors: upstreamErrors.map(\.rawValue), contentOutcomes: contentOutcomes.map(\.rawValue),
-        sharedLeaves: SharedCopyLeave.allCases.map(\.rawValue))
+        sharedPermissions: SharedCopyPermission.allCases.map(\.rawValue))
 
-    package static func place(of leave: SharedCopyLeave) -> Int? { SharedCopyLeave.allCases.firstIndex(of: leave) }
+    package static func place(of permission: SharedCopyPermission) -> Int? {
+        SharedCopyPermission.allCases.firstIndex(of: permission)
+    }
     package static func place(of reason: NotStoredReason) -> Int? { notStored.firstIndex(of: reason) }
     package static func place(of failure: FetchFailure) -> Int? { rescueCauses.firstIndex(of: failure.label) }
 }

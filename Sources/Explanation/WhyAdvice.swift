@@ -137,7 +137,7 @@ extension NoRescueReason {
     }
 }
 
-extension SharedCopyLeave {
+extension SharedCopyPermission {
     /// In words, behind "went out instead: ".
     package var sentence: String {
         switch self {

@@ -124,8 +124,8 @@ package struct WhyExplanation {
                 trace.result == .rescued
                     ? "What the upstream said last went out: that it is gone. The older copy stays, and comes back with its next 200 or 304."
                     : "It is remembered beside the stored copy: while the upstream fails, this is what goes out.")
-        } else if let leave = trace.sharedLeave {
-            sentences.append("The stored response to those without credentials went out instead: \(leave.sentence).")
+        } else if let permission = trace.sharedPermission {
+            sentences.append("The stored response to those without credentials went out instead: \(permission.sentence).")
         } else if trace.result == .rescued {
             sentences.append("The stored answer went out instead.")
         }

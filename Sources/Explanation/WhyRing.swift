@@ -83,7 +83,7 @@ package final class WhyRing {
     private static let pieceCount = 1_000
 
     /// Looks at some more; returns whether there are others. What is written meanwhile is not found, and what it took the place of neither.
-    package func go(on search: inout Search) -> Bool {
+    package func lookFurther(_ search: inout Search) -> Bool {
         let (prefix, number) = (search.prefix, search.number)
         let oldest = max(0, written - capacity)
         var position = search.position ?? written
@@ -104,7 +104,7 @@ package final class WhyRing {
     /// All in one go.
     package func records(last limit: Int, prefix: [UInt8] = [], number: UInt64? = nil) -> [WhyRecord] {
         var search = Search(limit: limit, prefix: prefix, number: number)
-        while go(on: &search) {}
+        while lookFurther(&search) {}
         return search.records
     }
 }

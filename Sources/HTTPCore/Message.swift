@@ -57,9 +57,6 @@ package enum Method: Sendable, Equatable {
         }
     }
 
-    /// RFC 9110 §9.2.2.
-    package var isIdempotent: Bool { isSafe || self == .put || self == .delete }
-
     private static let known: [Method] = [.get, .head, .post, .put, .delete, .connect, .options, .trace, .patch, .query]
 }
 

@@ -3,7 +3,6 @@
 
 import CSystem
 import Dispatch
-import Glibc
 import Locking
 
 /// The thread is there from the first piece of work until nobody holds this any more and all is done.
@@ -45,21 +44,8 @@ final class WorkerThread: Sendable {
     }
 
     private static func start(_ work: Work) {
-        var thread = pthread_t()
-        var attributes = pthread_attr_t()
-        pthread_attr_init(&attributes)
-        pthread_attr_setdetachstate(&attributes, Int32(PTHREAD_CREATE_DETACHED))
-        let held = Unmanaged.passRetained(work)
-        let result = pthread_create(
-            &thread, &attributes,
-            { held in
-                if let held { Unmanaged<Work>.fromOpaque(held).takeRetainedValue().run() }
-                return nil
-            }, held.toOpaque())
-        pthread_attr_destroy(&attributes)
-        guard result != 0 else { return }
+        guard !PlainThread.start({ work.run() }) else { return }
         // No thread to be had: one of Dispatch's, at the loops' priority.
-        held.release()
         DispatchQueue.global(qos: .utility).async { work.run() }
     }
 }

@@ -90,7 +90,7 @@ final class CollapsedRequests: Sendable {
     var waiting: Int { state.withLock { $0.flights.values.reduce(0) { $0 + $1.followers.count } } }
 
     /// Nobody is to wait for the fetch that is under way any more.
-    func isSlow(_ key: [UInt8]) {
+    func noteSlow(_ key: [UInt8]) {
         state.withLock { $0.flights[ByteKey(key)]?.isSlow = true }
     }
 

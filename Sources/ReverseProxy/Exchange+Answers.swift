@@ -13,9 +13,9 @@ import Upstream
 extension Exchange {
     /// The copy of those without credentials goes out.
     func serveStandIn(_ copy: StandIn, _ failure: FetchFailure) throws(OnDisk) {
-        record.sharedLeave = MetricNames.place(of: copy.leave)
-        trace.sharedLeave = copy.leave
-        try serveRescue(copy.found, (copy.age, copy.ttl), failure, detail: "\(failure.label)/shared:\(copy.leave.rawValue)")
+        record.sharedPermission = MetricNames.place(of: copy.permission)
+        trace.sharedPermission = copy.permission
+        try serveRescue(copy.found, (copy.age, copy.ttl), failure, detail: "\(failure.label)/shared:\(copy.permission.rawValue)")
     }
 
     /// The request's own copy goes out.

@@ -168,7 +168,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         }
         guard plan.found != nil, rescue != nil else { return }
         stopWaiting()
-        if let flight = plan.flightKey { shard.server.collapsed.isSlow(flight) }
+        if let flight = plan.flightKey { shard.server.collapsed.noteSlow(flight) }
         noteUpstream()
         leaveFetch(.slow)
         answer(.slow)
@@ -185,7 +185,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     private func waitedTooLong() {
         guard case .waiting = state else { return }
         stopWaiting()
-        if let flight = plan.flightKey { shard.server.collapsed.isSlow(flight) }
+        if let flight = plan.flightKey { shard.server.collapsed.noteSlow(flight) }
         ask(leads: nil)
     }
 

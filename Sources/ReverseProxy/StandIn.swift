@@ -11,7 +11,7 @@ struct StandIn {
     let found: FoundResponse
     let age: Int64
     let ttl: Int64?
-    let leave: SharedCopyLeave
+    let permission: SharedCopyPermission
 }
 
 enum StandInResult {
@@ -38,7 +38,7 @@ extension ProxyShard {
             hasOwnCookies: setting == .own ? try hasOwnCookies(head, lookUp) : false, strictness: strictness)
         switch decision {
         case .forbidden(let reason): return .forbidden(reason)
-        case .allowed(let leave): return .found(StandIn(found: found, age: age, ttl: ttl, leave: leave))
+        case .allowed(let permission): return .found(StandIn(found: found, age: age, ttl: ttl, permission: permission))
         }
     }
 

@@ -87,7 +87,7 @@ package struct ExchangeRecord: Sendable {
     /// Positions in `MetricLabels`: why the copy went out, why the answer was not kept.
     package var rescueCause: Int?
     /// What allowed the copy of those without credentials to go out.
-    package var sharedLeave: Int?
+    package var sharedPermission: Int?
     package var notStored: Int?
 
     package init(result: CacheResult, method: MethodLabel, status: UInt16) {

@@ -135,7 +135,7 @@ package enum MetricsPage {
         writer.counter(
             "cistern_rescued_with_shared",
             "Of these, requests with credentials that got the copy of those without any, by what allowed it.",
-            labelled("leave", shards.labels.sharedLeaves, shards.rescuedWithShared))
+            labelled("leave", shards.labels.sharedPermissions, shards.rescuedWithShared))
         writer.histogram("cistern_served_age_seconds", "Age of the answers served from the store.", scale: 1, [("", shards.servedAge)])
         writer.counter("cistern_stored", "Answers handed to the store.", shards.stored)
         writer.counter(

@@ -7,13 +7,13 @@ package struct MetricLabels: Sendable {
     package var refusals: [String]
     package var upstreamErrors: [String]
     package var contentOutcomes: [String]
-    package var sharedLeaves: [String]
+    package var sharedPermissions: [String]
 
     package init(
         rescueCauses: [String], notStored: [String], refusals: [String], upstreamErrors: [String], contentOutcomes: [String],
-        sharedLeaves: [String]
+        sharedPermissions: [String]
     ) {
-        self.sharedLeaves = sharedLeaves
+        self.sharedPermissions = sharedPermissions
         self.rescueCauses = rescueCauses
         self.notStored = notStored
         self.refusals = refusals
@@ -54,7 +54,7 @@ package struct ShardMetrics: Sendable {
         requests = Array(repeating: 0, count: CacheResult.allCases.count * MethodLabel.allCases.count * Self.classes)
         durations = Array(repeating: Histogram(bounds: Histogram.durations), count: CacheResult.allCases.count)
         rescued = Array(repeating: 0, count: labels.rescueCauses.count)
-        rescuedWithShared = Array(repeating: 0, count: labels.sharedLeaves.count)
+        rescuedWithShared = Array(repeating: 0, count: labels.sharedPermissions.count)
         notStored = Array(repeating: 0, count: labels.notStored.count)
         refused = Array(repeating: 0, count: labels.refusals.count)
         upstreamErrors = Array(repeating: 0, count: labels.upstreamErrors.count)
@@ -73,7 +73,7 @@ package struct ShardMetrics: Sendable {
         if let age = exchange.age { servedAge.observe(age) }
         responseBytes[exchange.source.rawValue] += UInt64(exchange.bodyBytes)
         if let cause = exchange.rescueCause { rescued[cause] += 1 }
-        if let leave = exchange.sharedLeave { rescuedWithShared[leave] += 1 }
+        if let permission = exchange.sharedPermission { rescuedWithShared[permission] += 1 }
         if let reason = exchange.notStored { notStored[reason] += 1 }
     }
 

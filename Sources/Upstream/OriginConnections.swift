@@ -11,7 +11,7 @@ final class OriginConnections {
     let connector: CurlConnector
     let settings: UpstreamSettings
     let writer: RequestWriter
-    /// The last one was used last.
+    /// The last one is used next; those that have to rest are the first.
     private var idle: [OriginConnection] = []
     /// Being made for a request, in use, and idle.
     private var count = 0
@@ -24,6 +24,8 @@ final class OriginConnections {
     private var context: TLSContext?
     /// Those whose response is held back, since its client reads slowly. The first has been so for the longest time.
     private var heldBack: [OriginConnection] = []
+    /// When a spare connection may be tried again, in milliseconds of the loop's clock.
+    private var nextSpareAt = Int64.min
     private var isServing = false
     private var isClosed = false
 
@@ -162,14 +164,14 @@ final class OriginConnections {
     /// How often a connection is used in a row before others have their turn; and what counts as a rest in between. One response too many that
     /// comes while the next request is under way makes each the previous one's, for as long as requests follow closely (HTTP/1.1 numbers
     /// nothing): it is found when the connection rests.
-    private static let usesInARow = 16
+    private static let usesBeforeRest = 16
     private static let restMilliseconds: Int64 = 1_000
 
     /// Its exchange is over, and it may be used again.
     func keep(_ connection: OriginConnection) {
         connection.idleSince = client.coarseNow
         connection.usesInARow += 1
-        if connection.usesInARow < Self.usesInARow {
+        if connection.usesInARow < Self.usesBeforeRest {
             idle.append(connection)
         } else {
             connection.usesInARow = 0
@@ -179,11 +181,17 @@ final class OriginConnections {
         serveWaiting()
     }
 
-    /// Where all connections are busy none would rest: one of eight, and one, is there beside them. Nobody waits for it.
+    /// Where all connections are busy none would rest: one of eight, and one, is there beside them. Nobody waits for it; an upstream that does
+    /// not take it is left alone for a while.
     private func makeSpare() {
         let busy = count - idle.count
-        guard !isClosed, count < settings.maximumConnections, idle.count <= 1 + busy / 8, spareCompletions.isEmpty else { return }
-        attemptConnection { _ in }
+        guard !isClosed, count < settings.maximumConnections, idle.count <= 1 + busy / 8, spareCompletions.isEmpty,
+            client.coarseNow >= nextSpareAt
+        else { return }
+        attemptConnection { [weak self] error in
+            guard let self, error != nil else { return }
+            nextSpareAt = client.coarseNow + Self.restMilliseconds
+        }
     }
 
     /// It is gone: there is room for another.

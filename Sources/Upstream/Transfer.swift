@@ -88,9 +88,9 @@ package final class Transfer {
         return !wantsDrainCall
     }
 
-    /// The request's content, all of it: held and not copied, which takes long where it is long.
+    /// All of the request's content, in the place of `write` and `endContent`: held and not copied, which takes long where it is long.
     package func write(whole bytes: [UInt8]) {
-        guard phase != .ended, upload.isEmpty else { return }
+        guard phase != .ended else { return }
         upload = bytes
         endContent()
     }

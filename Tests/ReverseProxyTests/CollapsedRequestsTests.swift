@@ -69,7 +69,7 @@ struct CollapsedRequestsTests {
         let requests = CollapsedRequests()
         let (first, waiting, second, third) = (Follower(), Follower(), Follower(), Follower())
         _ = [first, waiting].map { $0.join(requests) }
-        requests.isSlow([1])
+        requests.noteSlow([1])
         #expect(second.join(requests) == "leader")
         #expect(third.join(requests) == "follower")
         requests.end([1], .stored, now: 0)

@@ -123,7 +123,7 @@ struct CollapsingTests {
         let origin = ScriptedOrigin { _ in counter.next() == 1 ? [.pass(gate), .json("1")] : [.json("2")] }
         let play = try ProxyPlay(origin)
         let leader = try #require(try crowd(1, play, "/a").first)
-        #expect(origin.hasReceived(1))
+        #expect(origin.waitForRequests(1))
         let follower = try #require(try crowd(1, play, "/a").first)
         #expect(try play.waitFor("cistern_collapsed_waiting", 1))
         play.time.advance(by: .seconds(5))

@@ -25,6 +25,18 @@ struct DiskWaitTests {
         residency.takeAway(until: gate)
     }
 
+    /// A client that waits for the disk until the gate opens.
+    private func clientWaiting() throws -> (play: ProxyPlay, client: TestClient, gate: Gate) {
+        let residency = ScriptedResidency()
+        let play = try play(residency)
+        let gate = Gate()
+        try storeAway("/a", play, residency, until: gate)
+        let client = try play.client()
+        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(try play.waitFor("cistern_store_disk_reads_total", 1))
+        return (play, client, gate)
+    }
+
     @Test(
         "a hit of any kind waits for the disk and is a hit",
         arguments: [
@@ -45,13 +57,7 @@ struct DiskWaitTests {
 
     @Test("other clients are served while one waits for the disk")
     func others() throws {
-        let residency = ScriptedResidency()
-        let play = try play(residency)
-        let gate = Gate()
-        try storeAway("/a", play, residency, until: gate)
-        let waiting = try play.client()
-        waiting.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
-        #expect(try play.waitFor("cistern_store_disk_reads_total", 1))
+        let (play, waiting, gate) = try clientWaiting()
         #expect(try play.get("/b").text == "{\"path\":\"/b\"}")
         gate.open()
         #expect(waiting.readAnswer()?.text == "{\"path\":\"/a\"}")
@@ -223,13 +229,7 @@ struct DiskWaitTests {
 
     @Test("what is purged while it is read in is not served")
     func purged() throws {
-        let residency = ScriptedResidency()
-        let play = try play(residency)
-        let gate = Gate()
-        try storeAway("/a", play, residency, until: gate)
-        let client = try play.client()
-        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
-        #expect(try play.waitFor("cistern_store_disk_reads_total", 1))
+        let (play, client, gate) = try clientWaiting()
         #expect(try play.admin("POST", "/-/purge?target=/a").status == 200)
         gate.open()
         #expect(client.readAnswer()?["Cache-Status"]?.contains("fwd=uri-miss") == true)
@@ -238,13 +238,7 @@ struct DiskWaitTests {
 
     @Test("a damaged copy is found out, and the upstream asked")
     func damaged() throws {
-        let residency = ScriptedResidency()
-        let play = try play(residency)
-        let gate = Gate()
-        try storeAway("/a", play, residency, until: gate)
-        let client = try play.client()
-        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
-        #expect(try play.waitFor("cistern_store_disk_reads_total", 1))
+        let (play, client, gate) = try clientWaiting()
         let file = csystem_open(play.directory + "/segment-0000000000000001", O_RDWR, 0)
         #expect(pwrite(file, [UInt8](repeating: 0, count: 4_096), 4_096, 0) == 4_096)
         close(file)
@@ -289,13 +283,7 @@ struct DiskWaitTests {
 
     @Test("the end does not wait for a disk that does not answer")
     func end() throws {
-        let residency = ScriptedResidency()
-        let play = try play(residency)
-        let gate = Gate()
-        try storeAway("/a", play, residency, until: gate)
-        let client = try play.client()
-        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
-        #expect(try play.waitFor("cistern_store_disk_reads_total", 1))
+        let (play, client, gate) = try clientWaiting()
         play.stop()
         #expect(client.isClosedByServer())
         gate.open()

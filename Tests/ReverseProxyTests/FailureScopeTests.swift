@@ -19,7 +19,7 @@ struct FailureScopeTests {
         let before = play.origin.requests.count
         let client = try play.client()
         client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
-        #expect(play.origin.hasReceived(before + 1))
+        #expect(play.origin.waitForRequests(before + 1))
         play.time.advance(by: .milliseconds(1_500))
         return try #require(client.readAnswer())
     }
@@ -192,7 +192,7 @@ struct FailureScopeTests {
             #expect(try play.waitFor("cistern_upstream_active_requests", 0))
             let now = origin.requests.count
             play.time.advance(by: .seconds(1))
-            #expect(origin.hasReceived(now + 1))
+            #expect(origin.waitForRequests(now + 1))
         }
         #expect(origin.requests.count == before + 3)
         #expect(try play.waitFor("cistern_upstream_active_requests", 0))

@@ -18,7 +18,7 @@ struct LogWriterTests {
         for _ in 0..<20_000 { log.append(line) }
         log.finish(within: 0)
         // The other end is open until all is written: so the reader below comes to an end, and no write meets a closed pipe.
-        PlainThread.start { [end = ends[1]] in
+        TestThread.start { [end = ends[1]] in
             // However busy the machine is.
             log.finish(within: 600)
             close(end)

@@ -12,7 +12,7 @@ import Testing
 struct CountingTests {
     private static let labels = MetricLabels(
         rescueCauses: ["connection_refused"], notStored: ["no_store"], refusals: ["host"], upstreamErrors: ["dns_error"],
-        contentOutcomes: ["whole"], sharedLeaves: ["public"])
+        contentOutcomes: ["whole"], sharedPermissions: ["public"])
 
     private func record(_ result: CacheResult, _ status: UInt16, bytes: Int = 0, source: ContentSource = .upstream) -> ExchangeRecord {
         var record = ExchangeRecord(result: result, method: .get, status: status)

@@ -109,7 +109,7 @@ package final class ScriptedOrigin: Sendable {
     package var requests: [OriginRequest] { state.withLock { $0.requests } }
 
     /// Waits until so many requests have come in all; false where that takes half a minute.
-    package func hasReceived(_ count: Int) -> Bool {
+    package func waitForRequests(_ count: Int) -> Bool {
         while requests.count < count {
             if arrived.wait(timeout: .now() + 30) == .timedOut { return false }
         }
@@ -166,7 +166,7 @@ package final class ScriptedOrigin: Sendable {
     }
 
     private func accept(on listener: Int32) {
-        PlainThread.start { [self] in
+        TestThread.start { [self] in
             while true {
                 let connection = Glibc.accept(listener, nil, nil)
                 guard connection >= 0 else { break }
@@ -177,7 +177,7 @@ package final class ScriptedOrigin: Sendable {
                 // What is sent goes out at once: a reset would throw away what waits.
                 var one: Int32 = 1
                 setsockopt(connection, Int32(IPPROTO_TCP), TCP_NODELAY, &one, socklen_t(MemoryLayout<Int32>.size))
-                PlainThread.start { [self] in
+                TestThread.start { [self] in
                     serve(connection)
                     state.withLock { _ = $0.connections.remove(connection) }
                     close(connection)

@@ -108,7 +108,7 @@ struct UpstreamClientTests {
         let asking = asking(origin) { $0.maximumConnections = 1 }
         defer { asking.end() }
         let first = asking.ask("GET", "/a")
-        #expect(origin.hasReceived(1))
+        #expect(origin.waitForRequests(1))
         let waiting = ["/b", "/c"].map { asking.ask("GET", $0) }
         gate.open()
         for recorder in [first] + waiting { #expect(recorder.end() == .success(true)) }
@@ -185,7 +185,7 @@ struct UpstreamClientTests {
         }
         defer { asking.end() }
         let slow = asking.ask("GET", "/slow")
-        #expect(origin.hasReceived(1))
+        #expect(origin.waitForRequests(1))
         let impatient = asking.ask("GET", "/a")
         #expect(asking.wait(for: impatient).0 == .failure(.connectionLimitReached))
         let patient = [asking.ask("GET", "/b"), asking.ask("GET", "/c")]
@@ -214,7 +214,7 @@ struct UpstreamClientTests {
         let asking = asking(origin, isTLS: isTLS) { $0.maximumConnections = 1 }
         defer { asking.end() }
         let first = asking.ask("GET", "/first")
-        #expect(origin.hasReceived(1))
+        #expect(origin.waitForRequests(1))
         let waiting = ["GET", "POST"].map { asking.ask($0, "/waiting") }
         gate.open()
         _ = first.end()
@@ -250,7 +250,7 @@ struct UpstreamClientTests {
         let asking = asking(origin, isTLS: isTLS) { $0.maximumConnections = 1 }
         defer { asking.end() }
         let slow = asking.ask("GET", "/slow")
-        #expect(origin.hasReceived(1))
+        #expect(origin.waitForRequests(1))
         let targets = (0..<50).map { "/\($0)" }
         let waiting = targets.map { asking.ask("GET", $0) }
         gate.open()
@@ -268,7 +268,7 @@ struct UpstreamClientTests {
         }
         defer { asking.end() }
         let slow = asking.ask("GET", "/slow")
-        #expect(origin.hasReceived(1))
+        #expect(origin.waitForRequests(1))
         let seen = Seen()
         for _ in 0..<200 { _ = asking.ask("GET", "/a") { $0.map { seen.add($0) }?.cancel() } }
         #expect(asking.alive(seen) <= 20)
@@ -347,7 +347,7 @@ struct UpstreamClientTests {
         defer { asking.end() }
         let share = ConnectionShare(.streamedContent, limit: 2)
         let slow = (0..<4).map { _ in asking.ask("GET", "/slow", shares: [share]) }
-        #expect(origin.hasReceived(2))
+        #expect(origin.waitForRequests(2))
         for _ in 0..<10 { #expect(asking.ask("GET", "/quick").end() == .success(true)) }
         #expect(origin.requests.count { $0.target == "/slow" } == 2)
         gate.open()

@@ -23,10 +23,6 @@ static inline int csystem_epoll_control(int epoll, int operation, int descriptor
 
 // open and fcntl are variadic.
 static inline int csystem_open(const char *path, int flags, mode_t mode) { return open(path, flags, mode); }
-static inline int csystem_set_nonblocking(int descriptor) {
-    int flags = fcntl(descriptor, F_GETFL);
-    return flags < 0 ? -1 : fcntl(descriptor, F_SETFL, flags | O_NONBLOCK);
-}
 
 // send and recv without glibc's cancellation points, which cost two atomic operations each in a program with threads. They return a
 // count, or -1 with errno. A peer that is gone raises no signal.

@@ -43,7 +43,7 @@ enum WhyPages {
         // Each shard adds to it from its own loop.
         let found = Mutex<(records: [WhyRecord], left: Int)>(([], task.interface.server.shardCount))
         task.interface.server.onEachShard { shard in
-            go(on: search, in: shard) { records in
+            collect(search, in: shard) { records in
                 let isLast = found.withLock { found in
                     found.records += records
                     found.left -= 1
@@ -56,9 +56,9 @@ enum WhyPages {
     }
 
     /// A piece in each turn of the loop.
-    private static func go(on search: WhyRing.Search, in shard: ProxyShard, then: @escaping @Sendable ([WhyRecord]) -> Void) {
+    private static func collect(_ search: WhyRing.Search, in shard: ProxyShard, then: @escaping @Sendable ([WhyRecord]) -> Void) {
         var search = search
-        guard shard.why.go(on: &search) else { return then(search.records) }
-        shard.loop.execute { [search] in go(on: search, in: shard, then: then) }
+        guard shard.why.lookFurther(&search) else { return then(search.records) }
+        shard.loop.execute { [search] in collect(search, in: shard, then: then) }
     }
 }

@@ -29,7 +29,7 @@ struct StoringOrderTests {
         let client = try play.client()
         let before = play.origin.requests.count
         client.send("\(method) \(target) HTTP/1.1\r\nHost: a\r\n\(fields)\r\n")
-        #expect(play.origin.hasReceived(before + 1))
+        #expect(play.origin.waitForRequests(before + 1))
         return client
     }
 

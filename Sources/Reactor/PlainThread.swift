@@ -1,5 +1,6 @@
-// A thread of its own for what blocks: Dispatch has no more than some sixty for all queues, and plays that run side by side need more.
+// A thread of its own for what blocks or takes long: Dispatch has no more than some sixty for all queues.
 
+import CSystem
 import Glibc
 
 package enum PlainThread {
@@ -9,19 +10,21 @@ package enum PlainThread {
     }
 
     /// Runs `body` on a new thread, which ends with it.
-    package static func start(_ body: @escaping @Sendable () -> Void) {
+    /// - Returns: false where no thread is to be had; then nothing runs.
+    package static func start(_ body: @escaping @Sendable () -> Void) -> Bool {
         var thread = pthread_t()
         var attributes = pthread_attr_t()
         pthread_attr_init(&attributes)
+        defer { pthread_attr_destroy(&attributes) }
         pthread_attr_setdetachstate(&attributes, Int32(PTHREAD_CREATE_DETACHED))
-        let work = Unmanaged.passRetained(Work(body)).toOpaque()
+        let work = Unmanaged.passRetained(Work(body))
         let result = pthread_create(
             &thread, &attributes,
             { work in
                 if let work { Unmanaged<Work>.fromOpaque(work).takeRetainedValue().body() }
                 return nil
-            }, work)
-        precondition(result == 0, "no thread can be started")
-        pthread_attr_destroy(&attributes)
+            }, work.toOpaque())
+        if result != 0 { work.release() }
+        return result == 0
     }
 }
