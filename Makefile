@@ -45,9 +45,11 @@ faults: build fault-packages
 	Tests/Faults/faults.py --cistern .build/release/cistern $(ARGUMENTS)
 
 # Made-up bytes for everything that reads bytes from outside, TIME seconds each; one property with TARGET=…; see Tests/Fuzz/README.md.
+# SANITIZE=fuzzer leaves AddressSanitizer out.
+fuzz: SANITIZE ?= fuzzer,address
 fuzz: packages
 	CISTERN_FUZZ=1 $(SWIFT) build -c release --product fuzz --scratch-path .build-fuzz -Xswiftc -enable-testing \
-		-Xswiftc -sanitize=fuzzer,address -Xswiftc -use-ld=lld
+		-Xswiftc -sanitize=$(SANITIZE) -Xswiftc -use-ld=lld
 	Tests/Fuzz/fuzz.sh .build-fuzz/release/fuzz $(or $(TIME),60) $(TARGET)
 
 # Takes over into the repository what covers more than the inputs that are kept there.

@@ -11,7 +11,8 @@ properties=("$@")
 [ ${#properties[@]} -gt 0 ] || properties=($(ls Tests/Fuzz/Corpus))
 # A trap would otherwise be followed by minutes of looking for names.
 export SWIFT_BACKTRACE=enable=no
-export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1
+# Where each piece of memory was asked for is not noted down: that takes most of the time.
+export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:malloc_context_size=1
 failed=0
 for property in "${properties[@]}"; do
     corpus=.build-fuzz/corpus/$property

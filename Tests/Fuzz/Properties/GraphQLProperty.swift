@@ -6,6 +6,8 @@ import JSON
 @testable import CachePolicy
 
 enum GraphQLProperty {
+    private static let digits = Array("0123456789abcdef".utf8)
+
     static func check(_ bytes: [UInt8]) throws(Violation) {
         let changes = GraphQLDocument.changesSomething(bytes.span)
         for prefix in [" \n", "# mutation {\n", "query a { b }\n", "\"mutation {\" "] {
@@ -20,7 +22,8 @@ enum GraphQLProperty {
             try expect(GraphQLRequest.changesSomething(json: json.serialized().span) == changes, "in JSON it is found to be another")
             let batch = JSONValue.array([json, .null])
             try expect(GraphQLRequest.changesSomething(json: batch.serialized().span) == changes, "in a batch it is found to be another")
-            let form = Array("a=b&query=".utf8) + bytes.flatMap { Array("%".utf8) + hexadecimal($0) }
+            var form = Array("a=b&query=".utf8)
+            for byte in bytes { form += [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 15)]] }
             try expect(GraphQLRequest.changesSomething(form: form) == changes, "in a form it is found to be another")
         }
         try checkIdentity(bytes)
@@ -35,10 +38,5 @@ enum GraphQLProperty {
             let again = RequestContent.identity(method: .post, fields: fields, content: bytes.span, rules: nil)
             try expect(identity == again, "the same content of \(type) has two identities")
         }
-    }
-
-    private static func hexadecimal(_ byte: UInt8) -> [UInt8] {
-        let digits = Array("0123456789abcdef".utf8)
-        return [digits[Int(byte >> 4)], digits[Int(byte & 15)]]
     }
 }

@@ -104,7 +104,10 @@ private struct Meaning: Equatable {
     }
 
     private static func isUnreserved(_ byte: UInt8) -> Bool {
-        byte.isASCIILetter || byte.isASCIIDigit || Array("-._~".utf8).contains(byte)
+        switch byte {
+        case UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"), UInt8(ascii: "~"): true
+        default: byte.isASCIILetter || byte.isASCIIDigit
+        }
     }
 
     private static func plainIfUnreserved(_ character: Character) -> Character {
@@ -120,9 +123,10 @@ private struct Meaning: Equatable {
         }
     }
 
+    private static let digits = Array("0123456789ABCDEF".utf8)
+
     private static func spelling(_ character: Character) -> [UInt8] {
-        let digits = Array("0123456789ABCDEF".utf8)
-        return switch character {
+        switch character {
         case .plain(let byte): [byte]
         case .encoded(let byte): [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 15)]]
         case .stray: [UInt8(ascii: "%"), UInt8(ascii: "%")]
