@@ -35,6 +35,8 @@ package final class ClientConnection: EventHandler {
     private var input: [UInt8] = []
     private(set) var isHandling = false
     private var readEnded = false
+    /// The client sends no more, perhaps after what is yet to be read. It may still read, or be gone: both look alike.
+    package private(set) var hasPeerEnded = false
     private(set) var content = PendingContent.nothing
     private var isContentPaused = false
     private var contentBytes = 0
@@ -74,6 +76,7 @@ package final class ClientConnection: EventHandler {
 
     package func ready(_ events: ReadyEvents) {
         if events.isBroken { return peerVanished() }
+        if events.contains(.ended) { notePeerEnded() }
         if events.isWritable { flush() }
         if events.isReadable, phase != .closed { read() }
     }
@@ -348,9 +351,18 @@ package final class ClientConnection: EventHandler {
         case .awaitingRequest, .lingering: closeNow()
         case .exchanging where !content.isComplete: peerVanished()
         // Half-closed: the client has said all it will, and still reads.
-        case .exchanging: updateInterest()
+        case .exchanging:
+            notePeerEnded()
+            updateInterest()
         case .closed: break
         }
+    }
+
+    private func notePeerEnded() {
+        guard !hasPeerEnded else { return }
+        hasPeerEnded = true
+        updateInterest()
+        exchange?.clientEnded()
     }
 
     /// The connection is of no more use: the exchange is told.
@@ -427,6 +439,7 @@ package final class ClientConnection: EventHandler {
             case .closed: false
             }
         if canRead, !readEnded { events.insert(.readable) }
+        if phase == .exchanging, content.isComplete, !hasPeerEnded { events.insert(.ended) }
         table.loop.modify(descriptor, events)
     }
 }

@@ -32,10 +32,13 @@ package protocol ClientExchange: AnyObject {
     /// The client is gone, or its content was badly framed, or it was too slow: nothing can be answered any more.
     /// Not called once `endResponse` was.
     func clientLeft()
+    /// The client, whose request is whole, sends no more. It may still read, or be gone: both look alike. See `ClientConnection.hasPeerEnded`.
+    func clientEnded()
     /// The end has come: what is not answered now will not be.
     func mustAnswer()
 }
 
 extension ClientExchange {
     package func mustAnswer() {}
+    package func clientEnded() {}
 }

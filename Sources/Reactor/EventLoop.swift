@@ -19,6 +19,8 @@ package struct ReadyEvents: OptionSet, Sendable {
     package static let readable = ReadyEvents(rawValue: EPOLLIN.rawValue)
     package static let writable = ReadyEvents(rawValue: EPOLLOUT.rawValue)
     package static let failed = ReadyEvents(rawValue: EPOLLERR.rawValue)
+    /// The peer sends no more: its end may lie behind what is yet to be read.
+    package static let ended = ReadyEvents(rawValue: EPOLLRDHUP.rawValue)
 
     /// The connection is of no more use.
     package var isBroken: Bool { rawValue & (EPOLLHUP.rawValue | EPOLLERR.rawValue) != 0 }

@@ -57,7 +57,8 @@ final class BackgroundFetches {
         _ head: RequestHead, _ plan: ExchangePlan, client: UpstreamRequestFields.Client, _ cause: BackgroundCause, behind number: UInt64,
         leads flight: [UInt8]?, ended: @escaping () -> Void
     ) {
-        let request = shard.upstreamRequest(for: head, .none, plan, client: client)
+        var request = shard.upstreamRequest(for: head, .none, plan, client: client)
+        request.isBackground = true
         let subject = Fetch.Subject(head: head, plan, mayRescue: true, scopes: shard.scopes(of: head, route: plan.route))
         var trace = ExchangeTrace(number: number, plan, partitionAt: shard.partitionOffset, now: shard.now)
         trace.mode = .live

@@ -86,6 +86,9 @@ final class CollapsedRequests: Sendable {
         }
     }
 
+    /// Whether anybody waits for the fetch that is under way.
+    func hasFollowers(_ key: [UInt8]) -> Bool { state.withLock { $0.flights[ByteKey(key)]?.followers.isEmpty == false } }
+
     /// Requests that wait for another's fetch now.
     var waiting: Int { state.withLock { $0.flights.values.reduce(0) { $0 + $1.followers.count } } }
 

@@ -84,6 +84,8 @@ final class DiskWait: ClientExchange, @unchecked Sendable {
 
     func mustAnswer() { exchange?.mustAnswer() }
 
+    func clientEnded() { exchange?.clientEnded() }
+
     func clientLeft() {
         if let exchange { return exchange.clientLeft() }
         guard !isOver else { return }

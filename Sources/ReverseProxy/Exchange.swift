@@ -131,6 +131,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         awaitContinue()
         shard.countRequestBytes(body.bytes.count)
         fetch.start()
+        if connection.hasPeerEnded { clientEnded() }
     }
 
     private var client: UpstreamRequestFields.Client { UpstreamRequestFields.Client(connection, head) }
@@ -281,6 +282,13 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         record.status = 499
         record.result = .error
         shard.finish(&record, trace, head, connection, began)
+    }
+
+    /// A client that is gone must not wait for a connection before those who are there. One that still reads has what can be had without one.
+    func clientEnded() {
+        guard case .asking = state, let fetch, fetch.mayLeaveQueue else { return }
+        leaveFetch(.clientLeft)
+        fetchFailed(.transfer(.connectionLimitReached))
     }
 
     func mustAnswer() {

@@ -176,12 +176,20 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     func pause() { transfer?.pause() }
     func resume() { transfer?.resume() }
 
-    /// The client is gone. What fills the store goes on; so does a request that has been sent whole, since it may change something.
+    /// Whether nothing has been sent, nothing will change anything, and nobody else waits for it: so nobody misses it if it is never sent. A write
+    /// whose content is whole is not among them: its client may have left in the belief that it is done.
+    var mayLeaveQueue: Bool {
+        guard case .awaitingHead = mode, transfer?.isQueued == true, subject.isReading else { return false }
+        return flight.map { !shard.server.collapsed.hasFollowers($0) } ?? true
+    }
+
+    /// The client is gone. What fills the store goes on, unless it still waits for a connection: then others have that sooner. So does a request
+    /// that has been sent whole, since it may change something.
     /// - Parameter successor: takes the client's place.
     func abandon(isRequestWhole: Bool, to successor: BackgroundRecord) {
         receiver = nil
         switch mode {
-        case .awaitingHead where !isRequestWhole, .streaming: end()
+        case .awaitingHead where !isRequestWhole || mayLeaveQueue, .streaming: end()
         case .awaitingHead, .collecting, .examining, .confirming, .misled, .readingIn:
             successor.fetch = self
             receiver = successor

@@ -346,6 +346,8 @@ private final class Gathering: Sendable {
             }
             state.snapshot.connections.upstreamRetries += shard.upstream.counters.retries
             state.snapshot.connections.upstreamTurnedAway += shard.upstream.counters.turnedAway
+            state.snapshot.connections.upstreamWaiting += shard.upstream.waitingCount
+            state.snapshot.connections.upstreamLeftQueue += shard.upstream.counters.leftQueue
             state.snapshot.connections.attempted += shard.rechecks.attempted
             state.snapshot.connections.backgroundRunning += shard.backgroundFetches.running
             state.snapshot.connections.backgroundStarted += shard.backgroundFetches.started

@@ -123,13 +123,11 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         return RequestScopes(pathAndQuery: head.pathAndQuery, route: own, user: keyMaker.user(of: head.fields, lookUp?.store))
     }
 
-    /// The parts of the connections that a request takes part of: so that paths that hang starve nobody.
+    /// The parts of the connections that a request takes part of: so that paths that are slow, or hang, starve nobody.
     func shares(of scopes: RequestScopes) -> [ConnectionShare] {
-        guard server.health.isOn else { return [] }
-        let all = settings.upstream.maximumConnections
-        let family = ConnectionShare(.family(scopes.family), limit: max(1, all / 2))
+        let family = ConnectionShare(.family(scopes.family), .free)
         guard server.health.isFailing(scopes) else { return [family] }
-        return [family, ConnectionShare(.failing, limit: max(1, all / 4))]
+        return [family, ConnectionShare(.failing, .connections(settings.upstream.maximumConnections / 4))]
     }
 
     /// Looks after the upstream without clients; one shard does it for all.

@@ -59,7 +59,7 @@ struct StreamedContent {
     let awaitsContinue: Bool
 
     /// Those whose content streams hold a connection for as long as their clients like: half of all, so that others have the rest.
-    static func share(of connections: Int) -> ConnectionShare { ConnectionShare(.streamedContent, limit: connections / 2) }
+    static func share(of connections: Int) -> ConnectionShare { ConnectionShare(.streamedContent, .connections(connections / 2)) }
 }
 
 extension ContentOutcome {

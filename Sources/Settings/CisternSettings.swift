@@ -15,7 +15,7 @@ package struct CisternSettings: Sendable, Equatable {
         package var firstByteTimeout = 30_000
         package var betweenBytesTimeout = 30_000
         package var totalTimeout = 120_000
-        package var connections = 128
+        package var connections = 512
         package var queue = 256
         package var idleForWrites = 4_000
         package var retry = true

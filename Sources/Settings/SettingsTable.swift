@@ -67,7 +67,7 @@ package enum SettingsTable {
             help: "Connections to the upstream of each shard; more requests wait for one."),
         Setting(
             path: "upstream.queue", binding: .count(\.upstream.queue, 0...100_000),
-            help: "Requests of each shard that may wait for a connection; more get the stored copy or 503."),
+            help: "Requests of each shard that may wait for a connection, for upstream.connect_timeout; others get the stored copy or 503."),
         Setting(
             path: "upstream.idle_for_writes", binding: .duration(\.upstream.idleForWrites, 0...hour),
             help: "How long a connection may have been unused that a write goes over; a write is never sent twice."),

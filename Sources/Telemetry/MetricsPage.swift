@@ -17,6 +17,8 @@ package struct MetricsSnapshot: Sendable {
         package var upstreamRequests = 0
         package var upstreamRetries = 0
         package var upstreamTurnedAway = 0
+        package var upstreamWaiting = 0
+        package var upstreamLeftQueue = 0
         package var handshakesFull = 0
         package var handshakesResumed = 0
         /// Connections to the upstream that ended, by cause.
@@ -174,6 +176,11 @@ package enum MetricsPage {
         writer.counter("cistern_upstream_retries", "Requests sent for the second time.", UInt64(snapshot.connections.upstreamRetries))
         writer.counter(
             "cistern_upstream_turned_away", "Requests not sent because too many waited.", UInt64(snapshot.connections.upstreamTurnedAway))
+        writer.gauge(
+            "cistern_upstream_waiting_requests", "Requests that wait for a connection now.", Double(snapshot.connections.upstreamWaiting))
+        writer.counter(
+            "cistern_upstream_left_queue", "Requests given up while they waited for a connection: nobody wanted them any more.",
+            UInt64(snapshot.connections.upstreamLeftQueue))
         writer.counter(
             "cistern_cookie_sets_left_out", "Sets of cookies of new clients that were not remembered, because too many came.",
             UInt64(snapshot.cookieSetsLeftOut))

@@ -60,6 +60,7 @@ final class ConnectionAttempt: EventHandler, TransferCarrier {
         guard self.transfer === transfer else { return }
         self.transfer = nil
         connections.releaseShares(of: transfer)
+        connections.serveWaiting()
     }
 
     /// Ends it without a word.

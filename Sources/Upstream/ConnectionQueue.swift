@@ -1,8 +1,9 @@
-// Who waits for a connection, and in which order they go: first come, first served, among those whose shares of the connections have room.
-// Knows no connections. A step costs the logarithm of how many wait.
+// Who waits for a connection, and in which order they go: first come, first served, among those whose shares of the connections have room;
+// what no client waits for goes last. Knows no connections, only how many there may be and how many of the requests have one. A step costs
+// the logarithm of how many wait, and, where some are held back, a look at each of their shares: no more than there are connections.
 
-/// A part of the connections: while `limit` of them are held by running requests that name it, the next request that names it waits, and
-/// others pass it. Who gives the same name gives the same limit.
+/// A part of the connections: while it is full, the next request that names it waits, and others pass it. Who gives the same name gives the
+/// same limit.
 package struct ConnectionShare: Hashable, Sendable {
     /// A case and a number rather than a text: it is looked up twice for every request.
     package enum Name: Hashable, Sendable {
@@ -14,10 +15,17 @@ package struct ConnectionShare: Hashable, Sendable {
         case failing
     }
 
-    package let name: Name
-    package let limit: Int
+    package enum Limit: Hashable, Sendable {
+        case connections(Int)
+        /// As many as are free: one that is well may be slow, such as one of long polls, and then takes half of the connections where it is
+        /// the only one, and each of several less; whichever comes next still finds one.
+        case free
+    }
 
-    package init(_ name: Name, limit: Int) {
+    package let name: Name
+    package let limit: Limit
+
+    package init(_ name: Name, _ limit: Limit) {
         self.name = name
         self.limit = limit
     }
@@ -51,33 +59,48 @@ struct ConnectionQueue<Element> {
         var isUnused: Bool { held == 0 && waiting == 0 }
     }
 
+    private let connections: Int
     private let limit: Int
     private var numbers = 0
+    /// Requests that have a connection.
+    private var running = 0
     /// May go, as far as is known.
     private var ready = PlaceHeap<Element>()
     /// With some that nobody uses any more: most are used again soon.
     private var shares: [ConnectionShare.Name: Share] = [:]
     private var sweepAt = 64
+    /// Shares of what is free that have blocked places. Each has a connection, else it would not be full: so they are bounded.
+    private var waitingForFree: Set<ConnectionShare.Name> = []
     /// How many wait, and how many of them came when one of their shares was full.
     private(set) var count = 0
     private var heldBack = 0
 
-    /// - Parameter limit: how many may wait. One share has half of that at most, all that find a share of theirs full three quarters: so that
-    ///   what is held back leaves room for what is not.
-    init(limit: Int) { self.limit = limit }
+    /// Numbers of what no client waits for begin here.
+    private static var background: Int { 1 << 62 }
+
+    /// - Parameters:
+    ///   - connections: how many there may be.
+    ///   - limit: how many may wait. One share has half of that at most, what no client waits for too, all that find a share of theirs full
+    ///     three quarters: so that what is held back leaves room for what is not.
+    init(connections: Int, limit: Int) {
+        self.connections = connections
+        self.limit = limit
+    }
 
     /// Whether nobody waits who may go, as far as is known.
     var isReadyEmpty: Bool { ready.isEmpty }
 
     /// Whether there is room in the queue for one more that names these shares.
-    func mayEnter(_ wanted: [ConnectionShare]) -> Bool {
-        guard count < limit else { return false }
+    func mayEnter(_ wanted: [ConnectionShare], isBackground: Bool = false) -> Bool {
+        guard count < (isBackground ? limit / 2 : limit) else { return false }
         guard !isHeldBack(wanted) || heldBack < max(1, limit * 3 / 4) else { return false }
         return wanted.allSatisfy { shares[$0.name]?.waiting ?? 0 < max(1, limit / 2) }
     }
 
-    mutating func enter(_ element: Element, _ wanted: [ConnectionShare]) -> Place {
-        let place = Place(numbers, element, wanted, isHeldBack: isHeldBack(wanted))
+    /// - Parameter isBackground: no client waits for it: it goes when nobody else can.
+    mutating func enter(_ element: Element, _ wanted: [ConnectionShare], isBackground: Bool = false) -> Place {
+        let number = isBackground ? Self.background + numbers : numbers
+        let place = Place(number, element, wanted, isHeldBack: isHeldBack(wanted))
         numbers += 1
         count += 1
         if place.isHeldBack { heldBack += 1 }
@@ -99,8 +122,7 @@ struct ConnectionQueue<Element> {
         while let place = ready.popFirst() {
             guard let element = place.element else { continue }
             if let full = place.shares.first(where: { !hasRoom($0) }) {
-                shares[full.name]?.blocked.insert(place)
-                for share in place.shares where share != full { unblock(share) }
+                block(place, full)
             } else {
                 remove(place)
                 hold(place.shares)
@@ -118,21 +140,29 @@ struct ConnectionQueue<Element> {
         return true
     }
 
+    /// One that held these has given its connection back.
     mutating func release(_ held: [ConnectionShare]) {
-        for share in held {
-            guard let known = shares[share.name] else { continue }
-            known.held -= 1
-            unblock(share, known)
-        }
+        running -= 1
+        for share in held { shares[share.name]?.held -= 1 }
+        for share in held where share.limit != .free { unblock(share) }
+        // One more is free for all of them.
+        for name in waitingForFree { unblock(ConnectionShare(name, .free)) }
     }
 
     private func isHeldBack(_ wanted: [ConnectionShare]) -> Bool { wanted.contains { !hasRoom($0) } }
 
     private func hasRoom(_ share: ConnectionShare) -> Bool { shares[share.name].map { hasRoom(share, $0) } ?? true }
 
-    private func hasRoom(_ share: ConnectionShare, _ known: Share) -> Bool { known.held < max(1, share.limit) }
+    private func hasRoom(_ share: ConnectionShare, _ known: Share) -> Bool {
+        switch share.limit {
+        case .connections(let count): known.held < max(1, count)
+        // Who has none waits for a connection alone.
+        case .free: known.held == 0 || known.held < connections - running
+        }
+    }
 
     private mutating func hold(_ wanted: [ConnectionShare]) {
+        running += 1
         for share in wanted { known(share).held += 1 }
     }
 
@@ -154,13 +184,20 @@ struct ConnectionQueue<Element> {
         for share in place.shares { shares[share.name]?.waiting -= 1 }
     }
 
-    private mutating func unblock(_ share: ConnectionShare) {
-        if let known = shares[share.name] { unblock(share, known) }
+    private mutating func block(_ place: Place, _ full: ConnectionShare) {
+        shares[full.name]?.blocked.insert(place)
+        if full.limit == .free { waitingForFree.insert(full.name) }
+        for share in place.shares where share != full { unblock(share) }
     }
 
-    private mutating func unblock(_ share: ConnectionShare, _ known: Share) {
-        guard hasRoom(share, known), let place = known.blocked.popFirst() else { return }
-        ready.insert(place)
+    private mutating func unblock(_ share: ConnectionShare) {
+        guard let known = shares[share.name] else {
+            waitingForFree.remove(share.name)
+            return
+        }
+        guard hasRoom(share, known) else { return }
+        if let place = known.blocked.popFirst() { ready.insert(place) }
+        if known.blocked.isEmpty { waitingForFree.remove(share.name) }
     }
 }
 

@@ -34,7 +34,7 @@ final class OriginConnections {
         settings = client.settings
         connector = CurlConnector(loop: client.loop, settings: settings)
         writer = RequestWriter(settings)
-        waiting = ConnectionQueue(limit: settings.queueLimit)
+        waiting = ConnectionQueue(connections: settings.maximumConnections, limit: settings.queueLimit)
     }
 
     deinit { readBuffer.deallocate() }
@@ -51,7 +51,7 @@ final class OriginConnections {
             serveWaiting()
             return true
         }
-        guard waiting.mayEnter(transfer.request.shares) else { return false }
+        guard waiting.mayEnter(transfer.request.shares, isBackground: transfer.request.isBackground) else { return false }
         enterQueue(transfer)
         return true
     }
@@ -74,17 +74,19 @@ final class OriginConnections {
 
     // MARK: Waiting
 
+    var waitingCount: Int { waiting.count }
+
     /// Whether the next request finds a connection, or one may be made for it.
     private var hasRoom: Bool { count < settings.maximumConnections || !idle.isEmpty }
 
     private func enterQueue(_ transfer: Transfer) {
         transfer.carrier = self
-        transfer.queuePlace = waiting.enter(transfer, transfer.request.shares)
+        transfer.queuePlace = waiting.enter(transfer, transfer.request.shares, isBackground: transfer.request.isBackground)
         giveUpSlowest()
     }
 
     /// To be called after whatever may have made room. A dead connection that is found while one is served makes room for that one.
-    private func serveWaiting() {
+    func serveWaiting() {
         guard !isServing else { return }
         isServing = true
         defer { isServing = false }

@@ -77,6 +77,9 @@ package final class Transfer {
 
     // MARK: What the flow asks
 
+    /// Whether it waits for a connection, with nothing sent.
+    package var isQueued: Bool { phase == .queued }
+
     /// More of the request's content. Returns false where the flow should wait for `transferDrained`.
     package func write(_ bytes: Span<UInt8>) -> Bool {
         guard phase != .ended else { return true }

@@ -14,6 +14,8 @@ package struct UpstreamRequest: Sendable {
     package var isRepeatable: Bool
     /// The shares of the connections that it takes part of while it has one.
     package var shares: [ConnectionShare]
+    /// No client waits for it: so it waits behind all others for a connection.
+    package var isBackground = false
 
     package init(
         method: Method, target: [UInt8], fields: Fields, content: ContentFraming = .none, isRepeatable: Bool = false,

@@ -9,6 +9,8 @@ package struct UpstreamCounters: Sendable {
     package var requests = 0
     /// Not sent, since too many waited.
     package var turnedAway = 0
+    /// Given up while they waited for a connection.
+    package var leftQueue = 0
     /// Sent for the second time.
     package var retries = 0
     package var handshakesFull = 0
@@ -50,6 +52,9 @@ package final class UpstreamClient {
     deinit {
         precondition(isClosed, "an upstream client was dropped without being closed")
     }
+
+    /// Requests that wait for a connection now.
+    package var waitingCount: Int { connections?.waitingCount ?? 0 }
 
     /// Starts to ask. The receiver is held until the end; callbacks come from the loop, never from within this call.
     /// - Returns: nil where too many requests wait already.
@@ -108,6 +113,7 @@ package final class UpstreamClient {
         active[place].place = place
         active.removeLast()
         counters.active -= 1
+        if transfer.isQueued, transfer.receiver == nil { counters.leftQueue += 1 }
         transfer.carrier?.abandon(transfer)
         transfer.finished(error)
     }

@@ -28,7 +28,7 @@ package struct UpstreamSettings: Sendable {
     package var totalTimeout = Duration.seconds(120)
 
     /// Connections open at once, of one shard; more requests wait for one.
-    package var maximumConnections = 128
+    package var maximumConnections = 512
     /// Requests that may wait for a connection, of one shard; more are not taken.
     package var queueLimit = 256
     /// Whether a request that got no byte of an answer is sent once more, and how many such repeats, in percent of all.

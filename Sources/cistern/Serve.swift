@@ -25,7 +25,8 @@ struct Serve: ParsableCommand {
     func run() throws {
         let settings = try options.checked()
         let logger = LogSetup.start(settings.log)
-        raiseDescriptorLimit()
+        DescriptorLimit.raise()
+        if let warning = DescriptorLimit.warning(ProxySettings(settings)) { logger.warning("\(warning)") }
         defer { LogSetup.writer.finish() }
         csystem_return_large_memory()
         let signals = Signals()
@@ -50,6 +51,7 @@ struct Check: ParsableCommand {
         for route in settings.routes + [settings.otherRoute] where route.rescueWithShared == .always {
             print("warning: \(route.sharedRescueWarning)")
         }
+        if let warning = DescriptorLimit.warning(settings) { print("warning: \(warning)") }
         if !reader.profiled.isEmpty {
             print("The profile \(reader.settings.cache.profile) sets:")
             for setting in SettingsTable.all where reader.profiled.contains(setting.path) {
@@ -112,12 +114,4 @@ enum StandardError {
         var text = text
         text.withUTF8 { _ = Glibc.write(STDERR_FILENO, $0.baseAddress, $0.count) }
     }
-}
-
-/// As many descriptors as the system allows: each client takes one.
-private func raiseDescriptorLimit() {
-    var limit = rlimit()
-    guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return }
-    limit.rlim_cur = limit.rlim_max
-    setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
 }

@@ -87,6 +87,16 @@ struct CheckTests {
         #expect(outcome.lines.first?.hasPrefix("warning: cache.rescue_with_shared is always: while the upstream fails") == true)
     }
 
+    @Test("fewer descriptors than the settings may need are warned of")
+    func descriptors() throws {
+        let file = "upstream: {url: http://x, connections: 100}\nshards: 2\nlimits: {connections: 300}"
+        #expect(try check(file, environment: "ulimit -n 628;").text == "The settings are good.\n")
+        let outcome = try check(file, environment: "ulimit -n 627;")
+        #expect(outcome.status == 0 && outcome.lines.count == 2)
+        #expect(outcome.lines.first?.hasPrefix("warning: 628 descriptors may be needed, for limits.connections (300) and") == true)
+        #expect(outcome.lines.first?.contains("no more than 627") == true)
+    }
+
     @Test("a cookie's name holds nothing that separates")
     func cookieNames() throws {
         let outcome = try check("upstream: {url: http://x}\ncache:\n  ignored_cookies: [lb-*, \"a b\", \"*x\"]")
@@ -98,7 +108,7 @@ struct CheckTests {
     @Test("good settings are said to be good")
     func good() throws {
         let outcome = try check("upstream: {url: http://x}\nlisten: [\"127.0.0.1:0\", \"127.0.0.1:0\"]")
-        #expect(outcome.status == 0 && outcome.text == "The settings are good.\n")
+        #expect(outcome.status == 0 && outcome.lines.last == "The settings are good.")
         let profiled = try check("upstream: {url: http://x}\ncache: {profile: rfc9111, set_cookie: strip}")
         #expect(
             profiled.status == 0 && profiled.lines.first == "The profile rfc9111 sets:" && profiled.lines.last == "The settings are good.")

@@ -8,12 +8,12 @@ import Testing
 struct ConnectionQueueTests {
     private typealias Queue = ConnectionQueue<String>
 
-    private static let slow = ConnectionShare(.failing, limit: 1)
-    private static let half = ConnectionShare(.streamedContent, limit: 2)
+    private static let slow = ConnectionShare(.failing, .connections(1))
+    private static let half = ConnectionShare(.streamedContent, .connections(2))
 
     @Test("first come, first served; who gives up is passed over")
     func order() {
-        var queue = Queue(limit: 10)
+        var queue = Queue(connections: 100, limit: 10)
         let places = ["a", "b", "c", "d"].map { queue.enter($0, []) }
         queue.leave(places[0])
         queue.leave(places[2])
@@ -25,7 +25,7 @@ struct ConnectionQueueTests {
 
     @Test("others pass those whose share is full, and these go in their order as it gets free")
     func shares() {
-        var queue = Queue(limit: 10)
+        var queue = Queue(connections: 100, limit: 10)
         #expect(queue.take([Self.slow]) == true)
         #expect(queue.take([Self.slow]) == false)
         for (name, shares) in [("a", [Self.slow]), ("b", [Self.slow]), ("c", []), ("d", [Self.half])] { _ = queue.enter(name, shares) }
@@ -39,7 +39,7 @@ struct ConnectionQueueTests {
 
     @Test("a place in two shares is given when both have room, and keeps nobody out of the one that has")
     func twoShares() {
-        var queue = Queue(limit: 10)
+        var queue = Queue(connections: 100, limit: 10)
         for share in [Self.slow, Self.half, Self.half] { #expect(queue.take([share]) == true) }
         _ = queue.enter("both", [Self.half, Self.slow])
         _ = queue.enter("half", [Self.half])
@@ -55,7 +55,7 @@ struct ConnectionQueueTests {
 
     @Test("who was let out of a share and gives up leaves the turn to the next of it")
     func turnIsPassedOn() {
-        var queue = Queue(limit: 10)
+        var queue = Queue(connections: 100, limit: 10)
         #expect(queue.take([Self.slow]) == true)
         let first = queue.enter("a", [Self.slow])
         _ = queue.enter("b", [Self.slow])
@@ -67,7 +67,7 @@ struct ConnectionQueueTests {
 
     @Test("one share has half of the queue at most, all that were full when they came three quarters")
     func bounds() {
-        var queue = Queue(limit: 8)
+        var queue = Queue(connections: 100, limit: 8)
         fill(&queue, Self.slow)
         fill(&queue, Self.half)
         for number in 0..<4 { _ = queue.enter("\(number)", [Self.slow]) }
@@ -82,7 +82,7 @@ struct ConnectionQueueTests {
 
     @Test("those who wait for a connection alone, and not for a share, have the whole queue")
     func wholeQueue() {
-        var queue = Queue(limit: 8)
+        var queue = Queue(connections: 100, limit: 8)
         for number in 0..<4 { _ = queue.enter("\(number)", [Self.slow]) }
         for number in 4..<8 {
             #expect(queue.mayEnter([Self.half]))
@@ -92,30 +92,104 @@ struct ConnectionQueueTests {
     }
 
     private func fill(_ queue: inout Queue, _ share: ConnectionShare) {
-        for _ in 0..<share.limit {
-            let isTaken = queue.take([share])
+        while queue.take([share]) {}
+    }
+
+    private static func family(_ number: Int) -> ConnectionShare { ConnectionShare(.family(UInt64(number)), .free) }
+
+    struct SlowRow: CustomTestStringConvertible {
+        let connections: Int
+        /// How many of each family want one, one family after the other.
+        let wanted: [Int]
+        let held: [Int]
+        let testDescription: String
+
+        init(_ testDescription: String, _ connections: Int, _ wanted: [Int], _ held: [Int]) {
+            (self.testDescription, self.connections, self.wanted, self.held) = (testDescription, connections, wanted, held)
+        }
+    }
+
+    @Test(
+        "a family has fewer than are free, so others find one",
+        arguments: [
+            SlowRow("one has half", 12, [20], [6]), SlowRow("of an odd number the larger half", 13, [20], [7]),
+            SlowRow("the next one has half of the rest", 12, [20, 20, 20], [6, 3, 2]),
+            SlowRow("whoever has none takes the last", 2, [5, 5], [1, 1]), SlowRow("the only one", 1, [5], [1]),
+            SlowRow("what they need and no more", 12, [1, 2, 20], [1, 2, 5]),
+            SlowRow("long polls by default", UpstreamSettings(host: "a", port: 1).maximumConnections, [150, 128], [150, 128]),
+        ])
+    func slowFamilies(_ row: SlowRow) {
+        var queue = Queue(connections: row.connections, limit: 1_000)
+        let held = row.wanted.enumerated().map { family, wanted in
+            (0..<wanted).count { _ in queue.take([Self.family(family)]) }
+        }
+        #expect(held == row.held)
+    }
+
+    @Test("a connection that gets free goes to the first whose family has fewer than are free, past those whose family has not")
+    func freed() {
+        var queue = Queue(connections: 6, limit: 10)
+        for family in [1, 1, 1, 2, 3] {
+            let isTaken = queue.take([Self.family(family)])
             #expect(isTaken)
         }
+        _ = queue.enter("first", [Self.family(1)])
+        _ = queue.enter("second", [Self.family(2)])
+        #expect(queue.next() == nil)
+        queue.release([Self.family(1)])
+        #expect([queue.next(), queue.next()] == ["second", nil])
+        queue.release([Self.family(1)])
+        #expect([queue.next(), queue.next()] == ["first", nil])
+    }
+
+    @Test("what no client waits for goes last, and leaves half of the queue to others")
+    func background() {
+        var queue = Queue(connections: 4, limit: 4)
+        for name in ["x", "y"] {
+            #expect(queue.mayEnter([], isBackground: true))
+            _ = queue.enter(name, [], isBackground: true)
+        }
+        #expect(!queue.mayEnter([], isBackground: true) && queue.mayEnter([]))
+        for name in ["a", "b"] { _ = queue.enter(name, []) }
+        #expect([queue.next(), queue.next(), queue.next(), queue.next(), queue.next()] == ["a", "b", "x", "y", nil])
+    }
+
+    /// What is known of a request, held against the queue by going through all of them.
+    private struct Walker {
+        let number: Int
+        let shares: [ConnectionShare]
+        let place: ConnectionQueue<Int>.Place
     }
 
     @Test("a walk: nobody is forgotten, no share is overdrawn, and whoever may go goes before those who came later")
     func walk() {
         var numbers = SystemRandomNumberGenerator()
-        let shares = (0..<4).map { ConnectionShare(.family(UInt64($0)), limit: $0 + 1) }
-        var queue = ConnectionQueue<Int>(limit: .max / 4)
-        var waiting: [(number: Int, shares: [ConnectionShare], place: ConnectionQueue<Int>.Place)] = []
+        let connections = 12
+        let fixed = (0..<3).map { ConnectionShare(.family(UInt64(100 + $0)), .connections($0 + 1)) }
+        let families = (0..<4).map(Self.family)
+        var queue = ConnectionQueue<Int>(connections: connections, limit: .max / 4)
+        var waiting: [Walker] = []
         var running: [[ConnectionShare]] = []
-        func isFull(_ share: ConnectionShare) -> Bool { running.count { $0.contains(share) } >= share.limit }
-        for step in 0..<4_000 {
+        func isFull(_ share: ConnectionShare) -> Bool {
+            let held = running.count { $0.contains(share) }
+            return switch share.limit {
+            case .connections(let count): held >= count
+            case .free: held > 0 && held >= connections - running.count
+            }
+        }
+        for step in 0..<8_000 {
             switch Int.random(in: 0..<5, using: &numbers) {
             case 0, 1:
-                let wanted = shares.filter { _ in Int.random(in: 0..<3, using: &numbers) == 0 }
-                waiting.append((step, wanted, queue.enter(step, wanted)))
+                var wanted = fixed.filter { _ in Int.random(in: 0..<4, using: &numbers) == 0 }
+                if let family = families.randomElement(using: &numbers), Bool.random(using: &numbers) { wanted.append(family) }
+                waiting.append(Walker(number: step, shares: wanted, place: queue.enter(step, wanted)))
             case 2 where !waiting.isEmpty:
                 queue.leave(waiting.remove(at: Int.random(in: 0..<waiting.count, using: &numbers)).place)
             case 3 where !running.isEmpty:
                 queue.release(running.remove(at: Int.random(in: 0..<running.count, using: &numbers)))
             default:
+                // As the connections do it: whoever finds none free is not let go.
+                guard running.count < connections else { continue }
                 let wanted = waiting.first { !$0.shares.contains(where: isFull) }
                 #expect(queue.next() == wanted?.number)
                 guard let wanted else { continue }

@@ -345,7 +345,7 @@ struct UpstreamClientTests {
         let origin = held(gate, false)
         let asking = asking(origin) { $0.maximumConnections = 4 }
         defer { asking.end() }
-        let share = ConnectionShare(.streamedContent, limit: 2)
+        let share = ConnectionShare(.streamedContent, .connections(2))
         let slow = (0..<4).map { _ in asking.ask("GET", "/slow", shares: [share]) }
         #expect(origin.waitForRequests(2))
         for _ in 0..<10 { #expect(asking.ask("GET", "/quick").end() == .success(true)) }

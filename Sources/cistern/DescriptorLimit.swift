@@ -1,0 +1,35 @@
+// How many descriptors this process may have open, and whether that is enough for what the settings allow: each client takes one, and each
+// connection to the upstream.
+
+import Downstream
+import Glibc
+import ReverseProxy
+import Upstream
+
+enum DescriptorLimit {
+    /// Beside connections: the store's files, the loops, the listeners, logs.
+    private static let others = 128
+
+    /// As many as the system allows.
+    static func raise() {
+        guard var limit else { return }
+        limit.rlim_cur = limit.rlim_max
+        setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+    }
+
+    /// nil where there are enough.
+    static func warning(_ settings: ProxySettings) -> String? {
+        let (clients, upstream) = (settings.downstream.maximumConnections, settings.upstream.maximumConnections)
+        let needed = clients + settings.shards * upstream + others
+        guard let hard = limit?.rlim_max, hard < rlim_t(needed) else { return nil }
+        return """
+            \(needed) descriptors may be needed, for limits.connections (\(clients)) and upstream.connections (\(upstream) for each shard, of which \
+            there are \(settings.shards)), but this process may open no more than \(hard): raise its hard limit (ulimit -Hn), or lower these
+            """
+    }
+
+    private static var limit: rlimit? {
+        var limit = rlimit()
+        return getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 ? limit : nil
+    }
+}

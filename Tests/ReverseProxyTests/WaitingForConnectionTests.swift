@@ -1,0 +1,139 @@
+// Plays in which requests wait for a connection to the upstream: what slow neighbours take from them, and what becomes of those whose
+// client leaves meanwhile.
+
+import Reactor
+import TestSupport
+import Testing
+import Upstream
+
+@testable import ReverseProxy
+
+private let active = "cistern_upstream_active_requests"
+private let waiting = "cistern_upstream_waiting_requests"
+private let left = "cistern_upstream_left_queue_total"
+
+@Suite("Waiting for a connection to the upstream", .timeLimit(.minutes(2)))
+struct WaitingForConnectionTests {
+    private func origin(_ gate: Gate) -> ScriptedOrigin {
+        ScriptedOrigin { request in
+            let isHeld = request.target.contains("/poll") || request.target == "/held"
+            return (isHeld ? [.pass(gate)] : []) + [.json("\"\(request.method) \(request.target)\"", ["Cache-Control: no-store"])]
+        }
+    }
+
+    private func send(_ play: ProxyPlay, _ target: String, method: String = "GET") throws -> TestClient {
+        let client = try play.client()
+        client.send("\(method) \(target) HTTP/1.1\r\nHost: a\r\n" + (method == "POST" ? "Content-Length: 1\r\n\r\n1" : "\r\n"))
+        return client
+    }
+
+    /// One connection, which is taken.
+    private func busyPlay(_ gate: Gate) throws -> (play: ProxyPlay, held: TestClient) {
+        let play = try ProxyPlay(origin(gate)) { $0.upstream.maximumConnections = 1 }
+        let held = try send(play, "/held")
+        #expect(try play.waitFor(active, 1))
+        return (play, held)
+    }
+
+    @Test("families of long polls that are well keep nobody out, and get their responses", arguments: [true, false])
+    func longPolls(hasMemory: Bool) throws {
+        let gate = Gate()
+        let play = try ProxyPlay(origin(gate)) { ($0.upstream.maximumConnections, $0.upstream.failure.isOn) = (12, hasMemory) }
+        let polls = try (0..<40).map { try send(play, "/\($0 % 2 == 0 ? "a" : "b")/poll/\($0)") }
+        #expect(try play.waitFor(active, 40))
+        for number in 0..<50 { #expect(try play.get("/c\(number % 3)/\(number)").status == 200) }
+        gate.open()
+        for poll in polls { #expect(poll.readAnswer()?.status == 200) }
+        #expect(try play.waitFor(waiting, 0))
+    }
+
+    @Test("a read whose client is gone leaves the queue at once", arguments: [false, true])
+    func clientGone(byReset: Bool) throws {
+        let gate = Gate()
+        let (play, held) = try busyPlay(gate)
+        do {
+            let client = try send(play, "/left")
+            #expect(try play.waitFor(waiting, 1))
+            if byReset { client.endsWithReset() }
+        }
+        #expect(try play.waitFor(active, 1))
+        #expect(try play.metric(left) == 1 && play.metric(waiting) == 0)
+        gate.open()
+        #expect(held.readAnswer()?.status == 200)
+        #expect(play.origin.requests.map(\.target) == ["/held"])
+    }
+
+    @Test("a client that has only said that it sends no more is answered at once")
+    func halfClosed() throws {
+        let gate = Gate()
+        let (play, held) = try busyPlay(gate)
+        let client = try send(play, "/half")
+        client.finishSending()
+        let answer = client.readAnswer()
+        #expect(answer?.status == 503 && answer?["Retry-After"] != nil)
+        gate.open()
+        #expect(held.readAnswer()?.status == 200)
+        // With a connection free it gets its response as ever.
+        let other = try send(play, "/half")
+        other.finishSending()
+        #expect(other.readAnswer()?.status == 200)
+    }
+
+    @Test("a write whose content is whole goes on without its client")
+    func write() throws {
+        let gate = Gate()
+        let (play, held) = try busyPlay(gate)
+        do {
+            let client = try send(play, "/written", method: "POST")
+            #expect(try play.waitFor(waiting, 1))
+            client.endsWithReset()
+        }
+        #expect(try play.waitFor("cistern_requests_total{result=\"error\",method=\"POST\",status_class=\"4xx\"}", 1))
+        gate.open()
+        #expect(held.readAnswer()?.status == 200)
+        #expect(play.origin.waitForRequests(2))
+        #expect(try play.waitFor(active, 0))
+        #expect(try play.metric(left) == 0)
+    }
+
+    @Test("a read for which others wait goes on without the client that was first")
+    func followed() throws {
+        let gate = Gate()
+        let (play, held) = try busyPlay(gate)
+        let follower: TestClient
+        do {
+            let first = try send(play, "/same")
+            #expect(try play.waitFor(waiting, 1))
+            follower = try send(play, "/same")
+            #expect(try play.waitFor("cistern_collapsed_waiting", 1))
+            first.endsWithReset()
+        }
+        #expect(try play.waitFor("cistern_requests_total{result=\"error\",method=\"GET\",status_class=\"4xx\"}", 1))
+        #expect(try play.metric(left) == 0)
+        gate.open()
+        #expect(held.readAnswer()?.status == 200)
+        #expect(follower.readAnswer()?.status == 200)
+    }
+
+    @Test("what no client waits for goes behind those who do")
+    func background() throws {
+        let gate = Gate()
+        let origin = ScriptedOrigin { request in
+            let steps: [OriginStep] = request.target == "/held" ? [.pass(gate)] : []
+            return steps + [.json("1", ["Cache-Control: max-age=1, stale-while-revalidate=60"])]
+        }
+        let play = try ProxyPlay(origin) { $0.upstream.maximumConnections = 1 }
+        _ = try play.get("/stale")
+        play.time.advance(by: .seconds(2))
+        let held = try send(play, "/held")
+        #expect(origin.waitForRequests(2))
+        #expect(try play.get("/stale").status == 200)
+        #expect(try play.waitFor(waiting, 1))
+        let client = try send(play, "/new")
+        #expect(try play.waitFor(waiting, 2))
+        gate.open()
+        #expect(held.readAnswer()?.status == 200 && client.readAnswer()?.status == 200)
+        #expect(origin.waitForRequests(4))
+        #expect(origin.requests.map(\.target) == ["/stale", "/held", "/new", "/stale"])
+    }
+}
