@@ -48,6 +48,7 @@ let package = Package(
         room("Forwarding", ["HTTPCore"]),
         room("Locking"),
         room("CacheStore", ["CSystem", "CHash", "Locking"]),
+        room("ResponseCache", ["HTTPCore", "CachePolicy", "CacheStore", "Forwarding", "Locking"]),
         room("Reactor", ["CSystem", "Locking"]),
         room("Upstream", ["HTTPCore", "Reactor", "CLibcurl", "CSystem", "CTLS"]),
         room("Downstream", ["HTTPCore", "Reactor", "CSystem", "Locking"]),
@@ -56,8 +57,8 @@ let package = Package(
         room(
             "ReverseProxy",
             [
-                "HTTPCore", "JSON", "ContentCodings", "CachePolicy", "CacheStore", "Explanation", "Forwarding", "Reactor", "Upstream",
-                "Downstream", "Telemetry", "Locking", logging,
+                "HTTPCore", "JSON", "ContentCodings", "CachePolicy", "CacheStore", "ResponseCache", "Explanation", "Forwarding", "Reactor",
+                "Upstream", "Downstream", "Telemetry", "Locking", logging,
             ],
             resources: [.embedInCode("Admin/openapi.json")]),
         room("Settings", ["CYAML"]),
@@ -86,6 +87,7 @@ let package = Package(
         tests("CachePolicyTests", ["CachePolicy", "HTTPCore", "JSON", "TestSupport", "CInstructions"]),
         tests("ForwardingTests", ["Forwarding", "HTTPCore"]),
         tests("CacheStoreTests", ["CacheStore", "CSystem", "Locking", "TestSupport"]),
+        tests("ResponseCacheTests", ["ResponseCache", "CachePolicy", "CacheStore", "HTTPCore", "TestSupport"]),
         tests("SettingsTests", ["Settings"]),
         tests("CommandTests", ["cistern", "TestSupport", "ReverseProxy", "CacheStore", "Settings"]),
         tests("UpstreamTests", ["Upstream", "HTTPCore", "Reactor", "Locking", "TestSupport"]),
@@ -95,7 +97,7 @@ let package = Package(
             "ReverseProxyTests",
             [
                 "ReverseProxy", "TestSupport", "Explanation", "Forwarding", "Reactor", "Downstream", "CacheStore", "CachePolicy",
-                "HTTPCore", "JSON",
+                "ResponseCache", "HTTPCore", "JSON",
                 "ContentCodings", "Upstream", "Telemetry", "Settings", "Locking",
             ]),
     ],
@@ -104,7 +106,9 @@ let package = Package(
 
 // What must hold for any bytes from outside (Tests/Fuzz): replayed by the ordinary tests, and built for the fuzzer by `make fuzz`.
 let fuzzed: [Target.Dependency] = [
-    "HTTPCore", "JSON", "ContentCodings", "CachePolicy", "CacheStore", "Upstream", "Downstream", "ReverseProxy", "Settings", "CHash",
+    "HTTPCore", "JSON", "ContentCodings", "CachePolicy", "CacheStore", "ResponseCache", "Upstream", "Downstream", "ReverseProxy",
+    "Settings",
+    "CHash",
     "CSystem",
 ]
 if Context.environment["CISTERN_FUZZ"] == nil {

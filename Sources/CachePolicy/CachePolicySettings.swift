@@ -78,6 +78,12 @@ package struct CachePolicySettings: Sendable {
     package var keyFields: [String] = []
 
     package init() {}
+
+    /// Whether JSON that came without a validator gets a tag of its data.
+    package func wantsOwnTag(_ head: ResponseHead) -> Bool {
+        makesEntityTags && head.status == 200 && !head.fields.contains(.etag) && !head.fields.contains(.lastModified)
+            && head.fields.first(.contentType).flatMap(MediaType.init)?.isJSON == true
+    }
 }
 
 extension MediaType {

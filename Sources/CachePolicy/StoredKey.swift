@@ -61,6 +61,9 @@ package struct StoredKey: Sendable {
         bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
     }
 
+    /// Where the target begins in the key.
+    package var targetOffset: Int { 1 + 4 + authority.count + 4 + partition.count + 4 + extra.count }
+
     /// The same target's key in the partition of those without credentials.
     package func sharedKey(of key: [UInt8]) -> [UInt8] {
         let rest = 1 + 4 + authority.count + 4 + partition.count

@@ -159,4 +159,10 @@ extension RequestHead {
         if target.first == UInt8(ascii: "/") { return target }
         return RequestTarget(target, method: method)?.pathAndQuery ?? target
     }
+
+    /// The host that the client asked for: an absolute target's, else the Host field's.
+    package var host: [UInt8] {
+        if target.first != UInt8(ascii: "/"), let authority = RequestTarget(target, method: method)?.authority { return Array(authority) }
+        return fields.first(.host).map(Array.init) ?? []
+    }
 }

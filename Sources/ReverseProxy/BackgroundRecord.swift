@@ -4,6 +4,7 @@ import CachePolicy
 import Explanation
 import HTTPCore
 import Reactor
+import ResponseCache
 import Telemetry
 import Upstream
 

@@ -6,6 +6,7 @@ import Downstream
 import Explanation
 import HTTPCore
 import Reactor
+import ResponseCache
 import Telemetry
 
 /// What is sent from the store's files is read by its own threads.
@@ -13,7 +14,7 @@ extension ResponseStore: ContentMemory {}
 
 /// `@unchecked Sendable` because it is touched on its shard's loop only; the readers do no more than carry it back there.
 final class DiskWait: ClientExchange, @unchecked Sendable {
-    typealias LookUp = (_ reads: Int) throws(OnDisk) -> (any ClientExchange)?
+    typealias LookUp = (_ reads: Int) throws(NotAtHand) -> (any ClientExchange)?
 
     private let shard: ProxyShard
     private let connection: ClientConnection
@@ -28,15 +29,11 @@ final class DiskWait: ClientExchange, @unchecked Sendable {
     /// Set when it is known what becomes of the request; from then on everything goes there.
     private var exchange: (any ClientExchange)?
 
-    /// A look-up needs a record for the target, one for its variant, and a few that say what is no longer valid. Beyond that the memory is
-    /// so short that what was read is gone again: then the look-up itself waits.
-    static let readLimit = 8
-
     /// - Parameters:
     ///   - began: when the request came, in microseconds.
     ///   - lookAgain: answers at once and returns nil, or returns the exchange that will; is told how often something was read.
     init(
-        shard: ProxyShard, connection: ClientConnection, head: RequestHead, began: Int64, _ wanted: OnDisk, lookAgain: @escaping LookUp
+        shard: ProxyShard, connection: ClientConnection, head: RequestHead, began: Int64, _ wanted: NotAtHand, lookAgain: @escaping LookUp
     ) {
         self.shard = shard
         self.connection = connection
@@ -46,17 +43,17 @@ final class DiskWait: ClientExchange, @unchecked Sendable {
         bringIn(wanted)
     }
 
-    private func bringIn(_ wanted: OnDisk) {
+    private func bringIn(_ wanted: NotAtHand) {
         reads += 1
-        shard.lookUp?.store.bringIn(wanted) { [self] in
+        shard.lookUp?.bringIn(wanted) { [self] in
             shard.loop.execute { self.broughtIn() }
         }
     }
 
     private func broughtIn() {
         guard !isOver else { return }
-        do throws(OnDisk) {
-            goOn(try shard.lookUp?.waiting(reads >= Self.readLimit) { () throws(OnDisk) in try lookAgain(reads) } ?? nil)
+        do throws(NotAtHand) {
+            goOn(try shard.lookUp?.waiting(reads >= ResponseCache.readLimit) { () throws(NotAtHand) in try lookAgain(reads) } ?? nil)
         } catch {
             bringIn(error)
         }

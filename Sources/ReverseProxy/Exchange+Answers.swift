@@ -1,25 +1,25 @@
 // How an exchange answers: with a stored copy, with what the upstream sent, or with an error of our own. Each way ends in `finish`, once.
 
 import CachePolicy
-import CacheStore
 import Downstream
 import Explanation
 import Forwarding
 import HTTPCore
 import Reactor
+import ResponseCache
 import Telemetry
 import Upstream
 
 extension Exchange {
     /// The copy of those without credentials goes out.
-    func serveStandIn(_ copy: StandIn, _ failure: FetchFailure) throws(OnDisk) {
+    func serveStandIn(_ copy: StandIn, _ failure: FetchFailure) throws(NotAtHand) {
         record.sharedPermission = MetricNames.place(of: copy.permission)
         trace.sharedPermission = copy.permission
         try serveRescue(copy.found, (copy.age, copy.ttl), failure, detail: "\(failure.label)/shared:\(copy.permission.rawValue)")
     }
 
     /// The request's own copy goes out.
-    func serveOwnCopy(_ found: FoundResponse, _ rescue: (age: Int64, ttl: Int64?), _ failure: FetchFailure) throws(OnDisk) {
+    func serveOwnCopy(_ found: FoundResponse, _ rescue: (age: Int64, ttl: Int64?), _ failure: FetchFailure) throws(NotAtHand) {
         let (found, rescue) = try latest(found, rescue)
         try serveRescue(found, rescue, failure)
     }
@@ -27,8 +27,8 @@ extension Exchange {
     /// - Parameter detail: for Cache-Status, where it has more to tell than the failure.
     func serveRescue(
         _ found: FoundResponse, _ rescue: (age: Int64, ttl: Int64?), _ failure: FetchFailure, detail: String? = nil
-    ) throws(OnDisk) {
-        if let lookUp = shard.lookUp, let gone = try shard.server.gone?.gone(beside: found, in: lookUp) { return serveGone(gone, failure) }
+    ) throws(NotAtHand) {
+        if let gone = try shard.lookUp?.gone(beside: found) { return serveGone(gone, failure) }
         sendRescue(found, rescue, failure, detail: detail)
     }
 
@@ -56,7 +56,7 @@ extension Exchange {
         guard case .allowed(let age, let ttl) = Reuse.rescue(gone.metadata, plan.directives, strictness: strictness, now: shard.now) else {
             return answerFailure(failure)
         }
-        shard.server.gone?.count(.served)
+        shard.lookUp?.shared.gone?.count(.served)
         trace.isGone = true
         sendRescue(gone, (age, ttl), failure, detail: "\(failure.label)/gone")
     }
@@ -64,10 +64,9 @@ extension Exchange {
     /// What is stored now, where it is later than what was found when the request came: an older copy must not follow a newer one.
     private func latest(
         _ found: FoundResponse, _ rescue: (age: Int64, ttl: Int64?)
-    ) throws(OnDisk) -> (FoundResponse, (age: Int64, ttl: Int64?)) {
+    ) throws(NotAtHand) -> (FoundResponse, (age: Int64, ttl: Int64?)) {
         let strictness = shard.settings.policy.strictness
-        guard let key = plan.key,
-            let now = try shard.lookUp?.find(key, sharedKey: plan.isPartitioned ? plan.sharedKey : nil, request: head).found,
+        guard let keys = plan.keys, let now = try shard.lookUp?.find(head, at: keys).found,
             now.metadata.recency.isLater(than: found.metadata.recency),
             case .allowed(let age, let ttl) = Reuse.rescue(now.metadata, plan.directives, strictness: strictness, now: shard.now)
         else { return (found, rescue) }
@@ -75,7 +74,7 @@ extension Exchange {
     }
 
     func sendStored(_ found: FoundResponse, age: Int64, _ lines: [UInt8]) {
-        sendStored(found, head: found.item.head, found.metadata, age: age, lines)
+        sendStored(found, head: found.head, found.metadata, age: age, lines)
     }
 
     /// It was looked up a while ago perhaps, so it may have to be brought in again.
@@ -83,15 +82,14 @@ extension Exchange {
     ///   - bytes: the stored head, perhaps just brought up to date.
     ///   - metadata: what belongs to it.
     func sendStored(_ found: FoundResponse, head bytes: UnsafeRawBufferPointer, _ metadata: StoredMetadata, age: Int64, _ lines: [UInt8]) {
-        let item = found.item
-        guard let store = shard.lookUp?.store, !store.isInMemory(item.body, of: item.owner) else {
+        guard let cache = shard.lookUp, !cache.isAtHand(found) else {
             return sendNow(found, head: bytes, metadata, age: age, lines)
         }
         state = .readingIn
         stopTimer()
         trace.noteDiskRead()
         prepared = PreparedResponse(found: found, head: Array(bytes), metadata: metadata, age: age, lines: lines)
-        store.bringIn(item.body, of: item.owner) { [self] in
+        cache.bringIn(contentOf: found) { [self] in
             shard.loop.execute { self.sendPrepared() }
         }
     }
@@ -110,7 +108,7 @@ extension Exchange {
         state = .finished
         var lines = lines
         appendWhy(to: &lines)
-        let body = WholeBody.borrowed(found.item.body, owner: found.item.owner)
+        let body = WholeBody.borrowed(found.content, owner: found.owner)
         let sent = lines.withUnsafeBytes {
             shard.storedAnswers.send(storedHead: bytes, metadata: metadata, body: body, to: head, lines: $0, on: connection)
         }

@@ -2,12 +2,12 @@
 // copy where that fails. Its states are in `ExchangeState`; each event is one function.
 
 import CachePolicy
-import CacheStore
 import Downstream
 import Explanation
 import Forwarding
 import HTTPCore
 import Reactor
+import ResponseCache
 import Telemetry
 import Upstream
 
@@ -218,14 +218,13 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     /// What was stored while this waited. What was stored before it came is not what it waited for.
     private func takeOverLater() {
         guard case .waiting = state else { return }
-        guard let key = plan.found?.key, let store = shard.lookUp?.store else { return takeOver() }
-        if let wanted = store.firstOnDisk(of: [key]) {
+        guard let found = plan.found, let cache = shard.lookUp else { return takeOver() }
+        do throws(NotAtHand) {
+            guard try cache.isStill(found) else { return takeOver() }
+        } catch {
             trace.noteDiskRead()
-            return store.bringIn(wanted) { [self] in shard.loop.execute { self.takeOverLater() } }
+            return cache.bringIn(error) { [self] in shard.loop.execute { self.takeOverLater() } }
         }
-        guard let found = store.see(key.span).item,
-            StoredMetadata.recency(of: found.metadata)?.order == plan.found?.metadata.order
-        else { return takeOver() }
         guard !hasWaited else { return ask(leads: nil) }
         hasWaited = true
         proceed()
@@ -235,25 +234,17 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     /// - Parameter reads: how often something was brought into memory for it.
     private func takeOver(reads: Int = 0) {
         guard case .waiting = state else { return }
-        guard let key = plan.key, let lookUp = shard.lookUp else { return ask(leads: nil) }
-        do throws(OnDisk) {
-            let found = try lookUp.waiting(reads >= DiskWait.readLimit) { () throws(OnDisk) in try findAgain(key, lookUp) }
-            guard let found else { return ask(leads: nil) }
+        guard let keys = plan.keys, let lookUp = shard.lookUp else { return ask(leads: nil) }
+        do throws(NotAtHand) {
+            let found = try lookUp.waiting(reads >= ResponseCache.readLimit) { () throws(NotAtHand) in try lookUp.find(head, from: keys) }
+            guard let found = found.result.found else { return ask(leads: nil) }
             takeOver(found)
         } catch {
             trace.noteDiskRead()
-            lookUp.store.bringIn(error) { [self] in
+            lookUp.bringIn(error) { [self] in
                 shard.loop.execute { self.takeOver(reads: reads + 1) }
             }
         }
-    }
-
-    private func findAgain(_ key: [UInt8], _ lookUp: StoreLookUp) throws(OnDisk) -> FoundResponse? {
-        let result = try lookUp.find(
-            key, sharedKey: plan.isPartitioned ? plan.sharedKey : nil, collection: shard.collectionKey(of: head), request: head)
-        if let found = result.found { return found }
-        // The answer that has just come may be the first to say which arguments make no difference.
-        return head.method == .get ? try shard.findVaried(result, head)?.result.found : nil
     }
 
     private func takeOver(_ found: FoundResponse) {
@@ -361,13 +352,13 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     /// - Parameter reads: how often something was.
     private func answer(_ failure: FetchFailure, reads: Int = 0) {
         guard let lookUp = shard.lookUp else { return answerFailure(failure) }
-        do throws(OnDisk) {
-            try lookUp.waiting(reads >= DiskWait.readLimit) { () throws(OnDisk) in try answerInMemory(failure) }
+        do throws(NotAtHand) {
+            try lookUp.waiting(reads >= ResponseCache.readLimit) { () throws(NotAtHand) in try answerInMemory(failure) }
         } catch {
             state = .readingIn
             stopTimer()
             trace.noteDiskRead()
-            lookUp.store.bringIn(error) { [self] in
+            lookUp.bringIn(error) { [self] in
                 shard.loop.execute {
                     guard case .readingIn = self.state else { return }
                     self.answer(failure, reads: reads + 1)
@@ -376,10 +367,10 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         }
     }
 
-    private func answerInMemory(_ failure: FetchFailure) throws(OnDisk) {
+    private func answerInMemory(_ failure: FetchFailure) throws(NotAtHand) {
         if let found = plan.found, let rescue { return try serveOwnCopy(found, rescue, failure) }
-        if plan.found == nil, plan.isPartitioned, plan.mode != .record {
-            switch try shard.standIn(for: head, sharedKey: plan.sharedKey, plan.directives, route: plan.route) {
+        if plan.found == nil, let keys = plan.keys, keys.isPartitioned, plan.mode != .record {
+            switch try shard.standIn(for: head, at: keys, plan.directives, route: plan.route) {
             case .found(let copy): return try serveStandIn(copy, failure)
             case .forbidden(let reason): trace.notStoodIn = reason
             case .nothing: break

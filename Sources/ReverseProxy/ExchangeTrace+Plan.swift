@@ -2,6 +2,7 @@
 
 import CachePolicy
 import Explanation
+import ResponseCache
 
 extension ExchangeTrace {
     /// What is known once the request has been looked at.

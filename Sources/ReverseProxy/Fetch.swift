@@ -2,12 +2,12 @@
 // stores it. It does not know whether a client still waits: a fetch that fills the store goes on without one.
 
 import CachePolicy
-import CacheStore
 import Downstream
 import Explanation
 import HTTPCore
 import JSON
 import Reactor
+import ResponseCache
 import Upstream
 
 /// `@unchecked Sendable` because it is touched on its shard's loop only; the worker's results are brought there, and the store's readers do no
@@ -37,9 +37,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         let head: RequestHead
         let directives: RequestCacheControl
         /// nil where the store has nothing to do with the request.
-        let key: [UInt8]?
-        let sharedKey: [UInt8]
-        let isPartitioned: Bool
+        let keys: TargetKeys?
         let found: FoundResponse?
         /// The place of its route.
         let route: Int
@@ -49,15 +47,13 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         let scopes: RequestScopes
 
         /// Whether it changes nothing: only of such requests a failure tells of the copies that others could have.
-        var isReading: Bool { head.method.isSafe || key != nil }
+        var isReading: Bool { head.method.isSafe || keys != nil }
 
         init(head: RequestHead, _ plan: ExchangePlan, mayRescue: Bool, scopes: RequestScopes) {
             self.head = head
             self.scopes = scopes
             directives = plan.directives
-            key = plan.key
-            sharedKey = plan.sharedKey
-            isPartitioned = plan.isPartitioned
+            keys = plan.keys
             found = plan.found
             route = plan.route
             self.mayRescue = mayRescue && plan.found != nil
@@ -67,9 +63,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     let shard: ProxyShard
     let subject: Subject
     /// Where the answer is stored; nil where the store has nothing to do with it.
-    var key: [UInt8]?
-    var isPartitioned: Bool
-    var sharedKey: [UInt8]
+    var keys: TargetKeys?
     private var request: UpstreamRequest
     /// Let go of when the response begins: it is not sent again then.
     private var body: RequestBody
@@ -108,9 +102,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         shard: ProxyShard, subject: Subject, request: UpstreamRequest, body: RequestBody, leads: [UInt8]?, receiver: any FetchReceiver
     ) {
         self.shard = shard
-        key = subject.key
-        isPartitioned = subject.isPartitioned
-        sharedKey = subject.sharedKey
+        keys = subject.keys
         self.subject = subject
         self.request = request
         self.body = body
@@ -120,11 +112,11 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
 
     /// Sends the request; the receiver is told at once where it cannot even be tried.
     func start() {
-        shard.noteCookies(sentWith: subject.head, isReading: subject.key != nil || subject.head.method.isSafe)
+        shard.lookUp?.noteCookies(sentWith: subject.head, isReading: subject.isReading)
         began = clock
         let shares = shard.shares(of: subject.scopes)
         request.shares = request.shares.isEmpty ? shares : request.shares + shares
-        if !subject.head.method.isSafe { shard.readAheadForInvalidation(subject.head) }
+        if !subject.head.method.isSafe { shard.lookUp?.readAhead(forWrite: subject.head) }
         ask()
     }
 
@@ -223,13 +215,13 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
             mode = confirms ? .confirming(answer) : .misled
             return
         }
-        if subject.head.method == .head { whenInMemory(storing: answer, isUpdate: true) { self.updateStored(by: answer) } }
+        if subject.head.method == .head { whenAtHand(storing: answer, isUpdate: true) { self.updateStored(by: answer) } }
         if subject.mayRescue, let fault = headFault(answer) {
             note(fault)
             return fail(.fault(fault, head.status))
         }
         if hasStandIn(insteadOf: head.status) { return fail(.fault(.serverError, head.status)) }
-        let decision = good.faultOfHead(answer).map { .forbidden($0.notStored) } ?? storageDecision(answer)
+        let decision = storageDecision(answer)
         let judgement = judgeGone(answer, decision)
         if case .routesLost = judgement { return fail(.fault(.routesLost, head.status)) }
         if case .candidate = judgement { mayBeGone = true }
@@ -237,9 +229,9 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         let isWanted = decision == .allowed || (subject.mayRescue && answer.status.isSuccessful) || mayBeGone
         // What waits for the worker is held in memory: where that is too much already, this is passed on as it comes.
         let isLong = length.map { $0 > shard.settings.examinedAtOnceBytes } ?? true
-        if key != nil, subject.head.method != .head, isWanted, isLong, shard.worker.isFull {
+        if keys != nil, subject.head.method != .head, isWanted, isLong, shard.worker.isFull {
             stream(answer, length: length, .storeRefused)
-        } else if key != nil, subject.head.method != .head, isWanted, !isTooLarge {
+        } else if keys != nil, subject.head.method != .head, isWanted, !isTooLarge {
             if let length { content.reserveCapacity(length) }
             checksAsItComes = isJSON(answer) && ContentCoding(answer.fields) == .identity
             mode = .collecting(answer, decision)
@@ -297,7 +289,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     /// Goes on once what storing the response looks at is in memory: nearly always at once.
     private func readIn(storing head: ResponseHead, isUpdate: Bool = false, then store: @escaping @Sendable () -> Void) {
         mode = .readingIn
-        whenInMemory(storing: head, isUpdate: isUpdate) {
+        whenAtHand(storing: head, isUpdate: isUpdate) {
             self.mode = .ended
             store()
         }
@@ -323,11 +315,11 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
 
     /// Whether an answer to our own conditions confirms what is stored; nil where it is an answer of another kind.
     private func confirms(_ answer: ResponseHead) -> Bool? {
-        guard key != nil, let found = subject.found else { return nil }
+        guard keys != nil, let found = subject.found else { return nil }
         switch answer.status {
         case 304:
             let strictness = shard.settings.policy.strictness
-            return Validation.applies(answer, to: found.metadata, head: found.item.head, strictness: strictness)
+            return Validation.applies(answer, to: found.metadata, head: found.head, strictness: strictness)
         // What RFC 9110 §13.1.2 has for methods other than GET and HEAD, and so perhaps for QUERY.
         case 412 where request.fields.contains(.ifNoneMatch) || request.fields.contains(.ifModifiedSince): return false
         default: return nil
@@ -358,11 +350,9 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     private var good: GoodAnswer { shard.routes.all[subject.route].good }
 
     private func storageDecision(_ answer: ResponseHead) -> StorageDecision {
-        if subject.head.method == .post, key == nil { takeKeyOfGet(answer) }
-        guard key != nil else { return .forbidden(.bypassed(subject.head)) }
-        return Storing.decide(
-            request: subject.head, directives: subject.directives, response: answer, control: control(answer),
-            isPartitioned: isPartitioned, settings: shard.settings.policy)
+        if subject.head.method == .post, keys == nil { takeKeyOfGet(answer) }
+        guard let keys, let cache = shard.lookUp else { return .forbidden(.bypassed(subject.head)) }
+        return cache.decideStoring(answer, to: subject.head, subject.directives, isPartitioned: keys.isPartitioned, good: good)
     }
 
     func control(_ answer: ResponseHead) -> ResponseCacheControl {
@@ -376,8 +366,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         guard answer.status == 200, hasLifetime, let location = answer.fields.first(.contentLocation),
             Invalidation.isSame(location, as: subject.head.pathAndQuery, origin: shard.upstreamOrigin)
         else { return }
-        (key, isPartitioned) = shard.keyOfGet(for: subject.head)
-        sharedKey = shard.sharedKey(of: Array(subject.head.pathAndQuery), for: subject.head)
+        keys = shard.lookUp?.keysOfGet(for: subject.head)
     }
 
     /// A copy goes out instead of this answer; what still comes of it is thrown away.
@@ -393,7 +382,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         land(isTrouble ? .failed(.fault(.serverError, head.status)) : .unshareable)
         // Whether it is good is known at its end, which may be far away.
         shard.server.health.reach(now: clock)
-        if head.status.isSuccessful { liftGone() }
+        if head.status.isSuccessful { notePresent() }
         body = .none
         guard let receiver, receiver.streamBegan(head, length: length, notStored: reason) else { return end() }
     }
@@ -412,8 +401,8 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         let examination = ContentExamination(
             content: content, coding: head.status.forbidsContent ? nil : ContentCoding(head.fields), isJSON: isJSON(head),
             verdict: checker.finish(), isDelimited: isDelimited || head.status.forbidsContent, good: good,
-            storedBytes: subject.found?.item.body.count,
-            makesTag: decision == .allowed && shard.wantsOwnTag(head), limitBytes: shard.settings.bufferLimitBytes)
+            storedBytes: subject.found?.content.count,
+            makesTag: decision == .allowed && shard.settings.policy.wantsOwnTag(head), limitBytes: shard.settings.bufferLimitBytes)
         if let findings = examination.findings(within: shard.settings.examinedAtOnceBytes) { return examined(head, decision, findings) }
         mode = .examining
         shard.countExaminedBeside()
@@ -444,15 +433,16 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
             return answered(WholeAnswer(head: shown.head, content: shown.content, storage: .forbidden(fault.notStored), fault: fault))
         }
         noteSuccess()
-        if head.status.isSuccessful { liftGone() }
+        if head.status.isSuccessful { notePresent() }
         guard decision == .allowed else { return answered(WholeAnswer(head: shown.head, content: shown.content, storage: decision)) }
         readIn(storing: head) {
-            let (bytes, metadata, result) = self.store(head, findings.decoded, findings.ownTag)
-            if result == .allowed { self.shard.noteCookies(setBy: head.fields, to: self.subject.head) }
+            guard let stored = self.store(head, findings.decoded, findings.ownTag) else {
+                return self.answered(WholeAnswer(head: shown.head, content: shown.content, storage: .forbidden(.storeRefused)))
+            }
             self.answered(
                 WholeAnswer(
-                    head: shown.head, content: shown.content, storage: result, storedHead: bytes, ownTag: findings.ownTag,
-                    metadata: metadata))
+                    head: shown.head, content: shown.content, storage: stored.result.decision, storedHead: stored.head,
+                    ownTag: findings.ownTag, metadata: stored.metadata))
         }
     }
 

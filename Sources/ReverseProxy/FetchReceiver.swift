@@ -4,6 +4,7 @@
 import CachePolicy
 import Explanation
 import HTTPCore
+import ResponseCache
 import Upstream
 
 /// An answer that arrived whole and is held in memory (at most `bufferLimitBytes`).

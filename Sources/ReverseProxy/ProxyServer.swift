@@ -10,6 +10,7 @@ import HTTPCore
 import Locking
 import Logging
 import Reactor
+import ResponseCache
 import Telemetry
 import Upstream
 
@@ -25,20 +26,14 @@ package final class ProxyServer: @unchecked Sendable {
     let routes: Routes
     let health: UpstreamHealth
     let collapsed = CollapsedRequests()
-    /// nil where nothing asks for it.
-    let cookieOrigins: CookieOrigins?
-    /// nil where what is gone is not remembered.
-    let gone: GoneMemory?
-    let purges = PurgeClock()
     let sentRequests = SentRequests()
-    let marks = RecentMarks()
+    let cacheSettings: ResponseCacheSettings
     let metricsPages = MetricsPages()
     /// Where pages of numbers are made.
     private let pageQueue = DispatchQueue(label: "cistern.pages", qos: .utility)
     private let logger: Logger
-    private let store: ResponseStore?
-    /// nil where No-Vary-Search is not looked at.
-    let variances: SearchVarianceMemory?
+    /// nil where nothing is stored.
+    private let cache: SharedCacheState?
     private var shards: [ProxyShard] = []
     /// Each with the loop that it lives on.
     private var listeners: [(shard: ProxyShard, listener: Listener)] = []
@@ -66,15 +61,12 @@ package final class ProxyServer: @unchecked Sendable {
         health = UpstreamHealth(routes: routes.all.map(\.name), settings: settings.upstream.failure, logger: logger)
         var generator = SystemRandomNumberGenerator()
         instance = String(generator.next() as UInt64, radix: 36)
-        store = try settings.store.map { (store) throws(StoreError) in
+        cacheSettings = ResponseCacheSettings(settings, routes)
+        cache = try settings.store.map { [cacheSettings, sentRequests] (store) throws(StoreError) in
             var store = store
             store.whenWritable = { [directory = store.directory] in Self.logWriting($0, directory, logger) }
-            return try ResponseStore(store)
+            return SharedCacheState(store: try ResponseStore(store), sent: sentRequests, settings: cacheSettings)
         }
-        let usesOrigins = routes.all.contains { $0.rescueWithShared == .own } && !settings.policy.isPrivate
-        cookieOrigins = usesOrigins ? store.map { CookieOrigins(store: $0) } : nil
-        gone = settings.remembersGone ? store.map { GoneMemory(store: $0, window: settings.upstream.failure.window) } : nil
-        variances = settings.policy.usesNoVarySearch ? store.map { SearchVarianceMemory(store: $0) } : nil
         var sockets: [PlacedSocket] = []
         do {
             for number in 0..<settings.shards { try bind(shard: number, &sockets) }
@@ -118,8 +110,8 @@ package final class ProxyServer: @unchecked Sendable {
     }
 
     private func makeShards(_ sockets: [PlacedSocket], _ time: any TimeSource) {
-        shards = (0..<settings.shards).map { ProxyShard(server: self, number: $0, settings: settings, store: store, time: time) }
-        let admin = AdminInterface(server: self, settings: settings.admin, store: store)
+        shards = (0..<settings.shards).map { ProxyShard(server: self, number: $0, settings: settings, cache: cache, time: time) }
+        let admin = AdminInterface(server: self, settings: settings.admin, cache: cache)
         for placed in sockets {
             let shard = shards[placed.shard]
             let receiver: any RequestReceiver =
@@ -162,13 +154,13 @@ package final class ProxyServer: @unchecked Sendable {
         }
         group.wait()
         for case .unix(let path) in addresses + adminAddresses { removeFile(path) }
-        store?.close()
+        cache?.store.close()
         accessLog?.finish()
         logger.info("stopped")
     }
 
     /// Waits until what was handed to the store is readable from its files.
-    package func flushStore() { store?.flush() }
+    package func flushStore() { cache?.store.flush() }
 
     var shardCount: Int { shards.count }
 
@@ -241,8 +233,8 @@ package final class ProxyServer: @unchecked Sendable {
             return MetricsSnapshot.ModeLine(
                 mode: mode.rawValue, isForAll: modes.all == mode, prefixes: exceptions.prefixes, routes: exceptions.routes)
         }
-        snapshot.cookieSetsLeftOut = cookieOrigins?.leftOut ?? 0
-        snapshot.gone = gone?.counts.map { (event: $0.event, count: UInt64($0.count)) } ?? []
+        snapshot.cookieSetsLeftOut = cache?.cookieOrigins?.leftOut ?? 0
+        snapshot.gone = cache?.gone?.counts.map { (event: $0.event, count: UInt64($0.count)) } ?? []
         snapshot.collapsedWaiting = collapsed.waiting
         snapshot.failures = health.summary(now: time.monotonicMilliseconds)
         snapshot.accessLogDropped = accessLog?.dropped ?? 0
@@ -256,12 +248,12 @@ package final class ProxyServer: @unchecked Sendable {
 
     /// Without a store: nothing, and not writable.
     var storeStatistics: StoreStatistics {
-        guard let store else {
+        guard let cache else {
             var nothing = StoreStatistics()
             nothing.isWritable = false
             return nothing
         }
-        return store.statistics
+        return cache.store.statistics
     }
 
     // MARK: Log
@@ -274,8 +266,8 @@ package final class ProxyServer: @unchecked Sendable {
             logger.info("metrics and admin interface on \(adminAddresses.map(\.description).joined(separator: ", "))")
         }
         for route in routes.all where route.rescueWithShared == .always { logger.warning("\(route.sharedRescueWarning)") }
-        guard let store, let directory = settings.store?.directory else { return logger.warning("no store: nothing is kept") }
-        let found = store.statistics
+        guard let cache, let directory = settings.store?.directory else { return logger.warning("no store: nothing is kept") }
+        let found = cache.store.statistics
         let snapshot = found.recoveredFromSnapshot ? " from the snapshot" : ""
         logger.info("store \(directory): \(found.recoveredEntries) entries found in \(found.recoveryMilliseconds) ms\(snapshot)")
         if found.hasLostKey {

@@ -2,11 +2,11 @@
 // and a mode (Cistern-Mode).
 
 import CachePolicy
-import CacheStore
 import Downstream
 import Explanation
 import HTTPCore
 import Reactor
+import ResponseCache
 import Telemetry
 
 extension ProxyShard {
@@ -50,7 +50,7 @@ extension ProxyShard {
     /// Serves what is stored without asking, where the mode says so; returns whether it did.
     func serveByMode(
         _ found: FoundResponse, _ head: RequestHead, _ directives: RequestCacheControl, _ connection: ClientConnection
-    ) throws(OnDisk) -> Bool {
+    ) throws(NotAtHand) -> Bool {
         let mode = mode(of: head)
         switch mode {
         case .live, .record: return false
@@ -62,10 +62,10 @@ extension ProxyShard {
         let ttl: Int64?
         if case .serve(let left, let current) = Reuse.decide(found.metadata, directives, now: now) {
             (age, ttl) = (current, left)
-        } else if let lookUp, let gone = try server.gone?.gone(beside: found, in: lookUp),
+        } else if let gone = try lookUp?.gone(beside: found),
             case .allowed(let current, let left) = Reuse.rescue(gone.metadata, directives, strictness: strictness, now: now)
         {
-            server.gone?.count(.served)
+            lookUp?.shared.gone?.count(.served)
             (found, age, ttl) = (gone, current, left)
         } else if case .allowed(let current, let left) = Reuse.rescue(found.metadata, directives, strictness: strictness, now: now) {
             (age, ttl) = (current, left)

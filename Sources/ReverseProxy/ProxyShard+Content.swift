@@ -6,6 +6,7 @@ import Downstream
 import Explanation
 import Forwarding
 import HTTPCore
+import ResponseCache
 
 extension ProxyShard {
     /// A request with content, or one that is kept by its content.
@@ -56,7 +57,7 @@ extension ProxyShard {
 
     /// Makes the key's part of the content. What it returns touches nothing that the loop owns.
     func identification(of head: RequestHead, _ content: [UInt8]) -> @Sendable () -> [UInt8]? {
-        let (route, store) = (routes.all[routes.place(of: head.pathAndQuery)], lookUp?.store)
+        let (route, store) = (routes.all[routes.place(of: head.pathAndQuery)], lookUp?.shared.store)
         return {
             guard content.count <= route.contentLimitBytes, let store,
                 let identity = RequestContent.identity(
@@ -74,13 +75,5 @@ extension ProxyShard {
 
     private func isAnsweredHere(_ head: RequestHead) -> Bool {
         mode(of: head) == .offline || RequestRefusals.refusal(of: head, fields: requestFields, upstream: settings.forwarding.name) != nil
-    }
-
-    /// When an unsafe request last made the target invalid: part of the key, since what lies under all contents cannot be searched for
-    /// (RFC 9111 §4.4).
-    func invalidation(of head: RequestHead) throws(OnDisk) -> [UInt8] {
-        let shared = sharedKey(of: Array(head.pathAndQuery), for: head)
-        guard let time = try lookUp?.invalidationTime(shared) else { return [] }
-        return withUnsafeBytes(of: time.milliseconds.littleEndian) { Array($0) }
     }
 }

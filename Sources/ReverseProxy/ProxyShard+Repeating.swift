@@ -5,6 +5,7 @@ import Downstream
 import Explanation
 import HTTPCore
 import Reactor
+import ResponseCache
 import Telemetry
 
 extension ProxyShard {

@@ -8,6 +8,7 @@ import Explanation
 import Forwarding
 import HTTPCore
 import Reactor
+import ResponseCache
 import Telemetry
 import Upstream
 
@@ -22,7 +23,8 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     let coder: LoopWorker
     let connections: ClientConnections
     let upstream: UpstreamClient
-    let lookUp: StoreLookUp?
+    /// nil where nothing is stored.
+    let lookUp: ResponseCache?
     let requestFields: UpstreamRequestFields
     let cacheStatus: CacheStatus
     private let hitLines: HitLines
@@ -51,12 +53,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     /// Held here for as long as the shard is.
     private lazy var probe = ActiveProbe(shard: self)
     private let refreshAhead: RefreshAhead?
-    let checksCollections: Bool
-    private let hasArgumentRules: Bool
     let keyMaker: RequestKeyMaker
-    /// The server's; nil where No-Vary-Search is not looked at.
-    let variances: SearchVarianceMemory?
-    private var scratchKey: [UInt8] = []
     /// When the request that is being looked at came, in microseconds.
     private var requestBegan: Int64 = 0
     /// How often something was read from the disk for it.
@@ -66,7 +63,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     private var dateSecond: Int64 = -1
     private var dateText: [UInt8] = []
 
-    init(server: ProxyServer, number: Int, settings: ProxySettings, store: ResponseStore?, time: any TimeSource) {
+    init(server: ProxyServer, number: Int, settings: ProxySettings, cache: SharedCacheState?, time: any TimeSource) {
         self.server = server
         accessLog = server.accessLog
         self.settings = settings
@@ -76,11 +73,8 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         coder = LoopWorker(loop: loop)
         connections = ClientConnections(loop: loop, settings: settings.downstream, budget: server.budget)
         upstream = UpstreamClient(loop: loop, settings: settings.upstream)
-        lookUp = store.map {
-            StoreLookUp(store: $0, purges: server.purges, marks: server.marks, gone: server.gone, policy: settings.policy)
-        }
-        connections.contentMemory = store
-        variances = server.variances
+        lookUp = cache.map { ResponseCache($0) }
+        connections.contentMemory = cache?.store
         origin = settings.upstream.origin.utf8.map(\.asciiLowercased)
         upstreamOrigin = UpstreamOrigin(origin, basePath: Array(settings.upstream.basePath.utf8))
         requestFields = UpstreamRequestFields(
@@ -90,19 +84,16 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         storedAnswers = StoredAnswers(settings, coder)
         cacheStatus = CacheStatus(name: Array(settings.forwarding.name.utf8))
         hitLines = HitLines(cacheStatus)
-        keyMaker = RequestKeyMaker(
-            policy: settings.policy, forwarding: settings.forwarding, authority: origin + Array(settings.upstream.basePath.utf8))
-        partitionOffset = 1 + 4 + keyMaker.authority.count + 4
+        keyMaker = RequestKeyMaker(server.cacheSettings, store: cache?.store)
+        partitionOffset = keyMaker.partitionOffset
         why = WhyRing(shard: number, capacity: settings.admin.records)
         modes = server.modes
         metrics = ShardMetrics(labels: MetricNames.labels)
         servesOwnPages = settings.servesOwnPages && settings.adminListen.isEmpty
         routes = server.routes
-        hasArgumentRules = routes.all.contains { $0.arguments.isSpecial }
-        checksCollections = routes.all.contains(where: \.invalidatesCollection)
         let refreshAhead = routes.all.contains { $0.refreshAhead > 0 } ? RefreshAhead(routes: routes) : nil
         self.refreshAhead = refreshAhead
-        memo = refreshAhead == nil ? store.map(HitMemo.init) : nil
+        memo = refreshAhead == nil ? (cache?.store).map(HitMemo.init) : nil
     }
 
     /// The failure memory hears of every attempt to connect.
@@ -120,7 +111,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     /// The scopes of failure that a request belongs to.
     func scopes(of head: RequestHead, route: Int) -> RequestScopes {
         let own = route == routes.all.count - 1 ? nil : route
-        return RequestScopes(pathAndQuery: head.pathAndQuery, route: own, user: keyMaker.user(of: head.fields, lookUp?.store))
+        return RequestScopes(pathAndQuery: head.pathAndQuery, route: own, user: keyMaker.user(of: head.fields))
     }
 
     /// The parts of the connections that a request takes part of: so that paths that are slow, or hang, starve nobody.
@@ -138,6 +129,9 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     /// The time of day as the rules use it.
     var now: Timestamp { Timestamp(milliseconds: loop.batchWallMilliseconds) }
 
+    /// The same, and the loop's, as the cache uses them.
+    var cacheTime: CacheTime { CacheTime(wall: now, monotonic: loop.time.monotonicMilliseconds) }
+
     /// The current IMF-fixdate, made once a second.
     var date: [UInt8] {
         let second = loop.batchWallMilliseconds / 1000
@@ -153,7 +147,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     func received(_ head: RequestHead, framing: ContentFraming, on connection: ClientConnection) -> (any ClientExchange)? {
         requestBegan = loop.batchMicroseconds
         if servesOwnPages, let page = OwnPage(head) { return page.answer(shard: self, connection: connection, head: head) }
-        if let lookUp { storeChanges = lookUp.store.changes }
+        if let lookUp { storeChanges = lookUp.changes }
         switch framing {
         case .none where !isKeptByContent(head): return consider(head, .none, on: connection)
         case .length(0) where !isKeptByContent(head): return consider(head, .whole(.empty), on: connection)
@@ -195,7 +189,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     ) -> (any ClientExchange)? {
         requestBegan = loop.batchMicroseconds - body.waitedMicroseconds
         requestReads = 0
-        do throws(OnDisk) {
+        do throws(NotAtHand) {
             return try lookInMemory(head, body, connection, content, forPart: forPart)
         } catch {
             return lookLater(head, body, connection, content, forPart: forPart, error)
@@ -205,10 +199,10 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     /// Apart from `look`, so that a hit makes no closure.
     @inline(never)
     private func lookLater(
-        _ head: RequestHead, _ body: RequestBody, _ connection: ClientConnection, _ content: [UInt8]?, forPart: Bool, _ wanted: OnDisk
+        _ head: RequestHead, _ body: RequestBody, _ connection: ClientConnection, _ content: [UInt8]?, forPart: Bool, _ wanted: NotAtHand
     ) -> DiskWait {
         let began = requestBegan
-        return DiskWait(shard: self, connection: connection, head: head, began: began, wanted) { [self] (reads) throws(OnDisk) in
+        return DiskWait(shard: self, connection: connection, head: head, began: began, wanted) { [self] (reads) throws(NotAtHand) in
             (requestBegan, requestReads) = (began, reads)
             return try lookInMemory(head, body, connection, content, forPart: forPart)
         }
@@ -216,36 +210,25 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
 
     private func lookInMemory(
         _ head: RequestHead, _ body: RequestBody, _ connection: ClientConnection, _ content: [UInt8]?, forPart: Bool
-    ) throws(OnDisk) -> (any ClientExchange)? {
+    ) throws(NotAtHand) -> (any ClientExchange)? {
         guard let lookUp else { return pass(head, body, on: connection) }
-        let content = try content.map { (identity) throws(OnDisk) in identity + (try invalidation(of: head)) }
-        scratchKey.removeAll(keepingCapacity: true)
-        let target = head.pathAndQuery
-        let rules = hasArgumentRules ? routes.all[routes.place(of: target)].arguments : nil
-        let isPartitioned = keyMaker.append(
-            to: &scratchKey, head: head, target: target.span, rules: rules, content: content, store: lookUp.store)
-        var shared = isPartitioned ? sharedKey(of: Array(target), for: head, content) : nil
-        var result = try lookUp.find(scratchKey, sharedKey: shared, collection: collectionKey(of: head), request: head)
+        let (keys, result) = try lookUp.find(head, content: content)
         var directives = RequestCacheControl()
         if head.fields.contains(.cacheControl) || head.fields.contains(.pragma) { directives = RequestCacheControl(head.fields) }
-        let isVaried = content == nil && variances?.isEmpty == false
-        if case .found(let found) = result, refreshAhead == nil, !isVaried, !isModal(head),
+        if case .found(let found) = result, refreshAhead == nil, !isModal(head),
             case .serve(let ttl, let age) = Reuse.decide(found.metadata, directives, now: now)
         {
             serveHit(found, head, ttl: ttl, age: age, .hit, connection)
             return nil
         }
-        if isVaried, let varied = try findVaried(result, head) {
-            (result, scratchKey) = (varied.result, varied.keys.own)
-            if isPartitioned { shared = varied.keys.shared }
-        }
         if isModal(head), let found = result.found, try serveByMode(found, head, directives, connection) { return nil }
         // What may stand in where the upstream fails: by then it is known at once whether it does.
-        if let shared, result.found == nil, routes.all[routes.place(of: target)].rescueWithShared != .never {
-            _ = try standIn(for: head, sharedKey: shared, directives, route: routes.place(of: target))
+        let route = routes.place(of: head.pathAndQuery)
+        if keys.isPartitioned, result.found == nil, routes.all[route].rescueWithShared != .never {
+            _ = try standIn(for: head, at: keys, directives, route: route)
         }
         if forPart { return passPart(result.found, head, body, directives, connection) }
-        return goOn(result, head, body, directives, shared: shared, connection)
+        return goOn(keys, result, head, body, directives, connection)
     }
 
     /// The upstream is asked for the part; the stored whole stands in where it fails.
@@ -261,12 +244,11 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     /// What is not plainly a fresh hit. Apart from `look`, so that what a hit needs stays small.
     @inline(never)
     private func goOn(
-        _ result: LookUpResult, _ head: RequestHead, _ body: RequestBody, _ directives: RequestCacheControl, shared: [UInt8]?,
+        _ keys: TargetKeys, _ result: LookUpResult, _ head: RequestHead, _ body: RequestBody, _ directives: RequestCacheControl,
         _ connection: ClientConnection
     ) -> (any ClientExchange)? {
         let plan = ExchangePlan(
-            directives: directives, key: scratchKey, sharedKey: shared ?? scratchKey, isPartitioned: shared != nil, found: result.found,
-            flightKey: result.flightKey(scratchKey), missToken: result.forwardToken,
+            directives: directives, keys: keys, found: result.found, flightKey: result.flightKey(keys.own), missToken: result.forwardToken,
             mayShare: head.method == .get && directives == RequestCacheControl(), route: routes.place(of: head.pathAndQuery))
         plan.mayCollapse = (head.method == .get || isKeptByContent(head)) && directives == RequestCacheControl()
         plan.diskReads = requestReads
@@ -325,12 +307,12 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         trace.mode = mode
         trace.lifetime = ttl.map { $0 + age } ?? -1
         trace.age = age
-        trace.partition = ExchangeTrace.partition(in: scratchKey, at: partitionOffset)
+        trace.partition = ExchangeTrace.partition(in: found.key, at: partitionOffset)
         trace.diskReads = UInt8(clamping: requestReads)
-        let body = WholeBody.borrowed(found.item.body, owner: found.item.owner)
+        let body = WholeBody.borrowed(found.content, owner: found.owner)
         func send(_ lines: UnsafeRawBufferPointer) -> StoredAnswers.Sent {
             storedAnswers.send(
-                storedHead: found.item.head, metadata: found.metadata, body: body, to: head, lines: lines, on: connection)
+                storedHead: found.head, metadata: found.metadata, body: body, to: head, lines: lines, on: connection)
         }
         let sent: StoredAnswers.Sent
         let isPlain = mode == .live && !asksForWords(head)
@@ -360,22 +342,10 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         return lines
     }
 
-    /// The key under which a GET of the same target, with the same credentials, is stored.
-    func keyOfGet(for head: RequestHead) -> (key: [UInt8], isPartitioned: Bool) {
-        var key: [UInt8] = []
-        guard let lookUp else { return (key, false) }
-        let target = head.pathAndQuery
-        let rules = routes.all[routes.place(of: target)].arguments
-        let isPartitioned = keyMaker.append(to: &key, head: head, target: target.span, rules: rules, store: lookUp.store)
-        return (key, isPartitioned)
-    }
-
-    /// The key under which those without credentials find a target.
-    func sharedKey(of target: [UInt8], for head: RequestHead, _ content: [UInt8]? = nil) -> [UInt8] {
-        var key: [UInt8] = []
-        let rules = routes.all[routes.place(of: target[...])].arguments
-        keyMaker.appendShared(to: &key, head: head, target: target.span, rules: rules, content: content)
-        return key
+    func standIn(
+        for head: RequestHead, at keys: TargetKeys, _ directives: RequestCacheControl, route: Int
+    ) throws(NotAtHand) -> StandInResult {
+        try lookUp?.standIn(for: head, at: keys, directives, routes.all[route].rescueWithShared, now: now) ?? .nothing
     }
 
     /// A redirect within the upstream, made relative so that the client stays here.
@@ -429,9 +399,8 @@ final class ExchangePlan {
     let bypass: BypassReason?
     let directives: RequestCacheControl
     /// nil where the store has nothing to do with the request.
-    let key: [UInt8]?
-    let sharedKey: [UInt8]
-    let isPartitioned: Bool
+    let keys: TargetKeys?
+    var key: [UInt8]? { keys?.own }
     var found: FoundResponse?
     /// Under which key requests for the same share one fetch: the variant's, where it is known.
     let flightKey: [UInt8]?
@@ -447,15 +416,13 @@ final class ExchangePlan {
     var diskReads = 0
 
     init(
-        bypass: BypassReason? = nil, directives: RequestCacheControl = RequestCacheControl(), key: [UInt8]? = nil, sharedKey: [UInt8] = [],
-        isPartitioned: Bool = false, found: FoundResponse? = nil, flightKey: [UInt8]? = nil, missToken: StaticString = "uri-miss",
+        bypass: BypassReason? = nil, directives: RequestCacheControl = RequestCacheControl(), keys: TargetKeys? = nil,
+        found: FoundResponse? = nil, flightKey: [UInt8]? = nil, missToken: StaticString = "uri-miss",
         mayShare: Bool = false, route: Int
     ) {
         self.bypass = bypass
         self.directives = directives
-        self.key = key
-        self.sharedKey = sharedKey
-        self.isPartitioned = isPartitioned
+        self.keys = keys
         self.found = found
         self.flightKey = flightKey
         self.missToken = missToken

@@ -3,6 +3,7 @@
 import CachePolicy
 import Explanation
 import HTTPCore
+import ResponseCache
 
 package struct Route: Sendable {
     /// What metrics and logs call it; empty for all paths that no other route is for.
@@ -52,6 +53,11 @@ struct Routes: Sendable {
     /// Whether such a request only reads on this route, and its response is kept by its content. Asked here and not of the route, which would
     /// be copied.
     func reads(_ method: Method, on route: Int) -> Bool { method == .query || all[route].methods.contains(method) }
+
+    /// What the cache has to know of them.
+    var arguments: ArgumentTable {
+        ArgumentTable(all.dropLast().map { ($0.pattern, $0.arguments) }, rest: all.last?.arguments ?? ArgumentRules())
+    }
 
     /// What an explanation has to know of a target's route.
     func explained(_ target: [UInt8]) -> ExplainedRoute {

@@ -1,7 +1,6 @@
 // Sends stored responses: head and body as they lie in the store, and the lines that are made anew each time.
 
 import CachePolicy
-import CacheStore
 import ContentCodings
 import Downstream
 import HTTPCore

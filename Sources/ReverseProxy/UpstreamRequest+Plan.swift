@@ -2,10 +2,10 @@
 // and a coding that can be taken off again.
 
 import CachePolicy
-import CacheStore
 import Downstream
 import Forwarding
 import HTTPCore
+import ResponseCache
 import Upstream
 
 extension ProxyShard {
@@ -24,7 +24,7 @@ extension ProxyShard {
 
     private static func prepareForStore(_ fields: inout Fields, _ plan: ExchangePlan, _ method: HTTPCore.Method) {
         if let found = plan.found, method.isSafe {
-            Validation.addConditions(to: &fields, stored: found.metadata, head: found.item.head)
+            Validation.addConditions(to: &fields, stored: found.metadata, head: found.head)
         } else if plan.found != nil {
             // To POST a condition that does not hold is answered with 412 (RFC 9110 §13.1.2).
             Validation.removeConditions(from: &fields)

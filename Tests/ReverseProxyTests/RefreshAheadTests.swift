@@ -1,6 +1,7 @@
 // Which hits bring a new response before the stored one is stale: without sockets.
 
 import CachePolicy
+import ResponseCache
 import Testing
 
 @testable import ReverseProxy
@@ -13,7 +14,9 @@ struct RefreshAheadTests {
         return RefreshAhead(routes: Routes([], rest: route))
     }
 
-    private static func plan(_ key: UInt8 = 1) -> ExchangePlan { ExchangePlan(key: [key], flightKey: [key], route: 0) }
+    private static func plan(_ key: UInt8 = 1) -> ExchangePlan {
+        ExchangePlan(keys: TargetKeys(own: [key], shared: [key]), flightKey: [key], route: 0)
+    }
 
     /// Of these freshness times left, in seconds, one hit each at the same moment: which are due.
     private static func due(_ rule: RefreshAhead, ttl: [Int64], key: UInt8 = 1, now: Int64 = 0) -> [Bool] {

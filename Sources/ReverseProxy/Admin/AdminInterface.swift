@@ -2,21 +2,22 @@
 // million stored answers holds up no client.
 
 import CachePolicy
-import CacheStore
 import Dispatch
 import HTTPCore
+import ResponseCache
 
 /// `@unchecked Sendable` because nothing changes after `init`; what it reaches guards itself.
 final class AdminInterface: @unchecked Sendable {
     let settings: AdminSettings
     unowned let server: ProxyServer
-    let store: ResponseStore?
+    /// Its own, touched on its queue only; nil where nothing is stored.
+    private let cache: ResponseCache?
     private let queue = DispatchQueue(label: "cistern.admin", qos: .utility)
 
-    init(server: ProxyServer, settings: AdminSettings, store: ResponseStore?) {
+    init(server: ProxyServer, settings: AdminSettings, cache: SharedCacheState?) {
         self.server = server
         self.settings = settings
-        self.store = store
+        self.cache = cache.map { ResponseCache($0, mayWait: true) }
     }
 
     typealias Reply = @Sendable (AdminAnswer) -> Void
@@ -30,10 +31,10 @@ final class AdminInterface: @unchecked Sendable {
         let item: String
         let reply: Reply
 
-        var store: ResponseStore {
+        var cache: ResponseCache {
             get throws(AdminProblem) {
-                guard let store = interface.store else { throw .unavailable("Nothing is stored here.") }
-                return store
+                guard let cache = interface.cache else { throw .unavailable("Nothing is stored here.") }
+                return cache
             }
         }
     }
@@ -81,6 +82,7 @@ final class AdminInterface: @unchecked Sendable {
     ]
 
     var now: Timestamp { Timestamp(milliseconds: server.wallMilliseconds) }
+    var time: CacheTime { CacheTime(wall: now, monotonic: server.monotonicMilliseconds) }
 
     /// Does `work` on the interface's own queue.
     func later(_ work: @escaping @Sendable () -> Void) { queue.async(execute: work) }

@@ -1,10 +1,11 @@
-// One entry of an HTTP archive (HAR 1.2), as a browser or proxy recorded it, made into a request and its answer; or why it cannot be stored.
+// One entry of an HTTP archive (HAR 1.2), as a browser or proxy recorded it, made into a request and its response; or why it cannot be stored.
 
 import CachePolicy
 import HTTPCore
 import JSON
+import ResponseCache
 
-/// Why an archived answer was left out. The raw value is what the administrator is told.
+/// Why an archived response was left out. The raw value is what the administrator is told.
 enum NotImportedReason: String, Error, CaseIterable {
     case malformed
     case method
@@ -20,19 +21,10 @@ enum NotImportedReason: String, Error, CaseIterable {
     case invalidated
 }
 
-struct ArchiveEntry {
-    let request: RequestHead
-    let response: ResponseHead
-    let content: [UInt8]
-    /// Whether the upstream had coded the content: archives hold it without its codings.
-    let isDecoded: Bool
-    /// Milliseconds since 1970.
-    let requestTime: Int64
-    let responseTime: Int64
-
+extension ArchivedResponse {
     /// - Parameters:
     ///   - origins: what may stand before the target, scheme and host with a base path. In lower case but for the path.
-    ///   - isShared: credentials are left out, so that the answer is for everybody.
+    ///   - isShared: credentials are left out, so that the response is for everybody.
     ///   - now: milliseconds since 1970: what claims to come from later came now.
     init(_ entry: JSONValue, origins: [String], isShared: Bool, settings: CachePolicySettings, now: Int64) throws(NotImportedReason) {
         guard let request = entry["request"], let response = entry["response"], let url = request["url"]?.string,
@@ -47,18 +39,20 @@ struct ArchiveEntry {
         for index in 0..<fields.count where fields.value(at: index).elementsEqual(redaction) { throw .redacted }
         // What the client's own cache held says nothing of what is stored here.
         for field in [KnownField.ifNoneMatch, .ifModifiedSince, .cacheControl, .pragma] { fields.remove(field) }
-        self.request = RequestHead(method: .get, target: RequestTarget.escaped(Array(target.utf8)[...]), version: .http11, fields: fields)
-        var answer = try Self.fields(response["headers"]).removingHopByHop()
-        isDecoded = ContentCoding(answer) != .identity
-        for field in [KnownField.contentLength, .transferEncoding, .setCookie, .setCookie2] { answer.remove(field) }
-        if !answer.contains(.contentType), let type = response["content"]?["mimeType"]?.string, Self.isValue(type) {
-            answer.append(.contentType, type)
+        let head = RequestHead(method: .get, target: RequestTarget.escaped(Array(target.utf8)[...]), version: .http11, fields: fields)
+        var kept = try Self.fields(response["headers"]).removingHopByHop()
+        let isDecoded = ContentCoding(kept) != .identity
+        for field in [KnownField.contentLength, .transferEncoding, .setCookie, .setCookie2] { kept.remove(field) }
+        if !kept.contains(.contentType), let type = response["content"]?["mimeType"]?.string, Self.isValue(type) {
+            kept.append(.contentType, type)
         }
-        self.response = ResponseHead(status: Status(rawValue: UInt16(status)), fields: answer)
-        content = try Self.content(response["content"])
         let start = min(now, entry["startedDateTime"]?.string.flatMap { RFC3339.parse($0) } ?? now)
-        requestTime = start
-        responseTime = min(now, start + Int64(max(0, min(entry["time"]?.double ?? 0, 3_600_000))))
+        let end = min(now, start + Int64(max(0, min(entry["time"]?.double ?? 0, 3_600_000))))
+        self.init(
+            request: head, response: ResponseHead(status: Status(rawValue: UInt16(status)), fields: kept),
+            content: try Self.content(response["content"], mayBeEmpty: status == 410), isDecoded: isDecoded,
+            requestTime: Timestamp(milliseconds: start),
+            responseTime: Timestamp(milliseconds: end))
     }
 
     private static func target(_ url: String, _ origins: [String]) throws(NotImportedReason) -> String {
@@ -88,8 +82,12 @@ struct ArchiveEntry {
 
     private static func isValue(_ text: String) -> Bool { text.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7f || $0 == 0x09 } }
 
-    private static func content(_ content: JSONValue?) throws(NotImportedReason) -> [UInt8] {
-        guard let text = content?["text"]?.string, !text.isEmpty else { throw .noContent }
+    /// - Parameter mayBeEmpty: what is gone for good needs no content to say so.
+    private static func content(_ content: JSONValue?, mayBeEmpty: Bool) throws(NotImportedReason) -> [UInt8] {
+        guard let text = content?["text"]?.string, !text.isEmpty else {
+            if mayBeEmpty { return [] }
+            throw .noContent
+        }
         guard content?["encoding"]?.string == "base64" else { return Array(text.utf8) }
         guard let bytes = Base64.decode(text) else { throw .malformed }
         return bytes

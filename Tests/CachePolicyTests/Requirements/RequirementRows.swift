@@ -78,7 +78,7 @@ struct Requirement {
         Requirement(
             "3.2", .must,
             "What a 304 or a HEAD makes of a stored answer is stored only where §3 allows it: not what is private from then on.",
-            "ReverseProxy/Fetch+Storing.swift mayKeep", "what may not be stored does not come in by a 304 or a HEAD"),
+            "ResponseCache/ResponseCache+Confirming.swift mayKeep", "what may not be stored does not come in by a 304 or a HEAD"),
         Requirement(
             "3.3", .must, "An incomplete answer is never taken for a whole: it is not kept at all.",
             "ReverseProxy/Fetch.swift transferFailed",
@@ -122,7 +122,7 @@ struct Requirement {
             "an unsafe request drops what is stored, in every partition and variant"),
         Requirement(
             "4", .must, "Of several that fit, the most recent is used: a newer one of the same variant takes the older one's place.",
-            "ReverseProxy/StoreLookUp+Storing.swift insert", "the rules and the reference agree at every step"),
+            "ResponseCache/ResponseCache+Placing.swift insert", "the rules and the reference agree at every step"),
         Requirement(
             "4", .must,
             "Which of two is the more recent is told by when their requests were sent: an older one that ends later is not stored.",
@@ -157,7 +157,7 @@ struct Requirement {
             "CachePolicy/SelectingFields.swift values", "selecting fields leave out what is covered already, and values are told apart"),
         Requirement(
             "4.1", .must, "A 304 that brings another Vary: the stored answer is found by that from then on.",
-            "ReverseProxy/Fetch+Storing.swift write",
+            "ResponseCache/ResponseCache+Confirming.swift write",
             "a 304 or a HEAD that varies otherwise than the stored answer: by its Vary from then on"),
         Requirement(
             "4.1", .must, "Selecting fields are those of the request as the upstream got it, without what Connection names.",
@@ -226,7 +226,8 @@ struct Requirement {
         Requirement(
             "4.3.2", .must, "If-Range holds for a strong tag or a strong date only.", "CachePolicy/RangeRequest.swift isHeld", "If-Range"),
         Requirement(
-            "4.3.3", .must, "A full answer to a validation takes the stored one's place.", "ReverseProxy/Fetch+Storing.swift store",
+            "4.3.3", .must, "A full answer to a validation takes the stored one's place.",
+            "ResponseCache/ResponseCache+Storing.swift store",
             "without freshness the upstream is always asked first"),
         Requirement(
             "4.3.3", .may, "A 5xx counts as no answer: a copy that may be stale goes out.", "CachePolicy/LastGood.swift serverError",
@@ -247,7 +248,7 @@ struct Requirement {
             "CachePolicy/Validation.swift update", "what a HEAD tells of GET's copy"),
         Requirement(
             "4.3.4", .must, "A late 304 or HEAD updates nothing that was asked for after it.",
-            "ReverseProxy/StoreLookUp+Storing.swift base",
+            "ResponseCache/ResponseCache+Confirming.swift base",
             "a late 304 does not bring back what was replaced, nor freshen what replaced it"),
         Requirement(
             "4.3.5", .should, "A HEAD that differs makes the stored answer stale.", "CachePolicy/Validation.swift fits",
@@ -264,7 +265,7 @@ struct Requirement {
             "the target, Location and Content-Location of the same origin, on success of an unsafe method"),
         Requirement(
             "4.4", .must, "What is stored for the target by a request's content (QUERY) is invalid too.",
-            "ReverseProxy/ProxyShard+Content.swift invalidation", "what is stored by a request's content goes too"),
+            "ResponseCache/ResponseCache.swift invalidationPart", "what is stored by a request's content goes too"),
         Requirement(
             "4.4", .may, "Location and Content-Location too.", "CachePolicy/Invalidation.swift targets",
             "the target, Location and Content-Location of the same origin, on success of an unsafe method"),
@@ -341,7 +342,8 @@ struct Requirement {
             "Forwarding/UpstreamRequestFields.swift knownOverrides",
             "fields of the connection stop here, the forwarding fields are ours, overrides are dropped"),
         Requirement(
-            "7.3", .may, "What a 304 or a HEAD says of cookies is treated in the same way.", "ReverseProxy/Fetch+Storing.swift setCookie",
+            "7.3", .may, "What a 304 or a HEAD says of cookies is treated in the same way.",
+            "ResponseCache/ResponseCache+Confirming.swift setCookie",
             "Set-Cookie in a 304 or an answer to HEAD is kept, stripped, or the update not stored, as the setting says"),
         Requirement(
             "7.3", .may, "Set-Cookie does not forbid storing; the answer is kept without it, with it, or not at all, as the operator says.",

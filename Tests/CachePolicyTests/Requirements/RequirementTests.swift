@@ -54,7 +54,7 @@ struct RequirementTests {
             "CachePolicyTests/RuleTests.swift", "CachePolicyTests/KeyTests.swift", "CachePolicyTests/ClauseTests.swift",
             "CachePolicyTests/StaleAndValidationTests.swift", "ReverseProxyTests/SharedCacheTests.swift",
             "CachePolicyTests/RandomWalk/RandomWalkTests.swift", "HTTPCoreTests/ContentTests.swift",
-            "ReverseProxyTests/StoringOrder/StoringOrderTests.swift", "ReverseProxyTests/LetterTests.swift",
+            "ReverseProxyTests/StoringOrderTests.swift", "ReverseProxyTests/LetterTests.swift",
             "ReverseProxyTests/CachingTests.swift", "ReverseProxyTests/SemanticsTests.swift", "ReverseProxyTests/ProxyingTests.swift",
             "ReverseProxyTests/RescueTests.swift", "ReverseProxyTests/CollapsingTests.swift", "ReverseProxyTests/ValidationTests.swift",
             "ReverseProxyTests/InvalidationTests.swift", "ReverseProxyTests/SelectionTests.swift",

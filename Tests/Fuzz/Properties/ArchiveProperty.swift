@@ -3,6 +3,7 @@
 import CachePolicy
 import HTTPCore
 import JSON
+import ResponseCache
 
 @testable import ReverseProxy
 
@@ -14,10 +15,13 @@ enum ArchiveProperty {
         guard let value = JSONValue(bytes) else { return }
         for isShared in [false, true] {
             let settings = CachePolicySettings()
-            guard let entry = try? ArchiveEntry(value, origins: origins, isShared: isShared, settings: settings, now: now) else { continue }
+            guard let entry = try? ArchivedResponse(value, origins: origins, isShared: isShared, settings: settings, now: now) else {
+                continue
+            }
             let target = entry.request.target
             try expect(target.first == UInt8(ascii: "/") && target.allSatisfy { $0 > 0x20 && $0 < 0x7f }, "its target is none")
-            try expect(entry.requestTime <= entry.responseTime && entry.responseTime <= now, "it comes from the future")
+            try expect(
+                entry.requestTime <= entry.responseTime && entry.responseTime <= Timestamp(milliseconds: now), "it comes from the future")
             try expect((200...599).contains(entry.response.status.rawValue), "its status is none")
             for fields in [entry.request.fields, entry.response.fields] {
                 for index in 0..<fields.count {
@@ -30,11 +34,10 @@ enum ArchiveProperty {
         }
     }
 
-    private static func checkStored(_ entry: ArchiveEntry, _ settings: CachePolicySettings) throws(Violation) {
-        let (requestTime, responseTime) = (Timestamp(milliseconds: entry.requestTime), Timestamp(milliseconds: entry.responseTime))
+    private static func checkStored(_ entry: ArchivedResponse, _ settings: CachePolicySettings) throws(Violation) {
         let (bytes, metadata) = StoredHead.make(
             entry.response, control: ResponseCacheControl(entry.response.fields), contentBytes: entry.content.count, isDecoded: false,
-            requestTime: requestTime, responseTime: responseTime, settings: settings)
+            requestTime: entry.requestTime, responseTime: entry.responseTime, settings: settings)
         let head = bytes.withUnsafeBytes { StoredHead.parse($0) }
         try expect(head?.status == entry.response.status, "its head cannot be read back")
         try expect(metadata.encoded().withUnsafeBytes { StoredMetadata($0) } == metadata, "its metadata cannot be read back")

@@ -1,57 +1,24 @@
-// A stored answer as the administrator sees it: its key in readable form, its freshness, its tags.
+// A stored response in JSON, for lists and by itself: with secrets left out, unless they are asked for.
 
 import CachePolicy
-import CacheStore
 import Explanation
 import HTTPCore
 import JSON
+import ResponseCache
 
-struct StoredEntry {
-    let id: StoredItemID
-    let key: StoredKey
-    let metadata: StoredMetadata
-    let head: ResponseHead
-    let item: StoredItem
-
-    /// nil where the item is no answer, is damaged, or cannot be reached any more: its marker was made anew, or an unsafe request made it
-    /// invalid.
-    init?(_ listed: ListedItem, in store: ResponseStore) {
-        let bytes = Array(listed.key)
-        guard var metadata = StoredMetadata(listed.item.metadata), let key = StoredKey(bytes),
-            let head = StoredHead.parse(listed.item.head),
-            Self.isReachable(bytes, key, metadata, store)
-        else { return nil }
-        if listed.item.isMarkedStale { metadata.flags.insert(.markedStale) }
-        item = listed.item.confirmed(&metadata)
-        (id, self.key, self.metadata, self.head) = (listed.id, key, metadata, item.note == 0 ? head : StoredHead.parse(item.head) ?? head)
-    }
-
-    private static func isReachable(_ bytes: [UInt8], _ key: StoredKey, _ metadata: StoredMetadata, _ store: ResponseStore) -> Bool {
-        if let variant = key.variant {
-            guard let marker = store.item(store.id(of: Array(bytes[..<key.baseCount]))),
-                StoredMetadata.number(in: marker.item.metadata) == variant.generation
-            else { return false }
-        }
-        guard !key.partition.isEmpty else { return true }
-        let mark = StoreLookUp.invalidationKey(key.sharedKey(of: bytes))
-        guard let item = store.item(store.id(of: mark))?.item, let time = StoredMetadata.number(in: item.metadata) else { return true }
-        return metadata.requestTime.milliseconds > Int64(bitPattern: time)
-    }
-
-    var target: String { key.readableTarget }
-    var tags: [String] { CacheTags.tags(of: head.fields) }
-
+extension StoredEntry {
     /// What a list shows.
     func summary(now: Timestamp, showsSecrets: Bool = false) -> JSONValue {
         let decision = Reuse.decide(metadata, RequestCacheControl(), now: now)
         let isFresh = if case .serve = decision { true } else { false }
         let age = Freshness.currentAge(of: metadata, now: now)
         return [
-            "id": .string(id.description), "target": .string(showsSecrets ? String(decoding: key.target, as: UTF8.self) : target),
+            "id": .string(id.description),
+            "target": .string(showsSecrets ? String(decoding: key.target, as: UTF8.self) : key.readableTarget),
             "upstream": .string(String(decoding: key.authority, as: UTF8.self)),
             "status": .integer(Int(metadata.status.rawValue)),
             "content_type": head.fields.first(.contentType).map { .string(String(decoding: $0, as: UTF8.self)) },
-            "bytes": .integer(item.body.count), "age": .integer(Int(clamping: age)),
+            "bytes": .integer(contentBytes), "age": .integer(Int(clamping: age)),
             "ttl": metadata.freshnessLifetime.map { .integer(Int(clamping: $0 - age)) }, "fresh": .bool(isFresh),
             "marked_stale": .bool(metadata.flags.contains(.markedStale)), "partition": key.shortPartition.map { .string($0) },
             "vary": key.variant.map { variant in .array(variant.selecting.map { Self.selecting($0, showsSecrets) }) },

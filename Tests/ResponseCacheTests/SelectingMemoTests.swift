@@ -4,7 +4,7 @@ import CachePolicy
 import HTTPCore
 import Testing
 
-@testable import ReverseProxy
+@testable import ResponseCache
 
 @Suite("Remembered selecting fields")
 struct SelectingMemoTests {

@@ -3,6 +3,7 @@
 
 import CachePolicy
 import CacheStore
+import HTTPCore
 import Synchronization
 
 /// What was said, and since when it is so: what lay there under the same words before others were said is not found again. In the meantime
@@ -13,6 +14,13 @@ struct RememberedVariance {
 
     /// As part of keys.
     var encoded: [UInt8] { variance.encoded + [0x0a] + Array(String(generation).utf8) }
+
+    /// Whether a part of a key is such a one, and no request's content: that begins with a length or is a digest.
+    static func isEncoded(_ part: [UInt8]) -> Bool {
+        guard let end = part.lastIndex(of: 0x0a), end >= 2, end + 1 < part.count else { return false }
+        return (part[0] | 0x20) == UInt8(ascii: "k") && (part[1] == UInt8(ascii: "E") || part[1] == UInt8(ascii: "P"))
+            && part[(end + 1)...].allSatisfy(\.isASCIIDigit)
+    }
 }
 
 final class SearchVarianceMemory: Sendable {
@@ -38,13 +46,12 @@ final class SearchVarianceMemory: Sendable {
         store.lookUp(Self.key(path).span).flatMap(Self.remembered)
     }
 
-    /// The same, without waiting for the disk.
-    func knownVariance(of path: [UInt8]) throws(OnDisk) -> RememberedVariance? {
-        try store.lookUpInMemory(Self.key(path).span).flatMap(Self.remembered)
-    }
+    /// The same without counting as a use.
+    func remembered(ofPath path: [UInt8]) -> RememberedVariance? { Self.remembered(store.see(Self.key(path).span).item) }
 
-    private static func remembered(_ item: StoredItem) -> RememberedVariance? {
-        guard StoredMetadata.kind(of: item.metadata) == .searchVariance,
+    /// What an item says; nil where it is another one.
+    static func remembered(_ item: StoredItem?) -> RememberedVariance? {
+        guard let item, StoredMetadata.kind(of: item.metadata) == .searchVariance,
             let variance = SearchVariance(encoded: item.head), let generation = StoredMetadata.number(in: item.metadata)
         else { return nil }
         return RememberedVariance(variance: variance, generation: generation)

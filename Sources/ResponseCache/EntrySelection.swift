@@ -1,20 +1,26 @@
-// Which stored answers an administrator means.
+// Which stored responses an administrator means.
 
 import CachePolicy
 import HTTPCore
 
 /// Without a target, a prefix and a tag: all.
-struct EntrySelection: Sendable {
-    var prefix: Prefix?
-    var tag: String?
-    var target: Target?
+package struct EntrySelection: Sendable {
+    private let prefix: Prefix?
+    let tag: String?
+    private let target: Target?
+
+    package init(prefix: Prefix? = nil, tag: String? = nil, target: Target? = nil) {
+        self.prefix = prefix
+        self.tag = tag
+        self.target = target
+    }
 
     /// The beginning of a target, as it is spelled in keys or in any other spelling of its path.
-    struct Prefix: Sendable {
+    package struct Prefix: Sendable {
         private let text: [UInt8]
         private let canonical: [UInt8]
 
-        init(_ text: String) {
+        package init(_ text: String) {
             self.text = Array(RequestTarget.escaped(Array(text.utf8)[...]))
             let path = self.text[...].withoutQuery
             var key: [UInt8] = []
@@ -25,16 +31,16 @@ struct EntrySelection: Sendable {
         fileprivate func begins(_ target: [UInt8]) -> Bool { target.starts(with: canonical) || target.starts(with: text) }
     }
 
-    struct Target: Sendable {
+    package struct Target: Sendable {
         private let text: [UInt8]
         private let rules: ArgumentRules
         /// Path and arguments in their canonical spelling.
         fileprivate let canonical: [UInt8]
 
         /// - Parameter text: in any spelling.
-        init(_ text: String, routes: Routes) {
+        package init(_ text: String, _ arguments: ArgumentTable) {
             self.text = Array(RequestTarget.escaped(Array(text.utf8)[...]))
-            rules = routes.all[routes.place(of: self.text[...])].arguments
+            rules = arguments.rules(for: self.text[...])
             canonical = Self.canonical(self.text, rules)
         }
 
@@ -48,7 +54,7 @@ struct EntrySelection: Sendable {
         }
     }
 
-    /// Without the stored answer: whether one under this key may be meant.
+    /// Without the stored response: whether one under this key may be meant.
     func mayContain(_ key: StoredKey) -> Bool {
         guard let target else { return hasPrefix(key) }
         guard hasPrefix(key) else { return false }

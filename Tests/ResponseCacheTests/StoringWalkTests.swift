@@ -1,6 +1,7 @@
 // A random walk over fetches that overlap, confirmations, answers to HEAD, imports, writes, purges and restarts, through the code by which the
 // flow looks up and stores: it must agree with a reference at every step, and what is found must never become older.
 
+import CachePolicy
 import CacheStore
 import Dispatch
 import Glibc
@@ -8,58 +9,56 @@ import HTTPCore
 import TestSupport
 import Testing
 
-@testable import CachePolicy
-@testable import ReverseProxy
+@testable import ResponseCache
 
-/// The real store, driven as the flow does it.
+/// The real cache, driven as the flow does it.
 private final class WalkedStore {
     private let temporary = TestTools.temporaryDirectory()
-    private let policy = CachePolicySettings()
     private let contentBytes: Int
-    private(set) var store: ResponseStore
-    private(set) var lookUp: StoreLookUp
-    private(set) var sent = SentRequests()
+    private(set) var cache: ResponseCache
 
     init(contentBytes: Int) throws {
         self.contentBytes = contentBytes
-        store = try ResponseStore(StoreSettings(directory: temporary.path, capacityBytes: 4 << 20))
-        lookUp = StoreLookUp(store: store, purges: PurgeClock(), marks: RecentMarks(), gone: nil, policy: policy)
+        cache = try Self.open(temporary.path)
     }
 
-    deinit { store.close() }
+    deinit { cache.store.close() }
+
+    private static func open(_ directory: String) throws -> ResponseCache {
+        let store = try ResponseStore(StoreSettings(directory: directory, capacityBytes: 4 << 20))
+        let settings = ResponseCacheSettings(upstream: UpstreamOrigin(Array("http://upstream.test".utf8)))
+        return ResponseCache(SharedCacheState(store: store, sent: SentRequests(), settings: settings), mayWait: true)
+    }
 
     /// - Parameter keepsIndex: without it the next start reads through all segments.
     func restart(keepsIndex: Bool) throws {
-        store.close()
+        cache.store.close()
         if !keepsIndex { unlink(temporary.path + "/index") }
-        store = try ResponseStore(StoreSettings(directory: temporary.path, capacityBytes: 4 << 20))
-        lookUp = StoreLookUp(store: store, purges: PurgeClock(), marks: RecentMarks(), gone: nil, policy: policy)
-        sent = SentRequests()
+        cache = try Self.open(temporary.path)
     }
 
-    static func request(_ question: WalkQuestion) -> RequestHead {
+    private static func request(_ question: WalkQuestion, _ method: HTTPCore.Method = .get) -> RequestHead {
         var fields = Fields()
+        if !question.user.isEmpty { fields.append(name: "x-user", value: question.user) }
         for (name, value) in question.values.sorted(by: { $0.key < $1.key }) { fields.append(name: name, value: value) }
-        return RequestHead(method: .get, target: Array(question.target.utf8)[...], version: .http11, fields: fields)
+        return RequestHead(method: method, target: Array(question.target.utf8)[...], version: .http11, fields: fields)
     }
 
-    static func sharedKey(_ target: String) -> [UInt8] { Array(target.utf8) }
-
-    private func place(_ question: WalkQuestion) -> StoringPlace {
-        let shared = Self.sharedKey(question.target)
-        return StoringPlace(key: question.user.isEmpty ? shared : shared + Array("/\(question.user)".utf8), sharedKeys: [shared])
+    private func lookedUp(_ question: WalkQuestion, _ method: HTTPCore.Method = .get, found: FoundResponse? = nil) -> LookedUpRequest {
+        let head = Self.request(question, method)
+        return LookedUpRequest(head, keys: cache.keysOfGet(for: head), found: found)
     }
 
-    func find(_ question: WalkQuestion) -> FoundResponse? {
-        let place = place(question)
-        return lookUp.findWaiting(
-            place.key, sharedKey: question.user.isEmpty ? nil : place.sharedKeys[0], request: Self.request(question)
-        ).found
+    private func time(_ recency: Recency) -> CacheTime {
+        CacheTime(wall: recency.responseTime, monotonic: recency.responseTime.milliseconds)
     }
+
+    func find(_ question: WalkQuestion) throws -> FoundResponse? { try cache.find(Self.request(question)).result.found }
 
     private static func head(_ version: String, _ names: [String], status: Status = 200) -> ResponseHead {
         var fields = Fields()
         fields.append(name: "etag", value: "\"\(version)\"")
+        fields.append(name: "content-type", value: "application/json")
         fields.append(name: "cache-control", value: "max-age=1000000")
         if !names.isEmpty { fields.append(name: "vary", value: names.joined(separator: ", ")) }
         return ResponseHead(status: status, fields: fields)
@@ -67,64 +66,29 @@ private final class WalkedStore {
 
     func store(_ response: WalkResponse, _ recency: Recency, for question: WalkQuestion) -> StoringResult {
         let head = Self.head(response.version, response.names)
-        let made = StoredHead.make(
-            head, control: ResponseCacheControl(head.fields), contentBytes: contentBytes, isDecoded: false,
-            requestTime: recency.requestTime,
-            responseTime: recency.responseTime, settings: policy)
-        var metadata = made.metadata
-        metadata.order = recency.order
-        if recency.isImported { metadata.flags.insert(.imported) }
-        let new = newResponse(made.bytes, metadata, [UInt8](repeating: 1, count: contentBytes), question, sentAt: recency.requestTime)
-        return lookUp.store(new, at: place(question))
-    }
-
-    private func newResponse(
-        _ head: [UInt8], _ metadata: StoredMetadata, _ body: [UInt8], _ question: WalkQuestion, sentAt: Timestamp
-    ) -> NewResponse {
-        let request = Self.request(question).fields
-        let fields = head.withUnsafeBytes { StoredHead.parse($0)?.fields ?? Fields() }
-        return NewResponse(
-            head: head, metadata: metadata, body: .bytes(body),
-            names: SelectingFields.names(response: fields, request: request, settings: policy), request: request, sentAt: sentAt)
+        let whole = WholeResponse(head, [UInt8](repeating: 1, count: contentBytes), isDecoded: false, recency)
+        return cache.store(whole, for: lookedUp(question), at: time(recency)).result
     }
 
     func confirm(_ found: FoundResponse, _ recency: Recency, for question: WalkQuestion) {
-        let version = String(decoding: found.item.head[found.metadata.etag].dropFirst().dropLast(), as: UTF8.self)
+        let version = String(decoding: found.head[found.metadata.etag].dropFirst().dropLast(), as: UTF8.self)
         let response = Self.head(version, [], status: 304)
-        let place = place(question)
-        guard
-            case .update(let base) = lookUp.base(
-                of: found, confirmedBy: response, recency, at: place.key, sharedKey: question.user.isEmpty ? nil : place.sharedKeys[0],
-                request: Self.request(question))
-        else { return }
-        update(base, by: response, recency, question)
+        _ = cache.confirm(by: response, for: lookedUp(question, found: found), recency, at: time(recency))
     }
 
-    private func update(_ base: FoundResponse, by response: ResponseHead, _ recency: Recency, _ question: WalkQuestion) {
-        guard
-            var fresh = Validation.freshened(
-                base.metadata, head: base.item.head, by: response, contentBytes: contentBytes, requestTime: recency.requestTime,
-                responseTime: recency.responseTime, settings: policy)
-        else { return }
-        fresh.metadata.order = recency.order
-        put(fresh.bytes, fresh.metadata, base, recency, question)
-    }
-
-    private func put(_ head: [UInt8], _ metadata: StoredMetadata, _ base: FoundResponse, _ recency: Recency, _ question: WalkQuestion) {
-        let new = newResponse(head, metadata, Array(base.item.body), question, sentAt: recency.requestTime)
-        _ = lookUp.store(new, at: place(question), inPlaceOf: base)
-    }
-
+    /// A response to HEAD.
     func compare(_ version: String, _ recency: Recency, for question: WalkQuestion) {
-        guard let base = find(question), !recency.isOutdated(by: base.metadata.recency) else { return }
-        let response = Self.head(version, [])
-        switch Validation.update(base.metadata, head: base.item.head, by: response, contentBytes: contentBytes, strictness: .rescue) {
-        case .nothing: break
-        case .freshen: update(base, by: response, recency, question)
-        case .stale:
-            guard base.metadata.freshnessLifetime ?? 0 > 0 else { return }
-            put(Array(base.item.head), base.metadata.stale(since: recency.order), base, recency, question)
-        }
+        cache.update(by: Self.head(version, []), for: lookedUp(question, .head), recency, now: recency.responseTime)
+    }
+
+    func write(_ target: String, at now: Timestamp) {
+        let head = Self.request(WalkQuestion(target: target, user: "", values: [:]))
+        cache.invalidate(target: Array(target.utf8), for: head, at: now)
+    }
+
+    func purge(isSoft: Bool, at now: Timestamp) {
+        cache.beginPurge(at: now)
+        if isSoft { cache.store.markAllStale() } else { cache.store.removeAll() }
     }
 }
 
@@ -187,18 +151,18 @@ private struct StoringWalk {
         if chance(4) { version += 1 }
         if chance(3) { names = pick(Self.fields) }
         switch Int.random(in: 0..<1000, using: &random) {
-        case ..<440: begin()
+        case ..<440: try begin()
         case ..<900: end()
         case ..<960: importOne()
         case ..<985: write()
         case ..<993: purge()
         case ..<995: try restart()
-        default: real.store.flush()
+        default: real.cache.store.flush()
         }
-        return look(question())
+        return try look(question())
     }
 
-    private mutating func begin() {
+    private mutating func begin() throws {
         guard flights.count < 8 else { return end() }
         let question = question()
         number += 1
@@ -206,7 +170,7 @@ private struct StoringWalk {
         let expected = isExact ? reference.find(question) : nil
         flights.append(
             Flight(
-                question: question, order: real.sent.take(), times: times, found: real.find(question), expected: expected,
+                question: question, order: real.cache.shared.sent.take(), times: times, found: try real.find(question), expected: expected,
                 version: "\(version)"))
     }
 
@@ -243,20 +207,19 @@ private struct StoringWalk {
         number += 1
         let asked = now - pick([0, 1, 5, 30])
         let times = WalkTimes(run: run, number: number, asked: asked, came: min(now, asked + pick([0, 1, 5])), isImported: true)
-        store(WalkResponse(version: "\(version)", names: names, times: times), real.sent.take(), question())
+        store(WalkResponse(version: "\(version)", names: names, times: times), real.cache.shared.sent.take(), question())
     }
 
     private mutating func write() {
         let target = pick(Self.targets)
-        real.lookUp.invalidate(WalkedStore.sharedKey(target), at: Timestamp(milliseconds: Int64(now)))
+        real.write(target, at: Timestamp(milliseconds: Int64(now)))
         reference.write(target, now: now)
         for question in seen.keys where question.target == target { seen[question] = nil }
     }
 
     private mutating func purge() {
         let isSoft = chance(60)
-        real.lookUp.purges.purged(at: Timestamp(milliseconds: Int64(now)))
-        if isSoft { real.store.markAllStale() } else { real.store.removeAll() }
+        real.purge(isSoft: isSoft, at: Timestamp(milliseconds: Int64(now)))
         reference.purge(isSoft: isSoft, now: now)
         if !isSoft { seen = [:] }
     }
@@ -268,9 +231,9 @@ private struct StoringWalk {
         run += 1
     }
 
-    private mutating func look(_ question: WalkQuestion) -> String? {
+    private mutating func look(_ question: WalkQuestion) throws -> String? {
         if let wrong { return wrong }
-        let found = real.find(question)
+        let found = try real.find(question)
         if isExact {
             let expected = reference.find(question)
             guard Self.isSame(found, expected) else {
@@ -295,7 +258,7 @@ private struct StoringWalk {
     private static func isSame(_ found: FoundResponse?, _ expected: WalkResponse?) -> Bool {
         guard let found, let expected else { return found == nil && expected == nil }
         let metadata = found.metadata
-        return found.item.head[metadata.etag].elementsEqual("\"\(expected.version)\"".utf8)
+        return found.head[metadata.etag].elementsEqual("\"\(expected.version)\"".utf8)
             && metadata.requestTime.milliseconds == Int64(expected.times.asked)
             && metadata.responseTime.milliseconds == Int64(expected.times.came)
             && metadata.flags.contains(.markedStale) == expected.isMarkedStale
@@ -338,9 +301,12 @@ struct StoringWalkTests {
         defer { store.close() }
         var random = SeededGenerator(seed: Soak.seed)
         let numbers = (1...4_000).map { UInt64($0) }.shuffled(using: &random)
-        let (purges, marks) = (PurgeClock(), RecentMarks())
+        let settings = ResponseCacheSettings(upstream: UpstreamOrigin(Array("http://upstream.test".utf8)))
+        let shared = SharedCacheState(store: store, sent: SentRequests(), settings: settings)
+        let keys = TargetKeys(own: [1], shared: [1])
+        let request = RequestHead(method: .get, target: [0x2f], version: .http11, fields: Fields())
         DispatchQueue.concurrentPerform(iterations: 4) { thread in
-            let lookUp = StoreLookUp(store: store, purges: purges, marks: marks, gone: nil, policy: CachePolicySettings())
+            let cache = ResponseCache(shared)
             var last: UInt64 = 0
             for number in numbers[(thread * 1_000)..<(thread * 1_000 + 1_000)] {
                 var metadata = StoredMetadata(
@@ -349,15 +315,13 @@ struct StoringWalkTests {
                 let new = NewResponse(
                     head: [], metadata: metadata, body: .bytes([]), names: number % 2 == 0 ? [] : [Array("x-a".utf8)], request: Fields(),
                     sentAt: metadata.requestTime)
-                _ = lookUp.store(new, at: StoringPlace(key: [1], sharedKeys: [[1]]))
-                let request = RequestHead(method: .get, target: [0x2f], version: .http11, fields: Fields())
-                guard let found = lookUp.findWaiting([1], sharedKey: nil, request: request).found?.metadata.order.number else { continue }
+                _ = cache.put(new, at: StoringPlace(key: [1], sharedKeys: [[1]]))
+                guard let found = cache.findWaiting(request, at: keys).found?.metadata.order.number else { continue }
                 #expect(found >= last)
                 last = found
             }
         }
-        let lookUp = StoreLookUp(store: store, purges: purges, marks: marks, gone: nil, policy: CachePolicySettings())
-        let request = RequestHead(method: .get, target: [0x2f], version: .http11, fields: Fields())
-        #expect(lookUp.findWaiting([1], sharedKey: nil, request: request).found?.metadata.order.number == 4_000)
+        let cache = ResponseCache(shared)
+        #expect(cache.findWaiting(request, at: keys).found?.metadata.order.number == 4_000)
     }
 }

@@ -2,15 +2,16 @@
 
 import CachePolicy
 import CacheStore
-import Downstream
-import Forwarding
 import HTTPCore
 
-struct RequestKeyMaker {
-    let policy: CachePolicySettings
-    let forwarding: ForwardingSettings
+package struct RequestKeyMaker {
     /// Scheme, host and port of the upstream, with its base path.
     let authority: [UInt8]
+    /// One user's own cache has no partitions.
+    private let isPrivate: Bool
+    private let isKeyedByHost: Bool
+    /// Knows the secret by which credentials are hashed; nil where nothing is stored.
+    private let store: ResponseStore?
     /// Beside Cookie, at the place of their length.
     private let credentialNames: [[[UInt8]]]
     /// Those of them that have a number: any other field that has one is told apart by it.
@@ -21,10 +22,12 @@ struct RequestKeyMaker {
     /// Of almost every key.
     private let plainPrefix: [UInt8]
 
-    init(policy: CachePolicySettings, forwarding: ForwardingSettings, authority: [UInt8]) {
-        self.policy = policy
-        self.forwarding = forwarding
-        self.authority = authority
+    package init(_ settings: ResponseCacheSettings, store: ResponseStore?) {
+        let policy = settings.policy
+        authority = settings.upstream.bytes + settings.upstream.basePath
+        isPrivate = policy.isPrivate
+        isKeyedByHost = settings.isKeyedByHost
+        self.store = store
         let names = policy.credentialFields.filter { $0 != "cookie" }.map { Array($0.utf8) }
         credentialNames = (0...(names.map(\.count).max() ?? 0)).map { length in names.filter { $0.count == length } }
         var known = KnownFieldSet()
@@ -35,15 +38,17 @@ struct RequestKeyMaker {
         plainPrefix = CacheKey.prefix(authority: authority)
     }
 
+    /// Where the partition lies in a key.
+    package var partitionOffset: Int { 1 + 4 + authority.count + 4 }
+
     /// Appends the key; returns whether it has a partition.
     /// - Parameters:
     ///   - rules: what the target's route says of arguments.
     ///   - content: what the request's content says, where the answer depends on it.
     func append(
-        to key: inout [UInt8], head: RequestHead, target: Span<UInt8>, rules: ArgumentRules?, content: [UInt8]? = nil, store: ResponseStore
+        to key: inout [UInt8], head: RequestHead, target: Span<UInt8>, rules: ArgumentRules?, content: [UInt8]? = nil
     ) -> Bool {
-        // One user's own cache has no partitions.
-        let partition = policy.isPrivate ? [] : partition(of: head.fields, store)
+        let partition = isPrivate ? [] : partition(of: head.fields)
         CacheKey.append(to: &key, prefix: prefix(partition, extra(of: head, content)), target: target, rules: rules)
         return !partition.isEmpty
     }
@@ -61,31 +66,33 @@ struct RequestKeyMaker {
     }
 
     /// A number that stands for the request's credentials; 0 without. Where something is stored it is the first part of their partition.
-    func user(of fields: Fields, _ store: ResponseStore?) -> UInt64 {
+    package func user(of fields: Fields) -> UInt64 {
         let parts = credentials(of: fields)
         guard !parts.isEmpty else { return 0 }
         guard let store else { return UInt64(truncatingIfNeeded: parts.hashValue) }
         return store.credentialPartition(parts).prefix(8).reduce(0) { $0 << 8 | UInt64($1) }
     }
 
-    private func partition(of fields: Fields, _ store: ResponseStore) -> [UInt8] {
+    private func partition(of fields: Fields) -> [UInt8] {
         let parts = credentials(of: fields)
-        return parts.isEmpty ? [] : store.credentialPartition(parts)
+        return parts.isEmpty ? [] : partition(parts)
     }
+
+    private func partition(_ parts: [UInt8]) -> [UInt8] { store?.credentialPartition(parts) ?? [] }
 
     /// Whether a request has credentials beside its cookies.
     func hasOtherCredentials(_ fields: Fields) -> Bool { !fieldCredentials(of: fields).isEmpty }
 
     /// That of a request with the same cookies and no other credentials; nil where none counts, or it is unclear which they are.
-    func cookiePartition(of fields: Fields, _ store: ResponseStore) -> [UInt8]? {
+    func cookiePartition(of fields: Fields) -> [UInt8]? {
         guard let pairs = cookies?.pairs(of: fields), !pairs.isEmpty else { return nil }
-        return Self.partition(of: pairs, store)
+        return partition(of: pairs)
     }
 
-    static func partition(of cookies: [CredentialCookies.Pair], _ store: ResponseStore) -> [UInt8] {
+    func partition(of cookies: [CredentialCookies.Pair]) -> [UInt8] {
         var parts: [UInt8] = []
         CredentialCookies.append(cookies, to: &parts)
-        return store.credentialPartition(parts)
+        return partition(parts)
     }
 
     private func credentials(of fields: Fields) -> [UInt8] {
@@ -107,24 +114,48 @@ struct RequestKeyMaker {
         return parts
     }
 
+    /// What `extra` made, taken apart: the content's part, and what comes after it; nil where it was made under other settings.
+    func split(extra: [UInt8]) -> (content: [UInt8]?, rest: [UInt8])? {
+        if isRest(extra, from: 0) { return (nil, extra) }
+        guard let end = Self.endOfPart(extra, at: 0), isRest(extra, from: end) else { return nil }
+        return (Array(extra[4..<end]), Array(extra[end...]))
+    }
+
+    /// Whether all from there on is the host's part and those of the key fields.
+    private func isRest(_ extra: [UInt8], from start: Int) -> Bool {
+        var place = start
+        if isKeyedByHost {
+            guard let end = Self.endOfPart(extra, at: place) else { return false }
+            place = end
+        }
+        for _ in keyNames {
+            guard place < extra.count else { return false }
+            let count = extra[place]
+            place += 1
+            for _ in 0..<count {
+                guard let end = Self.endOfPart(extra, at: place) else { return false }
+                place = end
+            }
+        }
+        return place == extra.count
+    }
+
+    private static func endOfPart(_ extra: [UInt8], at start: Int) -> Int? {
+        guard extra.count - start >= 4 else { return nil }
+        let count = (0..<4).reduce(0) { $0 | Int(extra[start + $1]) << (8 * $1) }
+        return count <= extra.count - start - 4 ? start + 4 + count : nil
+    }
+
     private func extra(of head: RequestHead, _ content: [UInt8]?) -> [UInt8] {
-        guard forwarding.sendsClientHost || !keyNames.isEmpty || content != nil else { return [] }
+        guard isKeyedByHost || !keyNames.isEmpty || content != nil else { return [] }
         var parts: [UInt8] = []
         if let content { CacheKey.appendPart(content, to: &parts) }
-        if forwarding.sendsClientHost { CacheKey.appendPart(head.host.map(\.asciiLowercased), to: &parts) }
+        if isKeyedByHost { CacheKey.appendPart(head.host.map(\.asciiLowercased), to: &parts) }
         for name in keyNames {
             let values = head.fields.all(named: name.span)
             parts.append(UInt8(truncatingIfNeeded: values.count))
             for value in values { CacheKey.appendPart(Array(value), to: &parts) }
         }
         return parts
-    }
-}
-
-extension RequestHead {
-    /// The host that the client asked for: an absolute target's, else the Host field's.
-    var host: [UInt8] {
-        if target.first != UInt8(ascii: "/"), let authority = RequestTarget(target, method: method)?.authority { return Array(authority) }
-        return fields.first(.host).map(Array.init) ?? []
     }
 }

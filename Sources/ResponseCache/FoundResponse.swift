@@ -1,17 +1,17 @@
-// What is in hand of a stored response while its request is being answered, and what becomes of it when the upstream confirms it.
+// What is in hand of a stored response while its request is being answered.
 
 import CachePolicy
 import CacheStore
 import HTTPCore
 
 /// A stored response that was found for a request. A class, since it is handed from hand to hand: its parts are more than 200 bytes.
-final class FoundResponse {
+package final class FoundResponse {
     /// With the Date of the last confirmation.
     let item: StoredItem
     /// With the times of the last confirmation, written or not.
-    let metadata: StoredMetadata
+    package let metadata: StoredMetadata
     /// The whole key: of the variant, where there are several.
-    let key: [UInt8]
+    package let key: [UInt8]
     /// What the store knows it by. Its bytes may have left the memory since it was found.
     let written: StoredItem
     /// As they lie in the store.
@@ -31,8 +31,13 @@ final class FoundResponse {
         (metadata, key, written, writtenMetadata) = (other.metadata, other.key, other.written, other.writtenMetadata)
     }
 
+    package var head: UnsafeRawBufferPointer { item.head }
+    package var content: UnsafeRawBufferPointer { item.body }
+    /// Who holds it must be held for as long as head or content are used.
+    package var owner: AnyObject { item.owner }
+
     /// The same with a head that is always in memory: for one who keeps it while the upstream is asked.
-    var holdingHead: FoundResponse { FoundResponse(holdingHeadOf: self) }
+    package var holdingHead: FoundResponse { FoundResponse(holdingHeadOf: self) }
 }
 
 extension StoredItem {
@@ -45,13 +50,4 @@ extension StoredItem {
         guard metadata.date != date, let head = StoredHead.redated(head, metadata.date) else { return self }
         return replacingHead(head)
     }
-}
-
-/// The upstream has said that a stored response still holds: the same with its head brought up to date.
-struct Confirmation {
-    let found: FoundResponse
-    let head: [UInt8]
-    let metadata: StoredMetadata
-    /// Those of the 304, for the client that caused it.
-    let cookies: [ArraySlice<UInt8>]
 }

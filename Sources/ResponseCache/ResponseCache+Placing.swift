@@ -6,32 +6,7 @@ import CachePolicy
 import CacheStore
 import HTTPCore
 
-/// A response as it is to lie in the store.
-struct NewResponse {
-    /// The stored head, and what the rules know of it: also how recent it is.
-    var head: [UInt8]
-    var metadata: StoredMetadata
-    var body: ItemBody
-    /// The names of the fields by which it is selected, and where their values are.
-    var names: [[UInt8]]
-    var request: Fields
-    /// When its request was sent. For a response to POST, which is later than what the POST itself makes invalid, that is not what the metadata
-    /// say.
-    var sentAt: Timestamp
-}
-
-/// Where a response belongs.
-struct StoringPlace {
-    var key: [UInt8]
-    /// Where else one for the same request may lie (No-Vary-Search). It is only in one place.
-    var others: [[UInt8]] = []
-    /// The keys beside which it stands when the target became invalid for everyone.
-    var sharedKeys: [[UInt8]]
-    /// The same for its collection; nil where no route's writes make one invalid.
-    var collection: [UInt8]?
-}
-
-enum StoringResult: Sendable, Equatable {
+package enum StoringResult: Sendable, Equatable {
     case stored
     /// A response whose request was sent later is stored.
     case outdated
@@ -42,7 +17,7 @@ enum StoringResult: Sendable, Equatable {
     case refused
 
     /// The same, as a decision with its reason.
-    var decision: StorageDecision {
+    package var decision: StorageDecision {
         switch self {
         case .stored: .allowed
         case .outdated: .forbidden(.outdated)
@@ -52,14 +27,14 @@ enum StoringResult: Sendable, Equatable {
     }
 }
 
-extension StoreLookUp {
+extension ResponseCache {
     /// How often another may change what was compared with, before this one is given up. It takes two that store under one key at the same
     /// microsecond, or the writer in between.
     private static let attemptLimit = 16
 
     /// - Parameter base: what is stored, where the new response is the same brought up to date: it takes the place of that only, or of nothing.
-    func store(_ new: NewResponse, at place: StoringPlace, inPlaceOf base: FoundResponse? = nil) -> StoringResult {
-        guard !isInvalid(new, at: place) else { return .invalidated }
+    func put(_ new: NewResponse, at place: StoringPlace, inPlaceOf base: FoundResponse? = nil) -> StoringResult {
+        guard !isOvertaken(new, at: place) else { return .invalidated }
         guard !isOutdated(new.metadata.recency, at: place.others), base.map({ !isElsewhere($0, place.others) }) ?? true else {
             return .outdated
         }
@@ -67,7 +42,7 @@ extension StoreLookUp {
         guard result == .stored else { return result }
         // A write may have come through another shard since that was looked for: its mark is there before it takes out what is stored, so either
         // it took out what was just put in, or its mark is seen now.
-        guard !isInvalid(new, at: place) else {
+        guard !isOvertaken(new, at: place) else {
             store.remove(place.key.span)
             return .invalidated
         }
@@ -98,8 +73,8 @@ extension StoreLookUp {
     }
 
     /// Whether an unsafe request or a purge may have overtaken it. An archived response is stored after every purge that has come before.
-    private func isInvalid(_ new: NewResponse, at place: StoringPlace) -> Bool {
-        if !new.metadata.flags.contains(.imported), purges.isOvertaken(new.sentAt) { return true }
+    private func isOvertaken(_ new: NewResponse, at place: StoringPlace) -> Bool {
+        if !new.metadata.flags.contains(.imported), shared.purges.isOvertaken(new.sentAt) { return true }
         return mayBeInvalid(new, at: place)
     }
 
@@ -164,40 +139,6 @@ extension StoreLookUp {
     private static func generation(of marker: StoredItem, named names: [UInt8]) -> UInt64? {
         guard StoredMetadata.kind(of: marker.metadata) == .varyMarker, marker.head.elementsEqual(names) else { return nil }
         return StoredMetadata.number(in: marker.metadata)
-    }
-
-    // MARK: Confirming
-
-    /// What there is to do with a confirmation.
-    enum ConfirmationBase {
-        /// This is brought up to date.
-        case update(FoundResponse)
-        case outdated
-    }
-
-    /// What a 304 confirms: what was found when it was asked for, or what has been stored since, where the 304 was asked for later and speaks
-    /// of that too. One that speaks of something else than what is stored now never brings that back: both came from the upstream at about the
-    /// same time, so nobody knows which of them holds. Then the next request asks.
-    /// - Parameters:
-    ///   - response: the 304.
-    ///   - key: where the request was looked up.
-    func base(
-        of found: FoundResponse, confirmedBy response: ResponseHead, _ recency: Recency, at key: [UInt8], sharedKey: [UInt8]?,
-        request: RequestHead
-    ) -> ConfirmationBase {
-        guard let now = findWaiting(key, sharedKey: sharedKey, request: request).found else {
-            // What was evicted is stored again. What does not fit this request any more has been replaced.
-            return store.see(key.span).item == nil ? .update(found) : .outdated
-        }
-        guard now.metadata.order != found.metadata.order else { return .update(now) }
-        guard !recency.isOutdated(by: now.metadata.recency) else { return .outdated }
-        guard Validation.areOfOneVersion(found.metadata, head: found.item.head, now.metadata, head: now.item.head),
-            Validation.applies(response, to: now.metadata, head: now.item.head, strictness: strictness)
-        else {
-            _ = store.markStale(store.id(of: now.key))
-            return .outdated
-        }
-        return .update(now)
     }
 }
 

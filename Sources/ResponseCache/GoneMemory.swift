@@ -9,8 +9,8 @@ import HTTPCore
 import Locking
 
 /// Shared by all shards; off the path of a hit.
-final class GoneMemory: Sendable {
-    enum Event: Int, CaseIterable {
+package final class GoneMemory: Sendable {
+    package enum Event: Int, CaseIterable {
         case remembered, served, lifted, disbelieved
     }
 
@@ -36,12 +36,12 @@ final class GoneMemory: Sendable {
     }
 
     /// By the name of the event.
-    var counts: [(event: String, count: Int)] {
+    package var counts: [(event: String, count: Int)] {
         let counts = state.withLock { $0.counts }
         return Event.allCases.map { ("\($0)", counts[$0.rawValue]) }
     }
 
-    func count(_ event: Event) { state.withLock { $0.counts[event.rawValue] += 1 } }
+    package func count(_ event: Event) { state.withLock { $0.counts[event.rawValue] += 1 } }
 
     // MARK: What the upstream says
 
@@ -108,21 +108,10 @@ final class GoneMemory: Sendable {
         return true
     }
 
-    // MARK: What is remembered
-
-    /// The response that came after this copy and says that it is gone.
-    func gone(beside found: FoundResponse, in lookUp: StoreLookUp) throws(OnDisk) -> FoundResponse? {
-        guard let gone = Self.gone(in: try lookUp.item(Self.key(found.key)), found.key),
-            !found.metadata.recency.isLater(than: gone.metadata.recency)
-        else { return nil }
-        return gone
-    }
-
+    /// What an item beside a copy says; nil where it is another one.
     /// - Parameter key: the copy's.
-    private static func gone(in item: StoredItem?, _ key: [UInt8]) -> FoundResponse? {
-        guard let item, let metadata = StoredMetadata(item.metadata, as: .gone), metadata.etag.upperBound <= item.head.count,
-            metadata.lastModified.upperBound <= item.head.count
-        else { return nil }
+    static func gone(in item: StoredItem?, _ key: [UInt8]) -> FoundResponse? {
+        guard let item, let metadata = ResponseCache.metadata(of: item, as: .gone) else { return nil }
         return FoundResponse(item: item, metadata: metadata, key: Self.key(key))
     }
 

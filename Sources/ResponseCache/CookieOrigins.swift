@@ -12,7 +12,7 @@ import Locking
 import Synchronization
 
 /// Shared by all shards; off the path of a hit.
-final class CookieOrigins: Sendable {
+package final class CookieOrigins: Sendable {
     private let store: ResponseStore
     /// Records that may be written now, and when that was worked out (milliseconds of the loop's clock).
     private let allowance = Mutex((records: CookieOrigins.burst, time: Int64.min))
@@ -28,13 +28,13 @@ final class CookieOrigins: Sendable {
     init(store: ResponseStore) { self.store = store }
 
     /// Sets of cookies that were not remembered, because too many came.
-    var leftOut: Int { left.load(ordering: .relaxed) }
+    package var leftOut: Int { left.load(ordering: .relaxed) }
 
     /// - Parameters:
     ///   - cookies: the partition of requests with exactly these cookies.
     ///   - target: its key in the partition of those without credentials.
-    func contains(_ cookies: [UInt8], target: [UInt8], in lookUp: StoreLookUp) throws(OnDisk) -> Bool {
-        Self.targets(in: try lookUp.item(Self.key(cookies))).contains(hash(target))
+    func contains(_ cookies: [UInt8], target: [UInt8], in cache: ResponseCache) throws(NotAtHand) -> Bool {
+        Self.targets(in: try cache.item(Self.key(cookies))).contains(hash(target))
     }
 
     /// A client without credentials asked for `target` and was given these. What is known of them is in memory, or this waits for the disk.

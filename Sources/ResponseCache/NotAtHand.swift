@@ -1,0 +1,59 @@
+// The seam for what cannot be said at once. A look-up on a loop throws this instead of waiting; whoever looks hands it to `bringIn` and looks
+// again afterwards, since meanwhile anything may have happened to what is stored. What lies on the disk comes so today. A second, shared level
+// that answers later would be another case here, and nothing else would change for those who look.
+
+import CacheStore
+
+package enum NotAtHand: Error, Sendable {
+    case onDisk(OnDisk)
+}
+
+extension ResponseCache {
+    /// A look-up needs a record for the target, one for its variant, and a few that say what is no longer valid. Beyond that the memory is
+    /// so short that what was brought in is gone again: then the look-up itself waits.
+    package static let readLimit = 8
+
+    /// - Parameter then: called once, on a thread of the store's.
+    package func bringIn(_ wanted: NotAtHand, then: @escaping @Sendable () -> Void) {
+        switch wanted {
+        case .onDisk(let wanted): store.bringIn(wanted, then: then)
+        }
+    }
+
+    /// Whether its content can be read without waiting: it may have been found a while ago.
+    package func isAtHand(_ found: FoundResponse) -> Bool { store.isInMemory(found.content, of: found.owner) }
+
+    /// - Parameter then: called once, on a thread of the store's.
+    package func bringIn(contentOf found: FoundResponse, then: @escaping @Sendable () -> Void) {
+        store.bringIn(found.content, of: found.owner, then: then)
+    }
+
+    /// Looks, for a while, as one who may wait.
+    package func waiting<Result>(_ may: Bool = true, _ look: () throws(NotAtHand) -> Result) throws(NotAtHand) -> Result {
+        guard may else { return try look() }
+        let before = reading
+        reading = .waiting
+        defer { reading = before }
+        return try look()
+    }
+
+    /// Looks, for a while, without using what is seen.
+    func looking<Result>(_ look: () -> Result) -> Result {
+        let before = reading
+        reading = .looking
+        defer { reading = before }
+        return look()
+    }
+
+    /// What lies under exactly this key.
+    func item(_ key: [UInt8]) throws(NotAtHand) -> StoredItem? {
+        switch reading {
+        case .atHand:
+            do throws(OnDisk) { return try store.lookUpInMemory(key.span) } catch { throw .onDisk(error) }
+        case .waiting: return store.lookUp(key.span)
+        case .looking: return store.see(key.span).item
+        }
+    }
+
+    func firstNotAtHand(of keys: [[UInt8]]) -> NotAtHand? { store.firstOnDisk(of: keys).map { .onDisk($0) } }
+}

@@ -1,0 +1,71 @@
+// What the cache makes of a 404 or 410 for what there is a copy of (`GoneMemory`).
+
+import CachePolicy
+import CacheStore
+import HTTPCore
+
+/// What the head of a response says of the copy.
+package enum GoneJudgement: Sendable {
+    /// Nothing of that, or it is not believed.
+    case nothing
+    /// It is believed once it is whole and, for 404, proves to be JSON.
+    case candidate
+    /// The upstream has lost its routes.
+    case routesLost
+}
+
+extension ResponseCache {
+    /// The response that came after this copy and says that it is gone.
+    package func gone(beside found: FoundResponse) throws(NotAtHand) -> FoundResponse? {
+        guard gone != nil, let gone = GoneMemory.gone(in: try item(GoneMemory.key(found.key)), found.key),
+            !found.metadata.recency.isLater(than: gone.metadata.recency)
+        else { return nil }
+        return gone
+    }
+
+    /// - Parameters:
+    ///   - decision: where it is stored as any other response, that is what counts.
+    ///   - user: a number for the one who has asked.
+    package func judgeGone(
+        _ response: ResponseHead, _ decision: StorageDecision, for request: LookedUpRequest, by user: UInt64, at time: CacheTime
+    ) -> GoneJudgement {
+        guard let gone, request.head.method == .get, let found = request.found else { return .nothing }
+        if response.status == 404, gone.missing(found.key, by: user, now: time.monotonic) == .routesLost { return .routesLost }
+        return decision != .allowed && Self.saysGone(response, instead: found) ? .candidate : .nothing
+    }
+
+    /// Whether a response says that what is stored is gone: without JSON a 404 may be a proxy's. Without a type it must still be JSON where the
+    /// copy is.
+    static func saysGone(_ response: ResponseHead, instead found: FoundResponse) -> Bool {
+        switch response.status {
+        case 404:
+            guard let type = response.fields.first(.contentType) else { return found.metadata.flags.contains(.isJSON) }
+            return MediaType(type)?.isJSON ?? false
+        case 410: return true
+        default: return false
+        }
+    }
+
+    /// The upstream has what was found: what said that it is gone counts no more.
+    package func notePresent(_ found: FoundResponse, _ recency: Recency, at time: CacheTime) {
+        gone?.found(found.key, recency, now: time.monotonic)
+    }
+
+    /// Remembers that what was found is gone, if the whole response says so and may be kept.
+    /// - Returns: whether it did.
+    package func rememberGone(_ response: WholeResponse, for request: LookedUpRequest, at time: CacheTime) -> Bool {
+        guard let gone, let found = request.found, ContentCoding(response.head.fields) == .identity || response.isDecoded,
+            !isMarkedNow(Self.invalidationKey(request.keys.shared), since: response.recency.requestTime),
+            !isOutdated(response.recency, at: [found.key])
+        else { return false }
+        // What must not be kept is not kept for this either.
+        var policy = settings.policy
+        policy.keepsAny = true
+        let decision = Storing.decide(
+            request: request.head, directives: request.directives, response: response.head, control: control(response.head),
+            isPartitioned: request.keys.isPartitioned, settings: policy)
+        guard decision == .allowed else { return false }
+        let new = make(response, for: request)
+        return gone.remember(found.key, new.metadata, head: new.head, content: response.content, now: time.monotonic)
+    }
+}

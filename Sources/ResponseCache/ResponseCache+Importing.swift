@@ -1,0 +1,79 @@
+// An archived response comes in by the rules for what the upstream sends now, and is found afterwards as a fetch of it would have left it: in its
+// place, with its flags and its tag, and, where it says that there is nothing any more, beside its copy.
+
+import CachePolicy
+import HTTPCore
+
+/// A response that no fetch has brought, with its request.
+package struct ArchivedResponse: Sendable {
+    package let request: RequestHead
+    /// Without hop-by-hop fields.
+    package let response: ResponseHead
+    package let content: [UInt8]
+    /// Whether the upstream had coded the content: archives hold it without its codings.
+    package let isDecoded: Bool
+    package let requestTime: Timestamp
+    package let responseTime: Timestamp
+
+    package init(
+        request: RequestHead, response: ResponseHead, content: [UInt8], isDecoded: Bool, requestTime: Timestamp, responseTime: Timestamp
+    ) {
+        self.request = request
+        self.response = response
+        self.content = content
+        self.isDecoded = isDecoded
+        self.requestTime = requestTime
+        self.responseTime = responseTime
+    }
+}
+
+package enum ImportResult: Sendable, Equatable {
+    case stored
+    /// It says that what is stored is gone, and stands beside it from now on.
+    case rememberedAsGone
+    case notStored(NotStoredReason)
+    case olderThanStored
+    /// A write has changed what it is of since it was archived.
+    case invalidated
+}
+
+extension ResponseCache {
+    /// May wait for the disk.
+    /// - Parameters:
+    ///   - good: what its route calls good.
+    ///   - fault: what is wrong with its content.
+    ///   - ownTag: the entity tag of its data, where it came without a validator.
+    package func take(
+        _ archived: ArchivedResponse, good: GoodAnswer, fault: UpstreamFault?, ownTag: [UInt8]?, at time: CacheTime
+    ) -> ImportResult {
+        let head = archived.request
+        let keys = keysOfGet(for: head)
+        let decision = decideStoring(archived.response, to: head, isPartitioned: keys.isPartitioned, good: good)
+        let recency = Recency(
+            order: shared.sent.take(), isImported: true, requestTime: archived.requestTime, responseTime: archived.responseTime)
+        let whole = WholeResponse(archived.response, archived.content, isDecoded: archived.isDecoded, ownTag: ownTag, recency)
+        if case .forbidden(let reason) = decision {
+            let isGone = rememberGone(whole, to: head, keys, isFaulty: fault != nil, at: time)
+            return isGone ? .rememberedAsGone : .notStored(reason)
+        }
+        guard archived.content.count <= settings.contentLimitBytes else { return .notStored(.tooLarge) }
+        if let fault { return .notStored(fault.notStored) }
+        switch store(whole, for: LookedUpRequest(head, keys: keys, found: nil), at: time).result {
+        case .stored: return .stored
+        case .outdated: return .olderThanStored
+        case .invalidated: return .invalidated
+        case .tooLarge: return .notStored(.tooLarge)
+        case .refused: return .notStored(.storeRefused)
+        }
+    }
+
+    /// That many are gone says nothing against it, as it would of an upstream now: whoever imports them means it.
+    private func rememberGone(
+        _ response: WholeResponse, to head: RequestHead, _ keys: TargetKeys, isFaulty: Bool, at time: CacheTime
+    ) -> Bool {
+        guard let found = (try? waiting { () throws(NotAtHand) in try find(head, from: keys) })?.result.found,
+            Self.saysGone(response.head, instead: found), response.head.status == 410 || !isFaulty
+        else { return false }
+        return rememberGone(response, for: LookedUpRequest(head, keys: keys, found: found), at: time)
+    }
+}

@@ -1,0 +1,124 @@
+// What an unsafe request makes invalid (RFC 9111 §4.4, RFC 9875): a target, a collection or a group gets a mark, a small record with a time.
+// Nothing is searched for. What belongs to the mark and was asked for until then counts no more, in every partition.
+
+import CachePolicy
+import CacheStore
+import HTTPCore
+
+extension ResponseCache {
+    /// A write has succeeded: drops what it may have changed.
+    /// - Parameters:
+    ///   - response: to the write.
+    ///   - withCollection: whether its route says that a write to a member changes its collection too.
+    package func invalidate(after response: ResponseHead, to head: RequestHead, withCollection: Bool, at now: Timestamp) {
+        let path = head.pathAndQuery
+        let targets = Invalidation.targets(method: head.method, target: path, response: response, origin: settings.upstream)
+        guard !targets.isEmpty else { return }
+        for target in targets { invalidate(target: target, for: head, at: now) }
+        invalidate(groups: CacheTags.firstGroups(of: response.fields, named: "cache-group-invalidation"), at: now)
+        guard withCollection, let collection = Invalidation.collection(of: path) else { return }
+        mark(Self.collectionKey(sharedKey(of: collection[...], for: head)), at: now)
+    }
+
+    /// What a write to this target will look at: brought in while the upstream works, so that nobody waits for it when its response comes.
+    package func readAhead(forWrite head: RequestHead) {
+        var keys = [Self.invalidationKey(sharedKey(of: head.pathAndQuery, for: head))]
+        if variances?.isEmpty == false { keys.append(SearchVarianceMemory.key(pathKey(of: head.pathAndQuery, for: head))) }
+        store.readAhead(keys)
+    }
+
+    /// Drops what is stored for a target, in every partition, and under what the upstream said of its path.
+    func invalidate(target: [UInt8], for head: RequestHead, at now: Timestamp) {
+        invalidate(sharedKey(of: target[...], for: head), at: now)
+        guard let variances, !variances.isEmpty, let variance = variances.variance(of: pathKey(of: target[...], for: head)) else { return }
+        invalidate(keys(for: head, target: target, variance).shared, at: now)
+    }
+
+    /// Drops every response of these groups.
+    func invalidate(groups: [String], at now: Timestamp) {
+        for group in groups.prefix(settings.policy.memberLimit) { mark(Self.groupKey(group), at: now) }
+    }
+
+    /// Drops what is stored under a shared key, in every partition and for every variant and content. The mark comes first: who stores at the
+    /// same moment finds it, or is found.
+    private func invalidate(_ sharedKey: [UInt8], at now: Timestamp) {
+        // Another than that of the last write, since it is part of keys: many may come in one millisecond.
+        var time = now
+        if let last = Self.time(of: store.lookUp(Self.invalidationKey(sharedKey).span)), 0..<1000 ~= last.milliseconds - now.milliseconds {
+            time = Timestamp(milliseconds: last.milliseconds + 1)
+        }
+        mark(Self.invalidationKey(sharedKey), at: time)
+        store.remove(sharedKey.span)
+    }
+
+    private func mark(_ key: [UInt8], at time: Timestamp) {
+        shared.marks.note(key, at: time)
+        store.insert(NewItem(key: key, metadata: StoredMetadata.invalidation(at: time), head: [], body: [], retention: .outlives))
+    }
+
+    // MARK: Looking at marks
+
+    /// Whether an unsafe request has made a stored response invalid since it was asked for.
+    /// - Parameters:
+    ///   - sharedKey: where its key has a partition, the same target's key without: beside it stands when all partitions became invalid.
+    ///   - collection: the shared key of the target without arguments, where a write to a member makes collections invalid.
+    func isInvalid(
+        _ metadata: StoredMetadata, _ head: UnsafeRawBufferPointer, sharedKey: [UInt8]?, collection: [UInt8]?
+    ) throws(NotAtHand) -> Bool {
+        let time = metadata.requestTime
+        if let sharedKey, try isMarked(Self.invalidationKey(sharedKey), since: time) { return true }
+        if let collection, try isMarked(Self.collectionKey(collection), since: time) { return true }
+        guard metadata.flags.contains(.hasGroups) else { return false }
+        guard let groups = Self.groups(of: head) else { return true }
+        for group in groups { if try isMarked(Self.groupKey(group), since: time) { return true } }
+        return false
+    }
+
+    /// Within one millisecond it counts as so.
+    private func isMarked(_ key: [UInt8], since requestTime: Timestamp) throws(NotAtHand) -> Bool {
+        Self.time(of: try item(key)).map { requestTime <= $0 } ?? false
+    }
+
+    /// The same for what is about to be stored: its marks have been brought in, or are waited for.
+    func isMarkedNow(_ key: [UInt8], since requestTime: Timestamp) -> Bool {
+        Self.time(of: store.lookUp(key.span)).map { requestTime <= $0 } ?? false
+    }
+
+    /// Whether what comes for this place may have been made invalid since it was asked for: its target, its collection, or a group of it.
+    func mayBeInvalid(_ new: NewResponse, at place: StoringPlace) -> Bool {
+        guard let groups = new.metadata.flags.contains(.hasGroups) ? new.head.withUnsafeBytes(Self.groups) : [] else { return true }
+        let keys = Self.marks(place.sharedKeys, place.collection, groups)
+        let time = new.metadata.requestTime
+        // What was archived was not under way: only what the store remembers counts. What HEAD has told of keeps an earlier time.
+        let sentAt = new.metadata.flags.contains(.imported) ? nil : max(time, new.sentAt)
+        return keys.contains { key in
+            isMarkedNow(key, since: time) || (sentAt.map { shared.marks.mayHaveOvertaken(key, $0) } ?? false)
+        }
+    }
+
+    /// The keys of the marks that make something of these targets, of this collection or of these groups invalid.
+    static func marks(_ sharedKeys: [[UInt8]], _ collection: [UInt8]?, _ groups: [String]) -> [[UInt8]] {
+        sharedKeys.map(invalidationKey) + (collection.map { [collectionKey($0)] } ?? []) + groups.map(groupKey)
+    }
+
+    /// nil where nobody knows which they are.
+    static func groups(of head: UnsafeRawBufferPointer) -> [String]? {
+        guard let head = StoredHead.parse(head) else { return [] }
+        return CacheTags.groups(of: head.fields, named: "cache-groups")
+    }
+
+    static func time(of item: StoredItem?) -> Timestamp? {
+        guard let item, StoredMetadata.kind(of: item.metadata) == .invalidation else { return nil }
+        return StoredMetadata.number(in: item.metadata).map { Timestamp(milliseconds: Int64(bitPattern: $0)) }
+    }
+
+    /// Beside the target's key, not in its place: what is stored there later must not bring other partitions' old responses back.
+    static func invalidationKey(_ sharedKey: [UInt8]) -> [UInt8] { sharedKey + [UInt8(ascii: "I")] }
+
+    private static func collectionKey(_ sharedKey: [UInt8]) -> [UInt8] { sharedKey + [UInt8(ascii: "C")] }
+
+    private static func groupKey(_ group: String) -> [UInt8] { Array("T".utf8) + Array(group.utf8) }
+
+    /// As part of the keys of what is kept by a request's content.
+    static func invalidationPart(_ time: Timestamp) -> [UInt8] { withUnsafeBytes(of: time.milliseconds.littleEndian) { Array($0) } }
+}

@@ -1,0 +1,131 @@
+// What is stored, for the administrator: exactly what clients can be served. An entry that a look-up would never find, since its marker was made
+// anew, an unsafe request made it invalid, or the upstream says something else of its arguments by now, is not shown; it goes when its space is
+// needed. Nothing here counts as a use.
+
+import CachePolicy
+import CacheStore
+import HTTPCore
+
+/// Where an entry stands in the order of all: by target.
+package struct EntryPlace: Comparable, Sendable {
+    let target: String
+    let id: EntryID
+
+    init(target: String, id: EntryID) {
+        self.target = target
+        self.id = id
+    }
+
+    package init?(_ text: String) {
+        guard let id = EntryID(text.prefix(32)), text.dropFirst(32).first == "~" else { return nil }
+        self.id = id
+        target = String(text.dropFirst(33))
+    }
+
+    package var text: String { "\(id)~\(target)" }
+
+    package static func < (left: EntryPlace, right: EntryPlace) -> Bool { (left.target, left.id) < (right.target, right.id) }
+}
+
+extension ResponseCache {
+    /// A page of what is stored, sorted by target, behind a place, whether what stood there is still stored or not. Goes through all of the index.
+    /// - Returns: the entries, and the last one's place where there are more.
+    package func list(_ selection: EntrySelection, after: EntryPlace? = nil, limit: Int) -> (entries: [StoredEntry], next: EntryPlace?) {
+        var page = SortedPage(limit: limit + 1)
+        visit(selection) { key, listed in
+            let place = EntryPlace(target: key.readableTarget, id: EntryID(listed.id))
+            guard after.map({ $0 < place }) ?? true, page.takes(place), let entry = entry(listed, key), selection.contains(entry) else {
+                return
+            }
+            page.insert(place)
+        }
+        let shown = page.places.prefix(limit)
+        // Read again one by one: the page may be older than what has been stored since.
+        let entries = shown.compactMap { entry($0.id) }
+        return (entries, page.places.count > limit ? shown.last : nil)
+    }
+
+    /// One stored response that clients can get.
+    package func entry(_ id: EntryID) -> StoredEntry? {
+        guard let listed = store.item(id.item), let key = StoredKey(Array(listed.key)) else { return nil }
+        return entry(listed, key)
+    }
+
+    func entry(_ listed: ListedItem, _ key: StoredKey) -> StoredEntry? {
+        guard let entry = StoredEntry(listed, key), isServed(entry, Array(listed.key), listed.item.head) else { return nil }
+        return entry
+    }
+
+    /// All responses that may be meant, as far as their keys tell.
+    private func visit(_ selection: EntrySelection, _ body: (StoredKey, ListedItem) -> Void) {
+        store.visitAll { listed in
+            guard let key = StoredKey(Array(listed.key)), selection.mayContain(key) else { return }
+            body(key, listed)
+        }
+    }
+
+    // MARK: What a look-up would find
+
+    /// Whether some request would be served this: what `find` looks at on its way there, the other way round.
+    private func isServed(_ entry: StoredEntry, _ bytes: [UInt8], _ head: UnsafeRawBufferPointer) -> Bool {
+        let key = entry.key
+        guard key.authority == keyMaker.authority, let extra = keyMaker.split(extra: key.extra), isLed(to: key, bytes),
+            isSaid(extra.content, key, extra.rest, bytes)
+        else { return false }
+        let collection = settings.checksCollections ? Self.pathKey(key, extra.rest) : nil
+        return looking {
+            let isInvalid = try? isInvalid(
+                entry.metadata, head, sharedKey: key.partition.isEmpty ? nil : key.sharedKey(of: bytes), collection: collection)
+            return isInvalid == false
+        }
+    }
+
+    /// Whether a variant is one of its marker's generation.
+    private func isLed(to key: StoredKey, _ bytes: [UInt8]) -> Bool {
+        guard let variant = key.variant else { return true }
+        let base = Array(bytes[..<key.baseCount])
+        guard let marker = store.see(base.span).item, StoredMetadata.kind(of: marker.metadata) == .varyMarker else { return false }
+        return StoredMetadata.number(in: marker.metadata) == variant.generation
+    }
+
+    /// Whether the part of a key that stands for a request's content, or for what the upstream said of its arguments, is still made so.
+    private func isSaid(_ content: [UInt8]?, _ key: StoredKey, _ rest: [UInt8], _ bytes: [UInt8]) -> Bool {
+        guard let content else { return true }
+        guard !RememberedVariance.isEncoded(content) else {
+            let path = Self.pathKey(key, rest)
+            return variances?.remembered(ofPath: path)?.encoded == content
+        }
+        // It ends with the time at which the target last became invalid.
+        let target = bytes[key.targetOffset..<key.baseCount]
+        let shared = CacheKey.prefix(authority: key.authority, extra: rest) + target
+        guard let time = Self.time(of: store.see(Self.invalidationKey(shared).span).item) else { return true }
+        return content.suffix(8).elementsEqual(Self.invalidationPart(time))
+    }
+
+    /// The shared key of the target without arguments.
+    private static func pathKey(_ key: StoredKey, _ rest: [UInt8]) -> [UInt8] {
+        var path = CacheKey.prefix(authority: key.authority, extra: rest)
+        CacheKey.appendPart(Array(key.target[...].withoutQuery), to: &path)
+        return path
+    }
+}
+
+/// The first few places, in order.
+private struct SortedPage {
+    let limit: Int
+    private(set) var places: [EntryPlace] = []
+
+    init(limit: Int) { self.limit = limit }
+
+    func takes(_ place: EntryPlace) -> Bool { places.count < limit || place < places[limit - 1] }
+
+    mutating func insert(_ place: EntryPlace) {
+        var (low, high) = (0, places.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if places[middle] < place { low = middle + 1 } else { high = middle }
+        }
+        places.insert(place, at: low)
+        if places.count > limit { places.removeLast() }
+    }
+}

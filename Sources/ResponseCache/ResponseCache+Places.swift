@@ -1,0 +1,112 @@
+// Where responses lie: under the key of their exact target, or, where the upstream has said that some arguments make no difference
+// (No-Vary-Search, draft-ietf-httpbis-no-vary-search-10 §§ 5, 6), under one that leaves those out and takes in what was said. So only responses
+// that said it are found there.
+
+import CachePolicy
+import CacheStore
+import HTTPCore
+
+/// The key of one target in the partition of its request, and in that of those without credentials.
+package struct TargetKeys: Sendable, Equatable {
+    package var own: [UInt8]
+    package var shared: [UInt8]
+
+    package init(own: [UInt8], shared: [UInt8]) {
+        self.own = own
+        self.shared = shared
+    }
+
+    package var isPartitioned: Bool { own != shared }
+}
+
+/// Where a response belongs.
+struct StoringPlace {
+    var key: [UInt8]
+    /// Where else one for the same request may lie (No-Vary-Search). It is only in one place.
+    var others: [[UInt8]] = []
+    /// The keys beside which it stands when the target became invalid for everyone.
+    var sharedKeys: [[UInt8]]
+    /// The same for its collection; nil where no route's writes make one invalid.
+    var collection: [UInt8]?
+
+    fileprivate func moved(to keys: TargetKeys, from candidates: [TargetKeys]) -> StoringPlace {
+        var place = self
+        place.key = keys.own
+        place.others = candidates.map(\.own).filter { $0 != keys.own }
+        if !place.sharedKeys.contains(keys.shared) { place.sharedKeys.append(keys.shared) }
+        return place
+    }
+}
+
+extension ResponseCache {
+    /// The keys under which a GET of the same target, with the same credentials, is stored.
+    package func keysOfGet(for head: RequestHead) -> TargetKeys { keys(for: head, target: Array(head.pathAndQuery), nil) }
+
+    /// What is stored for a request under its path's variance.
+    /// - Parameter exact: what was found for its exact target.
+    /// - Returns: nil where `exact` stands: nothing is stored under the variance, or nothing that is more recent (RFC 9111 §4).
+    func findVaried(_ exact: LookUpResult, _ head: RequestHead) throws(NotAtHand) -> (keys: TargetKeys, result: LookUpResult)? {
+        guard let variances, !variances.isEmpty, head.method.isRead,
+            let variance = SearchVarianceMemory.remembered(
+                try item(SearchVarianceMemory.key(pathKey(of: head.pathAndQuery, for: head))))
+        else { return nil }
+        let keys = keys(for: head, target: Array(head.pathAndQuery), variance)
+        let varied = try find(head, at: keys)
+        if let known = exact.found?.metadata {
+            // By Date, as §4 has it; of two that came at one time the one for this very target.
+            guard let other = varied.found?.metadata, (known.date, known.responseTime) < (other.date, other.responseTime) else {
+                return nil
+            }
+        }
+        return (keys, varied)
+    }
+
+    /// Where a response with these fields belongs; what the upstream said is remembered. nil where a later response lies in another place, or
+    /// said something else of the path's arguments.
+    /// - Parameter old: where the request was looked up.
+    func place(_ fields: Fields, of head: RequestHead, lookedUpAt old: TargetKeys, _ recency: Recency, now: Timestamp) -> StoringPlace? {
+        let place = StoringPlace(key: old.own, sharedKeys: [old.shared], collection: collectionKey(of: head))
+        guard head.method == .get, let variances else { return place }
+        let variance = SearchVariance(fields)
+        guard variance != nil || !variances.isEmpty else { return place }
+        let target = Array(head.pathAndQuery)
+        let path = pathKey(of: target[...], for: head)
+        let current = variances.variance(of: path)
+        var candidates = [old, keys(for: head, target: target, nil)]
+        if let current { candidates.append(keys(for: head, target: target, current)) }
+        // What is said now may leave behind what lies under what was said before: so first it is seen whether it may.
+        let expected = variance == current?.variance ? current : nil
+        let own = variance == nil || expected != nil ? keys(for: head, target: target, expected).own : nil
+        guard !isOutdated(recency, at: candidates.map(\.own).filter { $0 != own }) else { return nil }
+        guard let variance else { return place.moved(to: keys(for: head, target: target, nil), from: candidates) }
+        guard let remembered = variances.remember(variance, of: path, at: now, recency) else { return nil }
+        return place.moved(to: keys(for: head, target: target, remembered), from: candidates)
+    }
+
+    // MARK: Keys
+
+    /// The key under which those without credentials find a target.
+    func sharedKey(of target: ArraySlice<UInt8>, for head: RequestHead) -> [UInt8] {
+        var key: [UInt8] = []
+        keyMaker.appendShared(to: &key, head: head, target: target.span, rules: settings.arguments.specialRules(for: target))
+        return key
+    }
+
+    /// Beside it stands when a write to a member made what the request names invalid; nil where no route's writes do.
+    func collectionKey(of head: RequestHead) -> [UInt8]? {
+        settings.checksCollections ? pathKey(of: head.pathAndQuery, for: head) : nil
+    }
+
+    func pathKey(of target: ArraySlice<UInt8>, for head: RequestHead) -> [UInt8] { sharedKey(of: target.withoutQuery, for: head) }
+
+    func keys(for head: RequestHead, target: [UInt8], _ remembered: RememberedVariance?) -> TargetKeys {
+        var keys = TargetKeys(own: [], shared: [])
+        let said = settings.arguments.rules(for: target[...])
+        let rules = remembered.map { said.with($0.variance) } ?? said
+        // It stands where a request's content would: neither begins as the other does.
+        let encoded = remembered?.encoded
+        _ = keyMaker.append(to: &keys.own, head: head, target: target.span, rules: rules, content: encoded)
+        keyMaker.appendShared(to: &keys.shared, head: head, target: target.span, rules: rules, content: encoded)
+        return keys
+    }
+}

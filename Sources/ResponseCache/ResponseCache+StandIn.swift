@@ -1,0 +1,100 @@
+// The copy of those without credentials, in the place of a failing upstream, for a request with credentials that has no copy of its own
+// (`SharedRescue`); and what is learnt of clients' cookies for that.
+
+import CachePolicy
+import CacheStore
+import HTTPCore
+
+/// A copy that may stand in.
+package struct StandIn {
+    package let found: FoundResponse
+    package let age: Int64
+    package let ttl: Int64?
+    package let permission: SharedCopyPermission
+}
+
+package enum StandInResult {
+    case found(StandIn)
+    case forbidden(NoSharedRescueReason)
+    /// None is stored, or it may not go out at all.
+    case nothing
+}
+
+extension ResponseCache {
+    /// - Parameters:
+    ///   - keys: the request's own.
+    ///   - setting: what its route says of this.
+    package func standIn(
+        for head: RequestHead, at keys: TargetKeys, _ directives: RequestCacheControl, _ setting: RescueWithShared, now: Timestamp
+    ) throws(NotAtHand) -> StandInResult {
+        let everybodys = TargetKeys(own: keys.shared, shared: keys.shared)
+        guard head.method.isRead, let found = try find(head, at: everybodys).found,
+            case .allowed(let age, let ttl) = Reuse.rescue(found.metadata, directives, strictness: strictness, now: now)
+        else { return .nothing }
+        guard try gone(beside: found) == nil else { return .forbidden(.gone) }
+        let decision = SharedRescue.decide(
+            setting, stored: found.metadata, varies: variesByCredentials(found, head),
+            hasOwnCookies: setting == .own ? try hasOwnCookies(head) : false, strictness: strictness)
+        switch decision {
+        case .forbidden(let reason): return .forbidden(reason)
+        case .allowed(let permission): return .found(StandIn(found: found, age: age, ttl: ttl, permission: permission))
+        }
+    }
+
+    private func variesByCredentials(_ found: FoundResponse, _ head: RequestHead) -> Bool {
+        guard let fields = StoredHead.parse(found.head)?.fields else { return true }
+        return FieldLists.members(of: .vary, in: fields).contains { member in
+            settings.policy.credentialFields.contains { $0.utf8.elementsEqual(member.map(\.asciiLowercased)) }
+                && !head.fields.all(named: member.span).isEmpty
+        }
+    }
+
+    private func hasOwnCookies(_ head: RequestHead) throws(NotAtHand) -> Bool {
+        guard let origins = shared.cookieOrigins, !keyMaker.hasOtherCredentials(head.fields),
+            let cookies = keyMaker.cookiePartition(of: head.fields)
+        else { return false }
+        return try origins.contains(cookies, target: targetKey(head), in: self)
+    }
+
+    /// Whatever the upstream says of its arguments.
+    private func targetKey(_ head: RequestHead) -> [UInt8] { sharedKey(of: head.pathAndQuery, for: head) }
+
+    // MARK: What is learnt of cookies
+
+    /// A request is about to be sent: one that could be a login ends what is known of its cookies.
+    /// - Parameter isReading: it changes nothing, and the store has to do with it.
+    package func noteCookies(sentWith head: RequestHead, isReading: Bool) {
+        guard let origins = shared.cookieOrigins, head.fields.contains(.cookie),
+            !isReading || keyMaker.hasOtherCredentials(head.fields),
+            let cookies = keyMaker.cookiePartition(of: head.fields)
+        else { return }
+        origins.forget(cookies)
+    }
+
+    /// A response was kept, or has confirmed what is.
+    func noteCookies(setBy response: Fields, to head: RequestHead, at time: CacheTime) {
+        guard let origins = shared.cookieOrigins, let change = cookieChange(by: response, to: head, now: time.wall) else { return }
+        if let sent = change.sent {
+            origins.remember(change.given, after: sent, now: time.monotonic)
+        } else {
+            origins.remember(change.given, target: targetKey(head), now: time.monotonic)
+        }
+    }
+
+    /// What of it is looked at.
+    func cookieKeys(setBy response: Fields, to head: RequestHead, now: Timestamp) -> [[UInt8]] {
+        guard let change = cookieChange(by: response, to: head, now: now) else { return [] }
+        return ([change.given] + (change.sent.map { [$0] } ?? [])).map(CookieOrigins.key)
+    }
+
+    /// The partitions of the cookies that a client sent, where it sent any, and of those that it has from now on.
+    private func cookieChange(by response: Fields, to head: RequestHead, now: Timestamp) -> (sent: [UInt8]?, given: [UInt8])? {
+        guard response.contains(.setCookie), shared.cookieOrigins != nil, head.method.isRead,
+            let cookies = keyMaker.cookies, !keyMaker.hasOtherCredentials(head.fields), !head.fields.contains(.authorization),
+            let sent = cookies.pairs(of: head.fields)
+        else { return nil }
+        let path = head.pathAndQuery.withoutQuery
+        guard let given = ClientCookies.after(sent, response, path: path, now: now.seconds, cookies), !given.isEmpty else { return nil }
+        return (sent.isEmpty ? nil : keyMaker.partition(of: sent), keyMaker.partition(of: given))
+    }
+}

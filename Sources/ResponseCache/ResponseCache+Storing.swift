@@ -1,0 +1,181 @@
+// A whole response goes in: one that the upstream sends now, and one that was archived, by the same rules. What is stored of it is made here,
+// and where it lies; `put` holds it against what lies there.
+
+import CachePolicy
+import CacheStore
+import Forwarding
+import HTTPCore
+
+/// A request, as far as the store needs to know it, with where it was looked up and what was found there.
+package struct LookedUpRequest {
+    package let head: RequestHead
+    package let directives: RequestCacheControl
+    package let keys: TargetKeys
+    package let found: FoundResponse?
+
+    package init(_ head: RequestHead, _ directives: RequestCacheControl = RequestCacheControl(), keys: TargetKeys, found: FoundResponse?) {
+        self.head = head
+        self.directives = directives
+        self.keys = keys
+        self.found = found
+    }
+}
+
+/// A final response with all of its content.
+package struct WholeResponse {
+    /// Without its hop-by-hop fields.
+    package let head: ResponseHead
+    /// Decoded, where `isDecoded`.
+    package let content: [UInt8]
+    package let isDecoded: Bool
+    /// The entity tag of its data, where it came without a validator.
+    package let ownTag: [UInt8]?
+    package let recency: Recency
+    /// It came to a POST, and answers later GETs (RFC 9110 §9.3.3).
+    package let isOfPOST: Bool
+
+    package init(
+        _ head: ResponseHead, _ content: [UInt8], isDecoded: Bool, ownTag: [UInt8]? = nil, _ recency: Recency, isOfPOST: Bool = false
+    ) {
+        self.head = head
+        self.content = content
+        self.isDecoded = isDecoded
+        self.ownTag = ownTag
+        self.recency = recency
+        self.isOfPOST = isOfPOST
+    }
+}
+
+/// A response as it is to lie in the store.
+struct NewResponse {
+    /// The stored head, and what the rules know of it: also how recent it is.
+    var head: [UInt8]
+    var metadata: StoredMetadata
+    var body: ItemBody
+    /// The names of the fields by which it is selected, and where their values are.
+    var names: [[UInt8]]
+    var request: Fields
+    /// When its request was sent. For a response to POST, which is later than what the POST itself makes invalid, that is not what the metadata
+    /// say.
+    var sentAt: Timestamp
+}
+
+extension ResponseCache {
+    /// RFC 9111 §3, and what the operator calls good.
+    package func decideStoring(
+        _ response: ResponseHead, to head: RequestHead, _ directives: RequestCacheControl = RequestCacheControl(), isPartitioned: Bool,
+        good: GoodAnswer = GoodAnswer()
+    ) -> StorageDecision {
+        if let fault = good.faultOfHead(response) { return .forbidden(fault.notStored) }
+        return Storing.decide(
+            request: head, directives: directives, response: response, control: control(response), isPartitioned: isPartitioned,
+            settings: settings.policy)
+    }
+
+    package func control(_ response: ResponseHead) -> ResponseCacheControl {
+        ResponseCacheControl(response.fields, targeted: settings.policy.targetedFields)
+    }
+
+    /// Stores a response that may be.
+    /// - Returns: how it went, and the response as it is stored.
+    package func store(
+        _ response: WholeResponse, for request: LookedUpRequest, at time: CacheTime
+    ) -> (result: StoringResult, head: [UInt8], metadata: StoredMetadata) {
+        let new = make(response, for: request)
+        let result =
+            isKnownAlready(new, response, beside: request.found) ? .stored : put(new, response.head.fields, for: request, now: time.wall)
+        if result == .stored { noteCookies(setBy: response.head.fields, to: request.head, at: time) }
+        return (result, new.head, new.metadata)
+    }
+
+    func make(_ response: WholeResponse, for request: LookedUpRequest) -> NewResponse {
+        var recency = response.recency
+        // A POST has made invalid what was there before; its own response is later than that.
+        if response.isOfPOST { recency.requestTime = Timestamp(milliseconds: recency.responseTime.milliseconds + 1) }
+        let kept = withVia(keepingRedirect(response.head), isImported: recency.isImported)
+        var (head, metadata) = StoredHead.make(
+            kept, control: control(response.head), contentBytes: response.content.count, isDecoded: response.isDecoded,
+            ownTag: response.ownTag, requestTime: recency.requestTime, responseTime: recency.responseTime, settings: settings.policy)
+        metadata.order = recency.order
+        if recency.isImported { metadata.flags.insert(.imported) }
+        if Storing.isShared(request.head, isPartitioned: request.keys.isPartitioned, settings: settings.policy) {
+            metadata.flags.insert(.authorized)
+        }
+        let sentAt = response.recency.requestTime
+        if response.isOfPOST { metadata.ageValue += (recency.responseTime.milliseconds - sentAt.milliseconds) / 1000 }
+        return NewResponse(
+            head: head, metadata: metadata, body: .bytes(response.content),
+            names: SelectingFields.names(response: response.head.fields, request: request.head.fields, settings: settings.policy),
+            request: request.head.fields, sentAt: sentAt)
+    }
+
+    /// A redirect within the upstream, made relative so that the client stays here.
+    package func keepingRedirect(_ response: ResponseHead) -> ResponseHead {
+        guard settings.rewritesLocation, let location = response.fields.first(.location),
+            let relative = LocationRewriting.relative(location, to: settings.upstream.bytes, basePath: settings.upstream.basePath)
+        else { return response }
+        var response = response
+        response.fields.set(.location, relative)
+        return response
+    }
+
+    /// What was archived may have come through here.
+    private func withVia(_ response: ResponseHead, isImported: Bool) -> ResponseHead {
+        guard let via = settings.via,
+            !(isImported && FieldLists.members(of: .via, in: response.fields).last?.elementsEqual(via) == true)
+        else { return response }
+        var response = response
+        response.fields.append(.via, via)
+        return response
+    }
+
+    /// Puts a response where its own fields say that it belongs.
+    private func put(_ new: NewResponse, _ fields: Fields, for request: LookedUpRequest, now: Timestamp) -> StoringResult {
+        guard let place = place(fields, of: request.head, lookedUpAt: request.keys, new.metadata.recency, now: now) else {
+            return .outdated
+        }
+        return put(new, at: place)
+    }
+
+    // MARK: What has to be at hand
+
+    /// What storing a response looks at and would have to be brought in first; nil where nothing.
+    /// - Parameter isUpdate: whether it brings up to date what is stored, which is looked up for that.
+    package func firstNotAtHand(
+        storing response: Fields, for request: LookedUpRequest, isUpdate: Bool = false, now: Timestamp
+    ) -> NotAtHand? {
+        let (head, keys) = (request.head, request.keys)
+        var others = cookieKeys(setBy: response, to: head, now: now) + (request.found.map { [$0.key] } ?? [])
+        var places = [keys]
+        if head.method == .get, let variances, !variances.isEmpty {
+            let target = Array(head.pathAndQuery)
+            let path = pathKey(of: target[...], for: head)
+            others.append(SearchVarianceMemory.key(path))
+            if let wanted = firstNotAtHand(of: others) { return wanted }
+            places.append(self.keys(for: head, target: target, nil))
+            if let variance = variances.variance(of: path) { places.append(self.keys(for: head, target: target, variance)) }
+        }
+        if let wanted = firstNotAtHand(storing: response, at: places, others, for: head) { return wanted }
+        guard isUpdate else { return nil }
+        do throws(NotAtHand) {
+            _ = try find(head, at: keys)
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    /// - Parameter others: more keys that are looked at.
+    private func firstNotAtHand(
+        storing response: Fields, at places: [TargetKeys], _ others: [[UInt8]], for head: RequestHead
+    ) -> NotAtHand? {
+        let groups = CacheTags.groups(of: response, named: "cache-groups") ?? []
+        let keys = places.map(\.own) + others + Self.marks(places.map(\.shared), collectionKey(of: head), groups)
+        if let wanted = firstNotAtHand(of: keys) { return wanted }
+        let variants = places.compactMap { place -> [UInt8]? in
+            guard let marker = store.see(place.own.span).item, StoredMetadata.kind(of: marker.metadata) == .varyMarker else { return nil }
+            return variantKey(of: marker, place.own, head.fields)
+        }
+        return firstNotAtHand(of: variants)
+    }
+}

@@ -1,0 +1,176 @@
+// The cache: finds the stored response for a request, and never one that an unsafe request has made invalid since. By the request's key; then,
+// where responses vary, by the selecting fields; then under what the upstream said of its arguments. The other verbs stand in files of their
+// own: `store` and `confirm`, `invalidate`, `purge`, `list`. It knows no sockets and no loops; times are passed in.
+
+import CachePolicy
+import CacheStore
+import HTTPCore
+
+package enum LookUpResult {
+    case found(FoundResponse)
+    case nothing
+    /// Something is stored for this key, but for other values of the selecting fields; with the key that theirs would have.
+    case otherVariant([UInt8])
+
+    package var found: FoundResponse? {
+        if case .found(let found) = self { found } else { nil }
+    }
+
+    /// The key under which requests that can have one response meet.
+    package func flightKey(_ key: [UInt8]) -> [UInt8] {
+        switch self {
+        case .found(let found): found.key
+        case .otherVariant(let variant): variant
+        case .nothing: key
+        }
+    }
+
+    /// RFC 9211 §2.2.
+    package var forwardToken: StaticString {
+        if case .otherVariant = self { "vary-miss" } else { "uri-miss" }
+    }
+}
+
+/// Each thread that uses the cache has one: a shard's loop, and the administrator's queue. What they share is in `SharedCacheState`; what is
+/// remembered here is for one thread, so nothing is guarded. `@unchecked Sendable` because others do no more than carry it to that thread.
+package final class ResponseCache: @unchecked Sendable {
+    package let shared: SharedCacheState
+    package let keyMaker: RequestKeyMaker
+    let settings: ResponseCacheSettings
+    let store: ResponseStore
+    let variances: SearchVarianceMemory?
+    let gone: GoneMemory?
+    /// Selecting fields whose values are secrets: those of one user's own cache, where keys have no partitions.
+    private let concealed: [String]
+    private let memo = SelectingMemo()
+    /// The key of the request that was looked up last: its memory is used again.
+    private var scratchKey: [UInt8] = []
+    var reading: Reading
+
+    /// How what lies in the store is read.
+    enum Reading {
+        /// As an event loop does: what has to be brought in first is thrown.
+        case atHand
+        case waiting
+        /// Waiting, and not counted as a use.
+        case looking
+    }
+
+    /// - Parameter mayWait: whether its thread may wait for the disk.
+    package init(_ shared: SharedCacheState, mayWait: Bool = false) {
+        self.shared = shared
+        reading = mayWait ? .waiting : .atHand
+        settings = shared.settings
+        store = shared.store
+        variances = shared.variances
+        gone = shared.gone
+        keyMaker = RequestKeyMaker(shared.settings, store: shared.store)
+        concealed = settings.policy.isPrivate ? settings.policy.credentialFields : []
+    }
+
+    var strictness: Strictness { settings.policy.strictness }
+
+    /// How often what look-ups find has been changed (`ResponseStore.changes`).
+    package var changes: UInt64 { store.changes }
+
+    /// Whether what is stored lasts.
+    package var isWritable: Bool { store.statistics.isWritable }
+
+    // MARK: Finding
+
+    /// What is stored for a request, and where it was looked for.
+    /// - Parameter content: what the request's content says, where its response depends on it.
+    /// - Throws: what has to be brought in before it can be said.
+    package func find(_ head: RequestHead, content: [UInt8]? = nil) throws(NotAtHand) -> (keys: TargetKeys, result: LookUpResult) {
+        let keys = try keys(for: head, content: content)
+        return try find(head, from: keys)
+    }
+
+    /// The same for a request that was looked up before. It may be found in another place now: the response that has just come may be the first
+    /// to say which arguments make no difference.
+    package func find(_ head: RequestHead, from keys: TargetKeys) throws(NotAtHand) -> (keys: TargetKeys, result: LookUpResult) {
+        let exact = try find(head, at: keys)
+        return try findVaried(exact, head) ?? (keys, exact)
+    }
+
+    /// What lies in exactly this place, or in that of its variant.
+    package func find(_ head: RequestHead, at keys: TargetKeys) throws(NotAtHand) -> LookUpResult {
+        guard let item = try item(keys.own) else { return .nothing }
+        switch StoredMetadata.kind(of: item.metadata) {
+        case .response: return try accept(item, keys.own, keys, head)
+        case .varyMarker:
+            guard let variant = variantKey(of: item, keys.own, head.fields) else { return .nothing }
+            guard let item = try self.item(variant) else { return .otherVariant(variant) }
+            return try accept(item, variant, keys, head)
+        case .invalidation, .searchVariance, .cookieOrigins, .gone, nil: return .nothing
+        }
+    }
+
+    /// The same for one who has brought in what is looked at: what is not at hand all the same is waited for.
+    func findWaiting(_ head: RequestHead, at keys: TargetKeys) -> LookUpResult {
+        (try? waiting { () throws(NotAtHand) in try find(head, at: keys) }) ?? .nothing
+    }
+
+    private func keys(for head: RequestHead, content: [UInt8]?) throws(NotAtHand) -> TargetKeys {
+        let content = try content.map { (content) throws(NotAtHand) in content + (try invalidationPart(of: head)) }
+        let target = head.pathAndQuery
+        let rules = settings.arguments.specialRules(for: target)
+        scratchKey.removeAll(keepingCapacity: true)
+        let isPartitioned = keyMaker.append(to: &scratchKey, head: head, target: target.span, rules: rules, content: content)
+        guard isPartitioned else { return TargetKeys(own: scratchKey, shared: scratchKey) }
+        var shared: [UInt8] = []
+        keyMaker.appendShared(to: &shared, head: head, target: target.span, rules: rules, content: content)
+        return TargetKeys(own: scratchKey, shared: shared)
+    }
+
+    /// When an unsafe request last made the target invalid: part of the keys of what is kept by a request's content, since what lies under all
+    /// contents cannot be searched for (RFC 9111 §4.4).
+    private func invalidationPart(of head: RequestHead) throws(NotAtHand) -> [UInt8] {
+        let shared = sharedKey(of: head.pathAndQuery, for: head)
+        guard let time = Self.time(of: try item(Self.invalidationKey(shared))) else { return [] }
+        return Self.invalidationPart(time)
+    }
+
+    /// Of a variant: the generation of its marker, and the values of the selecting fields.
+    func variantKey(of marker: StoredItem, _ key: [UInt8], _ request: Fields) -> [UInt8]? {
+        guard let generation = StoredMetadata.number(in: marker.metadata) else { return nil }
+        var variant = key
+        let values = memo.values(for: marker.head, in: request) { selecting($0, in: request) }
+        CacheKey.appendVariant(to: &variant, generation: generation, selecting: values)
+        return variant
+    }
+
+    func selecting(_ names: [ArraySlice<UInt8>], in request: Fields) -> [UInt8] {
+        guard !concealed.isEmpty else { return SelectingFields.values(of: names, in: request) }
+        return SelectingFields.values(of: names, in: request) { name, value in
+            concealed.contains { $0.utf8.elementsEqual(name) } ? store.credentialPartition(value) : nil
+        }
+    }
+
+    /// - Parameter key: the item's.
+    private func accept(_ item: StoredItem, _ key: [UInt8], _ keys: TargetKeys, _ head: RequestHead) throws(NotAtHand) -> LookUpResult {
+        guard var metadata = Self.metadata(of: item) else { return .nothing }
+        let collection = collectionKey(of: head)
+        guard try !isInvalid(metadata, item.head, sharedKey: keys.isPartitioned ? keys.shared : nil, collection: collection) else {
+            // Else it could be kept for its use, and outlive the mark that says so.
+            store.remove(key.span, ifStill: item)
+            return .nothing
+        }
+        if metadata.flags.contains(.coded), !Self.mayRead(item, head.fields) { return .otherVariant(key) }
+        if item.isMarkedStale { metadata.flags.insert(.markedStale) }
+        return .found(FoundResponse(item: item, metadata: metadata, key: key))
+    }
+
+    /// nil where the item is no response, or damaged.
+    static func metadata(of item: StoredItem, as kind: StoredKind = .response) -> StoredMetadata? {
+        guard let metadata = StoredMetadata(item.metadata, as: kind), metadata.etag.upperBound <= item.head.count,
+            metadata.lastModified.upperBound <= item.head.count
+        else { return nil }
+        return metadata
+    }
+
+    /// Whether the client can have the content in the coding in which it is stored.
+    private static func mayRead(_ item: StoredItem, _ request: Fields) -> Bool {
+        StoredHead.parse(item.head).map { ContentCoding.allows($0.fields, request) } ?? false
+    }
+}

@@ -1,0 +1,52 @@
+// What the cache has to know of the operator's settings.
+
+import CachePolicy
+import HTTPCore
+
+package struct ResponseCacheSettings: Sendable {
+    package var policy = CachePolicySettings()
+    /// Scheme, host and port of the upstream, with its base path: part of every key.
+    package var upstream: UpstreamOrigin
+    /// Whether the upstream gets to see the host that the client asked for: then that is part of every key.
+    package var isKeyedByHost = false
+    package var arguments = ArgumentTable()
+    /// Whether a write to a member may make its collection invalid: then that is looked for at every look-up.
+    package var checksCollections = false
+    /// Whether a 410, or a 404 in JSON, stands for its copy while the upstream fails.
+    package var remembersGone = true
+    /// Milliseconds within which a crowd of 404 counts as lost routes (`failure.window`).
+    package var goneWindow: Int64 = 10_000
+    /// Whether it is learnt which cookies the upstream gave to clients without credentials.
+    package var remembersCookieOrigins = false
+    /// Our entry in the Via of responses (RFC 9110 §7.6.3); nil where it is switched off.
+    package var via: [UInt8]?
+    /// Whether a Location of the upstream's own origin is made relative.
+    package var rewritesLocation = true
+    /// The longest content that is stored.
+    package var contentLimitBytes = 8 << 20
+
+    package init(upstream: UpstreamOrigin) { self.upstream = upstream }
+}
+
+/// What the operator says of arguments, by path.
+package struct ArgumentTable: Sendable {
+    private let exceptions: [(pattern: RoutePattern, rules: ArgumentRules)]
+    private let rest: ArgumentRules
+    private let isSpecial: Bool
+
+    /// - Parameters:
+    ///   - exceptions: the first that fits counts.
+    ///   - rest: for all other paths.
+    package init(_ exceptions: [(pattern: RoutePattern, rules: ArgumentRules)] = [], rest: ArgumentRules = ArgumentRules()) {
+        self.exceptions = exceptions
+        self.rest = rest
+        isSpecial = rest.isSpecial || exceptions.contains { $0.rules.isSpecial }
+    }
+
+    package func rules(for target: ArraySlice<UInt8>) -> ArgumentRules {
+        exceptions.first { $0.pattern.matches(target) }?.rules ?? rest
+    }
+
+    /// nil where no path has any that make a difference: almost always, and copying them costs a hit something.
+    func specialRules(for target: ArraySlice<UInt8>) -> ArgumentRules? { isSpecial ? rules(for: target) : nil }
+}

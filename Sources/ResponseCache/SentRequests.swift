@@ -1,0 +1,13 @@
+// Numbers all requests to the upstream in the order in which they are sent: what tells which of two responses is the later one.
+
+import CachePolicy
+import Synchronization
+
+package final class SentRequests: Sendable {
+    /// Taken from by all shards.
+    private let next: Atomic<UInt64>
+
+    package init(startingAt first: UInt64 = .random(in: SentOrder.beginnings)) { next = Atomic(first) }
+
+    package func take() -> SentOrder { SentOrder(number: next.wrappingAdd(1, ordering: .relaxed).newValue) }
+}

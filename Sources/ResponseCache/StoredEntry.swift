@@ -1,0 +1,42 @@
+// A stored response as the administrator sees it: its key in readable form, its head, its tags.
+
+import CachePolicy
+import CacheStore
+import HTTPCore
+
+/// Names one stored response, for as long as it is stored under its key: 32 hexadecimal digits.
+package struct EntryID: Sendable, Comparable, CustomStringConvertible {
+    let item: StoredItemID
+
+    init(_ item: StoredItemID) { self.item = item }
+
+    package init?(_ text: some StringProtocol) {
+        guard let item = StoredItemID(text) else { return nil }
+        self.item = item
+    }
+
+    package var description: String { item.description }
+
+    package static func < (left: EntryID, right: EntryID) -> Bool { left.item < right.item }
+}
+
+package struct StoredEntry {
+    package let id: EntryID
+    package let key: StoredKey
+    package let metadata: StoredMetadata
+    package let head: ResponseHead
+    private let item: StoredItem
+
+    /// nil where the item is no response, or damaged. Whether clients can get it, `ResponseCache.entry` says.
+    init?(_ listed: ListedItem, _ key: StoredKey) {
+        guard var metadata = ResponseCache.metadata(of: listed.item), let head = StoredHead.parse(listed.item.head) else { return nil }
+        if listed.item.isMarkedStale { metadata.flags.insert(.markedStale) }
+        item = listed.item.confirmed(&metadata)
+        (id, self.key, self.metadata) = (EntryID(listed.id), key, metadata)
+        self.head = item.note == 0 ? head : StoredHead.parse(item.head) ?? head
+    }
+
+    package var tags: [String] { CacheTags.tags(of: head.fields) }
+    package var contentBytes: Int { item.body.count }
+    package var content: [UInt8] { withExtendedLifetime(item.owner) { Array(item.body) } }
+}
