@@ -13,7 +13,7 @@ extension ClientConnection {
 
     /// Answers a request that the receiver's `repeated` knows.
     package func sendAgain(_ answer: UnsafeRawBufferPointer) {
-        startExchange(ResponseState())
+        beginRepeated()
         sendComplete(answer)
     }
 }

@@ -6,48 +6,19 @@ import Glibc
 import HTTPCore
 import Reactor
 
-/// Where the answer to the current request stands.
-struct ResponseState {
-    private(set) var isHead = false
-    private(set) var version = HTTPVersion.http11
-    /// The connection ends with this answer.
-    var closes = false
-    var isStarted = false
-    var isEnded = false
-    var isChunked = false
-    /// So much of the content is still taken however slowly the client reads.
-    var readAhead = 0
-    /// It was begun, and no byte of it has been offered to the kernel.
-    var isUnsent = false
-    var expectsContinue = false
-    var hasUnreadInput = false
-    /// Bytes of a next request's head have arrived.
-    var headBegun = false
-
-    init() {}
-
-    init(to head: RequestHead, closes: Bool) {
-        isHead = head.method == .head
-        version = head.version
-        self.closes = closes
-    }
-}
-
 extension ClientConnection {
     /// Sends a complete answer: `head` (status line and field lines), `lines` (more field lines), the empty line, the body. To HEAD the
     /// body is left out. Small answers take one `send` from one buffer, larger ones one `sendmsg` without a copy of the body.
     package func sendWhole(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, body: WholeBody) {
         // Its descriptor's number may be another client's by now.
-        guard phase != .closed else { return }
-        precondition(!response.isStarted, "an answer was started twice")
-        if !content.isComplete { response.closes = true }
-        response.isStarted = true
-        response.isEnded = true
-        let body = response.isHead ? WholeBody.none : body
-        let closing = connectionLine
+        guard let progress = state.respondWhole() else { return }
+        let body = progress.isHead ? WholeBody.none : body
+        let closing = progress.connectionLine
         let headCount = head.count + closing.utf8CodeUnitCount + lines.count + 2
         guard output.isEmpty, headCount <= ClientConnections.writeBytes else {
-            queueWhole(head: head, lines: lines, body: body)
+            queue(head, closing, lines)
+            output.append(body, from: 0)
+            _ = pushOutput()
             return finishIfSent()
         }
         let buffer = UnsafeMutableRawPointer(table.writeBuffer.baseAddress!)
@@ -64,7 +35,7 @@ extension ClientConnection {
         if headCount + body.count <= ClientConnections.writeBytes {
             body.withBytes { put($0.baseAddress, $0.count) }
             let answer = UnsafeRawBufferPointer(start: buffer, count: count)
-            if isHandling, !response.closes { table.whole?.answer = answer }
+            if isHandling, !progress.endsConnection { table.whole?.answer = answer }
             send(answer)
         } else {
             sendTwo(UnsafeRawBufferPointer(start: buffer, count: count), body)
@@ -74,44 +45,35 @@ extension ClientConnection {
 
     /// Sends a response whose content is made while it goes out, in chunks. Only where `takesChunks`.
     package func sendProduced(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, content producer: any ContentProducer) {
-        guard phase != .closed else { return }
-        precondition(!response.isStarted, "an answer was started twice")
-        if !content.isComplete { response.closes = true }
-        response.isStarted = true
-        response.isEnded = true
-        output.append(head)
-        connectionLine.withUTF8Buffer { output.append(UnsafeRawBufferPointer($0)) }
-        ("Transfer-Encoding: chunked\r\n" as StaticString).withUTF8Buffer { output.append(UnsafeRawBufferPointer($0)) }
-        output.append(lines)
-        ("\r\n" as StaticString).withUTF8Buffer { output.append(UnsafeRawBufferPointer($0)) }
+        guard let progress = state.respondWhole() else { return }
+        queue(head, progress.connectionLine, lines, "Transfer-Encoding: chunked\r\n")
         output.append(producer)
         _ = pushOutput()
         finishIfSent()
     }
 
     /// HTTP/1.0 knows no chunks.
-    package var takesChunks: Bool { response.version == .http11 }
+    package var takesChunks: Bool { state.current?.version != .http10 }
 
     /// Sends an answer that is complete with its framing.
     func sendComplete(_ answer: UnsafeRawBufferPointer) {
-        response.isStarted = true
-        response.isEnded = true
+        _ = state.respondWhole()
         send(answer)
         finishIfSent()
     }
 
-    private func queueWhole(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, body: WholeBody) {
+    private func queue(
+        _ head: UnsafeRawBufferPointer, _ connectionLine: StaticString, _ lines: UnsafeRawBufferPointer, _ framingLine: StaticString = ""
+    ) {
         output.append(head)
-        connectionLine.withUTF8Buffer { output.append(UnsafeRawBufferPointer($0)) }
+        for line in [connectionLine, framingLine] { line.withUTF8Buffer { output.append(UnsafeRawBufferPointer($0)) } }
         output.append(lines)
         ("\r\n" as StaticString).withUTF8Buffer { output.append(UnsafeRawBufferPointer($0)) }
-        output.append(body, from: 0)
-        _ = pushOutput()
     }
 
     /// A 1xx answer, for HTTP/1.1 clients (RFC 9110 §15.2).
     package func sendInformational(_ head: ResponseHead) {
-        guard response.version == .http11, !response.isStarted, phase == .exchanging else { return }
+        guard let progress = state.current, progress.version == .http11, progress.response == .awaited else { return }
         var bytes: [UInt8] = []
         ResponseSerializer.append(head, to: &bytes)
         bytes.append("\r\n")
@@ -121,11 +83,7 @@ extension ClientConnection {
     /// Begins an answer whose content follows in pieces. Fields are end-to-end ones: framing and connection fields are added here.
     /// - Parameter readAhead: so much content is taken however slowly the client reads, where there is memory for it.
     package func startResponse(_ head: ResponseHead, lines: [UInt8] = [], framing: ResponseFraming, readAhead: Int = 0) {
-        precondition(!response.isStarted, "an answer was started twice")
-        if !content.isComplete { response.closes = true }
-        response.isStarted = true
-        response.isUnsent = output.isEmpty
-        response.readAhead = readAhead
+        guard let progress = state.beginResponse(framing, readAhead: readAhead, isFirstOutput: output.isEmpty) else { return }
         var bytes: [UInt8] = []
         // Small content goes behind it, and out with it.
         var room = 0
@@ -138,14 +96,10 @@ extension ClientConnection {
             bytes.append("Content-Length: ")
             bytes.append(decimal: count)
             bytes.append("\r\n")
-        case .chunked where response.version == .http11:
-            response.isChunked = !response.isHead
-            bytes.append("Transfer-Encoding: chunked\r\n")
-        case .chunked:
-            // HTTP/1.0 knows no chunks: the end of the connection is the end of the content.
-            response.closes = true
+        case .chunked where progress.version == .http11: bytes.append("Transfer-Encoding: chunked\r\n")
+        case .chunked: break
         }
-        bytes.append(connectionLine)
+        bytes.append(progress.connectionLine)
         bytes += lines
         bytes.append("\r\n")
         output.append(piece: bytes)
@@ -154,10 +108,10 @@ extension ClientConnection {
 
     /// - Returns: false where so much waits to be sent that the flow should stop until `responseDrained`.
     package func write(_ bytes: Span<UInt8>) -> Bool {
-        guard phase == .exchanging, !response.isHead, bytes.count > 0 else { return true }
+        guard let progress = state.current, !progress.isHead, bytes.count > 0 else { return true }
         bytes.withUnsafeBufferPointer { piece in
             let raw = UnsafeRawBufferPointer(piece)
-            guard response.isChunked else { return output.append(raw) }
+            guard case .begun(isChunked: true, _) = progress.response else { return output.append(raw) }
             var size: [UInt8] = []
             size.append(chunkSize: raw.count)
             size.withUnsafeBytes { output.append($0) }
@@ -165,18 +119,15 @@ extension ClientConnection {
             ("\r\n" as StaticString).withUTF8Buffer { output.append(UnsafeRawBufferPointer($0)) }
         }
         if output.count < Self.gatherBytes { pushLater() } else if !pushOutput() { return true }
-        response.readAhead -= min(bytes.count, response.readAhead)
-        // Once owed, the call comes: the flow may have stopped although this piece, which was under way already, went out at once.
-        if output.count > table.settings.outputHighWaterBytes, !mayReadAhead { wantsDrainCall = true }
-        return !wantsDrainCall
+        return state.write(
+            bytes.count, isOverfull: output.count > table.settings.outputHighWaterBytes,
+            mayReadAhead: table.budget.mayReadAhead(holding: output.count))
     }
 
-    private var mayReadAhead: Bool { response.readAhead > 0 && table.budget.mayReadAhead(holding: output.count) }
-
     package func endResponse() {
-        guard phase == .exchanging, !response.isEnded else { return }
-        response.isEnded = true
-        if response.isChunked { ("0\r\n\r\n" as StaticString).withUTF8Buffer { output.append(UnsafeRawBufferPointer($0)) } }
+        let (isUnderWay, isChunked) = state.endResponse()
+        guard isUnderWay else { return }
+        if isChunked { ("0\r\n\r\n" as StaticString).withUTF8Buffer { output.append(UnsafeRawBufferPointer($0)) } }
         if pushOutput() { finishIfSent() }
     }
 
@@ -191,22 +142,20 @@ extension ClientConnection {
 
     func pushNow() {
         isPushQueued = false
-        if phase == .exchanging, !output.isEmpty { _ = pushOutput() }
+        if state.current != nil, !output.isEmpty { _ = pushOutput() }
     }
 
     /// Takes back an answer that was begun with `startResponse`, so that another can be given instead.
     /// - Returns: false where some of it may have gone out.
     package func takeBackResponse() -> Bool {
-        guard phase == .exchanging, response.isUnsent, !response.isEnded else { return false }
+        guard state.takeBackResponse() else { return false }
         output = OutputQueue()
-        wantsDrainCall = false
-        (response.isStarted, response.isChunked, response.isUnsent) = (false, false, false)
         return true
     }
 
     /// Ends a broken answer with a reset, since an orderly end could be taken for the end of the content.
     package func abortResponse() {
-        guard phase != .closed else { return }
+        guard !state.isClosed else { return }
         resetAtClose()
         closeNow()
     }
@@ -226,24 +175,18 @@ extension ClientConnection {
     /// The socket takes more.
     func flush() {
         guard pushOutput() else { return }
-        if output.isEmpty, response.isEnded, phase == .exchanging { return finishIfSent() }
-        let isDrained = wantsDrainCall && output.count <= table.settings.outputHighWaterBytes / 4
-        if isDrained { wantsDrainCall = false }
+        if output.isEmpty, state.hasAnswered { return finishIfSent() }
+        let isDrained = output.count <= table.settings.outputHighWaterBytes / 4 && state.resumeResponse()
         if output.isEmpty { updateInterest() }
         if isDrained { exchange?.responseDrained() }
     }
 
-    private var connectionLine: StaticString {
-        if response.closes { return "Connection: close\r\n" }
-        return response.version == .http10 ? "Connection: keep-alive\r\n" : ""
-    }
-
     private func finishIfSent() {
-        if phase == .exchanging, output.isEmpty { answered() } else { exchange = nil }
+        if output.isEmpty { responseSent() } else { exchange = nil }
     }
 
     private func send(_ bytes: UnsafeRawBufferPointer) {
-        guard phase != .closed else { return }
+        guard !state.isClosed else { return }
         guard output.isEmpty else {
             output.append(bytes)
             _ = pushOutput()
@@ -257,7 +200,7 @@ extension ClientConnection {
     }
 
     private func sendTwo(_ head: UnsafeRawBufferPointer, _ body: WholeBody) {
-        guard phase != .closed else { return }
+        guard !state.isClosed else { return }
         let count = body.withBytes { bytes in
             var parts = [
                 iovec(iov_base: UnsafeMutableRawPointer(mutating: head.baseAddress), iov_len: head.count),
@@ -281,7 +224,7 @@ extension ClientConnection {
     private func pushOutput() -> Bool {
         guard !isOutputAwaited else { return true }
         let before = output.sentBytes
-        response.isUnsent = false
+        state.offerOutput()
         switch output.send(to: descriptor, table.contentMemory) {
         case .sent: break
         case .broken:
@@ -297,7 +240,7 @@ extension ClientConnection {
         }
         if output.sentBytes > before { writeDeadline = 0 }
         blocked()
-        return phase != .closed
+        return !state.isClosed
     }
 
     /// The client waits for the disk; nobody else does.
@@ -317,13 +260,13 @@ extension ClientConnection {
     }
 
     private func made(_ piece: [UInt8]?) {
-        if phase != .closed { output.append(made: piece) }
+        if !state.isClosed { output.append(made: piece) }
         outputIsThere()
     }
 
     private func outputIsThere() {
         isOutputAwaited = false
-        guard phase != .closed else { return }
+        guard !state.isClosed else { return }
         flush()
         updateInterest()
     }
@@ -344,5 +287,13 @@ extension ClientConnection {
         closeNow()
         guard let exchange else { return }
         table.loop.atEndOfBatch { exchange.clientLeft() }
+    }
+}
+
+extension RequestProgress {
+    /// What the response's head says of the connection.
+    fileprivate var connectionLine: StaticString {
+        if endsConnection { return "Connection: close\r\n" }
+        return version == .http10 ? "Connection: keep-alive\r\n" : ""
     }
 }

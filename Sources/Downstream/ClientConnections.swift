@@ -96,7 +96,7 @@ package final class ClientConnections {
     /// gone or `deadline` has passed, whichever comes first.
     package func drain(deadline: Duration, then: @escaping () -> Void) {
         isDraining = true
-        for connection in byDescriptor { connection?.drainIfIdle() }
+        for connection in byDescriptor { connection?.drain() }
         guard counters.open > 0 else { return then() }
         whenEmpty = then
         loop.schedule(after: deadline) { [self] in

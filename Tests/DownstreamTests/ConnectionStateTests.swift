@@ -1,0 +1,274 @@
+// The machine of a client's connection, without any: what happens, and what is to be done then.
+
+import HTTPCore
+import Testing
+
+@testable import Downstream
+
+/// What happens to a connection, in one word each.
+enum ConnectionEvent: Sendable, CustomTestStringConvertible {
+    case headCame
+    case request(String, fields: [String] = [], ContentFraming = .none, ends: Bool = false)
+    case content(String)
+    case pause, resume
+    case wholeResponse
+    case beginResponse(ResponseFraming, readAhead: Int = 0)
+    /// `isFull`: much waits to be sent; `hasMemory`: it may wait.
+    case write(Int, isFull: Bool = false, hasMemory: Bool = false)
+    case drained
+    case offerOutput, takeBack
+    case endResponse
+    /// All that was written has gone out; `hasInput`: more of the client has come already.
+    case sent(hasInput: Bool = false)
+    case inputEnded, peerEnded, timedOut, drain
+    case discard(Int)
+
+    var testDescription: String { "\(self)" }
+
+    /// What the machine said to it, in words.
+    func happen(to state: inout ConnectionState) -> String {
+        switch self {
+        case .headCame: state.headCame() ? "clock" : "nothing"
+        case .request(let line, let fields, let framing, let ends): begin(line, fields, framing, ends, &state)
+        case .content(let text): take(text, &state)
+        case .pause: say(state.pauseContent())
+        case .resume: state.resumeContent() ? "resumed" : "nothing"
+        case .wholeResponse: state.respondWhole().map { $0.endsConnection ? "last" : "response" } ?? "nobody"
+        case .beginResponse(let framing, let readAhead):
+            state.beginResponse(framing, readAhead: readAhead, isFirstOutput: true).map { $0.endsConnection ? "last" : "response" }
+                ?? "nobody"
+        case .write(let count, let isFull, let hasMemory):
+            state.write(count, isOverfull: isFull, mayReadAhead: hasMemory) ? "more" : "wait"
+        case .drained: state.resumeResponse() ? "call" : "nothing"
+        case .offerOutput: say(state.offerOutput())
+        case .takeBack: state.takeBackResponse() ? "taken back" : "too late"
+        case .endResponse:
+            switch state.endResponse() {
+            case (false, _): "nothing"
+            case (true, let isChunked): isChunked ? "last chunk" : "end"
+            }
+        case .sent(let hasInput): word(state.responseSent(hasInput: hasInput))
+        case .inputEnded: word(state.inputEnded())
+        case .peerEnded: word(state.peerEnded())
+        case .timedOut: word(state.readTimeoutPassed())
+        case .drain: word(state.drain())
+        case .discard(let count): word(state.discard(count))
+        }
+    }
+
+    private func say(_: Void) -> String { "nothing" }
+
+    private func begin(_ line: String, _ lines: [String], _ framing: ContentFraming, _ ends: Bool, _ state: inout ConnectionState) -> String
+    {
+        var fields = Fields()
+        for line in lines {
+            let parts = line.split(separator: ":", maxSplits: 1)
+            fields.append(name: Array(parts[0].utf8).span, value: Array(parts[1].utf8).span)
+        }
+        let parts = line.split(separator: " ")
+        let head = RequestHead(
+            method: Method(Array(parts[0].utf8).span), target: Array("/".utf8)[...], version: parts[1] == "1.0" ? .http10 : .http11,
+            fields: fields)
+        return word(state.begin(head, framing, endsConnection: ends, contentLimit: 10))
+    }
+
+    private func take(_ text: String, _ state: inout ConnectionState) -> String {
+        let bytes = Array(text.utf8)
+        var position = 0
+        var found = ""
+        while position < bytes.count {
+            switch state.takeContent(bytes.span, &position, limit: 10) {
+            case .piece(let range, let isLast): found += String(decoding: bytes[range], as: UTF8.self) + (isLast ? "|" : "")
+            case .ended: return found + "|"
+            case .needsMore: return found
+            case .failed(let action): return word(action)
+            }
+            if state.current?.content.isWhole != false { break }
+        }
+        return found
+    }
+
+    private func word(_ action: ConnectionState.Action) -> String {
+        switch action {
+        case .nothing: "nothing"
+        case .close: "close"
+        case .tellEnd: "tell end"
+        case .linger: "linger"
+        case .abandon: "abandon"
+        case .refuse(let rejection): "refuse \(rejection.status.rawValue)"
+        case .abort(let rejection): "abort \(rejection.status.rawValue)"
+        case .awaitRequest: "next"
+        }
+    }
+}
+
+/// What happens, each with what is to be done.
+struct ConnectionRow: Sendable, CustomTestStringConvertible {
+    let testDescription: String
+    let steps: [(ConnectionEvent, String)]
+
+    init(_ sentence: String, _ steps: [(ConnectionEvent, String)]) { (testDescription, self.steps) = (sentence, steps) }
+}
+
+@Suite("The state of a connection")
+struct ConnectionStateTests {
+    static let get = ConnectionEvent.request("GET 1.1")
+
+    static let requests: [ConnectionRow] = [
+        ConnectionRow(
+            "one request after the other", [(get, "nothing"), (.wholeResponse, "response"), (.sent(), "next"), (get, "nothing")]),
+        ConnectionRow("the first bytes of a head start its clock, later ones do not", [(.headCame, "clock"), (.headCame, "nothing")]),
+        ConnectionRow(
+            "each request has a clock of its own",
+            [(.headCame, "clock"), (get, "nothing"), (.wholeResponse, "response"), (.sent(), "next"), (.headCame, "clock")]),
+        ConnectionRow(
+            "a last request ends the connection when its response is out",
+            [(.request("GET 1.1", ends: true), "nothing"), (.wholeResponse, "last"), (.sent(), "linger"), (.inputEnded, "close")]),
+        ConnectionRow(
+            "content of a length, in pieces",
+            [(.request("POST 1.1", .length(5)), "nothing"), (.content("abc"), "abc"), (.content("deXX"), "de|")]),
+        ConnectionRow(
+            "content in chunks",
+            [(.request("POST 1.1", .chunked), "nothing"), (.content("3\r\nabc\r\n"), "abc"), (.content("0\r\n\r\n"), "|")]),
+        ConnectionRow(
+            "content that is too long by its length is refused at once", [(.request("POST 1.1", .length(11)), "refuse 413")]),
+        ConnectionRow(
+            "content that proves too long is refused",
+            [(.request("POST 1.1", .chunked), "nothing"), (.content("b\r\n01234567890"), "refuse 413")]),
+        ConnectionRow(
+            "the same after the response has begun breaks it off",
+            [
+                (.request("POST 1.1", .chunked), "nothing"), (.beginResponse(.chunked), "last"),
+                (.content("b\r\n01234567890"), "abort 413"),
+            ]),
+        ConnectionRow("chunks that are none are refused", [(.request("POST 1.1", .chunked), "nothing"), (.content("x"), "refuse 400")]),
+        ConnectionRow(
+            "paused content goes on where it stopped",
+            [
+                (.request("POST 1.1", .length(3)), "nothing"), (.content("a"), "a"), (.pause, "nothing"), (.resume, "resumed"),
+                (.resume, "nothing"), (.content("bc"), "bc|"),
+            ]),
+        ConnectionRow(
+            "an expectation that nobody knows", [(.request("POST 1.1", fields: ["Expect:a-miracle"], .length(3)), "refuse 417")]),
+        ConnectionRow(
+            "HTTP/1.0 knows no expectations", [(.request("POST 1.0", fields: ["Expect:a-miracle"], .length(3)), "nothing")]),
+    ]
+
+    static let responses: [ConnectionRow] = [
+        ConnectionRow(
+            "in pieces, of a length",
+            [
+                (get, "nothing"), (.beginResponse(.length(3)), "response"), (.endResponse, "end"), (.endResponse, "nothing"),
+                (.sent(), "next"),
+            ]),
+        ConnectionRow(
+            "in chunks", [(get, "nothing"), (.beginResponse(.chunked), "response"), (.endResponse, "last chunk"), (.sent(), "next")]),
+        ConnectionRow(
+            "chunks are not for HEAD",
+            [(.request("HEAD 1.1"), "nothing"), (.beginResponse(.chunked), "response"), (.endResponse, "end"), (.sent(), "next")]),
+        ConnectionRow(
+            "HTTP/1.0 knows no chunks: the connection's end is the content's",
+            [(.request("GET 1.0"), "nothing"), (.beginResponse(.chunked), "last"), (.endResponse, "end"), (.sent(), "linger")]),
+        ConnectionRow(
+            "a response before all of the request's content is the last",
+            [(.request("POST 1.1", .length(5)), "nothing"), (.wholeResponse, "last"), (.content("ab"), "ab"), (.sent(), "linger")]),
+        ConnectionRow(
+            "what was sent is not the end while the response is under way",
+            [(get, "nothing"), (.beginResponse(.chunked), "response"), (.sent(), "nothing")]),
+        ConnectionRow(
+            "taken back, and another given",
+            [(get, "nothing"), (.beginResponse(.length(3)), "response"), (.takeBack, "taken back"), (.wholeResponse, "response")]),
+        ConnectionRow(
+            "nothing is taken back that the kernel may have",
+            [(get, "nothing"), (.beginResponse(.length(3)), "response"), (.offerOutput, "nothing"), (.takeBack, "too late")]),
+        ConnectionRow(
+            "nothing is taken back that has ended",
+            [(get, "nothing"), (.beginResponse(.length(3)), "response"), (.endResponse, "end"), (.takeBack, "too late")]),
+        ConnectionRow(
+            "the flow is held back while much waits, and called again once",
+            [
+                (get, "nothing"), (.beginResponse(.chunked), "response"), (.write(5), "more"), (.write(5, isFull: true), "wait"),
+                (.write(5), "wait"), (.drained, "call"), (.drained, "nothing"), (.write(5), "more"),
+            ]),
+        ConnectionRow(
+            "what may be read ahead holds nobody back while there is memory",
+            [
+                (get, "nothing"), (.beginResponse(.chunked, readAhead: 10), "response"), (.write(5, isFull: true, hasMemory: true), "more"),
+                (.write(5, isFull: true, hasMemory: true), "wait"),
+            ]),
+        ConnectionRow(
+            "without memory it does",
+            [(get, "nothing"), (.beginResponse(.chunked, readAhead: 10), "response"), (.write(5, isFull: true), "wait")]),
+        ConnectionRow("a response to nobody", [(.wholeResponse, "nobody"), (.beginResponse(.none), "nobody"), (.endResponse, "nothing")]),
+    ]
+
+    static let ends: [ConnectionRow] = [
+        ConnectionRow("the client ends between two requests", [(.inputEnded, "close")]),
+        ConnectionRow("the client ends within a head", [(.headCame, "clock"), (.inputEnded, "close")]),
+        ConnectionRow(
+            "the client ends within its content", [(.request("POST 1.1", .length(5)), "nothing"), (.inputEnded, "abandon")]),
+        ConnectionRow(
+            "a client that sends no more gets its response, and no other",
+            [(get, "nothing"), (.inputEnded, "tell end"), (.wholeResponse, "response"), (.sent(), "close")]),
+        ConnectionRow(
+            "what it had sent before is still answered",
+            [(get, "nothing"), (.inputEnded, "tell end"), (.wholeResponse, "response"), (.sent(hasInput: true), "next"), (get, "nothing")]),
+        ConnectionRow("that it sends no more is told once", [(get, "nothing"), (.peerEnded, "tell end"), (.inputEnded, "nothing")]),
+        ConnectionRow("no request comes", [(.timedOut, "abandon")]),
+        ConnectionRow("a head does not end", [(.headCame, "clock"), (.timedOut, "refuse 408")]),
+        ConnectionRow("content does not end", [(.request("POST 1.1", .length(5)), "nothing"), (.timedOut, "refuse 408")]),
+        ConnectionRow(
+            "content does not end, and the response has begun",
+            [(.request("POST 1.1", .length(5)), "nothing"), (.beginResponse(.chunked), "last"), (.timedOut, "abandon")]),
+        ConnectionRow("the proxy ends between two requests", [(.drain, "close")]),
+        ConnectionRow(
+            "the proxy ends during a request", [(get, "nothing"), (.drain, "nothing"), (.wholeResponse, "last"), (.sent(), "linger")]),
+        ConnectionRow(
+            "what comes after the last response is thrown away, within a limit",
+            [
+                (.request("GET 1.1", ends: true), "nothing"), (.wholeResponse, "last"), (.sent(), "linger"), (.discard(1 << 20), "nothing"),
+                (.discard(1), "close"),
+            ]),
+        ConnectionRow(
+            "a client that does not go is left in the end",
+            [(.request("GET 1.1", ends: true), "nothing"), (.wholeResponse, "last"), (.sent(), "linger"), (.timedOut, "abandon")]),
+    ]
+
+    @Test("what happens, and what is done then", arguments: requests + responses + ends)
+    func row(_ row: ConnectionRow) {
+        var state = ConnectionState()
+        for (event, expected) in row.steps {
+            #expect(event.happen(to: &state) == expected, "\(event)")
+        }
+    }
+
+    @Test("a refusal takes the request's place, or the place of one that never became whole")
+    func refusal() {
+        for first in [nil, ConnectionEvent.headCame, .request("HEAD 1.1", .length(5))] {
+            var state = ConnectionState()
+            _ = first?.happen(to: &state)
+            state.refuse()
+            let progress = state.respondWhole()
+            #expect(progress?.endsConnection == true && progress?.content.isWhole == true)
+            let end = state.responseSent(hasInput: true)
+            #expect(end == .linger)
+        }
+    }
+
+    @Test("what is read, and what is watched")
+    func interest() {
+        var state = ConnectionState()
+        #expect(state.mayRead && !state.watchesForEnd)
+        _ = ConnectionEvent.request("POST 1.1", .length(1)).happen(to: &state)
+        #expect(state.mayRead && !state.watchesForEnd)
+        state.pauseContent()
+        #expect(!state.mayRead)
+        _ = state.resumeContent()
+        _ = ConnectionEvent.content("a").happen(to: &state)
+        #expect(!state.mayRead && state.watchesForEnd)
+        _ = state.peerEnded()
+        #expect(!state.watchesForEnd)
+        state.close()
+        #expect(!state.mayRead)
+    }
+}
