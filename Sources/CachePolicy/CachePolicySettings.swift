@@ -62,6 +62,11 @@ package struct CachePolicySettings: Sendable {
         "x-webauth-user", "x-authenticated-user", "x-authenticated-userid", "x-consumer-id", "x-forwarded-client-cert", "client-cert",
         "dd-api-key", "dd-application-key", "impersonate-user",
     ]
+    /// Those among them that a whole group of users may have in common, in lower case.
+    package var groupCredentials: [String] = [
+        "x-client-id", "x-tenant-id", "x-org-id", "x-account-id", "x-app-key", "x-app-token", "x-application-key", "dd-application-key",
+        "x-functions-key",
+    ]
     /// Cookies that count as credentials, where Cookie is one of those fields; `*` at the end of a name stands for any rest.
     package var credentialCookies = ["*"]
     /// Those among them that say nothing about who somebody is: of analytics, load balancers and guards against robots.

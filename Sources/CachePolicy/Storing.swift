@@ -15,6 +15,7 @@ package enum NotStoredReason: String, Error, Sendable, CaseIterable {
     case requestNoStore = "request_no_store"
     case noStore = "no_store"
     case privateResponse = "private"
+    case userUnknown = "user_unknown"
     case authorized = "authorized"
     case varyStar = "vary_star"
     case tooManyMembers = "too_many_members"
@@ -40,7 +41,7 @@ package enum StorageDecision: Sendable, Equatable {
 package enum Storing {
     /// - Parameters:
     ///   - request: one whose answer has a key: GET, or what the flow treats as such.
-    ///   - isPartitioned: whether the key holds the request's credentials, so that nobody else is given this answer.
+    ///   - isPartitioned: whether the key holds the request's credentials, so that nobody with others is given this response.
     package static func decide(
         request: RequestHead, directives: RequestCacheControl, response: ResponseHead, control: ResponseCacheControl, isPartitioned: Bool,
         settings: CachePolicySettings
@@ -53,10 +54,7 @@ package enum Storing {
         let isUnderstood = CacheableStatus.isUnderstood(response.status)
         guard !control.noStore || (control.mustUnderstand && isUnderstood) else { return .forbidden(.noStore) }
         guard !control.mustUnderstand || isUnderstood else { return .forbidden(.status) }
-        let isOnes = isPartitioned || settings.isPrivate
-        guard !control.isPrivate || isOnes else { return .forbidden(.privateResponse) }
-        // §3.5; the partition is stricter than the three exceptions.
-        guard isOnes || mayShare(control) || !request.fields.contains(.authorization) else { return .forbidden(.authorized) }
+        if let reason = sharingReason(request, control, isPartitioned: isPartitioned, settings) { return .forbidden(reason) }
         if settings.setCookie == .refuse, response.fields.contains(.setCookie) { return .forbidden(.setCookie) }
         guard !SelectingFields.isStar(response.fields) else { return .forbidden(.varyStar) }
         guard FieldLists.members(of: .vary, in: response.fields, limit: settings.memberLimit + 1).count <= settings.memberLimit,
@@ -67,6 +65,18 @@ package enum Storing {
         // Stored content is decoded, which no-transform forbids (§5.2.2.6); where every response is kept, it is kept in its coding.
         guard settings.keepsAny || !staysCoded(response, control) else { return .forbidden(.contentCoding) }
         return .allowed
+    }
+
+    /// What is private, or was asked for with Authorization, is for one user: whose partition it is must be certain.
+    private static func sharingReason(
+        _ request: RequestHead, _ control: ResponseCacheControl, isPartitioned: Bool, _ settings: CachePolicySettings
+    ) -> NotStoredReason? {
+        // §3.5; a partition of one's own is stricter than the three exceptions.
+        let needsOwn = control.isPrivate || (request.fields.contains(.authorization) && !mayShare(control))
+        guard needsOwn, !settings.isPrivate else { return nil }
+        if isPartitioned, UserCredentials.arePresent(in: request.fields, settings: settings) { return nil }
+        guard control.isPrivate else { return .authorized }
+        return isPartitioned ? .userUnknown : .privateResponse
     }
 
     /// Whether the content's coding cannot be taken off, or may not.

@@ -30,6 +30,11 @@ extension NotStoredReason {
         case .noStore: "the answer said Cache-Control: no-store, which is absolute"
         case .privateResponse:
             "the answer said Cache-Control: private, and the request had no credentials to give it a partition of its own"
+        case .userUnknown:
+            """
+            the answer said Cache-Control: private, and none of the request's credentials need be one user's alone: neither a credential field \
+            nor a cookie that looks like a session's
+            """
         case .authorized: "the request was authorized, and the answer did not allow sharing"
         case .varyStar: "the answer said Vary: *, or varies by where the client is, so it fits no other request"
         case .tooManyMembers: "the answer varies by too many fields, or belongs to too many groups"
@@ -54,6 +59,8 @@ extension NotStoredReason {
         case .status: WhyAdvice("cache.store", "any: keeps answers of other statuses too, where RFC 9111 allows it")
         case .setCookie: WhyAdvice("cache.set_cookie", "strip: keeps the answer without the cookie")
         case .privateResponse: WhyAdvice("cache.role", "private: one user's own cache keeps it")
+        case .userUnknown:
+            WhyAdvice("cache.credential_cookies", "with the cookie that tells users apart named in it, without *, the answer is kept")
         case .authorized:
             WhyAdvice("cache.credential_fields", "with authorization among them the answer is kept for those with the same credentials")
         case .contentType: WhyAdvice("cache.content_types", "names the media types that are kept")

@@ -76,7 +76,13 @@ struct StoringTests {
             #expect(decide(200, json + "\nCache-Control: \(exception)", "Authorization: x") == .allowed)
         }
         #expect(decide(200, json, "Authorization: x", partitioned: true) == .allowed)
-        #expect(decide(200, json + "\nCache-Control: private", partitioned: true) == .allowed)
+        // What is private needs a partition that is one user's.
+        let own = json + "\nCache-Control: private"
+        #expect(decide(200, own, "Cookie: locale=en", partitioned: true) == .forbidden(.userUnknown))
+        #expect(decide(200, own, "Cookie: sid=0123456789abcdef", partitioned: true) == .allowed)
+        #expect(decide(200, own, "X-Tenant-Id: 1", partitioned: true) == .forbidden(.userUnknown))
+        #expect(decide(200, own, "Authorization: x", partitioned: true) == .allowed)
+        #expect(decide(200, json, "Cookie: locale=en", partitioned: true) == .allowed)
     }
 }
 

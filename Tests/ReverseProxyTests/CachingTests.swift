@@ -72,6 +72,18 @@ struct CachingTests {
         #expect(play.origin.requests[0].target == same[0])
     }
 
+    @Test("users who are told apart by what nobody has named, and who have made the same choice, do not share what is private")
+    func choices() throws {
+        let origin = ScriptedOrigin { [.json("\"\($0["X-Own"] ?? "")\"", ["Cache-Control: max-age=9, private"])] }
+        let play = try ProxyPlay(origin)
+        func ask(_ user: String) throws -> TestAnswer { try play.get("/me", [("Cookie", "locale=en"), ("X-Own", user)]) }
+        #expect(try ask("a").text == "\"a\"")
+        let other = try ask("b")
+        #expect(other.text == "\"b\"" && other["Cache-Status"]?.contains("user_unknown") == true)
+        origin.down()
+        #expect(try ask("b").status == 502)
+    }
+
     @Test("nobody is ever given another's answer, fresh or rescued")
     func partitions() throws {
         let origin = ScriptedOrigin { request in
@@ -82,7 +94,9 @@ struct CachingTests {
             ]
         }
         let play = try ProxyPlay(origin) { $0.upstream.failure.threshold = 100 }
-        let users: [(String, String)] = [("Authorization", "Basic a"), ("Authorization", "Basic b"), ("Cookie", "s=1"), ("X-API-Key", "k")]
+        let users: [(String, String)] = [
+            ("Authorization", "Basic a"), ("Authorization", "Basic b"), ("Cookie", "s=0123456789abcdef"), ("X-API-Key", "k"),
+        ]
         for user in users {
             let wanted = "{\"for\":\"\(user.1)\"}"
             #expect(try play.get("/me", [user]).text == wanted)

@@ -58,7 +58,7 @@ struct DownloadTests {
         let long: [OriginStep] = [head] + Array(repeating: OriginStep.send(Self.content), count: 16)
         let origin = ScriptedOrigin { $0.target.hasSuffix("/long") ? long : [.json("1")] }
         let play = try ProxyPlay(origin) { ($0.upstream.maximumConnections, $0.bufferLimitBytes) = (4, 1 << 20) }
-        let slow = try ["/a/long", "/b/long", "/a/long", "/b/long"].map { target in
+        let slow = try ["/a/long", "/b/long", "/f/long", "/g/long"].map { target in
             let client = try play.client()
             client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
             #expect(client.hasInput(within: 10_000))

@@ -45,6 +45,10 @@ struct WhyTests {
         arguments: [
             Row("stored", .json("{}"), notStored: nil),
             Row("private", .json("{}", ["Cache-Control: private"]), notStored: "private", setting: "cache.role"),
+            Row(
+                "private, for one of many", .json("{}", ["Cache-Control: private"]), "GET", [("Cookie", "locale=en")],
+                notStored: "user_unknown",
+                setting: "cache.credential_cookies"),
             Row("no-store", .json("{}", ["Cache-Control: no-store"]), notStored: "no_store"),
             Row("request's no-store", .json("{}"), "GET", [("Cache-Control", "no-store")], notStored: "request_no_store"),
             Row("HTML", .answer("<p>", type: "text/html"), notStored: "content_type", setting: "cache.content_types"),

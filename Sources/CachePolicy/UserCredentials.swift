@@ -1,0 +1,51 @@
+// Whether a request's credentials can stand for one user. A partition is made of whatever may be a credential, and that may be no more than a
+// language that thousands have chosen: what an upstream calls `private` (RFC 9111 §5.2.2.7) must not lie there, since those thousands may be
+// told apart by something that nobody has named to us.
+
+import HTTPCore
+
+package enum UserCredentials {
+    /// Whether one of the credentials that make the request's partition can be one user's alone: a credential field that does not name a whole
+    /// group of users, or a cookie that looks like a session's.
+    package static func arePresent(in fields: Fields, settings: CachePolicySettings) -> Bool {
+        hasField(fields, settings) || hasCookie(fields, settings)
+    }
+
+    private static func hasField(_ fields: Fields, _ settings: CachePolicySettings) -> Bool {
+        fields.entries.contains { entry in
+            guard entry.known != .cookie, entry.valueRange.count > 0 else { return false }
+            let name = fields.bytes[entry.nameRange].map(\.asFieldNameByte)
+            return isNamed(name, in: settings.credentialFields) && !isNamed(name, in: settings.groupCredentials)
+        }
+    }
+
+    private static func isNamed(_ name: [UInt8], in list: [String]) -> Bool { list.contains { $0.utf8.elementsEqual(name) } }
+
+    private static func hasCookie(_ fields: Fields, _ settings: CachePolicySettings) -> Bool {
+        guard fields.contains(.cookie), settings.credentialFields.contains("cookie"),
+            let pairs = CredentialCookies(settings).pairs(of: fields)
+        else { return false }
+        let named = settings.credentialCookies.filter { !$0.hasSuffix("*") }.map { CookiePattern($0) }
+        return pairs.contains { pair in isSessionLike(pair.value) || (!pair.value.isEmpty && named.contains { $0.matches(pair.name) }) }
+    }
+
+    /// At least so many letters, digits, `-`, `_`, `+` and `/` in a row, a digit among them: what frameworks make session cookies of (hexadecimal,
+    /// base64, UUIDs, tokens in three parts), and neither a language, a time zone's name nor a few choices in JSON. A session's name that
+    /// happens to have no digit is taken for a choice, which costs that user nothing but the copy.
+    static let sessionLength = 16
+
+    static func isSessionLike(_ value: ArraySlice<UInt8>) -> Bool {
+        var (length, hasDigit) = (0, false)
+        for byte in value {
+            switch byte {
+            case UInt8(ascii: "0")...UInt8(ascii: "9"): (length, hasDigit) = (length + 1, true)
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "-"), UInt8(ascii: "_"),
+                UInt8(ascii: "+"), UInt8(ascii: "/"):
+                length += 1
+            default: (length, hasDigit) = (0, false)
+            }
+            if length >= sessionLength, hasDigit { return true }
+        }
+        return false
+    }
+}
