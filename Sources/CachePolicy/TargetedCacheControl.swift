@@ -2,7 +2,6 @@
 // read counts as absent; one that is longer than lists are read forbids storing, since it may have said so.
 
 import HTTPCore
-import RawStructuredFieldValues
 
 enum TargetedCacheControl {
     /// nil where the field is absent, empty or not a dictionary (§2.2).
@@ -11,28 +10,24 @@ enum TargetedCacheControl {
         guard !lines.isEmpty else { return nil }
         var control = ResponseCacheControl()
         control.isTargeted = true
-        // The parser's dictionaries take a time that grows with the square of their size.
         guard !FieldListLimit.isExceeded(by: lines, separators: ",;") else {
             control.noStore = true
             return control
         }
-        var parser = StructuredFieldValueParser(Array(lines.joined(separator: [UInt8(ascii: ",")])))
-        guard let dictionary = try? parser.parseDictionaryFieldValue(), !dictionary.isEmpty else { return nil }
-        for (key, value) in dictionary {
-            guard case .item(let item) = value else { continue }
-            take(key, item.rfc9651BareItem, &control)
-        }
+        let text = Array(lines.joined(separator: [UInt8(ascii: ",")]))
+        guard let members = StructuredDictionary(text)?.members, !members.isEmpty else { return nil }
+        for (key, value) in members { take(key, value, &control) }
         return control
     }
 
     /// A directive whose value is of another type than it should be is ignored, like an unknown one (§2.1).
-    private static func take(_ key: String, _ value: RFC9651BareItem, _ control: inout ResponseCacheControl) {
+    private static func take(_ key: String, _ value: StructuredDictionary.Value, _ control: inout ResponseCacheControl) {
         switch (key, value) {
         case ("max-age", .integer(let seconds)): control.maxAge = limited(seconds)
         case ("s-maxage", .integer(let seconds)): control.sharedMaxAge = limited(seconds)
         case ("stale-while-revalidate", .integer(let seconds)): control.staleWhileRevalidate = limited(seconds)
         case ("stale-if-error", .integer(let seconds)): control.staleIfError = limited(seconds)
-        case (_, .bool(true)): control.setFlag(Array(key.utf8)[...])
+        case (_, .boolean(true)): control.setFlag(Array(key.utf8)[...])
         // Field names as in Cache-Control: the whole answer is meant then, which is stricter, never looser.
         case ("no-cache", .string), ("private", .string): control.setFlag(Array(key.utf8)[...])
         default: break
