@@ -90,6 +90,16 @@ extension [UInt8] {
         span.withUnsafeBufferPointer { append(contentsOf: $0) }
     }
 
+    /// For content that comes bit by bit and whose length nobody has said. Growing copies what is there, which takes long where it is long: so
+    /// from 1 MiB on there is room at once for all that it may become. The kernel gives the pages of so much only as they are filled.
+    /// - Parameter limit: the longest that it may become. What is longer than 64 MiB grows by copying all the same.
+    package mutating func append(copying span: Span<UInt8>, growingTo limit: Int) {
+        let (long, longest) = (1 << 20, 64 << 20)
+        let count = self.count + span.count
+        if count > capacity, count > long, count <= longest { reserveCapacity(Swift.max(count, Swift.min(limit, longest))) }
+        append(copying: span)
+    }
+
     /// Appends a number in decimal digits.
     package mutating func append(decimal value: Int) {
         withUnsafeTemporaryAllocation(of: UInt8.self, capacity: DecimalDigits.longest) { space in

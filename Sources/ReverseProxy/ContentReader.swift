@@ -16,6 +16,8 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
     private let head: RequestHead
     private let framing: ContentFraming
     private let hold: ContentHold
+    /// The longest that is taken whole.
+    private let limit: Int
     private let began: Int64
     private var content: [UInt8] = []
     private var phase = Phase.reading
@@ -28,12 +30,13 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
         case ended
     }
 
-    init(shard: ProxyShard, connection: ClientConnection, head: RequestHead, framing: ContentFraming, hold: ContentHold) {
+    init(shard: ProxyShard, connection: ClientConnection, head: RequestHead, framing: ContentFraming, hold: ContentHold, limit: Int) {
         self.shard = shard
         self.connection = connection
         self.head = head
         self.framing = framing
         self.hold = hold
+        self.limit = limit
         began = shard.loop.batchMicroseconds
         // Growing would copy it. What is so long comes from the kernel page by page, as it is filled.
         if case .length(let count) = framing, count > Self.growingBytes { content.reserveCapacity(count) }
@@ -43,7 +46,7 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
 
     func requestContent(_ bytes: Span<UInt8>) {
         switch hold.take(bytes.count) {
-        case .whole: content.append(copying: bytes)
+        case .whole: content.append(copying: bytes, growingTo: limit)
         case .streamed(let reason): stream(reason, bytes)
         }
     }

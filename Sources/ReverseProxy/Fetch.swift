@@ -248,7 +248,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
             guard content.count + bytes.count <= shard.settings.bufferLimitBytes else {
                 return overflow(head, bytes)
             }
-            content.append(copying: bytes)
+            content.append(copying: bytes, growingTo: shard.settings.bufferLimitBytes)
             if checksAsItComes { _ = checker.consume(bytes) }
         case .streaming:
             receiver?.streamBrought(bytes)

@@ -30,7 +30,7 @@ extension ProxyShard {
             connection.startContentTotal()
             connection.sendContinue()
             let hold = ContentHold(server.contentBudget, limit: limit)
-            return ContentReader(shard: self, connection: connection, head: head, framing: framing, hold: hold)
+            return ContentReader(shard: self, connection: connection, head: head, framing: framing, hold: hold, limit: limit)
         case .streamed(let reason):
             countContent(ContentOutcome(reason))
             let body = StreamedContent(framing: framing, reason: reason, hold: nil, awaitsContinue: connection.isContinueAwaited)

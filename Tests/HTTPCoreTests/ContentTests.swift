@@ -98,3 +98,27 @@ struct HTTPDateTests {
         #expect(HTTPDate.parse(Array(text.utf8)[...], now: Self.now) == nil)
     }
 }
+
+@Suite("Content of unknown length")
+struct GrowingContentTests {
+    /// How often content that comes in pieces is moved once it is longer than 1 MiB, and how much room it takes in the end.
+    private func moves(_ count: Int, limit: Int) -> (count: Int, capacity: Int) {
+        let piece = [UInt8](repeating: 7, count: 48 << 10)
+        var content: [UInt8] = []
+        var places: [UnsafePointer<UInt8>?] = []
+        while content.count < count {
+            content.append(copying: piece.span, growingTo: limit)
+            let place = content.withUnsafeBufferPointer { $0.baseAddress }
+            if content.count > 1 << 20, places.last != place { places.append(place) }
+        }
+        #expect(content.allSatisfy { $0 == 7 })
+        return (max(0, places.count - 1), content.capacity)
+    }
+
+    @Test("what is long is not copied again and again; what is short takes no more room than it needs")
+    func isMovedOnce() {
+        #expect(moves(16 << 20, limit: 17 << 20).count <= 1)
+        #expect(moves(500_000, limit: 1 << 30).capacity < 2 << 20)
+        #expect(moves(2 << 20, limit: 1 << 30).capacity < 65 << 20)
+    }
+}
