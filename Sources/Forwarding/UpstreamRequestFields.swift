@@ -10,7 +10,7 @@ package final class UpstreamRequestFields {
     package let authority: [UInt8]
     /// Told apart from every other process's, so that a loop is recognised.
     private let instance: String
-    /// What `ForwardingSettings.overrideFields` names: those that have a number, and the others.
+    /// What `ForwardingSettings.overrideFields` and `addressFields` name, as far as it is dropped: those that have a number, and the others.
     private let knownOverrides: KnownFieldSet
     private let otherOverrides: [[UInt8]]
     private let via10: [UInt8]
@@ -23,7 +23,8 @@ package final class UpstreamRequestFields {
         var (known, others): (KnownFieldSet, [[UInt8]]) = ([], [])
         // What is trusted in front of us says by X-Forwarded-* what it did.
         let isTrusted = { (name: String) in settings.forwarded == .trust && name.hasPrefix("x-forwarded-") }
-        for name in settings.dropOverrides ? settings.overrideFields : [] where !isTrusted(name) {
+        let overrides = settings.dropOverrides ? settings.overrideFields.filter { !isTrusted($0) } : []
+        for name in overrides + (settings.forwarded == .trust ? [] : settings.addressFields) {
             let name = Array(name.utf8)
             if let field = KnownField(name.span) { known.insert(field) } else { others.append(name) }
         }

@@ -46,12 +46,13 @@ package struct RequestTarget {
     /// Bytes beyond ASCII percent-encoded (RFC 3986 §2.1), whether they are UTF-8 or not. Some clients send them as they are (HTTP-RPC for
     /// Java). We differ: RFC 9112 §3 would rather have them refused, for fear of a request that others on the way read differently; whoever
     /// comes behind us reads plain ASCII.
-    package static func escaped(_ target: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
+    /// - Parameter isTyped: a person has typed it, who means by a space what clients write as `%20`; requests with one are refused.
+    package static func escaped(_ target: ArraySlice<UInt8>, isTyped: Bool = false) -> ArraySlice<UInt8> {
         let digits: StaticString = "0123456789ABCDEF"
         var out: [UInt8] = []
         out.reserveCapacity(target.count + 32)
         for byte in target {
-            guard byte >= 0x80 else {
+            guard byte >= 0x80 || (isTyped && (byte <= 0x20 || byte == 0x7f)) else {
                 out.append(byte)
                 continue
             }

@@ -21,7 +21,7 @@ package struct EntrySelection: Sendable {
         private let canonical: [UInt8]
 
         package init(_ text: String) {
-            self.text = Array(RequestTarget.escaped(Array(text.utf8)[...]))
+            self.text = Array(RequestTarget.escaped(Array(text.utf8)[...], isTyped: true))
             let path = self.text[...].withoutQuery
             var key: [UInt8] = []
             CacheKey.append(to: &key, authority: [], target: path.span, rules: nil)
@@ -39,7 +39,7 @@ package struct EntrySelection: Sendable {
 
         /// - Parameter text: in any spelling.
         package init(_ text: String, _ arguments: ArgumentTable) {
-            self.text = Array(RequestTarget.escaped(Array(text.utf8)[...]))
+            self.text = Array(RequestTarget.escaped(Array(text.utf8)[...], isTyped: true))
             rules = arguments.rules(for: self.text[...])
             canonical = Self.canonical(self.text, rules)
         }

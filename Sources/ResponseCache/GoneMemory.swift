@@ -12,27 +12,23 @@ import Locking
 package final class GoneMemory: Sendable {
     package enum Event: Int, CaseIterable {
         case remembered, served, lifted, disbelieved
+        /// Remembered, and not among those that are lifted if a crowd of 404 turns out not to be believed: too many were.
+        case unwatched
     }
 
     private let store: ResponseStore
     private let state: Mutex<State>
-    private let window: Int64
 
     private struct State {
         var watch: GoneWatch
-        /// What was remembered within the window, to be lifted if it turns out not to be believed.
-        var recent: [(time: Int64, target: UInt64, key: [UInt8])] = []
+        var recent: RecentGone
         var counts = [Int](repeating: 0, count: Event.allCases.count)
     }
-
-    /// Within one window; more are not remembered.
-    private static let recentLimit = 1_024
 
     /// - Parameter window: milliseconds (`failure.window`).
     init(store: ResponseStore, window: Int64) {
         self.store = store
-        self.window = window
-        state = Mutex(State(watch: GoneWatch(window: window)))
+        state = Mutex(State(watch: GoneWatch(window: window), recent: RecentGone(window: window)))
     }
 
     /// By the name of the event.
@@ -55,9 +51,8 @@ package final class GoneMemory: Sendable {
         let (verdict, lifted) = state.withLock { state in
             let verdict = state.watch.missing(number, by: user, now: now)
             guard verdict == .routesLost else { return (verdict, [[UInt8]]()) }
-            state.recent.removeAll { now - $0.time >= window }
-            let lifted = state.recent.filter { state.watch.isDistrusted($0.target, now: now) }.map(\.key)
-            state.recent.removeAll { state.watch.isDistrusted($0.target, now: now) }
+            let watch = state.watch
+            let lifted = state.recent.take(now: now) { watch.isDistrusted($0, now: now) }
             state.counts[Event.disbelieved.rawValue] += 1
             state.counts[Event.lifted.rawValue] += lifted.count
             return (verdict, lifted)
@@ -92,19 +87,17 @@ package final class GoneMemory: Sendable {
     }
 
     /// Returns whether it was remembered.
-    func remember(_ key: [UInt8], _ metadata: StoredMetadata, head: [UInt8], content: [UInt8], now: Int64) -> Bool {
+    /// - Parameter isCertain: nothing that others say can lift it: a 410, which no gateway says that has lost its routes.
+    func remember(
+        _ key: [UInt8], _ metadata: StoredMetadata, head: [UInt8], content: [UInt8], isCertain: Bool, now: Int64
+    ) -> Bool {
         let gone = Self.key(key)
-        let hasRoom = state.withLock { state in
-            state.recent.removeAll { now - $0.time >= window }
-            guard state.recent.count < Self.recentLimit else { return false }
-            state.recent.append((now, Self.number(key), gone))
-            return true
+        let item = NewItem(key: gone, metadata: metadata.encoded(as: .gone), head: head, body: content, retention: .mayRescue)
+        guard store.insert(item) == .accepted else { return false }
+        state.withLock { state in
+            state.counts[Event.remembered.rawValue] += 1
+            if !isCertain { state.counts[Event.unwatched.rawValue] += state.recent.add(gone, of: Self.number(key), now: now) }
         }
-        guard hasRoom,
-            store.insert(
-                NewItem(key: gone, metadata: metadata.encoded(as: .gone), head: head, body: content, retention: .mayRescue)) == .accepted
-        else { return false }
-        count(.remembered)
         return true
     }
 

@@ -66,6 +66,8 @@ extension ResponseCache {
             isPartitioned: request.keys.isPartitioned, settings: policy)
         guard decision == .allowed else { return false }
         let new = make(response, for: request)
-        return gone.remember(found.key, new.metadata, head: new.head, content: response.content, now: time.monotonic)
+        return gone.remember(
+            found.key, new.metadata, head: new.head, content: response.content, isCertain: response.head.status == 410,
+            now: time.monotonic)
     }
 }

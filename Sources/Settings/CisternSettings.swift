@@ -77,6 +77,10 @@ package struct CisternSettings: Sendable, Equatable {
             "x-authenticated-userid", "x-consumer-id", "x-forwarded-client-cert", "client-cert", "dd-api-key", "dd-application-key",
             "impersonate-user",
         ]
+        package var groupCredentials = [
+            "x-client-id", "x-tenant-id", "x-org-id", "x-account-id", "x-app-key", "x-app-token", "x-application-key", "dd-application-key",
+            "x-functions-key",
+        ]
         package var credentialCookies = ["*"]
         package var ignoredCookies = [
             "_ga", "_ga_*", "_gid", "_gat", "_gat_gtag_*", "_gat_UA*", "_gac_UA*", "_gac_gb_*", "_gcl_au", "_gcl_aw", "_gcl_dc", "_gcl_gb",
@@ -177,7 +181,16 @@ package struct CisternSettings: Sendable, Equatable {
             "x-http-method-override", "x-method-override", "x-original-method", "x-forwarded-method", "x-original-url", "x-original-uri",
             "x-original-path", "x-rewrite-url", "x-override-url", "x-request-uri", "request-uri", "x-envoy-original-path", "x-script-name",
             "script-name", "x-forwarded-path", "x-forwarded-uri", "x-forwarded-ssl", "x-forwarded-protocol", "x-scheme", "x-url-scheme",
-            "front-end-https", "true-client-ip", "x-wap-profile", "proxy",
+            "front-end-https", "x-wap-profile", "proxy",
+        ]
+        package var addressFields = [
+            "x-client-ip", "x-clientip", "client-ip", "x-cluster-client-ip", "x-remote-ip", "x-remote-addr", "remote-addr",
+            "x-originating-ip", "x-original-forwarded-for", "x-original-remote-addr", "x-forwarded", "forwarded-for", "x-proxyuser-ip",
+            "x-envoy-external-address", "true-client-ip", "cf-connecting-ip", "cf-connecting-ipv6", "cf-pseudo-ipv4", "fastly-client-ip",
+            "fly-client-ip", "do-connecting-ip", "x-nf-client-connection-ip", "x-vercel-forwarded-for", "x-vercel-ip",
+            "x-azure-clientip", "x-azure-socketip", "x-arr-clientip", "x-appengine-user-ip", "x-appengine-remote-addr",
+            "x-sucuri-clientip", "cdn-real-ip", "ali-cdn-real-ip", "cdn-src-ip", "incap-client-ip", "wl-proxy-client-ip",
+            "proxy-client-ip",
         ]
     }
 

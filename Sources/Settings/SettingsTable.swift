@@ -191,6 +191,9 @@ package enum SettingsTable {
             path: "cache.credential_fields", binding: .list(\.cache.credentialFields),
             help: "Request fields that carry credentials: each combination of their values has a partition of its own."),
         Setting(
+            path: "cache.group_credentials", binding: .list(\.cache.groupCredentials),
+            help: "Those of them that a group of users has in common, such as a tenant: with these alone no private response is kept."),
+        Setting(
             path: "cache.credential_cookies", binding: .list(\.cache.credentialCookies),
             help: "Cookies that count as credentials, where Cookie is such a field; * at the end stands for any rest. strict: all do."),
         Setting(
@@ -301,6 +304,9 @@ package enum SettingsTable {
         Setting(
             path: "forwarding.override_fields", binding: .list(\.forwarding.overrideFields),
             help: "Request fields by which upstreams take another route, host or method than the request says; X-Forwarded-* beside them."),
+        Setting(
+            path: "forwarding.address_fields", binding: .list(\.forwarding.addressFields),
+            help: "Request fields beside X-Forwarded-For that tell a client's address: dropped, unless forwarded is trust."),
     ]
 
     private static let logging: [Setting<CisternSettings>] = [

@@ -77,7 +77,9 @@ enum SettingsCheck {
         }
         for (name, fields) in [
             ("cache.targeted_fields", settings.cache.targetedFields), ("cache.credential_fields", settings.cache.credentialFields),
-            ("cache.key_fields", settings.cache.keyFields), ("forwarding.override_fields", settings.forwarding.overrideFields),
+            ("cache.group_credentials", settings.cache.groupCredentials), ("cache.key_fields", settings.cache.keyFields),
+            ("forwarding.override_fields", settings.forwarding.overrideFields),
+            ("forwarding.address_fields", settings.forwarding.addressFields),
         ] {
             for field in fields where !isToken(field) { reader.add(about: name, "\(name): \"\(field)\" is not a field name") }
         }
@@ -217,6 +219,7 @@ extension ProxySettings {
         policy.setCookie = SetCookieTreatment(rawValue: settings.cache.setCookie) ?? .strip
         policy.contentTypes = ContentTypes(settings.cache.contentTypes)
         policy.credentialFields = settings.cache.credentialFields.map { $0.lowercased() }
+        policy.groupCredentials = settings.cache.groupCredentials.map { $0.lowercased() }
         policy.credentialCookies = settings.cache.credentialCookies
         policy.ignoredCookies = settings.cache.ignoredCookies
         policy.keyFields = settings.cache.keyFields.map { $0.lowercased() }
@@ -227,6 +230,7 @@ extension ProxySettings {
         forwarding.preserveHost = settings.forwarding.preserveHost
         forwarding.rewriteLocation = settings.forwarding.rewriteLocation
         forwarding.dropOverrides = settings.forwarding.dropOverrides
+        forwarding.addressFields = settings.forwarding.addressFields.map { $0.lowercased() }
         forwarding.overrideFields = settings.forwarding.overrideFields.map { $0.lowercased() }
         store = StoreSettings(directory: Self.storeDirectory(settings), capacityBytes: settings.store.size)
         listen = settings.listen.compactMap { ListenAddress($0) }

@@ -55,6 +55,19 @@ struct UpstreamRequestFieldsTests {
     }
 
     @Test(
+        "the client's address by other names goes the way of X-Forwarded-For",
+        arguments: ["X-Client-IP", "CF-Connecting-IP", "True-Client-IP", "Fastly-Client-IP", "x_client_ip", "X-Real-IP"])
+    func clientAddress(_ name: String) {
+        for policy in ForwardedPolicy.allCases {
+            let sent = Self.sent([(name, "203.0.113.9")]) { ($0.forwarded, $0.dropOverrides) = (policy, false) }
+            // A spelling with _ is nobody's who is trusted in front of us, where the field has a number.
+            #expect(sent.contains { $0.hasSuffix(": 203.0.113.9") } == (policy == .trust), "\(policy)")
+        }
+        let kept = Self.sent([("X-Client-IP", "203.0.113.9")]) { $0.addressFields = [] }
+        #expect(kept.contains("x-client-ip: 203.0.113.9"))
+    }
+
+    @Test(
         "fields that override are dropped in any case and as often as they come",
         arguments: ["X-Original-URL", "x-http-method-override"])
     func overrides(_ name: String) {

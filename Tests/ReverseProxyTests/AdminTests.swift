@@ -111,6 +111,19 @@ struct AdminTests {
         #expect(try play.get("/keep").status == 502)
     }
 
+    @Test("a target typed with spaces or letters beyond ASCII is the one that clients encode")
+    func typed() throws {
+        let play = try play()
+        for target in ["/a%20b", "/a%20b/%C3%A9?q=x%20y", "/keep"] { _ = try play.get(target) }
+        for typed in ["/a b/\u{e9}?q=x y", "/a b"] {
+            #expect(targets(try play.admin("GET", "/-/entries?target=" + PercentCoding.encode(typed))).count == 1)
+            #expect(try purged(play, "target=" + PercentCoding.encode(typed)) == 1)
+        }
+        _ = try play.get("/a%20b")
+        #expect(try purged(play, "prefix=" + PercentCoding.encode("/a b")) == 1)
+        #expect(targets(try play.admin("GET", "/-/entries")) == ["/keep"])
+    }
+
     @Test(
         "a soft purge has the upstream asked, keeps the copy for when it fails, and lasts over a restart",
         arguments: ["prefix=/users", "all=true"])
@@ -158,7 +171,8 @@ struct AdminTests {
             ("POST", "/-/purge", 400), ("POST", "/-/purge?prefx=/a", 400), ("POST", "/-/purge?prefix=/a&tag=b", 400),
             ("POST", "/-/purge?prefix=a", 400), ("POST", "/-/purge?all=no", 400), ("POST", "/-/purge?all=false", 400),
             ("POST", "/-/purge?all=true&soft=maybe", 400), ("POST", "/-/purge?id=7", 400), ("GET", "/-/purge?all=true", 405),
-            ("GET", "/-/entries?limit=0", 400), ("GET", "/-/entries?after=x", 400), ("GET", "/-/entries?limit=%zz", 404),
+            ("GET", "/-/entries?limit=0", 400), ("GET", "/-/entries?prefix=users", 400), ("GET", "/-/entries?target=users", 400),
+            ("GET", "/-/entries?after=x", 400), ("GET", "/-/entries?limit=%zz", 404),
             ("GET", "/-/entries/xyz", 400), ("GET", "/-/nothing", 404), ("GET", "/users", 404),
         ])
     func mistakes(method: String, target: String, status: Int) throws {

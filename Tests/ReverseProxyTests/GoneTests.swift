@@ -86,6 +86,18 @@ struct GoneTests {
         #expect(answer.status == 410 && answer.text == content && answer["Content-Type"] == "text/html")
     }
 
+    @Test("however many are gone at once, each stays gone")
+    func many() throws {
+        let play = try play()
+        let targets = (0..<1_100).map { "/\($0)" }
+        for target in targets { #expect(try play.get(target).status == 200) }
+        play.origin.react { _ in [.json("{}", status: "410 Gone")] }
+        for target in targets { #expect(try play.get(target).status == 410) }
+        play.origin.down()
+        #expect(try play.get("/0").status == 410)
+        #expect(try play.get("/1099").status == 410)
+    }
+
     @Test("HEAD has no content to believe")
     func head() throws {
         let play = try play()

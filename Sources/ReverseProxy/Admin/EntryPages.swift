@@ -17,6 +17,9 @@ enum EntryPages {
             guard let place = EntryPlace(text) else { throw .badRequest("after must be the \"next\" of the page before.") }
             return place
         }
+        for name in ["target", "prefix"] where task.request[name]?.hasPrefix("/") == false {
+            throw .badRequest("\(name) must begin with a slash.")
+        }
         let arguments = cache.shared.settings.arguments
         let selection = EntrySelection(
             prefix: task.request["prefix"].map { EntrySelection.Prefix($0) }, tag: task.request["tag"],

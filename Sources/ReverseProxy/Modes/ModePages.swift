@@ -44,7 +44,7 @@ enum ModePages {
     private static func prefix(_ request: AdminRequest) throws(AdminProblem) -> String? {
         guard let prefix = request["prefix"] else { return nil }
         guard prefix.hasPrefix("/") else { throw .badRequest("prefix must begin with a slash.") }
-        return prefix
+        return String(decoding: RequestTarget.escaped(Array(prefix.utf8)[...], isTyped: true), as: UTF8.self)
     }
 
     /// The place of the route that is named; nil where none is.
