@@ -53,11 +53,14 @@ let package = Package(
         room("Upstream", ["HTTPCore", "Reactor", "CLibcurl", "CSystem", "CTLS"]),
         room("Downstream", ["HTTPCore", "Reactor", "CSystem", "Locking"]),
         room("Telemetry", ["CSystem", "Locking"]),
-        room("Explanation", ["HTTPCore", "JSON", "CachePolicy", "Upstream", "Telemetry"]),
+        room("Decisions", ["HTTPCore", "CachePolicy", "Forwarding", "Upstream"]),
+        room("Explanation", ["HTTPCore", "JSON", "CachePolicy", "Decisions", "Upstream", "Telemetry"]),
         room(
             "ReverseProxy",
             [
-                "HTTPCore", "JSON", "ContentCodings", "CachePolicy", "CacheStore", "ResponseCache", "Explanation", "Forwarding", "Reactor",
+                "HTTPCore", "JSON", "ContentCodings", "CachePolicy", "CacheStore", "ResponseCache", "Decisions", "Explanation",
+                "Forwarding",
+                "Reactor",
                 "Upstream", "Downstream", "Telemetry", "Locking", logging,
             ],
             resources: [.embedInCode("Admin/openapi.json")]),
@@ -85,6 +88,7 @@ let package = Package(
         tests("HTTPCoreTests", ["HTTPCore"]),
         tests("JSONTests", ["JSON", "HTTPCore"]),
         tests("CachePolicyTests", ["CachePolicy", "HTTPCore", "JSON", "TestSupport", "CInstructions", structuredFields]),
+        tests("DecisionsTests", ["Decisions", "CachePolicy", "Forwarding", "HTTPCore", "Upstream"]),
         tests("ForwardingTests", ["Forwarding", "HTTPCore"]),
         tests("CacheStoreTests", ["CacheStore", "CSystem", "Locking", "TestSupport"]),
         tests("ResponseCacheTests", ["ResponseCache", "CachePolicy", "CacheStore", "HTTPCore", "TestSupport"]),
@@ -96,7 +100,8 @@ let package = Package(
         tests(
             "ReverseProxyTests",
             [
-                "ReverseProxy", "TestSupport", "Explanation", "Forwarding", "Reactor", "Downstream", "CacheStore", "CachePolicy",
+                "ReverseProxy", "TestSupport", "Decisions", "Explanation", "Forwarding", "Reactor", "Downstream", "CacheStore",
+                "CachePolicy",
                 "ResponseCache", "HTTPCore", "JSON",
                 "ContentCodings", "Upstream", "Telemetry", "Settings", "Locking",
             ]),

@@ -12,14 +12,6 @@ package enum ValidationReason: String, Sendable, CaseIterable {
     case requestNoCache = "request_no_cache"
     case requestMaxAge = "request_max_age"
     case requestMinFresh = "request_min_fresh"
-
-    /// RFC 9211 §2.2.
-    package var forwardToken: StaticString {
-        switch self {
-        case .noFreshness, .stale, .noCache, .markedStale, .ageUnknown: "stale"
-        case .requestNoCache, .requestMaxAge, .requestMinFresh: "request"
-        }
-    }
 }
 
 package enum ReuseDecision: Sendable, Equatable {
@@ -42,11 +34,15 @@ package enum NoRescueReason: String, Sendable, CaseIterable {
     /// Another's answer, which may be shared only as long as it is validated (RFC 9111 §3.5).
     case authorized
     case storedError = "stored_error"
+    /// The mode is `record`.
+    case record
 }
 
 package enum RescueDecision: Sendable, Equatable {
     case allowed(age: Int64, ttl: Int64?)
     case forbidden(NoRescueReason)
+
+    package var isAllowed: Bool { if case .allowed = self { true } else { false } }
 }
 
 package enum Reuse {

@@ -10,4 +10,7 @@ package enum ServingMode: String, Sendable, CaseIterable {
     case record
     /// What is stored is served, however old; else as the rules say.
     case replay
+
+    /// Whether what is stored goes out however old it is.
+    package var servesWhatIsStored: Bool { self == .offline || self == .replay }
 }

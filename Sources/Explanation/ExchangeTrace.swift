@@ -2,23 +2,13 @@
 // allocated, so that remembering a hit costs next to nothing. Sentences are made of it when somebody asks (`WhyExplanation`).
 
 import CachePolicy
+import Decisions
 import Telemetry
 import Upstream
 
 /// What looking into the store brought.
 package enum LookUpOutcome: UInt8, Sendable {
     case notLookedUp, nothing, otherVariant, stored
-}
-
-/// Why a fetch went on, or began, with no client that waits for it.
-package enum BackgroundCause: String, Sendable, CaseIterable {
-    case staleWhileRevalidate = "stale_while_revalidate"
-    case refreshAhead = "refresh_ahead"
-    /// The upstream counts as down, and it is looked whether it is back.
-    case recheck
-    /// The soft deadline passed and the copy went out.
-    case slow
-    case clientLeft = "client_left"
 }
 
 package struct ExchangeTrace: Sendable {
@@ -64,7 +54,8 @@ package struct ExchangeTrace: Sendable {
     package var isStored = false
     /// The response says that the resource is gone: remembered as the upstream said it, or served from there.
     package var isGone = false
-    package var isOnlyIfCached = false
+    /// Why Cistern responded itself, without asking.
+    package var refusal: Refusal?
     /// How often something was read from the disk before it could go on.
     package var diskReads: UInt8 = 0
     /// nil for a client's exchange.

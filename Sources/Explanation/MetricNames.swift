@@ -1,6 +1,7 @@
 // The values of metric labels that come from the other rooms' enums, in a fixed order: a count's place is its case's place.
 
 import CachePolicy
+import Decisions
 import HTTPCore
 import Telemetry
 import Upstream

@@ -1,6 +1,7 @@
 // Where a setting stands in the way of what one may have wanted: which, and what it would do. A table, held against the settings by the tests.
 
 import CachePolicy
+import Decisions
 import Upstream
 
 package struct WhyAdvice: Equatable, Sendable {
@@ -129,6 +130,7 @@ extension NoRescueReason {
         case .staleIfError: "it is staler than its stale-if-error allows"
         case .authorized: "it answered another's authorized request, and may be shared only as long as it is validated"
         case .storedError: "it is an error itself"
+        case .record: "the mode is record"
         }
     }
 
@@ -139,7 +141,7 @@ extension NoRescueReason {
             WhyAdvice("cache.policy", "rescue: stored answers go out while the upstream fails, whatever they said")
         case .authorized:
             WhyAdvice("cache.credential_fields", "with authorization among them the answer is kept for those with the same credentials")
-        case .storedError: nil
+        case .storedError, .record: nil
         }
     }
 }

@@ -2,6 +2,7 @@
 // upstream did, and which setting would change it.
 
 import CachePolicy
+import Decisions
 import HTTPCore
 import JSON
 import Telemetry
@@ -96,9 +97,12 @@ package struct WhyExplanation {
         case .rescued: return failure ?? "failed"
         case .error:
             if trace.status == 499 { return "client_left" }
-            if trace.mode == .offline { return "offline" }
-            if let failure { return failure }
-            return trace.isOnlyIfCached ? "only_if_cached" : "refused"
+            switch trace.refusal {
+            case .offline: return "offline"
+            case .onlyIfCached: return "only_if_cached"
+            case .request: return "refused"
+            case nil: return failure ?? "refused"
+            }
         case .miss, .revalidated, .collapsed, .bypass, .own: break
         }
         if trace.mode == .record { return "record" }
@@ -149,7 +153,7 @@ package struct WhyExplanation {
 
     private var lookUpSentence: String {
         switch (trace.mode, trace.result) {
-        case (.offline, .error): return "Nothing that may be served is stored, and the mode is offline: the upstream is not asked."
+        case (.offline, .error): break
         case (.offline, _), (.replay, .hit): return "The stored answer was served, since the mode is \(trace.mode.rawValue)."
         case (.record, _): return "The upstream was asked, since the mode is record."
         default: break
@@ -160,9 +164,14 @@ package struct WhyExplanation {
         case .collapsed: return "Another request for the same was under way, and its answer was taken."
         default: break
         }
-        if isRefused { return "Cistern refused the request itself." }
+        switch trace.refusal {
+        case .request: return "Cistern refused the request itself."
+        case .offline: return "Nothing that may be served is stored, and the mode is offline: the upstream is not asked."
+        case .onlyIfCached: return "Nothing fresh is stored, and the request wanted nothing else (only-if-cached)."
+        case nil: break
+        }
+        if isUnasked { return "Cistern refused the request itself." }
         if let bypass = trace.bypass { return bypass.sentence }
-        if trace.isOnlyIfCached { return "Nothing fresh is stored, and the request wanted nothing else (only-if-cached)." }
         switch trace.lookUp {
         case .notLookedUp: return "The store was not looked into."
         case .nothing: return "Nothing is stored under this key."
@@ -178,10 +187,8 @@ package struct WhyExplanation {
 
     private var isAsked: Bool { trace.upstreamMicroseconds >= 0 && failure != UpstreamError.connectionLimitReached.rawValue }
 
-    /// Before anything was asked or looked for, as for TRACE or a request that goes round in a circle.
-    private var isRefused: Bool {
-        trace.result == .error && !isAsked && failure == nil && !trace.isOnlyIfCached && trace.mode != .offline && trace.status != 499
-    }
+    /// Before anything was asked or looked for, as where Cistern stops before the request's content is whole.
+    private var isUnasked: Bool { trace.result == .error && !isAsked && failure == nil && trace.status != 499 }
 
     /// The settings that stand in the way.
     private var advice: [WhyAdvice] {

@@ -63,7 +63,7 @@ package final class UpstreamRequestFields {
             entry.known.map { !isDropped($0) } ?? !isOtherOverride(source.bytes.span.extracting(entry.nameRange))
         }
         addForwarding(to: &fields, source: source, client: client)
-        if let count = RequestRefusals.countedDown(head) { fields.set(.maxForwards, count) }
+        if let count = RequestRefusal.countedDown(head) { fields.set(.maxForwards, count) }
         if settings.via { fields.append(.via, viaValue(head.version)) }
         return fields
     }

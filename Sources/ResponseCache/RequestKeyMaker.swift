@@ -73,6 +73,16 @@ package struct RequestKeyMaker {
         return store.credentialPartition(parts).prefix(8).reduce(0) { $0 << 8 | UInt64($1) }
     }
 
+    /// The same, where the request's key is known already.
+    package func user(inKey key: [UInt8]) -> UInt64 {
+        let offset = partitionOffset
+        guard offset + 8 <= key.count else { return 0 }
+        return key.withUnsafeBytes { bytes in
+            guard bytes.loadUnaligned(fromByteOffset: offset - 4, as: UInt32.self) != 0 else { return 0 }
+            return UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
+        }
+    }
+
     private func partition(of fields: Fields) -> [UInt8] {
         let parts = credentials(of: fields)
         return parts.isEmpty ? [] : partition(parts)

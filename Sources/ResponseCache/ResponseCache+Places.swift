@@ -6,19 +6,6 @@ import CachePolicy
 import CacheStore
 import HTTPCore
 
-/// The key of one target in the partition of its request, and in that of those without credentials.
-package struct TargetKeys: Sendable, Equatable {
-    package var own: [UInt8]
-    package var shared: [UInt8]
-
-    package init(own: [UInt8], shared: [UInt8]) {
-        self.own = own
-        self.shared = shared
-    }
-
-    package var isPartitioned: Bool { own != shared }
-}
-
 /// Where a response belongs.
 struct StoringPlace {
     var key: [UInt8]

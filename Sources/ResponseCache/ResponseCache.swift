@@ -24,11 +24,6 @@ package enum LookUpResult {
         case .nothing: key
         }
     }
-
-    /// RFC 9211 §2.2.
-    package var forwardToken: StaticString {
-        if case .otherVariant = self { "vary-miss" } else { "uri-miss" }
-    }
 }
 
 /// Each thread that uses the cache has one: a shard's loop, and the administrator's queue. What they share is in `SharedCacheState`; what is

@@ -2,6 +2,7 @@
 // Bounded in number; what they bring passes the same checks as any answer, so a bad one never replaces a good copy.
 
 import CachePolicy
+import Decisions
 import Explanation
 import Forwarding
 import HTTPCore
@@ -28,45 +29,46 @@ final class BackgroundFetches {
 
     /// Asks for what the client asked for. Does nothing where that is under way already.
     /// - Parameters:
-    ///   - head: a GET.
+    ///   - request: a GET.
     ///   - number: that of the client's exchange.
-    func start(
-        _ head: RequestHead, _ plan: ExchangePlan, client: UpstreamRequestFields.Client, _ cause: BackgroundCause, behind number: UInt64
-    ) {
-        guard let flight = plan.flightKey, running < shard.settings.backgroundLimit else {
+    func start(_ request: DecidedRequest, client: UpstreamRequestFields.Client, _ cause: BackgroundCause, behind number: UInt64) {
+        guard let flight = request.place?.flight, running < shard.settings.backgroundLimit else {
             skipped += 1
             return
         }
         guard shard.server.collapsed.lead(flight) else { return }
         running += 1
-        run(head, plan, client: client, cause, behind: number, leads: flight) { [self] in running -= 1 }
+        let record = record(of: request, cause, behind: number) { [self] in running -= 1 }
+        run(request, client: client, record, leads: flight)
     }
 
     /// Asks for what a client asked for and got a copy of, to look whether what fails is well again. Nobody waits for it, not even those who
     /// ask for the same: it may take as long as the last look, which may be under way still.
-    func look(_ head: RequestHead, _ plan: ExchangePlan, client: UpstreamRequestFields.Client, behind number: UInt64) {
+    func look(_ request: DecidedRequest, client: UpstreamRequestFields.Client, behind number: UInt64) {
         guard hasRoomToLook else {
             skipped += 1
             return
         }
         looking += 1
-        run(head, plan, client: client, .recheck, behind: number, leads: nil) { [self] in looking -= 1 }
+        let record = record(of: request, .recheck, behind: number) { [self] in looking -= 1 }
+        run(request, client: client, record, leads: nil)
     }
 
-    private func run(
-        _ head: RequestHead, _ plan: ExchangePlan, client: UpstreamRequestFields.Client, _ cause: BackgroundCause, behind number: UInt64,
-        leads flight: [UInt8]?, ended: @escaping () -> Void
-    ) {
-        var request = shard.upstreamRequest(for: head, .none, plan, client: client)
-        request.isBackground = true
-        let subject = Fetch.Subject(head: head, plan, mayRescue: true, scopes: shard.scopes(of: head, route: plan.route))
-        var trace = ExchangeTrace(number: number, plan, partitionAt: shard.partitionOffset, now: shard.now)
+    private func record(
+        of request: DecidedRequest, _ cause: BackgroundCause, behind number: UInt64, ended: @escaping () -> Void
+    ) -> BackgroundRecord {
+        var trace = request.trace
+        trace.number = number
         trace.mode = .live
-        let began = shard.loop.batchMicroseconds
-        let record = BackgroundRecord(shard: shard, head: head, trace, cause, began: began, ended: ended)
-        let fetch = Fetch(shard: shard, subject: subject, request: request, body: .none, leads: flight, receiver: record)
+        return BackgroundRecord(shard: shard, head: request.head, trace, cause, began: shard.loop.batchMicroseconds, ended: ended)
+    }
+
+    private func run(_ request: DecidedRequest, client: UpstreamRequestFields.Client, _ record: BackgroundRecord, leads flight: [UInt8]?) {
+        var sent = shard.upstreamRequest(for: request, .none, client: client)
+        sent.isBackground = true
+        let fetch = Fetch(shard: shard, subject: request, request: sent, body: .none, receiver: record)
         record.fetch = fetch
         started += 1
-        fetch.start()
+        fetch.start(leads: flight)
     }
 }

@@ -1,6 +1,7 @@
 // What takes the client's place in a fetch: it waits for the end and remembers what came of it, so that it can be explained like an exchange.
 
 import CachePolicy
+import Decisions
 import Explanation
 import HTTPCore
 import Reactor

@@ -2,36 +2,15 @@
 // shard, and is woken when the leader's fetch has ended. Nobody polls, and nothing that may not be shared is ever waited for twice: a key
 // whose answer could not be shared is remembered for a while, and everyone asks for himself.
 
-import Explanation
+import Decisions
 import HTTPCore
 import Locking
 
 /// All shards' fetches that others may wait for; behind one mutex, off the path of a fresh hit.
 final class CollapsedRequests: Sendable {
-    /// How a leader's fetch ended, for its followers.
-    enum Outcome: Sendable {
-        /// The answer is in the store.
-        case stored
-        /// The response is older than the one that is stored, which may be for them.
-        case outdated
-        /// The answer is for the leader alone.
-        case unshareable
-        case failed(FetchFailure)
-        /// The leader gave up before there was an answer.
-        case abandoned
-    }
-
-    enum Place {
-        case leader
-        /// `wake` will be called once.
-        case follower
-        /// The last answer could not be shared.
-        case alone
-    }
-
     private struct Flight {
         /// Those to be woken. Who leaves is taken out: what a client that is gone would hold must not wait for a slow upstream.
-        var followers: [ObjectIdentifier: @Sendable (Outcome) -> Void] = [:]
+        var followers: [ObjectIdentifier: @Sendable (FlightOutcome) -> Void] = [:]
         /// It has taken too long already: who comes now leads anew, and whichever fetch ends first wakes all.
         var isSlow = false
     }
@@ -54,7 +33,7 @@ final class CollapsedRequests: Sendable {
     ///   - now: milliseconds of the loop's clock.
     ///   - follower: who comes.
     ///   - wake: called from the leader's thread.
-    func join(_ key: [UInt8], now: Int64, as follower: ObjectIdentifier, wake: @escaping @Sendable (Outcome) -> Void) -> Place {
+    func join(_ key: [UInt8], now: Int64, as follower: ObjectIdentifier, wake: @escaping @Sendable (FlightOutcome) -> Void) -> FlightPlace {
         let key = ByteKey(key)
         let hash = key.hashValue
         return state.withLock { state in
@@ -98,7 +77,7 @@ final class CollapsedRequests: Sendable {
     }
 
     /// The leader's fetch has ended, or it is known that its answer cannot be shared.
-    func end(_ key: [UInt8], _ outcome: Outcome, now: Int64) {
+    func end(_ key: [UInt8], _ outcome: FlightOutcome, now: Int64) {
         let key = ByteKey(key)
         let followers = state.withLock { state in
             if case .unshareable = outcome {

@@ -2,6 +2,7 @@
 // becomes of each is decided there.
 
 import CachePolicy
+import Decisions
 import Explanation
 import HTTPCore
 import Reactor
@@ -40,7 +41,7 @@ extension Fetch {
         // What no-transform keeps in its coding is only checked without it.
         let decoded = Storing.staysCoded(head, control(head)) ? nil : decoded
         let whole = WholeResponse(
-            head, decoded ?? content, isDecoded: decoded != nil, ownTag: ownTag, recency, isOfPOST: subject.keys == nil)
+            head, decoded ?? content, isDecoded: decoded != nil, ownTag: ownTag, recency, isOfPOST: subject.place?.keys == nil)
         return cache.store(whole, for: lookedUp, at: shard.cacheTime)
     }
 
@@ -51,7 +52,7 @@ extension Fetch {
         }
         noteSuccess()
         notePresent()
-        land(CollapsedRequests.Outcome(confirmed.result))
+        land(FlightOutcome(confirmed.result))
         receiver?.fetchConfirmed(confirmed.confirmation)
     }
 
@@ -60,7 +61,7 @@ extension Fetch {
     }
 
     func invalidate(after head: ResponseHead) {
-        guard !subject.head.method.isSafe, subject.keys == nil else { return }
+        guard !subject.head.method.isSafe, subject.place?.keys == nil else { return }
         shard.lookUp?.invalidate(
             after: head, to: subject.head, withCollection: shard.routes.all[subject.route].invalidatesCollection, at: responseTime)
     }
@@ -68,7 +69,7 @@ extension Fetch {
     /// Where the request has no copy of its own, only an upstream in trouble is a reason for the copy of others to stand in: all else that is
     /// wrong with a response may be about this user.
     func hasStandIn(insteadOf status: Status) -> Bool {
-        guard subject.found == nil, let keys = subject.keys, keys.isPartitioned, status != 429, LastGood.isTrouble(status) else {
+        guard subject.found == nil, let keys = subject.place?.keys, keys.isPartitioned, status != 429, LastGood.isTrouble(status) else {
             return false
         }
         // It was in memory when the request was looked up.
@@ -86,7 +87,7 @@ extension Fetch {
     func judgeGone(_ response: ResponseHead, _ decision: StorageDecision) -> GoneJudgement {
         guard let lookedUp, let cache = shard.lookUp else { return .nothing }
         let judgement = cache.judgeGone(response, decision, for: lookedUp, by: subject.scopes.user, at: shard.cacheTime)
-        if case .routesLost = judgement, !subject.mayRescue || shard.settings.policy.strictness != .rescue { return .nothing }
+        if case .routesLost = judgement, !subject.decision.mayRescue || shard.settings.policy.strictness != .rescue { return .nothing }
         return judgement
     }
 
@@ -105,7 +106,7 @@ extension Fetch {
     }
 }
 
-extension CollapsedRequests.Outcome {
+extension FlightOutcome {
     init(_ result: ConfirmationResult) {
         self =
             switch result {

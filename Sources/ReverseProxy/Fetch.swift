@@ -2,6 +2,7 @@
 // stores it. It does not know whether a client still waits: a fetch that fills the store goes on without one.
 
 import CachePolicy
+import Decisions
 import Downstream
 import Explanation
 import HTTPCore
@@ -32,36 +33,8 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         case ended
     }
 
-    /// What the request was, as far as storing needs to know.
-    struct Subject {
-        let head: RequestHead
-        let directives: RequestCacheControl
-        /// nil where the store has nothing to do with the request.
-        let keys: TargetKeys?
-        let found: FoundResponse?
-        /// The place of its route.
-        let route: Int
-        /// Whether `found` may go out while the upstream fails.
-        let mayRescue: Bool
-        /// What its end tells of.
-        let scopes: RequestScopes
-
-        /// Whether it changes nothing: only of such requests a failure tells of the copies that others could have.
-        var isReading: Bool { head.method.isSafe || keys != nil }
-
-        init(head: RequestHead, _ plan: ExchangePlan, mayRescue: Bool, scopes: RequestScopes) {
-            self.head = head
-            self.scopes = scopes
-            directives = plan.directives
-            keys = plan.keys
-            found = plan.found
-            route = plan.route
-            self.mayRescue = mayRescue && plan.found != nil
-        }
-    }
-
     let shard: ProxyShard
-    let subject: Subject
+    let subject: DecidedRequest
     /// Where the answer is stored; nil where the store has nothing to do with it.
     var keys: TargetKeys?
     private var request: UpstreamRequest
@@ -97,21 +70,19 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     /// Read and thrown away of an answer that nobody wants; beyond it the connection is closed instead.
     private static let discardLimitBytes = 64 * 1024
 
-    /// - Parameter leads: the key under which others wait for this fetch.
-    init(
-        shard: ProxyShard, subject: Subject, request: UpstreamRequest, body: RequestBody, leads: [UInt8]?, receiver: any FetchReceiver
-    ) {
+    init(shard: ProxyShard, subject: DecidedRequest, request: UpstreamRequest, body: RequestBody, receiver: any FetchReceiver) {
         self.shard = shard
-        keys = subject.keys
+        keys = subject.place?.keys
         self.subject = subject
         self.request = request
         self.body = body
-        flight = leads
         self.receiver = receiver
     }
 
     /// Sends the request; the receiver is told at once where it cannot even be tried.
-    func start() {
+    /// - Parameter flight: the key under which others wait for this fetch.
+    func start(leads flight: [UInt8]?) {
+        self.flight = flight
         shard.lookUp?.noteCookies(sentWith: subject.head, isReading: subject.isReading)
         began = clock
         let shares = shard.shares(of: subject.scopes)
@@ -142,7 +113,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     var clock: Int64 { shard.loop.time.monotonicMilliseconds }
 
     /// Tells those who wait for this fetch, once.
-    func land(_ outcome: CollapsedRequests.Outcome) {
+    func land(_ outcome: FlightOutcome) {
         guard let flight else { return }
         self.flight = nil
         shard.server.collapsed.end(flight, outcome, now: clock)
@@ -216,7 +187,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
             return
         }
         if subject.head.method == .head { whenAtHand(storing: answer, isUpdate: true) { self.updateStored(by: answer) } }
-        if subject.mayRescue, let fault = headFault(answer) {
+        if subject.decision.mayRescue, let fault = headFault(answer) {
             note(fault)
             return fail(.fault(fault, head.status))
         }
@@ -226,7 +197,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         if case .routesLost = judgement { return fail(.fault(.routesLost, head.status)) }
         if case .candidate = judgement { mayBeGone = true }
         let isTooLarge = length.map { $0 > shard.settings.bufferLimitBytes } ?? false
-        let isWanted = decision == .allowed || (subject.mayRescue && answer.status.isSuccessful) || mayBeGone
+        let isWanted = decision == .allowed || (subject.decision.mayRescue && answer.status.isSuccessful) || mayBeGone
         // What waits for the worker is held in memory: where that is too much already, this is passed on as it comes.
         let isLong = length.map { $0 > shard.settings.examinedAtOnceBytes } ?? true
         if keys != nil, subject.head.method != .head, isWanted, isLong, shard.worker.isFull {
@@ -426,7 +397,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
             }
         }
         if let fault = findings.fault {
-            if subject.mayRescue, shard.settings.policy.strictness == .rescue {
+            if subject.decision.mayRescue, shard.settings.policy.strictness == .rescue {
                 note(fault)
                 return failed(.fault(fault, head.status))
             }
@@ -448,7 +419,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
 
     private func answered(_ answer: WholeAnswer) {
         if answer.storage == .allowed { shard.countStored() }
-        let outcome: CollapsedRequests.Outcome =
+        let outcome: FlightOutcome =
             switch answer.storage {
             case .allowed: .stored
             case .forbidden(.outdated): .outdated

@@ -2,6 +2,7 @@
 // lets go of its fetch, which goes on filling the store where there is something to fill.
 
 import CachePolicy
+import Decisions
 import Explanation
 import HTTPCore
 import ResponseCache

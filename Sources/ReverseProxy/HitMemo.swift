@@ -2,6 +2,7 @@
 // looked up and put together. That holds for as long as nothing of what the answer was made of can have changed: the store, the modes (then all
 // is forgotten), and the age that the answer tells. So an entry lives for a second at most, and a popular target takes the long way once a second.
 
+import CachePolicy
 import CacheStore
 import Explanation
 import Glibc
@@ -10,6 +11,14 @@ import Telemetry
 
 /// Touched on its shard's loop only.
 final class HitMemo {
+    /// For how long a hit can be given again.
+    struct Validity {
+        /// The store's, from before anything of it was looked at for the request.
+        let changes: UInt64
+        /// Until then its age is what it is.
+        let end: Timestamp
+    }
+
     /// What went out, and what is recorded each time it does.
     final class Entry {
         fileprivate let request: [UInt8]

@@ -46,33 +46,4 @@ extension ProxyShard {
         }
         return modes.mode(of: head.pathAndQuery, routes)
     }
-
-    /// Serves what is stored without asking, where the mode says so; returns whether it did.
-    func serveByMode(
-        _ found: FoundResponse, _ head: RequestHead, _ directives: RequestCacheControl, _ connection: ClientConnection
-    ) throws(NotAtHand) -> Bool {
-        let mode = mode(of: head)
-        switch mode {
-        case .live, .record: return false
-        case .offline, .replay: break
-        }
-        let strictness = settings.policy.strictness
-        var found = found
-        let age: Int64
-        let ttl: Int64?
-        if case .serve(let left, let current) = Reuse.decide(found.metadata, directives, now: now) {
-            (age, ttl) = (current, left)
-        } else if let gone = try lookUp?.gone(beside: found),
-            case .allowed(let current, let left) = Reuse.rescue(gone.metadata, directives, strictness: strictness, now: now)
-        {
-            lookUp?.shared.gone?.count(.served)
-            (found, age, ttl) = (gone, current, left)
-        } else if case .allowed(let current, let left) = Reuse.rescue(found.metadata, directives, strictness: strictness, now: now) {
-            (age, ttl) = (current, left)
-        } else {
-            return false
-        }
-        serveHit(found, head, ttl: ttl, age: age, .hit, connection, mode: mode)
-        return true
-    }
 }

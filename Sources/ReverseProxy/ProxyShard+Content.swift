@@ -49,7 +49,7 @@ extension ProxyShard {
         _ head: RequestHead, _ body: RequestBody, identity: [UInt8]?, on connection: ClientConnection
     ) -> (any ClientExchange)? {
         guard let identity else { return pass(head, body, on: connection) }
-        return look(head, body, connection, content: identity)
+        return look(head, body, arrival(body, identity: identity), on: connection)
     }
 
     /// What the content says is longer than this only until a digest stands for it: a key is kept, and compared at every look-up.
@@ -74,6 +74,6 @@ extension ProxyShard {
     }
 
     private func isAnsweredHere(_ head: RequestHead) -> Bool {
-        mode(of: head) == .offline || RequestRefusals.refusal(of: head, fields: requestFields, upstream: settings.forwarding.name) != nil
+        mode(of: head) == .offline || RequestRefusal(head, requestFields) != nil
     }
 }

@@ -22,14 +22,14 @@ extension ProxyShard {
 
     /// Keeps what a plain hit has just sent, if the request comes often.
     func remember(
-        _ found: FoundResponse, _ head: RequestHead, _ record: ExchangeRecord, _ trace: ExchangeTrace, _ connection: ClientConnection
+        _ head: RequestHead, _ record: ExchangeRecord, _ trace: ExchangeTrace, _ validity: HitMemo.Validity, _ connection: ClientConnection
     ) {
         guard let memo, let whole = connection.wholeExchange, let answer = whole.answer else { return }
-        memo.keep(since: storeChanges) {
-            let end = Freshness.ageEnds(of: found.metadata, now: now)
+        memo.keep(since: validity.changes) {
             var trace = trace
             trace.diskReads = 0
-            return HitMemo.Entry(whole.request, answer, times: now.milliseconds..<end.milliseconds, head, record, trace)
+            let times = now.milliseconds..<validity.end.milliseconds
+            return HitMemo.Entry(whole.request, answer, times: times, head, record, trace)
         }
     }
 }

@@ -31,10 +31,8 @@ final class Rechecks {
     }
 
     private struct Stopped {
-        let head: RequestHead
-        let plan: ExchangePlan
+        let request: DecidedRequest
         let client: UpstreamRequestFields.Client
-        let scopes: RequestScopes
         let number: UInt64
         var askedAt: Int64
     }
@@ -45,22 +43,21 @@ final class Rechecks {
 
     /// A request was stopped, and its copy goes out.
     func keep(
-        _ stop: FailureStop, _ scopes: RequestScopes, _ head: RequestHead, _ plan: ExchangePlan,
-        client: @autoclosure () -> UpstreamRequestFields.Client, behind number: UInt64
+        _ stop: FailureStop, _ request: DecidedRequest, client: @autoclosure () -> UpstreamRequestFields.Client, behind number: UInt64
     ) {
         let key: UInt64
         switch stop.scope {
         case .address: return watchAddress()
         case .pause: return
         case .upstream: key = 0
-        case .family: key = scopes.family
-        case .target: key = scopes.target
+        case .family: key = request.scopes.family
+        case .target: key = request.scopes.target
         }
         let place = Place(kind: stop.scope, key: key)
         if stopped[place] != nil {
             stopped[place]?.askedAt = now
         } else if stopped.count < Self.stoppedLimit {
-            stopped[place] = Stopped(head: head, plan: plan, client: client(), scopes: scopes, number: number, askedAt: now)
+            stopped[place] = Stopped(request: request, client: client(), number: number, askedAt: now)
             wake(after: stop.wait)
         }
     }
@@ -97,16 +94,16 @@ final class Rechecks {
                 note(shard.server.health.recheck)
             }
         }
-        for (place, request) in stopped {
-            guard now - request.askedAt < shard.server.health.window else {
+        for (place, known) in stopped {
+            guard now - known.askedAt < shard.server.health.window else {
                 stopped[place] = nil
                 continue
             }
-            switch shard.server.health.look(place.kind, request.scopes, now: now) {
+            switch shard.server.health.look(place.kind, known.request.scopes, now: now) {
             case .over: stopped[place] = nil
             case .notYet(let wait): note(wait)
             case .due:
-                shard.backgroundFetches.look(request.head, request.plan, client: request.client, behind: request.number)
+                shard.backgroundFetches.look(known.request, client: known.client, behind: known.number)
                 note(shard.server.health.recheck)
             }
         }

@@ -15,11 +15,13 @@ final class RefreshAhead {
 
     /// Counts one fresh hit.
     /// - Parameters:
+    ///   - key: of what was hit.
+    ///   - route: the place of its route.
     ///   - ttl: seconds of freshness left.
     ///   - lifetime: seconds of freshness in all.
-    func isDue(_ plan: ExchangePlan, ttl: Int64, lifetime: Int64, now: Timestamp) -> Bool {
-        let route = routes.all[plan.route]
-        guard route.refreshAhead > 0, let key = plan.flightKey else { return false }
+    func isDue(_ key: [UInt8], route: Int, ttl: Int64, lifetime: Int64, now: Timestamp) -> Bool {
+        let route = routes.all[route]
+        guard route.refreshAhead > 0 else { return false }
         var entry = hits[key] ?? (0, 0)
         if entry.until <= now.milliseconds {
             if hits.count >= Self.limit { hits = [:] }

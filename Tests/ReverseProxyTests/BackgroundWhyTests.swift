@@ -1,5 +1,6 @@
 // Fetches that no client waits for leave a record of their own, so that what they did can be explained.
 
+import Decisions
 import Explanation
 import Glibc
 import HTTPCore

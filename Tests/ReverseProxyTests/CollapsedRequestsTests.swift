@@ -1,6 +1,6 @@
 // Who leads a fetch, who waits for it, and what wakes those who wait: without sockets.
 
-import Explanation
+import Decisions
 import Locking
 import Testing
 

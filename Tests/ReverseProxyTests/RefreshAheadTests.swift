@@ -1,7 +1,6 @@
 // Which hits bring a new response before the stored one is stale: without sockets.
 
 import CachePolicy
-import ResponseCache
 import Testing
 
 @testable import ReverseProxy
@@ -14,13 +13,9 @@ struct RefreshAheadTests {
         return RefreshAhead(routes: Routes([], rest: route))
     }
 
-    private static func plan(_ key: UInt8 = 1) -> ExchangePlan {
-        ExchangePlan(keys: TargetKeys(own: [key], shared: [key]), flightKey: [key], route: 0)
-    }
-
     /// Of these freshness times left, in seconds, one hit each at the same moment: which are due.
     private static func due(_ rule: RefreshAhead, ttl: [Int64], key: UInt8 = 1, now: Int64 = 0) -> [Bool] {
-        ttl.map { rule.isDue(plan(key), ttl: $0, lifetime: 100, now: Timestamp(seconds: now)) }
+        ttl.map { rule.isDue([key], route: 0, ttl: $0, lifetime: 100, now: Timestamp(seconds: now)) }
     }
 
     @Test("the third hit with less than the share left")

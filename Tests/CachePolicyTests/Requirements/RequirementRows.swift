@@ -115,7 +115,7 @@ struct Requirement {
             "4", .must, "Reused only while fresh, allowed to be stale, or validated.", "CachePolicy/Reuse.swift decide",
             "by the request's directives, ten seconds later"),
         Requirement(
-            "4", .must, "An answer that is served without validation carries Age.", "ReverseProxy/ProxyShard.swift serveHit",
+            "4", .must, "An answer that is served without validation carries Age.", "ReverseProxy/ProxyShard+Hits.swift serveHit",
             "an explicitly fresh answer is served without asking, until it is stale"),
         Requirement(
             "4", .must, "Unsafe requests are written through.", "CachePolicy/RequestUse.swift method",
@@ -133,7 +133,7 @@ struct Requirement {
             "many requests at once for one cold key are one request to the upstream, also across shards"),
         Requirement(
             "4", .must, "They share only an answer that each may have unasked (strict; rescue differs as Configuration/README.md says).",
-            "ReverseProxy/Exchange.swift takeOver",
+            "Decisions/OutcomeDecision.swift serveShared",
             "to the letter, requests share an answer only where each may have it unasked (RFC 9111 §4)"),
         Requirement(
             "4.1", .must, "Only a stored answer whose selecting fields match is used.", "CachePolicy/SelectingFields.swift values",
@@ -296,7 +296,7 @@ struct Requirement {
             "CachePolicy/CacheControl.swift noTransform",
             "a request with no-transform gets stored content as it is (RFC 9111 §5.2.1.6)"),
         Requirement(
-            "5.2.1.7", .should, "only-if-cached is answered from the store or with 504.", "ReverseProxy/Exchange.swift onlyIfCached",
+            "5.2.1.7", .should, "only-if-cached is answered from the store or with 504.", "Decisions/RequestDecision.swift onlyIfCached",
             "request directives: no-cache asks, only-if-cached does not, no-store is not kept"),
         Requirement(
             "5.2.2.2", .must, "must-revalidate: no stale answer; an error where the upstream is not reached (strict).",

@@ -9,23 +9,22 @@ import ResponseCache
 import Upstream
 
 extension ProxyShard {
-    func upstreamRequest(
-        for head: RequestHead, _ body: RequestBody, _ plan: ExchangePlan, client: UpstreamRequestFields.Client
-    ) -> UpstreamRequest {
+    func upstreamRequest(for request: DecidedRequest, _ body: RequestBody, client: UpstreamRequestFields.Client) -> UpstreamRequest {
+        let head = request.head
         var fields = requestFields.make(from: head, client: client)
-        if plan.key != nil { Self.prepareForStore(&fields, plan, head.method) }
+        if request.place != nil { Self.prepareForStore(&fields, request.found, head.method) }
         if case .streamed(let content) = body, content.awaitsContinue { fields.append(.expect, "100-continue") }
         var shares: [ConnectionShare] = []
         if case .streamed = body { shares = [StreamedContent.share(of: settings.upstream.maximumConnections)] }
         return UpstreamRequest(
             method: head.method, target: Array(head.pathAndQuery), fields: fields, content: body.framing,
-            isRepeatable: routes.reads(head.method, on: plan.route), shares: shares)
+            isRepeatable: routes.reads(head.method, on: request.route), shares: shares)
     }
 
-    private static func prepareForStore(_ fields: inout Fields, _ plan: ExchangePlan, _ method: HTTPCore.Method) {
-        if let found = plan.found, method.isSafe {
+    private static func prepareForStore(_ fields: inout Fields, _ found: FoundResponse?, _ method: HTTPCore.Method) {
+        if let found, method.isSafe {
             Validation.addConditions(to: &fields, stored: found.metadata, head: found.head)
-        } else if plan.found != nil {
+        } else if found != nil {
             // To POST a condition that does not hold is answered with 412 (RFC 9110 §13.1.2).
             Validation.removeConditions(from: &fields)
         }

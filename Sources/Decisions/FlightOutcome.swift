@@ -1,0 +1,13 @@
+// How a fetch that others wait for has ended, for them.
+
+package enum FlightOutcome: Sendable, Equatable {
+    /// The response is in the store.
+    case stored
+    /// The response is older than the one that is stored, which may be for them.
+    case outdated
+    /// The response is for the leader alone.
+    case unshareable
+    case failed(FetchFailure)
+    /// The leader gave up before there was a response.
+    case abandoned
+}

@@ -1,0 +1,221 @@
+// The second of the two points of decision: what follows when a fetch has failed, when a wait for another's fetch is over, or when the upstream
+// takes too long. One pure function of what was decided of the request, of what is stored now, and of the time. A fetch that has brought a response is no
+// matter of it: that response goes out (what is made of it first is decided by `ResponseDecision`).
+
+import CachePolicy
+import HTTPCore
+
+package enum OutcomeDecision<Response: AnyObject> {
+    /// What another's fetch has stored goes out.
+    case serveShared(Response, age: Int64)
+    /// A stored response goes out in the place of what the upstream did not bring.
+    case rescue(Rescue<Response>, FetchFailure)
+    /// The failure memory is asked again; then this leads a fetch, or waits for another's.
+    /// - Parameter isLast: no third time follows.
+    case askAnew(isLast: Bool)
+    /// This asks for itself, whoever else asks for the same.
+    case askAlone
+    /// The upstream gets more time.
+    case keepWaiting
+    /// Nothing may go out: the client gets an error of our own.
+    case refuse(FetchFailure, NoCopyReason)
+}
+
+extension OutcomeDecision {
+    /// What it means for the exchange's machine.
+    package var next: ExchangeMachine.Next {
+        switch self {
+        case .serveShared, .rescue, .refuse: .respond
+        case .askAnew(let isLast): .askAnew(isLast: isLast)
+        case .askAlone: .askAlone
+        case .keepWaiting: .keepWaiting
+        }
+    }
+}
+
+/// A stored response that goes out while the upstream fails.
+package struct Rescue<Response: AnyObject> {
+    package enum Source: Sendable, Equatable {
+        /// It is stored for this very request.
+        case own
+        /// It came after the copy and says that the resource is gone.
+        case gone
+        /// It was stored for those without credentials.
+        case shared(SharedCopyPermission)
+    }
+
+    package let response: Response
+    package let age: Int64
+    /// Seconds of freshness left; nil where nothing is known of it.
+    package let ttl: Int64?
+    package let source: Source
+
+    package init(_ response: Response, age: Int64, ttl: Int64?, _ source: Source) {
+        self.response = response
+        self.age = age
+        self.ttl = ttl
+        self.source = source
+    }
+}
+
+/// Why no stored response goes out while the upstream fails.
+package enum NoCopyReason: Sendable, Equatable {
+    case nothingStored
+    case forbidden(NoRescueReason)
+    /// Nothing is stored for the request itself, and what is stored for those without credentials may not go out.
+    case sharedForbidden(NoSharedRescueReason)
+}
+
+/// What has come to an end.
+package enum Ending: Sendable, Equatable {
+    /// Our own fetch, or the request was not sent at all.
+    case failed(FetchFailure)
+    /// The fetch of another that this has waited for.
+    case flight(FlightOutcome)
+    /// The time that the upstream has where a copy may go out.
+    case softDeadline
+    /// The time that one waits for another's fetch.
+    case wait
+
+    /// Whether what is stored now matters.
+    package var looksIntoStore: Bool {
+        switch self {
+        case .failed, .flight(.stored), .flight(.outdated), .flight(.failed), .softDeadline: true
+        case .flight(.unshareable), .flight(.abandoned), .wait: false
+        }
+    }
+
+    /// Whether the upstream has failed, so that a copy may go out.
+    package var isFailure: Bool {
+        switch self {
+        case .failed, .flight(.failed), .softDeadline: true
+        case .flight(.stored), .flight(.outdated), .flight(.unshareable), .flight(.abandoned), .wait: false
+        }
+    }
+}
+
+// MARK: What it is made of
+
+/// All that the second decision depends on.
+package struct OutcomeFacts<Response: AnyObject> {
+    package let directives: RequestCacheControl
+    package let mode: ServingMode
+    package let strictness: Strictness
+    package let now: Timestamp
+    /// Whether it has waited before for a fetch that failed.
+    package var hasWaited = false
+    package var stored = StoredNow<Response>()
+
+    package init(_ directives: RequestCacheControl, _ mode: ServingMode, strictness: Strictness, now: Timestamp) {
+        self.directives = directives
+        self.mode = mode
+        self.strictness = strictness
+        self.now = now
+    }
+}
+
+/// What the store has for a request when its fetch or its wait has ended.
+package struct StoredNow<Response: AnyObject> {
+    package typealias Copy = (response: Response, metadata: StoredMetadata)
+
+    /// What was found when the request came.
+    package var found: Copy?
+    /// What is found now.
+    package var current: Copy?
+    /// What came after the later of the two and says that the resource is gone.
+    package var gone: Copy?
+    /// What is stored for those without credentials, where the request has some and nothing is stored for it.
+    package var shared = SharedCopy.nothing
+
+    package enum SharedCopy {
+        case nothing
+        case allowed(Rescue<Response>)
+        case forbidden(NoSharedRescueReason)
+    }
+
+    package init() {}
+
+    /// An older copy must not follow a newer one.
+    package var latest: Copy? {
+        guard let current else { return found }
+        guard let found else { return current }
+        return current.metadata.recency.isLater(than: found.metadata.recency) ? current : found
+    }
+}
+
+// MARK: The decision
+
+extension OutcomeFacts {
+    package func decide(_ ending: Ending) -> OutcomeDecision<Response> {
+        switch ending {
+        case .failed(let failure): end(failure)
+        case .flight(let outcome): follow(outcome)
+        case .wait: .askAlone
+        case .softDeadline: ownRescue.map { .rescue($0, .slow) } ?? .keepWaiting
+        }
+    }
+
+    private func follow(_ outcome: FlightOutcome) -> OutcomeDecision<Response> {
+        switch outcome {
+        case .stored: return share()
+        // What was stored before this request came is not what it waited for.
+        case .outdated where isUnchanged: return hasWaited ? .askAlone : .askAnew(isLast: true)
+        case .outdated: return share()
+        case .unshareable: return .askAlone
+        case .abandoned: return .askAnew(isLast: hasWaited)
+        case .failed(let failure):
+            if let rescue = ownRescue { return .rescue(rescue, failure) }
+            guard hasWaited else { return .askAnew(isLast: true) }
+            // The leader got what the upstream said. So does each of the others: they ask themselves.
+            if case .fault = failure { return .askAlone }
+            return end(failure)
+        }
+    }
+
+    private var isUnchanged: Bool {
+        guard let found = stored.found else { return false }
+        return stored.current?.metadata.order == found.metadata.order
+    }
+
+    private func share() -> OutcomeDecision<Response> {
+        guard let current = stored.current else { return .askAlone }
+        // To the letter, one response is for several requests only where each of them may have it unasked (RFC 9111 §4).
+        if strictness == .strict, case .validate = Reuse.decide(current.metadata, directives, now: now) { return .askAlone }
+        return .serveShared(current.response, age: Freshness.currentAge(of: current.metadata, now: now))
+    }
+
+    private func end(_ failure: FetchFailure) -> OutcomeDecision<Response> {
+        switch ownCopy() {
+        case .allowed(let rescue)?: return .rescue(rescue, failure)
+        case .forbidden(let reason)?: return .refuse(failure, .forbidden(reason))
+        case nil: break
+        }
+        switch stored.shared {
+        case .allowed(let rescue): return .rescue(rescue, failure)
+        case .forbidden(let reason): return .refuse(failure, .sharedForbidden(reason))
+        case .nothing: return .refuse(failure, .nothingStored)
+        }
+    }
+
+    private enum OwnCopy {
+        case allowed(Rescue<Response>)
+        case forbidden(NoRescueReason)
+    }
+
+    /// What is stored for this very request; what was said last of it, if that is that it is gone. nil where nothing is stored.
+    private func ownCopy() -> OwnCopy? {
+        guard let latest = stored.latest else { return nil }
+        guard mode != .record else { return .forbidden(.record) }
+        switch Reuse.rescue(latest.metadata, directives, strictness: strictness, now: now) {
+        case .forbidden(let reason): return .forbidden(reason)
+        case .allowed(let age, let ttl):
+            guard let gone = stored.gone else { return .allowed(Rescue(latest.response, age: age, ttl: ttl, .own)) }
+            switch Reuse.rescue(gone.metadata, directives, strictness: strictness, now: now) {
+            case .forbidden(let reason): return .forbidden(reason)
+            case .allowed(let age, let ttl): return .allowed(Rescue(gone.response, age: age, ttl: ttl, .gone))
+            }
+        }
+    }
+
+    private var ownRescue: Rescue<Response>? { if case .allowed(let rescue)? = ownCopy() { rescue } else { nil } }
+}

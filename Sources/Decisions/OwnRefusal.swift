@@ -1,0 +1,63 @@
+// What Cistern says where it responds itself: because the request is refused, or because the upstream has failed and no copy may go out.
+
+import Forwarding
+import HTTPCore
+import Upstream
+
+package struct OwnRefusal: Sendable, Equatable {
+    package let status: Status
+    package let sentence: String
+    /// For Proxy-Status (RFC 9209 §2.3), perhaps with parameters; nil where the upstream has nothing to do with it.
+    package var proxyError: String?
+    /// Seconds.
+    package var retryAfter: Int64?
+
+    /// - Parameters:
+    ///   - accept: the request's Accept field, all lines joined.
+    ///   - name: this deployment's.
+    package func response(accept: [UInt8]?, name: String) -> OwnResponse {
+        var response = OwnResponse(status: status, sentence: sentence, accept: accept)
+        if let proxyError { response.fieldLines = Array("Proxy-Status: \(name); error=\(proxyError)\r\n".utf8) }
+        if let retryAfter { response.fieldLines += Array("Retry-After: \(retryAfter)\r\n".utf8) }
+        return response
+    }
+}
+
+extension Refusal {
+    package func response(accept: [UInt8]?, name: String) -> OwnResponse {
+        let refusal: OwnRefusal
+        switch self {
+        case .request(let refusal): return refusal.response(accept: accept, name: name)
+        case .offline:
+            refusal = OwnRefusal(
+                status: 504, sentence: "Nothing that may be served is stored for this request, and the upstream is not asked now.")
+        case .onlyIfCached:
+            refusal = OwnRefusal(status: 504, sentence: "Nothing fresh is stored for this request, and it asked for nothing else.")
+        }
+        return refusal.response(accept: accept, name: name)
+    }
+}
+
+extension FetchFailure {
+    /// What the client gets where no copy may go out.
+    package var refusal: OwnRefusal {
+        switch self {
+        case .transfer(.connectionLimitReached):
+            OwnRefusal(
+                status: 503, sentence: "Too many requests wait for the upstream, and no stored copy may be served.",
+                proxyError: UpstreamError.connectionLimitReached.rawValue, retryAfter: 1)
+        case .transfer(let error):
+            OwnRefusal(
+                status: error.status, sentence: "The upstream failed (\(error.text)), and no stored copy may be served.",
+                proxyError: error.proxyStatus)
+        case .fault(_, let status):
+            OwnRefusal(
+                status: 502, sentence: "The upstream's response (\(status.rawValue)) cannot be used.", proxyError: "http_protocol_error")
+        case .stopped(let stop):
+            OwnRefusal(
+                status: 503, sentence: "The upstream cannot be reached (\(stop.cause.label)), and no stored copy may be served.",
+                proxyError: label, retryAfter: max(1, (stop.wait + 999) / 1000))
+        case .slow: OwnRefusal(status: 504, sentence: "The upstream is too slow.", proxyError: UpstreamError.responseTimeout.rawValue)
+        }
+    }
+}

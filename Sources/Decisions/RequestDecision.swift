@@ -1,0 +1,320 @@
+// The first of the two points of decision: what is done with a request, once its head is there (and its content, where the key needs it). One pure
+// function makes one value of what is known then. The flow performs it; the trace, metrics and Cache-Status read it, and decide nothing. What
+// follows when the upstream has failed, or when a wait is over, is the second point: `OutcomeDecision`.
+
+import CachePolicy
+import Forwarding
+import HTTPCore
+
+/// - `Response`: a stored response, as the flow holds it.
+package enum RequestDecision<Response: AnyObject> {
+    /// A stored response goes out. The upstream is not asked.
+    case serve(Response, Serving)
+    /// A stored response goes out, and a new one is fetched behind it.
+    case serveAndRefresh(Response, Serving, BackgroundCause, RequestPlace)
+    /// A stored response fits, but has to be confirmed or replaced first. It may be the rescue.
+    case validate(StoredCopy<Response>, ValidationCause, RequestPlace)
+    /// Nothing that is stored fits. What comes is stored where it may be.
+    case forward(MissReason, RequestPlace)
+    /// Only a part is asked for. What comes is not stored; a stored whole may be the rescue.
+    case part(StoredCopy<Response>?)
+    /// The store has nothing to do with the request; nil: there is no store.
+    case pass(BypassReason?)
+    /// Cistern responds itself. The upstream is not asked.
+    case refuse(Refusal)
+}
+
+/// How a stored response goes out.
+package struct Serving: Sendable, Equatable {
+    package enum Cause: Sendable, Equatable {
+        /// It is fresh, or the request takes it as stale as it is (`max-stale`).
+        case fresh
+        /// It is stale, and allows itself to be served meanwhile (RFC 5861 §3).
+        case staleWhileRevalidate
+        case mode(ServingMode)
+        /// The mode again: what goes out says that the resource is gone, since that was said after the copy.
+        case gone(ServingMode)
+    }
+
+    package let age: Int64
+    /// Seconds of freshness left; nil where nothing was said of it.
+    package let ttl: Int64?
+    package let cause: Cause
+
+    package init(age: Int64, ttl: Int64?, _ cause: Cause) {
+        self.age = age
+        self.ttl = ttl
+        self.cause = cause
+    }
+
+    /// The shortest way to `RequestDecision.serve`: nearly all hits need no more than this. nil where there is more to look at.
+    package init?(fresh stored: StoredMetadata, _ directives: RequestCacheControl, now: Timestamp) {
+        guard case .serve(let ttl, let age) = Reuse.decide(stored, directives, now: now) else { return nil }
+        self.init(age: age, ttl: ttl, .fresh)
+    }
+}
+
+/// A stored response that does not go out now, and whether it may if the upstream fails.
+package struct StoredCopy<Response: AnyObject> {
+    package let response: Response
+    package let rescue: RescueDecision
+}
+
+/// Why a stored response that fits has to be validated.
+package enum ValidationCause: Sendable, Equatable {
+    /// It may not be served to anybody by itself.
+    case stale(ValidationReason)
+    /// It could be served, but this request does not take it.
+    case request(ValidationReason)
+    /// The mode is `record`.
+    case record
+}
+
+/// Why nothing that is stored fits.
+package enum MissReason: Sendable, Equatable {
+    case nothingStored
+    /// Something is stored, but for other values of the fields that Vary names.
+    case otherVariant
+}
+
+/// Why Cistern responds itself. What it says then is in `OwnRefusal`.
+package enum Refusal: Sendable, Equatable {
+    case request(RequestRefusal)
+    /// The mode is `offline`, and nothing that may go out is stored.
+    case offline
+    /// The request wanted nothing but what is stored (RFC 9111 §5.2.1.7).
+    case onlyIfCached
+}
+
+/// Where the response to a request belongs, and for whom it may be fetched together.
+package struct RequestPlace: Sendable, Equatable {
+    package let keys: TargetKeys
+    /// Under this key requests that can have one response meet.
+    package let flight: [UInt8]
+    package let sharing: Sharing
+
+    package init(keys: TargetKeys, flight: [UInt8], sharing: Sharing) {
+        self.keys = keys
+        self.flight = flight
+        self.sharing = sharing
+    }
+
+    package enum Sharing: Sendable {
+        /// It says of itself what it wants, so it is asked for alone.
+        case none
+        /// The response to another request for the same would do.
+        case collapsed
+        /// A plain GET: it may be asked without its client too.
+        case repeated
+    }
+}
+
+// MARK: What it is made of
+
+/// All that the first decision depends on.
+package struct RequestFacts<Response: AnyObject> {
+    package let method: Method
+    package let storeUse: StoreUse<Response>
+    package var directives = RequestCacheControl()
+    package var mode = ServingMode.live
+    /// Why the request would be refused whatever is stored elsewhere.
+    package var refusal: RequestRefusal?
+    package let strictness: Strictness
+    package let now: Timestamp
+
+    package init(_ method: Method, _ storeUse: StoreUse<Response>, strictness: Strictness, now: Timestamp) {
+        self.method = method
+        self.storeUse = storeUse
+        self.strictness = strictness
+        self.now = now
+    }
+}
+
+/// What the store has to do with a request.
+package enum StoreUse<Response: AnyObject> {
+    case noStore
+    case bypassed(BypassReason)
+    case lookedUp(LookedUp<Response>)
+}
+
+/// What looking into the store has brought.
+package struct LookedUp<Response: AnyObject> {
+    package enum Result {
+        case found(Response, StoredMetadata)
+        case nothing
+        case otherVariant
+    }
+
+    package let result: Result
+    package let keys: TargetKeys
+    package let flight: [UInt8]
+    /// Only a part is asked for.
+    package var isForPart = false
+    /// What the response depends on is in the key, with the request's content: others with the same content may have it.
+    package var isKeptByContent = false
+    /// The response that came after what was found and says that it is gone. Looked for in modes that serve whatever is stored.
+    package var gone: (response: Response, metadata: StoredMetadata)?
+    /// This hit is asked for often, and has little freshness left.
+    package var isRefreshDue = false
+
+    package init(_ result: Result, keys: TargetKeys, flight: [UInt8]) {
+        self.result = result
+        self.keys = keys
+        self.flight = flight
+    }
+}
+
+// MARK: The decision
+
+extension RequestFacts {
+    package func decide() -> RequestDecision<Response> {
+        if case .lookedUp(let lookedUp) = storeUse, let served = serve(lookedUp) { return served }
+        if let refusal { return .refuse(.request(refusal)) }
+        if mode == .offline { return .refuse(.offline) }
+        switch storeUse {
+        case .noStore: return .pass(nil)
+        case .bypassed(let reason): return isForStoredOnly ? .refuse(.onlyIfCached) : .pass(reason)
+        case .lookedUp(let lookedUp): return directives.onlyIfCached ? .refuse(.onlyIfCached) : ask(lookedUp)
+        }
+    }
+
+    /// A request that may change something is never kept from the upstream (RFC 9111 §4).
+    private var isForStoredOnly: Bool { directives.onlyIfCached && (method.isRead || method == .query) }
+
+    /// nil where nothing that is stored goes out without asking.
+    private func serve(_ lookedUp: LookedUp<Response>) -> RequestDecision<Response>? {
+        guard case .found(let response, let stored) = lookedUp.result else { return nil }
+        switch mode {
+        case .record: return nil
+        case .offline: return serveWhatIsStored(response, stored, lookedUp)
+        case .replay: return serveWhatIsStored(response, stored, lookedUp) ?? serveByRules(response, stored, lookedUp)
+        case .live: return serveByRules(response, stored, lookedUp)
+        }
+    }
+
+    private func serveByRules(
+        _ response: Response, _ stored: StoredMetadata, _ lookedUp: LookedUp<Response>
+    ) -> RequestDecision<Response>? {
+        switch Reuse.decide(stored, directives, now: now) {
+        case .validate: return nil
+        case .serve(let ttl, let age):
+            let serving = Serving(age: age, ttl: ttl, .fresh)
+            let place = place(lookedUp)
+            // RFC 8246 §2: what is immutable is not asked after while it is fresh.
+            guard lookedUp.isRefreshDue, place.sharing == .repeated, !stored.flags.contains(.immutable) else {
+                return .serve(response, serving)
+            }
+            return .serveAndRefresh(response, serving, .refreshAhead, place)
+        // Only a GET can be asked anew without its client.
+        case .serveWhileValidating where method != .get || lookedUp.isForPart: return nil
+        case .serveWhileValidating(let ttl, let age):
+            let serving = Serving(age: age, ttl: ttl, .staleWhileRevalidate)
+            return .serveAndRefresh(response, serving, .staleWhileRevalidate, place(lookedUp))
+        }
+    }
+
+    /// However old, where it may go out at all.
+    private func serveWhatIsStored(
+        _ response: Response, _ stored: StoredMetadata, _ lookedUp: LookedUp<Response>
+    ) -> RequestDecision<Response>? {
+        if case .serve(let ttl, let age) = Reuse.decide(stored, directives, now: now) {
+            return .serve(response, Serving(age: age, ttl: ttl, .mode(mode)))
+        }
+        if let gone = lookedUp.gone, case .allowed(let age, let ttl) = rescue(gone.metadata) {
+            return .serve(gone.response, Serving(age: age, ttl: ttl, .gone(mode)))
+        }
+        guard case .allowed(let age, let ttl) = rescue(stored) else { return nil }
+        return .serve(response, Serving(age: age, ttl: ttl, .mode(mode)))
+    }
+
+    private func ask(_ lookedUp: LookedUp<Response>) -> RequestDecision<Response> {
+        switch lookedUp.result {
+        case .found(let response, let stored):
+            let copy = StoredCopy(response: response, rescue: mode == .record ? .forbidden(.record) : rescue(stored))
+            return lookedUp.isForPart ? .part(copy) : .validate(copy, validationCause(stored), place(lookedUp))
+        case .nothing: return lookedUp.isForPart ? .part(nil) : .forward(.nothingStored, place(lookedUp))
+        case .otherVariant: return lookedUp.isForPart ? .part(nil) : .forward(.otherVariant, place(lookedUp))
+        }
+    }
+
+    private func rescue(_ stored: StoredMetadata) -> RescueDecision {
+        Reuse.rescue(stored, directives, strictness: strictness, now: now)
+    }
+
+    private func validationCause(_ stored: StoredMetadata) -> ValidationCause {
+        guard mode != .record else { return .record }
+        switch Reuse.decide(stored, directives, now: now) {
+        case .serve, .serveWhileValidating: return .stale(.stale)
+        case .validate(let reason): return Reuse.isFresh(stored, now: now) ? .request(reason) : .stale(reason)
+        }
+    }
+
+    private func place(_ lookedUp: LookedUp<Response>) -> RequestPlace {
+        let sharing: RequestPlace.Sharing =
+            if mode == .record || directives != RequestCacheControl() {
+                .none
+            } else if method == .get {
+                .repeated
+            } else {
+                lookedUp.isKeptByContent ? .collapsed : .none
+            }
+        return RequestPlace(keys: lookedUp.keys, flight: lookedUp.flight, sharing: sharing)
+    }
+}
+
+// MARK: What is read of it
+
+extension RequestDecision {
+    /// nil where nothing of what comes is stored.
+    package var place: RequestPlace? {
+        switch self {
+        case .serveAndRefresh(_, _, _, let place), .validate(_, _, let place), .forward(_, let place): place
+        case .serve, .part, .pass, .refuse: nil
+        }
+    }
+
+    /// What is held against the upstream's response, and what a validation confirms.
+    package var copy: Response? {
+        switch self {
+        case .serveAndRefresh(let response, _, _, _): response
+        case .validate(let copy, _, _): copy.response
+        case .part(let copy): copy?.response
+        case .serve, .forward, .pass, .refuse: nil
+        }
+    }
+
+    /// Whether the copy may go out while the upstream fails: then what is wrong with its response counts as a failure.
+    package var mayRescue: Bool {
+        switch self {
+        // It has just gone out.
+        case .serveAndRefresh: true
+        case .validate(let copy, _, _): copy.rescue.isAllowed
+        case .part(let copy): copy?.rescue.isAllowed ?? false
+        case .serve, .forward, .pass, .refuse: false
+        }
+    }
+
+    /// Why the upstream is asked, in the registered words (RFC 9211 §2.2).
+    package var forwardToken: StaticString {
+        switch self {
+        case .validate(_, .stale, _), .serveAndRefresh: "stale"
+        case .validate(_, .request, _): "request"
+        case .forward(.nothingStored, _): "uri-miss"
+        case .forward(.otherVariant, _): "vary-miss"
+        case .pass(let reason?): reason.forwardToken
+        case .part: BypassReason.range.forwardToken
+        case .validate(_, .record, _), .pass(nil), .serve, .refuse: "bypass"
+        }
+    }
+
+    /// The same with a copy that can be kept for as long as the upstream takes.
+    package func holding(_ hold: (Response) -> Response) -> RequestDecision {
+        switch self {
+        case .serveAndRefresh(let response, let serving, let cause, let place): .serveAndRefresh(hold(response), serving, cause, place)
+        case .validate(let copy, let cause, let place):
+            .validate(StoredCopy(response: hold(copy.response), rescue: copy.rescue), cause, place)
+        case .part(let copy?): .part(StoredCopy(response: hold(copy.response), rescue: copy.rescue))
+        case .serve, .forward, .part(nil), .pass, .refuse: self
+        }
+    }
+}

@@ -1,0 +1,55 @@
+// Requests that are refused although they are well formed: methods that a gateway does not pass on, loops, and Max-Forwards at its end.
+
+import HTTPCore
+
+package enum RequestRefusal: Sendable, Equatable {
+    case connect, trace
+    /// OPTIONS whose Max-Forwards is used up: it is for Cistern itself (RFC 9110 §7.6.2).
+    case lastForward
+    /// It has come through here before.
+    case loop
+
+    /// nil where it is passed on.
+    package init?(_ head: RequestHead, _ fields: UpstreamRequestFields) {
+        switch head.method {
+        case .connect: self = .connect
+        case .trace: self = .trace
+        case .options where head.fields.first(.maxForwards)?.elementsEqual([UInt8(ascii: "0")]) == true: self = .lastForward
+        default:
+            guard fields.isLoop(head) else { return nil }
+            self = .loop
+        }
+    }
+
+    /// - Parameters:
+    ///   - accept: the request's Accept field, all lines joined.
+    ///   - name: this deployment's, for Proxy-Status.
+    package func response(accept: [UInt8]?, name: String) -> OwnResponse {
+        var response: OwnResponse
+        switch self {
+        case .connect:
+            return OwnResponse(status: 501, sentence: "CONNECT is not spoken here: this is a gateway to one upstream.", accept: accept)
+        case .trace:
+            response = OwnResponse(status: 405, sentence: "TRACE is refused: it would show the request's credentials.", accept: accept)
+            response.fieldLines = Self.allow
+        case .lastForward:
+            response = OwnResponse(status: 200, contentType: "text/plain; charset=utf-8", content: [])
+            response.fieldLines = Self.allow
+        case .loop:
+            response = OwnResponse(
+                status: 502, sentence: "The request came back to this proxy: the upstream leads here again.", accept: accept)
+            response.fieldLines = Array("Proxy-Status: \(name); error=proxy_loop_detected\r\n".utf8)
+        }
+        return response
+    }
+
+    private static let allow = Array("Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n".utf8)
+
+    /// Max-Forwards as it is passed on (RFC 9110 §7.6.2); nil where it is left alone.
+    static func countedDown(_ head: RequestHead) -> [UInt8]? {
+        guard head.method == .options, let value = head.fields.first(.maxForwards), value.count <= 9,
+            let count = Int(String(decoding: value, as: UTF8.self)), count > 0
+        else { return nil }
+        return Array(String(count - 1).utf8)
+    }
+}

@@ -1,0 +1,99 @@
+// A request as the flow hands it on once it is decided what is done with it. It does not change, so all that ask for it share one.
+
+import CachePolicy
+import Decisions
+import Explanation
+import HTTPCore
+import ResponseCache
+import Upstream
+
+/// `@unchecked Sendable` because nothing of it changes; what is stored is reached from its shard's loop only.
+final class DecidedRequest: @unchecked Sendable {
+    let head: RequestHead
+    let directives: RequestCacheControl
+    let mode: ServingMode
+    let decision: RequestDecision<FoundResponse>
+    /// The place of its route.
+    let route: Int
+    /// Whom its end tells of.
+    let scopes: RequestScopes
+    /// The store's changes before it was looked into.
+    let storeChanges: UInt64
+    /// What is known for explanations by now.
+    let trace: ExchangeTrace
+
+    init(
+        _ head: RequestHead, _ facts: RequestFacts<FoundResponse>, _ decision: RequestDecision<FoundResponse>, _ arrival: Arrival,
+        shard: ProxyShard
+    ) {
+        self.head = head
+        directives = facts.directives
+        mode = facts.mode
+        // The upstream may take its time, and the memory be another's by then.
+        self.decision = decision.holding(\.holdingHead)
+        route = shard.routes.place(of: head.pathAndQuery)
+        storeChanges = arrival.storeChanges
+        var keys: TargetKeys?
+        if case .lookedUp(let lookedUp) = facts.storeUse { keys = lookedUp.keys }
+        scopes = shard.scopes(of: head, route: route, keys)
+        var trace = ExchangeTrace(facts, decision)
+        trace.diskReads = UInt8(clamping: arrival.reads)
+        if let keys { trace.partition = ExchangeTrace.partition(in: keys.own, at: shard.partitionOffset) }
+        self.trace = trace
+    }
+
+    var found: FoundResponse? { decision.copy }
+
+    /// Where it was looked up; nil where nothing of what comes is stored.
+    var place: RequestPlace? { decision.place }
+
+    /// Whether it changes nothing: only of such requests a failure tells of the copies that others could have.
+    var isReading: Bool { head.method.isSafe || place != nil }
+
+    /// Whether it may be asked without its client.
+    var isRepeatable: Bool { place?.sharing == .repeated }
+
+    /// - Parameter mayLook: whether the background has room to look whether what fails is well again.
+    func asking(mayLook: Bool) -> FailureMemory.Asking {
+        if decision.mayRescue { return .withCopy(mayLookBehind: isRepeatable && mayLook) }
+        return isReading ? .reading : .writing
+    }
+}
+
+/// When a request came, and what looking into the store took.
+struct Arrival {
+    /// When its head was there, in microseconds.
+    let began: Int64
+    /// The store's count of changes, before anything of the store was looked at for it.
+    let storeChanges: UInt64
+    /// What its content says, where the response depends on it.
+    let identity: [UInt8]?
+    /// How often something was read from the disk for it.
+    var reads = 0
+}
+
+extension ExchangeTrace {
+    fileprivate init(_ facts: RequestFacts<FoundResponse>, _ decision: RequestDecision<FoundResponse>) {
+        self.init()
+        mode = facts.mode
+        if case .lookedUp(let lookedUp) = facts.storeUse { note(lookedUp.result, now: facts.now) }
+        switch decision {
+        case .validate(_, .stale(let reason), _), .validate(_, .request(let reason), _): validation = reason
+        case .part: bypass = .range
+        case .pass(let reason): bypass = reason
+        case .refuse(let reason): refusal = reason
+        case .validate(_, .record, _), .serve, .serveAndRefresh, .forward: break
+        }
+    }
+
+    private mutating func note(_ result: LookedUp<FoundResponse>.Result, now: Timestamp) {
+        switch result {
+        case .nothing: lookUp = .nothing
+        case .otherVariant: lookUp = .otherVariant
+        case .found(_, let stored):
+            lookUp = .stored
+            lifetime = stored.freshnessLifetime ?? -1
+            age = Freshness.currentAge(of: stored, now: now)
+        }
+    }
+}

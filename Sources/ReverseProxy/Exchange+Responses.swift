@@ -1,0 +1,272 @@
+// How a response goes out: a stored one, what the upstream sent, or an error of our own. Each way ends in `finish`, once.
+
+import CachePolicy
+import Decisions
+import Downstream
+import Explanation
+import Forwarding
+import HTTPCore
+import Reactor
+import ResponseCache
+import Telemetry
+import Upstream
+
+extension Exchange {
+    // MARK: What was decided
+
+    func respond(_ outcome: OutcomeDecision<FoundResponse>) {
+        switch outcome {
+        case .serveShared(let found, let age):
+            record.result = .collapsed
+            var lines: [UInt8] = []
+            lines.append(age: age)
+            shard.cacheStatus.forwarded(forwardToken, collapsed: true, key: shownKey, to: &lines)
+            send(found, head: found.head, found.metadata, age: age, lines)
+        case .rescue(let rescue, let failure): send(rescue, failure)
+        case .refuse(let failure, let reason): refuse(failure, reason)
+        // The machine goes on with these.
+        case .askAnew, .askAlone, .keepWaiting: break
+        }
+    }
+
+    private func send(_ rescue: Rescue<FoundResponse>, _ failure: FetchFailure) {
+        var detail = failure.label
+        switch rescue.source {
+        case .own: break
+        case .gone:
+            detail += "/gone"
+            trace.isGone = true
+            shard.lookUp?.shared.gone?.count(.served)
+        case .shared(let permission):
+            detail += "/shared:\(permission.rawValue)"
+            trace.sharedPermission = permission
+            record.sharedPermission = MetricNames.place(of: permission)
+        }
+        record.result = .rescued
+        note(failure)
+        record.rescueCause = MetricNames.place(of: failure)
+        var lines: [UInt8] = []
+        lines.append(age: rescue.age)
+        if let status = failure.status {
+            shard.cacheStatus.forwarded(forwardToken, status: status, key: shownKey, detail: detail, to: &lines)
+        } else {
+            // Without a response there is no `fwd`: it would claim that the upstream sent our 200 (RFC 9211 §2.2).
+            shard.cacheStatus.hit(ttl: min(rescue.ttl ?? -rescue.age, 0), key: shownKey, detail: detail, to: &lines)
+        }
+        let found = rescue.response
+        send(found, head: found.head, found.metadata, age: rescue.age, lines)
+    }
+
+    /// There is no copy, or none that may go out.
+    private func refuse(_ failure: FetchFailure, _ reason: NoCopyReason) {
+        note(failure)
+        switch reason {
+        case .nothingStored: break
+        case .forbidden(let reason): trace.notRescued = reason
+        case .sharedForbidden(let reason): trace.notStoodIn = reason
+        }
+        send(failure.refusal.response(accept: head.fields.combined(.accept), name: shard.settings.forwarding.name))
+    }
+
+    private func note(_ failure: FetchFailure) {
+        trace.failure = Int16(MetricNames.place(of: failure) ?? -1)
+        if case .stopped(let stop) = failure { trace.stop = stop }
+    }
+
+    /// One of our own.
+    func send(_ response: OwnResponse) {
+        record.result = .error
+        record.source = .own
+        record.bodyBytes = head.method == .head ? 0 : response.content.count
+        sendWhole(response.head(date: shard.date), [], .bytes(response.content), status: response.status)
+    }
+
+    // MARK: What the fetch has brought
+
+    func send(_ answer: WholeAnswer) {
+        var lines: [UInt8] = []
+        var detail: String?
+        trace.isStored = answer.storage == .allowed
+        trace.isGone = answer.isRememberedAsGone
+        if case .forbidden(let reason) = answer.storage {
+            trace.notStored = reason
+            trace.fault = answer.fault
+            record.notStored = MetricNames.place(of: reason)
+            detail = reason.rawValue
+        }
+        shard.cacheStatus.forwarded(forwardToken, stored: answer.storage == .allowed, key: shownKey, detail: detail, to: &lines)
+        if let fault = answer.fault { appendProxyStatus(details: fault, to: &lines) }
+        record.bodyBytes = answer.content.count
+        if let notModified = notModified(answer) {
+            record.bodyBytes = 0
+            appendCookies(answer.head.fields.all(.setCookie), to: &lines)
+            return sendWhole(notModified, lines, .none, status: 304)
+        }
+        var bytes: [UInt8] = []
+        var passed = passedOn(answer.head)
+        if let tag = answer.ownTag { passed.fields.append(.etag, tag) }
+        ResponseSerializer.append(passed, to: &bytes)
+        if !answer.head.status.forbidsContent {
+            bytes.append("Content-Length: ")
+            bytes.append(decimal: answer.content.count)
+            bytes.append("\r\n")
+        }
+        sendWhole(bytes, lines, .bytes(answer.content), status: answer.head.status)
+    }
+
+    /// The client's own conditions were not sent on, so they are evaluated here; nil where they do not hold.
+    private func notModified(_ answer: WholeAnswer) -> [UInt8]? {
+        guard request.found != nil || answer.ownTag != nil, head.method.isSafe, let metadata = answer.metadata else { return nil }
+        return answer.storedHead.withUnsafeBytes { stored in
+            Preconditions.isNotModified(head.fields, stored: metadata, head: stored) ? Preconditions.notModifiedHead(stored) : nil
+        }
+    }
+
+    func send(_ confirmation: Confirmation) {
+        record.result = .revalidated
+        let age = Freshness.currentAge(of: confirmation.metadata, now: shard.now)
+        var lines: [UInt8] = []
+        lines.append(age: age)
+        shard.cacheStatus.forwarded(forwardToken, status: 304, key: shownKey, to: &lines)
+        if shard.settings.policy.setCookie != .keep { appendCookies(confirmation.cookies, to: &lines) }
+        confirmation.head.withUnsafeBytes { send(confirmation.found, head: $0, confirmation.metadata, age: age, lines) }
+    }
+
+    /// It is passed on as it comes.
+    func begin(_ response: ResponseHead, length: Int?, _ notStored: NotStoredReason) {
+        let isLookedUp = request.place != nil
+        if isLookedUp { record.notStored = MetricNames.place(of: notStored) }
+        trace.notStored = notStored
+        record.status = response.status.rawValue
+        var lines: [UInt8] = []
+        shard.cacheStatus.forwarded(forwardToken, key: shownKey, detail: isLookedUp ? notStored.rawValue : nil, to: &lines)
+        let framing: ResponseFraming =
+            if response.status.forbidsContent {
+                .none
+            } else if let length {
+                .length(length)
+            } else {
+                head.method == .head ? .none : .chunked
+            }
+        appendWhy(to: &lines)
+        // What could have been taken whole is read at the upstream's pace, so its connection is free at the end.
+        let limit = shard.settings.bufferLimitBytes
+        connection.startResponse(passedOn(response), lines: lines, framing: framing, readAhead: (length ?? 0) > limit ? 0 : limit)
+    }
+
+    /// It has begun, and cannot be brought to its end.
+    func breakOff() {
+        record.result = .error
+        finish(Status(rawValue: record.status))
+        connection.abortResponse()
+    }
+
+    // MARK: Sending
+
+    /// A stored response. It was looked up a while ago perhaps, so it may have to be brought in again.
+    /// - Parameters:
+    ///   - bytes: the stored head, perhaps just brought up to date.
+    ///   - metadata: what belongs to it.
+    private func send(_ found: FoundResponse, head bytes: UnsafeRawBufferPointer, _ metadata: StoredMetadata, age: Int64, _ lines: [UInt8])
+    {
+        guard let cache = shard.lookUp, !cache.isAtHand(found) else {
+            return sendNow(found, head: bytes, metadata, age: age, lines)
+        }
+        stopTimers()
+        trace.noteDiskRead()
+        prepared = PreparedResponse(found: found, head: Array(bytes), metadata: metadata, age: age, lines: lines)
+        cache.bringIn(contentOf: found) { [self] in
+            shard.loop.execute { self.sendPrepared() }
+        }
+    }
+
+    private func sendPrepared() {
+        guard !isFinished, let prepared else { return }
+        self.prepared = nil
+        prepared.head.withUnsafeBytes { sendNow(prepared.found, head: $0, prepared.metadata, age: prepared.age, prepared.lines) }
+    }
+
+    private func sendNow(
+        _ found: FoundResponse, head bytes: UnsafeRawBufferPointer, _ metadata: StoredMetadata, age: Int64, _ lines: [UInt8]
+    ) {
+        record.source = .store
+        record.age = age
+        handle(.sent)
+        var lines = lines
+        appendWhy(to: &lines)
+        let body = WholeBody.borrowed(found.content, owner: found.owner)
+        let sent = lines.withUnsafeBytes {
+            shard.storedAnswers.send(storedHead: bytes, metadata: metadata, body: body, to: head, lines: $0, on: connection)
+        }
+        record.bodyBytes = sent.bodyBytes
+        finish(sent.status)
+    }
+
+    private func sendWhole(_ bytes: [UInt8], _ lines: [UInt8], _ body: WholeBody, status: Status) {
+        handle(.sent)
+        record.status = status.rawValue
+        var lines = lines
+        appendWhy(to: &lines)
+        bytes.withUnsafeBytes { head in
+            lines.withUnsafeBytes { connection.sendWhole(head: head, lines: $0, body: body) }
+        }
+        finish(status)
+    }
+
+    func finish(_ status: Status) {
+        stopTimers()
+        record.status = status.rawValue
+        shard.finish(&record, trace, head, connection, began)
+    }
+
+    /// A response's head as the client gets it: the length made anew, Via added, a redirect kept here, Date added where it is missing.
+    private func passedOn(_ answer: ResponseHead) -> ResponseHead {
+        var head = shard.keepingRedirect(answer)
+        head.fields.remove(.contentLength)
+        for name in shard.storedAnswers.hiddenFields { head.fields.remove(named: name.span) }
+        if !head.fields.contains(.date) { head.fields.append(.date, shard.date) }
+        if let via = shard.via { head.fields.append(.via, via) }
+        return head
+    }
+
+    /// The response is passed on although it is not what the operator calls good (RFC 9209 §2.1.5).
+    private func appendProxyStatus(details fault: UpstreamFault, to lines: inout [UInt8]) {
+        lines += Array("Proxy-Status: \(shard.settings.forwarding.name); details=\"\(fault.rawValue)\"\r\n".utf8)
+    }
+
+    /// For Cache-Status, where the client asks for it and may.
+    private var shownKey: String? { shard.shownKey(request.place?.keys.own, head) }
+
+    private var forwardToken: StaticString { request.decision.forwardToken }
+
+    /// What the upstream set with a response of which the client gets another's content, or none (RFC 6265 §3).
+    private func appendCookies(_ values: [ArraySlice<UInt8>], to lines: inout [UInt8]) {
+        for value in values {
+            lines.append("Set-Cookie: ")
+            lines += value
+            lines.append("\r\n")
+        }
+    }
+
+    func noteUpstream() {
+        // Not the batch's time: a response often comes within the batch in which it was asked for.
+        record.upstreamMicroseconds = SystemTime.monotonicMicroseconds - began - waited
+        guard let fetch else { return }
+        trace.times = fetch.times
+        trace.upstreamStatus = fetch.status?.rawValue ?? 0
+    }
+
+    /// The explanation, where the client asks for it and may.
+    private func appendWhy(to lines: inout [UInt8]) {
+        if shard.explains(head) { lines += shard.whyField(record, trace, head) }
+    }
+}
+
+/// A stored copy with all that is sent before it.
+struct PreparedResponse {
+    let found: FoundResponse
+    let head: [UInt8]
+    let metadata: StoredMetadata
+    let age: Int64
+    let lines: [UInt8]
+}

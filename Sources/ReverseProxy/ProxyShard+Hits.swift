@@ -1,0 +1,75 @@
+// How a stored response goes out without asking: at once, in one go.
+
+import CachePolicy
+import Decisions
+import Downstream
+import Explanation
+import HTTPCore
+import ResponseCache
+import Telemetry
+
+extension ProxyShard {
+    func serveHit(_ found: FoundResponse, _ serving: Serving, to head: RequestHead, _ arrival: Arrival, _ connection: ClientConnection) {
+        let (age, ttl) = (serving.age, serving.ttl)
+        var trace = ExchangeTrace()
+        trace.number = why.nextNumber()
+        trace.lookUp = .stored
+        trace.mode = serving.mode
+        trace.lifetime = ttl.map { $0 + age } ?? -1
+        trace.age = age
+        trace.partition = ExchangeTrace.partition(in: found.key, at: partitionOffset)
+        trace.diskReads = UInt8(clamping: arrival.reads)
+        let body = WholeBody.borrowed(found.content, owner: found.owner)
+        func send(_ lines: UnsafeRawBufferPointer) -> StoredAnswers.Sent {
+            storedAnswers.send(
+                storedHead: found.head, metadata: found.metadata, body: body, to: head, lines: lines, on: connection)
+        }
+        var record = ExchangeRecord(result: serving.result, method: MethodLabel(head.method), status: 200)
+        let sent: StoredAnswers.Sent
+        let isPlain = trace.mode == .live && !asksForWords(head)
+        if let ttl, isPlain {
+            sent = send(hitLines.make(age: age, ttl: ttl))
+        } else {
+            sent = longerLines(found, serving, head, record, trace).withUnsafeBytes(send)
+        }
+        record.status = sent.status.rawValue
+        record.source = .store
+        record.bodyBytes = sent.bodyBytes
+        record.age = age
+        if isPlain, serving.cause == .fresh {
+            let end = Freshness.ageEnds(of: found.metadata, now: now)
+            remember(head, record, trace, HitMemo.Validity(changes: arrival.storeChanges, end: end), connection)
+        }
+        if case .gone = serving.cause { lookUp?.shared.gone?.count(.served) }
+        finish(&record, trace, head, connection, arrival.began)
+    }
+
+    /// Those of a hit that has more to tell than how old it is and how long it is fresh.
+    @inline(never)
+    private func longerLines(
+        _ found: FoundResponse, _ serving: Serving, _ head: RequestHead, _ record: ExchangeRecord, _ trace: ExchangeTrace
+    ) -> [UInt8] {
+        var lines: [UInt8] = []
+        lines.append(age: serving.age)
+        let detail = trace.mode == .live ? nil : trace.mode.rawValue
+        cacheStatus.hit(ttl: serving.ttl, key: shownKey(found.key, head), detail: detail, to: &lines)
+        if explains(head) { lines += whyField(record, trace, head) }
+        return lines
+    }
+}
+
+extension Serving {
+    fileprivate var mode: ServingMode {
+        switch cause {
+        case .fresh, .staleWhileRevalidate: .live
+        case .mode(let mode), .gone(let mode): mode
+        }
+    }
+
+    fileprivate var result: CacheResult {
+        switch cause {
+        case .fresh, .mode, .gone: .hit
+        case .staleWhileRevalidate: .stale
+        }
+    }
+}

@@ -1,0 +1,160 @@
+// What is done with a request: it is looked up, `RequestFacts.decide` says what follows, and that is done. Nothing is decided here.
+
+import CachePolicy
+import Decisions
+import Downstream
+import Explanation
+import Forwarding
+import HTTPCore
+import Reactor
+import ResponseCache
+import Upstream
+
+extension ProxyShard {
+    /// What becomes of a request that is whole.
+    func consider(_ head: RequestHead, _ body: RequestBody, on connection: ClientConnection) -> (any ClientExchange)? {
+        guard lookUp != nil else { return pass(head, body, on: connection) }
+        switch RequestUse(head, content: body.framing) {
+        case .bypass: return pass(head, body, on: connection)
+        case .lookUp, .lookUpPart: return look(head, body, arrival(body), on: connection)
+        }
+    }
+
+    func arrival(_ body: RequestBody, identity: [UInt8]? = nil) -> Arrival {
+        Arrival(
+            began: loop.batchMicroseconds - body.waitedMicroseconds, storeChanges: lookUp?.changes ?? 0, identity: identity)
+    }
+
+    /// Passes a request on that the store has nothing to do with.
+    func pass(_ head: RequestHead, _ body: RequestBody, on connection: ClientConnection) -> (any ClientExchange)? {
+        guard lookUp != nil, case .bypass(let reason) = RequestUse(head, content: body.framing) else {
+            return perform(facts(head, .noStore), head, body, arrival(body), connection)
+        }
+        var facts = facts(head, .bypassed(reason))
+        facts.directives = directives(of: head)
+        return perform(facts, head, body, arrival(body), connection)
+    }
+
+    private func facts(_ head: RequestHead, _ use: StoreUse<FoundResponse>) -> RequestFacts<FoundResponse> {
+        var facts = RequestFacts(head.method, use, strictness: settings.policy.strictness, now: now)
+        facts.mode = mode(of: head)
+        facts.refusal = RequestRefusal(head, requestFields)
+        return facts
+    }
+
+    private func directives(of head: RequestHead) -> RequestCacheControl {
+        head.fields.contains(.cacheControl) || head.fields.contains(.pragma) ? RequestCacheControl(head.fields) : RequestCacheControl()
+    }
+
+    // MARK: Looking into the store
+
+    func look(
+        _ head: RequestHead, _ body: RequestBody, _ arrival: Arrival, on connection: ClientConnection
+    ) -> (any ClientExchange)? {
+        do throws(NotAtHand) {
+            return try lookInMemory(head, body, arrival, connection)
+        } catch {
+            return lookLater(head, body, arrival, connection, error)
+        }
+    }
+
+    /// Apart from `look`, so that a hit makes no closure.
+    @inline(never)
+    private func lookLater(
+        _ head: RequestHead, _ body: RequestBody, _ arrival: Arrival, _ connection: ClientConnection, _ wanted: NotAtHand
+    ) -> DiskWait {
+        DiskWait(shard: self, connection: connection, head: head, began: arrival.began, wanted) { [self] (reads) throws(NotAtHand) in
+            var arrival = arrival
+            arrival.reads = reads
+            return try lookInMemory(head, body, arrival, connection)
+        }
+    }
+
+    private func lookInMemory(
+        _ head: RequestHead, _ body: RequestBody, _ arrival: Arrival, _ connection: ClientConnection
+    ) throws(NotAtHand) -> (any ClientExchange)? {
+        guard let lookUp else { return pass(head, body, on: connection) }
+        let (keys, result) = try lookUp.find(head, content: arrival.identity)
+        let directives = directives(of: head)
+        // Nearly all hits: what `decide` would say of them is known at once.
+        if case .found(let found) = result, refreshAhead == nil, !isModal(head),
+            let serving = Serving(fresh: found.metadata, directives, now: now)
+        {
+            serveHit(found, serving, to: head, arrival, connection)
+            return nil
+        }
+        var facts = facts(head, .lookedUp(try lookFurther(result, keys, head, directives)))
+        facts.directives = directives
+        return perform(facts, head, body, arrival, connection)
+    }
+
+    /// What is not plainly a fresh hit. Apart from `look`, so that what a hit needs stays small.
+    @inline(never)
+    private func lookFurther(
+        _ result: LookUpResult, _ keys: TargetKeys, _ head: RequestHead, _ directives: RequestCacheControl
+    ) throws(NotAtHand) -> LookedUp<FoundResponse> {
+        var lookedUp = LookedUp(result.fact, keys: keys, flight: result.flightKey(keys.own))
+        lookedUp.isForPart = RequestUse(head, content: .none) == .lookUpPart
+        lookedUp.isKeptByContent = isKeptByContent(head)
+        let route = routes.place(of: head.pathAndQuery)
+        guard let found = result.found else {
+            // What may stand in where the upstream fails: by then it is known at once whether it does.
+            if keys.isPartitioned, routes.all[route].rescueWithShared != .never {
+                _ = try standIn(for: head, at: keys, directives, route: route)
+            }
+            return lookedUp
+        }
+        if let serving = Serving(fresh: found.metadata, directives, now: now) {
+            let lifetime = found.metadata.freshnessLifetime ?? 0
+            lookedUp.isRefreshDue =
+                refreshAhead?.isDue(lookedUp.flight, route: route, ttl: serving.ttl ?? 0, lifetime: lifetime, now: now) ?? false
+        } else if mode(of: head).servesWhatIsStored {
+            lookedUp.gone = try lookUp?.gone(beside: found).map { ($0, $0.metadata) }
+        }
+        return lookedUp
+    }
+
+    // MARK: Doing what was decided
+
+    private func perform(
+        _ facts: RequestFacts<FoundResponse>, _ head: RequestHead, _ body: RequestBody, _ arrival: Arrival, _ connection: ClientConnection
+    ) -> (any ClientExchange)? {
+        let decision = facts.decide()
+        switch decision {
+        case .serve(let found, let serving):
+            serveHit(found, serving, to: head, arrival, connection)
+            return nil
+        case .serveAndRefresh(let found, let serving, let cause, _):
+            serveHit(found, serving, to: head, arrival, connection)
+            refresh(DecidedRequest(head, facts, decision, arrival, shard: self), cause, connection)
+            return nil
+        case .validate, .forward, .part, .pass, .refuse:
+            let request = DecidedRequest(head, facts, decision, arrival, shard: self)
+            let exchange = Exchange(shard: self, connection: connection, request: request, body: body, began: arrival.began)
+            exchange.start()
+            return exchange.isFinished ? nil : exchange
+        }
+    }
+
+    /// Behind the client's back, unless the upstream is known to fail there.
+    private func refresh(_ request: DecidedRequest, _ cause: BackgroundCause, _ connection: ClientConnection) {
+        let client = UpstreamRequestFields.Client(connection, request.head)
+        let asking = request.asking(mayLook: backgroundFetches.hasRoomToLook)
+        switch server.health.admit(request.scopes, asking, now: loop.time.monotonicMilliseconds) {
+        case .go: backgroundFetches.start(request, client: client, cause, behind: why.lastNumber)
+        case .serveCopy(_, looksBehind: true): backgroundFetches.look(request, client: client, behind: why.lastNumber)
+        case .serveCopy, .refuse: break
+        }
+    }
+}
+
+extension LookUpResult {
+    /// The same for the decision.
+    fileprivate var fact: LookedUp<FoundResponse>.Result {
+        switch self {
+        case .found(let found): .found(found, found.metadata)
+        case .nothing: .nothing
+        case .otherVariant: .otherVariant
+        }
+    }
+}
