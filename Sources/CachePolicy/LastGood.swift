@@ -90,8 +90,10 @@ extension UpstreamFault {
     /// operator does not want, may be one user's.
     package var isJunk: Bool {
         switch self {
-        case .invalidJSON, .undecodable, .emptyContent, .unexpectedType, .unprovenEnd, .routesLost: true
-        case .serverError, .rateLimited, .unexpectedStatus, .redirected, .unexpectedSize, .missingValue, .unwantedValue, .shrunk: false
+        case .invalidJSON, .undecodable, .emptyContent, .unexpectedType, .unprovenEnd: true
+        case .serverError, .rateLimited, .unexpectedStatus, .routesLost, .redirected, .unexpectedSize, .missingValue, .unwantedValue,
+            .shrunk:
+            false
         }
     }
 

@@ -12,6 +12,8 @@ package enum GoneJudgement: Sendable {
     case candidate
     /// The upstream has lost its routes.
     case routesLost
+
+    package var isCandidate: Bool { if case .candidate = self { true } else { false } }
 }
 
 extension ResponseCache {

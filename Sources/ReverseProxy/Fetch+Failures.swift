@@ -8,7 +8,7 @@ extension Fetch {
     /// What the status tells of the upstream's state. That it is well is known only when the answer is whole.
     func judge(_ head: ResponseHead) {
         guard LastGood.isTrouble(head.status) else { return }
-        isTrouble = true
+        report.isTrouble = true
         shard.server.health.reach(now: clock)
         if head.status == 429 || head.status == 503, let retryAfter = RetryAfter.milliseconds(head.fields, now: shard.now) {
             shard.server.health.pause(subject.scopes, head.status, retryAfter: retryAfter, now: clock)
@@ -18,15 +18,15 @@ extension Fetch {
     }
 
     func noteSuccess() {
-        guard !isTrouble else { return }
+        guard !report.isTrouble else { return }
         let limit = shard.routes.all[subject.route].rescueAfter
         let now = clock
         shard.server.health.succeed(subject.scopes, isQuick: limit == 0 || now - began < limit, now: now)
     }
 
     private func noteFailure(_ cause: FailureCause) {
-        guard subject.isReading, !hasFailed else { return }
-        hasFailed = true
+        guard subject.isReading, !report.hasFailed else { return }
+        report.hasFailed = true
         shard.server.health.fail(subject.scopes, cause, began: began, now: clock)
     }
 

@@ -10,11 +10,6 @@ import ResponseCache
 import Upstream
 
 extension Fetch {
-    /// Of what comes of this fetch.
-    var recency: Recency {
-        Recency(order: order, isImported: false, requestTime: requestTime, responseTime: responseTime)
-    }
-
     /// The request as the cache knows it; nil where it has nothing to do with it.
     var lookedUp: LookedUpRequest? {
         keys.map { LookedUpRequest(subject.head, subject.directives, keys: $0, found: subject.found) }
@@ -41,7 +36,7 @@ extension Fetch {
         // What no-transform keeps in its coding is only checked without it.
         let decoded = Storing.staysCoded(head, control(head)) ? nil : decoded
         let whole = WholeResponse(
-            head, decoded ?? content, isDecoded: decoded != nil, ownTag: ownTag, recency, isOfPOST: subject.place?.keys == nil)
+            head, decoded ?? collected.bytes, isDecoded: decoded != nil, ownTag: ownTag, recency, isOfPOST: subject.place == nil)
         return cache.store(whole, for: lookedUp, at: shard.cacheTime)
     }
 
@@ -61,9 +56,9 @@ extension Fetch {
     }
 
     func invalidate(after head: ResponseHead) {
-        guard !subject.head.method.isSafe, subject.place?.keys == nil else { return }
+        guard !subject.head.method.isSafe, subject.place == nil else { return }
         shard.lookUp?.invalidate(
-            after: head, to: subject.head, withCollection: shard.routes.all[subject.route].invalidatesCollection, at: responseTime)
+            after: head, to: subject.head, withCollection: shard.routes.all[subject.route].invalidatesCollection, at: recency.responseTime)
     }
 
     /// Where the request has no copy of its own, only an upstream in trouble is a reason for the copy of others to stand in: all else that is
@@ -95,7 +90,7 @@ extension Fetch {
     /// - Returns: whether it did.
     func rememberGone(_ response: ResponseHead, _ findings: ContentExamination.Findings) -> Bool {
         guard let lookedUp, response.status == 410 || findings.fault == nil else { return false }
-        let whole = WholeResponse(response, findings.decoded ?? content, isDecoded: findings.decoded != nil, recency)
+        let whole = WholeResponse(response, findings.decoded ?? collected.bytes, isDecoded: findings.decoded != nil, recency)
         return shard.lookUp?.rememberGone(whole, for: lookedUp, at: shard.cacheTime) ?? false
     }
 

@@ -1,12 +1,12 @@
-// The machine of one fetch: asks the upstream, takes the answer whole where it may be kept or a stored copy could replace it, checks it,
-// stores it. It does not know whether a client still waits: a fetch that fills the store goes on without one.
+// One fetch: asks the upstream, takes the response whole where it may be kept or a stored copy could replace it, has it looked at, and hands it to
+// the cache. What is done with a response is decided by `ResponseDecision`; here it is done. A fetch does not know whether a client still waits: one
+// that fills the store goes on without one.
 
 import CachePolicy
 import Decisions
 import Downstream
 import Explanation
 import HTTPCore
-import JSON
 import Reactor
 import ResponseCache
 import Upstream
@@ -14,28 +14,35 @@ import Upstream
 /// `@unchecked Sendable` because it is touched on its shard's loop only; the worker's results are brought there, and the store's readers do no
 /// more than carry it back.
 final class Fetch: TransferReceiver, @unchecked Sendable {
-    /// What is done with the answer. Decided once, when its head is there.
+    /// What is done with the response.
     enum Mode {
         case awaitingHead
-        /// Taken whole; `decision` is the head's share of whether it is stored.
-        case collecting(ResponseHead, StorageDecision)
+        case collecting(ResponseHead, CollectedFor)
         /// It is whole and long, and is looked at beside the loop.
         case examining
         /// A 304 to our own conditions.
         case confirming(ResponseHead)
-        /// An answer to our own conditions that is none to the client's request: that goes out again, without conditions, once it has ended.
-        case misled
+        /// A response to our own conditions that is none to the client's request: that goes out again, without conditions, once it has ended.
+        case misled(discardedBytes: Int)
         case streaming
         /// It has come whole; what storing it looks at is being brought into memory.
         case readingIn
         /// Nobody wants it any more; the rest is read so that the connection can be used again.
-        case discarding
+        case discarding(bytes: Int)
         case ended
+    }
+
+    /// What the failure memory has heard of it.
+    struct Report {
+        /// The response's status says that the upstream is in trouble.
+        var isTrouble = false
+        /// It has failed: that is reported once.
+        var hasFailed = false
     }
 
     let shard: ProxyShard
     let subject: DecidedRequest
-    /// Where the answer is stored; nil where the store has nothing to do with it.
+    /// Where the response is stored; nil where the store has nothing to do with it.
     var keys: TargetKeys?
     private var request: UpstreamRequest
     /// Let go of when the response begins: it is not sent again then.
@@ -46,28 +53,18 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     var receiver: (any FetchReceiver)?
     private var transfer: Transfer?
     private var mode = Mode.awaitingHead
-    var content: [UInt8] = []
-    private var checker = JSONTextChecker()
-    /// JSON without a content coding is checked piece by piece, so that a large answer holds nobody up at its end.
-    private var checksAsItComes = false
-    private var discarded = 0
-    /// A 404 or 410 that is remembered as such if it proves to be whole.
-    private var mayBeGone = false
+    private(set) var collected = CollectedContent()
     private var lastTimes = TransferTimes()
-    /// What the upstream answered with, as soon as that is known.
+    /// What the upstream responded with, as soon as that is known.
     private(set) var status: Status?
     /// Milliseconds of the loop's clock.
-    var began: Int64 = 0
-    /// Whether the answer's status told that the upstream is in trouble.
-    var isTrouble = false
-    /// Whether the failure memory knows that this has failed: it is told once.
-    var hasFailed = false
-    /// When the request was sent, and its place among all that were.
-    private(set) var requestTime = Timestamp(milliseconds: 0)
-    private(set) var order = SentOrder.unknown
-    var responseTime = Timestamp(milliseconds: 0)
+    private(set) var began: Int64 = 0
+    var report = Report()
+    /// Of what comes of it: when the request was sent and its response came, and its place among all that were sent.
+    private(set) var recency = Recency(
+        order: .unknown, isImported: false, requestTime: Timestamp(milliseconds: 0), responseTime: Timestamp(milliseconds: 0))
 
-    /// Read and thrown away of an answer that nobody wants; beyond it the connection is closed instead.
+    /// Read and thrown away of a response that nobody wants; beyond it the connection is closed instead.
     private static let discardLimitBytes = 64 * 1024
 
     init(shard: ProxyShard, subject: DecidedRequest, request: UpstreamRequest, body: RequestBody, receiver: any FetchReceiver) {
@@ -103,8 +100,8 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     func transferBegins(_ transfer: Transfer) { noteSending() }
 
     private func noteSending() {
-        requestTime = shard.now
-        order = shard.server.sentRequests.take()
+        recency.requestTime = shard.now
+        recency.order = shard.server.sentRequests.take()
     }
 
     /// When each phase of asking ended.
@@ -175,60 +172,75 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     }
 
     func transfer(_ transfer: Transfer, received head: ResponseHead) {
-        responseTime = shard.now
+        recency.responseTime = shard.now
         status = head.status
         judge(head)
         invalidate(after: head)
         let length = head.fields.first(.contentLength).flatMap(DeltaSeconds.length)
-        let answer = ResponseHead(status: head.status, reason: head.reason, fields: head.fields.removingHopByHop())
-        if Validation.isUnasked(head.status, request: request.fields) { return fail(.fault(.unexpectedStatus, head.status)) }
-        if let confirms = confirms(answer) {
-            mode = confirms ? .confirming(answer) : .misled
-            return
+        let response = ResponseHead(status: head.status, reason: head.reason, fields: head.fields.removingHopByHop())
+        perform(decide(facts(response), length: length), response, length: length)
+    }
+
+    private func facts(_ response: ResponseHead) -> ResponseFacts {
+        var facts = ResponseFacts(
+            subject.head, sent: request.fields, response, copy: subject.found.map { ($0.metadata, $0.head) },
+            strictness: shard.settings.policy.strictness)
+        facts.mayRescue = subject.decision.mayRescue
+        facts.isLookedUp = keys != nil
+        facts.good = good
+        return facts
+    }
+
+    private func decide(_ facts: ResponseFacts, length: Int?) -> ResponseDecision {
+        let response = facts.response
+        if let decision = facts.judge() { return decision }
+        if hasStandIn(insteadOf: response.status) { return .fail(.serverError) }
+        // Now its place is known, where that is another than its request's.
+        let storage = storageDecision(response)
+        let gone = judgeGone(response, storage)
+        if case .routesLost = gone { return .fail(.routesLost) }
+        var facts = facts
+        facts.isLookedUp = keys != nil
+        let (settings, isFull) = (shard.settings, shard.worker.isFull)
+        let room = ResponseFacts.Room(
+            length: length, limitBytes: settings.bufferLimitBytes, examinedAtOnceBytes: settings.examinedAtOnceBytes,
+            isExaminerFull: isFull)
+        return facts.use(storage, saysGone: gone.isCandidate, room)
+    }
+
+    private func perform(_ decision: ResponseDecision, _ response: ResponseHead, length: Int?) {
+        // Whatever is done with it: a 200 to HEAD tells of what is stored for GET (RFC 9111 §4.3.5).
+        if subject.head.method == .head, response.status == 200 {
+            whenAtHand(storing: response, isUpdate: true) { self.updateStored(by: response) }
         }
-        if subject.head.method == .head { whenAtHand(storing: answer, isUpdate: true) { self.updateStored(by: answer) } }
-        if subject.decision.mayRescue, let fault = headFault(answer) {
+        switch decision {
+        case .fail(let fault):
             note(fault)
-            return fail(.fault(fault, head.status))
-        }
-        if hasStandIn(insteadOf: head.status) { return fail(.fault(.serverError, head.status)) }
-        let decision = storageDecision(answer)
-        let judgement = judgeGone(answer, decision)
-        if case .routesLost = judgement { return fail(.fault(.routesLost, head.status)) }
-        if case .candidate = judgement { mayBeGone = true }
-        let isTooLarge = length.map { $0 > shard.settings.bufferLimitBytes } ?? false
-        let isWanted = decision == .allowed || (subject.decision.mayRescue && answer.status.isSuccessful) || mayBeGone
-        // What waits for the worker is held in memory: where that is too much already, this is passed on as it comes.
-        let isLong = length.map { $0 > shard.settings.examinedAtOnceBytes } ?? true
-        if keys != nil, subject.head.method != .head, isWanted, isLong, shard.worker.isFull {
-            stream(answer, length: length, .storeRefused)
-        } else if keys != nil, subject.head.method != .head, isWanted, !isTooLarge {
-            if let length { content.reserveCapacity(length) }
-            checksAsItComes = isJSON(answer) && ContentCoding(answer.fields) == .identity
-            mode = .collecting(answer, decision)
-        } else if case .forbidden(let reason) = decision {
-            stream(answer, length: length, reason)
-        } else {
-            stream(answer, length: length, .tooLarge)
+            failed(.fault(fault, response.status))
+            mode = .discarding(bytes: 0)
+            collected.removeAll()
+        case .confirm: mode = .confirming(response)
+        case .askWithoutConditions: mode = .misled(discardedBytes: 0)
+        case .collect(let purpose):
+            collected.begin(length: length, isJSON: isJSON(response) && ContentCoding(response.fields) == .identity)
+            mode = .collecting(response, purpose)
+        case .stream(let reason): stream(response, length: length, reason)
         }
     }
 
     func transfer(_ transfer: Transfer, content bytes: Span<UInt8>) {
         switch mode {
         case .collecting(let head, _):
-            guard content.count + bytes.count <= shard.settings.bufferLimitBytes else {
-                return overflow(head, bytes)
-            }
-            content.append(copying: bytes, growingTo: shard.settings.bufferLimitBytes)
-            if checksAsItComes { _ = checker.consume(bytes) }
-        case .streaming:
-            receiver?.streamBrought(bytes)
-        case .discarding:
-            discarded += bytes.count
-            if discarded > Self.discardLimitBytes { end() }
-        case .misled:
-            discarded += bytes.count
-            guard discarded > Self.discardLimitBytes else { return }
+            let limit = shard.settings.bufferLimitBytes
+            guard collected.bytes.count + bytes.count <= limit else { return overflow(head, bytes) }
+            collected.append(bytes, limit: limit)
+        case .streaming: receiver?.streamBrought(bytes)
+        case .discarding(let count):
+            mode = .discarding(bytes: count + bytes.count)
+            if count + bytes.count > Self.discardLimitBytes { end() }
+        case .misled(let count):
+            mode = .misled(discardedBytes: count + bytes.count)
+            guard count + bytes.count > Self.discardLimitBytes else { return }
             failed(.fault(.unexpectedStatus, status ?? 412))
             end()
         case .awaitingHead, .examining, .confirming, .readingIn, .ended: break
@@ -242,7 +254,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         self.transfer = nil
         lastTimes = transfer.times
         switch mode {
-        case .collecting(let head, let decision): examine(head, decision, isDelimited: isDelimited)
+        case .collecting(let head, let purpose): examine(head, purpose, isDelimited: isDelimited)
         case .confirming(let head):
             readIn(storing: head, isUpdate: true) {
                 self.confirmed(head)
@@ -284,20 +296,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
 
     func transferDrained(_ transfer: Transfer) { receiver?.fetchDrained() }
 
-    /// Whether an answer to our own conditions confirms what is stored; nil where it is an answer of another kind.
-    private func confirms(_ answer: ResponseHead) -> Bool? {
-        guard keys != nil, let found = subject.found else { return nil }
-        switch answer.status {
-        case 304:
-            let strictness = shard.settings.policy.strictness
-            return Validation.applies(answer, to: found.metadata, head: found.head, strictness: strictness)
-        // What RFC 9110 §13.1.2 has for methods other than GET and HEAD, and so perhaps for QUERY.
-        case 412 where request.fields.contains(.ifNoneMatch) || request.fields.contains(.ifModifiedSince): return false
-        default: return nil
-        }
-    }
-
-    /// RFC 9111 §4.3.4: a 304 for what is not stored is no answer to anybody, so the upstream is asked for the whole.
+    /// RFC 9111 §4.3.4: a 304 for what is not stored is no response to anybody, so the upstream is asked for the whole.
     private func askWithoutConditions() {
         Validation.removeConditions(from: &request.fields)
         mode = .awaitingHead
@@ -306,18 +305,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
 
     // MARK: Judging
 
-    private func headFault(_ answer: ResponseHead) -> UpstreamFault? {
-        guard let found = subject.found else { return nil }
-        // A part was asked for: only an upstream in trouble is a reason to cut it from the copy.
-        if subject.head.fields.contains(.range) { return LastGood.isTrouble(answer.status) ? .serverError : nil }
-        let fault = LastGood.faultOfHead(
-            answer, storedIsJSON: found.metadata.flags.contains(.isJSON),
-            storedIsCoded: found.metadata.flags.contains(.coded), path: subject.head.pathAndQuery,
-            strictness: shard.settings.policy.strictness)
-        return fault ?? good.faultOfHead(answer)
-    }
-
-    /// What the operator demands of this route's answers.
+    /// What the operator demands of this route's responses.
     private var good: GoodAnswer { shard.routes.all[subject.route].good }
 
     private func storageDecision(_ answer: ResponseHead) -> StorageDecision {
@@ -340,17 +328,10 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         keys = shard.lookUp?.keysOfGet(for: subject.head)
     }
 
-    /// A copy goes out instead of this answer; what still comes of it is thrown away.
-    private func fail(_ failure: FetchFailure) {
-        failed(failure)
-        mode = .discarding
-        content = []
-    }
-
     private func stream(_ head: ResponseHead, length: Int?, _ reason: NotStoredReason) {
         mode = .streaming
         // One who waits for the same would get the same trouble: one of them may look, the others hear of it.
-        land(isTrouble ? .failed(.fault(.serverError, head.status)) : .unshareable)
+        land(report.isTrouble ? .failed(.fault(.serverError, head.status)) : .unshareable)
         // Whether it is good is known at its end, which may be far away.
         shard.server.health.reach(now: clock)
         if head.status.isSuccessful { notePresent() }
@@ -360,61 +341,72 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
 
     /// Larger than what is held: passed on from here, what was held first.
     private func overflow(_ head: ResponseHead, _ bytes: Span<UInt8>) {
-        let held = content
-        content = []
+        let held = collected.bytes
+        collected.removeAll()
         stream(head, length: nil, .tooLarge)
         receiver?.streamBrought(held.span)
         receiver?.streamBrought(bytes)
     }
 
+    // MARK: The whole
+
     /// Looks at what was taken whole; where that takes long, beside the loop.
-    private func examine(_ head: ResponseHead, _ decision: StorageDecision, isDelimited: Bool) {
+    private func examine(_ head: ResponseHead, _ purpose: CollectedFor, isDelimited: Bool) {
         let examination = ContentExamination(
-            content: content, coding: head.status.forbidsContent ? nil : ContentCoding(head.fields), isJSON: isJSON(head),
-            verdict: checker.finish(), isDelimited: isDelimited || head.status.forbidsContent, good: good,
+            content: collected.bytes, coding: head.status.forbidsContent ? nil : ContentCoding(head.fields), isJSON: isJSON(head),
+            verdict: collected.verdict(), isDelimited: isDelimited || head.status.forbidsContent, good: good,
             storedBytes: subject.found?.content.count,
-            makesTag: decision == .allowed && shard.settings.policy.wantsOwnTag(head), limitBytes: shard.settings.bufferLimitBytes)
-        if let findings = examination.findings(within: shard.settings.examinedAtOnceBytes) { return examined(head, decision, findings) }
+            makesTag: purpose == .store && shard.settings.policy.wantsOwnTag(head), limitBytes: shard.settings.bufferLimitBytes)
+        if let findings = examination.findings(within: shard.settings.examinedAtOnceBytes) { return examined(head, purpose, findings) }
         mode = .examining
         shard.countExaminedBeside()
-        shard.worker.perform(content.count) {
+        shard.worker.perform(collected.bytes.count) {
             examination.findings()
         } then: { findings in
             guard case .examining = self.mode, let findings else { return }
             self.mode = .ended
-            self.examined(head, decision, findings)
+            self.examined(head, purpose, findings)
         }
     }
 
-    private func examined(_ head: ResponseHead, _ decision: StorageDecision, _ findings: ContentExamination.Findings) {
-        let shown = AcceptedCoding.shown(head, content, decoded: findings.decoded, to: subject.head)
-        if mayBeGone {
+    private func examined(_ head: ResponseHead, _ purpose: CollectedFor, _ findings: ContentExamination.Findings) {
+        let decision = purpose.decide(findings.fault, mayRescue: subject.decision.mayRescue, shard.settings.policy.strictness)
+        if case .fail(let fault) = decision {
+            note(fault)
+            return failed(.fault(fault, head.status))
+        }
+        let shown = AcceptedCoding.shown(head, collected.bytes, decoded: findings.decoded, to: subject.head)
+        var answer = WholeAnswer(head: shown.head, content: shown.content, storage: .forbidden(.storeRefused))
+        switch decision {
+        case .fail: break
+        case .passOn(let reason, let fault):
+            if fault == nil { noteWhole(head.status) }
+            (answer.storage, answer.fault) = (.forbidden(reason), fault)
+            answered(answer)
+        case .rememberGone(let reason):
             noteSuccess()
-            return readIn(storing: head) {
-                var answer = WholeAnswer(head: shown.head, content: shown.content, storage: decision)
+            answer.storage = .forbidden(reason)
+            readIn(storing: head) { [answer] in
+                var answer = answer
                 answer.isRememberedAsGone = self.rememberGone(head, findings)
                 self.answered(answer)
             }
-        }
-        if let fault = findings.fault {
-            if subject.decision.mayRescue, shard.settings.policy.strictness == .rescue {
-                note(fault)
-                return failed(.fault(fault, head.status))
+        case .store:
+            noteWhole(head.status)
+            readIn(storing: head) { [answer] in
+                var answer = answer
+                if let stored = self.store(head, findings.decoded, findings.ownTag) {
+                    answer.storage = stored.result.decision
+                    (answer.storedHead, answer.metadata, answer.ownTag) = (stored.head, stored.metadata, findings.ownTag)
+                }
+                self.answered(answer)
             }
-            return answered(WholeAnswer(head: shown.head, content: shown.content, storage: .forbidden(fault.notStored), fault: fault))
         }
+    }
+
+    private func noteWhole(_ status: Status) {
         noteSuccess()
-        if head.status.isSuccessful { notePresent() }
-        guard decision == .allowed else { return answered(WholeAnswer(head: shown.head, content: shown.content, storage: decision)) }
-        readIn(storing: head) {
-            guard let stored = self.store(head, findings.decoded, findings.ownTag) else {
-                return self.answered(WholeAnswer(head: shown.head, content: shown.content, storage: .forbidden(.storeRefused)))
-            }
-            self.answered(
-                WholeAnswer(
-                    head: shown.head, content: shown.content, storage: stored.result.decision, storedHead: stored.head,
-                    ownTag: findings.ownTag, metadata: stored.metadata))
-        }
+        if status.isSuccessful { notePresent() }
     }
 
     private func answered(_ answer: WholeAnswer) {

@@ -1,0 +1,167 @@
+// What is done with a response of the upstream: once when its head is there, and, where it is taken whole, once more at its end. Pure functions of the
+// request, of the copy that is stored for it, and of what the rules of storing say; `Fetch` does what comes of them.
+
+import CachePolicy
+import HTTPCore
+
+package enum ResponseDecision: Sendable, Equatable {
+    /// It counts as a failure of the upstream. What is still to come of it is thrown away.
+    case fail(UpstreamFault)
+    /// It is a 304 to our own conditions: the copy still holds.
+    case confirm
+    /// It is a response to our own conditions, and none to the client's request: that is sent again, without conditions.
+    case askWithoutConditions
+    /// It is taken whole before anything of it goes out.
+    case collect(CollectedFor)
+    /// It goes out as it comes, and is not stored.
+    case stream(NotStoredReason)
+}
+
+/// Why a response is taken whole.
+package enum CollectedFor: Sendable, Equatable {
+    /// It is stored if its content is good.
+    case store
+    /// It may be junk, and a copy would go out instead.
+    case check(NotStoredReason)
+    /// It says that the resource is gone, which is remembered beside the copy.
+    case gone(NotStoredReason)
+}
+
+/// What is done with a response that has come whole.
+package enum WholeDecision: Sendable, Equatable {
+    /// It is handed to the cache, and goes out.
+    case store
+    /// It goes out, and is remembered beside the copy if its content is good.
+    case rememberGone(NotStoredReason)
+    /// It goes out, and is not stored.
+    /// - Parameter fault: what the operator's demands, or the rules, say against it.
+    case passOn(NotStoredReason, fault: UpstreamFault?)
+    /// It counts as a failure of the upstream.
+    case fail(UpstreamFault)
+}
+
+// MARK: The head
+
+/// All that is known when a response's head is there.
+package struct ResponseFacts {
+    /// The copy: what the rules know of it, and its head.
+    package typealias Copy = (metadata: StoredMetadata, head: UnsafeRawBufferPointer)
+
+    package let request: RequestHead
+    /// As they were sent, with our own conditions.
+    package let sent: Fields
+    /// Without what concerns the connection.
+    package let response: ResponseHead
+    package let copy: Copy?
+    /// Whether the copy may go out instead.
+    package var mayRescue = false
+    /// Whether the response has a place in the store.
+    package var isLookedUp = false
+    package var good = GoodAnswer()
+    package let strictness: Strictness
+
+    package init(_ request: RequestHead, sent: Fields, _ response: ResponseHead, copy: Copy?, strictness: Strictness) {
+        self.request = request
+        self.sent = sent
+        self.response = response
+        self.copy = copy
+        self.strictness = strictness
+    }
+
+    /// Without a type it must still be JSON where the copy is.
+    package var isJSON: Bool {
+        guard let type = response.fields.first(.contentType) else { return copy?.metadata.flags.contains(.isJSON) ?? false }
+        return MediaType(type)?.isJSON ?? false
+    }
+
+    /// What the head alone tells; nil where the response can be used.
+    package func judge() -> ResponseDecision? {
+        if Validation.isUnasked(response.status, request: sent) { return .fail(.unexpectedStatus) }
+        if let answered = answersConditions() { return answered }
+        guard mayRescue, let copy, let fault = fault(beside: copy) else { return nil }
+        return .fail(fault)
+    }
+
+    private func answersConditions() -> ResponseDecision? {
+        guard isLookedUp, let copy else { return nil }
+        switch response.status {
+        // RFC 9111 §4.3.4: a 304 for what is not stored is no response to anybody.
+        case 304:
+            return Validation.applies(response, to: copy.metadata, head: copy.head, strictness: strictness)
+                ? .confirm : .askWithoutConditions
+        // What RFC 9110 §13.1.2 has for methods other than GET and HEAD, and so perhaps for QUERY.
+        case 412 where sent.contains(.ifNoneMatch) || sent.contains(.ifModifiedSince): return .askWithoutConditions
+        default: return nil
+        }
+    }
+
+    private func fault(beside copy: Copy) -> UpstreamFault? {
+        // A part was asked for: only an upstream in trouble is a reason to cut it from the copy.
+        if request.fields.contains(.range) { return LastGood.isTrouble(response.status) ? .serverError : nil }
+        let fault = LastGood.faultOfHead(
+            response, storedIsJSON: copy.metadata.flags.contains(.isJSON), storedIsCoded: copy.metadata.flags.contains(.coded),
+            path: request.pathAndQuery, strictness: strictness)
+        return fault ?? good.faultOfHead(response)
+    }
+
+    // MARK: What can be used
+
+    /// How long a response may be that is held, and whether there is room.
+    package struct Room: Sendable {
+        /// nil where nobody knows.
+        package let length: Int?
+        package let limitBytes: Int
+        /// Beyond it content is looked at beside the loop.
+        package let examinedAtOnceBytes: Int
+        /// What waits for that is held in memory, and that is too much already.
+        package let isExaminerFull: Bool
+
+        package init(length: Int?, limitBytes: Int, examinedAtOnceBytes: Int, isExaminerFull: Bool) {
+            self.length = length
+            self.limitBytes = limitBytes
+            self.examinedAtOnceBytes = examinedAtOnceBytes
+            self.isExaminerFull = isExaminerFull
+        }
+
+        fileprivate var isTooLarge: Bool { length.map { $0 > limitBytes } ?? false }
+        fileprivate var isRefused: Bool { isExaminerFull && length.map { $0 > examinedAtOnceBytes } ?? true }
+    }
+
+    /// - Parameters:
+    ///   - storage: whether the rules let it be stored.
+    ///   - saysGone: it says that the resource is gone, and is believed if it is whole.
+    package func use(_ storage: StorageDecision, saysGone: Bool, _ room: Room) -> ResponseDecision {
+        guard let purpose = purpose(storage, saysGone: saysGone), isLookedUp, request.method != .head else {
+            if case .forbidden(let reason) = storage { return .stream(reason) }
+            return .stream(.tooLarge)
+        }
+        if room.isRefused { return .stream(.storeRefused) }
+        guard room.isTooLarge else { return .collect(purpose) }
+        if case .forbidden(let reason) = storage { return .stream(reason) }
+        return .stream(.tooLarge)
+    }
+
+    private func purpose(_ storage: StorageDecision, saysGone: Bool) -> CollectedFor? {
+        switch storage {
+        case .allowed: .store
+        case .forbidden(let reason) where saysGone: .gone(reason)
+        case .forbidden(let reason): mayRescue && response.status.isSuccessful ? .check(reason) : nil
+        }
+    }
+}
+
+// MARK: The whole
+
+extension CollectedFor {
+    /// - Parameters:
+    ///   - fault: what its content tells.
+    ///   - mayRescue: whether a copy may go out instead.
+    package func decide(_ fault: UpstreamFault?, mayRescue: Bool, _ strictness: Strictness) -> WholeDecision {
+        if case .gone(let reason) = self { return .rememberGone(reason) }
+        if let fault { return mayRescue && strictness == .rescue ? .fail(fault) : .passOn(fault.notStored, fault: fault) }
+        switch self {
+        case .store: return .store
+        case .check(let reason), .gone(let reason): return .passOn(reason, fault: nil)
+        }
+    }
+}

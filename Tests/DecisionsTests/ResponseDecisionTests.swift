@@ -1,0 +1,132 @@
+// What is done with a response of the upstream, as tables: by its head, and by its content. Without sockets.
+
+import CachePolicy
+import Decisions
+import HTTPCore
+import Testing
+
+private func fields(_ lines: [String]) -> Fields {
+    var fields = Fields()
+    for line in lines {
+        let parts = line.split(separator: ":", maxSplits: 1)
+        fields.append(name: String(parts[0]), value: String(parts[1].drop { $0 == " " }))
+    }
+    return fields
+}
+
+struct HeadRow: CustomTestStringConvertible, Sendable {
+    let testDescription: String
+    let status: Status
+    let lines: [String]
+    let expected: ResponseDecision?
+    var method = Method.get
+    var sent: [String] = []
+    var hasCopy = true
+    var mayRescue = true
+    var strictness = Strictness.rescue
+
+    init(
+        _ name: String, _ status: Status, _ lines: [String], _ expected: ResponseDecision?, _ change: (inout HeadRow) -> Void = { _ in }
+    ) {
+        (testDescription, self.status, self.lines, self.expected) = (name, status, lines, expected)
+        change(&self)
+    }
+
+    /// A copy with the validator `"1"`.
+    private static let copy = StoredHead.make(
+        ResponseHead(status: 200, reason: [], fields: fields(["ETag: \"1\"", "Content-Type: application/json"])),
+        control: ResponseCacheControl(), contentBytes: 2, isDecoded: false, requestTime: noon, responseTime: noon,
+        settings: CachePolicySettings())
+
+    func decide<Result>(_ body: (ResponseFacts) -> Result) -> Result {
+        let request = RequestHead(method: method, target: Array("/a".utf8)[...], version: .http11, fields: fields(sent))
+        let response = ResponseHead(status: status, reason: [], fields: fields(lines))
+        return Self.copy.bytes.withUnsafeBytes { bytes in
+            var facts = ResponseFacts(
+                request, sent: fields(sent), response, copy: hasCopy ? (Self.copy.metadata, bytes) : nil, strictness: strictness)
+            facts.mayRescue = hasCopy && mayRescue
+            facts.isLookedUp = method != .post
+            return body(facts)
+        }
+    }
+}
+
+@Suite("What is done with a response of the upstream")
+struct ResponseDecisionTests {
+    private static let json = "Content-Type: application/json"
+    private static let asked = "If-None-Match: \"1\""
+
+    private static let heads: [HeadRow] = [
+        HeadRow("a good response can be used", 200, [json], nil),
+        HeadRow("a 304 that names the copy", 304, ["ETag: \"1\""], .confirm) { $0.sent = [asked] },
+        HeadRow("a 304 that names another", 304, ["ETag: \"2\""], .askWithoutConditions) { $0.sent = [asked] },
+        HeadRow("a 304 that nobody asked for", 304, [], .fail(.unexpectedStatus)),
+        HeadRow("a 304 to the client's own condition", 304, [], nil) { ($0.sent, $0.hasCopy) = ([asked], false) },
+        HeadRow("a part that nobody asked for", 206, [], .fail(.unexpectedStatus)),
+        HeadRow("a 412 to our own condition", 412, [], .askWithoutConditions) { ($0.method, $0.sent) = (.query, [asked]) },
+        HeadRow("a 412 of the application", 412, [json], nil) { $0.method = .query },
+        HeadRow("trouble where there is a copy", 503, [json], .fail(.serverError)),
+        HeadRow("trouble without one", 503, [json], nil) { $0.hasCopy = false },
+        HeadRow("trouble where the copy may not go out", 503, [json], nil) { $0.mayRescue = false },
+        HeadRow("a web page instead of JSON", 200, ["Content-Type: text/html"], .fail(.unexpectedType)),
+        HeadRow("which to the letter is a response", 200, ["Content-Type: text/html"], nil) { $0.strictness = .strict },
+        HeadRow("a part of what has a copy, and trouble", 503, [], .fail(.serverError)) { $0.sent = ["Range: bytes=0-1"] },
+        HeadRow("a part of another type says nothing", 206, ["Content-Type: text/html"], nil) { $0.sent = ["Range: bytes=0-1"] },
+    ]
+
+    @Test("by its head", arguments: heads)
+    func head(_ row: HeadRow) {
+        #expect(row.decide { $0.judge() } == row.expected)
+    }
+
+    private static func room(_ length: Int?, isFull: Bool = false) -> ResponseFacts.Room {
+        ResponseFacts.Room(length: length, limitBytes: 1_000, examinedAtOnceBytes: 100, isExaminerFull: isFull)
+    }
+
+    private static func use(
+        _ storage: StorageDecision, saysGone: Bool = false, _ room: ResponseFacts.Room = room(10),
+        _ change: (inout HeadRow) -> Void = { _ in }
+    ) -> ResponseDecision {
+        HeadRow("", 200, [json], nil, change).decide { $0.use(storage, saysGone: saysGone, room) }
+    }
+
+    @Test("what is stored is taken whole, where there is room")
+    func stored() {
+        #expect(Self.use(.allowed) == .collect(.store))
+        #expect(Self.use(.allowed, Self.room(nil)) == .collect(.store))
+        #expect(Self.use(.allowed, Self.room(1_000)) == .collect(.store))
+        #expect(Self.use(.allowed, Self.room(1_001)) == .stream(.tooLarge))
+        // What is long waits for the worker; what is short does not.
+        #expect(Self.use(.allowed, Self.room(101, isFull: true)) == .stream(.storeRefused))
+        #expect(Self.use(.allowed, Self.room(nil, isFull: true)) == .stream(.storeRefused))
+        #expect(Self.use(.allowed, Self.room(100, isFull: true)) == .collect(.store))
+    }
+
+    @Test("what is not stored is taken whole only where a copy could go out instead")
+    func checked() {
+        #expect(Self.use(.forbidden(.noStore)) == .collect(.check(.noStore)))
+        #expect(Self.use(.forbidden(.noStore), Self.room(1_001)) == .stream(.noStore))
+        #expect(Self.use(.forbidden(.noStore)) { $0.hasCopy = false } == .stream(.noStore))
+        #expect(Self.use(.forbidden(.noStore)) { $0.mayRescue = false } == .stream(.noStore))
+        #expect(Self.use(.forbidden(.methodNotCacheable)) { $0.method = .head } == .stream(.methodNotCacheable))
+        // It has no place in the store.
+        #expect(Self.use(.forbidden(.methodNotCacheable)) { $0.method = .post } == .stream(.methodNotCacheable))
+    }
+
+    @Test("what says that the resource is gone is remembered beside the copy")
+    func gone() {
+        #expect(Self.use(.forbidden(.status), saysGone: true) == .collect(.gone(.status)))
+        #expect(CollectedFor.gone(.status).decide(nil, mayRescue: true, .rescue) == .rememberGone(.status))
+        #expect(CollectedFor.gone(.status).decide(.invalidJSON, mayRescue: true, .rescue) == .rememberGone(.status))
+    }
+
+    @Test("by its content: junk never takes the place of a copy, and is passed on where there is none")
+    func whole() {
+        #expect(CollectedFor.store.decide(nil, mayRescue: true, .rescue) == .store)
+        #expect(CollectedFor.store.decide(.invalidJSON, mayRescue: true, .rescue) == .fail(.invalidJSON))
+        #expect(CollectedFor.store.decide(.invalidJSON, mayRescue: true, .strict) == .passOn(.invalidJSON, fault: .invalidJSON))
+        #expect(CollectedFor.store.decide(.shrunk, mayRescue: false, .rescue) == .passOn(.notGood, fault: .shrunk))
+        #expect(CollectedFor.check(.noStore).decide(nil, mayRescue: true, .rescue) == .passOn(.noStore, fault: nil))
+        #expect(CollectedFor.check(.noStore).decide(.emptyContent, mayRescue: true, .rescue) == .fail(.emptyContent))
+    }
+}
