@@ -116,6 +116,25 @@ struct CollapsingTests {
         #expect(leader == nil)
     }
 
+    @Test("what another stored meanwhile goes out where a fetch fails that found nothing")
+    func storedMeanwhile() throws {
+        let gate = Gate()
+        let counter = Counter()
+        let cut = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n[1,"
+        let origin = ScriptedOrigin { _ in counter.next() == 1 ? [.pass(gate), .send(cut), .close] : [.json("2")] }
+        let play = try ProxyPlay(origin)
+        let failing = try play.client()
+        // It wants something of its own, so it shares no fetch.
+        failing.send("GET /a HTTP/1.1\r\nHost: a\r\nCache-Control: no-transform\r\n\r\n")
+        #expect(origin.waitForRequests(1))
+        #expect(try play.get("/a").text == "2")
+        gate.open()
+        let rescued = failing.readAnswer()
+        #expect(rescued?.status == 200 && rescued?.text == "2")
+        #expect(rescued?["Cache-Status"] == "cistern; hit; ttl=0; detail=http_response_incomplete")
+        #expect(origin.requests.count == 2)
+    }
+
     @Test("who has waited too long asks for himself")
     func impatience() throws {
         let gate = Gate()

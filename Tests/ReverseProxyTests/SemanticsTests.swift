@@ -53,6 +53,17 @@ struct SemanticsTests {
         #expect(origin.requests.count == 1)
     }
 
+    @Test("a part of what is fresh is a hit, also where hits are counted to refresh ahead")
+    func partOfFresh() throws {
+        let origin = ScriptedOrigin { _ in [.json("[1,2,3]", ["Cache-Control: max-age=60"])] }
+        let play = try ProxyPlay(origin) { $0.otherRoute.refreshAhead = 10 }
+        _ = try play.get("/a")
+        let part = try play.get("/a", [("Range", "bytes=0-1")])
+        #expect(part.status == 206 && part.text == "[1")
+        #expect(isHit(part))
+        #expect(origin.requests.count == 1)
+    }
+
     @Test("a part of what is not fresh is the upstream's, is not stored, and comes from the copy when the upstream fails")
     func partOfStale() throws {
         let origin = ScriptedOrigin { request in
