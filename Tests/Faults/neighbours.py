@@ -16,6 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from long_polls import LongPolls, POLLS
 from names import Names
 from play import Client, Wrong
 
@@ -80,6 +81,7 @@ class OriginSide(asyncio.Protocol):
             case "503 wait": write(response(b"{}", b"503 No", b"Retry-After: 300\r\n"))
             case "junk": write(response(b"<p>"))
             case "slow": asyncio.get_running_loop().call_later(2 * SOFT, lambda: self.transport.is_closing() or write(good))
+            case "poll": asyncio.get_running_loop().call_later(FIRST_BYTE / 2, lambda: self.transport.is_closing() or write(good))
             case "hang": pass
             case "cut":
                 write(good[:-50])
@@ -324,6 +326,7 @@ class Neighbours:
         self.origin = Origin()
         try:
             total, different, bad = self.cells()
+            self.long_polls()
             self.outages()
         finally:
             self.origin.close()
@@ -373,6 +376,17 @@ class Neighbours:
             print(f"| {fault}{place} | {share} % | {cell.count:,} | {len(cell.different)}{'' if isGood else ' **red**'} | {cell.late} | "
                   f"{len(control.different)} of {control.count} | {cell.opened:.0f} | {cell.lines} | {cell.grown / 2**20:+.1f} MB |", flush=True)
         return total, different, bad
+
+    def long_polls(self):
+        def work(cistern):
+            play = LongPolls(cistern, Connection, is_fresh, NEIGHBOURS)
+            asyncio.run(play.run())
+            return play
+        play = self.with_cistern(work)
+        self.isRed |= bool(play.failed)
+        self.examples += [f"long polls: {text}" for text in play.failed[:3]]
+        print(f"\n**Slow and well.** Beside two families of {POLLS} long polls ({play.polled:,} in all): {play.count:,} requests of others; "
+              f"{len(play.failed)} of all failed", flush=True)
 
     # A true outage
 
