@@ -3,6 +3,7 @@
 // nothing: who can read the key can make one. So no number in it is used before it was held against the files.
 
 import CSystem
+import Descriptors
 import Glibc
 
 struct IndexSnapshot {
@@ -52,32 +53,24 @@ struct IndexSnapshot {
     private static func save(_ bytes: UnsafeRawBufferPointer, _ directory: String) {
         let temporary = path(directory) + ".new"
         unlink(temporary)
-        let descriptor = csystem_open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else { return }
-        var written = 0
-        while written < bytes.count {
-            let count = Glibc.write(descriptor, bytes.baseAddress! + written, bytes.count - written)
-            guard count > 0 else { break }
-            written += count
-        }
-        let isWhole = written == bytes.count && fsync(descriptor) == 0
-        close(descriptor)
+        let file = Descriptor(csystem_open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600))
+        guard file.isOpen else { return }
+        let isWhole = WholeWrite.write(bytes, to: file.number) == bytes.count && fsync(file.number) == 0
         if isWhole { rename(temporary, path(directory)) } else { unlink(temporary) }
     }
 
     /// nil where there is none, or it does not fit the segments that are there.
     static func read(directory: String, segments: SegmentList, seed: UInt64) -> IndexSnapshot? {
-        let descriptor = csystem_open(path(directory), O_RDONLY | Segment.plain, 0)
-        guard descriptor >= 0 else { return nil }
-        defer { close(descriptor) }
+        let file = Descriptor(csystem_open(path(directory), O_RDONLY | Segment.plain, 0))
+        guard file.isOpen else { return nil }
         var status = stat()
-        guard fstat(descriptor, &status) == 0, status.st_size >= headerBytes, status.st_size <= sizeLimit(segments) else { return nil }
+        guard fstat(file.number, &status) == 0, status.st_size >= headerBytes, status.st_size <= sizeLimit(segments) else { return nil }
         let size = Int(status.st_size)
         let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 8)
         defer { bytes.deallocate() }
         var got = 0
         while got < size {
-            let count = Glibc.read(descriptor, bytes.baseAddress! + got, size - got)
+            let count = Glibc.read(file.number, bytes.baseAddress! + got, size - got)
             guard count > 0 else { return nil }
             got += count
         }

@@ -2,6 +2,7 @@
 // segment, also after its file was removed: so an answer that is being sent is never pulled away.
 
 import CSystem
+import Descriptors
 import Glibc
 
 /// `@unchecked Sendable` because nothing changes after `init` but the file's bytes, which are written once and then only read.
@@ -10,7 +11,7 @@ final class Segment: @unchecked Sendable {
     let number: UInt64
     let size: Int
     let base: UnsafeRawPointer
-    private let descriptor: Int32
+    private let descriptor: Descriptor
     private let path: String
 
     /// A link in the directory leads to somebody else's file, and a pipe must not hold up the start.
@@ -19,16 +20,16 @@ final class Segment: @unchecked Sendable {
     /// Makes a new file with all its blocks.
     init(creating number: UInt64, _ settings: StoreSettings) throws(NoRoom) {
         path = Self.path(number, settings.directory)
-        let descriptor = csystem_open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else { throw NoRoom(errno) }
+        let descriptor = Descriptor(csystem_open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600))
+        guard descriptor.isOpen else { throw NoRoom(errno) }
         let size = settings.segmentBytes
-        let error = settings.allocate(descriptor, size)
-        guard error == 0, let base = Self.map(descriptor, size) else {
-            close(descriptor)
+        let error = settings.allocate(descriptor.number, size)
+        guard error == 0, let base = Self.map(descriptor.number, size) else {
             unlink(path)
             throw NoRoom(error)
         }
-        (self.number, self.size, self.base, self.descriptor) = (number, size, base, descriptor)
+        (self.number, self.size, self.base) = (number, size, base)
+        self.descriptor = descriptor
     }
 
     struct NoRoom: Error {
@@ -41,22 +42,19 @@ final class Segment: @unchecked Sendable {
     /// Opens an existing file. One that is not of the expected size was tampered with: what is there is mapped, never more.
     init?(opening number: UInt64, in directory: String, isWritable: Bool) {
         path = Self.path(number, directory)
-        let descriptor = csystem_open(path, (isWritable ? O_RDWR : O_RDONLY) | Self.plain, 0)
-        guard descriptor >= 0 else { return nil }
+        let descriptor = Descriptor(csystem_open(path, (isWritable ? O_RDWR : O_RDONLY) | Self.plain, 0))
+        guard descriptor.isOpen else { return nil }
         var status = stat()
-        guard fstat(descriptor, &status) == 0, status.st_size >= RecordHeader.bytes, status.st_size <= IndexEntry.reach,
-            let base = Self.map(descriptor, Int(status.st_size))
-        else {
-            close(descriptor)
-            return nil
-        }
-        (self.number, size, self.base, self.descriptor) = (number, Int(status.st_size), base, descriptor)
+        guard fstat(descriptor.number, &status) == 0, status.st_size >= RecordHeader.bytes, status.st_size <= IndexEntry.reach,
+            let base = Self.map(descriptor.number, Int(status.st_size))
+        else { return nil }
+        (self.number, size, self.base) = (number, Int(status.st_size), base)
+        self.descriptor = descriptor
     }
 
     deinit {
         csystem_forget_mapping(base)
         munmap(UnsafeMutableRawPointer(mutating: base), size)
-        close(descriptor)
     }
 
     private static func map(_ descriptor: Int32, _ size: Int) -> UnsafeRawPointer? {
@@ -86,17 +84,10 @@ final class Segment: @unchecked Sendable {
 
     /// Writes all of `bytes`; false where the disk did not take them.
     func write(_ bytes: UnsafeRawBufferPointer, at offset: Int) -> Bool {
-        var written = 0
-        while written < bytes.count {
-            let count = pwrite(descriptor, bytes.baseAddress! + written, bytes.count - written, off_t(offset + written))
-            if count < 0, errno == EINTR { continue }
-            guard count > 0 else { return false }
-            written += count
-        }
-        return true
+        WholeWrite.write(bytes, to: descriptor.number, at: offset) == bytes.count
     }
 
-    func synchronize() { fdatasync(descriptor) }
+    func synchronize() { fdatasync(descriptor.number) }
 
     /// Takes the file away; the mapping stays for those who hold it.
     func removeFile() { unlink(path) }

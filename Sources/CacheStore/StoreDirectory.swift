@@ -2,6 +2,7 @@
 
 import CHash
 import CSystem
+import Descriptors
 import Glibc
 
 /// Holds the lock for as long as it lives.
@@ -16,20 +17,18 @@ final class StoreDirectory: Sendable {
     let isKeyOpen: Bool
     /// Made at the first start and kept in the file `key` (mode 0600).
     let secret: [UInt8]
-    private let lock: Int32
+    private let lock: Descriptor
 
     static let keyBytes = 32
 
     init(_ path: String) throws(StoreError) {
         self.path = path
         Self.make(path)
-        lock = csystem_open(path + "/lock", O_RDWR | O_CREAT | Segment.plain, 0o600)
-        let lockError = lock < 0 ? errno : 0
-        if lock >= 0, flock(lock, LOCK_EX | LOCK_NB) != 0, errno == EWOULDBLOCK {
-            close(lock)
-            throw .lockedByAnotherProcess(path)
-        }
-        let loaded = Self.loadSecret(path + "/key", mayWrite: lock >= 0)
+        let lock = Descriptor(csystem_open(path + "/lock", O_RDWR | O_CREAT | Segment.plain, 0o600))
+        let lockError = lock.isOpen ? 0 : errno
+        if lock.isOpen, flock(lock.number, LOCK_EX | LOCK_NB) != 0, errno == EWOULDBLOCK { throw .lockedByAnotherProcess(path) }
+        let loaded = Self.loadSecret(path + "/key", mayWrite: lock.isOpen)
+        self.lock = lock
         secret = loaded.secret
         isNew = loaded.isNew
         var status = stat()
@@ -39,14 +38,12 @@ final class StoreDirectory: Sendable {
     }
 
     deinit {
-        guard lock >= 0 else { return }
         unlock()
-        close(lock)
     }
 
     /// Another process may have the directory from now on. By name, since closing is not enough: a copy of the descriptor in a child that is
     /// just being started would hold the lock on.
-    func unlock() { flock(lock, LOCK_UN) }
+    func unlock() { if lock.isOpen { flock(lock.number, LOCK_UN) } }
 
     /// The directory and those above it; what fails shows when the lock is opened.
     private static func make(_ path: String) {
@@ -59,19 +56,16 @@ final class StoreDirectory: Sendable {
 
     private static func loadSecret(_ path: String, mayWrite: Bool) -> (secret: [UInt8], isNew: Bool, error: Int32) {
         var secret = [UInt8](repeating: 0, count: keyBytes)
-        let existing = csystem_open(path, O_RDONLY | Segment.plain, 0)
-        if existing >= 0 {
-            defer { close(existing) }
-            if read(existing, &secret, keyBytes) == keyBytes { return (secret, false, 0) }
-        }
+        let existing = Descriptor(csystem_open(path, O_RDONLY | Segment.plain, 0))
+        if existing.isOpen, read(existing.number, &secret, keyBytes) == keyBytes { return (secret, false, 0) }
         precondition(sodium_init() >= 0, "no source of random numbers")
         randombytes_buf(&secret, keyBytes)
         guard mayWrite else { return (secret, true, EACCES) }
         unlink(path)
-        let new = csystem_open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
-        guard new >= 0 else { return (secret, true, errno) }
-        defer { close(new) }
-        return (secret, true, write(new, secret, keyBytes) == keyBytes && fsync(new) == 0 ? 0 : errno)
+        let new = Descriptor(csystem_open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600))
+        guard new.isOpen else { return (secret, true, errno) }
+        let written = secret.withUnsafeBytes { WholeWrite.write($0, to: new.number) }
+        return (secret, true, written == keyBytes && fsync(new.number) == 0 ? 0 : errno)
     }
 
     /// The numbers of the segment files, oldest first.

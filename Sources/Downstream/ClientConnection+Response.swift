@@ -10,6 +10,7 @@ extension ClientConnection {
     /// Sends a complete answer: `head` (status line and field lines), `lines` (more field lines), the empty line, the body. To HEAD the
     /// body is left out. Small answers take one `send` from one buffer, larger ones one `sendmsg` without a copy of the body.
     package func sendWhole(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, body: WholeBody) {
+        table.loop.assertOnLoop()
         // Its descriptor's number may be another client's by now.
         guard let progress = state.respondWhole() else { return }
         let body = progress.isHead ? WholeBody.none : body
@@ -73,6 +74,7 @@ extension ClientConnection {
 
     /// A 1xx answer, for HTTP/1.1 clients (RFC 9110 §15.2).
     package func sendInformational(_ head: ResponseHead) {
+        table.loop.assertOnLoop()
         guard let progress = state.current, progress.version == .http11, progress.response == .awaited else { return }
         var bytes: [UInt8] = []
         ResponseSerializer.append(head, to: &bytes)
@@ -83,6 +85,7 @@ extension ClientConnection {
     /// Begins an answer whose content follows in pieces. Fields are end-to-end ones: framing and connection fields are added here.
     /// - Parameter readAhead: so much content is taken however slowly the client reads, where there is memory for it.
     package func startResponse(_ head: ResponseHead, lines: [UInt8] = [], framing: ResponseFraming, readAhead: Int = 0) {
+        table.loop.assertOnLoop()
         guard let progress = state.beginResponse(framing, readAhead: readAhead, isFirstOutput: output.isEmpty) else { return }
         var bytes: [UInt8] = []
         // Small content goes behind it, and out with it.
@@ -108,6 +111,7 @@ extension ClientConnection {
 
     /// - Returns: false where so much waits to be sent that the flow should stop until `responseDrained`.
     package func write(_ bytes: Span<UInt8>) -> Bool {
+        table.loop.assertOnLoop()
         guard let progress = state.current, !progress.isHead, bytes.count > 0 else { return true }
         bytes.withUnsafeBufferPointer { piece in
             let raw = UnsafeRawBufferPointer(piece)
@@ -125,6 +129,7 @@ extension ClientConnection {
     }
 
     package func endResponse() {
+        table.loop.assertOnLoop()
         let (isUnderWay, isChunked) = state.endResponse()
         guard isUnderWay else { return }
         if isChunked { ("0\r\n\r\n" as StaticString).withUTF8Buffer { output.append(UnsafeRawBufferPointer($0)) } }
@@ -155,6 +160,7 @@ extension ClientConnection {
 
     /// Ends a broken answer with a reset, since an orderly end could be taken for the end of the content.
     package func abortResponse() {
+        table.loop.assertOnLoop()
         guard !state.isClosed else { return }
         resetAtClose()
         closeNow()

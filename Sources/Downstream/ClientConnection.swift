@@ -5,6 +5,7 @@
 // pipelined requests are a loop and never a recursion. Nothing is registered or armed for a plain hit: no epoll_ctl, no timer.
 
 import CSystem
+import Descriptors
 import Glibc
 import HTTPCore
 import Reactor
@@ -13,7 +14,9 @@ package final class ClientConnection: EventHandler {
     package let peer: PeerAddress
     /// Made once: every request that is passed on names it.
     package private(set) lazy var peerText = peer.text
-    let descriptor: Int32
+    private var socket: Descriptor
+    /// For calls of the kernel only; -1 where it is closed.
+    var descriptor: Int32 { socket.number }
     /// The table lets go of a connection when it is closed; so this is no cycle that lasts.
     let table: ClientConnections
     private let receiver: any RequestReceiver
@@ -42,8 +45,8 @@ package final class ClientConnection: EventHandler {
     /// How long the client may take to read a response that ended the connection.
     private static let lingerTimeout = Duration.seconds(2)
 
-    init(descriptor: Int32, peer: PeerAddress, table: ClientConnections, receiver: any RequestReceiver) {
-        self.descriptor = descriptor
+    init(_ socket: consuming Descriptor, peer: PeerAddress, table: ClientConnections, receiver: any RequestReceiver) {
+        self.socket = socket
         self.peer = peer
         self.table = table
         self.receiver = receiver
@@ -148,6 +151,7 @@ package final class ClientConnection: EventHandler {
 
     /// From now on another is told what the client does. The content has no time-out as a whole with it.
     package func handOver(to exchange: any ClientExchange) {
+        table.loop.assertOnLoop()
         guard let progress = state.current, progress.response != .ended else { return }
         contentDeadline = 0
         self.exchange = exchange
@@ -213,11 +217,13 @@ package final class ClientConnection: EventHandler {
 
     /// Holds the client back: nothing more is read until `resumeContent`.
     package func pauseContent() {
+        table.loop.assertOnLoop()
         state.pauseContent()
         readDeadline = 0
     }
 
     package func resumeContent() {
+        table.loop.assertOnLoop()
         guard state.resumeContent() else { return }
         startContentClock()
         resumeInput()
@@ -300,7 +306,7 @@ package final class ClientConnection: EventHandler {
         output = OutputQueue()
         if heldBytes > 0 { _ = isOutputHeld() }
         table.remove(descriptor)
-        close(descriptor)
+        socket.close()
     }
 
     /// Its exchange may still answer, at once; whatever it does, this is the end.

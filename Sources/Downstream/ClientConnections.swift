@@ -1,6 +1,7 @@
 // All connections of one shard: its read buffer, its time-outs, its counters and its end.
 
 import CSystem
+import Descriptors
 import Glibc
 import HTTPCore
 import Reactor
@@ -70,15 +71,16 @@ package final class ClientConnections {
     }
 
     /// The budget has been asked already.
-    func add(_ descriptor: Int32, peer: PeerAddress, receiver: any RequestReceiver) {
+    func add(_ socket: consuming Descriptor, peer: PeerAddress, receiver: any RequestReceiver) {
+        loop.assertOnLoop()
         coarseNow = loop.time.monotonicMilliseconds
-        let connection = ClientConnection(descriptor: descriptor, peer: peer, table: self, receiver: receiver)
-        let index = Int(descriptor)
+        let connection = ClientConnection(socket, peer: peer, table: self, receiver: receiver)
+        let index = Int(connection.descriptor)
         if index >= byDescriptor.count { byDescriptor.append(contentsOf: repeatElement(nil, count: index + 256 - byDescriptor.count)) }
         byDescriptor[index] = connection
         counters.accepted += 1
         counters.open += 1
-        loop.add(descriptor, .readable, connection)
+        loop.add(connection.descriptor, .readable, connection)
     }
 
     func remove(_ descriptor: Int32) {
@@ -95,6 +97,7 @@ package final class ClientConnections {
     /// Lets running answers finish: idle connections close now, the others with their answer. `then` is called once, when all are
     /// gone or `deadline` has passed, whichever comes first.
     package func drain(deadline: Duration, then: @escaping () -> Void) {
+        loop.assertOnLoop()
         isDraining = true
         for connection in byDescriptor { connection?.drain() }
         guard counters.open > 0 else { return then() }

@@ -2,6 +2,7 @@
 // no descriptors left, and goes on by itself.
 
 import CSystem
+import Descriptors
 import Glibc
 import HTTPCore
 import Reactor
@@ -19,9 +20,9 @@ package struct ListenError: Error, CustomStringConvertible {
     package var description: String { "cannot listen on \(address): \(String(cString: strerror(code)))" }
 }
 
-/// A bound socket that several shards can share: TCP shards bind one each (SO_REUSEPORT), a Unix socket is shared.
-package struct BoundSocket: Sendable {
-    package let descriptor: Int32
+/// A socket that listens, for as long as somebody holds it. Each shard has one of its own for TCP (SO_REUSEPORT); one for Unix sockets is shared.
+package final class BoundSocket: Sendable {
+    private let socket: Descriptor
     /// With the port that the kernel chose, where 0 was asked for.
     package let address: ListenAddress
 
@@ -32,8 +33,10 @@ package struct BoundSocket: Sendable {
     ///   - mode: who may connect to a Unix socket, from its first moment on; nil for what the process's mask allows.
     package init(_ wanted: ListenAddress, backlog: Int32, isShared: Bool = false, mode: mode_t? = nil) throws(ListenError) {
         if !isShared { try Self.checkFree(wanted) }
-        let descriptor = socket(wanted.family, Int32(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue), 0)
-        guard descriptor >= 0 else { throw ListenError(address: wanted, code: errno) }
+        let socket = Descriptor(
+            Glibc.socket(wanted.family, Int32(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue), 0))
+        guard socket.isOpen else { throw ListenError(address: wanted, code: errno) }
+        let descriptor = socket.number
         var one: Int32 = 1
         let size = socklen_t(MemoryLayout<Int32>.size)
         switch wanted {
@@ -49,32 +52,30 @@ package struct BoundSocket: Sendable {
             setsockopt(descriptor, SOL_SOCKET, SO_REUSEPORT, &one, size)
         }
         guard wanted.withSocketAddress({ bind(descriptor, $0, $1) }) == 0, listen(descriptor, backlog) == 0 else {
-            let code = errno
-            close(descriptor)
-            throw ListenError(address: wanted, code: code)
+            throw ListenError(address: wanted, code: errno)
         }
-        self.descriptor = descriptor
+        self.socket = socket
         address = Self.actual(descriptor, wanted)
     }
+
+    var descriptor: Int32 { socket.number }
 
     /// Binding without SO_REUSEPORT fails where anybody listens.
     private static func checkFree(_ address: ListenAddress) throws(ListenError) {
         if case .unix = address { return }
-        let probe = socket(address.family, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
-        defer { close(probe) }
+        let socket = Descriptor(Glibc.socket(address.family, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0))
         var one: Int32 = 1
-        setsockopt(probe, SOL_SOCKET, SO_REUSEADDR, &one, socklen_t(MemoryLayout<Int32>.size))
-        if case .ipv6 = address { setsockopt(probe, Int32(IPPROTO_IPV6), IPV6_V6ONLY, &one, socklen_t(MemoryLayout<Int32>.size)) }
-        guard address.withSocketAddress({ bind(probe, $0, $1) }) == 0 else { throw ListenError(address: address, code: errno) }
+        setsockopt(socket.number, SOL_SOCKET, SO_REUSEADDR, &one, socklen_t(MemoryLayout<Int32>.size))
+        if case .ipv6 = address { setsockopt(socket.number, Int32(IPPROTO_IPV6), IPV6_V6ONLY, &one, socklen_t(MemoryLayout<Int32>.size)) }
+        guard address.withSocketAddress({ bind(socket.number, $0, $1) }) == 0 else { throw ListenError(address: address, code: errno) }
     }
 
     /// A socket file that nobody listens on is left over from a process that was killed. A file that is no socket is somebody's.
     private static func removeStaleSocket(at path: String, _ address: ListenAddress) {
         var status = stat()
         guard lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFSOCK else { return }
-        let probe = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
-        defer { close(probe) }
-        if address.withSocketAddress({ connect(probe, $0, $1) }) != 0, errno == ECONNREFUSED { unlink(path) }
+        let socket = Descriptor(Glibc.socket(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0))
+        if address.withSocketAddress({ connect(socket.number, $0, $1) }) != 0, errno == ECONNREFUSED { unlink(path) }
     }
 
     private static func actual(_ descriptor: Int32, _ wanted: ListenAddress) -> ListenAddress {
@@ -89,7 +90,8 @@ package struct BoundSocket: Sendable {
 
 package final class Listener: EventHandler {
     private let loop: EventLoop
-    private let descriptor: Int32
+    /// nil where it is closed.
+    private var socket: BoundSocket?
     private let connections: ClientConnections
     private let receiver: any RequestReceiver
     private var isAccepting = false
@@ -103,54 +105,57 @@ package final class Listener: EventHandler {
     /// - Parameter receiver: is given the requests that come in here.
     package init(loop: EventLoop, socket: BoundSocket, connections: ClientConnections, receiver: any RequestReceiver) {
         self.loop = loop
-        descriptor = socket.descriptor
+        self.socket = socket
         self.connections = connections
         self.receiver = receiver
     }
 
     package func start() {
-        guard !isAccepting else { return }
+        loop.assertOnLoop()
+        guard !isAccepting, let socket else { return }
         isAccepting = true
-        loop.add(descriptor, .readable, self)
+        loop.add(socket.descriptor, .readable, self)
     }
 
     /// Stops accepting. The socket is closed with `close`.
     package func stop() {
+        loop.assertOnLoop()
         pausing?.cancel()
-        guard isAccepting else { return }
+        guard isAccepting, let socket else { return }
         isAccepting = false
-        loop.remove(descriptor)
+        loop.remove(socket.descriptor)
     }
 
     package func close() {
         stop()
-        _ = Glibc.close(descriptor)
+        socket = nil
     }
 
     package func ready(_ events: ReadyEvents) {
+        guard let socket else { return }
         for _ in 0..<Self.acceptBatch {
             guard connections.budget.take() else { return pause() }
             var storage = sockaddr_storage()
             var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
-            let client = withUnsafeMutableBytes(of: &storage) {
-                csystem_accept(descriptor, $0.assumingMemoryBound(to: sockaddr.self).baseAddress!, &length)
-            }
-            guard client >= 0 else {
+            let client = Descriptor(
+                withUnsafeMutableBytes(of: &storage) {
+                    csystem_accept(socket.descriptor, $0.assumingMemoryBound(to: sockaddr.self).baseAddress!, &length)
+                })
+            guard client.isOpen else {
                 let code = errno
                 connections.budget.giveBack()
                 return acceptFailed(code)
             }
             if storage.ss_family != sa_family_t(AF_UNIX) {
                 var one: Int32 = 1
-                setsockopt(client, Int32(IPPROTO_TCP), TCP_NODELAY, &one, socklen_t(MemoryLayout<Int32>.size))
+                setsockopt(client.number, Int32(IPPROTO_TCP), TCP_NODELAY, &one, socklen_t(MemoryLayout<Int32>.size))
             }
             let peer = PeerAddress(storage)
             guard connections.budget.admit(peer) else {
                 connections.budget.giveBack()
-                _ = Glibc.close(client)
                 continue
             }
-            connections.add(client, peer: peer, receiver: receiver)
+            connections.add(consume client, peer: peer, receiver: receiver)
         }
     }
 

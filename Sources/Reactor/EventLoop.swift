@@ -4,6 +4,7 @@
 // connection two and a half times as much.
 
 import CSystem
+import Descriptors
 import Dispatch
 import Glibc
 import Locking
@@ -33,8 +34,8 @@ package final class EventLoop: @unchecked Sendable {
     package let time: any TimeSource
     package let queue: DispatchQueue
 
-    private let epoll: Int32
-    private let wakeDescriptor: Int32
+    private let epoll: Descriptor
+    private let wakeDescriptor: Descriptor
     private var source: (any DispatchSourceRead)?
     /// By descriptor. A number is reused by the kernel as soon as it is closed, so `generation` tells late events from new ones.
     private var watched: [Watched] = []
@@ -71,24 +72,28 @@ package final class EventLoop: @unchecked Sendable {
     package init(label: String, time: any TimeSource = SystemTime.shared) {
         self.time = time
         queue = DispatchQueue(label: label)
-        epoll = epoll_create1(Int32(EPOLL_CLOEXEC))
-        wakeDescriptor = eventfd(0, Int32(EFD_NONBLOCK | EFD_CLOEXEC))
-        precondition(epoll >= 0 && wakeDescriptor >= 0, "no descriptors left for an event loop")
-        _ = csystem_epoll_control(epoll, EPOLL_CTL_ADD, wakeDescriptor, EPOLLIN.rawValue, UInt64(UInt32.max))
+        epoll = Descriptor(epoll_create1(Int32(EPOLL_CLOEXEC)))
+        wakeDescriptor = Descriptor(eventfd(0, Int32(EFD_NONBLOCK | EFD_CLOEXEC)))
+        precondition(epoll.isOpen && wakeDescriptor.isOpen, "no descriptors left for an event loop")
+        _ = csystem_epoll_control(epoll.number, EPOLL_CTL_ADD, wakeDescriptor.number, EPOLLIN.rawValue, UInt64(UInt32.max))
     }
 
-    deinit {
-        close(epoll)
-        close(wakeDescriptor)
+    /// Where a call is out of place, so that it is found in tests and not by a user: ends the process, in debug builds, unless this is called on
+    /// the loop, or before the loop has been started. Whoever owns state of the loop calls it wherever others enter.
+    @inline(__always)
+    package func assertOnLoop() {
+        #if DEBUG
+            if source != nil { dispatchPrecondition(condition: .onQueue(queue)) }
+        #endif
     }
 
     /// Starts to run; events and work queued before are handled now.
     package func start() {
-        let source = DispatchSource.makeReadSource(fileDescriptor: epoll, queue: queue)
+        let source = DispatchSource.makeReadSource(fileDescriptor: epoll.number, queue: queue)
         source.setEventHandler { [self] in run() }
         self.source = source
         source.activate()
-        (time as? ManualTime)?.onAdvance { [weak self] in self?.wake() }
+        time.whenMoved { [weak self] in self?.wake() }
         wake()
     }
 
@@ -115,12 +120,14 @@ package final class EventLoop: @unchecked Sendable {
 
     /// Runs `work` once, when the batch of events being handled has been handled. On the loop only.
     package func atEndOfBatch(_ work: @escaping () -> Void) {
+        assertOnLoop()
         batchEnd.append(work)
     }
 
     /// Runs `work` once, after the kernel was asked for events again: for what goes on in pieces, so that others have their turn. On the loop
     /// only.
     package func inNextRound(_ work: @escaping () -> Void) {
+        assertOnLoop()
         nextRound.append(work)
     }
 
@@ -128,6 +135,7 @@ package final class EventLoop: @unchecked Sendable {
 
     /// Watches `descriptor` (level-triggered). The loop holds `handler` until `remove`.
     package func add(_ descriptor: Int32, _ events: ReadyEvents, _ handler: any EventHandler) {
+        assertOnLoop()
         let index = Int(descriptor)
         if index >= watched.count { watched.append(contentsOf: repeatElement(Watched(), count: index + 64 - watched.count)) }
         generation &+= 1
@@ -136,6 +144,7 @@ package final class EventLoop: @unchecked Sendable {
     }
 
     package func modify(_ descriptor: Int32, _ events: ReadyEvents) {
+        assertOnLoop()
         let index = Int(descriptor)
         guard index < watched.count, watched[index].handler != nil, watched[index].events != events else { return }
         watched[index].events = events
@@ -144,6 +153,7 @@ package final class EventLoop: @unchecked Sendable {
 
     /// Stops watching. Call before closing the descriptor; with `isClosed`, the kernel has forgotten it already.
     package func remove(_ descriptor: Int32, isClosed: Bool = false) {
+        assertOnLoop()
         let index = Int(descriptor)
         guard index < watched.count, watched[index].handler != nil else { return }
         watched[index] = Watched()
@@ -152,7 +162,7 @@ package final class EventLoop: @unchecked Sendable {
 
     private func control(_ operation: Int32, _ descriptor: Int32, _ events: ReadyEvents) {
         let data = UInt64(watched[Int(descriptor)].generation) << 32 | UInt64(UInt32(descriptor))
-        _ = csystem_epoll_control(epoll, operation, descriptor, events.rawValue, data)
+        _ = csystem_epoll_control(epoll.number, operation, descriptor, events.rawValue, data)
     }
 
     // MARK: Timers (on the loop only)
@@ -160,6 +170,7 @@ package final class EventLoop: @unchecked Sendable {
     /// Calls `action` once, `delay` from now by the loop's `time`.
     @discardableResult
     package func schedule(after delay: Duration, _ action: @escaping () -> Void) -> LoopTimer {
+        assertOnLoop()
         let timer = LoopTimer(deadline: time.monotonicMilliseconds + max(0, delay.wholeMilliseconds), action: action)
         timers.insert(timer)
         return timer
@@ -169,13 +180,13 @@ package final class EventLoop: @unchecked Sendable {
 
     private func wake() {
         var one: UInt64 = 1
-        _ = write(wakeDescriptor, &one, 8)
+        _ = write(wakeDescriptor.number, &one, 8)
     }
 
     /// The source's handler. Goes round until a whole wait brought nothing, then lets Dispatch have the thread.
     private func run() {
         while !stopped {
-            let count = epoll_wait(epoll, &events, Int32(Self.batchSize), waitTime())
+            let count = epoll_wait(epoll.number, &events, Int32(Self.batchSize), waitTime())
             batchWallMilliseconds = time.wallMilliseconds
             batchMicroseconds = SystemTime.monotonicMicroseconds
             if count > 0 {
@@ -199,10 +210,7 @@ package final class EventLoop: @unchecked Sendable {
     private func waitTime() -> Int32 {
         guard nextRound.isEmpty else { return 0 }
         guard let next = timers.next else { return Self.longestWait }
-        let left = max(0, next - time.monotonicMilliseconds)
-        // A clock that is moved by hand wakes the loop itself.
-        guard left > 0, !(time is ManualTime) else { return left > 0 ? Self.longestWait : 0 }
-        return Int32(clamping: min(Int64(Self.longestWait), left))
+        return Int32(clamping: min(Int64(Self.longestWait), time.wait(until: next)))
     }
 
     private func handle(_ event: epoll_event) {
@@ -210,7 +218,7 @@ package final class EventLoop: @unchecked Sendable {
         let descriptor = UInt32(truncatingIfNeeded: data)
         guard descriptor != .max else {
             var value: UInt64 = 0
-            _ = read(wakeDescriptor, &value, 8)
+            _ = read(wakeDescriptor.number, &value, 8)
             return
         }
         let entry = watched[Int(descriptor)]

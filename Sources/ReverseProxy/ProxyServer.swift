@@ -68,13 +68,8 @@ package final class ProxyServer: @unchecked Sendable {
             return SharedCacheState(store: try ResponseStore(store), sent: sentRequests, settings: cacheSettings)
         }
         var sockets: [PlacedSocket] = []
-        do {
-            for number in 0..<settings.shards { try bind(shard: number, &sockets) }
-            try bindAdminSocket(&sockets)
-        } catch {
-            for placed in sockets { closeDescriptor(placed.socket.descriptor) }
-            throw error
-        }
+        for number in 0..<settings.shards { try bind(shard: number, &sockets) }
+        try bindAdminSocket(&sockets)
         makeShards(sockets, time)
         logStart()
     }
@@ -153,7 +148,7 @@ package final class ProxyServer: @unchecked Sendable {
             }
         }
         group.wait()
-        for case .unix(let path) in addresses + adminAddresses { removeFile(path) }
+        for case .unix(let path) in addresses + adminAddresses { unlink(path) }
         cache?.store.close()
         accessLog?.finish()
         logger.info("stopped")

@@ -2,6 +2,7 @@
 // answer up. Bounded: what cannot be written in time is dropped and counted.
 
 import CSystem
+import Descriptors
 import Dispatch
 import Glibc
 import Locking
@@ -13,7 +14,7 @@ package final class AccessLog: @unchecked Sendable {
     package let format: Format
     private let path: String?
     private let serial = DispatchQueue(label: "cistern.access-log", qos: .utility)
-    private var descriptor: Int32
+    private var file: Descriptor
     private var timer: (any DispatchSourceTimer)?
 
     private struct State {
@@ -32,8 +33,9 @@ package final class AccessLog: @unchecked Sendable {
     package init?(path: String?, format: Format) {
         self.path = path
         self.format = format
-        guard let opened = Self.open(path) else { return nil }
-        descriptor = opened
+        let opened = Self.open(path)
+        guard opened.isOpen else { return nil }
+        file = opened
         let timer = DispatchSource.makeTimerSource(queue: serial)
         timer.schedule(deadline: .now() + 1, repeating: 1)
         timer.setEventHandler { [weak self] in self?.writeOut() }
@@ -41,10 +43,8 @@ package final class AccessLog: @unchecked Sendable {
         self.timer = timer
     }
 
-    private static func open(_ path: String?) -> Int32? {
-        guard let path else { return STDOUT_FILENO }
-        let descriptor = csystem_open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o640)
-        return descriptor >= 0 ? descriptor : nil
+    private static func open(_ path: String?) -> Descriptor {
+        Descriptor(path.map { csystem_open($0, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o640) } ?? csystem_duplicate(STDOUT_FILENO))
     }
 
     package var dropped: Int { state.withLock { $0.dropped } }
@@ -69,9 +69,9 @@ package final class AccessLog: @unchecked Sendable {
         serial.async { [self] in
             writeOut()
             guard path != nil else { return }
-            guard let opened = Self.open(path) else { return failed(errno) }
-            close(descriptor)
-            descriptor = opened
+            let opened = Self.open(path)
+            guard opened.isOpen else { return failed(errno) }
+            file = opened
         }
     }
 
@@ -97,12 +97,7 @@ package final class AccessLog: @unchecked Sendable {
             defer { state.buffer = [] }
             return state.buffer
         }
-        var written = 0
-        while written < bytes.count {
-            let count = bytes.withUnsafeBytes { write(descriptor, $0.baseAddress! + written, $0.count - written) }
-            if count < 0, errno == EINTR { continue }
-            guard count > 0 else { return drop(bytes[written...]) }
-            written += count
-        }
+        let written = bytes.withUnsafeBytes { WholeWrite.write($0, to: file.number) }
+        if written < bytes.count { drop(bytes[written...]) }
     }
 }

@@ -1,6 +1,7 @@
 // The program's own log, written by a queue of its own: standard error may be a pipe that nobody reads, and then a write waits for ever. What
 // cannot be written in time is dropped, and a line says how many were.
 
+import Descriptors
 import Dispatch
 import Glibc
 import Locking
@@ -54,14 +55,6 @@ package final class LogWriter: Sendable {
 
     private func write(_ line: String) {
         var line = line
-        line.withUTF8 { bytes in
-            var written = 0
-            while written < bytes.count {
-                let count = Glibc.write(descriptor, bytes.baseAddress! + written, bytes.count - written)
-                if count < 0, errno == EINTR { continue }
-                guard count > 0 else { return }
-                written += count
-            }
-        }
+        line.withUTF8 { _ = WholeWrite.write(UnsafeRawBufferPointer($0), to: descriptor) }
     }
 }

@@ -1,6 +1,7 @@
 // What the kernel says of this process (the `process_*` metrics that every Prometheus client library has).
 
 import CSystem
+import Descriptors
 import Glibc
 
 package struct ProcessFigures: Sendable {
@@ -44,13 +45,12 @@ package struct ProcessFigures: Sendable {
     }
 
     static func text(of path: String) -> String {
-        let descriptor = csystem_open(path, O_RDONLY | O_CLOEXEC, 0)
-        guard descriptor >= 0 else { return "" }
-        defer { close(descriptor) }
+        let file = Descriptor(csystem_open(path, O_RDONLY | O_CLOEXEC, 0))
+        guard file.isOpen else { return "" }
         var bytes: [UInt8] = []
         var piece = [UInt8](repeating: 0, count: 16_384)
         while true {
-            let count = read(descriptor, &piece, piece.count)
+            let count = read(file.number, &piece, piece.count)
             guard count > 0 else { break }
             bytes += piece[..<count]
         }

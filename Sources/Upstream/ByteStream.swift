@@ -1,6 +1,7 @@
 // The bytes of one connection to the upstream, in clear or through TLS: which of them it is, nobody above has to know.
 
 import CSystem
+import Descriptors
 import Glibc
 
 final class ByteStream {
@@ -22,17 +23,17 @@ final class ByteStream {
         case broken
     }
 
-    let descriptor: Int32
+    private var socket: Descriptor
+    var descriptor: Int32 { socket.number }
     private let tls: TLSConnection?
     /// Other sockets do not tell what has arrived.
     private let isTCP: Bool
     private var sent = 0
 
-    /// Owns the descriptor.
-    init(_ descriptor: Int32, _ tls: TLSConnection?) {
-        self.descriptor = descriptor
+    init(_ socket: consuming Descriptor, _ tls: TLSConnection?) {
+        isTCP = csystem_is_tcp(socket.number) != 0
+        self.socket = socket
         self.tls = tls
-        isTCP = csystem_is_tcp(descriptor) != 0
     }
 
     /// Whether bytes may be held that the kernel no longer has: it does not tell of them.
@@ -72,6 +73,6 @@ final class ByteStream {
     /// TLS says good-bye before the socket goes, and not after: the descriptor's number may be another's then.
     func close() {
         tls?.close()
-        closeDescriptor(descriptor)
+        socket.close()
     }
 }

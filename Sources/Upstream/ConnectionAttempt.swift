@@ -70,9 +70,7 @@ final class ConnectionAttempt: EventHandler, TransferCarrier {
         case .beginning, .ended: break
         case .connecting(let task): connections.connector.cancel(task)
         case .securing(_, let connected):
-            connections.loop.remove(connected.socket)
-            phase = .ended
-            closeDescriptor(connected.socket)
+            connections.loop.remove(connected.number)
         }
         phase = .ended
     }
@@ -97,7 +95,7 @@ final class ConnectionAttempt: EventHandler, TransferCarrier {
         case .failure(let error): end(.failure(error))
         case .success(let connected) where connections.settings.isTLS: secure(connected)
         case .success(let connected):
-            end(.success(Made(stream: ByteStream(connected.socket, nil), times: times(connected, secured: 0), isResumed: nil)))
+            end(.success(Made(stream: ByteStream(connected.takeSocket(), nil), times: times(connected, secured: 0), isResumed: nil)))
         }
     }
 
@@ -111,16 +109,12 @@ final class ConnectionAttempt: EventHandler, TransferCarrier {
 
     private func secure(_ connected: CurlConnector.Connected) {
         guard let context = connections.tlsContext() else {
-            closeDescriptor(connected.socket)
             // One of the files cannot be used.
             return end(.failure(.tlsCertificateError))
         }
-        guard let tls = TLSConnection(context, connected.socket) else {
-            closeDescriptor(connected.socket)
-            return end(.failure(.proxyInternalError))
-        }
+        guard let tls = TLSConnection(context, connected.number) else { return end(.failure(.proxyInternalError)) }
         phase = .securing(tls, connected)
-        connections.loop.add(connected.socket, .writable, self)
+        connections.loop.add(connected.number, .writable, self)
         goOnSecuring()
     }
 
@@ -129,12 +123,12 @@ final class ConnectionAttempt: EventHandler, TransferCarrier {
     private func goOnSecuring() {
         guard case .securing(let tls, let connected) = phase else { return }
         switch tls.handshake() {
-        case .wantsRead: connections.loop.modify(connected.socket, .readable)
-        case .wantsWrite: connections.loop.modify(connected.socket, .writable)
+        case .wantsRead: connections.loop.modify(connected.number, .readable)
+        case .wantsWrite: connections.loop.modify(connected.number, .writable)
         case .agreed:
-            connections.loop.remove(connected.socket)
+            connections.loop.remove(connected.number)
             let times = times(connected, secured: Int32(clamping: SystemTime.monotonicMicroseconds - began))
-            end(.success(Made(stream: ByteStream(connected.socket, tls), times: times, isResumed: tls.isResumed)))
+            end(.success(Made(stream: ByteStream(connected.takeSocket(), tls), times: times, isResumed: tls.isResumed)))
         case .failed(let error):
             cancel()
             connections.ended(self, .failure(error))

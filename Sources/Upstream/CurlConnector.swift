@@ -4,16 +4,32 @@
 
 import CLibcurl
 import CSystem
+import Descriptors
+import Glibc
 import Reactor
 
 /// Belongs to one loop and is used on it only.
 final class CurlConnector {
-    /// A connection that libcurl has made. Whoever gets it owns the socket.
-    struct Connected {
-        let socket: Int32
+    /// A connection that libcurl has made. It is closed with this, unless somebody has taken its socket.
+    final class Connected {
+        private var socket: Descriptor
         /// Microseconds from the start.
         let resolved: Int32
         let connected: Int32
+
+        fileprivate init(_ socket: consuming Descriptor, resolved: Int32, connected: Int32) {
+            self.socket = socket
+            (self.resolved, self.connected) = (resolved, connected)
+        }
+
+        var number: Int32 { socket.number }
+
+        /// Its caller owns it from now on.
+        func takeSocket() -> Descriptor {
+            var taken = Descriptor(-1)
+            swap(&taken, &socket)
+            return taken
+        }
     }
 
     typealias Completion = (Result<Connected, UpstreamError>) -> Void
@@ -88,12 +104,13 @@ final class CurlConnector {
     /// - Parameter completion: is called once, never from within this call, and not after `cancel`.
     /// - Returns: nil where there is no memory.
     func connect(_ completion: @escaping Completion) -> Task? {
+        loop.assertOnLoop()
         guard !isClosed, let easy = EasyHandle(settings) else { return nil }
         let task = Task(easy, completion)
         cistern_easy_set_pointer(task.pointer, CURLOPT_CLOSESOCKETDATA, Unmanaged.passUnretained(self).toOpaque())
         cistern_easy_set_close(task.pointer) { user, socket in
             CurlConnector.from(user).forget(socket)
-            closeDescriptor(socket)
+            _ = Glibc.close(socket)
             return 0
         }
         tasks[task.pointer] = task
@@ -128,10 +145,10 @@ final class CurlConnector {
         var socket: curl_socket_t = -1
         cistern_easy_get_socket(task.pointer, &socket)
         // A number of our own: libcurl closes its one when it lets go of the handle.
-        let ours = socket >= 0 ? csystem_duplicate(socket) : -1
-        guard ours >= 0 else { return .failure(.proxyInternalError) }
+        let ours = Descriptor(socket >= 0 ? csystem_duplicate(socket) : -1)
+        guard ours.isOpen else { return .failure(.proxyInternalError) }
         return .success(
-            Connected(socket: ours, resolved: task.time(CURLINFO_NAMELOOKUP_TIME_T), connected: task.time(CURLINFO_CONNECT_TIME_T)))
+            Connected(ours, resolved: task.time(CURLINFO_NAMELOOKUP_TIME_T), connected: task.time(CURLINFO_CONNECT_TIME_T)))
     }
 
     /// What the forward proxy answered to CONNECT; 0 where it was not asked, or has not answered.

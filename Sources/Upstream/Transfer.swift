@@ -82,6 +82,7 @@ package final class Transfer {
 
     /// More of the request's content. Returns false where the flow should wait for `transferDrained`.
     package func write(_ bytes: Span<UInt8>) -> Bool {
+        client.loop.assertOnLoop()
         guard phase != .ended else { return true }
         upload.append(copying: bytes)
         goOnSending()
@@ -100,6 +101,7 @@ package final class Transfer {
 
     /// The request's content is whole.
     package func endContent() {
+        client.loop.assertOnLoop()
         isUploadEnded = true
         goOnSending()
     }
@@ -108,6 +110,7 @@ package final class Transfer {
     package func pause() { isPaused = true }
 
     package func resume() {
+        client.loop.assertOnLoop()
         isPaused = false
         noteProgress()
         guard isContentHeld else { return }
@@ -117,6 +120,7 @@ package final class Transfer {
 
     /// Ends it; the receiver hears nothing more.
     package func cancel() {
+        client.loop.assertOnLoop()
         guard phase != .ended else { return }
         receiver = nil
         client.end(self)

@@ -59,6 +59,7 @@ package final class UpstreamClient {
     /// Starts to ask. The receiver is held until the end; callbacks come from the loop, never from within this call.
     /// - Returns: nil where too many requests wait already.
     package func start(_ request: consuming UpstreamRequest, receiver: any TransferReceiver) -> Transfer? {
+        loop.assertOnLoop()
         guard !isClosed else { return nil }
         coarseNow = loop.time.monotonicMilliseconds
         let transfer = Transfer(client: self, request: request, receiver: receiver, now: coarseNow)
@@ -78,6 +79,7 @@ package final class UpstreamClient {
     /// Makes a connection in the background, within the time-out for connecting, and keeps it for a later request where there is room.
     /// - Parameter completion: called on the loop, never from within this call: with nil, or with why none came to be.
     package func attemptConnection(_ completion: @escaping (UpstreamError?) -> Void) {
+        loop.assertOnLoop()
         connections?.attemptConnection(completion)
     }
 
@@ -92,6 +94,7 @@ package final class UpstreamClient {
 
     /// Ends everything; receivers hear nothing more.
     package func close() {
+        loop.assertOnLoop()
         guard !isClosed else { return }
         isClosed = true
         connections?.close()

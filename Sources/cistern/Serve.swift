@@ -3,6 +3,7 @@
 import ArgumentParser
 import CSystem
 import CachePolicy
+import Descriptors
 import Downstream
 import Glibc
 import Logging
@@ -112,6 +113,6 @@ enum Startup {
 enum StandardError {
     static func write(_ text: String) {
         var text = text
-        text.withUTF8 { _ = Glibc.write(STDERR_FILENO, $0.baseAddress, $0.count) }
+        text.withUTF8 { _ = WholeWrite.write(UnsafeRawBufferPointer($0), to: STDERR_FILENO) }
     }
 }

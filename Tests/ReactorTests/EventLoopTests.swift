@@ -4,6 +4,7 @@ import CSystem
 import Dispatch
 import Glibc
 import Locking
+import TestSupport
 import Testing
 
 @testable import Reactor

@@ -41,8 +41,7 @@ struct ListeningTests {
     func unixSocketFiles() throws {
         let directory = TestTools.temporaryDirectory()
         let path = "\(directory.path)/cistern"
-        let left = try BoundSocket(.unix(path: path), backlog: 1)
-        close(left.descriptor)
+        _ = try BoundSocket(.unix(path: path), backlog: 1)
         let play = try ProxyPlay(origin()) { $0.listen = [.ipv4(host: "127.0.0.1", port: 0), .unix(path: path)] }
         #expect(try get(play.addresses[1]).status == 200)
         #expect(throws: ListenError.self) { try BoundSocket(.unix(path: path), backlog: 1) }
@@ -57,7 +56,6 @@ struct ListeningTests {
     @Test("an address that is taken is refused, and nothing is left listening")
     func taken() throws {
         let taken = try BoundSocket(.ipv4(host: "127.0.0.1", port: 0), backlog: 1)
-        defer { close(taken.descriptor) }
         let free = TestTools.freePort()
         #expect(throws: ListenError.self) {
             _ = try ProxyPlay(origin()) { $0.listen = [.ipv4(host: "127.0.0.1", port: free), taken.address] }

@@ -34,7 +34,6 @@ package enum TestTools {
     /// A port of loopback that nobody listens on.
     package static func freePort() -> UInt16 {
         guard let socket = try? BoundSocket(.ipv4(host: "127.0.0.1", port: 0), backlog: 1) else { preconditionFailure("no free port") }
-        defer { close(socket.descriptor) }
         guard case .ipv4(_, let port) = socket.address else { preconditionFailure("no free port") }
         return port
     }

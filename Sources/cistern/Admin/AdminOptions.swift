@@ -1,6 +1,7 @@
 // The options by which a command finds the running Cistern: the same settings as Cistern's own say where its socket is.
 
 import ArgumentParser
+import Descriptors
 import Downstream
 import Glibc
 import HTTPCore
@@ -82,12 +83,7 @@ extension AdminCommand {
 
 enum StandardOutput {
     static func write(_ bytes: [UInt8]) {
-        var written = 0
-        while written < bytes.count {
-            let count = bytes.withUnsafeBytes { Glibc.write(STDOUT_FILENO, $0.baseAddress! + written, bytes.count - written) }
-            guard count > 0 else { return }
-            written += count
-        }
+        _ = bytes.withUnsafeBytes { WholeWrite.write($0, to: STDOUT_FILENO) }
     }
 
     static func write(_ text: String) { write(Array(text.utf8)) }

@@ -3,6 +3,7 @@
 import ArgumentParser
 import CSystem
 import CachePolicy
+import Descriptors
 import Glibc
 import HTTPCore
 import JSON
@@ -99,24 +100,19 @@ struct Export: AdminCommand {
 
 /// A new file that only its owner can read, or standard output.
 private final class OutputFile {
-    private let descriptor: Int32
+    private let file: Descriptor
     private let path: String
 
     init(_ path: String) throws {
         self.path = path
-        descriptor = path == "-" ? dup(STDOUT_FILENO) : csystem_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else { throw AdminFailure("\(path): \(String(cString: strerror(errno)))") }
+        file = Descriptor(
+            path == "-" ? csystem_duplicate(STDOUT_FILENO) : csystem_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600))
+        guard file.isOpen else { throw AdminFailure("\(path): \(String(cString: strerror(errno)))") }
     }
 
-    deinit { close(descriptor) }
-
     func write(_ bytes: [UInt8]) throws {
-        var written = 0
-        while written < bytes.count {
-            let count = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress! + written, bytes.count - written) }
-            guard count > 0 else { throw AdminFailure("\(path): \(String(cString: strerror(errno)))") }
-            written += count
-        }
+        let written = bytes.withUnsafeBytes { WholeWrite.write($0, to: file.number) }
+        guard written == bytes.count else { throw AdminFailure("\(path): \(String(cString: strerror(errno)))") }
     }
 }
 

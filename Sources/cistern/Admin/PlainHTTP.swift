@@ -1,28 +1,23 @@
 // One request over one connection, blocking: for commands.
 
+import Descriptors
 import Downstream
 import Glibc
 
 enum PlainHTTP {
     /// The bytes of the answer, read to the connection's end; nil, with `errno`, where no connection came about or it broke.
     static func exchange(_ bytes: [UInt8], with address: ListenAddress, patienceSeconds: Int) -> [UInt8]? {
-        let descriptor = socket(address.family, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
-        defer { close(descriptor) }
+        let socket = Descriptor(Glibc.socket(address.family, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0))
         var limit = timeval(tv_sec: patienceSeconds, tv_usec: 0)
-        setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
-        setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
-        guard address.withSocketAddress({ connect(descriptor, $0, $1) }) == 0 else { return nil }
-        var sent = 0
-        while sent < bytes.count {
-            let count = bytes.withUnsafeBytes { send(descriptor, $0.baseAddress! + sent, bytes.count - sent, Int32(MSG_NOSIGNAL)) }
-            // It may have answered and closed before it took all: the answer says why.
-            guard count > 0 else { break }
-            sent += count
-        }
+        setsockopt(socket.number, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
+        setsockopt(socket.number, SOL_SOCKET, SO_SNDTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
+        guard address.withSocketAddress({ connect(socket.number, $0, $1) }) == 0 else { return nil }
+        // It may have answered and closed before it took all: the answer says why.
+        _ = bytes.withUnsafeBytes { WholeWrite.send($0, to: socket.number) }
         var answer: [UInt8] = []
         var piece = [UInt8](repeating: 0, count: 1 << 16)
         while true {
-            let count = recv(descriptor, &piece, piece.count, 0)
+            let count = recv(socket.number, &piece, piece.count, 0)
             if count < 0, errno == EINTR { continue }
             guard count >= 0 else { return nil }
             if count == 0 { return answer }
