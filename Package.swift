@@ -86,7 +86,7 @@ let package = Package(
             dependencies: ["CSystem", "CTestTLS", "Reactor", "ReverseProxy", "Downstream", "CacheStore", "Upstream", "Locking", logging],
             path: "Tests/TestSupport", swiftSettings: strict),
         tests("ReactorTests", ["Reactor", "CSystem", "Descriptors", "Locking", "TestSupport"]),
-        tests("HTTPCoreTests", ["HTTPCore"]),
+        tests("HTTPCoreTests", ["HTTPCore", "TestSupport"]),
         tests("JSONTests", ["JSON", "HTTPCore"]),
         tests("CachePolicyTests", ["CachePolicy", "HTTPCore", "JSON", "TestSupport", "CInstructions", structuredFields]),
         tests("DecisionsTests", ["Decisions", "CachePolicy", "Forwarding", "HTTPCore", "Upstream"]),

@@ -27,11 +27,15 @@ enum TargetedCacheControl {
         case ("s-maxage", .integer(let seconds)): control.sharedMaxAge = limited(seconds)
         case ("stale-while-revalidate", .integer(let seconds)): control.staleWhileRevalidate = limited(seconds)
         case ("stale-if-error", .integer(let seconds)): control.staleIfError = limited(seconds)
-        case (_, .boolean(true)): control.setFlag(Array(key.utf8)[...])
+        case (_, .boolean(true)): setFlag(key, &control)
         // Field names as in Cache-Control: the whole answer is meant then, which is stricter, never looser.
-        case ("no-cache", .string), ("private", .string): control.setFlag(Array(key.utf8)[...])
+        case ("no-cache", .string), ("private", .string): setFlag(key, &control)
         default: break
         }
+    }
+
+    private static func setFlag(_ key: String, _ control: inout ResponseCacheControl) {
+        if let directive = CacheDirective(Array(key.utf8).span) { control.setFlag(directive) }
     }
 
     private static func limited(_ seconds: Int64) -> Int64 { min(max(0, seconds), DeltaSeconds.limit) }

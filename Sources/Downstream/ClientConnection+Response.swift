@@ -82,17 +82,25 @@ extension ClientConnection {
         bytes.withUnsafeBytes { send($0) }
     }
 
-    /// Begins an answer whose content follows in pieces. Fields are end-to-end ones: framing and connection fields are added here.
-    /// - Parameter readAhead: so much content is taken however slowly the client reads, where there is memory for it.
-    package func startResponse(_ head: ResponseHead, lines: [UInt8] = [], framing: ResponseFraming, readAhead: Int = 0) {
+    /// What `startResponse` will put behind a head: so that it need not grow. Small content goes there too, and out with it.
+    package func roomNeeded(lines: [UInt8], _ framing: ResponseFraming) -> Int {
+        var room = lines.count + Self.framingBytes
+        if case .length(let count) = framing, count < Self.gatherBytes { room += count }
+        return room
+    }
+
+    /// More than the fields of framing and connection take.
+    private static let framingBytes = 96
+
+    /// Begins an answer whose content follows in pieces. Framing and connection fields are added here.
+    /// - Parameters:
+    ///   - head: status line and field lines, with room behind them.
+    ///   - lines: more field lines.
+    ///   - readAhead: so much content is taken however slowly the client reads, where there is memory for it.
+    package func startResponse(head: consuming [UInt8], lines: [UInt8] = [], framing: ResponseFraming, readAhead: Int = 0) {
         table.loop.assertOnLoop()
         guard let progress = state.beginResponse(framing, readAhead: readAhead, isFirstOutput: output.isEmpty) else { return }
-        var bytes: [UInt8] = []
-        // Small content goes behind it, and out with it.
-        var room = 0
-        if case .length(let count) = framing, count < Self.gatherBytes { room = count }
-        bytes.reserveCapacity(head.fields.bytes.count + 4 * head.fields.count + lines.count + 128 + room)
-        ResponseSerializer.append(head, to: &bytes)
+        var bytes = head
         switch framing {
         case .none: break
         case .length(let count):

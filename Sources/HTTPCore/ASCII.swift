@@ -25,8 +25,23 @@ extension Span where Element == UInt8 {
     /// Whether both hold the same ASCII text but for the case of its letters.
     package func equalsIgnoringCase(_ other: Span<UInt8>) -> Bool {
         guard count == other.count else { return false }
-        for index in indices where self[index].asciiLowercased != other[index].asciiLowercased { return false }
-        return true
+        return withUnsafeBufferPointer { one in
+            other.withUnsafeBufferPointer { UnsafeBufferPointer.isSameText(one, $0) }
+        }
+    }
+
+    /// The place of the first `byte` from `start` on.
+    package func first(_ byte: UInt8, from start: Int = 0) -> Int? {
+        for index in start..<count where self[index] == byte { return index }
+        return nil
+    }
+
+    /// What lies between the optional white space at both ends (RFC 9110 §5.6.3).
+    package var trimmedRange: Range<Int> {
+        var (start, end) = (0, count)
+        while start < end, self[start].isOptionalWhitespace { start += 1 }
+        while end > start, self[end - 1].isOptionalWhitespace { end -= 1 }
+        return start..<end
     }
 
     /// Whether both are one field name to upstreams that write `-` as `_`: whatever came of CGI does (RFC 3875 §4.1.18), WSGI and PHP too.
@@ -50,8 +65,7 @@ extension Span where Element == UInt8 {
 
     package func equalsIgnoringCase(_ text: StaticString) -> Bool {
         guard count == text.utf8CodeUnitCount else { return false }
-        for index in indices where self[index].asciiLowercased != text.utf8Start[index].asciiLowercased { return false }
-        return true
+        return withUnsafeBufferPointer { UnsafeBufferPointer.isSameText($0, UnsafeBufferPointer(start: text.utf8Start, count: count)) }
     }
 }
 

@@ -9,6 +9,15 @@ package enum FieldListLimit {
     /// Bytes of all lines of the field together.
     package static let bytes = 8_192
 
+    /// Of all lines of a field together, whose members end at commas, within quotes too.
+    package static func isExceeded(by field: KnownField, in fields: Fields) -> Bool {
+        guard fields.contains(field) else { return false }
+        var count = 0
+        for entry in fields.entries where entry.known == field { count += Int(entry.valueLength) + 1 }
+        // No more members than bytes: mostly that is all there is to know.
+        return count > members && isExceeded(by: fields.all(field))
+    }
+
     /// - Parameters:
     ///   - lines: the values of all lines of the field.
     ///   - separators: each of these bytes counts as the end of a member, also within quotes.
@@ -49,7 +58,7 @@ package struct FieldMembers: Sequence, IteratorProtocol {
     package mutating func next() -> ArraySlice<UInt8>? {
         while position <= value.endIndex {
             let start = position
-            let end = endOfMember()
+            let end = endOfMember(from: start)
             position = end + 1
             let member = value[start..<end].trimmed
             if !member.isEmpty { return member }
@@ -57,11 +66,18 @@ package struct FieldMembers: Sequence, IteratorProtocol {
         return nil
     }
 
-    private func endOfMember() -> Int {
-        let (text, base) = (value.span, value.startIndex)
+    private func endOfMember(from start: Int) -> Int {
+        let base = value.startIndex
+        return base + Self.endOfMember(in: value.span, from: start - base, separator, hasEscapes: hasEscapes)
+    }
+
+    /// Where the member ends that begins at `start`: at a separator that is not quoted, or at the end of all.
+    package static func endOfMember(
+        in text: Span<UInt8>, from start: Int, _ separator: UInt8 = UInt8(ascii: ","), hasEscapes: Bool = true
+    ) -> Int {
         var isQuoted = false
         var isEscaped = false
-        for index in (position - base)..<text.count {
+        for index in start..<text.count {
             let byte = text[index]
             if isEscaped {
                 isEscaped = false
@@ -70,10 +86,10 @@ package struct FieldMembers: Sequence, IteratorProtocol {
             } else if byte == 0x22 {
                 isQuoted = true
             } else if byte == separator {
-                return base + index
+                return index
             }
         }
-        return value.endIndex
+        return text.count
     }
 }
 

@@ -49,6 +49,21 @@ package struct Fields: Sendable {
         }
     }
 
+    /// Takes the entry of a line whose bytes are taken afterwards, with those of others.
+    mutating func take(_ entry: Entry) {
+        if entries.isEmpty { entries.reserveCapacity(Self.usualCount) }
+        entries.append(entry)
+        if let known = entry.known { present.insert(known) }
+    }
+
+    /// Field lines that entries point into already, as received.
+    mutating func take(bytes more: Slice<UnsafeBufferPointer<UInt8>>) {
+        let lines = UnsafeBufferPointer(rebasing: more)
+        if bytes.isEmpty { bytes = Array(lines) } else { bytes.append(contentsOf: lines) }
+    }
+
+    private static let usualCount = 12
+
     package var count: Int { entries.count }
 
     package func contains(_ field: KnownField) -> Bool { present.contains(field) }
@@ -82,10 +97,19 @@ package struct Fields: Sendable {
         return entries.compactMap { $0.known == field ? bytes[$0.valueRange] : nil }
     }
 
+    /// Whether there is a line of that name (any case).
+    package func contains(named name: Span<UInt8>) -> Bool {
+        for entry in entries where entry.nameLength == name.count {
+            if bytes.span.extracting(entry.nameRange).equalsIgnoringCase(name) { return true }
+        }
+        return false
+    }
+
     /// The values of all lines of that name (any case), in order.
     package func all(named name: Span<UInt8>) -> [ArraySlice<UInt8>] {
         var values: [ArraySlice<UInt8>] = []
-        for entry in entries where bytes.span.extracting(entry.nameRange).equalsIgnoringCase(name) {
+        for entry in entries where entry.nameLength == name.count {
+            guard bytes.span.extracting(entry.nameRange).equalsIgnoringCase(name) else { continue }
             values.append(bytes[entry.valueRange])
         }
         return values

@@ -141,15 +141,14 @@ private struct KnownFieldTable: @unchecked Sendable {
         var slot = Self.slot(of: name)
         while slots[slot] != Self.empty {
             let index = Int(slots[slot])
-            if Int(lengths[index]) == count, isEqual(name, names + index * Self.width) { return KnownField(rawValue: slots[slot]) }
+            if Int(lengths[index]) == count, Self.isSame(name, names + index * Self.width) { return KnownField(rawValue: slots[slot]) }
             slot = (slot + 1) & 1023
         }
         return nil
     }
 
-    private func isEqual(_ name: Span<UInt8>, _ known: UnsafeMutablePointer<UInt8>) -> Bool {
-        for index in name.indices where name[index].asciiLowercased != known[index] { return false }
-        return true
+    private static func isSame(_ name: Span<UInt8>, _ known: UnsafePointer<UInt8>) -> Bool {
+        name.withUnsafeBufferPointer { UnsafeBufferPointer.isSame($0.baseAddress!, asLowercased: known, count: $0.count) }
     }
 
     private static func slot(of name: Span<UInt8>) -> Int {

@@ -173,27 +173,16 @@ private struct HeadReading {
         return version[7] == 0x30 ? .http10 : .http11
     }
 
-    /// One field line (RFC 9112 §5): no white space before the colon, no folding, no control characters.
+    /// One field line (RFC 9112 §5): no folding, and its end is CRLF.
     private mutating func readField() throws(RequestRejection) -> Fields.Entry {
-        let nameStart = position
-        let end = head.count
-        var index = nameStart
-        let bytes = head
-        while index < end, isTokenByte(bytes[index]) { index += 1 }
-        guard index > nameStart, bytes[index] == 0x3a else { throw Self.badName(bytes[nameStart]) }
-        let nameEnd = index
-        index += 1
-        while bytes[index].isOptionalWhitespace { index += 1 }
-        let valueStart = index
-        while isFieldValueByte(bytes[index]) { index += 1 }
-        guard bytes[index] == 0x0d, bytes[index + 1] == 0x0a else {
+        let start = position
+        // The head's last empty line is not of this one.
+        guard let line = FieldLine(in: head, from: start, before: head.count - 2) else { throw Self.badName(head[start]) }
+        guard head[line.end] == 0x0d, head[line.end + 1] == 0x0a else {
             throw .malformed("A field value holds a character that is not allowed, or its line does not end in CRLF.")
         }
-        position = index + 2
-        while index > valueStart, bytes[index - 1].isOptionalWhitespace { index -= 1 }
-        return Fields.Entry(
-            nameStart: UInt32(nameStart), nameLength: UInt32(nameEnd - nameStart), valueStart: UInt32(valueStart),
-            valueLength: UInt32(index - valueStart), known: KnownField(Span(_unsafeElements: span(nameStart..<nameEnd))))
+        position = line.end + 2
+        return line.entry(from: start)
     }
 
     private static func badName(_ first: UInt8) -> RequestRejection {

@@ -102,10 +102,8 @@ extension Exchange {
             appendCookies(answer.head.fields.all(.setCookie), to: &lines)
             return sendWhole(notModified, lines, .none, status: 304)
         }
-        var bytes: [UInt8] = []
-        var passed = passedOn(answer.head)
-        if let tag = answer.ownTag { passed.fields.append(.etag, tag) }
-        ResponseSerializer.append(passed, to: &bytes)
+        var bytes = shard.clientHead.make(answer.head, date: shard.date)
+        if let tag = answer.ownTag { FieldSerializer.append(.etag, tag, to: &bytes) }
         if !answer.head.status.forbidsContent {
             bytes.append("Content-Length: ")
             bytes.append(decimal: answer.content.count)
@@ -151,7 +149,8 @@ extension Exchange {
         appendWhy(to: &lines)
         // What could have been taken whole is read at the upstream's pace, so its connection is free at the end.
         let limit = shard.settings.bufferLimitBytes
-        connection.startResponse(passedOn(response), lines: lines, framing: framing, readAhead: (length ?? 0) > limit ? 0 : limit)
+        let bytes = shard.clientHead.make(response, date: shard.date, room: connection.roomNeeded(lines: lines, framing))
+        connection.startResponse(head: bytes, lines: lines, framing: framing, readAhead: (length ?? 0) > limit ? 0 : limit)
     }
 
     /// It has begun, and cannot be brought to its end.
@@ -217,16 +216,6 @@ extension Exchange {
         stopTimers()
         record.status = status.rawValue
         shard.finish(&record, trace, head, connection, began)
-    }
-
-    /// A response's head as the client gets it: the length made anew, Via added, a redirect kept here, Date added where it is missing.
-    private func passedOn(_ answer: ResponseHead) -> ResponseHead {
-        var head = shard.keepingRedirect(answer)
-        head.fields.remove(.contentLength)
-        for name in shard.storedAnswers.hiddenFields { head.fields.remove(named: name.span) }
-        if !head.fields.contains(.date) { head.fields.append(.date, shard.date) }
-        if let via = shard.via { head.fields.append(.via, via) }
-        return head
     }
 
     /// The response is passed on although it is not what the operator calls good (RFC 9209 §2.1.5).

@@ -27,14 +27,10 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     /// nil where nothing is stored.
     let lookUp: ResponseCache?
     let requestFields: UpstreamRequestFields
+    let clientHead: ClientResponseHead
     let cacheStatus: CacheStatus
     let hitLines: HitLines
-    /// Our entry in the Via of answers (RFC 9110 §7.6.3); nil where it is switched off.
-    let via: [UInt8]?
     let storedAnswers: StoredAnswers
-    let basePath: [UInt8]
-    /// Scheme and authority of the upstream, in lower case.
-    let origin: [UInt8]
     let upstreamOrigin: UpstreamOrigin
     private(set) var metrics: ShardMetrics
     unowned let server: ProxyServer
@@ -70,13 +66,14 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         upstream = UpstreamClient(loop: loop, settings: settings.upstream)
         lookUp = cache.map { ResponseCache($0) }
         connections.contentMemory = cache?.store
-        origin = settings.upstream.origin.utf8.map(\.asciiLowercased)
-        upstreamOrigin = UpstreamOrigin(origin, basePath: Array(settings.upstream.basePath.utf8))
+        let origin = settings.upstream.origin.utf8.map(\.asciiLowercased)
+        let basePath = Array(settings.upstream.basePath.utf8)
+        upstreamOrigin = UpstreamOrigin(origin, basePath: basePath)
         requestFields = UpstreamRequestFields(
             settings: settings.forwarding, authority: Array(settings.upstream.authority.utf8), instance: server.instance)
-        basePath = Array(settings.upstream.basePath.utf8)
-        via = settings.forwarding.via ? Array("1.1 \(settings.forwarding.name)".utf8) : nil
         storedAnswers = StoredAnswers(settings, coder)
+        clientHead = ClientResponseHead(
+            settings: settings.forwarding, origin: origin, basePath: basePath, hiddenFields: storedAnswers.hiddenFields)
         cacheStatus = CacheStatus(name: Array(settings.forwarding.name.utf8))
         hitLines = HitLines(cacheStatus)
         keyMaker = RequestKeyMaker(server.cacheSettings, store: cache?.store)
@@ -158,16 +155,6 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         for head: RequestHead, at keys: TargetKeys, _ directives: RequestCacheControl, route: Int
     ) throws(NotAtHand) -> StandInResult {
         try lookUp?.standIn(for: head, at: keys, directives, routes.all[route].rescueWithShared, now: now) ?? .nothing
-    }
-
-    /// A redirect within the upstream, made relative so that the client stays here.
-    func keepingRedirect(_ answer: ResponseHead) -> ResponseHead {
-        guard settings.forwarding.rewriteLocation, let location = answer.fields.first(.location),
-            let relative = LocationRewriting.relative(location, to: origin, basePath: basePath)
-        else { return answer }
-        var answer = answer
-        answer.fields.set(.location, relative)
-        return answer
     }
 
     // MARK: What happened

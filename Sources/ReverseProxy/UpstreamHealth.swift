@@ -4,6 +4,7 @@
 import HTTPCore
 import Locking
 import Logging
+import Synchronization
 import Telemetry
 import Upstream
 
@@ -13,7 +14,10 @@ final class UpstreamHealth: Sendable {
     private let routes: [String]
     private let logger: Logger
     private let settings: FailureSettings
-    private let state: Mutex<State>
+    private let state: Locking.Mutex<State>
+    /// A copy of the memory's own, so that nobody waits for others to learn that nothing is wrong. Who reads it a moment late does what a
+    /// request a moment earlier would have done.
+    private let isCalm = Atomic(true)
 
     private struct State {
         var memory: FailureMemory
@@ -24,7 +28,7 @@ final class UpstreamHealth: Sendable {
         self.routes = routes
         self.logger = logger
         self.settings = settings
-        state = Mutex(State(memory: FailureMemory(settings)))
+        state = Locking.Mutex(State(memory: FailureMemory(settings)))
     }
 
     var isOn: Bool { settings.isOn }
@@ -35,7 +39,7 @@ final class UpstreamHealth: Sendable {
     // MARK: Asking
 
     func admit(_ scopes: RequestScopes, _ asking: FailureMemory.Asking, now: Int64) -> FailureAdmission {
-        change(now: now) { $0.admit(scopes, asking, now: now) }
+        isCalm.load(ordering: .relaxed) ? .go : change(now: now) { $0.admit(scopes, asking, now: now) }
     }
 
     func look(_ kind: FailureScopeKind, _ scopes: RequestScopes, now: Int64) -> FailureMemory.Look {
@@ -44,7 +48,9 @@ final class UpstreamHealth: Sendable {
 
     func attempt(now: Int64) -> FailureMemory.Look { change(now: now) { $0.attempt(now: now) } }
 
-    func isFailing(_ scopes: RequestScopes) -> Bool { state.withLock { $0.memory.isFailing(scopes) } }
+    func isFailing(_ scopes: RequestScopes) -> Bool {
+        !isCalm.load(ordering: .relaxed) && state.withLock { $0.memory.isFailing(scopes) }
+    }
 
     // MARK: What came of it
 
@@ -69,8 +75,9 @@ final class UpstreamHealth: Sendable {
     private func change<Result>(now: Int64, _ body: (inout FailureMemory) -> Result) -> Result {
         let (result, lines) = state.withLock { state -> (Result, [Line]) in
             let result = body(&state.memory)
-            let changes = state.memory.takeChanges()
-            return (result, changes.isEmpty ? [] : changes.compactMap { line(of: $0, &state.lines, now: now) })
+            isCalm.store(state.memory.isCalm, ordering: .relaxed)
+            guard state.memory.hasChanges else { return (result, []) }
+            return (result, state.memory.takeChanges().compactMap { line(of: $0, &state.lines, now: now) })
         }
         for line in lines { logger.log(level: line.level, "\(line.text)") }
         return result

@@ -91,10 +91,21 @@ package struct FailureMemory: Sendable {
     private var changes: [Change] = []
     /// How often a scope of each kind has opened.
     private var opened: [FailureScopeKind: Int] = [:]
+    /// Whether a scope may be open beside the address: since one opened, none was found to be when all were last gone through.
+    private var mayBeOpen = false
+    /// When they are gone through again.
+    private var nextSearchAt = Int64.min
+    /// The last success, as long as nothing has failed since: another in the same millisecond says nothing new.
+    private var lastSuccess: (target: UInt64, family: UInt64, isQuick: Bool, at: Int64)?
 
     package init(_ settings: FailureSettings) { self.settings = settings }
 
     package func openedCount(of kind: FailureScopeKind) -> Int { opened[kind] ?? 0 }
+
+    package var hasChanges: Bool { !changes.isEmpty }
+
+    /// Whether nothing is open, nor anything that counts towards the address being out of reach: then every request is sent.
+    package var isCalm: Bool { !mayBeOpen && address.opening == nil && address.failuresInRow == 0 }
 
     /// What has changed since this was last called.
     package mutating func takeChanges() -> [Change] {
@@ -106,6 +117,7 @@ package struct FailureMemory: Sendable {
 
     package mutating func admit(_ scopes: RequestScopes, _ asking: Asking, now: Int64) -> FailureAdmission {
         guard settings.isOn else { return .go }
+        if mayBeOpen, now >= nextSearchAt { searchOpen(now) }
         if let opening = address.opening { return admit(asking, toAddress: opening, now: now) }
         guard case .withCopy(let mayLookBehind) = asking else { return .go }
         if pauses.count > 0, let pause = pauses[scopes.pause], pause.until > now {
@@ -203,6 +215,7 @@ package struct FailureMemory: Sendable {
 
     /// Whether paths of its kind count as failing: then they share a part of the connections.
     package func isFailing(_ scopes: RequestScopes) -> Bool {
+        guard mayBeOpen else { return false }
         if upstream.opening != nil { return true }
         if let family = families[scopes.family], family.era == era, family.opening != nil { return true }
         guard let target = targets[scopes.target] else { return false }
@@ -214,7 +227,7 @@ package struct FailureMemory: Sendable {
     /// A good response, whole.
     /// - Parameter isQuick: one who has a copy would have waited for it.
     package mutating func succeed(_ scopes: RequestScopes, isQuick: Bool, now: Int64) {
-        guard settings.isOn else { return }
+        guard settings.isOn, !isKnown(scopes, isQuick: isQuick, now: now) else { return }
         reach(now: now)
         let wasAllFailing = upstream.opening != nil
         upstream.succeed(now: now)
@@ -225,18 +238,28 @@ package struct FailureMemory: Sendable {
         let isFamilyBack = succeedInFamily(scopes, now)
         succeedAtTarget(scopes, isQuick: isQuick, isApart: wasAllFailing || isFamilyBack, now)
         if pauses.count > 0 { endPause(scopes) }
+        lastSuccess = (scopes.target, scopes.family, isQuick, now)
+    }
+
+    /// Whether the last thing that was learned is the same success: busy paths have many in a millisecond.
+    private func isKnown(_ scopes: RequestScopes, isQuick: Bool, now: Int64) -> Bool {
+        guard isCalm, pauses.count == 0, let last = lastSuccess else { return false }
+        return last.at == now && last.target == scopes.target && last.family == scopes.family && last.isQuick == isQuick
     }
 
     /// Returns whether it counted as failing.
     private mutating func succeedInFamily(_ scopes: RequestScopes, _ now: Int64) -> Bool {
         let era = self.era
         let closed: FamilyName? = families.change(scopes.family) { value in
-            var family = value ?? FamilyScope(name: scopes.familyName, succeededAt: now, era: era)
-            let wasOpen = family.opening != nil && family.era == era
-            family.succeed(now: now)
-            family.era = era
-            value = family
-            return wasOpen ? family.name : nil
+            guard value != nil else {
+                value = FamilyScope(name: scopes.familyName, succeededAt: now, era: era)
+                return nil
+            }
+            // In place: a copy costs as much as all the rest.
+            let wasOpen = value?.opening != nil && value?.era == era
+            value?.succeed(now: now)
+            value?.era = era
+            return wasOpen ? value?.name : nil
         }
         if let closed { changes.append(Change(scope: .family(closed), cause: nil)) }
         return closed != nil
@@ -244,7 +267,7 @@ package struct FailureMemory: Sendable {
 
     /// A response that is good but late leaves a path as it is: copies go out at once, and it is looked at in the background.
     private mutating func succeedAtTarget(_ scopes: RequestScopes, isQuick: Bool, isApart: Bool, _ now: Int64) {
-        guard isApart || targets[scopes.target] != nil else { return }
+        guard isApart || targets.contains(scopes.target) else { return }
         let era = self.era
         let closed: [UInt8]? = targets.change(scopes.target) { value in
             var target = value ?? TargetScope(scopes, era: era)
@@ -281,6 +304,7 @@ package struct FailureMemory: Sendable {
     /// - Parameter began: when it was sent. What has succeeded since says more.
     package mutating func fail(_ scopes: RequestScopes, _ cause: FailureCause, began: Int64, now: Int64) {
         guard settings.isOn else { return }
+        lastSuccess = nil
         switch cause {
         case .status, .junk: reach(now: now)
         case .transfer, .slow: break
@@ -356,6 +380,7 @@ package struct FailureMemory: Sendable {
             path: Array(scopes.path.prefix(Self.shownBytes)), user: scopes.user, since: known?.since ?? now, until: now + time,
             status: status)
         pauses.change(scopes.pause) { $0 = pause }
+        mayBeOpen = true
         if known == nil { open(pause.name, .status(status)) }
     }
 
@@ -380,8 +405,17 @@ package struct FailureMemory: Sendable {
     // MARK: Changes
 
     private mutating func open(_ scope: Scope, _ cause: FailureCause) {
+        if scope != .address { mayBeOpen = true }
         opened[scope.kind, default: 0] += 1
         changes.append(Change(scope: scope, cause: cause))
+    }
+
+    /// Goes through all that is remembered, once in a while: what is forgotten or void does not tell of its end.
+    private mutating func searchOpen(_ now: Int64) {
+        nextSearchAt = now + settings.recheck
+        mayBeOpen =
+            upstream.opening != nil || families.contains { $0.opening != nil && $0.era == era }
+            || targets.contains { $0.opening != nil && $0.era == era } || pauses.contains { $0.until > now }
     }
 
     private mutating func beginEra(_ now: Int64) {
@@ -420,6 +454,7 @@ package struct FailureMemory: Sendable {
 
     /// Everything is asked again as if it had not failed.
     package mutating func reset(_ scope: OpenScope) {
+        lastSuccess = nil
         switch scope.scope {
         case .address:
             address = AddressScope()

@@ -108,9 +108,12 @@ package struct RequestScopes: Sendable {
         path = pathAndQuery[..<end]
         self.route = route
         self.user = user
-        target = Self.hash(path)
-        family = route.map { Self.hash([], $0 + 1) } ?? Self.hash(Self.directory(of: path))
-        asker = end == pathAndQuery.endIndex ? user : Self.hash(pathAndQuery[end...], Int(truncatingIfNeeded: user))
+        let directory = Self.directory(of: path)
+        var hasher = Self.hasher(0, directory)
+        family = Self.number(route.map { Self.hasher($0 + 1, []) } ?? hasher)
+        path[directory.endIndex...].withUnsafeBytes { hasher.combine(bytes: $0) }
+        target = Self.number(hasher)
+        asker = end == pathAndQuery.endIndex ? user : Self.number(Self.hasher(Int(truncatingIfNeeded: user), pathAndQuery[end...]))
     }
 
     var familyName: FamilyName {
@@ -121,12 +124,14 @@ package struct RequestScopes: Sendable {
         path.lastIndex(of: UInt8(ascii: "/")).map { path[...$0] } ?? path
     }
 
-    private static func hash(_ bytes: ArraySlice<UInt8>, _ number: Int = 0) -> UInt64 {
+    private static func hasher(_ number: Int, _ bytes: ArraySlice<UInt8>) -> Hasher {
         var hasher = Hasher()
         hasher.combine(number)
         bytes.withUnsafeBytes { hasher.combine(bytes: $0) }
-        return UInt64(truncatingIfNeeded: hasher.finalize())
+        return hasher
     }
+
+    private static func number(_ hasher: Hasher) -> UInt64 { UInt64(truncatingIfNeeded: hasher.finalize()) }
 }
 
 /// Who has seen a scope fail, or shown it. What only one has seen stops nobody else: it may be that one's own matter.

@@ -15,6 +15,10 @@ struct RecentTable<Value: Sendable>: Sendable {
 
     var count: Int { young.count + old.count }
 
+    func contains(_ key: UInt64) -> Bool { young.index(forKey: key) != nil || old.index(forKey: key) != nil }
+
+    func contains(where fits: (Value) -> Bool) -> Bool { young.values.contains(where: fits) || old.values.contains(where: fits) }
+
     subscript(_ key: UInt64) -> Value? { young[key] ?? old[key] }
 
     /// - Parameter change: may set it to nil, which removes it.

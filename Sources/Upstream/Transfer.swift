@@ -36,7 +36,7 @@ package final class Transfer {
     /// Why we ended it ourselves; it comes before what the carrier says.
     var failure: UpstreamError?
     /// What marks the end of the answer's content; nil as long as its head is not whole.
-    private(set) var framing: AnswerHead.Framing?
+    private(set) var framing: ResponseHeadParser.Framing?
     /// Whether any line of an answer has come.
     package private(set) var gotBytes = false
 
@@ -45,7 +45,7 @@ package final class Transfer {
     private var progressAt: Int64
     private let began = SystemTime.monotonicMicroseconds
     private let limits: TransferLimits
-    private var head = AnswerHead()
+    private var head = ResponseHeadParser()
     /// Takes the transfer coding off.
     private var chunks: ChunkedDecoder?
     /// How often it was begun to be sent.
@@ -174,7 +174,7 @@ package final class Transfer {
     /// Takes the whole lines at the start of `bytes`, up to the end of a head.
     /// - Returns: their length, 0 where the first has no end yet; nil where the transfer is over.
     func takeHead(_ bytes: Span<UInt8>) -> Int? {
-        let (event, count) = head.take(bytes, limits: limits)
+        let (event, count) = head.take(bytes, limits: limits.head)
         guard count > 0 else { return 0 }
         gotBytes = true
         if times.firstByte < 0 { times.firstByte = elapsed }
@@ -191,8 +191,8 @@ package final class Transfer {
             self.framing = request.method == .head ? .byProtocol : framing
             if self.framing == .chunked { chunks = ChunkedDecoder() }
             receiver?.transfer(self, received: head)
-        case .refused(let error):
-            failure = error
+        case .refused(let rejection):
+            failure = UpstreamError(rejection)
             return nil
         }
         return receiver == nil ? nil : count
@@ -201,7 +201,7 @@ package final class Transfer {
     /// The first bytes of a line whose end has not come.
     /// - Returns: false where no end could make them one of a head.
     func headLineBegins(_ bytes: Span<UInt8>) -> Bool {
-        failure = head.problem(withPartOfLine: bytes, limits: limits)
+        failure = head.problem(withPartOfLine: bytes, limits: limits.head).map(UpstreamError.init)
         return failure == nil
     }
 

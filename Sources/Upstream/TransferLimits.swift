@@ -1,5 +1,6 @@
 // What bounds one exchange with the upstream: the settings' numbers alone, since every transfer has a copy.
 
+import HTTPCore
 import Reactor
 
 struct TransferLimits: Sendable {
@@ -8,18 +9,13 @@ struct TransferLimits: Sendable {
     let firstByte: Int64
     let betweenBytes: Int64
     let total: Int64
-    /// Of the response's head: its bytes, its fields, and the 1xx responses before it.
-    let headBytes: Int
-    let fieldCount: Int
-    let informational: Int
+    let head: ResponseLimits
 
     init(_ settings: UpstreamSettings) {
         connect = settings.connectTimeout.wholeMilliseconds
         firstByte = settings.firstByteTimeout.wholeMilliseconds
         betweenBytes = settings.betweenBytesTimeout.wholeMilliseconds
         total = settings.totalTimeout.wholeMilliseconds
-        headBytes = settings.responseHeadBytes
-        fieldCount = settings.responseFieldCount
-        informational = settings.informationalLimit
+        head = settings.responseLimits
     }
 }

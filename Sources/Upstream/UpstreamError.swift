@@ -44,6 +44,15 @@ package enum UpstreamError: Error, Hashable, Sendable, CaseIterable {
         }
     }
 
+    init(_ rejection: ResponseRejection) {
+        self =
+            switch rejection {
+            case .malformed: .protocolError
+            case .tooLarge: .responseHeaderTooLarge
+            case .transferCoding: .transferCoding
+            }
+    }
+
     /// In words, for the log and for people: what the forward proxy said is in it.
     package var text: String {
         guard case .tunnelRefused(let status) = self else { return rawValue }

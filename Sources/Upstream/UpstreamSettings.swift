@@ -39,12 +39,7 @@ package struct UpstreamSettings: Sendable {
     package var idleSeconds = 55
     /// How long a connection may have been unused that a request which must not be sent twice goes over.
     package var idleForWrites = Duration.seconds(4)
-    /// Largest head of an answer.
-    package var responseHeadBytes = 65_536
-    /// Most header fields of an answer.
-    package var responseFieldCount = 1_000
-    /// 1xx answers taken before the final one.
-    package var informationalLimit = 20
+    package var responseLimits = ResponseLimits()
 
     package init(host: String, port: UInt16) {
         self.host = host

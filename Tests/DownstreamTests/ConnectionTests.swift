@@ -83,7 +83,7 @@ private final class Answering: RequestReceiver {
 
         init(_ connection: ClientConnection) {
             self.connection = connection
-            connection.startResponse(ResponseHead(status: 200), framing: .chunked)
+            connection.startResponse(head: Array("HTTP/1.1 200 OK\r\n".utf8), framing: .chunked)
         }
 
         func requestContent(_ bytes: Span<UInt8>) {}
@@ -143,7 +143,7 @@ private final class Answering: RequestReceiver {
 
         init(_ connection: ClientConnection) {
             self.connection = connection
-            connection.startResponse(ResponseHead(status: 200), framing: .length(50 << 20))
+            connection.startResponse(head: Array("HTTP/1.1 200 OK\r\n".utf8), framing: .length(50 << 20))
         }
 
         func requestContent(_ bytes: Span<UInt8>) {}

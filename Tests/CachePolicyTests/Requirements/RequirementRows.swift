@@ -67,7 +67,7 @@ struct Requirement {
             "3.1", .must, "Fields that private names are not stored; those of no-cache neither.", "CachePolicy/CacheControl.swift unkept",
             "fields that private and no-cache name are not kept, the rest is"),
         Requirement(
-            "3.1", .must, "Trailers are not taken for header fields: they are dropped.", "Upstream/AnswerHead.swift trailer",
+            "3.1", .must, "Trailers are not taken for header fields: they are dropped.", "HTTPCore/ResponseHeadParser.swift trailer",
             "trailers are dropped: they are no header fields, of this answer or of the stored one"),
         Requirement(
             "3.2", .must, "Each field of a 304 takes the place of the stored ones of its name.", "CachePolicy/Validation.swift freshened",
@@ -283,7 +283,7 @@ struct Requirement {
             "fields of the connection stop here, the forwarding fields are ours, overrides are dropped"),
         Requirement(
             "5.2", .should, "Names in any case, arguments as tokens and as quoted strings.",
-            "CachePolicy/CacheControl.swift DirectiveReader",
+            "CachePolicy/CacheDirective.swift isWellQuoted",
             "lifetimes"),
         Requirement(
             "5.2.1", .should, "max-age, max-stale, min-fresh and no-cache of requests are obeyed.", "CachePolicy/Reuse.swift decide",
@@ -324,7 +324,7 @@ struct Requirement {
             "CachePolicy/CacheControl.swift asRead",
             "what is said to shared caches is not for one user's own"),
         Requirement(
-            "5.2.3", .must, "Unknown directives mean nothing.", "CachePolicy/CacheControl.swift setFlag",
+            "5.2.3", .must, "Unknown directives mean nothing.", "CachePolicy/CacheDirective.swift candidate",
             "by the request's directives, ten seconds later"),
         Requirement(
             "5.3", .must, "Expires that is no date is in the past, \"0\" above all.", "CachePolicy/Freshness.swift lifetime", "lifetimes"),

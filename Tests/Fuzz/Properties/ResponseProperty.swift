@@ -1,12 +1,10 @@
 // An upstream's head: what is refused by a part of a line is refused by the whole line, its framing can be read in one way only, and what was
 // taken is read as the same when it is written again.
 
-import HTTPCore
-
-@testable import Upstream
+@testable import HTTPCore
 
 enum ResponseProperty {
-    private static let limits = TransferLimits(UpstreamSettings(host: "upstream.example", port: 80))
+    private static let limits = ResponseLimits()
 
     static func check(_ bytes: [UInt8]) throws(Violation) {
         guard let (head, framing) = try read(bytes) else { return }
@@ -35,8 +33,8 @@ enum ResponseProperty {
     }
 
     /// The final head; nil where there is none.
-    private static func read(_ bytes: [UInt8]) throws(Violation) -> (head: ResponseHead, framing: AnswerHead.Framing)? {
-        var reader = AnswerHead()
+    private static func read(_ bytes: [UInt8]) throws(Violation) -> (head: ResponseHead, framing: ResponseHeadParser.Framing)? {
+        var reader = ResponseHeadParser()
         var start = 0
         while let end = bytes[start...].firstIndex(of: 0x0a) {
             let line = bytes.span.extracting(start..<(end + 1))

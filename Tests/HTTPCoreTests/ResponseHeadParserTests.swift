@@ -1,18 +1,17 @@
-// An answer's head as a table: lines in, what is made of them out.
+// A response's head as a table: lines in, what is made of them out.
 
-import HTTPCore
 import Testing
 
-@testable import Upstream
+@testable import HTTPCore
 
-@Suite("Heads of answers")
-struct AnswerHeadTests {
-    private static let limits = TransferLimits(UpstreamSettings(host: "a", port: 80))
+@Suite("Heads of responses (RFC 9112 §4–§6)")
+struct ResponseHeadParserTests {
+    private static let limits = ResponseLimits()
 
     /// The last event that these lines bring.
-    private func read(_ lines: [String]) -> AnswerHead.Event {
-        var head = AnswerHead()
-        var last = AnswerHead.Event.more
+    private func read(_ lines: [String]) -> ResponseHeadParser.Event {
+        var head = ResponseHeadParser()
+        var last = ResponseHeadParser.Event.more
         for line in lines {
             last = head.take(Array(line.utf8).span, limits: Self.limits).event
             if case .refused = last { return last }
@@ -37,8 +36,8 @@ struct AnswerHeadTests {
                 ["HTTP/1.1 103 Early Hints\r\n", "\r\n", "HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "\r\n"],
                 .length(2)
             ),
-        ] as [([String], AnswerHead.Framing)])
-    func framing(lines: [String], wanted: AnswerHead.Framing) {
+        ] as [([String], ResponseHeadParser.Framing)])
+    func framing(lines: [String], wanted: ResponseHeadParser.Framing) {
         guard case .final(_, let framing) = read(lines) else {
             Issue.record("refused: \(lines)")
             return
@@ -57,7 +56,7 @@ struct AnswerHeadTests {
             (["HTTP/1.1 200 OK\r\n", "\r\n"], false),
         ] as [([String], Bool)])
     func persistence(lines: [String], isPersistent: Bool) {
-        var head = AnswerHead()
+        var head = ResponseHeadParser()
         for line in lines { _ = head.take(Array(line.utf8).span, limits: Self.limits) }
         #expect(head.isPersistent == isPersistent)
     }
@@ -65,29 +64,29 @@ struct AnswerHeadTests {
     @Test(
         "what is not used",
         arguments: [
-            (["HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "Content-Length: 3\r\n", "\r\n"], .protocolError),
-            (["HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "Transfer-Encoding: chunked\r\n", "\r\n"], .protocolError),
-            (["HTTP/1.1 200 OK\r\n", "Content-Length:\r\n", "\r\n"], .protocolError),
-            (["HTTP/1.1 200 OK\r\n", "Content-Length: 0x2\r\n", "\r\n"], .protocolError),
+            (["HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "Content-Length: 3\r\n", "\r\n"], .malformed),
+            (["HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "Transfer-Encoding: chunked\r\n", "\r\n"], .malformed),
+            (["HTTP/1.1 200 OK\r\n", "Content-Length:\r\n", "\r\n"], .malformed),
+            (["HTTP/1.1 200 OK\r\n", "Content-Length: 0x2\r\n", "\r\n"], .malformed),
             (["HTTP/1.1 200 OK\r\n", "Transfer-Encoding: gzip, chunked\r\n", "\r\n"], .transferCoding),
             (["HTTP/1.1 200 OK\r\n", "Transfer-Encoding:\r\n", "Content-Length: 2\r\n", "\r\n"], .transferCoding),
             (["HTTP/1.1 200 OK\r\n", "Transfer-Encoding: ,\r\n", "\r\n"], .transferCoding),
-            (["HTTP/1.1 200 OK\r\n", "X: a\r\n", " b\r\n"], .protocolError),
-            (["HTTP/1.1 200 OK\r\n", "no colon\r\n"], .protocolError),
-            (["HTTP/1.1 200 OK\r\n", ": a\r\n"], .protocolError),
-            (["HTTP/1.1 200 OK\r\n", "X: a\u{0}\r\n"], .protocolError),
-            (["HTTP/2 200\r\n"], .protocolError),
-            (["HTTP/1.1 2000 OK\r\n"], .protocolError),
-            (["HTTP/1.1 099 OK\r\n"], .protocolError),
-            (["HTTP/1.1 2x0 OK\r\n"], .protocolError),
-            (["HTTP/1.1\r\n"], .protocolError),
-            (["ICY 200 OK\r\n"], .protocolError),
-            (["\r\n"], .protocolError),
-            (["HTTP/1.1 101 Switching Protocols\r\n", "\r\n"], .protocolError),
-            ([String](repeating: "HTTP/1.1 103 E\r\n", count: 21).flatMap { [$0, "\r\n"] }, .protocolError),
-            (["HTTP/1.1 200 OK\r\n", "X: \(String(repeating: "a", count: 70_000))\r\n"], .responseHeaderTooLarge),
-        ] as [([String], UpstreamError)])
-    func refused(lines: [String], wanted: UpstreamError) {
+            (["HTTP/1.1 200 OK\r\n", "X: a\r\n", " b\r\n"], .malformed),
+            (["HTTP/1.1 200 OK\r\n", "no colon\r\n"], .malformed),
+            (["HTTP/1.1 200 OK\r\n", ": a\r\n"], .malformed),
+            (["HTTP/1.1 200 OK\r\n", "X: a\u{0}\r\n"], .malformed),
+            (["HTTP/2 200\r\n"], .malformed),
+            (["HTTP/1.1 2000 OK\r\n"], .malformed),
+            (["HTTP/1.1 099 OK\r\n"], .malformed),
+            (["HTTP/1.1 2x0 OK\r\n"], .malformed),
+            (["HTTP/1.1\r\n"], .malformed),
+            (["ICY 200 OK\r\n"], .malformed),
+            (["\r\n"], .malformed),
+            (["HTTP/1.1 101 Switching Protocols\r\n", "\r\n"], .malformed),
+            ([String](repeating: "HTTP/1.1 103 E\r\n", count: 21).flatMap { [$0, "\r\n"] }, .malformed),
+            (["HTTP/1.1 200 OK\r\n", "X: \(String(repeating: "a", count: 70_000))\r\n"], .tooLarge),
+        ] as [([String], ResponseRejection)])
+    func refused(lines: [String], wanted: ResponseRejection) {
         guard case .refused(let error) = read(lines) else {
             Issue.record("taken: \(lines.prefix(3))")
             return
@@ -101,12 +100,12 @@ struct AnswerHeadTests {
         let second = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
         let bytes = Array((first + second + "{}").utf8)
         for end in 0...bytes.count {
-            var head = AnswerHead()
+            var head = ResponseHeadParser()
             var (taken, statuses): (Int, [Status]) = (0, [])
             for available in [end, bytes.count] {
                 var count = 1
                 while count > 0, statuses.last != 200, taken <= available {
-                    let event: AnswerHead.Event
+                    let event: ResponseHeadParser.Event
                     (event, count) = head.take(bytes.span.extracting(taken..<available), limits: Self.limits)
                     taken += count
                     switch event {
@@ -121,14 +120,14 @@ struct AnswerHeadTests {
 
     @Test("lines after the head are trailers, and values are without the white space around them")
     func fields() {
-        var head = AnswerHead()
+        var head = ResponseHeadParser()
         for line in ["HTTP/1.1 200 Very  well\r\n", "X: \t a b \r\n"] { _ = head.take(Array(line.utf8).span, limits: Self.limits) }
-        guard case .final(let answer, _) = head.take(Array("\r\n".utf8).span, limits: Self.limits).event else {
+        guard case .final(let response, _) = head.take(Array("\r\n".utf8).span, limits: Self.limits).event else {
             Issue.record("refused")
             return
         }
-        #expect(answer.reason.elementsEqual("Very  well".utf8))
-        #expect(answer.fields.value(at: 0).elementsEqual("a b".utf8))
+        #expect(response.reason.elementsEqual("Very  well".utf8))
+        #expect(response.fields.value(at: 0).elementsEqual("a b".utf8))
         guard case .trailer = head.take(Array("Content-Length: 5\r\n".utf8).span, limits: Self.limits).event else {
             Issue.record("a trailer was taken for a field")
             return

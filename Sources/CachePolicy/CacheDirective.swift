@@ -1,0 +1,123 @@
+// The directives of Cache-Control that mean something to us, and how they are told from others (RFC 9111 §5.2): a name in any case, perhaps
+// an argument, in a token or a quoted string.
+
+import HTTPCore
+
+enum CacheDirective {
+    case maxAge, sharedMaxAge, staleWhileRevalidate, staleIfError, minFresh, maxStale
+    case noStore, noCache, isPrivate, isPublic, mustRevalidate, proxyRevalidate, mustUnderstand, noTransform, immutable, onlyIfCached
+
+    private var name: StaticString {
+        switch self {
+        case .maxAge: "max-age"
+        case .sharedMaxAge: "s-maxage"
+        case .staleWhileRevalidate: "stale-while-revalidate"
+        case .staleIfError: "stale-if-error"
+        case .minFresh: "min-fresh"
+        case .maxStale: "max-stale"
+        case .noStore: "no-store"
+        case .noCache: "no-cache"
+        case .isPrivate: "private"
+        case .isPublic: "public"
+        case .mustRevalidate: "must-revalidate"
+        case .proxyRevalidate: "proxy-revalidate"
+        case .mustUnderstand: "must-understand"
+        case .noTransform: "no-transform"
+        case .immutable: "immutable"
+        case .onlyIfCached: "only-if-cached"
+        }
+    }
+
+    init?(_ name: Span<UInt8>) {
+        guard let directive = Self.candidate(for: name), name.equalsIgnoringCase(directive.name) else { return nil }
+        self = directive
+    }
+
+    private init?(trimming name: Span<UInt8>) { self.init(name.extracting(name.trimmedRange)) }
+
+    /// The only one that the name can be, by its length and one letter.
+    private static func candidate(for name: Span<UInt8>) -> CacheDirective? {
+        func isAt(_ place: Int, _ letter: Unicode.Scalar) -> Bool { name[place].asciiLowercased == UInt8(ascii: letter) }
+        switch name.count {
+        case 6: return .isPublic
+        case 7: return isAt(0, "m") ? .maxAge : .isPrivate
+        case 8: return isAt(0, "s") ? .sharedMaxAge : isAt(3, "s") ? .noStore : .noCache
+        case 9: return isAt(1, "m") ? .immutable : isAt(1, "i") ? .minFresh : .maxStale
+        case 12: return .noTransform
+        case 14: return isAt(0, "o") ? .onlyIfCached : .staleIfError
+        case 15: return isAt(5, "u") ? .mustUnderstand : .mustRevalidate
+        case 16: return .proxyRevalidate
+        case 22: return .staleWhileRevalidate
+        default: return nil
+        }
+    }
+
+    // MARK: Reading
+
+    /// Calls `take` with each directive of Cache-Control and its argument, quotes taken off.
+    static func read(_ fields: Fields, _ take: (CacheDirective, Span<UInt8>?) -> Void) {
+        guard fields.contains(.cacheControl) else { return }
+        let bytes = fields.bytes.span
+        for entry in fields.entries where entry.known == .cacheControl {
+            let line = bytes.extracting(entry.valueRange)
+            var position = 0
+            while position < line.count {
+                let end = FieldMembers.endOfMember(in: line, from: position)
+                readMember(line.extracting(position..<end), take)
+                position = end + 1
+            }
+        }
+    }
+
+    private static func readMember(_ text: Span<UInt8>, _ take: (CacheDirective, Span<UInt8>?) -> Void) {
+        let member = text.extracting(text.trimmedRange)
+        let equals = member.first(UInt8(ascii: "="))
+        guard isWellQuoted(member, equals) else { return readBadlyQuoted(member, take) }
+        guard let equals else {
+            if let directive = CacheDirective(member) { take(directive, nil) }
+            return
+        }
+        // White space before the sign is not allowed; what is meant restricts all the same. Behind it, it makes a number invalid.
+        guard let directive = CacheDirective(trimming: member.extracting(..<equals)) else { return }
+        let argument = member.extracting((equals + 1)...)
+        take(directive, argument.count > 0 && argument[0] == 0x22 ? argument.extracting(1..<(argument.count - 1)) : argument)
+    }
+
+    /// A quote that nobody closed, or that stands where none may, must not hide a no-store behind it.
+    private static func readBadlyQuoted(_ member: Span<UInt8>, _ take: (CacheDirective, Span<UInt8>?) -> Void) {
+        var position = 0
+        while position < member.count {
+            let end = member.first(UInt8(ascii: ","), from: position) ?? member.count
+            readPlain(member.extracting(position..<end), take)
+            position = end + 1
+        }
+    }
+
+    /// One directive, in which quotes mean nothing.
+    private static func readPlain(_ text: Span<UInt8>, _ take: (CacheDirective, Span<UInt8>?) -> Void) {
+        let piece = text.extracting(text.trimmedRange)
+        if let equals = piece.first(UInt8(ascii: "=")) {
+            if let directive = CacheDirective(trimming: piece.extracting(..<equals)) { take(directive, piece.extracting((equals + 1)...)) }
+        } else {
+            let name = piece.withUnsafeBufferPointer { $0.filter { $0 != 0x22 } }
+            if let directive = CacheDirective(name.span) { take(directive, nil) }
+        }
+    }
+
+    /// Whether it has no quotes, or one right behind the equals sign and one that closes it at the end.
+    private static func isWellQuoted(_ member: Span<UInt8>, _ equals: Int?) -> Bool {
+        guard let quote = member.first(0x22) else { return true }
+        guard let equals, quote == equals + 1 else { return false }
+        var isEscaped = false
+        for index in (quote + 1)..<member.count {
+            if isEscaped {
+                isEscaped = false
+            } else if member[index] == 0x5c {
+                isEscaped = true
+            } else if member[index] == 0x22 {
+                return index == member.count - 1
+            }
+        }
+        return false
+    }
+}

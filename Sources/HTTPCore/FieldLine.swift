@@ -1,0 +1,40 @@
+// One field line of a head (RFC 9112 §5), of a request or of a response: a token, a colon right behind it, and a value without control
+// characters. How a line may end, and what is said of one that is wrong, differs between the two: that is for the callers.
+
+struct FieldLine {
+    /// Where its parts lie. Values are without the white space around them.
+    let nameEnd: Int
+    let valueStart: Int
+    let valueEnd: Int
+    /// The first byte that may not stand in a value: there the line has to end.
+    let end: Int
+    let known: KnownField?
+
+    /// - Parameters:
+    ///   - start: where the line begins.
+    ///   - limit: nothing of the line lies from there on.
+    /// - Returns: nil where the line does not begin with a name and a colon: white space before the colon, or a line that is folded.
+    @inline(__always)
+    init?(in bytes: UnsafeBufferPointer<UInt8>, from start: Int, before limit: Int) {
+        let colon = bytes.place(of: 0x3a, from: start, before: limit)
+        guard colon > start, colon < limit else { return nil }
+        let known = KnownField(Span(_unsafeElements: UnsafeBufferPointer(rebasing: bytes[start..<colon])))
+        // Known names are tokens.
+        if known == nil {
+            for index in start..<colon where !isTokenByte(bytes[index]) { return nil }
+        }
+        var first = colon + 1
+        while first < limit, bytes[first].isOptionalWhitespace { first += 1 }
+        let end = bytes.endOfFieldValue(from: first, before: limit)
+        var last = end
+        while last > first, bytes[last - 1].isOptionalWhitespace { last -= 1 }
+        (nameEnd, valueStart, valueEnd, self.end, self.known) = (colon, first, last, end, known)
+    }
+
+    /// - Parameter offset: from these bytes to those that the entry will point into.
+    func entry(from start: Int, movedBy offset: Int = 0) -> Fields.Entry {
+        Fields.Entry(
+            nameStart: UInt32(start + offset), nameLength: UInt32(nameEnd - start), valueStart: UInt32(valueStart + offset),
+            valueLength: UInt32(valueEnd - valueStart), known: known)
+    }
+}

@@ -1,0 +1,203 @@
+// Reads the head of an HTTP/1.1 response (RFC 9112 §4, §5) from whole lines as they come, and refuses what may not be in one: framing that
+// can be read in two ways, control characters, heads without end, floods of 1xx responses. Lines are copied together, once for each call.
+
+/// What bounds a response's head.
+package struct ResponseLimits: Sendable, Equatable {
+    /// Bytes of its lines, without their ends.
+    package var headBytes = 65_536
+    package var fieldCount = 1_000
+    /// 1xx responses before the final one.
+    package var informational = 20
+
+    package init() {}
+}
+
+/// Why a response's head is not used.
+package enum ResponseRejection: Error, Sendable, Equatable {
+    case malformed, tooLarge
+    /// RFC 9112 §6.1: one that we did not ask for, or that cannot be.
+    case transferCoding
+}
+
+package struct ResponseHeadParser: Sendable {
+    package enum Event: Sendable {
+        case more
+        case informational(ResponseHead)
+        case final(ResponseHead, Framing)
+        /// A line after the head: a trailer. Dropped (RFC 9110 §6.5.1).
+        case trailer
+        case refused(ResponseRejection)
+    }
+
+    /// What marks the end of the content (RFC 9112 §6.3).
+    package enum Framing: Sendable, Equatable {
+        /// There is none.
+        case byProtocol
+        case length(Int)
+        case chunked
+        case connectionEnd
+    }
+
+    private var fields = Fields()
+    /// Of the field lines so far.
+    private var lineBytes = 0
+    /// 0 before the status line.
+    private var status: Status = 0
+    private var reason: [UInt8] = []
+    private var version = HTTPVersion.http11
+    private var isFinished = false
+    private var informational = 0
+    /// Whether the connection may go on after this response (RFC 9112 §9.3).
+    package private(set) var isPersistent = false
+    /// How long the upstream says that it keeps the connection, in milliseconds; nil where it says nothing.
+    package private(set) var keepAlive: Int64?
+
+    package init() {}
+
+    /// Reads the whole lines at the start of `bytes`, no further than to the end of one head.
+    /// - Returns: what they come to, and their length: 0 where the first line has no end yet.
+    package mutating func take(_ bytes: Span<UInt8>, limits: ResponseLimits) -> (event: Event, count: Int) {
+        bytes.withUnsafeBufferPointer { take($0, limits) }
+    }
+
+    private mutating func take(_ bytes: UnsafeBufferPointer<UInt8>, _ limits: ResponseLimits) -> (event: Event, count: Int) {
+        var position = 0
+        // The field lines of this call begin here. Entries point to where they will have been copied.
+        var first = 0
+        while case let end = bytes.place(of: 0x0a, from: position, before: bytes.count), end < bytes.count {
+            let start = position
+            position = end + 1
+            guard !isFinished else { return (.trailer, position) }
+            // A bare LF is what some origins send; it cannot be misread in a response's field line, and CR alone is refused.
+            let line = start..<(end > start && bytes[end - 1] == 0x0d ? end - 1 : end)
+            guard lineBytes + line.count <= limits.headBytes else { return (.refused(.tooLarge), position) }
+            if status == 0 {
+                guard takeStatusLine(bytes, line) else { return (.refused(.malformed), position) }
+                first = position
+            } else {
+                guard fields.count < limits.fieldCount else { return (.refused(.tooLarge), position) }
+                guard !line.isEmpty else {
+                    fields.take(bytes: bytes[first..<start])
+                    return (finish(limits), position)
+                }
+                guard takeField(bytes, line, offset: fields.bytes.count - first) else { return (.refused(.malformed), position) }
+            }
+        }
+        fields.take(bytes: bytes[first..<position])
+        return (.more, position)
+    }
+
+    /// What is wrong with these bytes, whatever may still come of their line: the rest is not waited for then.
+    package func problem(withPartOfLine bytes: Span<UInt8>, limits: ResponseLimits) -> ResponseRejection? {
+        guard lineBytes + bytes.count <= limits.headBytes else { return .tooLarge }
+        guard status == 0, !isFinished else { return nil }
+        for index in 0..<min(bytes.count, Self.versionStart.utf8CodeUnitCount) where bytes[index] != Self.versionStart.utf8Start[index] {
+            return .malformed
+        }
+        return nil
+    }
+
+    private static let versionStart: StaticString = "HTTP/1."
+
+    /// - Returns: false where it is none. `HTTP/1.1 200` and a reason phrase, which may be empty; the space before it may be missing.
+    private mutating func takeStatusLine(_ bytes: UnsafeBufferPointer<UInt8>, _ range: Range<Int>) -> Bool {
+        let line = UnsafeBufferPointer(rebasing: bytes[range])
+        let text = Span(_unsafeElements: line)
+        guard line.count >= 12, text.extracting(..<7).equals(Self.versionStart), line[8] == 0x20 else { return false }
+        switch line[7] {
+        case UInt8(ascii: "1"): version = .http11
+        case UInt8(ascii: "0"): version = .http10
+        default: return false
+        }
+        var code: UInt16 = 0
+        for index in 9..<12 {
+            guard line[index].isASCIIDigit else { return false }
+            code = code * 10 + UInt16(line[index] - 0x30)
+        }
+        guard code >= 100, line.count == 12 || line[12] == 0x20, line.endOfFieldValue(from: 12, before: line.count) == line.count else {
+            return false
+        }
+        status = Status(rawValue: code)
+        let phrase = text.extracting(min(13, line.count)...)
+        // The usual one need not be kept: it stands for an empty one.
+        reason = phrase.equals(ReasonPhrase.standard(for: status)) ? [] : phrase.withUnsafeBufferPointer { Array($0) }
+        return true
+    }
+
+    /// - Returns: false where it is none.
+    private mutating func takeField(_ bytes: UnsafeBufferPointer<UInt8>, _ line: Range<Int>, offset: Int) -> Bool {
+        guard let field = FieldLine(in: bytes, from: line.lowerBound, before: line.upperBound), field.end == line.upperBound else {
+            return false
+        }
+        fields.take(field.entry(from: line.lowerBound, movedBy: offset))
+        lineBytes += line.count
+        return true
+    }
+
+    private mutating func finish(_ limits: ResponseLimits) -> Event {
+        let head = ResponseHead(status: status, reason: reason, fields: fields)
+        fields = Fields()
+        if head.status.isInformational {
+            (status, lineBytes) = (0, 0)
+            informational += 1
+            guard head.status != 101, informational <= limits.informational else { return .refused(.malformed) }
+            return .informational(head)
+        }
+        isFinished = true
+        do throws(ResponseRejection) {
+            let framing = try Self.framing(of: head, version)
+            isPersistent = version != .http10 && framing != .connectionEnd && !head.isLastOnConnection
+            keepAlive = head.fields.keepAlive
+            return .final(head, framing)
+        } catch {
+            return .refused(error)
+        }
+    }
+
+    private static let framingFields: KnownFieldSet = [.contentLength, .transferEncoding]
+
+    /// RFC 9112 §6.3: what could be read in two ways is not used.
+    private static func framing(of head: ResponseHead, _ version: HTTPVersion) throws(ResponseRejection) -> Framing {
+        var framing = Framing.connectionEnd
+        if head.fields.containsAny(of: framingFields) { framing = try Self.framing(head.fields, version) }
+        return head.status.forbidsContent ? .byProtocol : framing
+    }
+
+    private static func framing(_ fields: Fields, _ version: HTTPVersion) throws(ResponseRejection) -> Framing {
+        let codings = FieldLists.members(of: .transferEncoding, in: fields, limit: 2)
+        // RFC 9112 §6.1: HTTP/1.0 knows no transfer codings. A field that names none is not a list (RFC 9110 §5.6.1), and not read alike by all.
+        if fields.contains(.transferEncoding), version == .http10 || codings.isEmpty { throw .transferCoding }
+        let length = fields.first(.contentLength)
+        if let length {
+            guard !length.isEmpty, length.count <= 15, length.allSatisfy(\.isASCIIDigit), fields.isOneValue(.contentLength) else {
+                throw .malformed
+            }
+        }
+        guard codings.isEmpty else {
+            guard length == nil else { throw .malformed }
+            guard codings.count == 1, codings[0].equalsIgnoringCase("chunked") else { throw .transferCoding }
+            return .chunked
+        }
+        return length.map { .length($0.reduce(0) { $0 * 10 + Int($1 - 0x30) }) } ?? .connectionEnd
+    }
+}
+
+extension ResponseHead {
+    /// Whether it says that its connection ends with it.
+    fileprivate var isLastOnConnection: Bool { fields.contains(.proxyConnection) || fields.connectionNames("close") }
+}
+
+extension Fields {
+    /// `Keep-Alive: timeout=5, max=100`: the seconds, of digits only and no more than a day's, in milliseconds.
+    fileprivate var keepAlive: Int64? {
+        guard contains(.keepAlive) else { return nil }
+        let name: StaticString = "timeout="
+        let nameCount = name.utf8CodeUnitCount
+        for member in FieldLists.members(of: .keepAlive, in: self) where member.count > nameCount {
+            let digits = member.dropFirst(nameCount)
+            guard member.prefix(nameCount).equalsIgnoringCase(name), digits.allSatisfy(\.isASCIIDigit) else { continue }
+            return digits.count > 5 ? 86_400_000 : digits.reduce(Int64(0)) { $0 * 10 + Int64($1 - 0x30) } * 1000
+        }
+        return nil
+    }
+}
