@@ -11,7 +11,7 @@ PORT ?= 8080
 RELEASE := -c release --static-swift-stdlib
 BUILD_PACKAGES := libcurl4-openssl-dev libssl-dev libyaml-dev libsodium-dev libxxhash-dev zlib1g-dev libbrotli-dev libzstd-dev pkg-config
 TEST_PACKAGES := prometheus openssl curl nginx
-BENCH_PACKAGES := nginx wrk python3 openssl
+BENCH_PACKAGES := nginx haproxy wrk gcc libc6-dev python3 openssl
 FAULT_PACKAGES := python3 openssl util-linux
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cistern
 
@@ -30,7 +30,7 @@ build: packages
 test: packages test-packages
 	$(SWIFT) test
 
-# Compares with nginx on this machine; figures and bars are in Tests/Benchmarks/README.md.
+# Compares with nginx, HAProxy and bare loops in C on this machine; figures and bars are in Tests/Benchmarks/README.md.
 bench: build bench-packages
 	strip -o .build/cistern-stripped .build/release/cistern
 	Tests/Benchmarks/bench.py --cistern .build/cistern-stripped $(ARGUMENTS)
@@ -116,7 +116,7 @@ help:
 	@echo "make run UPSTREAM=URL   build a release and start it in front of URL (PORT=8080)"
 	@echo "make run                try it with a sample API, without internet"
 	@echo "make test               build and run all tests"
-	@echo "make bench              measure against nginx"
+	@echo "make bench              measure beside nginx, HAProxy and bare loops in C"
 	@echo "make kill               rounds of kill -9 while storing and while purging"
 	@echo "make faults             every way of failing that we know of, as a table"
 	@echo "make fuzz               made-up bytes for everything that reads bytes from outside (TIME=, TARGET=)"

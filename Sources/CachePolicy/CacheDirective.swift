@@ -56,10 +56,7 @@ enum CacheDirective {
 
     /// Calls `take` with each directive of Cache-Control and its argument, quotes taken off.
     static func read(_ fields: Fields, _ take: (CacheDirective, Span<UInt8>?) -> Void) {
-        guard fields.contains(.cacheControl) else { return }
-        let bytes = fields.bytes.span
-        for entry in fields.entries where entry.known == .cacheControl {
-            let line = bytes.extracting(entry.valueRange)
+        fields.forEach(.cacheControl) { line in
             var position = 0
             while position < line.count {
                 let end = FieldMembers.endOfMember(in: line, from: position)
@@ -71,8 +68,12 @@ enum CacheDirective {
 
     private static func readMember(_ text: Span<UInt8>, _ take: (CacheDirective, Span<UInt8>?) -> Void) {
         let member = text.extracting(text.trimmedRange)
-        let equals = member.first(UInt8(ascii: "="))
-        guard isWellQuoted(member, equals) else { return readBadlyQuoted(member, take) }
+        var (equals, quote): (Int?, Int?) = (nil, nil)
+        for index in member.indices {
+            if member[index] == UInt8(ascii: "="), equals == nil { equals = index }
+            if member[index] == 0x22, quote == nil { quote = index }
+        }
+        guard isWellQuoted(member, equals, quote) else { return readBadlyQuoted(member, take) }
         guard let equals else {
             if let directive = CacheDirective(member) { take(directive, nil) }
             return
@@ -105,8 +106,8 @@ enum CacheDirective {
     }
 
     /// Whether it has no quotes, or one right behind the equals sign and one that closes it at the end.
-    private static func isWellQuoted(_ member: Span<UInt8>, _ equals: Int?) -> Bool {
-        guard let quote = member.first(0x22) else { return true }
+    private static func isWellQuoted(_ member: Span<UInt8>, _ equals: Int?, _ quote: Int?) -> Bool {
+        guard let quote else { return true }
         guard let equals, quote == equals + 1 else { return false }
         var isEscaped = false
         for index in (quote + 1)..<member.count {

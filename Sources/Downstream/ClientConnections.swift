@@ -39,6 +39,8 @@ package final class ClientConnections {
     private var whenEmpty: (() -> Void)?
     /// Their output goes out when the batch of events has been handled.
     private var pushing: [ClientConnection] = []
+    /// Those of the batch that is over.
+    private var pushed: [ClientConnection] = []
 
     static let readBytes = 64 * 1024
     static let writeBytes = 16 * 1024
@@ -113,9 +115,10 @@ package final class ClientConnections {
     }
 
     private func pushAll() {
-        let connections = pushing
-        pushing = []
-        for connection in connections { connection.pushNow() }
+        // What is pushed meanwhile has its turn with the next batch; neither list gives up its memory.
+        swap(&pushing, &pushed)
+        for connection in pushed { connection.pushNow() }
+        pushed.removeAll(keepingCapacity: true)
     }
 
     /// When a time-out that starts now has passed. A sweep's interval is added, so that it never comes early, however old `coarseNow` is.

@@ -13,6 +13,8 @@ package final class UpstreamRequestFields {
     /// What `ForwardingSettings.overrideFields` and `addressFields` name, as far as it is dropped: those that have a number, and the others.
     private let knownOverrides: KnownFieldSet
     private let otherOverrides: [[UInt8]]
+    /// What each request has.
+    private let constant: Fields
     private let via10: [UInt8]
     private let via11: [UInt8]
 
@@ -29,6 +31,10 @@ package final class UpstreamRequestFields {
             if let field = KnownField(name.span) { known.insert(field) } else { others.append(name) }
         }
         (knownOverrides, otherOverrides) = (known, others)
+        var constant = Fields()
+        if !settings.preserveHost { constant.append(.host, authority) }
+        if settings.forwarded == .replace || settings.forwarded == .add { constant.append(.xForwardedProto, "http") }
+        self.constant = constant
         via10 = Array("1.0 \(settings.name) (\(instance))".utf8)
         via11 = Array("1.1 \(settings.name) (\(instance))".utf8)
     }
@@ -56,8 +62,9 @@ package final class UpstreamRequestFields {
 
     /// - Parameter head: the client's request.
     package func make(from head: RequestHead, client: Client) -> Fields {
-        var fields = Fields(reservingBytes: head.fields.bytes.count + 256, entries: head.fields.count + 8)
-        fields.append(.host, settings.preserveHost ? client.host : authority)
+        var fields = constant
+        fields.reserve(bytes: head.fields.bytes.count + 256, lines: head.fields.count + 8)
+        if settings.preserveHost { fields.append(.host, client.host) }
         let source = head.fields.removingHopByHop()
         fields.append(contentsOf: source) { entry in
             entry.known.map { !isDropped($0) } ?? !isOtherOverride(source.bytes.span.extracting(entry.nameRange))
@@ -137,6 +144,6 @@ package final class UpstreamRequestFields {
         }
         if !client.address.isEmpty { fields.append(.xForwardedFor, client.address) }
         if settings.forwardHost { fields.append(.xForwardedHost, client.host) }
-        fields.append(.xForwardedProto) { $0.append("http") }
+        if !fields.contains(.xForwardedProto) { fields.append(.xForwardedProto, "http") }
     }
 }

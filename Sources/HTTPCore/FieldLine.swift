@@ -32,6 +32,7 @@ struct FieldLine {
     }
 
     /// - Parameter offset: from these bytes to those that the entry will point into.
+    @inline(__always)
     func entry(from start: Int, movedBy offset: Int = 0) -> Fields.Entry {
         Fields.Entry(
             nameStart: UInt32(start + offset), nameLength: UInt32(nameEnd - start), valueStart: UInt32(valueStart + offset),

@@ -77,7 +77,10 @@ package struct FieldMembers: Sequence, IteratorProtocol {
     ) -> Int {
         var isQuoted = false
         var isEscaped = false
-        for index in start..<text.count {
+        var index = start
+        // Mostly nothing is quoted.
+        while index < text.count, text[index] != separator, text[index] != 0x22 { index += 1 }
+        for index in index..<text.count {
             let byte = text[index]
             if isEscaped {
                 isEscaped = false

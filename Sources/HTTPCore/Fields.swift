@@ -56,6 +56,24 @@ package struct Fields: Sendable {
         if let known = entry.known { present.insert(known) }
     }
 
+    /// The bytes of another message, some of whose entries are taken.
+    mutating func take(bytes: [UInt8], of others: Fields) {
+        self.bytes = bytes
+        entries.reserveCapacity(others.count)
+    }
+
+    /// Calls `take` with the value of each line of that name, in order.
+    package func forEach(_ field: KnownField, _ take: (Span<UInt8>) -> Void) {
+        guard contains(field) else { return }
+        for entry in entries where entry.known == field { take(bytes.span.extracting(entry.valueRange)) }
+    }
+
+    /// Room for so many more bytes and lines.
+    package mutating func reserve(bytes more: Int, lines: Int) {
+        bytes.reserveCapacity(bytes.count + more)
+        entries.reserveCapacity(entries.count + lines)
+    }
+
     /// Field lines that entries point into already, as received.
     mutating func take(bytes more: Slice<UnsafeBufferPointer<UInt8>>) {
         let lines = UnsafeBufferPointer(rebasing: more)
@@ -124,10 +142,21 @@ package struct Fields: Sendable {
 
     package mutating func append(_ field: KnownField, _ value: Span<UInt8>) {
         let nameStart = bytes.count
-        bytes.append(field.name)
-        let valueStart = bytes.count
-        bytes.append(copying: value)
-        appendEntry(nameStart: nameStart, valueStart: valueStart, known: field)
+        let name = field.name
+        let nameCount = name.utf8CodeUnitCount
+        // One check for room for both.
+        bytes.append(addingCapacity: nameCount + value.count) { output in
+            output.withUnsafeMutableBufferPointer { space, written in
+                guard let start = space.baseAddress else { return }
+                (start + written).update(from: name.utf8Start, count: nameCount)
+                value.withUnsafeBufferPointer { value in
+                    guard let source = value.baseAddress else { return }
+                    (start + written + nameCount).update(from: source, count: value.count)
+                }
+                written += nameCount + value.count
+            }
+        }
+        appendEntry(nameStart: nameStart, valueStart: nameStart + nameCount, known: field)
     }
 
     package mutating func append(_ field: KnownField, _ value: [UInt8]) { append(field, value.span) }

@@ -18,17 +18,24 @@ extension Fields {
     /// Without the fields of the connection, and without those that its Connection field names.
     package func removingHopByHop() -> Fields {
         guard containsAny(of: Self.always) else { return self }
+        let kept = removingOfConnection()
+        // Mostly Connection names Keep-Alive alone, which is of the connection in any case.
+        guard contains(.connection), !connectionIs("keep-alive") else { return kept }
         let named = NamedFields(self)
-        var kept: [Entry] = []
-        kept.reserveCapacity(entries.count)
-        for entry in entries where !isOfConnection(entry) && !isNamed(entry, by: named) { kept.append(entry) }
-        return Fields(bytes: bytes, entries: kept)
+        return Fields(bytes: bytes, entries: kept.entries.filter { !isNamed($0, by: named) })
+    }
+
+    private func removingOfConnection() -> Fields {
+        var kept = Fields()
+        kept.take(bytes: bytes, of: self)
+        for entry in entries where !isOfConnection(entry) { kept.take(entry) }
+        return kept
     }
 
     /// Without what Connection names and may take away; nil where that changes nothing. The next hop never sees those fields: so nothing
     /// that is decided of a request, least of all its key, may depend on them.
     package func removingNamed() -> Fields? {
-        guard contains(.connection) else { return nil }
+        guard contains(.connection), !connectionIs("keep-alive") else { return nil }
         let named = NamedFields(self)
         let isTaken = { (entry: Entry) in !isOfConnection(entry) && isNamed(entry, by: named) }
         return entries.contains(where: isTaken) ? Fields(bytes: bytes, entries: entries.filter { !isTaken($0) }) : nil
@@ -54,11 +61,6 @@ extension Fields {
         case all
 
         init(_ fields: Fields) {
-            // Mostly that is Keep-Alive alone, which is of the connection in any case.
-            guard !fields.connectionIs("keep-alive") else {
-                self = .these([])
-                return
-            }
             let names = FieldLists.members(of: .connection, in: fields, limit: FieldListLimit.members + 1)
             self = names.count > FieldListLimit.members ? .all : .these(names)
         }
@@ -80,7 +82,13 @@ extension Fields {
             // Mostly it is the only one.
             if value.equalsIgnoringCase(option) { return true }
             guard value.count > option.utf8CodeUnitCount else { continue }
-            if FieldMembers(of: bytes[entry.valueRange]).contains(where: { $0.equalsIgnoringCase(option) }) { return true }
+            var position = 0
+            while position < value.count {
+                let end = FieldMembers.endOfMember(in: value, from: position)
+                let member = value.extracting(position..<end)
+                if member.extracting(member.trimmedRange).equalsIgnoringCase(option) { return true }
+                position = end + 1
+            }
         }
         return false
     }

@@ -13,6 +13,33 @@ package enum Method: Sendable, Equatable {
         self = .other(token.withUnsafeBufferPointer { Array($0) })
     }
 
+    /// Written down as those of `Status` are.
+    package static func == (one: Method, other: Method) -> Bool {
+        switch (one, other) {
+        case (.other(let one), .other(let other)): one == other
+        case (.other, _), (_, .other): false
+        case (let one, let other): one.number == other.number
+        }
+    }
+
+    package static func != (one: Method, other: Method) -> Bool { !(one == other) }
+
+    private var number: Int {
+        switch self {
+        case .get: 0
+        case .head: 1
+        case .post: 2
+        case .put: 3
+        case .delete: 4
+        case .connect: 5
+        case .options: 6
+        case .trace: 7
+        case .patch: 8
+        case .query: 9
+        case .other: 10
+        }
+    }
+
     package var bytes: [UInt8] {
         var bytes: [UInt8] = []
         append(to: &bytes)
@@ -63,11 +90,16 @@ package enum Method: Sendable, Equatable {
 /// A status code (RFC 9110 §15): three digits.
 package struct Status: RawRepresentable, Hashable, Sendable, ExpressibleByIntegerLiteral {
     package let rawValue: UInt16
-    package init(rawValue: UInt16) { self.rawValue = rawValue }
-    package init(integerLiteral value: UInt16) { rawValue = value }
+    @inlinable package init(rawValue: UInt16) { self.rawValue = rawValue }
+    @inlinable package init(integerLiteral value: UInt16) { self.init(rawValue: value) }
 
-    /// Written down, since the one for all types with raw values is asked through a table.
-    package static func == (one: Status, other: Status) -> Bool { one.rawValue == other.rawValue }
+    /// Written down, since those for all types with raw values are asked through tables: a pass compares some thirty times.
+    @inlinable package static func == (one: Status, other: Status) -> Bool { one.rawValue == other.rawValue }
+
+    @inlinable package static func != (one: Status, other: Status) -> Bool { one.rawValue != other.rawValue }
+
+    /// What `switch` asks.
+    @inlinable package static func ~= (pattern: Status, status: Status) -> Bool { pattern.rawValue == status.rawValue }
 
     package var isInformational: Bool { rawValue < 200 }
     package var isSuccessful: Bool { rawValue / 100 == 2 }

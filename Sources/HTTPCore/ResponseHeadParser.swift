@@ -164,21 +164,26 @@ package struct ResponseHeadParser: Sendable {
     }
 
     private static func framing(_ fields: Fields, _ version: HTTPVersion) throws(ResponseRejection) -> Framing {
+        guard fields.contains(.transferEncoding) else { return .length(try length(fields)) }
         let codings = FieldLists.members(of: .transferEncoding, in: fields, limit: 2)
         // RFC 9112 §6.1: HTTP/1.0 knows no transfer codings. A field that names none is not a list (RFC 9110 §5.6.1), and not read alike by all.
-        if fields.contains(.transferEncoding), version == .http10 || codings.isEmpty { throw .transferCoding }
-        let length = fields.first(.contentLength)
-        if let length {
-            guard !length.isEmpty, length.count <= 15, length.allSatisfy(\.isASCIIDigit), fields.isOneValue(.contentLength) else {
-                throw .malformed
-            }
+        if version == .http10 || codings.isEmpty { throw .transferCoding }
+        guard !fields.contains(.contentLength) else { throw .malformed }
+        guard codings.count == 1, codings[0].equalsIgnoringCase("chunked") else { throw .transferCoding }
+        return .chunked
+    }
+
+    /// Of Content-Length, which there is: digits only, and the same in each line.
+    private static func length(_ fields: Fields) throws(ResponseRejection) -> Int {
+        guard let digits = fields.first(.contentLength), !digits.isEmpty, digits.count <= 15, fields.isOneValue(.contentLength) else {
+            throw .malformed
         }
-        guard codings.isEmpty else {
-            guard length == nil else { throw .malformed }
-            guard codings.count == 1, codings[0].equalsIgnoringCase("chunked") else { throw .transferCoding }
-            return .chunked
+        var length = 0
+        for digit in digits {
+            guard digit.isASCIIDigit else { throw .malformed }
+            length = length * 10 + Int(digit - 0x30)
         }
-        return length.map { .length($0.reduce(0) { $0 * 10 + Int($1 - 0x30) }) } ?? .connectionEnd
+        return length
     }
 }
 

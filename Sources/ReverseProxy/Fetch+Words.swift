@@ -17,5 +17,5 @@ extension NotStoredReason {
 
 extension DeltaSeconds {
     /// A Content-Length that the upstream side has checked already.
-    static func length(_ text: ArraySlice<UInt8>) -> Int? { Int(String(decoding: text, as: UTF8.self)) }
+    static func length(_ text: ArraySlice<UInt8>) -> Int? { text.reduce(0) { $0 * 10 + Int($1 & 0x0f) } }
 }

@@ -32,13 +32,27 @@ package struct UpstreamRequest: Sendable {
     /// What Content-Length says; nil where it is left out. Methods that promise content say that there is none (RFC 9110 §8.6).
     var contentLength: Int? {
         switch content {
-        case .none: method == .post || method == .put || method == .patch ? 0 : nil
+        case .none: method.promisesContent ? 0 : nil
         case .length(let count): count
         case .chunked: nil
         }
     }
 
-    var hasContent: Bool { content != .none && content != .length(0) }
+    var hasContent: Bool {
+        switch content {
+        case .none, .length(0): false
+        case .length, .chunked: true
+        }
+    }
+}
+
+extension Method {
+    fileprivate var promisesContent: Bool {
+        switch self {
+        case .post, .put, .patch: true
+        case .get, .head, .delete, .connect, .options, .trace, .query, .other: false
+        }
+    }
 }
 
 /// Is told what a transfer brings. After `transferEnded` or `transferFailed` nothing more comes.

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Measures Cistern against nginx's proxy_cache on this machine, side by side.
+"""Measures Cistern beside nginx's proxy_cache, HAProxy's cache and two bare loops in C on this machine, side by side.
 
     bench.py [--cistern PATH] [--rounds N] [--seconds S] [--only NAME,...] [--million] [--blocking]
 
-Both proxies are pinned to core 0, wrk and the origin (nginx too) to core 1. Rounds are interleaved, so that a machine that
-changes its speed changes it for both; what is printed are medians, and the ratio of the medians. CPU is what the kernel booked
-for the proxy's processes (utime + stime in /proc), divided by the requests that wrk counted.
+All of them are pinned to core 0, wrk and the origin (nginx too) to core 1. Rounds are interleaved, so that a machine that
+changes its speed changes it for all; what is printed are medians, and ratios of the medians. CPU is what the kernel booked
+for a proxy's process (utime + stime in /proc), divided by the requests that wrk counted. Where the machine's own floor makes a
+ratio to nginx impossible, 1.25 times the floor is the bar instead: both are printed.
 
-Needs nginx and wrk. Everything runs on loopback, in a directory of its own that is removed at the end.
+Needs nginx, HAProxy, wrk and a C compiler. Everything runs on loopback, in a directory of its own that is removed at the end.
 """
 import argparse
 import os
@@ -30,13 +31,29 @@ TICKS = os.sysconf("SC_CLK_TCK")
 HERE = Path(__file__).resolve().parent
 BODY_1K = '{"id":1,"text":"' + "x" * (1024 - 18) + '"}'
 
-BARS = {
-    "hit": ("fresh hit, 1 KB, 64 connections", 0.50, 1.7),
-    "random": ("100,000 stored answers at random", 0.50, None),
-    "miss": ("miss, 1 KB, each another target, stored", 1.60, None),
-    "pass": ("pass, 1 KB that may not be stored", 1.60, None),
-    "tls": ("pass over TLS, 1 KB that may not be stored, the certificate checked", 1.25, None),
+LARGE = '{"id":1,"text":"' + "x" * (100 * 1024 - 18) + '"}'
+
+
+class Case:
+    """What is asked for, and how much of the others' CPU a request may cost: {other: bar}."""
+
+    def __init__(self, title, path, bars, script=None, environment=None):
+        self.title, self.path, self.bars, self.script = title, path, bars, script
+        self.environment = {**os.environ, **(environment or {})}
+
+
+CASES = {
+    "hit": Case("fresh hit, 1 KB, 64 connections", "/hit", {"nginx": 0.50, "haproxy": 0.70, "floor": 1.20}),
+    "random": Case("100,000 stored responses at random", "/", {"nginx": 0.50, "haproxy": 0.70}, "random.lua"),
+    "zipf": Case("the same by Zipf's law, asked for as apps do", "/", {"haproxy": 0.70}, "zipf.lua"),
+    "mixed": Case("the same, one request in ten for a new target, stored", "/", {"haproxy": 0.85}, "zipf.lua", {"NEW": "10"}),
+    "large": Case("fresh hit, 100 KB", "/large", {"nginx": 0.85}),
+    "miss": Case("filling: 1 KB, each another target, stored", "/", {"nginx": 1.60, "haproxy": 1.40}, "distinct.lua"),
+    "pass": Case("pass, 1 KB that may not be stored", "/pass", {"nginx": 1.15, "floor_pass": 1.25}),
+    "tls": Case("pass over TLS, 1 KB that may not be stored, the certificate checked", "/pass", {"nginx": 1.25}),
 }
+# Of requests a second to nginx's.
+RATE_BARS = {"hit": 1.7}
 
 ORIGIN = """
 worker_processes 1; daemon off; master_process off; pid {dir}/origin.pid; error_log {dir}/origin.log crit;
@@ -47,6 +64,7 @@ http {{
     listen 127.0.0.1:{origin} backlog=4096;
     location / {{ add_header Cache-Control "max-age=36000"; return 200 '{body}'; }}
     location /pass {{ add_header Cache-Control "no-store"; return 200 '{body}'; }}
+    location /large {{ add_header Cache-Control "max-age=36000"; alias {dir}/large.json; }}
     location /first {{ return 200 '{body}'; }}
   }}
   server {{
@@ -62,6 +80,7 @@ worker_rlimit_nofile 20000;
 events {{ worker_connections 10000; }}
 http {{
   access_log off; keepalive_requests 100000000; keepalive_timeout 600s;
+  sendfile on; tcp_nopush on; proxy_buffer_size 16k; proxy_buffers 8 16k;
   proxy_cache_path {dir}/peer-cache levels=1:2 keys_zone=one:200m max_size=8g inactive=10h use_temp_path=off;
   upstream origin {{ server 127.0.0.1:{origin}; keepalive 128; keepalive_requests 100000000; }}
   upstream origin_tls {{ server 127.0.0.1:{origin_tls}; keepalive 128; keepalive_requests 100000000; }}
@@ -78,6 +97,39 @@ http {{
   }}
 }}
 """
+
+HAPROXY = """
+global
+  maxconn 8192
+  nbthread 1
+defaults
+  mode http
+  option http-keep-alive
+  timeout connect 5s
+  timeout client 600s
+  timeout server 600s
+  timeout http-keep-alive 600s
+cache bench
+  total-max-size 1024
+  max-object-size 262144
+  max-age 3600
+  process-vary on
+frontend front
+  bind 127.0.0.1:{haproxy}
+  http-request cache-use bench
+  http-response cache-store bench
+  default_backend back
+backend back
+  http-reuse always
+  server origin 127.0.0.1:{origin}
+"""
+
+
+def machine():
+    """Its processor's name, and what runs it where it is a virtual one."""
+    model = re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text())
+    product = Path("/sys/class/dmi/id/product_name")
+    return ", ".join([model[1] if model else "unknown"] + ([product.read_text().strip()] if product.exists() else []))
 
 
 def free_port():
@@ -135,6 +187,8 @@ class Bench:
         self.directory = tempfile.mkdtemp(prefix="cistern-bench-", dir=options.directory)
         self.origin_port, self.peer_port, self.port = free_port(), free_port(), free_port()
         self.origin_tls_port, self.peer_tls_port = free_port(), free_port()
+        self.haproxy_port, self.floor_ports = free_port(), [free_port(), free_port()]
+        (Path(self.directory) / "large.json").write_text(LARGE)
         self.make_certificate()
         self.running = []
 
@@ -152,11 +206,30 @@ class Bench:
     def start_origin(self):
         return self.start("origin", 1, self.nginx("origin.conf", ORIGIN))
 
-    def nginx(self, file, text):
+    def configuration(self, file, text):
         path = Path(self.directory) / file
         path.write_text(text.format(dir=self.directory, origin=self.origin_port, peer=self.peer_port, origin_tls=self.origin_tls_port,
-                                     peer_tls=self.peer_tls_port, body=BODY_1K))
-        return ["nginx", "-c", str(path), "-e", f"{self.directory}/nginx.log"]
+                                     peer_tls=self.peer_tls_port, haproxy=self.haproxy_port, body=BODY_1K))
+        return str(path)
+
+    def nginx(self, file, text):
+        return ["nginx", "-c", self.configuration(file, text), "-e", f"{self.directory}/nginx.log"]
+
+    def start_others(self, names):
+        """Those that the wanted cases are measured beside: {name: (process, port)}."""
+        others = {"nginx": (self.start("nginx", 0, self.nginx("peer.conf", PEER)), self.peer_port)}
+        if "haproxy" in names:
+            command = ["haproxy", "-db", "-f", self.configuration("haproxy.conf", HAPROXY)]
+            others["haproxy"] = (self.start("haproxy", 0, command), self.haproxy_port)
+        floor = f"{self.directory}/floor"
+        if {"floor", "floor_pass"} & names:
+            subprocess.run(["cc", "-O2", "-D_GNU_SOURCE", "-o", floor, str(HERE / "floor.c")], check=True)
+        for name, port, upstream in (("floor", self.floor_ports[0], []), ("floor_pass", self.floor_ports[1], [str(self.origin_port)])):
+            if name in names:
+                others[name] = (self.start(name, 0, [floor, str(port), str(len(BODY_1K)), *upstream]), port)
+        for process, port in others.values():
+            wait_for(port)
+        return others
 
     def start_cistern(self, cache="cache", extra=(), upstream=None):
         return self.start("cistern", 0, [
@@ -168,71 +241,67 @@ class Bench:
             process.stop()
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def wrk(self, port, path, seconds, connections=64, script=None):
+    def wrk(self, port, path, seconds, connections=64, script=None, environment=None):
         command = ["taskset", "-c", "1", "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency"]
         if script:
             command += ["-s", str(HERE / script)]
-        out = subprocess.run([*command, f"http://127.0.0.1:{port}{path}"], capture_output=True, text=True, check=True).stdout
+        command.append(f"http://127.0.0.1:{port}{path}")
+        out = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
         bad = re.search(r"Non-2xx or 3xx responses: (\d+)", out) or re.search(r"Socket errors: (.*)", out)
         if bad:
             print(f"  ! {path}: {bad[0]}", file=sys.stderr)
         return int(re.search(r"(\d+) requests in", out)[1]), float(re.search(r"Requests/sec:\s+([\d.]+)", out)[1])
 
-    def compare_tls(self):
+    def restart_for_tls(self):
         """Both ask an upstream that speaks TLS, on kept connections, and check its certificate."""
         self.cistern.stop()
-        self.port, self.peer_port = free_port(), self.peer_tls_port
+        self.port = free_port()
         self.cistern = self.start_cistern(
             "tls", ["--set", f"upstream.ca_file={self.directory}/server.pem"], f"https://127.0.0.1:{self.origin_tls_port}")
-        for port in (self.port, self.peer_port):
+        self.others["nginx"] = (self.others["nginx"][0], self.peer_tls_port)
+        for port in (self.port, self.peer_tls_port):
             wait_for(port, "/pass")
-        self.compare("tls", "/pass")
 
-    def compare(self, name, path, script=None):
-        """Interleaved rounds of both; prints medians, ratios and the bar."""
-        cpu = {"nginx": [], "cistern": []}
-        rate = {"nginx": [], "cistern": []}
+    def compare(self, name):
+        """Interleaved rounds of all; prints medians, ratios and bars."""
+        case = CASES[name]
+        contenders = {"cistern": (self.cistern, self.port), **{other: self.others[other] for other in case.bars}}
+        cpu, rate = {one: [] for one in contenders}, {one: [] for one in contenders}
         for _ in range(self.options.rounds):
-            for process, port in ((self.peer, self.peer_port), (self.cistern, self.port)):
-                label = "nginx" if process is self.peer else "cistern"
+            for one, (process, port) in contenders.items():
                 before = process.cpu()
-                count, per_second = self.wrk(port, path, self.options.seconds, script=script)
-                cpu[label].append((process.cpu() - before) / count * 1e6)
-                rate[label].append(per_second)
-        title, cpu_bar, rate_bar = BARS[name]
-        ours, theirs = statistics.median(cpu["cistern"]), statistics.median(cpu["nginx"])
-        fast, slow = statistics.median(rate["cistern"]), statistics.median(rate["nginx"])
-        print(f"| {title} | {ours:.1f} µs | {theirs:.1f} µs | {ours / theirs:.2f} (bar {cpu_bar:.2f}) "
-              f"| {fast:,.0f}/s | {slow:,.0f}/s | {fast / slow:.2f}{f' (bar {rate_bar})' if rate_bar else ''} |", flush=True)
+                count, per_second = self.wrk(port, case.path, self.options.seconds, script=case.script, environment=case.environment)
+                cpu[one].append((process.cpu() - before) / count * 1e6)
+                rate[one].append(per_second)
+        cpu, rate = ({one: statistics.median(values) for one, values in figures.items()} for figures in (cpu, rate))
+        ratios = [f"{other} {cpu[other]:.1f} µs: {cpu['cistern'] / cpu[other]:.2f} (bar {bar:.2f})" for other, bar in case.bars.items()]
+        rates = [f"{rate['cistern'] / rate[other]:.2f} × {other}" + (f" (bar {RATE_BARS[name]})" if other == "nginx" and name in RATE_BARS else "")
+                 for other in case.bars]
+        print(f"| {case.title} | {cpu['cistern']:.1f} µs | {'; '.join(ratios)} | {rate['cistern']:,.0f}/s | {'; '.join(rates)} |", flush=True)
 
     def run(self):
-        wanted = self.options.only.split(",") if self.options.only else [*BARS, "memory", "idle"]
+        wanted = self.options.only.split(",") if self.options.only else [*CASES, "memory", "idle"]
+        cases = [name for name in CASES if name in wanted]
         resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
         self.start_origin()
         wait_for(self.origin_port)
-        self.peer = self.start("nginx", 0, self.nginx("peer.conf", PEER))
+        self.others = self.start_others({other for name in cases for other in CASES[name].bars})
         self.cistern = self.start_cistern()
-        wait_for(self.peer_port)
         wait_for(self.port)
-        print(f"machine: {os.cpu_count()} cores, kernel {os.uname().release}; {self.options.rounds} rounds of {self.options.seconds} s\n")
+        print(f"machine: {machine()}, {os.cpu_count()} cores, kernel {os.uname().release}; {self.options.rounds} rounds of {self.options.seconds} s\n")
         if "memory" in wanted:
             self.memory()
         if "idle" in wanted:
             self.idle_connections()
-        if set(wanted) & set(BARS):
-            print("\n| what | cistern CPU/request | nginx | ratio | cistern | nginx | ratio |\n|---|---|---|---|---|---|---|")
-        if "hit" in wanted:
-            self.compare("hit", "/hit")
-        if "random" in wanted:
-            for port in (self.peer_port, self.port):
+        if cases:
+            print("\n| what | CPU of a request | beside | requests | beside |\n|---|---|---|---|---|")
+        if {"random", "zipf", "mixed"} & set(cases):
+            for port in (self.port, self.peer_port, self.haproxy_port):
                 self.fill(port, 100_000)
-            self.compare("random", "/", script="random.lua")
-        if "miss" in wanted:
-            self.compare("miss", "/", script="distinct.lua")
-        if "pass" in wanted:
-            self.compare("pass", "/pass")
-        if "tls" in wanted:
-            self.compare_tls()
+        for name in cases:
+            if name == "tls":
+                self.restart_for_tls()
+            self.compare(name)
         if self.options.million:
             self.million()
 
@@ -255,14 +324,18 @@ class Bench:
         for one in sockets:
             one.close()
 
-    def fill(self, port, count):
-        """Each of /items/0 … /items/count-1 once."""
-        import http.client
-        connection = http.client.HTTPConnection("127.0.0.1", port)
-        for number in range(count):
-            connection.request("GET", f"/items/{number}")
-            connection.getresponse().read()
-        connection.close()
+    def fill(self, port, count, batch=50):
+        """Each of /items/0 … /items/count-1 once, so many at a time over one connection."""
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            for first in range(0, count, batch):
+                wanted = range(first, min(first + batch, count))
+                connection.sendall(b"".join(b"GET /items/%d HTTP/1.1\r\nHost: bench\r\n\r\n" % number for number in wanted))
+                received = b""
+                while received.count(BODY_1K.encode()) < len(wanted):
+                    more = connection.recv(1 << 20)
+                    if not more:
+                        raise SystemExit(f"port {port} closed the connection while it was filled")
+                    received += more
 
     def million(self, count=1_000_000):
         process = self.start_million(count)
@@ -310,15 +383,15 @@ def main():
     parser.add_argument("--cistern", default=".build/release/cistern", help="the release binary")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3)
-    parser.add_argument("--only", default="", help="hit, random, miss, pass, tls, memory, idle: joined by commas")
+    parser.add_argument("--only", default="", help=", ".join([*CASES, "memory", "idle"]) + ": joined by commas")
     parser.add_argument("--million", action="store_true", help="also fill a store with a million answers (some minutes)")
     parser.add_argument("--blocking", action="store_true", help="small hits beside everything that takes long, instead (blocking.py)")
     parser.add_argument("--directory", default=None, help="where to work (default: the system's temporary directory)")
     options = parser.parse_args()
     options.cistern = str(Path(options.cistern).resolve())
-    for tool in ("nginx", "wrk", "taskset", "openssl"):
+    for tool in ("nginx", "haproxy", "wrk", "taskset", "openssl", "cc"):
         if not shutil.which(tool):
-            sys.exit(f"bench: {tool} is missing (apt-get install nginx wrk util-linux)")
+            sys.exit(f"bench: {tool} is missing (apt-get install nginx haproxy wrk util-linux openssl gcc)")
     bench = Bench(options)
     try:
         if options.blocking:
