@@ -94,7 +94,7 @@ let package = Package(
         tests("CacheStoreTests", ["CacheStore", "CSystem", "Locking", "TestSupport"]),
         tests("ResponseCacheTests", ["ResponseCache", "CachePolicy", "CacheStore", "HTTPCore", "TestSupport"]),
         tests("SettingsTests", ["Settings"]),
-        tests("CommandTests", ["cistern", "TestSupport", "ReverseProxy", "CacheStore", "Settings", "Forwarding", "Upstream"]),
+        tests("CommandTests", ["cistern", "TestSupport", "ReverseProxy", "CacheStore", "Settings", "Upstream"]),
         tests("UpstreamTests", ["Upstream", "HTTPCore", "Reactor", "Locking", "TestSupport"]),
         tests("DownstreamTests", ["Downstream", "HTTPCore", "Reactor", "Locking", "CSystem", "TestSupport"]),
         tests("TelemetryTests", ["Telemetry", "CacheStore", "TestSupport"]),

@@ -1,0 +1,81 @@
+// From the settings, as operators give them, to what each room takes: the defaults are said in both, and are the same; and each setting arrives.
+
+import ReverseProxy
+import Settings
+import Testing
+import Upstream
+
+@testable import cistern
+
+@Suite("From the settings to the proxy")
+struct SettingsWiringTests {
+    private static func lines(_ settings: ProxySettings) -> [String] {
+        var text = ""
+        dump(settings, to: &text)
+        return text.split(separator: "\n").map(String.init)
+    }
+
+    @Test("what each room does by itself is what the settings have it do by default")
+    func same() {
+        var made = ProxySettings(Self.given)
+        let own = ProxySettings(upstream: UpstreamSettings(host: "api.test", port: 81))
+        // Of this machine, and of the program.
+        (made.listen, made.store, made.shards, made.version) = (own.listen, own.store, own.shards, own.version)
+        made.admin.socket = own.admin.socket
+        let differences = Self.lines(made).difference(from: Self.lines(own))
+        #expect(differences.isEmpty)
+    }
+
+    // MARK: Each setting goes somewhere
+
+    /// Those that are read by others than the proxy: the log, and what only decides about other settings or the start.
+    private static let elsewhere: Set = [
+        "log.level", "log.format", "log.access", "log.access_format", "upstream.http2", "cache.profile", "admin.token_file",
+        "timeouts.shutdown",
+    ]
+
+    private static let texts = ["upstream.url": "http://other.test/x", "path": "/x/*"]
+    private static let lists = [
+        "listen": ":9", "admin_listen": ":9", "cache.content_types": "text/x", "methods": "QUERY", "good.content_types": "text/x",
+        "good.must_have": "/x", "good.must_not_have": "/x",
+    ]
+
+    private static func change<Root>(_ setting: Setting<Root>, in root: inout Root) {
+        switch setting.binding {
+        case .text(let path): root[keyPath: path] = texts[setting.path] ?? "changed"
+        case .choice(let path, let words): root[keyPath: path] = words.first { $0 != root[keyPath: path] } ?? ""
+        case .list(let path): root[keyPath: path] = [lists[setting.path] ?? "changed"]
+        case .flag(let path): root[keyPath: path].toggle()
+        case .count(let path, let range), .size(let path, let range), .duration(let path, let range):
+            root[keyPath: path] = root[keyPath: path] == range.upperBound ? range.lowerBound : range.upperBound
+        }
+    }
+
+    private static var given: CisternSettings {
+        var settings = CisternSettings()
+        settings.upstream.url = "http://api.test:81"
+        return settings
+    }
+
+    @Test(
+        "a setting that is changed changes what the proxy is told",
+        arguments: SettingsTable.all.map(\.path).filter { !elsewhere.contains($0) })
+    func isTaken(_ path: String) throws {
+        let setting = try #require(SettingsTable.all.first { $0.path == path })
+        var settings = Self.given
+        Self.change(setting, in: &settings)
+        let changes = Self.lines(ProxySettings(settings)).difference(from: Self.lines(ProxySettings(Self.given)))
+        #expect(!changes.isEmpty)
+    }
+
+    @Test("so does a route's", arguments: RouteTable.all.map(\.path))
+    func isTakenOfRoute(_ path: String) throws {
+        let setting = try #require(RouteTable.all.first { $0.path == path })
+        var settings = Self.given
+        settings.routes = [CisternSettings.Route(settings)]
+        let before = Self.lines(ProxySettings(settings))
+        Self.change(setting, in: &settings.routes[0])
+        let changes = Self.lines(ProxySettings(settings)).difference(from: before)
+        #expect(!changes.isEmpty)
+    }
+}
