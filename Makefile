@@ -27,8 +27,9 @@ endif
 build: packages
 	$(SWIFT) build $(RELEASE) --product cistern
 
+# FAST=1 leaves out what takes seconds of a processor.
 test: packages test-packages
-	$(SWIFT) test
+	$(if $(FAST),FAST_TESTS=1) $(SWIFT) test
 
 # Compares with nginx, HAProxy and bare loops in C on this machine; figures and bars are in Tests/Benchmarks/README.md.
 bench: build bench-packages

@@ -1,6 +1,7 @@
 // Whether many 404 at once are believed; and what is kept in memory of a confirmation that was not written.
 
 import HTTPCore
+import TestSupport
 import Testing
 
 @testable import CachePolicy
@@ -53,7 +54,7 @@ struct GoneWatchTests {
         for target in 0..<30 { #expect(watch.missing(UInt64(1 + target), now: later) == .believed) }
     }
 
-    @Test("what one user alone has seen turn 404 keeps nobody else's from being believed, however many they are")
+    @Test("what one user alone has seen turn 404 keeps nobody else's from being believed, however many they are", .slow)
     func oneUser() {
         var watch = GoneWatch(window: Self.window)
         let own = (1...1_000).map { watch.missing(UInt64($0), by: 7, now: 1) }
@@ -73,7 +74,7 @@ struct GoneWatchTests {
         #expect(watch.isDistrusted(1, now: 2) && !watch.isDistrusted(99, now: 2))
     }
 
-    @Test("memory is bounded, and what turned 404 is not pushed out by what did not")
+    @Test("memory is bounded, and what turned 404 is not pushed out by what did not", .slow)
     func bounded() {
         var watch = GoneWatch(window: Self.window)
         for target in 0..<9 { #expect(watch.missing(UInt64(1 + target), now: 1) == .believed) }

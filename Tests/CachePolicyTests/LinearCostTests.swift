@@ -4,6 +4,7 @@
 import CInstructions
 import Glibc
 import HTTPCore
+import TestSupport
 import Testing
 
 @testable import CachePolicy
@@ -110,7 +111,7 @@ struct LinearCostTests {
         return least
     }
 
-    @Test("four times as long costs not much more than four times as much", arguments: costs)
+    @Test("four times as long costs not much more than four times as much", .slow, arguments: costs)
     func isLinear(_ cost: FieldCost) {
         // Within what is read of lists, and beyond it.
         for count in [30, 1_500] {

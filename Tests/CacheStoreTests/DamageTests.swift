@@ -2,6 +2,7 @@
 
 import CSystem
 import Glibc
+import TestSupport
 import Testing
 
 @testable import CacheStore
@@ -31,7 +32,7 @@ struct DamageTests {
         if cleanly { store.close() }
     }
 
-    @Test("a flipped bit anywhere costs at most the record that it is in", arguments: [true, false])
+    @Test("a flipped bit anywhere costs at most the record that it is in", .slow, arguments: [true, false])
     func flippedBits(cleanly: Bool) throws {
         for offset in stride(from: 0, to: 1_500, by: 13) {
             let directory = try Directory()
@@ -79,7 +80,7 @@ struct DamageTests {
         }
     }
 
-    @Test("segments around missing ones are found", arguments: [[0], [1], [1, 2], [0, 2], [3]])
+    @Test("segments around missing ones are found", .slow, arguments: [[0], [1], [1, 2], [0, 2], [3]])
     func missingFiles(missing: [Int]) throws {
         let directory = try Directory()
         do {

@@ -99,7 +99,7 @@ struct ResidencyTests {
         #expect(stored(store, 4) == body(4))
     }
 
-    @Test("a large item's checksum is looked at by who brings it in, and not on a loop")
+    @Test("a large item's checksum is looked at by who brings it in, and not on a loop", .slow)
     func large() throws {
         let directory = try Directory()
         do {
@@ -156,7 +156,7 @@ struct ResidencyTests {
         #expect(!ResidencyTrust.holds(0, now: now, lastAway: lastAway))
     }
 
-    @Test("more items than are dealt with at once are all found in the segment, and evicting leaves none behind")
+    @Test("more items than are dealt with at once are all found in the segment, and evicting leaves none behind", .slow)
     func pieces() throws {
         let directory = try Directory()
         let store = try directory.open()

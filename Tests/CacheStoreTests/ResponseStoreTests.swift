@@ -3,6 +3,7 @@
 import CSystem
 import Glibc
 import Locking
+import TestSupport
 import Testing
 
 @testable import CacheStore
@@ -100,7 +101,7 @@ struct ResponseStoreTests {
         #expect(stored(store, 11) == body(11))
     }
 
-    @Test("the limit is never exceeded; what was used outlives what was not")
+    @Test("the limit is never exceeded; what was used outlives what was not", .slow)
     func eviction() throws {
         let directory = try Directory()
         let store = try directory.open(8 << 20)
@@ -327,7 +328,7 @@ struct ResponseStoreTests {
         }
     }
 
-    @Test("an answer that is being sent stays readable while its segment is evicted")
+    @Test("an answer that is being sent stays readable while its segment is evicted", .slow)
     func heldWhileEvicted() throws {
         let directory = try Directory()
         let store = try directory.open(4 << 20)

@@ -5,7 +5,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Commands")
+@Suite("Commands", .play)
 struct CommandTests {
     private let play: ProxyPlay
     private let tool: CommandLineTool

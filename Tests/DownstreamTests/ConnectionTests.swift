@@ -237,7 +237,7 @@ private final class Listening: @unchecked Sendable {
     }
 }
 
-@Suite("Connections")
+@Suite("Connections", .play)
 struct ConnectionTests {
     @Test("idle connections are closed after their time, silently")
     func keepAlive() throws {

@@ -266,7 +266,7 @@ private struct StoringWalk {
     }
 }
 
-@Suite("Storing in the order in which requests were sent")
+@Suite("Storing in the order in which requests were sent", .slow)
 struct StoringWalkTests {
     private func walk(_ steps: Int, contentBytes: Int, isExact: Bool) throws -> [String: Int] {
         var walk = try StoringWalk(seed: Soak.seed, contentBytes: contentBytes, isExact: isExact)

@@ -5,12 +5,13 @@ import Glibc
 import HTTPCore
 import JSON
 import Reactor
+import TestSupport
 import Testing
 
 @testable import ReverseProxy
 @testable import TestSupport
 
-@Suite("The administrator's interface")
+@Suite("The administrator's interface", .play)
 struct AdminTests {
     private func play(_ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws -> ProxyPlay {
         let origin = ScriptedOrigin { request in

@@ -12,7 +12,7 @@ import Upstream
 
 @testable import ReverseProxy
 
-@Suite("Why, in the background")
+@Suite("Why, in the background", .play)
 struct BackgroundWhyTests {
     /// The newest record of the target that has this cause.
     private func why(_ play: ProxyPlay, _ cause: BackgroundCause) throws -> JSONValue {

@@ -13,7 +13,7 @@ private func countingOrigin(_ fields: String...) -> ScriptedOrigin {
     return ScriptedOrigin { _ in [.json("{\"n\":\(counter.next())}", fields)] }
 }
 
-@Suite("Caching")
+@Suite("Caching", .play)
 struct CachingTests {
     @Test("an explicitly fresh answer is served without asking, until it is stale")
     func freshness() throws {

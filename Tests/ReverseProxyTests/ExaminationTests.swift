@@ -9,7 +9,7 @@ import Testing
 
 @testable import ReverseProxy
 
-@Suite("Content is looked at")
+@Suite("Content is looked at", .play)
 struct ExaminationTests {
     private static func list(_ count: Int, _ more: String = "") -> String {
         "{\"data\":[" + (0..<count).map { "{\"id\":\($0),\"b\":[1.0,\"x\"],\"a\":null}" }.joined(separator: ",") + "]\(more)}"
@@ -79,7 +79,7 @@ struct ExaminationTests {
         #expect(examination(coded, .gzip, makesTag: true).findings()?.ownTag == one)
     }
 
-    @Test("a large response is served the same whether it was looked at on the loop or beside it", arguments: [false, true])
+    @Test("a large response is served the same whether it was looked at on the loop or beside it", .slow, arguments: [false, true])
     func plays(isCoded: Bool) throws {
         let text = Self.list(3_000)
         let content = isCoded ? try Self.gzip(text) : Array(text.utf8)
@@ -165,7 +165,7 @@ struct ExaminationTests {
         #expect(try play.get("/a").text == text)
     }
 
-    @Test("a long request's content is one key in any spelling, and a small difference is another")
+    @Test("a long request's content is one key in any spelling, and a small difference is another", .slow)
     func requests() throws {
         let content = { (more: String) in Self.list(3_000, more) }
         let origin = ScriptedOrigin { request in [.json("[\(request.content.count)]", ["Cache-Control: max-age=60"])] }

@@ -10,7 +10,7 @@ import Upstream
 
 @testable import ReverseProxy
 
-@Suite("What of an upstream fails")
+@Suite("What of an upstream fails", .play)
 struct FailureScopeTests {
     private static let unavailable = "503 Service Unavailable"
 

@@ -10,7 +10,7 @@ import Testing
 
 @testable import ReverseProxy
 
-@Suite("Imported as fetched")
+@Suite("Imported as fetched", .play)
 struct ImportEqualityTests {
     /// All that is stored, times and orders left out.
     private struct Record: Equatable {

@@ -9,7 +9,7 @@ import Testing
 
 @testable import ReverseProxy
 
-@Suite("Importing archived answers")
+@Suite("Importing archived answers", .play)
 struct ImportTests {
     private static func entry(
         _ target: String, origin: String = "https://api.test/v1", method: String = "GET", status: Int = 200,

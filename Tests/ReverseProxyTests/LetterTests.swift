@@ -7,7 +7,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("The letter of RFC 9111")
+@Suite("The letter of RFC 9111", .play)
 struct LetterTests {
     private static let fresh = "Cache-Control: max-age=60"
 

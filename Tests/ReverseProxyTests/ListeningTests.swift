@@ -7,7 +7,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Listening")
+@Suite("Listening", .play)
 struct ListeningTests {
     private func origin() -> ScriptedOrigin {
         ScriptedOrigin { request in

@@ -6,7 +6,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Keeping the loops free")
+@Suite("Keeping the loops free", .play)
 struct LoopTests {
     private func play(_ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws -> ProxyPlay {
         try ProxyPlay(ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=60"])] }, configure)
@@ -58,7 +58,7 @@ struct LoopTests {
         #expect(try play.metric("cistern_connections_timed_out_total") == 100)
     }
 
-    @Test("all explanations are found, however many pieces they are looked for in")
+    @Test("all explanations are found, however many pieces they are looked for in", .slow)
     func explanations() throws {
         let play = try play { $0.admin.records = 3_000 }
         for number in 0..<2_500 { _ = try play.get("/a/\(number % 2)") }

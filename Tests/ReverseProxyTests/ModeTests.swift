@@ -8,7 +8,7 @@ import Testing
 
 @testable import ReverseProxy
 
-@Suite("Modes")
+@Suite("Modes", .play)
 struct ModeTests {
     private func play(_ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws -> ProxyPlay {
         try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=60"])] }, configure)

@@ -7,7 +7,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("The OpenAPI document")
+@Suite("The OpenAPI document", .play)
 struct OpenAPITests {
     /// One call for each operation, with arguments that it answers well.
     private static let calls: [String: (method: String, target: String, content: String?)] = [

@@ -9,7 +9,7 @@ import TestSupport
 import Testing
 import Upstream
 
-@Suite("Proxying")
+@Suite("Proxying", .play)
 struct ProxyingTests {
     private static func echo() -> ScriptedOrigin {
         ScriptedOrigin { request in

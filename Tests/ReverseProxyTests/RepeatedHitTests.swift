@@ -9,7 +9,7 @@ import Testing
 
 @testable import ReverseProxy
 
-@Suite("Repeated hits")
+@Suite("Repeated hits", .play)
 struct RepeatedHitTests {
     private func play(_ fields: [String] = [], _ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws -> ProxyPlay {
         let counter = Counter()

@@ -88,7 +88,7 @@ struct Failure: Sendable, CustomTestStringConvertible {
     ]
 }
 
-@Suite("Rescue: a stored copy stands in for a failing upstream")
+@Suite("Rescue: a stored copy stands in for a failing upstream", .play)
 struct RescueTests {
     @Test("with a copy it goes out exact, and the next good answer takes over", arguments: Failure.all)
     func rescued(_ failure: Failure) throws {

@@ -8,7 +8,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("No-Vary-Search")
+@Suite("No-Vary-Search", .play)
 struct SearchVariancePlays {
     private let field = "No-Vary-Search: params=(\"utm\" \"session\")"
 

@@ -6,7 +6,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Selection")
+@Suite("Selection", .play)
 struct SelectionTests {
     /// Says what the upstream saw of a field.
     private func echoing(_ name: String, _ fields: String...) -> ScriptedOrigin {

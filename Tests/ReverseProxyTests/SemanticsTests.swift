@@ -9,7 +9,7 @@ import Testing
 
 @testable import ReverseProxy
 
-@Suite("Semantics")
+@Suite("Semantics", .play)
 struct SemanticsTests {
     /// Each answer is another number, with these fields.
     private func counting(_ fields: String...) -> ScriptedOrigin {

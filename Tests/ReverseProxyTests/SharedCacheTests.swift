@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 import Upstream
 
-@Suite("A shared cache to the letter")
+@Suite("A shared cache to the letter", .play)
 struct SharedCacheTests {
     private static func counting(_ steps: @escaping @Sendable (OriginRequest, Int) -> [OriginStep]) -> ScriptedOrigin {
         let counter = Counter()

@@ -52,7 +52,7 @@ enum CookieNames {
     }
 }
 
-@Suite("Cookies in an outage")
+@Suite("Cookies in an outage", .play)
 struct SharedRescuePlays {
     @Test("a load balancer's and an analytics cookie do not cut a client off from its copies")
     func ignoredCookies() throws {

@@ -45,7 +45,7 @@ extension CookieClient {
     fileprivate var who: String { "\(jar)|\(authorization ?? "")" }
 }
 
-@Suite("Several users, cookies and outages")
+@Suite("Several users, cookies and outages", .slow)
 struct SharedRescueWalk {
     private static let targets = ["/users", "/posts", "/public/a"]
 

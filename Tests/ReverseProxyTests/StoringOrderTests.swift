@@ -8,7 +8,7 @@ import Testing
 
 @testable import ReverseProxy
 
-@Suite("Fetches that overlap")
+@Suite("Fetches that overlap", .play)
 struct StoringOrderTests {
     private static let fresh = "Cache-Control: max-age=60"
 

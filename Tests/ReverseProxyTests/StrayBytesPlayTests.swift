@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 import Upstream
 
-@Suite("Nobody gets another's bytes", .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
+@Suite("Nobody gets another's bytes", .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
 struct StrayBytesPlayTests {
     /// A response that names its request: who asked, and for what.
     private static func response(_ user: String, _ target: String) -> String {

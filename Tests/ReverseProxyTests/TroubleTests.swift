@@ -10,7 +10,7 @@ import TestSupport
 import Testing
 import Upstream
 
-@Suite("An upstream in trouble")
+@Suite("An upstream in trouble", .play)
 struct TroubleTests {
     /// Sends a request and moves the clock until there is an answer.
     private func answer(_ play: ProxyPlay, _ target: String, step: Duration = .milliseconds(500)) throws -> TestAnswer {
@@ -102,7 +102,7 @@ struct TroubleTests {
 
     // MARK: For long
 
-    @Test("an upstream that comes and goes for an hour: no request for a stored path ever fails")
+    @Test("an upstream that comes and goes for an hour: no request for a stored path ever fails", .slow)
     func flapping() throws {
         let origin = ScriptedOrigin { _ in [.json("1")] }
         let play = try ProxyPlay(origin)

@@ -52,7 +52,7 @@ struct BadAnswer: Sendable, CustomTestStringConvertible {
     ]
 }
 
-@Suite("Answers that cannot be used", .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
+@Suite("Answers that cannot be used", .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
 struct UpstreamAnswerTests {
     private static let good = "{\"good\":true}"
 

@@ -8,7 +8,7 @@ import TestSupport
 import Testing
 import Upstream
 
-@Suite("Ways to the upstream", .enabled(if: WebServer.isInstalled, "nginx or openssl is missing: make test installs them"))
+@Suite("Ways to the upstream", .play, .enabled(if: WebServer.isInstalled, "nginx or openssl is missing: make test installs them"))
 struct UpstreamConnectionTests {
     /// Nobody's: the web server is asked instead.
     private static func nobody() -> ScriptedOrigin { ScriptedOrigin { _ in [.close] } }
@@ -156,7 +156,7 @@ struct UpstreamConnectionTests {
     }
 }
 
-@Suite("Places of the upstream")
+@Suite("Places of the upstream", .play)
 struct UpstreamPlaceTests {
     @Test("an upstream on a Unix socket, down and up again")
     func unixSocket() throws {

@@ -12,7 +12,7 @@ private let active = "cistern_upstream_active_requests"
 private let waiting = "cistern_upstream_waiting_requests"
 private let left = "cistern_upstream_left_queue_total"
 
-@Suite("Waiting for a connection to the upstream", .timeLimit(.minutes(2)))
+@Suite("Waiting for a connection to the upstream", .play)
 struct WaitingForConnectionTests {
     private func origin(_ gate: Gate) -> ScriptedOrigin {
         ScriptedOrigin { request in

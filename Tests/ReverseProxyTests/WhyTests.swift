@@ -13,7 +13,7 @@ import Testing
 @testable import ReverseProxy
 @testable import Upstream
 
-@Suite("Why")
+@Suite("Why", .play)
 struct WhyTests {
     /// The newest exchange's explanation.
     private func why(_ play: ProxyPlay) throws -> JSONValue {

@@ -1,6 +1,7 @@
 // The failure memory as lists of events and answers; the time is given.
 
 import HTTPCore
+import TestSupport
 import Testing
 
 @testable import Upstream
@@ -351,7 +352,7 @@ struct FailureMemoryTests {
         #expect(memory.ask("/p", user: 1) == .go && memory.ask("/a") == .go)
     }
 
-    @Test("however many paths fail, so many are remembered and no more, and what is well stays well")
+    @Test("however many paths fail, so many are remembered and no more, and what is well stays well", .slow)
     func bounded() {
         let memory = Memory()
         for number in 0..<60_000 {
@@ -384,7 +385,7 @@ struct FailureMemoryTests {
     /// What fails, and how: each at a share of the traffic.
     private enum Bad: CaseIterable { case onePath, oneUser, onePathOfOneUser }
 
-    @Test("one path or one user fails in any way: no neighbour is ever stopped", arguments: [1, 5, 9])
+    @Test("one path or one user fails in any way: no neighbour is ever stopped", .slow, arguments: [1, 5, 9])
     func neighbours(tenths: Int) {
         var random = Seeded(state: 4_711 + UInt64(tenths))
         for bad in Bad.allCases {

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Upstream
 
-@Suite("What is sent a second time", .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
+@Suite("What is sent a second time", .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
 struct RepeatTests {
     @Test(
         "the rule",
@@ -68,7 +68,7 @@ struct RepeatTests {
     }
 
     @Test(
-        "arrivals of each method, with each content, at each point of failure",
+        "arrivals of each method, with each content, at each point of failure", .slow,
         arguments: ["GET", "HEAD", "OPTIONS", "TRACE", "QUERY", "POST", "PUT", "DELETE", "PATCH", "MOVE"], [false, true])
     func arrivals(method: String, isTLS: Bool) {
         let isSafe = ["GET", "HEAD", "OPTIONS", "TRACE", "QUERY"].contains(method)

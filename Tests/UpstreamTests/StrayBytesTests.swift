@@ -57,7 +57,7 @@ struct StrayBytes: Sendable, CustomTestStringConvertible {
     }
 }
 
-@Suite("Bytes that nobody asked for", .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
+@Suite("Bytes that nobody asked for", .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
 struct StrayBytesTests {
     private static let surpluses = [StrayBytes.stray, StrayBytes.stray + StrayBytes.stray, "H", "\r\n"]
 

@@ -8,7 +8,7 @@ import Testing
 
 @testable import Upstream
 
-@Suite("TLS to the upstream", .enabled(if: WebServer.isInstalled, "nginx or openssl is missing: make test installs them"))
+@Suite("TLS to the upstream", .play, .enabled(if: WebServer.isInstalled, "nginx or openssl is missing: make test installs them"))
 struct TLSTests {
     private func asking(_ port: UInt16, _ authority: String, _ change: (inout UpstreamSettings) -> Void = { _ in }) -> Asking {
         var settings = UpstreamSettings(host: "127.0.0.1", port: port)

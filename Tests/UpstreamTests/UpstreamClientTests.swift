@@ -9,7 +9,7 @@ import Testing
 
 @testable import Upstream
 
-@Suite("Asking the upstream")
+@Suite("Asking the upstream", .play)
 struct UpstreamClientTests {
     private func asking(_ origin: ScriptedOrigin, isTLS: Bool = false, _ change: (inout UpstreamSettings) -> Void = { _ in }) -> Asking {
         Asking(origin, isTLS: isTLS, change)

@@ -73,7 +73,7 @@ struct Walk {
 
 @Suite("Random walk against a reference cache (RFC 9111)")
 struct RandomWalkTests {
-    @Test("the rules and the reference agree at every step", arguments: [true, false])
+    @Test("the rules and the reference agree at every step", .slow, arguments: [true, false])
     func agree(hasPartitions: Bool) {
         let steps = Soak.steps ?? 25_000
         var walk = Walk(seed: Soak.seed)
