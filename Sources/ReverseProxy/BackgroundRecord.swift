@@ -48,13 +48,13 @@ final class BackgroundRecord: FetchReceiver {
         ended()
     }
 
-    func fetchAnswered(_ answer: WholeAnswer) {
+    func fetchBrought(_ response: FetchedResponse) {
         trace.result = .miss
-        trace.isStored = answer.storage == .allowed
-        trace.isGone = answer.isRememberedAsGone
-        if case .forbidden(let reason) = answer.storage { trace.notStored = reason }
-        trace.fault = answer.fault
-        trace.bodyBytes = answer.content.count
+        trace.isStored = response.storage == .allowed
+        trace.isGone = response.isRememberedAsGone
+        if case .forbidden(let reason) = response.storage { trace.notStored = reason }
+        trace.fault = response.fault
+        trace.bodyBytes = response.content.count
         end()
     }
 

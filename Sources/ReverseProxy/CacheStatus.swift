@@ -28,26 +28,31 @@ struct CacheStatus {
         out.append("\r\n")
     }
 
-    /// - Parameters:
-    ///   - forward: why the upstream was asked (§2.2).
-    ///   - status: what it answered, where that is not what the client gets (§2.3).
-    ///   - key: in readable form, where it is asked for (§2.7).
-    func forwarded(
-        _ forward: StaticString, status: Status? = nil, stored: Bool = false, collapsed: Bool = false, key: String? = nil,
-        detail: String? = nil,
-        to out: inout [UInt8]
-    ) {
+    /// What is said of a request that was sent on.
+    struct Forwarding {
+        /// Why the upstream was asked (§2.2).
+        let reason: StaticString
+        /// What it responded with, where that is not what the client gets (§2.3).
+        let status: Status?
+        let isStored: Bool
+        let isCollapsed: Bool
+        /// In readable form, where it is asked for (§2.7).
+        let key: String?
+        let detail: String?
+    }
+
+    func forwarded(_ forwarding: Forwarding, to out: inout [UInt8]) {
         begin(&out)
         out.append("; fwd=")
-        out.append(forward)
-        if let status {
+        out.append(forwarding.reason)
+        if let status = forwarding.status {
             out.append("; fwd-status=")
             out.append(decimal: Int(status.rawValue))
         }
-        if stored { out.append("; stored") }
-        if collapsed { out.append("; collapsed") }
-        if let key { add(key: key, to: &out) }
-        if let detail { add(detail: detail, to: &out) }
+        if forwarding.isStored { out.append("; stored") }
+        if forwarding.isCollapsed { out.append("; collapsed") }
+        if let key = forwarding.key { add(key: key, to: &out) }
+        if let detail = forwarding.detail { add(detail: detail, to: &out) }
         out.append("\r\n")
     }
 

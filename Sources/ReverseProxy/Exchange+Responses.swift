@@ -20,7 +20,7 @@ extension Exchange {
             record.result = .collapsed
             var lines: [UInt8] = []
             lines.append(age: age)
-            shard.cacheStatus.forwarded(forwardToken, collapsed: true, key: shownKey, to: &lines)
+            shard.cacheStatus.forwarded(forwarding(isCollapsed: true), to: &lines)
             send(found, head: found.head, found.metadata, age: age, lines)
         case .rescue(let rescue, let failure): send(rescue, failure)
         case .refuse(let failure, let reason): refuse(failure, reason)
@@ -48,7 +48,7 @@ extension Exchange {
         var lines: [UInt8] = []
         lines.append(age: rescue.age)
         if let status = failure.status {
-            shard.cacheStatus.forwarded(forwardToken, status: status, key: shownKey, detail: detail, to: &lines)
+            shard.cacheStatus.forwarded(forwarding(status: status, detail: detail), to: &lines)
         } else {
             // Without a response there is no `fwd`: it would claim that the upstream sent our 200 (RFC 9211 §2.2).
             shard.cacheStatus.hit(ttl: min(rescue.ttl ?? -rescue.age, 0), key: shownKey, detail: detail, to: &lines)
@@ -83,39 +83,39 @@ extension Exchange {
 
     // MARK: What the fetch has brought
 
-    func send(_ answer: WholeAnswer) {
+    func send(_ response: FetchedResponse) {
         var lines: [UInt8] = []
         var detail: String?
-        trace.isStored = answer.storage == .allowed
-        trace.isGone = answer.isRememberedAsGone
-        if case .forbidden(let reason) = answer.storage {
+        trace.isStored = response.storage == .allowed
+        trace.isGone = response.isRememberedAsGone
+        if case .forbidden(let reason) = response.storage {
             trace.notStored = reason
-            trace.fault = answer.fault
+            trace.fault = response.fault
             record.notStored = MetricNames.place(of: reason)
             detail = reason.rawValue
         }
-        shard.cacheStatus.forwarded(forwardToken, stored: answer.storage == .allowed, key: shownKey, detail: detail, to: &lines)
-        if let fault = answer.fault { appendProxyStatus(details: fault, to: &lines) }
-        record.bodyBytes = answer.content.count
-        if let notModified = notModified(answer) {
+        shard.cacheStatus.forwarded(forwarding(isStored: response.storage == .allowed, detail: detail), to: &lines)
+        if let fault = response.fault { appendProxyStatus(details: fault, to: &lines) }
+        record.bodyBytes = response.content.count
+        if let notModified = notModified(response) {
             record.bodyBytes = 0
-            appendCookies(answer.head.fields.all(.setCookie), to: &lines)
+            appendCookies(response.head.fields.all(.setCookie), to: &lines)
             return sendWhole(notModified, lines, .none, status: 304)
         }
-        var bytes = shard.clientHead.make(answer.head, date: shard.date)
-        if let tag = answer.ownTag { FieldSerializer.append(.etag, tag, to: &bytes) }
-        if !answer.head.status.forbidsContent {
+        var bytes = shard.clientHead.make(response.head, date: shard.date)
+        if let tag = response.ownTag { FieldSerializer.append(.etag, tag, to: &bytes) }
+        if !response.head.status.forbidsContent {
             bytes.append("Content-Length: ")
-            bytes.append(decimal: answer.content.count)
+            bytes.append(decimal: response.content.count)
             bytes.append("\r\n")
         }
-        sendWhole(bytes, lines, .bytes(answer.content), status: answer.head.status)
+        sendWhole(bytes, lines, .bytes(response.content), status: response.head.status)
     }
 
     /// The client's own conditions were not sent on, so they are evaluated here; nil where they do not hold.
-    private func notModified(_ answer: WholeAnswer) -> [UInt8]? {
-        guard request.found != nil || answer.ownTag != nil, head.method.isSafe, let metadata = answer.metadata else { return nil }
-        return answer.storedHead.withUnsafeBytes { stored in
+    private func notModified(_ response: FetchedResponse) -> [UInt8]? {
+        guard request.found != nil || response.ownTag != nil, head.method.isSafe, let metadata = response.metadata else { return nil }
+        return response.storedHead.withUnsafeBytes { stored in
             Preconditions.isNotModified(head.fields, stored: metadata, head: stored) ? Preconditions.notModifiedHead(stored) : nil
         }
     }
@@ -125,7 +125,7 @@ extension Exchange {
         let age = Freshness.currentAge(of: confirmation.metadata, now: shard.now)
         var lines: [UInt8] = []
         lines.append(age: age)
-        shard.cacheStatus.forwarded(forwardToken, status: 304, key: shownKey, to: &lines)
+        shard.cacheStatus.forwarded(forwarding(status: 304), to: &lines)
         if shard.settings.policy.setCookie != .keep { appendCookies(confirmation.cookies, to: &lines) }
         confirmation.head.withUnsafeBytes { send(confirmation.found, head: $0, confirmation.metadata, age: age, lines) }
     }
@@ -137,7 +137,7 @@ extension Exchange {
         trace.notStored = notStored
         record.status = response.status.rawValue
         var lines: [UInt8] = []
-        shard.cacheStatus.forwarded(forwardToken, key: shownKey, detail: isLookedUp ? notStored.rawValue : nil, to: &lines)
+        shard.cacheStatus.forwarded(forwarding(detail: isLookedUp ? notStored.rawValue : nil), to: &lines)
         let framing: ResponseFraming =
             if response.status.forbidsContent {
                 .none
@@ -226,7 +226,14 @@ extension Exchange {
     /// For Cache-Status, where the client asks for it and may.
     private var shownKey: String? { shard.shownKey(request.place?.keys.own, head) }
 
-    private var forwardToken: StaticString { request.decision.forwardToken }
+    /// What Cache-Status says of it.
+    private func forwarding(
+        status: Status? = nil, isStored: Bool = false, isCollapsed: Bool = false, detail: String? = nil
+    ) -> CacheStatus.Forwarding {
+        CacheStatus.Forwarding(
+            reason: request.decision.forwardToken, status: status, isStored: isStored, isCollapsed: isCollapsed, key: shownKey,
+            detail: detail)
+    }
 
     /// What the upstream set with a response of which the client gets another's content, or none (RFC 6265 §3).
     private func appendCookies(_ values: [ArraySlice<UInt8>], to lines: inout [UInt8]) {

@@ -256,9 +256,9 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
 
     // MARK: The fetch's events
 
-    func fetchAnswered(_ answer: WholeAnswer) {
+    func fetchBrought(_ response: FetchedResponse) {
         noteUpstream()
-        perform(machine.handle(.responseCame)) { self.send(answer) }
+        perform(machine.handle(.responseCame)) { self.send(response) }
     }
 
     func fetchConfirmed(_ confirmation: Confirmation) {

@@ -376,7 +376,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
             return failed(.fault(fault, head.status))
         }
         let shown = AcceptedCoding.shown(head, collected.bytes, decoded: findings.decoded, to: subject.head)
-        var answer = WholeAnswer(head: shown.head, content: shown.content, storage: .forbidden(.storeRefused))
+        var answer = FetchedResponse(head: shown.head, content: shown.content, storage: .forbidden(.storeRefused))
         switch decision {
         case .fail: break
         case .passOn(let reason, let fault):
@@ -409,7 +409,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         if status.isSuccessful { notePresent() }
     }
 
-    private func answered(_ answer: WholeAnswer) {
+    private func answered(_ answer: FetchedResponse) {
         if answer.storage == .allowed { shard.countStored() }
         let outcome: FlightOutcome =
             switch answer.storage {
@@ -420,7 +420,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         land(outcome)
         let receiver = self.receiver
         self.receiver = nil
-        receiver?.fetchAnswered(answer)
+        receiver?.fetchBrought(answer)
     }
 
     /// Without a type it must still be JSON where the copy is.

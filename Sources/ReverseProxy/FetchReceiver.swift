@@ -8,8 +8,8 @@ import HTTPCore
 import ResponseCache
 import Upstream
 
-/// An answer that arrived whole and is held in memory (at most `bufferLimitBytes`).
-struct WholeAnswer {
+/// A response that arrived whole and is held in memory (at most `bufferLimitBytes`).
+struct FetchedResponse {
     /// End-to-end fields only: what concerned the connection is gone, Content-Length is not among them.
     var head: ResponseHead
     /// As sent: still content-coded where the upstream coded it.
@@ -27,16 +27,16 @@ struct WholeAnswer {
     var isRememberedAsGone = false
 }
 
-/// Is told what a fetch brings, on the shard's loop. After `fetchAnswered`, `fetchConfirmed`, `fetchFailed`, `streamEnded` or
+/// Is told what a fetch brings, on the shard's loop. After `fetchBrought`, `fetchConfirmed`, `fetchFailed`, `streamEnded` or
 /// `streamBroke` nothing more comes.
 protocol FetchReceiver: AnyObject {
     func fetchInformed(_ head: ResponseHead)
-    func fetchAnswered(_ answer: WholeAnswer)
+    func fetchBrought(_ response: FetchedResponse)
     /// The upstream confirmed the stored response by a 304.
     func fetchConfirmed(_ confirmation: Confirmation)
-    /// The upstream failed where a stored copy may go out, or sent no answer at all.
+    /// The upstream failed where a stored copy may go out, or sent no response at all.
     func fetchFailed(_ failure: FetchFailure)
-    /// The answer is passed on piece by piece: too large to hold, or nothing to be kept.
+    /// The response is passed on piece by piece: too large to hold, or nothing to be kept.
     /// Returns whether it is wanted; if not, nothing more comes.
     func streamBegan(_ head: ResponseHead, length: Int?, notStored: NotStoredReason) -> Bool
     func streamBrought(_ bytes: Span<UInt8>)
