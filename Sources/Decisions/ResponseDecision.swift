@@ -57,6 +57,7 @@ package struct ResponseFacts {
     package var mayRescue = false
     /// Whether the response has a place in the store.
     package var isLookedUp = false
+    /// What the operator demands; it matters where there is a copy.
     package var good = GoodAnswer()
     package let strictness: Strictness
 

@@ -13,6 +13,11 @@ final class DecidedRequest: @unchecked Sendable {
     let directives: RequestCacheControl
     let mode: ServingMode
     let decision: RequestDecision<FoundResponse>
+    /// What of the decision is read often.
+    let found: FoundResponse?
+    let mayRescue: Bool
+    /// Where it was looked up; nil where nothing of what comes is stored.
+    let place: RequestPlace?
     /// The place of its route.
     let route: Int
     /// Whom its end tells of.
@@ -31,6 +36,7 @@ final class DecidedRequest: @unchecked Sendable {
         mode = facts.mode
         // The upstream may take its time, and the memory be another's by then.
         self.decision = decision.holding(\.holdingHead)
+        (found, mayRescue, place) = (self.decision.copy, self.decision.mayRescue, self.decision.place)
         route = shard.routes.place(of: head.pathAndQuery)
         storeChanges = arrival.storeChanges
         var keys: TargetKeys?
@@ -42,11 +48,6 @@ final class DecidedRequest: @unchecked Sendable {
         self.trace = trace
     }
 
-    var found: FoundResponse? { decision.copy }
-
-    /// Where it was looked up; nil where nothing of what comes is stored.
-    var place: RequestPlace? { decision.place }
-
     /// Whether it changes nothing: only of such requests a failure tells of the copies that others could have.
     var isReading: Bool { head.method.isSafe || place != nil }
 
@@ -55,7 +56,7 @@ final class DecidedRequest: @unchecked Sendable {
 
     /// - Parameter mayLook: whether the background has room to look whether what fails is well again.
     func asking(mayLook: Bool) -> FailureMemory.Asking {
-        if decision.mayRescue { return .withCopy(mayLookBehind: isRepeatable && mayLook) }
+        if mayRescue { return .withCopy(mayLookBehind: isRepeatable && mayLook) }
         return isReading ? .reading : .writing
     }
 }

@@ -127,7 +127,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         timer?.cancel()
         timer = nil
         let softDeadline = shard.routes.all[request.route].rescueAfter
-        if softDeadline > 0, request.decision.mayRescue {
+        if softDeadline > 0, request.mayRescue {
             timer = shard.loop.schedule(after: .milliseconds(softDeadline)) { self.softDeadlinePassed() }
         } else if case .waiting = machine.state {
             timer = shard.loop.schedule(after: .milliseconds(shard.settings.collapseWait)) { self.handle(.waitedTooLong) }

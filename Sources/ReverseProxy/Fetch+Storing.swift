@@ -82,7 +82,7 @@ extension Fetch {
     func judgeGone(_ response: ResponseHead, _ decision: StorageDecision) -> GoneJudgement {
         guard let lookedUp, let cache = shard.lookUp else { return .nothing }
         let judgement = cache.judgeGone(response, decision, for: lookedUp, by: subject.scopes.user, at: shard.cacheTime)
-        if case .routesLost = judgement, !subject.decision.mayRescue || shard.settings.policy.strictness != .rescue { return .nothing }
+        if case .routesLost = judgement, !subject.mayRescue || shard.settings.policy.strictness != .rescue { return .nothing }
         return judgement
     }
 

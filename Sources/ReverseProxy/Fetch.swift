@@ -185,9 +185,9 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         var facts = ResponseFacts(
             subject.head, sent: request.fields, response, copy: subject.found.map { ($0.metadata, $0.head) },
             strictness: shard.settings.policy.strictness)
-        facts.mayRescue = subject.decision.mayRescue
+        facts.mayRescue = subject.mayRescue
         facts.isLookedUp = keys != nil
-        facts.good = good
+        if subject.found != nil { facts.good = good }
         return facts
     }
 
@@ -201,10 +201,9 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         if case .routesLost = gone { return .fail(.routesLost) }
         var facts = facts
         facts.isLookedUp = keys != nil
-        let (settings, isFull) = (shard.settings, shard.worker.isFull)
         let room = ResponseFacts.Room(
-            length: length, limitBytes: settings.bufferLimitBytes, examinedAtOnceBytes: settings.examinedAtOnceBytes,
-            isExaminerFull: isFull)
+            length: length, limitBytes: shard.settings.bufferLimitBytes, examinedAtOnceBytes: shard.settings.examinedAtOnceBytes,
+            isExaminerFull: shard.worker.isFull)
         return facts.use(storage, saysGone: gone.isCandidate, room)
     }
 
@@ -370,7 +369,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     }
 
     private func examined(_ head: ResponseHead, _ purpose: CollectedFor, _ findings: ContentExamination.Findings) {
-        let decision = purpose.decide(findings.fault, mayRescue: subject.decision.mayRescue, shard.settings.policy.strictness)
+        let decision = purpose.decide(findings.fault, mayRescue: subject.mayRescue, shard.settings.policy.strictness)
         if case .fail(let fault) = decision {
             note(fault)
             return failed(.fault(fault, head.status))

@@ -2,9 +2,9 @@
 
 import CachePolicy
 import CacheStore
+import Decisions
 import Downstream
 import Explanation
-import Forwarding
 import HTTPCore
 import ResponseCache
 
@@ -74,6 +74,6 @@ extension ProxyShard {
     }
 
     private func isAnsweredHere(_ head: RequestHead) -> Bool {
-        mode(of: head) == .offline || RequestRefusal(head, requestFields) != nil
+        if case .refuse = facts(head, .noStore).decide() { true } else { false }
     }
 }

@@ -35,7 +35,7 @@ extension ProxyShard {
         return perform(facts, head, body, arrival(body), connection)
     }
 
-    private func facts(_ head: RequestHead, _ use: StoreUse<FoundResponse>) -> RequestFacts<FoundResponse> {
+    func facts(_ head: RequestHead, _ use: StoreUse<FoundResponse>) -> RequestFacts<FoundResponse> {
         var facts = RequestFacts(head.method, use, strictness: settings.policy.strictness, now: now)
         facts.mode = mode(of: head)
         facts.refusal = RequestRefusal(head, requestFields)
