@@ -57,19 +57,20 @@ let package = Package(
         room("Decisions", ["HTTPCore", "CachePolicy", "Forwarding", "Upstream"]),
         room("Explanation", ["HTTPCore", "JSON", "CachePolicy", "Decisions", "Upstream", "Telemetry"]),
         room(
+            "Administration", ["HTTPCore", "JSON", "CachePolicy", "ResponseCache", "Explanation", "Upstream", "Telemetry"],
+            resources: [.embedInCode("openapi.json")]),
+        room(
             "ReverseProxy",
             [
                 "HTTPCore", "JSON", "ContentCodings", "CachePolicy", "CacheStore", "ResponseCache", "Decisions", "Explanation",
-                "Forwarding",
-                "Reactor",
-                "Upstream", "Downstream", "Telemetry", "Locking", logging,
-            ],
-            resources: [.embedInCode("Admin/openapi.json")]),
+                "Forwarding", "Reactor", "Upstream", "Downstream", "Telemetry", "Locking", "Administration", logging,
+            ]),
         room("Settings", ["CYAML"]),
         .executableTarget(
             name: "cistern",
             dependencies: [
-                "ReverseProxy", "Settings", "HTTPCore", "JSON", "CachePolicy", "CacheStore", "Forwarding", "Reactor", "Upstream",
+                "Administration", "ReverseProxy", "Settings", "HTTPCore", "JSON", "CachePolicy", "CacheStore", "Forwarding", "Reactor",
+                "Upstream",
                 "Downstream",
                 "Telemetry", "CSystem", "Descriptors", "Locking", logging, arguments,
             ],
@@ -83,7 +84,10 @@ let package = Package(
         .target(name: "CInstructions", path: "Tests/CInstructions"),
         .target(
             name: "TestSupport",
-            dependencies: ["CSystem", "CTestTLS", "Reactor", "ReverseProxy", "Downstream", "CacheStore", "Upstream", "Locking", logging],
+            dependencies: [
+                "CSystem", "CTestTLS", "Reactor", "Administration", "ReverseProxy", "Downstream", "CacheStore", "Upstream", "Locking",
+                logging,
+            ],
             path: "Tests/TestSupport", swiftSettings: strict),
         tests("ReactorTests", ["Reactor", "CSystem", "Descriptors", "Locking", "TestSupport"]),
         tests("HTTPCoreTests", ["HTTPCore", "TestSupport"]),
@@ -101,7 +105,8 @@ let package = Package(
         tests(
             "ReverseProxyTests",
             [
-                "ReverseProxy", "TestSupport", "Decisions", "Explanation", "Forwarding", "Reactor", "Downstream", "CacheStore",
+                "ReverseProxy", "Administration", "TestSupport", "Decisions", "Explanation", "Forwarding", "Reactor", "Downstream",
+                "CacheStore",
                 "CachePolicy",
                 "ResponseCache", "HTTPCore", "JSON",
                 "ContentCodings", "Upstream", "Telemetry", "Settings", "Locking",
@@ -112,7 +117,8 @@ let package = Package(
 
 // What must hold for any bytes from outside (Tests/Fuzz): replayed by the ordinary tests, and built for the fuzzer by `make fuzz`.
 let fuzzed: [Target.Dependency] = [
-    "HTTPCore", "JSON", "ContentCodings", "CachePolicy", "CacheStore", "ResponseCache", "Upstream", "Downstream", "ReverseProxy",
+    "HTTPCore", "JSON", "ContentCodings", "CachePolicy", "CacheStore", "ResponseCache", "Administration", "Upstream", "Downstream",
+    "ReverseProxy",
     "Settings",
     "CHash",
     "CSystem",

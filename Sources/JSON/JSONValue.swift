@@ -74,6 +74,9 @@ extension JSONValue: ExpressibleByDictionaryLiteral {
 // MARK: Writing
 
 extension JSONValue {
+    /// Over several lines, the last of which ends: what pages and commands write.
+    package var document: [UInt8] { serialized(isIndented: true) + [0x0a] }
+
     /// - Parameter isIndented: over several lines, for people.
     package func serialized(isIndented: Bool = false) -> [UInt8] {
         var out: [UInt8] = []

@@ -1,5 +1,6 @@
 // The whole proxy: the store, the shards, their listeners; its start, its counts, its end.
 
+import Administration
 import CachePolicy
 import CacheStore
 import Dispatch
@@ -57,7 +58,7 @@ package final class ProxyServer: @unchecked Sendable {
         budget = ConnectionBudget(settings.downstream)
         contentBudget = ContentBudget(settings.downstream)
         routes = Routes(settings.routes, rest: settings.otherRoute, strictness: settings.policy.strictness)
-        modeTable = Mutex(ModeTable(all: settings.mode, routes: routes))
+        modeTable = Mutex(ModeTable(all: settings.mode, routes: routes.modes))
         health = UpstreamHealth(routes: routes.all.map(\.name), settings: settings.upstream.failure, logger: logger)
         var generator = SystemRandomNumberGenerator()
         instance = String(generator.next() as UInt64, radix: 36)
@@ -174,10 +175,10 @@ package final class ProxyServer: @unchecked Sendable {
         }
     }
 
-    var modes: ModeTable { modeTable.withLock { $0 } }
+    package var modes: ModeTable { modeTable.withLock { $0 } }
 
     /// Returns what `change` returns: whether there was something to change. If so, `then` is called once every shard knows.
-    func changeModes(_ change: (inout ModeTable) -> Bool, then: @escaping @Sendable () -> Void) -> Bool {
+    package func changeModes(_ change: (inout ModeTable) -> Bool, then: @escaping @Sendable () -> Void) -> Bool {
         let changed = modeTable.withLock { modes in change(&modes) ? modes : nil }
         guard let changed else { return false }
         let exceptions =
@@ -192,8 +193,8 @@ package final class ProxyServer: @unchecked Sendable {
         return true
     }
 
-    var wallMilliseconds: Int64 { time.wallMilliseconds }
-    var monotonicMilliseconds: Int64 { time.monotonicMilliseconds }
+    package var wallMilliseconds: Int64 { time.wallMilliseconds }
+    package var monotonicMilliseconds: Int64 { time.monotonicMilliseconds }
 
     /// Whether requests are taken.
     package var isReady: Bool { state.withLock { !$0.isStopping } }
@@ -207,7 +208,7 @@ package final class ProxyServer: @unchecked Sendable {
     // MARK: Metrics
 
     /// Copies each shard's counts on its own loop; `then` is called on the pages' queue, since what is made of them takes its time.
-    func collectMetrics(then: @escaping @Sendable (MetricsSnapshot) -> Void) {
+    package func collectMetrics(then: @escaping @Sendable (MetricsSnapshot) -> Void) {
         let gathering = Gathering(count: shards.count, labels: MetricNames.labels)
         for shard in shards {
             shard.loop.execute { [self] in

@@ -1,5 +1,6 @@
 // Everything the flow needs to know, as plain values: the sides' own settings, and what belongs to the flow alone.
 
+import Administration
 import CachePolicy
 import CacheStore
 import Downstream

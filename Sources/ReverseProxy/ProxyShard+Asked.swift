@@ -1,6 +1,7 @@
 // What a client may ask of the proxy itself, where the operator allows it: an explanation (Cistern-Why), its key (Cistern-Key),
 // and a mode (Cistern-Mode).
 
+import Administration
 import CachePolicy
 import Downstream
 import Explanation
@@ -44,6 +45,6 @@ extension ProxyShard {
         {
             return mode
         }
-        return modes.mode(of: head.pathAndQuery, routes)
+        return modes.mode(of: head.pathAndQuery, route: routes.place)
     }
 }

@@ -1,6 +1,7 @@
 // One shard: its loop, its listeners and connections, its side of the upstream, its counters. What is done with a request is in
 // `ProxyShard+Requests`: own pages, fresh hits, which need no more than `ProxyShard+Hits`, and everything else, which becomes an `Exchange`.
 
+import Administration
 import CachePolicy
 import CacheStore
 import Decisions

@@ -54,6 +54,13 @@ struct Routes: Sendable {
     /// be copied.
     func reads(_ method: Method, on route: Int) -> Bool { method == .query || all[route].methods.contains(method) }
 
+    /// The modes that they begin with, by their places.
+    var modes: [Int: ServingMode] {
+        var modes: [Int: ServingMode] = [:]
+        for (place, route) in all.dropLast().enumerated() { modes[place] = route.mode }
+        return modes
+    }
+
     /// What the cache has to know of them.
     var arguments: ArgumentTable {
         ArgumentTable(all.dropLast().map { ($0.pattern, $0.arguments) }, rest: all.last?.arguments ?? ArgumentRules())

@@ -1,5 +1,6 @@
 // `cistern healthcheck`: asks a running Cistern for /healthz, for containers that have no curl.
 
+import Administration
 import ArgumentParser
 import Downstream
 import ReverseProxy

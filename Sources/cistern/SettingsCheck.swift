@@ -1,5 +1,6 @@
 // What only the settings as a whole can tell, and how they become what the flow takes.
 
+import Administration
 import CachePolicy
 import CacheStore
 import Downstream

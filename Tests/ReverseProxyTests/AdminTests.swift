@@ -1,5 +1,6 @@
 // The administrator's interface over its socket: what is listed, what a purge takes and what it leaves, and that it lasts.
 
+import Administration
 import Downstream
 import Glibc
 import HTTPCore
@@ -216,7 +217,7 @@ struct AdminTests {
         var all = Fields()
         for (name, value) in fields { all.append(name: name, value: value) }
         let head = RequestHead(method: .get, target: Array("/-/stats".utf8)[...], version: .http11, fields: all)
-        let access = AdminAccess(head, at: try #require(ListenAddress(address)), token: token.map { Array($0.utf8) })
+        let access = AdminAccess(head, through: AdminDoor(try #require(ListenAddress(address))), token: token.map { Array($0.utf8) })
         let outcome: Access =
             switch access {
             case .allowed: .allowed

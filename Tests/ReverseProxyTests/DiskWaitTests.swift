@@ -1,5 +1,6 @@
 // What is stored and not in memory is read by a thread that may wait; the loop goes on meanwhile, and whatever happens meanwhile counts.
 
+import Administration
 import CSystem
 import CacheStore
 import ContentCodings

@@ -1,5 +1,6 @@
 // What keeps the loops free: pages that are made elsewhere, ends that come piece by piece, and what is told of how long events waited.
 
+import Administration
 import JSON
 import Reactor
 import ReverseProxy

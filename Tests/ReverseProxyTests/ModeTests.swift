@@ -1,5 +1,6 @@
 // Modes: what is asked of the upstream and what comes from the store.
 
+import Administration
 import CachePolicy
 import HTTPCore
 import Reactor
@@ -135,8 +136,7 @@ struct ModeTests {
         let isOneMoreTaken = modes.set(.replay, prefix: "/more")
         let isChangeTaken = modes.set(.offline, prefix: "/1")
         #expect(!isOneMoreTaken && isChangeTaken)
-        let routes = Routes([], rest: Route())
-        #expect(modes.mode(of: Array("/1".utf8)[...], routes) == .offline)
-        #expect(modes.mode(of: Array("/12".utf8)[...], routes) == .replay)
+        #expect(modes.mode(of: Array("/1".utf8)[...]) { _ in 0 } == .offline)
+        #expect(modes.mode(of: Array("/12".utf8)[...]) { _ in 0 } == .replay)
     }
 }

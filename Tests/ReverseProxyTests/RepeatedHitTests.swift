@@ -1,5 +1,6 @@
 // Hits that come again byte for byte: the same answer, as long as a look-up would bring the same, and not a request longer.
 
+import Administration
 import CacheStore
 import HTTPCore
 import JSON

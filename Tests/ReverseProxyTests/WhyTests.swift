@@ -1,5 +1,6 @@
 // Exchanges explained: what was decided and why, and the setting that stands in the way.
 
+import Administration
 import CachePolicy
 import Downstream
 import Explanation

@@ -1,6 +1,7 @@
 // A play: the whole proxy in this process, over real sockets, in front of a scripted origin, with a clock that stands still until the play
 // moves it and a cache directory of its own.
 
+import Administration
 import CSystem
 import CacheStore
 import Downstream

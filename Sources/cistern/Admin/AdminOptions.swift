@@ -1,5 +1,6 @@
 // The options by which a command finds the running Cistern: the same settings as Cistern's own say where its socket is.
 
+import Administration
 import ArgumentParser
 import Descriptors
 import Downstream

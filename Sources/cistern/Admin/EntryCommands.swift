@@ -105,7 +105,7 @@ struct Show: AdminCommand {
         for (index, id) in ids.enumerated() {
             let entry = try client.value("GET", "entries/\(PercentCoding.encode(id))")
             if json {
-                StandardOutput.write(entry.serialized(isIndented: true) + [0x0a])
+                StandardOutput.write(entry.document)
             } else {
                 StandardOutput.write((index > 0 ? "\n" : "") + Self.describe(entry))
             }

@@ -16,7 +16,7 @@ struct Stats: AdminCommand {
 
     func run(_ client: AdminClient) throws {
         let stats = try client.value("GET", "stats")
-        StandardOutput.write(json ? stats.serialized(isIndented: true) + [0x0a] : Array(Self.describe(stats).utf8))
+        StandardOutput.write(json ? stats.document : Array(Self.describe(stats).utf8))
     }
 
     private static func describe(_ stats: JSONValue) -> String {

@@ -34,7 +34,7 @@ struct UpstreamCommand: ParsableCommand {
 
         func run(_ client: AdminClient) throws {
             let upstream = try client.value("GET", "upstream")
-            StandardOutput.write(json ? upstream.serialized(isIndented: true) + [0x0a] : Array(Self.describe(upstream).utf8))
+            StandardOutput.write(json ? upstream.document : Array(Self.describe(upstream).utf8))
         }
 
         private static func describe(_ upstream: JSONValue) -> String {

@@ -42,10 +42,10 @@ struct Why: AdminCommand {
         if let id {
             let exchange = try client.value("GET", "why/\(PercentCoding.encode(id))")
             return StandardOutput.write(
-                json ? exchange.serialized(isIndented: true) + [0x0a] : Array(Self.describe(exchange, long: true).utf8))
+                json ? exchange.document : Array(Self.describe(exchange, long: true).utf8))
         }
         let answer = try client.value("GET", "why", [("last", String(last)), ("path", path)])
-        if json { return StandardOutput.write(answer.serialized(isIndented: true) + [0x0a]) }
+        if json { return StandardOutput.write(answer.document) }
         let exchanges = answer["exchanges"]?.array ?? []
         guard !exchanges.isEmpty else { throw AdminFailure("no exchange\(path.map { " with \($0)" } ?? "") is remembered") }
         StandardOutput.write(exchanges.map { Self.describe($0, long: long) }.joined(separator: "\n"))

@@ -1,8 +1,8 @@
 // Whatever is asked of the administrator's interface is read or refused; who lacks the token gets in by no spelling.
 
-import Downstream
 import HTTPCore
 
+@testable import Administration
 @testable import CacheStore
 @testable import ReverseProxy
 
@@ -14,12 +14,11 @@ enum AdministrationProperty {
         var parser = RequestParser()
         guard case .head(let head, _, _) = parser.parse(bytes.span, limits: RequestLimits()) else { return }
         _ = OwnPage(head)
-        guard let address = ListenAddress("127.0.0.1:1") else { return }
-        if AdminAccess(head, at: address, token: token) == .allowed {
+        if AdminAccess(head, through: .loopback, token: token) == .allowed {
             let presented = head.fields.all(.authorization).map { Array($0) }
             try expect(presented.count == 1 && presented[0].suffix(token.count).elementsEqual(token), "the token was not presented")
         }
-        if AdminAccess(head, at: address, token: nil) == .allowed {
+        if AdminAccess(head, through: .loopback, token: nil) == .allowed {
             try expect(!head.fields.contains(.origin), "a web page's request is allowed")
         }
         guard let request = AdminRequest(head) else { return }
@@ -34,7 +33,7 @@ enum AdministrationProperty {
             guard let id = StoredItemID(segment) else { continue }
             try expect(id.description == segment, "an item's name is read back as another")
         }
-        let problem = AdminAnswer(AdminProblem.badRequest(request.segments.joined()))
+        let problem = AdminResponse(AdminProblem.badRequest(request.segments.joined()))
         try expect(!problem.head(date: []).isEmpty, "a problem has no head")
     }
 }

@@ -5,7 +5,7 @@ import HTTPCore
 import JSON
 import ResponseCache
 
-@testable import ReverseProxy
+@testable import Administration
 
 enum ArchiveProperty {
     private static let now: Int64 = 1_700_000_000_000

@@ -21,12 +21,11 @@ enum Purging {
         let isSoft = try task.request.flag("soft")
         let wanted = try selection(task.request, cache.shared.settings.arguments)
         cache.beginPurge(at: task.interface.now)
-        // A shard that has looked at the clock before may be storing: after a turn of each loop it has, and is found.
-        task.interface.server.onEachShard { _ in
-        } then: {
+        // A loop that has looked at the clock before may be storing: after a turn of each it has, and what it stored is found.
+        task.server.afterEachLoop {
             task.interface.later {
                 let count = cache.purge(wanted, isSoft: isSoft)
-                task.reply(AdminAnswer(["purged": .integer(count), "soft": .bool(isSoft)]))
+                task.reply(AdminResponse(["purged": .integer(count), "soft": .bool(isSoft)]))
             }
         }
     }

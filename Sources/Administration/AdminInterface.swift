@@ -1,5 +1,5 @@
 // What the administrator may ask for and how it is done: the table of paths, and the queue on which it all happens, so that going through a
-// million stored answers holds up no client.
+// million stored responses holds up no client.
 
 import CachePolicy
 import Dispatch
@@ -7,25 +7,25 @@ import HTTPCore
 import ResponseCache
 
 /// `@unchecked Sendable` because nothing changes after `init`; what it reaches guards itself.
-final class AdminInterface: @unchecked Sendable {
-    let settings: AdminSettings
-    unowned let server: ProxyServer
+package final class AdminInterface: @unchecked Sendable {
+    package let settings: AdminSettings
+    private unowned let server: any AdministeredServer
     /// Its own, touched on its queue only; nil where nothing is stored.
     private let cache: ResponseCache?
     private let queue = DispatchQueue(label: "cistern.admin", qos: .utility)
 
-    init(server: ProxyServer, settings: AdminSettings, cache: SharedCacheState?) {
+    package init(server: any AdministeredServer, settings: AdminSettings, cache: SharedCacheState?) {
         self.server = server
         self.settings = settings
         self.cache = cache.map { ResponseCache($0, mayWait: true) }
     }
 
-    typealias Reply = @Sendable (AdminAnswer) -> Void
+    package typealias Reply = @Sendable (AdminResponse) -> Void
 
     /// What is asked, with what is needed to answer it.
     struct Task: Sendable {
         let interface: AdminInterface
-        let shard: ProxyShard
+        let server: any AdministeredServer
         let request: AdminRequest
         /// What stood in the place of the route's `*`.
         let item: String
@@ -64,7 +64,7 @@ final class AdminInterface: @unchecked Sendable {
 
     static let routes: [Route] = [
         Route(.get, "openapi.json") { task in
-            task.reply(AdminAnswer(content: PackageResources.openapi_json, contentType: "application/json"))
+            task.reply(AdminResponse(content: PackageResources.openapi_json, contentType: "application/json"))
         },
         Route(.get, "entries", EntryPages.list),
         Route(.get, "entries/*", EntryPages.show),
@@ -88,24 +88,24 @@ final class AdminInterface: @unchecked Sendable {
     func later(_ work: @escaping @Sendable () -> Void) { queue.async(execute: work) }
 
     /// Calls `reply` once, from any thread.
-    func perform(_ request: AdminRequest, on shard: ProxyShard, reply: @escaping Reply) {
+    package func perform(_ request: AdminRequest, reply: @escaping Reply) {
         let fitting = Self.routes.compactMap { route in route.item(in: request.segments).map { (route, $0) } }
         // RFC 9110 §9.3.2: HEAD is GET without the content, which the connection leaves out.
         let method = request.method == .head ? .get : request.method
         guard let (route, item) = fitting.first(where: { $0.0.method == method }) else {
             guard !fitting.isEmpty else {
-                return reply(AdminAnswer(AdminProblem.notFound("There is no such page; /-/openapi.json describes those there are.")))
+                return reply(AdminResponse(AdminProblem.notFound("There is no such page; /-/openapi.json describes those there are.")))
             }
-            var answer = AdminAnswer(AdminProblem(status: 405, sentence: "This page does not know that method."))
+            var response = AdminResponse(AdminProblem(status: 405, sentence: "This page does not know that method."))
             let methods = fitting.map { String(decoding: $0.0.method.bytes, as: UTF8.self) }
-            answer.fieldLines = "Allow: \(methods.joined(separator: ", "))\r\n"
-            return reply(answer)
+            response.fieldLines = "Allow: \(methods.joined(separator: ", "))\r\n"
+            return reply(response)
         }
         queue.async { [self] in
             do throws(AdminProblem) {
-                try route.perform(Task(interface: self, shard: shard, request: request, item: item, reply: reply))
+                try route.perform(Task(interface: self, server: server, request: request, item: item, reply: reply))
             } catch {
-                reply(AdminAnswer(error))
+                reply(AdminResponse(error))
             }
         }
     }

@@ -1,21 +1,28 @@
 // Whether a request may use the administrator's interface: on the Unix socket the file's mode has decided that; on TCP a bearer token
 // decides, or, without one, that the address is a loopback one and that no web page is behind the request.
 
-import Downstream
 import HTTPCore
 
-enum AdminAccess: Equatable {
+/// The way by which a request came.
+package enum AdminDoor: Sendable {
+    case unixSocket
+    case loopback
+    /// An address that other machines reach.
+    case network
+}
+
+package enum AdminAccess: Equatable {
     case allowed
     /// RFC 6750 §3: the token is missing or wrong.
     case unauthorized
     case forbidden(String)
 
-    init(_ head: RequestHead, at address: ListenAddress, token: [UInt8]?) {
-        if case .unix = address {
+    package init(_ head: RequestHead, through door: AdminDoor, token: [UInt8]?) {
+        if case .unixSocket = door {
             self = .allowed
         } else if let token {
             self = Self.presents(token, head.fields) ? .allowed : .unauthorized
-        } else if !address.isLocal {
+        } else if case .network = door {
             self = .forbidden("On an address that other machines reach, this interface needs a token: set admin.token_file.")
         } else if head.fields.contains(.origin) || !Self.isLocal(head.host) {
             // A page in a browser on this machine reaches loopback too, under a name of its own choosing.

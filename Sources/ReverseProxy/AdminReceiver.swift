@@ -1,6 +1,7 @@
 // The listener's side of the administrator's interface: takes a request whole, hands it to `AdminInterface`, sends what comes back. The own
 // pages are answered on these addresses too.
 
+import Administration
 import Downstream
 import HTTPCore
 import Reactor
@@ -21,19 +22,19 @@ final class AdminReceiver: RequestReceiver {
         let exchange = AdminExchange(shard: shard, connection: connection, interface: interface)
         guard let request = AdminRequest(head) else {
             let sentence = "Here are /metrics, /healthz, /readyz and the administrator's interface under /-/, described by /-/openapi.json."
-            exchange.answer(AdminAnswer(AdminProblem.notFound(sentence)))
+            exchange.send(AdminResponse(AdminProblem.notFound(sentence)))
             return nil
         }
-        switch AdminAccess(head, at: address, token: interface.settings.token) {
+        switch AdminAccess(head, through: AdminDoor(address), token: interface.settings.token) {
         case .allowed:
             exchange.request = request
             connection.sendContinue()
             return exchange
         case .unauthorized:
-            var answer = AdminAnswer(AdminProblem(status: 401, sentence: "The administrator's bearer token is missing or wrong."))
-            answer.fieldLines = "WWW-Authenticate: Bearer realm=\"cistern\"\r\n"
-            exchange.answer(answer)
-        case .forbidden(let sentence): exchange.answer(AdminAnswer(AdminProblem(status: 403, sentence: sentence)))
+            var response = AdminResponse(AdminProblem(status: 401, sentence: "The administrator's bearer token is missing or wrong."))
+            response.fieldLines = "WWW-Authenticate: Bearer realm=\"cistern\"\r\n"
+            exchange.send(response)
+        case .forbidden(let sentence): exchange.send(AdminResponse(AdminProblem(status: 403, sentence: sentence)))
         }
         return nil
     }
@@ -62,7 +63,7 @@ private final class AdminExchange: ClientExchange, @unchecked Sendable {
         guard let count = request?.content.count else { return }
         guard count + bytes.count <= Self.contentLimitBytes else {
             request = nil
-            return answer(AdminAnswer(AdminProblem(status: 413, sentence: "The content is too long.")))
+            return send(AdminResponse(AdminProblem(status: 413, sentence: "The content is too long.")))
         }
         request?.content.append(copying: bytes)
     }
@@ -70,19 +71,29 @@ private final class AdminExchange: ClientExchange, @unchecked Sendable {
     func requestEnded() {
         guard let request else { return }
         self.request = nil
-        interface.perform(request, on: shard) { [self] answer in
-            shard.loop.execute { self.answer(answer) }
+        interface.perform(request) { [self] response in
+            shard.loop.execute { self.send(response) }
         }
     }
 
     func responseDrained() {}
     func clientLeft() { connection = nil }
 
-    func answer(_ answer: AdminAnswer) {
+    func send(_ response: AdminResponse) {
         guard let connection else { return }
         self.connection = nil
-        answer.head(date: shard.date).withUnsafeBytes { head in
-            connection.sendWhole(head: head, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(answer.content))
+        response.head(date: shard.date).withUnsafeBytes { head in
+            connection.sendWhole(head: head, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(response.content))
+        }
+    }
+}
+
+extension AdminDoor {
+    init(_ address: ListenAddress) {
+        if case .unix = address {
+            self = .unixSocket
+        } else {
+            self = address.isLocal ? .loopback : .network
         }
     }
 }

@@ -27,7 +27,7 @@ enum EntryPages {
         let page = cache.list(selection, after: after, limit: limit)
         let now = task.interface.now
         task.reply(
-            AdminAnswer([
+            AdminResponse([
                 "entries": .array(page.entries.map { $0.summary(now: now) }), "next": page.next.map { .string($0.text) },
             ]))
     }
@@ -36,16 +36,16 @@ enum EntryPages {
         try task.request.allow(["secrets"])
         let entry = try entry(task)
         let showsSecrets = try task.request.flag("secrets")
-        task.reply(AdminAnswer(entry.details(now: task.interface.now, showsSecrets: showsSecrets)))
+        task.reply(AdminResponse(entry.details(now: task.interface.now, showsSecrets: showsSecrets)))
     }
 
     @Sendable static func content(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow([])
         let entry = try entry(task)
         // What an upstream called its content is never run by a browser here.
-        var answer = AdminAnswer(content: entry.content, contentType: "application/octet-stream")
-        answer.fieldLines = "X-Content-Type-Options: nosniff\r\n"
-        task.reply(answer)
+        var response = AdminResponse(content: entry.content, contentType: "application/octet-stream")
+        response.fieldLines = "X-Content-Type-Options: nosniff\r\n"
+        task.reply(response)
     }
 
     private static func entry(_ task: AdminInterface.Task) throws(AdminProblem) -> StoredEntry {

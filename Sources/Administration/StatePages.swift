@@ -1,7 +1,6 @@
 // How the proxy and its upstream are, in numbers for people and programs; Prometheus has its own page.
 
 import CachePolicy
-import CacheStore
 import HTTPCore
 import JSON
 import Telemetry
@@ -10,54 +9,50 @@ import Upstream
 enum StatePages {
     @Sendable static func upstream(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow([])
-        task.interface.server.collectMetrics { snapshot in
-            task.reply(AdminAnswer(upstream(snapshot, task.interface.server)))
+        task.server.collectMetrics { snapshot in
+            task.reply(AdminResponse(upstream(snapshot, task.server)))
         }
     }
 
     /// What is known to fail is asked again as if it had not: all, or what is named.
     @Sendable static func resetUpstream(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow(["scope"])
-        let health = task.interface.server.health
         let name = task.request["scope"]
-        let count = health.reset(name, now: task.interface.server.monotonicMilliseconds)
+        let count = task.server.resetFailures(name)
         if let name, count == 0, FailureScopeKind(rawValue: name) == nil {
-            let open = health.openScopes(now: task.interface.server.monotonicMilliseconds).prefix(10).map { health.name(of: $0.scope) }
+            let open = task.server.openFailures().prefix(10).map(\.name)
             let known = open.isEmpty ? "there is none" : "there are " + open.joined(separator: ", ")
             throw .notFound("No scope that fails is called \(name): \(known).")
         }
-        task.reply(AdminAnswer(["reset": .integer(count)]))
+        task.reply(AdminResponse(["reset": .integer(count)]))
     }
 
     /// So many scopes are shown.
     private static let scopeLimit = 1_000
 
-    private static func scopes(_ server: ProxyServer) -> JSONValue {
-        let now = server.monotonicMilliseconds
-        let open = server.health.openScopes(now: now)
+    private static func scopes(_ server: any AdministeredServer) -> JSONValue {
+        let ahead = server.wallMilliseconds - server.monotonicMilliseconds
         return .array(
-            open.prefix(scopeLimit).map { open -> JSONValue in
-                return [
-                    "scope": .string(server.health.name(of: open.scope)), "kind": .string(open.scope.kind.rawValue),
-                    "since": .string(RFC3339.format(milliseconds: server.wallMilliseconds - (now - open.stop.since))),
-                    "cause": .string(open.stop.cause.label), "setting": .string(open.stop.setting),
-                    "effect": .string(open.scope.kind.effect), "wait_seconds": .number(Double(open.stop.wait) / 1000),
-                    "partition": partition(open.scope),
+            server.openFailures().prefix(scopeLimit).map { open -> JSONValue in
+                [
+                    "scope": .string(open.name), "kind": .string(open.kind),
+                    "since": .string(RFC3339.format(milliseconds: open.since + ahead)), "cause": .string(open.cause),
+                    "setting": .string(open.setting), "effect": .string(open.effect), "wait_seconds": .number(Double(open.wait) / 1000),
+                    "partition": open.user.map(partition) ?? .null,
                 ]
             })
     }
 
     /// As `why` shows it: the beginning of the keyed hash of a user's credentials.
-    private static func partition(_ scope: FailureMemory.Scope) -> JSONValue {
-        guard case .pause(_, let user) = scope, user != 0 else { return .null }
-        return .string(StoredKey.hexadecimal((0..<4).map { UInt8(truncatingIfNeeded: user >> (56 - 8 * $0)) }))
+    private static func partition(_ user: UInt64) -> JSONValue {
+        .string(StoredKey.hexadecimal((0..<4).map { UInt8(truncatingIfNeeded: user >> (56 - 8 * $0)) }))
     }
 
-    private static func upstream(_ snapshot: MetricsSnapshot, _ server: ProxyServer) -> JSONValue {
+    private static func upstream(_ snapshot: MetricsSnapshot, _ server: any AdministeredServer) -> JSONValue {
         let errors = zip(snapshot.shards.labels.upstreamErrors, snapshot.shards.upstreamErrors).filter { $0.1 > 0 }
         return [
-            "origin": .string(server.settings.upstream.origin + server.settings.upstream.basePath), "up": .bool(snapshot.failures.isUp),
-            "memory": .bool(server.health.isOn), "state": .string(snapshot.failures.state), "scopes": scopes(server),
+            "origin": .string(server.upstreamURL), "up": .bool(snapshot.failures.isUp),
+            "memory": .bool(server.remembersFailures), "state": .string(snapshot.failures.state), "scopes": scopes(server),
             "active_requests": .integer(snapshot.connections.upstreamActive), "requests": .integer(snapshot.connections.upstreamRequests),
             "connections_opened": .integer(snapshot.connections.upstreamOpened),
             "errors": .object(errors.map { JSONValue.Member($0.0, .integer(Int(clamping: $0.1))) }),
@@ -66,15 +61,15 @@ enum StatePages {
 
     @Sendable static func stats(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow([])
-        task.interface.server.collectMetrics { snapshot in
-            task.reply(AdminAnswer(stats(snapshot, task.interface.server)))
+        task.server.collectMetrics { snapshot in
+            task.reply(AdminResponse(stats(snapshot, task.server)))
         }
     }
 
-    private static func stats(_ snapshot: MetricsSnapshot, _ server: ProxyServer) -> JSONValue {
+    private static func stats(_ snapshot: MetricsSnapshot, _ server: any AdministeredServer) -> JSONValue {
         let shards = snapshot.shards
         let process = snapshot.process
-        let store = server.storeStatistics
+        let store = server.storeFigures
         return [
             "version": .string(snapshot.version), "time": .string(RFC3339.format(milliseconds: server.wallMilliseconds)),
             "uptime_seconds": .integer(max(0, Int(server.wallMilliseconds / 1000) - Int(process.startTime))),
@@ -93,8 +88,8 @@ enum StatePages {
             "not_stored": counts(shards.labels.notStored, shards.notStored),
             "rescued": counts(shards.labels.rescueCauses, shards.rescued),
             "store": [
-                "entries": .integer(store.entries), "bytes": .integer(store.fileBytes),
-                "limit_bytes": .integer(store.capacityBytes), "writable": .bool(store.isWritable),
+                "entries": .integer(store.entries), "bytes": .integer(store.bytes),
+                "limit_bytes": .integer(store.limitBytes), "writable": .bool(store.isWritable),
                 "evicted": .integer(store.evicted), "write_errors": .integer(store.writeErrors),
             ],
             "connections": [

@@ -7,7 +7,7 @@ import JSON
 enum ModePages {
     @Sendable static func show(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow([])
-        task.reply(AdminAnswer(json(task.interface.server)))
+        task.reply(AdminResponse(json(task.server)))
     }
 
     @Sendable static func set(_ task: AdminInterface.Task) throws(AdminProblem) {
@@ -16,11 +16,11 @@ enum ModePages {
             throw .badRequest("mode must be one of \(ServingMode.allCases.map(\.rawValue).joined(separator: ", ")).")
         }
         if let route = try route(task) {
-            _ = task.interface.server.changeModes({ $0.set(mode, route: route) }, then: { reply(task) })
+            _ = task.server.changeModes({ $0.set(mode, route: route) }, then: { reply(task) })
             return
         }
         let prefix = try prefix(task.request) ?? ""
-        guard task.interface.server.changeModes({ $0.set(mode, prefix: prefix) }, then: { reply(task) }) else {
+        guard task.server.changeModes({ $0.set(mode, prefix: prefix) }, then: { reply(task) }) else {
             throw .badRequest("There are \(ModeTable.ruleLimit) prefixes with a mode of their own already.")
         }
     }
@@ -28,7 +28,7 @@ enum ModePages {
     @Sendable static func remove(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow(["prefix", "route"])
         if let route = try route(task) {
-            guard task.interface.server.changeModes({ $0.set(nil, route: route) }, then: { reply(task) }) else {
+            guard task.server.changeModes({ $0.set(nil, route: route) }, then: { reply(task) }) else {
                 throw .notFound("No mode was set for this route.")
             }
             return
@@ -36,7 +36,7 @@ enum ModePages {
         guard let prefix = try prefix(task.request) else {
             throw .badRequest("Say which prefix or route is to be as all other paths again.")
         }
-        guard task.interface.server.changeModes({ $0.remove(prefix: prefix) }, then: { reply(task) }) else {
+        guard task.server.changeModes({ $0.remove(prefix: prefix) }, then: { reply(task) }) else {
             throw .notFound("No mode was set for this prefix.")
         }
     }
@@ -51,7 +51,7 @@ enum ModePages {
     private static func route(_ task: AdminInterface.Task) throws(AdminProblem) -> Int? {
         guard let name = task.request["route"] else { return nil }
         guard task.request["prefix"] == nil else { throw .badRequest("Give a prefix or a route, not both.") }
-        let names = task.interface.server.routes.all.dropLast().map(\.name)
+        let names = task.server.routeNames
         guard let place = names.firstIndex(of: name) else {
             let known = names.isEmpty ? "there is none" : "there are " + names.joined(separator: ", ")
             throw .notFound("No route is called \(name): \(known).")
@@ -60,15 +60,15 @@ enum ModePages {
     }
 
     /// Once every shard knows.
-    @Sendable private static func reply(_ task: AdminInterface.Task) { task.reply(AdminAnswer(json(task.interface.server))) }
+    @Sendable private static func reply(_ task: AdminInterface.Task) { task.reply(AdminResponse(json(task.server))) }
 
-    private static func json(_ server: ProxyServer) -> JSONValue {
+    private static func json(_ server: any AdministeredServer) -> JSONValue {
         let modes = server.modes
         let prefixes = modes.rules.map {
             JSONValue.object([.init("prefix", .string($0.prefix)), .init("mode", .string($0.mode.rawValue))])
         }
         let routes = modes.routes.sorted { $0.key < $1.key }.map {
-            JSONValue.object([.init("route", .string(server.routes.all[$0.key].name)), .init("mode", .string($0.value.rawValue))])
+            JSONValue.object([.init("route", .string(server.routeNames[$0.key])), .init("mode", .string($0.value.rawValue))])
         }
         return ["mode": .string(modes.all.rawValue), "prefixes": .array(prefixes), "routes": .array(routes)]
     }

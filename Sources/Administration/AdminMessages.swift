@@ -1,19 +1,19 @@
-// What is asked of the administrator's interface, and what it answers.
+// What is asked of the administrator's interface, and what it responds.
 
 import Explanation
 import HTTPCore
 import JSON
 
-struct AdminRequest: Sendable {
+package struct AdminRequest: Sendable {
     var method: Method
     /// Decoded segments behind `/-/`.
     var segments: [String]
     /// Decoded arguments, in order.
     var arguments: [(name: String, value: String)]
-    var content: [UInt8] = []
+    package var content: [UInt8] = []
 
     /// nil where the target is not under `/-/`, or not spelt as RFC 3986 has it.
-    init?(_ head: RequestHead) {
+    package init?(_ head: RequestHead) {
         method = head.method
         let target = head.pathAndQuery
         let question = target.firstIndex(of: UInt8(ascii: "?")) ?? target.endIndex
@@ -64,24 +64,29 @@ struct AdminRequest: Sendable {
 }
 
 /// Why something was not done (RFC 9457 is how it is told).
-struct AdminProblem: Error, Sendable {
+package struct AdminProblem: Error, Sendable {
     let status: Status
     let sentence: String
 
+    package init(status: Status, sentence: String) {
+        self.status = status
+        self.sentence = sentence
+    }
+
     static func badRequest(_ sentence: String) -> AdminProblem { AdminProblem(status: 400, sentence: sentence) }
-    static func notFound(_ sentence: String) -> AdminProblem { AdminProblem(status: 404, sentence: sentence) }
+    package static func notFound(_ sentence: String) -> AdminProblem { AdminProblem(status: 404, sentence: sentence) }
     static func unavailable(_ sentence: String) -> AdminProblem { AdminProblem(status: 503, sentence: sentence) }
 }
 
-struct AdminAnswer: Sendable {
+package struct AdminResponse: Sendable {
     var status: Status = 200
     var contentType = "application/json"
-    var content: [UInt8]
-    var fieldLines = ""
+    package var content: [UInt8]
+    package var fieldLines = ""
 
     init(_ value: JSONValue, status: Status = 200) {
         self.status = status
-        content = value.serialized(isIndented: true) + [0x0a]
+        content = value.document
     }
 
     init(content: [UInt8], contentType: String) {
@@ -89,7 +94,7 @@ struct AdminAnswer: Sendable {
         self.contentType = contentType
     }
 
-    init(_ problem: AdminProblem) {
+    package init(_ problem: AdminProblem) {
         let title = String(decoding: [UInt8](ReasonPhrase.standard(for: problem.status)), as: UTF8.self)
         self.init(
             [
@@ -101,7 +106,7 @@ struct AdminAnswer: Sendable {
     }
 
     /// Status line and fields, without the empty line at the end.
-    func head(date: [UInt8]) -> [UInt8] {
+    package func head(date: [UInt8]) -> [UInt8] {
         var head: [UInt8] = []
         ResponseSerializer.appendStatusLine(status, reason: [], to: &head)
         head.append("Date: ")

@@ -1,0 +1,116 @@
+// All that the administrator's pages may know of the running server, and all that they may have it do. No page gets more of it than this.
+
+import CachePolicy
+import Explanation
+import HTTPCore
+import ResponseCache
+import Telemetry
+
+/// Asked on the interface's queue; what is handed back comes from whatever thread has it.
+package protocol AdministeredServer: AnyObject, Sendable {
+    /// Milliseconds since 1970, and of a clock that is never set.
+    var wallMilliseconds: Int64 { get }
+    var monotonicMilliseconds: Int64 { get }
+
+    var policy: CachePolicySettings { get }
+    /// Scheme, host, port and base path of the upstream.
+    var upstreamURL: String { get }
+    /// Those that have a name of their own, at their places.
+    var routeNames: [String] { get }
+    /// What an explanation has to know of a target's route.
+    func explainedRoute(of target: [UInt8]) -> ExplainedRoute
+
+    // MARK: Numbers
+
+    func collectMetrics(then: @escaping @Sendable (MetricsSnapshot) -> Void)
+    var storeFigures: StoreFigures { get }
+
+    // MARK: What is known of failures
+
+    var remembersFailures: Bool { get }
+    /// All that is open now.
+    func openFailures() -> [OpenFailure]
+    /// Forgets what is known of scopes of this name or kind, or of all.
+    /// - Returns: how many there were.
+    func resetFailures(_ name: String?) -> Int
+
+    // MARK: Modes
+
+    var modes: ModeTable { get }
+    /// Returns what `change` returns: whether there was something to change. If so, `then` is called once every loop knows.
+    func changeModes(_ change: (inout ModeTable) -> Bool, then: @escaping @Sendable () -> Void) -> Bool
+
+    // MARK: Loops
+
+    /// The records of all loops that a search finds, in no order.
+    func searchRecords(_ search: WhyRing.Search, then: @escaping @Sendable ([WhyRecord]) -> Void)
+    /// Calls `then` once each loop has turned: what it was about to do when this was called has been done.
+    func afterEachLoop(_ then: @escaping @Sendable () -> Void)
+
+    // MARK: Archives
+
+    /// What the rules for all and those of its route say of an archived response.
+    func judge(_ archived: ArchivedResponse) -> ArchiveJudgement
+}
+
+/// What is known to fail.
+package struct OpenFailure: Sendable {
+    /// By which it is reset.
+    package let name: String
+    package let kind: String
+    /// Milliseconds of the clock that is never set.
+    package let since: Int64
+    package let cause: String
+    package let setting: String
+    package let effect: String
+    /// Milliseconds.
+    package let wait: Int64
+    /// A number for the one who was asked to wait; nil where it concerns all.
+    package let user: UInt64?
+
+    package init(
+        name: String, kind: String, since: Int64, cause: String, setting: String, effect: String, wait: Int64, user: UInt64?
+    ) {
+        self.name = name
+        self.kind = kind
+        self.since = since
+        self.cause = cause
+        self.setting = setting
+        self.effect = effect
+        self.wait = wait
+        self.user = user
+    }
+}
+
+package struct StoreFigures: Sendable {
+    package let entries: Int
+    package let bytes: Int
+    package let limitBytes: Int
+    package let isWritable: Bool
+    package let evicted: Int
+    package let writeErrors: Int
+
+    package init(entries: Int, bytes: Int, limitBytes: Int, isWritable: Bool, evicted: Int, writeErrors: Int) {
+        self.entries = entries
+        self.bytes = bytes
+        self.limitBytes = limitBytes
+        self.isWritable = isWritable
+        self.evicted = evicted
+        self.writeErrors = writeErrors
+    }
+}
+
+package struct ArchiveJudgement: Sendable {
+    /// What its route calls good.
+    package let good: GoodAnswer
+    /// What is wrong with its content.
+    package let fault: UpstreamFault?
+    /// The entity tag of its data, where it came without a validator.
+    package let ownTag: [UInt8]?
+
+    package init(good: GoodAnswer, fault: UpstreamFault?, ownTag: [UInt8]?) {
+        self.good = good
+        self.fault = fault
+        self.ownTag = ownTag
+    }
+}

@@ -1,0 +1,83 @@
+// What the administrator's pages may know of the server and have it do (`AdministeredServer`).
+
+import Administration
+import CachePolicy
+import CacheStore
+import Explanation
+import HTTPCore
+import JSON
+import Locking
+import Reactor
+import ResponseCache
+import Telemetry
+import Upstream
+
+extension ProxyServer: AdministeredServer {
+    package var policy: CachePolicySettings { settings.policy }
+    package var upstreamURL: String { settings.upstream.origin + settings.upstream.basePath }
+    package var routeNames: [String] { routes.all.dropLast().map(\.name) }
+
+    package func explainedRoute(of target: [UInt8]) -> ExplainedRoute { routes.explained(target) }
+
+    package var storeFigures: StoreFigures {
+        let store = storeStatistics
+        return StoreFigures(
+            entries: store.entries, bytes: store.fileBytes, limitBytes: store.capacityBytes, isWritable: store.isWritable,
+            evicted: store.evicted, writeErrors: store.writeErrors)
+    }
+
+    // MARK: What is known of failures
+
+    package var remembersFailures: Bool { health.isOn }
+
+    package func openFailures() -> [OpenFailure] {
+        health.openScopes(now: monotonicMilliseconds).map { open in
+            let user: UInt64? = if case .pause(_, let user) = open.scope, user != 0 { user } else { nil }
+            return OpenFailure(
+                name: health.name(of: open.scope), kind: open.scope.kind.rawValue, since: open.stop.since, cause: open.stop.cause.label,
+                setting: open.stop.setting, effect: open.scope.kind.effect, wait: open.stop.wait, user: user)
+        }
+    }
+
+    package func resetFailures(_ name: String?) -> Int { health.reset(name, now: monotonicMilliseconds) }
+
+    // MARK: Loops
+
+    package func searchRecords(_ search: WhyRing.Search, then: @escaping @Sendable ([WhyRecord]) -> Void) {
+        // Each shard adds to it from its own loop.
+        let found = Mutex<(records: [WhyRecord], left: Int)>(([], shardCount))
+        onEachShard { shard in
+            Self.search(search, in: shard) { records in
+                let isLast = found.withLock { found in
+                    found.records += records
+                    found.left -= 1
+                    return found.left == 0
+                }
+                if isLast { then(found.withLock { $0.records }) }
+            }
+        } then: {
+        }
+    }
+
+    /// A piece in each turn of the loop.
+    private static func search(_ search: WhyRing.Search, in shard: ProxyShard, then: @escaping @Sendable ([WhyRecord]) -> Void) {
+        var search = search
+        guard shard.why.lookFurther(&search) else { return then(search.records) }
+        shard.loop.execute { [search] in self.search(search, in: shard, then: then) }
+    }
+
+    package func afterEachLoop(_ then: @escaping @Sendable () -> Void) { onEachShard({ _ in }, then: then) }
+
+    // MARK: Archives
+
+    package func judge(_ archived: ArchivedResponse) -> ArchiveJudgement {
+        let good = routes.all[routes.place(of: archived.request.pathAndQuery)].good
+        let examination = ContentExamination(
+            content: archived.content, coding: .identity,
+            isJSON: archived.response.fields.first(.contentType).flatMap(MediaType.init)?.isJSON == true,
+            verdict: JSONTextChecker.check(archived.content.span), isDelimited: true, good: good, storedBytes: nil,
+            makesTag: settings.policy.wantsOwnTag(archived.response), limitBytes: settings.bufferLimitBytes)
+        let findings = examination.findings()
+        return ArchiveJudgement(good: good, fault: findings?.fault, ownTag: findings?.ownTag)
+    }
+}

@@ -1,0 +1,145 @@
+// What comes in is held against what is stored: fetches, 304s and responses to HEAD.
+
+import CachePolicy
+import CacheStore
+import HTTPCore
+import Testing
+
+@testable import ResponseCache
+
+@Suite("The cache: storing and confirming")
+struct KeepingTests {
+    private static let fresh = ("Cache-Control", "max-age=60")
+
+    @Test("the later request wins, whichever ends first; an older one is told that it is outdated")
+    func order() throws {
+        let test = try TestCache()
+        let (first, second) = (try test.send("/a"), try test.send("/a"))
+        #expect(test.complete(second, [Self.fresh], "new") == .allowed)
+        #expect(test.complete(first, [Self.fresh], "old") == .forbidden(.outdated))
+        #expect(try test.text("/a") == "new")
+    }
+
+    @Test("a write or a purge after the request was sent: its response is not stored")
+    func overtaken() throws {
+        let test = try TestCache()
+        let (write, purge) = (try test.send("/a"), try test.send("/b"))
+        test.now += 1
+        test.write("/a")
+        #expect(test.complete(write, [Self.fresh]) == .forbidden(.storeRefused))
+        test.cache.beginPurge(at: test.time.wall)
+        #expect(test.complete(purge, [Self.fresh]) == .forbidden(.storeRefused))
+        test.now += 1
+        #expect(try test.fetch("/a") == .allowed)
+        #expect(test.listed == ["/a"])
+    }
+
+    @Test("what came with Authorization by leave of a directive stays marked as such, and goes when a 304 takes the leave back")
+    func authorized() throws {
+        let test = try TestCache { $0.policy.credentialFields = ["x-user"] }
+        let authorization = [("Authorization", "Basic x")]
+        #expect(try test.fetch("/a", authorization, [("Cache-Control", "max-age=60"), ("ETag", "\"1\"")]) == .forbidden(.authorized))
+        #expect(try test.fetch("/a", authorization, [("Cache-Control", "public, max-age=60"), ("ETag", "\"1\"")]) == .allowed)
+        let found = try #require(try test.found("/a"))
+        #expect(found.metadata.flags.isSuperset(of: [.authorized, .isPublic]))
+        test.now += 1
+        let sent = try test.send("/a")
+        #expect(test.confirm(sent, [("ETag", "\"1\""), ("Cache-Control", "max-age=60")]) == .unshareable)
+        #expect(test.confirm(sent, [("ETag", "\"1\""), ("Cache-Control", "public, max-age=99")]) == .stored)
+        #expect(try test.found("/a")?.metadata.freshnessLifetime == 99)
+    }
+
+    @Test("a 304 brings what is stored up to date, in every later look-up; one that names nothing that was found is nothing")
+    func confirming() throws {
+        let test = try TestCache()
+        try test.fetch("/a", [], [Self.fresh, ("ETag", "\"1\"")], "1")
+        test.now += 30_000
+        let sent = try test.send("/a")
+        #expect(test.confirm(sent, [("ETag", "\"1\""), ("Cache-Control", "max-age=7")]) == .stored)
+        let found = try #require(try test.found("/a"))
+        #expect(found.metadata.freshnessLifetime == 7 && found.metadata.requestTime == test.time.wall)
+        #expect(String(decoding: found.content, as: UTF8.self) == "1")
+        #expect(test.confirm(try test.send("/b"), [("ETag", "\"1\"")]) == nil)
+    }
+
+    @Test("a 304 for what has been replaced brings nothing back; what it contradicts is asked for again")
+    func contradiction() throws {
+        let test = try TestCache()
+        try test.fetch("/a", [], [Self.fresh, ("ETag", "\"1\"")], "1")
+        let (early, between, late) = (try test.send("/a"), try test.send("/a"), try test.send("/a"))
+        #expect(test.complete(between, [Self.fresh, ("ETag", "\"2\"")], "2") == .allowed)
+        #expect(test.confirm(early, [("ETag", "\"1\"")]) == .outdated)
+        #expect(try test.found("/a")?.metadata.flags.contains(.markedStale) == false)
+        #expect(test.confirm(late, [("ETag", "\"1\"")]) == .outdated)
+        #expect(try test.found("/a")?.metadata.flags.contains(.markedStale) == true)
+        #expect(try test.text("/a") == "2")
+    }
+
+    @Test("a 304 that says nothing new is noted and not written, and its time counts all the same")
+    func unwritten() throws {
+        let test = try TestCache()
+        try test.fetch("/a", [], [("ETag", "\"1\"")], "1")
+        let written = test.cache.store.statistics.inserted
+        test.now += 5_000
+        #expect(test.confirm(try test.send("/a"), [("ETag", "\"1\"")]) == .stored)
+        #expect(test.cache.store.statistics.inserted == written)
+        #expect(try test.found("/a")?.metadata.responseTime == test.time.wall)
+        test.now += 10_000
+        #expect(test.confirm(try test.send("/a"), [("ETag", "\"1\"")]) == .stored)
+        #expect(test.cache.store.statistics.inserted == written + 1)
+    }
+
+    @Test("the same data in other bytes is noted and not written")
+    func sameData() throws {
+        let test = try TestCache()
+        let tag = "W/\"data\""
+        test.complete(try test.send("/a"), [], "{ }", ownTag: tag)
+        let written = test.cache.store.statistics.inserted
+        test.now += 5_000
+        #expect(test.complete(try test.send("/a"), [], "{}", ownTag: tag) == .allowed)
+        #expect(test.cache.store.statistics.inserted == written)
+        #expect(try test.text("/a") == "{ }")
+        #expect(test.complete(try test.send("/a"), [], "[]", ownTag: "W/\"other\"") == .allowed)
+        #expect(try test.text("/a") == "[]")
+    }
+
+    @Test("HEAD freshens what it fits, and makes stale what has changed")
+    func head() throws {
+        let test = try TestCache()
+        try test.fetch("/a", [], [Self.fresh, ("ETag", "\"1\"")], "12")
+        test.now += 1_000
+        test.update(try test.send("/a", method: .head), [("ETag", "\"1\""), ("Cache-Control", "max-age=9"), ("Content-Length", "2")])
+        #expect(try test.found("/a")?.metadata.freshnessLifetime == 9)
+        test.update(try test.send("/a", method: .head), [("ETag", "\"2\""), ("Cache-Control", "max-age=9")])
+        #expect(try test.found("/a")?.metadata.freshnessLifetime == 0)
+        #expect(try test.text("/a") == "12")
+    }
+
+    @Test("a response to POST answers later GETs, although the POST makes invalid what was there")
+    func post() throws {
+        let test = try TestCache()
+        let sent = try test.send("/a", method: .post, content: nil)
+        test.now += 1_000
+        test.write("/a", method: .post)
+        let recency = Recency(order: sent.order, isImported: false, requestTime: sent.time, responseTime: test.time.wall)
+        let keys = test.cache.keysOfGet(for: sent.request.head)
+        let whole = WholeResponse(TestCache.response(200, [Self.fresh]), Array("1".utf8), isDecoded: false, recency, isOfPOST: true)
+        let stored = test.cache.store(whole, for: LookedUpRequest(sent.request.head, keys: keys, found: nil), at: test.time)
+        #expect(stored.result == .stored && stored.metadata.ageValue == 1)
+        #expect(try test.text("/a") == "1")
+    }
+
+    @Test("which of two places a response lies in is decided once: it is taken out of the other")
+    func onePlace() throws {
+        let test = try TestCache()
+        try test.fetch("/a?x=1", [], [Self.fresh], "1")
+        #expect(test.listed == ["/a?x=1"])
+        test.now += 1_000
+        try test.fetch("/a?x=1", [], [Self.fresh, ("No-Vary-Search", "params")], "2")
+        #expect(test.listed == ["/a"])
+        test.now += 1_000
+        try test.fetch("/a?x=1", [], [Self.fresh], "3")
+        #expect(test.listed == ["/a?x=1"])
+        #expect(try test.text("/a?x=1") == "3")
+    }
+}

@@ -1,0 +1,65 @@
+// Purging takes out what is named, in all its variants and partitions, with what says that it is gone.
+
+import CachePolicy
+import HTTPCore
+import Testing
+
+@testable import ResponseCache
+
+@Suite("The cache: purging")
+struct PurgingTests {
+    private static let fresh = ("Cache-Control", "max-age=60")
+
+    private func filled() throws -> TestCache {
+        let test = try TestCache()
+        try test.fetch("/a?x=1", [], [Self.fresh, ("Surrogate-Key", "one two")])
+        try test.fetch("/a?x=1", [("X-User", "u")], [Self.fresh, ("Vary", "Accept")])
+        try test.fetch("/a/b", [], [Self.fresh, ("Cache-Tag", "two")])
+        try test.fetch("/n?y=1", [], [Self.fresh, ("No-Vary-Search", "params")])
+        return test
+    }
+
+    private func selection(_ test: TestCache, target: String) -> PurgeSelection {
+        .selection(EntrySelection(target: .init(target, test.cache.shared.settings.arguments)))
+    }
+
+    @Test("by target in any spelling, by prefix, by tag, or all: so many as clients could get")
+    func selections() throws {
+        func left(_ select: (TestCache) -> PurgeSelection) throws -> (Int, [String]) {
+            let test = try filled()
+            let count = test.cache.purge(select(test), isSoft: false)
+            return (count, test.listed)
+        }
+        #expect(try left { selection($0, target: "/a?x=%31") } == (2, ["/a/b", "/n"]))
+        #expect(try left { selection($0, target: "/n?y=7") } == (1, ["/a/b", "/a?x=1", "/a?x=1"]))
+        #expect(try left { _ in .selection(EntrySelection(prefix: .init("/a"))) } == (3, ["/n"]))
+        #expect(try left { _ in .selection(EntrySelection(tag: "two")) } == (2, ["/a?x=1", "/n"]))
+        #expect(try left { _ in .all } == (4, []))
+        #expect(try left { _ in .selection(EntrySelection(tag: "none")) }.0 == 0)
+    }
+
+    @Test("one by its id; softly it stays, and counts as stale")
+    func one() throws {
+        let test = try TestCache()
+        try test.fetch("/a")
+        let id = try #require(test.cache.list(EntrySelection(), limit: 1).entries.first?.id)
+        #expect(try #require(EntryID(id.description)) == id)
+        #expect(test.cache.purge(.id(id), isSoft: true) == 1)
+        #expect(test.cache.entry(id)?.metadata.flags.contains(.markedStale) == true)
+        #expect(try test.found("/a")?.metadata.flags.contains(.markedStale) == true)
+        #expect(test.cache.purge(.id(id), isSoft: false) == 1)
+        #expect(test.cache.purge(.id(id), isSoft: false) == 0 && test.cache.entry(id) == nil)
+    }
+
+    @Test("what says that it is gone goes with the copy, and does not wait for the next one")
+    func gone() throws {
+        let test = try TestCache()
+        try test.fetch("/a")
+        test.now += 1_000
+        #expect(test.lose(try test.send("/a"), status: 410))
+        let id = try #require(test.cache.list(EntrySelection(), limit: 1).entries.first?.id)
+        _ = test.cache.purge(.id(id), isSoft: false)
+        #expect(test.take("/a", secondsAgo: 60) == .stored)
+        #expect(try test.cache.gone(beside: try #require(try test.found("/a"))) == nil)
+    }
+}

@@ -1,0 +1,135 @@
+// A cache on a store of its own, driven as a fetch and the administrator drive it, without sockets. Time stands still until it is moved.
+
+import CachePolicy
+import CacheStore
+import HTTPCore
+import TestSupport
+
+@testable import ResponseCache
+
+final class TestCache {
+    typealias Lines = [(String, String)]
+
+    private let temporary = TestTools.temporaryDirectory()
+    let cache: ResponseCache
+    /// Milliseconds.
+    var now: Int64 = 1_795_000_000_000
+
+    init(residency: ScriptedResidency? = nil, _ configure: (inout ResponseCacheSettings) -> Void = { _ in }) throws {
+        var place = StoreSettings(directory: temporary.path, capacityBytes: 16 << 20)
+        if let residency { place.residency = residency }
+        let store = try ResponseStore(place)
+        var settings = ResponseCacheSettings(upstream: UpstreamOrigin(Array("http://upstream.test".utf8)))
+        settings.policy.credentialFields = ["authorization", "cookie", "x-user"]
+        configure(&settings)
+        cache = ResponseCache(SharedCacheState(store: store, sent: SentRequests(), settings: settings), mayWait: true)
+    }
+
+    deinit { cache.store.close() }
+
+    var time: CacheTime { CacheTime(wall: Timestamp(milliseconds: now), monotonic: now) }
+
+    static func fields(_ lines: Lines) -> Fields {
+        var fields = Fields()
+        for (name, value) in lines { fields.append(name: name, value: value) }
+        return fields
+    }
+
+    static func request(_ target: String, _ lines: Lines = [], method: HTTPCore.Method = .get) -> RequestHead {
+        RequestHead(method: method, target: Array(target.utf8)[...], version: .http11, fields: fields(lines))
+    }
+
+    static func response(_ status: Status = 200, _ lines: Lines) -> ResponseHead {
+        var fields = fields(lines)
+        if !fields.contains(.contentType), !status.forbidsContent { fields.append(name: "Content-Type", value: "application/json") }
+        return ResponseHead(status: status, fields: fields)
+    }
+
+    // MARK: What a fetch does
+
+    /// A request that has been sent: with what was found for it.
+    struct Sent {
+        let request: LookedUpRequest
+        let order: SentOrder
+        let time: Timestamp
+    }
+
+    func send(_ target: String, _ lines: Lines = [], method: HTTPCore.Method = .get, content: String? = nil) throws -> Sent {
+        let head = Self.request(target, lines, method: method)
+        let (keys, result) = try cache.find(head, content: content.map { Array($0.utf8) })
+        let request = LookedUpRequest(head, RequestCacheControl(head.fields), keys: keys, found: result.found)
+        return Sent(request: request, order: cache.shared.sent.take(), time: time.wall)
+    }
+
+    private func recency(_ sent: Sent) -> Recency {
+        Recency(order: sent.order, isImported: false, requestTime: sent.time, responseTime: time.wall)
+    }
+
+    /// The response comes, and is stored where it may be.
+    @discardableResult
+    func complete(_ sent: Sent, _ lines: Lines, _ content: String = "{}", status: Status = 200, ownTag: String? = nil) -> StorageDecision {
+        let response = Self.response(status, lines)
+        let decision = cache.decideStoring(
+            response, to: sent.request.head, sent.request.directives, isPartitioned: sent.request.keys.isPartitioned)
+        guard decision == .allowed else { return decision }
+        let whole = WholeResponse(
+            response, Array(content.utf8), isDecoded: false, ownTag: ownTag.map { Array($0.utf8) }, recency(sent))
+        return cache.store(whole, for: sent.request, at: time).result.decision
+    }
+
+    @discardableResult
+    func fetch(
+        _ target: String, _ request: Lines = [], _ response: Lines = [("Cache-Control", "max-age=60")], _ content: String = "{}"
+    ) throws -> StorageDecision {
+        complete(try send(target, request), response, content)
+    }
+
+    /// A 304 comes.
+    func confirm(_ sent: Sent, _ lines: Lines) -> ConfirmationResult? {
+        cache.confirm(by: Self.response(304, lines), for: sent.request, recency(sent), at: time)?.result
+    }
+
+    /// A response to HEAD comes.
+    func update(_ sent: Sent, _ lines: Lines) {
+        cache.update(by: Self.response(200, lines), for: sent.request, recency(sent), now: time.wall)
+    }
+
+    /// A 404 or 410 comes, whole.
+    func lose(_ sent: Sent, status: Status, _ lines: Lines = [], user: UInt64 = 0) -> Bool {
+        let response = Self.response(status, lines)
+        guard case .candidate = cache.judgeGone(response, .forbidden(.status), for: sent.request, by: user, at: time) else { return false }
+        return cache.rememberGone(
+            WholeResponse(response, Array("{\"gone\":1}".utf8), isDecoded: false, recency(sent)), for: sent.request, at: time)
+    }
+
+    /// A write succeeds.
+    func write(_ target: String, method: HTTPCore.Method = .put, _ lines: Lines = [], withCollection: Bool = false) {
+        let head = Self.request(target, method: method)
+        cache.invalidate(after: Self.response(200, lines), to: head, withCollection: withCollection, at: time.wall)
+    }
+
+    // MARK: What is there
+
+    func found(_ target: String, _ lines: Lines = [], method: HTTPCore.Method = .get, content: String? = nil) throws -> FoundResponse? {
+        try cache.find(Self.request(target, lines, method: method), content: content.map { Array($0.utf8) }).result.found
+    }
+
+    func text(_ target: String, _ lines: Lines = []) throws -> String? {
+        try found(target, lines).map { String(decoding: $0.content, as: UTF8.self) }
+    }
+
+    var listed: [String] { cache.list(EntrySelection(), limit: 1_000).entries.map { String(decoding: $0.key.target, as: UTF8.self) } }
+
+    // MARK: Importing
+
+    func take(
+        _ target: String, _ request: Lines = [], status: Status = 200, _ response: Lines = [], _ content: String = "{}",
+        secondsAgo: Int64 = 0, fault: UpstreamFault? = nil, ownTag: String? = nil
+    ) -> ImportResult {
+        let moment = Timestamp(milliseconds: now - secondsAgo * 1000)
+        let archived = ArchivedResponse(
+            request: Self.request(target, request), response: Self.response(status, response), content: Array(content.utf8),
+            isDecoded: false, requestTime: moment, responseTime: moment)
+        return cache.take(archived, good: GoodAnswer(), fault: fault, ownTag: ownTag.map { Array($0.utf8) }, at: time)
+    }
+}
