@@ -87,7 +87,7 @@ package final class GoneMemory: Sendable {
     }
 
     /// Returns whether it was remembered.
-    /// - Parameter isCertain: nothing that others say can lift it: a 410, which no gateway says that has lost its routes.
+    /// - Parameter isCertain: no crowd of others lifts it: a 410, which no gateway says that has lost its routes, and what was imported.
     func remember(
         _ key: [UInt8], _ metadata: StoredMetadata, head: [UInt8], content: [UInt8], isCertain: Bool, now: Int64
     ) -> Bool {

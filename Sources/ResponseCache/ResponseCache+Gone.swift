@@ -69,7 +69,8 @@ extension ResponseCache {
         guard decision == .allowed else { return false }
         let new = make(response, for: request)
         return gone.remember(
-            found.key, new.metadata, head: new.head, content: response.content, isCertain: response.head.status == 410,
+            found.key, new.metadata, head: new.head, content: response.content,
+            isCertain: response.head.status == 410 || response.recency.isImported,
             now: time.monotonic)
     }
 }
