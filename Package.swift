@@ -98,7 +98,9 @@ let package = Package(
         tests("CacheStoreTests", ["CacheStore", "CSystem", "Locking", "TestSupport"]),
         tests("ResponseCacheTests", ["ResponseCache", "CachePolicy", "CacheStore", "HTTPCore", "TestSupport"]),
         tests("SettingsTests", ["Settings"]),
-        tests("CommandTests", ["cistern", "TestSupport", "ReverseProxy", "CacheStore", "Settings", "Upstream"]),
+        tests(
+            "CommandTests",
+            ["cistern", "TestSupport", "Administration", "ReverseProxy", "CachePolicy", "CacheStore", "Settings", "Upstream"]),
         tests("UpstreamTests", ["Upstream", "HTTPCore", "Reactor", "Locking", "TestSupport"]),
         tests("DownstreamTests", ["Downstream", "HTTPCore", "Reactor", "Locking", "CSystem", "TestSupport"]),
         tests("TelemetryTests", ["Telemetry", "CacheStore", "TestSupport"]),

@@ -1,5 +1,6 @@
 // From the settings, as operators give them, to what each room takes: the defaults are said in both, and are the same; and each setting arrives.
 
+import Administration
 import ReverseProxy
 import Settings
 import Testing
