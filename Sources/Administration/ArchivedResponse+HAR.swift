@@ -41,7 +41,7 @@ extension ArchivedResponse {
         for field in [KnownField.ifNoneMatch, .ifModifiedSince, .cacheControl, .pragma] { fields.remove(field) }
         let head = RequestHead(method: .get, target: RequestTarget.escaped(Array(target.utf8)[...]), version: .http11, fields: fields)
         var kept = try Self.fields(response["headers"]).removingHopByHop()
-        let isDecoded = ContentCoding(kept) != .identity
+        let isDecoded = ContentCoding(kept) != .identity || entry["_cistern"]?["decoded"] == true
         for field in [KnownField.contentLength, .transferEncoding, .setCookie, .setCookie2] { kept.remove(field) }
         if !kept.contains(.contentType), let type = response["content"]?["mimeType"]?.string, Self.isValue(type) {
             kept.append(.contentType, type)
@@ -53,6 +53,8 @@ extension ArchivedResponse {
             content: try Self.content(response["content"], mayBeEmpty: status == 410), isDecoded: isDecoded,
             requestTime: Timestamp(milliseconds: start),
             responseTime: Timestamp(milliseconds: end))
+        origin.isAuthorized = entry["_cistern"]?["authorized"] == true
+        origin.isStale = entry["_cistern"]?["stale"] == true
     }
 
     private static func target(_ url: String, _ origins: [String]) throws(NotImportedReason) -> String {

@@ -22,7 +22,7 @@ extension StoredEntry {
             "ttl": metadata.freshnessLifetime.map { .integer(Int(clamping: $0 - age)) }, "fresh": .bool(isFresh),
             "marked_stale": .bool(metadata.flags.contains(.markedStale)), "partition": key.shortPartition.map { .string($0) },
             "vary": key.variant.map { variant in .array(variant.selecting.map { Self.selecting($0, showsSecrets) }) },
-            "keyed_by_more": .bool(!key.extra.isEmpty), "tags": .array(tags.map { .string($0) }),
+            "keyed_by_more": .bool(isKeyedByMore), "tags": .array(tags.map { .string($0) }),
         ]
     }
 
@@ -32,7 +32,8 @@ extension StoredEntry {
     }
 
     /// All that is known, with how its freshness comes about (RFC 9111 §4.2).
-    func details(now: Timestamp, showsSecrets: Bool) -> JSONValue {
+    /// - Parameter gone: what says that it is gone.
+    func details(now: Timestamp, gone: EntryID?, showsSecrets: Bool) -> JSONValue {
         guard case .object(let members) = summary(now: now, showsSecrets: showsSecrets) else { return .null }
         var reason: JSONValue = .null
         if case .validate(let why) = Reuse.decide(metadata, RequestCacheControl(), now: now) { reason = .string(why.rawValue) }
@@ -58,6 +59,8 @@ extension StoredEntry {
         let times: [JSONValue.Member] = [
             .init("requested_at", .string(Self.time(metadata.requestTime))), .init("stored_at", .string(Self.time(metadata.responseTime))),
             .init("freshness", freshness), .init("fields", .array(fields)),
+            .init("own_tag", .bool(metadata.flags.contains(.ownTag))), .init("weakened_tag", .bool(metadata.flags.contains(.weakenedETag))),
+            .init("authorized", .bool(metadata.flags.contains(.authorized))), .init("gone", gone.map { .string($0.description) } ?? .null),
         ]
         return .object(members + times)
     }

@@ -35,8 +35,9 @@ enum EntryPages {
     @Sendable static func show(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow(["secrets"])
         let entry = try entry(task)
+        let gone = try task.cache.gone(beside: entry)?.id
         let showsSecrets = try task.request.flag("secrets")
-        task.reply(AdminResponse(entry.details(now: task.interface.now, showsSecrets: showsSecrets)))
+        task.reply(AdminResponse(entry.details(now: task.interface.now, gone: gone, showsSecrets: showsSecrets)))
     }
 
     @Sendable static func content(_ task: AdminInterface.Task) throws(AdminProblem) {

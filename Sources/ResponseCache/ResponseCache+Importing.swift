@@ -2,6 +2,7 @@
 // place, with its flags and its tag, and, where it says that there is nothing any more, beside its copy.
 
 import CachePolicy
+import CacheStore
 import HTTPCore
 
 /// A response that no fetch has brought, with its request.
@@ -14,6 +15,8 @@ package struct ArchivedResponse: Sendable {
     package let isDecoded: Bool
     package let requestTime: Timestamp
     package let responseTime: Timestamp
+    /// What no field tells, where a cache has written the archive.
+    package var origin = ArchiveOrigin()
 
     package init(
         request: RequestHead, response: ResponseHead, content: [UInt8], isDecoded: Bool, requestTime: Timestamp, responseTime: Timestamp
@@ -25,6 +28,15 @@ package struct ArchivedResponse: Sendable {
         self.requestTime = requestTime
         self.responseTime = responseTime
     }
+}
+
+package struct ArchiveOrigin: Sendable {
+    /// Its request had Authorization, and it was kept for everyone by leave of a directive (RFC 9111 §3.5).
+    package var isAuthorized = false
+    /// It counted as stale, whatever it said itself.
+    package var isStale = false
+
+    package init() {}
 }
 
 package enum ImportResult: Sendable, Equatable {
@@ -51,20 +63,32 @@ extension ResponseCache {
         let decision = decideStoring(archived.response, to: head, isPartitioned: keys.isPartitioned, good: good)
         let recency = Recency(
             order: shared.sent.take(), isImported: true, requestTime: archived.requestTime, responseTime: archived.responseTime)
-        let whole = WholeResponse(archived.response, archived.content, isDecoded: archived.isDecoded, ownTag: ownTag, recency)
+        let whole = WholeResponse(
+            archived.response, archived.content, isDecoded: archived.isDecoded, ownTag: ownTag, recency,
+            isAuthorized: archived.origin.isAuthorized)
         if case .forbidden(let reason) = decision {
             let isGone = rememberGone(whole, to: head, keys, isFaulty: fault != nil, at: time)
             return isGone ? .rememberedAsGone : .notStored(reason)
         }
         guard archived.content.count <= settings.contentLimitBytes else { return .notStored(.tooLarge) }
         if let fault { return .notStored(fault.notStored) }
+        if archived.origin.isAuthorized, !settings.policy.isPrivate, !Storing.mayShare(control(archived.response)) {
+            return .notStored(.authorized)
+        }
         switch store(whole, for: LookedUpRequest(head, keys: keys, found: nil), at: time).result {
-        case .stored: return .stored
+        case .stored:
+            if archived.origin.isStale { markStale(head, keys) }
+            return .stored
         case .outdated: return .olderThanStored
         case .invalidated: return .invalidated
         case .tooLarge: return .notStored(.tooLarge)
         case .refused: return .notStored(.storeRefused)
         }
+    }
+
+    private func markStale(_ head: RequestHead, _ keys: TargetKeys) {
+        guard let found = (try? waiting { () throws(NotAtHand) in try find(head, from: keys) })?.result.found else { return }
+        _ = store.markStale(store.id(of: found.key))
     }
 
     /// That many are gone says nothing against it, as it would of an upstream now: whoever imports them means it.

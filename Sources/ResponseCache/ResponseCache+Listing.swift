@@ -32,9 +32,10 @@ extension ResponseCache {
     /// - Returns: the entries, and the last one's place where there are more.
     package func list(_ selection: EntrySelection, after: EntryPlace? = nil, limit: Int) -> (entries: [StoredEntry], next: EntryPlace?) {
         var page = SortedPage(limit: limit + 1)
-        visit(selection) { key, listed in
+        visit(selection) { bytes, key, listed in
             let place = EntryPlace(target: key.readableTarget, id: EntryID(listed.id))
-            guard after.map({ $0 < place }) ?? true, page.takes(place), let entry = entry(listed, key), selection.contains(entry) else {
+            guard after.map({ $0 < place }) ?? true, page.takes(place), let entry = entry(listed, bytes, key), selection.contains(entry)
+            else {
                 return
             }
             page.insert(place)
@@ -45,22 +46,36 @@ extension ResponseCache {
         return (entries, page.places.count > limit ? shown.last : nil)
     }
 
-    /// One stored response that clients can get.
+    /// One stored response that clients can get, or what says that such a one is gone.
     package func entry(_ id: EntryID) -> StoredEntry? {
-        guard let listed = store.item(id.item), let key = StoredKey(Array(listed.key)) else { return nil }
-        return entry(listed, key)
+        guard let listed = store.item(id.item) else { return nil }
+        guard StoredMetadata.kind(of: listed.item.metadata) == .gone else { return entry(listed) }
+        let copy = Array(listed.key.dropLast())
+        guard let key = StoredKey(copy), let gone = StoredEntry(listed, copy, key, as: .gone),
+            let found = store.item(store.id(of: copy)).flatMap({ entry($0) }), !found.metadata.recency.isLater(than: gone.metadata.recency)
+        else { return nil }
+        return gone
     }
 
-    func entry(_ listed: ListedItem, _ key: StoredKey) -> StoredEntry? {
-        guard let entry = StoredEntry(listed, key), isServed(entry, Array(listed.key), listed.item.head) else { return nil }
+    /// What says that this is gone, and goes out in its place while the upstream fails.
+    package func gone(beside entry: StoredEntry) -> StoredEntry? { self.entry(EntryID(store.id(of: GoneMemory.key(entry.keyBytes)))) }
+
+    func entry(_ listed: ListedItem) -> StoredEntry? {
+        let bytes = Array(listed.key)
+        return StoredKey(bytes).flatMap { entry(listed, bytes, $0) }
+    }
+
+    func entry(_ listed: ListedItem, _ bytes: [UInt8], _ key: StoredKey) -> StoredEntry? {
+        guard let entry = StoredEntry(listed, bytes, key), isServed(entry, bytes, listed.item.head) else { return nil }
         return entry
     }
 
     /// All responses that may be meant, as far as their keys tell.
-    private func visit(_ selection: EntrySelection, _ body: (StoredKey, ListedItem) -> Void) {
+    private func visit(_ selection: EntrySelection, _ body: ([UInt8], StoredKey, ListedItem) -> Void) {
         store.visitAll { listed in
-            guard let key = StoredKey(Array(listed.key)), selection.mayContain(key) else { return }
-            body(key, listed)
+            let bytes = Array(listed.key)
+            guard let key = StoredKey(bytes), selection.mayContain(key) else { return }
+            body(bytes, key, listed)
         }
     }
 

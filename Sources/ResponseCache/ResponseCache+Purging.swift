@@ -38,7 +38,7 @@ extension ResponseCache {
     private func purgeAll(isSoft: Bool) -> Int {
         var count = 0
         store.visitAll { listed in
-            if let key = StoredKey(Array(listed.key)), entry(listed, key) != nil { count += 1 }
+            if entry(listed) != nil { count += 1 }
         }
         if isSoft { store.markAllStale() } else { store.removeAll() }
         return count
@@ -63,8 +63,9 @@ extension ResponseCache {
         case .varyMarker where selection.tag == nil && !isSoft: break
         case .varyMarker, .invalidation, .searchVariance, .cookieOrigins, .gone, nil: return nil
         }
-        guard let key = StoredKey(Array(listed.key)), selection.mayContain(key) else { return nil }
-        guard let entry = entry(listed, key) else { return selection.contains(key) ? false : nil }
+        let bytes = Array(listed.key)
+        guard let key = StoredKey(bytes), selection.mayContain(key) else { return nil }
+        guard let entry = entry(listed, bytes, key) else { return selection.contains(key) ? false : nil }
         return selection.contains(entry) ? true : nil
     }
 }

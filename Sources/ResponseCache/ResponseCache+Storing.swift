@@ -33,9 +33,12 @@ package struct WholeResponse {
     package let recency: Recency
     /// It came to a POST, and answers later GETs (RFC 9110 §9.3.3).
     package let isOfPOST: Bool
+    /// It was archived, and its request had Authorization, which the archive does not hold.
+    let isAuthorized: Bool
 
     package init(
-        _ head: ResponseHead, _ content: [UInt8], isDecoded: Bool, ownTag: [UInt8]? = nil, _ recency: Recency, isOfPOST: Bool = false
+        _ head: ResponseHead, _ content: [UInt8], isDecoded: Bool, ownTag: [UInt8]? = nil, _ recency: Recency, isOfPOST: Bool = false,
+        isAuthorized: Bool = false
     ) {
         self.head = head
         self.content = content
@@ -43,6 +46,7 @@ package struct WholeResponse {
         self.ownTag = ownTag
         self.recency = recency
         self.isOfPOST = isOfPOST
+        self.isAuthorized = isAuthorized
     }
 }
 
@@ -98,7 +102,7 @@ extension ResponseCache {
             ownTag: response.ownTag, requestTime: recency.requestTime, responseTime: recency.responseTime, settings: settings.policy)
         metadata.order = recency.order
         if recency.isImported { metadata.flags.insert(.imported) }
-        if Storing.isShared(request.head, isPartitioned: request.keys.isPartitioned, settings: settings.policy) {
+        if response.isAuthorized || Storing.isShared(request.head, isPartitioned: request.keys.isPartitioned, settings: settings.policy) {
             metadata.flags.insert(.authorized)
         }
         let sentAt = response.recency.requestTime

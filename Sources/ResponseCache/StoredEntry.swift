@@ -25,18 +25,28 @@ package struct StoredEntry {
     package let key: StoredKey
     package let metadata: StoredMetadata
     package let head: ResponseHead
+    /// The copy's own key, where this says that it is gone.
+    let keyBytes: [UInt8]
     private let item: StoredItem
 
-    /// nil where the item is no response, or damaged. Whether clients can get it, `ResponseCache.entry` says.
-    init?(_ listed: ListedItem, _ key: StoredKey) {
-        guard var metadata = ResponseCache.metadata(of: listed.item), let head = StoredHead.parse(listed.item.head) else { return nil }
+    /// nil where the item is no response of this kind, or damaged. Whether clients can get it, `ResponseCache.entry` says.
+    init?(_ listed: ListedItem, _ keyBytes: [UInt8], _ key: StoredKey, as kind: StoredKind = .response) {
+        guard var metadata = ResponseCache.metadata(of: listed.item, as: kind), let head = StoredHead.parse(listed.item.head) else {
+            return nil
+        }
         if listed.item.isMarkedStale { metadata.flags.insert(.markedStale) }
         item = listed.item.confirmed(&metadata)
+        self.keyBytes = keyBytes
         (id, self.key, self.metadata) = (EntryID(listed.id), key, metadata)
         self.head = item.note == 0 ? head : StoredHead.parse(item.head) ?? head
     }
 
     package var tags: [String] { CacheTags.tags(of: head.fields) }
     package var contentBytes: Int { item.body.count }
+    /// Whether a request's content, the host or fields that the operator named are part of the key.
+    package var isKeyedByMore: Bool {
+        // What the upstream says of its arguments stands in the response too.
+        !key.extra.isEmpty && !RememberedVariance.isEncoded(Array(key.extra.dropFirst(4)))
+    }
     package var content: [UInt8] { withExtendedLifetime(item.owner) { Array(item.body) } }
 }

@@ -12,41 +12,11 @@ import Testing
 
 @Suite("Imported as fetched", .play)
 struct ImportEqualityTests {
-    /// All that is stored, times and orders left out.
-    private struct Record: Equatable {
-        var key: [UInt8]
-        var kind: StoredKind?
-        var head: String
-        var body: String
-        var metadata: StoredMetadata?
-    }
-
     private static let date = "Sun, 15 Jun 2025 15:06:00 GMT"
 
-    private func records(of play: ProxyPlay) throws -> [Record] {
+    private func records(of play: ProxyPlay) throws -> [StoredRecord] {
         play.stop()
-        let store = try ResponseStore(StoreSettings(directory: play.directory, capacityBytes: 16 << 20))
-        defer { store.close() }
-        var records: [Record] = []
-        store.visitAll { listed in
-            let item = listed.item
-            var metadata = StoredMetadata(item.metadata)
-            metadata?.requestTime = Timestamp(seconds: 0)
-            metadata?.responseTime = Timestamp(seconds: 0)
-            metadata?.order = .unknown
-            metadata?.flags.remove(.imported)
-            let key = Self.withoutGeneration(Array(listed.key))
-            records.append(
-                Record(
-                    key: key, kind: StoredMetadata.kind(of: item.metadata), head: String(decoding: item.head, as: UTF8.self),
-                    body: String(decoding: item.body, as: UTF8.self), metadata: metadata))
-        }
-        return records.sorted { $0.key.lexicographicallyPrecedes($1.key) }
-    }
-
-    private static func withoutGeneration(_ key: [UInt8]) -> [UInt8] {
-        guard let stored = StoredKey(key), let variant = stored.variant else { return key }
-        return Array(key[..<stored.baseCount]) + variant.selecting.flatMap { Array("\($0.name)=\($0.value ?? "-")".utf8) }
+        return try StoredRecord.all(in: play.directory)
     }
 
     private static func archive(

@@ -46,12 +46,16 @@ struct Export: AdminCommand {
             let page = try client.value("GET", "entries", [("prefix", prefix), ("limit", "200"), ("after", after)])
             for entry in page["entries"]?.array ?? [] {
                 let isPlain = (entry["partition"] == nil || withPartitions) && entry["keyed_by_more"] != true
-                guard isPlain, let id = entry["id"]?.string, let archived = try archive(id, client) else {
+                guard isPlain, let id = entry["id"]?.string, let copy = details(id, client) else {
                     leftOut += 1
                     continue
                 }
-                try file.write(Array((written > 0 ? ",\n" : "\n").utf8) + archived.serialized())
-                written += 1
+                // What says that it is gone comes after it: else it would come back where this is imported.
+                for entry in [copy] + (copy["gone"]?.string.flatMap { details($0, client) }.map { [$0] } ?? []) {
+                    guard let archived = archive(entry, client) else { continue }
+                    try file.write(Array((written > 0 ? ",\n" : "\n").utf8) + archived.serialized())
+                    written += 1
+                }
             }
             after = page["next"]?.string
         } while after != nil
@@ -60,12 +64,14 @@ struct Export: AdminCommand {
         StandardError.write("\(written) answers written\(rest)\n")
     }
 
-    /// nil where it is gone meanwhile.
-    private func archive(_ id: String, _ client: AdminClient) throws -> JSONValue? {
-        guard let entry = try? client.value("GET", "entries/\(id)", [("secrets", withSecrets ? "true" : nil)]),
-            let content = try? client.request("GET", "entries/\(id)/content")
-        else { return nil }
-        let fields = entry["fields"]?.array ?? []
+    /// nil where it is stored no more.
+    private func details(_ id: String, _ client: AdminClient) -> JSONValue? {
+        try? client.value("GET", "entries/\(id)", [("secrets", withSecrets ? "true" : nil)])
+    }
+
+    private func archive(_ entry: JSONValue, _ client: AdminClient) -> JSONValue? {
+        guard let id = entry["id"]?.string, let content = try? client.request("GET", "entries/\(id)/content") else { return nil }
+        let fields = Self.fields(entry)
         let type = fields.first { $0["name"]?.string?.lowercased() == "content-type" }?["value"]?.string ?? ""
         let text = String(validating: content, as: UTF8.self)
         var body: [JSONValue.Member] = [.init("size", .integer(content.count)), .init("mimeType", .string(type))]
@@ -81,11 +87,29 @@ struct Export: AdminCommand {
             "status": entry["status"], "statusText": "", "httpVersion": "HTTP/1.1", "cookies": [], "headers": .array(fields),
             "content": .object(body), "redirectURL": "", "headersSize": -1, "bodySize": .integer(content.count),
         ]
-        let delay = max(0, (entry["freshness"]?["response_delay"]?.integer ?? 0) * 1000)
+        let times = ["requested_at", "stored_at"].map { entry[$0]?.string.flatMap { RFC3339.parse($0) } ?? 0 }
+        let delay = max(0, Int(clamping: times[1] - times[0]))
         return [
             "startedDateTime": entry["requested_at"], "time": .integer(delay), "request": request, "response": response, "cache": [:],
-            "timings": ["send": 0, "wait": .integer(delay), "receive": 0], "_partition": entry["partition"],
+            "timings": ["send": 0, "wait": .integer(delay), "receive": 0], "_partition": entry["partition"], "_cistern": Self.origin(entry),
         ]
+    }
+
+    /// As the upstream sent them, as far as that is known.
+    private static func fields(_ entry: JSONValue) -> [JSONValue] {
+        var fields = (entry["fields"]?.array ?? []).compactMap { field -> JSONValue? in
+            guard field["name"]?.string?.lowercased() == "etag", let tag = field["value"]?.string else { return field }
+            if entry["own_tag"] == true { return nil }
+            return entry["weakened_tag"] == true ? ["name": "ETag", "value": .string(String(tag.dropFirst(2)))] : field
+        }
+        if let age = entry["freshness"]?["age_value"]?.integer, age > 0 { fields.append(["name": "Age", "value": .string(String(age))]) }
+        return fields
+    }
+
+    /// What an import needs to know beside them.
+    private static func origin(_ entry: JSONValue) -> JSONValue {
+        let isStale = entry["marked_stale"] == true || entry["freshness"]?["lifetime"]?.integer == 0
+        return ["decoded": entry["weakened_tag"], "authorized": entry["authorized"], "stale": .bool(isStale)]
     }
 
     private static func arguments(_ target: String) -> [JSONValue] {
