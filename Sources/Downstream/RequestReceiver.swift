@@ -1,5 +1,5 @@
-// The seam between the listener's side and the flow: who is told of a request, and what that one may do with the connection.
-// All of it happens on the connection's event loop.
+// The seam between the listener's side and the flow: who is given a request, and who is told what its client does meanwhile. What may be done with
+// the client is `ClientStream`. All of it happens on the connection's event loop.
 
 import HTTPCore
 
@@ -9,12 +9,12 @@ package protocol RequestReceiver: AnyObject {
     /// request answers with `sendAgain` what it answered then, and returns true; else they are parsed.
     func repeated(_ bytes: UnsafeRawBufferPointer, on connection: ClientConnection) -> Bool
 
-    /// A complete, valid head has arrived. The receiver answers at once through `connection` and returns nil (only where
-    /// `framing` is `.none`), or returns the exchange that will.
-    func received(_ head: RequestHead, framing: ContentFraming, on connection: ClientConnection) -> (any ClientExchange)?
+    /// A complete, valid head has arrived. The receiver responds at once through `stream` and returns nil (only where `framing` is `.none`), or
+    /// returns the exchange that will.
+    func received(_ head: RequestHead, framing: ContentFraming, on stream: any ClientStream) -> (any ClientExchange)?
 
-    /// A request was refused before it could be understood; the connection has answered it already.
-    func refused(_ refusal: RequestRejection.Kind, on connection: ClientConnection)
+    /// A request was refused before it could be understood; the response is on its way.
+    func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream)
 }
 
 extension RequestReceiver {
@@ -23,7 +23,7 @@ extension RequestReceiver {
 
 /// One request being answered: is told what the client does meanwhile.
 package protocol ClientExchange: AnyObject {
-    /// More of the request's content. To hold the client back, call `connection.pauseContent()`.
+    /// More of the request's content. To hold the client back, call `stream.pauseContent()`.
     func requestContent(_ bytes: Span<UInt8>)
     /// The request's content is whole.
     func requestEnded()
@@ -32,7 +32,7 @@ package protocol ClientExchange: AnyObject {
     /// The client is gone, or its content was badly framed, or it was too slow: nothing can be answered any more.
     /// Not called once `endResponse` was.
     func clientLeft()
-    /// The client, whose request is whole, sends no more. It may still read, or be gone: both look alike. See `ClientConnection.hasPeerEnded`.
+    /// The client, whose request is whole, sends no more. It may still read, or be gone: both look alike. See `ClientStream.hasPeerEnded`.
     func clientEnded()
     /// The end has come: what is not answered now will not be.
     func mustAnswer()

@@ -17,9 +17,9 @@ final class AdminReceiver: RequestReceiver {
         self.address = address
     }
 
-    func received(_ head: RequestHead, framing: ContentFraming, on connection: ClientConnection) -> (any ClientExchange)? {
-        if let page = OwnPage(head) { return page.answer(shard: shard, connection: connection, head: head) }
-        let exchange = AdminExchange(shard: shard, connection: connection, interface: interface)
+    func received(_ head: RequestHead, framing: ContentFraming, on stream: any ClientStream) -> (any ClientExchange)? {
+        if let page = OwnPage(head) { return page.answer(shard: shard, stream: stream, head: head) }
+        let exchange = AdminExchange(shard: shard, stream: stream, interface: interface)
         guard let request = AdminRequest(head) else {
             let sentence = "Here are /metrics, /healthz, /readyz and the administrator's interface under /-/, described by /-/openapi.json."
             exchange.send(AdminResponse(AdminProblem.notFound(sentence)))
@@ -28,7 +28,7 @@ final class AdminReceiver: RequestReceiver {
         switch AdminAccess(head, through: AdminDoor(address), token: interface.settings.token) {
         case .allowed:
             exchange.request = request
-            connection.sendContinue()
+            stream.sendContinue()
             return exchange
         case .unauthorized:
             var response = AdminResponse(AdminProblem(status: 401, sentence: "The administrator's bearer token is missing or wrong."))
@@ -39,7 +39,7 @@ final class AdminReceiver: RequestReceiver {
         return nil
     }
 
-    func refused(_ refusal: RequestRejection.Kind, on connection: ClientConnection) { shard.refused(refusal, on: connection) }
+    func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) { shard.refused(refusal, on: stream) }
 }
 
 /// `@unchecked Sendable` because it is touched on its shard's loop only; the interface's queue does no more than carry it back there.
@@ -47,15 +47,15 @@ private final class AdminExchange: ClientExchange, @unchecked Sendable {
     var request: AdminRequest?
     private let shard: ProxyShard
     /// nil once it is answered, or the client is gone.
-    private var connection: ClientConnection?
+    private var stream: (any ClientStream)?
     private let interface: AdminInterface
 
     /// Longest request content: one archived answer.
     private static let contentLimitBytes = 96 << 20
 
-    init(shard: ProxyShard, connection: ClientConnection, interface: AdminInterface) {
+    init(shard: ProxyShard, stream: any ClientStream, interface: AdminInterface) {
         self.shard = shard
-        self.connection = connection
+        self.stream = stream
         self.interface = interface
     }
 
@@ -77,13 +77,13 @@ private final class AdminExchange: ClientExchange, @unchecked Sendable {
     }
 
     func responseDrained() {}
-    func clientLeft() { connection = nil }
+    func clientLeft() { stream = nil }
 
     func send(_ response: AdminResponse) {
-        guard let connection else { return }
-        self.connection = nil
+        guard let stream else { return }
+        self.stream = nil
         response.head(date: shard.date).withUnsafeBytes { head in
-            connection.sendWhole(head: head, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(response.content))
+            stream.sendWhole(head: head, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(response.content))
         }
     }
 }

@@ -12,7 +12,7 @@ import Telemetry
 /// `@unchecked Sendable` because it is touched on its shard's loop only; the worker's results are brought there.
 final class ContentReader: ClientExchange, @unchecked Sendable {
     private let shard: ProxyShard
-    private let connection: ClientConnection
+    private let stream: any ClientStream
     private let head: RequestHead
     private let framing: ContentFraming
     private let hold: ContentHold
@@ -30,9 +30,9 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
         case ended
     }
 
-    init(shard: ProxyShard, connection: ClientConnection, head: RequestHead, framing: ContentFraming, hold: ContentHold, limit: Int) {
+    init(shard: ProxyShard, stream: any ClientStream, head: RequestHead, framing: ContentFraming, hold: ContentHold, limit: Int) {
         self.shard = shard
-        self.connection = connection
+        self.stream = stream
         self.head = head
         self.framing = framing
         self.hold = hold
@@ -56,10 +56,10 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
             framing == .none ? .none : .whole(WholeContent(bytes: content, hold: hold, waitedMicroseconds: elapsed))
         if framing != .none { shard.countContent(.whole) }
         guard shard.isKeptByContent(head), content.count > shard.settings.examinedAtOnceBytes else {
-            return handOver(shard.receivedWhole(head, body, on: connection))
+            return handOver(shard.receivedWhole(head, body, on: stream))
         }
         // What waits for the worker is held in memory: where that is too much already, the response is not kept.
-        guard !shard.worker.isFull else { return handOver(shard.pass(head, body, on: connection)) }
+        guard !shard.worker.isFull else { return handOver(shard.pass(head, body, on: stream)) }
         phase = .identifying(body)
         shard.countExaminedBeside()
         shard.worker.perform(content.count, shard.identification(of: head, content)) { self.identified($0) }
@@ -67,20 +67,20 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
 
     private func identified(_ identity: [UInt8]?) {
         guard case .identifying(let body) = phase else { return }
-        handOver(shard.receivedWhole(head, body, identity: identity, on: connection))
+        handOver(shard.receivedWhole(head, body, identity: identity, on: stream))
     }
 
     private func handOver(_ next: (any ClientExchange)?) {
         phase = .ended
-        if let next { connection.handOver(to: next) }
+        if let next { stream.handOver(to: next) }
     }
 
     /// What was held goes on first. The client need not be told to send: it does so already.
     private func stream(_ reason: StreamingReason, _ bytes: Span<UInt8>) {
         shard.countContent(ContentOutcome(reason))
         let body = StreamedContent(framing: framing, reason: reason, hold: hold, awaitsContinue: false)
-        guard let next = shard.pass(head, .streamed(body), on: connection) else { return }
-        connection.handOver(to: next)
+        guard let next = shard.pass(head, .streamed(body), on: stream) else { return }
+        stream.handOver(to: next)
         let held = content
         content = []
         if !held.isEmpty { next.requestContent(held.span) }
@@ -98,7 +98,7 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
         let response = OwnResponse(
             status: 503, sentence: "Cistern is stopping, and the request's content is not whole.", accept: head.fields.combined(.accept))
         response.head(date: shard.date).withUnsafeBytes {
-            connection.sendWhole(head: $0, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(response.content))
+            stream.sendWhole(head: $0, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(response.content))
         }
         end(status: response.status, bodyBytes: response.content.count)
     }
@@ -113,6 +113,6 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
         var trace = ExchangeTrace()
         trace.number = shard.why.nextNumber()
         trace.content = .unfinished
-        shard.finish(&record, trace, head, connection, began)
+        shard.finish(&record, trace, head, stream, began)
     }
 }

@@ -17,7 +17,7 @@ final class DiskWait: ClientExchange, @unchecked Sendable {
     typealias LookUp = (_ reads: Int) throws(NotAtHand) -> (any ClientExchange)?
 
     private let shard: ProxyShard
-    private let connection: ClientConnection
+    private let stream: any ClientStream
     private let head: RequestHead
     private let began: Int64
     private let lookAgain: LookUp
@@ -33,10 +33,10 @@ final class DiskWait: ClientExchange, @unchecked Sendable {
     ///   - began: when the request came, in microseconds.
     ///   - lookAgain: answers at once and returns nil, or returns the exchange that will; is told how often something was read.
     init(
-        shard: ProxyShard, connection: ClientConnection, head: RequestHead, began: Int64, _ wanted: NotAtHand, lookAgain: @escaping LookUp
+        shard: ProxyShard, stream: any ClientStream, head: RequestHead, began: Int64, _ wanted: NotAtHand, lookAgain: @escaping LookUp
     ) {
         self.shard = shard
-        self.connection = connection
+        self.stream = stream
         self.head = head
         self.began = began
         self.lookAgain = lookAgain
@@ -90,6 +90,6 @@ final class DiskWait: ClientExchange, @unchecked Sendable {
         var record = ExchangeRecord(result: .error, method: MethodLabel(head.method), status: 499)
         var trace = ExchangeTrace()
         trace.number = shard.why.nextNumber()
-        shard.finish(&record, trace, head, connection, began)
+        shard.finish(&record, trace, head, stream, began)
     }
 }

@@ -34,7 +34,7 @@ extension Exchange {
         shard.countRequestBytes(bytes.count)
         guard let fetch else { return }
         if case .awaitingContinue = upload { goOnStreaming() }
-        if fetch.write(bytes) { goOnStreaming() } else { connection.pauseContent() }
+        if fetch.write(bytes) { goOnStreaming() } else { stream.pauseContent() }
     }
 
     func requestEnded() {
@@ -45,7 +45,7 @@ extension Exchange {
 
     func fetchDrained() {
         goOnStreaming()
-        connection.resumeContent()
+        stream.resumeContent()
     }
 
     func fetchInformed(_ head: ResponseHead) {
@@ -56,7 +56,7 @@ extension Exchange {
         var head = head
         // It has no content; who counts some by this would take it from the final response (RFC 9110 §8.6).
         head.fields.remove(.contentLength)
-        connection.sendInformational(head)
+        stream.sendInformational(head)
     }
 
     /// The request has gone to the upstream, which says whether it wants the content.
@@ -72,7 +72,7 @@ extension Exchange {
 
     private func letContinue() {
         goOnStreaming()
-        connection.sendContinue()
+        stream.sendContinue()
     }
 
     private func goOnStreaming() {

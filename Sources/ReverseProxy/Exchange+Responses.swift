@@ -149,15 +149,15 @@ extension Exchange {
         appendWhy(to: &lines)
         // What could have been taken whole is read at the upstream's pace, so its connection is free at the end.
         let limit = shard.settings.bufferLimitBytes
-        let bytes = shard.clientHead.make(response, date: shard.date, room: connection.roomNeeded(lines: lines, framing))
-        connection.startResponse(head: bytes, lines: lines, framing: framing, readAhead: (length ?? 0) > limit ? 0 : limit)
+        let bytes = shard.clientHead.make(response, date: shard.date, room: stream.roomNeeded(lines: lines, framing))
+        stream.startResponse(head: bytes, lines: lines, framing: framing, readAhead: (length ?? 0) > limit ? 0 : limit)
     }
 
     /// It has begun, and cannot be brought to its end.
     func breakOff() {
         record.result = .error
         finish(Status(rawValue: record.status))
-        connection.abortResponse()
+        stream.abortResponse()
     }
 
     // MARK: Sending
@@ -195,7 +195,7 @@ extension Exchange {
         appendWhy(to: &lines)
         let body = WholeBody.borrowed(found.content, owner: found.owner)
         let sent = lines.withUnsafeBytes {
-            shard.storedAnswers.send(storedHead: bytes, metadata: metadata, body: body, to: head, lines: $0, on: connection)
+            shard.storedAnswers.send(storedHead: bytes, metadata: metadata, body: body, to: head, lines: $0, on: stream)
         }
         record.bodyBytes = sent.bodyBytes
         finish(sent.status)
@@ -207,7 +207,7 @@ extension Exchange {
         var lines = lines
         appendWhy(to: &lines)
         bytes.withUnsafeBytes { head in
-            lines.withUnsafeBytes { connection.sendWhole(head: head, lines: $0, body: body) }
+            lines.withUnsafeBytes { stream.sendWhole(head: head, lines: $0, body: body) }
         }
         finish(status)
     }
@@ -215,7 +215,7 @@ extension Exchange {
     func finish(_ status: Status) {
         stopTimers()
         record.status = status.rawValue
-        shard.finish(&record, trace, head, connection, began)
+        shard.finish(&record, trace, head, stream, began)
     }
 
     /// The response is passed on although it is not what the operator calls good (RFC 9209 §2.1.5).

@@ -16,7 +16,7 @@ import Upstream
 final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     let shard: ProxyShard
     /// The connection lets go of its exchange when it has its response or is closed; so this is no cycle that lasts.
-    let connection: ClientConnection
+    let stream: any ClientStream
     let request: DecidedRequest
     /// Let go of when nothing can need it again.
     private var body: RequestBody
@@ -34,9 +34,9 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     var record: ExchangeRecord
     var trace: ExchangeTrace
 
-    init(shard: ProxyShard, connection: ClientConnection, request: DecidedRequest, body: RequestBody, began: Int64) {
+    init(shard: ProxyShard, stream: any ClientStream, request: DecidedRequest, body: RequestBody, began: Int64) {
         self.shard = shard
-        self.connection = connection
+        self.stream = stream
         self.request = request
         self.body = body
         waited = body.waitedMicroseconds
@@ -52,7 +52,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
 
     var isFinished: Bool { machine.isFinished }
     var head: RequestHead { request.head }
-    var client: UpstreamRequestFields.Client { UpstreamRequestFields.Client(connection, head) }
+    var client: UpstreamRequestFields.Client { UpstreamRequestFields.Client(stream, head) }
 
     func start() {
         guard case .refuse(let refusal) = request.decision else { return handle(.begun) }
@@ -117,7 +117,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         awaitContinue()
         shard.countRequestBytes(body.bytes.count)
         fetch.start(leads: leads ? request.place?.flight : nil)
-        if connection.hasPeerEnded { clientEnded() }
+        if stream.hasPeerEnded { clientEnded() }
     }
 
     // MARK: Time
@@ -239,7 +239,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
             leaveFetch(.clientLeft)
             record.status = 499
             record.result = .error
-            shard.finish(&record, trace, head, connection, began)
+            shard.finish(&record, trace, head, stream, began)
         }
     }
 
@@ -284,12 +284,12 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     func streamBrought(_ bytes: Span<UInt8>) {
         guard machine.state == .streaming else { return }
         record.bodyBytes += bytes.count
-        if !connection.write(bytes) { fetch?.pause() }
+        if !stream.write(bytes) { fetch?.pause() }
     }
 
     func streamEnded() {
         perform(machine.handle(.streamEnded)) {
-            connection.endResponse()
+            stream.endResponse()
             finish(Status(rawValue: record.status))
         }
     }
@@ -297,7 +297,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     func streamBroke(_ error: UpstreamError) {
         guard machine.state == .streaming else { return }
         // A client whose connection ends without a response may send its request again.
-        let isTakenBack = connection.takeBackResponse()
+        let isTakenBack = stream.takeBackResponse()
         if isTakenBack {
             (record.notStored, trace.notStored, record.bodyBytes) = (nil, nil, 0)
             noteUpstream()

@@ -26,23 +26,23 @@ enum OwnPage {
     }
 
     /// Answers at once, or returns the exchange that will.
-    func answer(shard: ProxyShard, connection: ClientConnection, head: RequestHead) -> (any ClientExchange)? {
+    func answer(shard: ProxyShard, stream: any ClientStream, head: RequestHead) -> (any ClientExchange)? {
         var status: Status = 200
         defer { shard.countOwnPage(MethodLabel(head.method), status) }
         switch self {
-        case .healthz: Self.send(status, "ok\n", shard, connection)
+        case .healthz: Self.send(status, "ok\n", shard, stream)
         case .readyz:
             if !shard.server.isReady { status = 503 }
-            Self.send(status, status == 200 ? "ready\n" : "stopping\n", shard, connection)
-        case .metrics: return MetricsExchange(shard: shard, connection: connection, accept: head.fields.combined(.accept))
+            Self.send(status, status == 200 ? "ready\n" : "stopping\n", shard, stream)
+        case .metrics: return MetricsExchange(shard: shard, stream: stream, accept: head.fields.combined(.accept))
         }
         return nil
     }
 
-    private static func send(_ status: Status, _ text: String, _ shard: ProxyShard, _ connection: ClientConnection) {
+    private static func send(_ status: Status, _ text: String, _ shard: ProxyShard, _ stream: any ClientStream) {
         let answer = OwnResponse(status: status, contentType: "text/plain; charset=utf-8", content: Array(text.utf8))
         answer.head(date: shard.date).withUnsafeBytes { head in
-            connection.sendWhole(head: head, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(answer.content))
+            stream.sendWhole(head: head, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(answer.content))
         }
     }
 }
@@ -51,10 +51,10 @@ enum OwnPage {
 /// there.
 private final class MetricsExchange: ClientExchange, @unchecked Sendable {
     /// nil once it is answered, or the client is gone.
-    private var connection: ClientConnection?
+    private var stream: (any ClientStream)?
 
-    init(shard: ProxyShard, connection: ClientConnection, accept: [UInt8]?) {
-        self.connection = connection
+    init(shard: ProxyShard, stream: any ClientStream, accept: [UInt8]?) {
+        self.stream = stream
         let format = MetricsFormat(accept: accept)
         shard.server.metricsPages.make(format, of: shard.server) { [self] page in
             let answer = OwnResponse(status: 200, contentType: format.contentType, content: page)
@@ -63,15 +63,15 @@ private final class MetricsExchange: ClientExchange, @unchecked Sendable {
     }
 
     private func send(_ answer: OwnResponse, date: [UInt8]) {
-        guard let connection else { return }
-        self.connection = nil
+        guard let stream else { return }
+        self.stream = nil
         answer.head(date: date).withUnsafeBytes { head in
-            connection.sendWhole(head: head, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(answer.content))
+            stream.sendWhole(head: head, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(answer.content))
         }
     }
 
     func requestContent(_ bytes: Span<UInt8>) {}
     func requestEnded() {}
     func responseDrained() {}
-    func clientLeft() { connection = nil }
+    func clientLeft() { stream = nil }
 }

@@ -10,11 +10,11 @@ import ResponseCache
 
 extension ProxyShard {
     /// A request with content, or one that is kept by its content.
-    func receive(_ head: RequestHead, _ framing: ContentFraming, on connection: ClientConnection) -> (any ClientExchange)? {
+    func receive(_ head: RequestHead, _ framing: ContentFraming, on stream: any ClientStream) -> (any ClientExchange)? {
         let isKept = isKeptByContent(head)
         // What is answered here anyway need not send its content first.
         guard isKept || !isAnsweredHere(head) else {
-            return pass(head, .streamed(StreamedContent(framing: framing, reason: nil, hold: nil, awaitsContinue: false)), on: connection)
+            return pass(head, .streamed(StreamedContent(framing: framing, reason: nil, hold: nil, awaitsContinue: false)), on: stream)
         }
         let rules = server.contentBudget.rules
         let routeLimit = isKept ? routes.all[routes.place(of: head.pathAndQuery)].contentLimitBytes : 0
@@ -27,29 +27,29 @@ extension ProxyShard {
             }
         switch rules.decide(announced: announced, limit: limit) {
         case .whole:
-            connection.startContentTotal()
-            connection.sendContinue()
+            stream.startContentTotal()
+            stream.sendContinue()
             let hold = ContentHold(server.contentBudget, limit: limit)
-            return ContentReader(shard: self, connection: connection, head: head, framing: framing, hold: hold, limit: limit)
+            return ContentReader(shard: self, stream: stream, head: head, framing: framing, hold: hold, limit: limit)
         case .streamed(let reason):
             countContent(ContentOutcome(reason))
-            let body = StreamedContent(framing: framing, reason: reason, hold: nil, awaitsContinue: connection.isContinueAwaited)
-            return pass(head, .streamed(body), on: connection)
+            let body = StreamedContent(framing: framing, reason: reason, hold: nil, awaitsContinue: stream.isContinueAwaited)
+            return pass(head, .streamed(body), on: stream)
         }
     }
 
     /// The content is whole.
-    func receivedWhole(_ head: RequestHead, _ body: RequestBody, on connection: ClientConnection) -> (any ClientExchange)? {
-        guard isKeptByContent(head) else { return consider(head, body, on: connection) }
-        return receivedWhole(head, body, identity: identification(of: head, body.bytes)(), on: connection)
+    func receivedWhole(_ head: RequestHead, _ body: RequestBody, on stream: any ClientStream) -> (any ClientExchange)? {
+        guard isKeptByContent(head) else { return consider(head, body, on: stream) }
+        return receivedWhole(head, body, identity: identification(of: head, body.bytes)(), on: stream)
     }
 
     /// - Parameter identity: what the content says; nil where its response must not be kept.
     func receivedWhole(
-        _ head: RequestHead, _ body: RequestBody, identity: [UInt8]?, on connection: ClientConnection
+        _ head: RequestHead, _ body: RequestBody, identity: [UInt8]?, on stream: any ClientStream
     ) -> (any ClientExchange)? {
-        guard let identity else { return pass(head, body, on: connection) }
-        return look(head, body, arrival(body, identity: identity), on: connection)
+        guard let identity else { return pass(head, body, on: stream) }
+        return look(head, body, arrival(body, identity: identity), on: stream)
     }
 
     /// What the content says is longer than this only until a digest stands for it: a key is kept, and compared at every look-up.

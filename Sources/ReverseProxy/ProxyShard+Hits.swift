@@ -9,7 +9,7 @@ import ResponseCache
 import Telemetry
 
 extension ProxyShard {
-    func serveHit(_ found: FoundResponse, _ serving: Serving, to head: RequestHead, _ arrival: Arrival, _ connection: ClientConnection) {
+    func serveHit(_ found: FoundResponse, _ serving: Serving, to head: RequestHead, _ arrival: Arrival, _ stream: any ClientStream) {
         let (age, ttl) = (serving.age, serving.ttl)
         var trace = ExchangeTrace()
         trace.number = why.nextNumber()
@@ -22,7 +22,7 @@ extension ProxyShard {
         let body = WholeBody.borrowed(found.content, owner: found.owner)
         func send(_ lines: UnsafeRawBufferPointer) -> StoredAnswers.Sent {
             storedAnswers.send(
-                storedHead: found.head, metadata: found.metadata, body: body, to: head, lines: lines, on: connection)
+                storedHead: found.head, metadata: found.metadata, body: body, to: head, lines: lines, on: stream)
         }
         var record = ExchangeRecord(result: serving.result, method: MethodLabel(head.method), status: 200)
         let sent: StoredAnswers.Sent
@@ -38,10 +38,10 @@ extension ProxyShard {
         record.age = age
         if isPlain, serving.cause == .fresh {
             let end = Freshness.ageEnds(of: found.metadata, now: now)
-            remember(head, record, trace, HitMemo.Validity(changes: arrival.storeChanges, end: end), connection)
+            remember(head, record, trace, HitMemo.Validity(changes: arrival.storeChanges, end: end), stream)
         }
         if case .gone = serving.cause { lookUp?.shared.gone?.count(.served) }
-        finish(&record, trace, head, connection, arrival.began)
+        finish(&record, trace, head, stream, arrival.began)
     }
 
     /// Those of a hit that has more to tell than how old it is and how long it is fresh.

@@ -22,9 +22,9 @@ extension ProxyShard {
 
     /// Keeps what a plain hit has just sent, if the request comes often.
     func remember(
-        _ head: RequestHead, _ record: ExchangeRecord, _ trace: ExchangeTrace, _ validity: HitMemo.Validity, _ connection: ClientConnection
+        _ head: RequestHead, _ record: ExchangeRecord, _ trace: ExchangeTrace, _ validity: HitMemo.Validity, _ stream: any ClientStream
     ) {
-        guard let memo, let whole = connection.wholeExchange, let answer = whole.answer else { return }
+        guard let memo, let whole = stream.wholeExchange, let answer = whole.answer else { return }
         memo.keep(since: validity.changes) {
             var trace = trace
             trace.diskReads = 0

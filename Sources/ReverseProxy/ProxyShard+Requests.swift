@@ -12,11 +12,11 @@ import Upstream
 
 extension ProxyShard {
     /// What becomes of a request that is whole.
-    func consider(_ head: RequestHead, _ body: RequestBody, on connection: ClientConnection) -> (any ClientExchange)? {
-        guard lookUp != nil else { return pass(head, body, on: connection) }
+    func consider(_ head: RequestHead, _ body: RequestBody, on stream: any ClientStream) -> (any ClientExchange)? {
+        guard lookUp != nil else { return pass(head, body, on: stream) }
         switch RequestUse(head, content: body.framing) {
-        case .bypass: return pass(head, body, on: connection)
-        case .lookUp, .lookUpPart: return look(head, body, arrival(body), on: connection)
+        case .bypass: return pass(head, body, on: stream)
+        case .lookUp, .lookUpPart: return look(head, body, arrival(body), on: stream)
         }
     }
 
@@ -26,13 +26,13 @@ extension ProxyShard {
     }
 
     /// Passes a request on that the store has nothing to do with.
-    func pass(_ head: RequestHead, _ body: RequestBody, on connection: ClientConnection) -> (any ClientExchange)? {
+    func pass(_ head: RequestHead, _ body: RequestBody, on stream: any ClientStream) -> (any ClientExchange)? {
         guard lookUp != nil, case .bypass(let reason) = RequestUse(head, content: body.framing) else {
-            return perform(facts(head, .noStore), head, body, arrival(body), connection)
+            return perform(facts(head, .noStore), head, body, arrival(body), stream)
         }
         var facts = facts(head, .bypassed(reason))
         facts.directives = directives(of: head)
-        return perform(facts, head, body, arrival(body), connection)
+        return perform(facts, head, body, arrival(body), stream)
     }
 
     func facts(_ head: RequestHead, _ use: StoreUse<FoundResponse>) -> RequestFacts<FoundResponse> {
@@ -49,43 +49,43 @@ extension ProxyShard {
     // MARK: Looking into the store
 
     func look(
-        _ head: RequestHead, _ body: RequestBody, _ arrival: Arrival, on connection: ClientConnection
+        _ head: RequestHead, _ body: RequestBody, _ arrival: Arrival, on stream: any ClientStream
     ) -> (any ClientExchange)? {
         do throws(NotAtHand) {
-            return try lookInMemory(head, body, arrival, connection)
+            return try lookInMemory(head, body, arrival, stream)
         } catch {
-            return lookLater(head, body, arrival, connection, error)
+            return lookLater(head, body, arrival, stream, error)
         }
     }
 
     /// Apart from `look`, so that a hit makes no closure.
     @inline(never)
     private func lookLater(
-        _ head: RequestHead, _ body: RequestBody, _ arrival: Arrival, _ connection: ClientConnection, _ wanted: NotAtHand
+        _ head: RequestHead, _ body: RequestBody, _ arrival: Arrival, _ stream: any ClientStream, _ wanted: NotAtHand
     ) -> DiskWait {
-        DiskWait(shard: self, connection: connection, head: head, began: arrival.began, wanted) { [self] (reads) throws(NotAtHand) in
+        DiskWait(shard: self, stream: stream, head: head, began: arrival.began, wanted) { [self] (reads) throws(NotAtHand) in
             var arrival = arrival
             arrival.reads = reads
-            return try lookInMemory(head, body, arrival, connection)
+            return try lookInMemory(head, body, arrival, stream)
         }
     }
 
     private func lookInMemory(
-        _ head: RequestHead, _ body: RequestBody, _ arrival: Arrival, _ connection: ClientConnection
+        _ head: RequestHead, _ body: RequestBody, _ arrival: Arrival, _ stream: any ClientStream
     ) throws(NotAtHand) -> (any ClientExchange)? {
-        guard let lookUp else { return pass(head, body, on: connection) }
+        guard let lookUp else { return pass(head, body, on: stream) }
         let (keys, result) = try lookUp.find(head, content: arrival.identity)
         let directives = directives(of: head)
         // Nearly all hits: what `decide` would say of them is known at once.
         if case .found(let found) = result, refreshAhead == nil, !isModal(head),
             let serving = Serving(fresh: found.metadata, directives, now: now)
         {
-            serveHit(found, serving, to: head, arrival, connection)
+            serveHit(found, serving, to: head, arrival, stream)
             return nil
         }
         var facts = facts(head, .lookedUp(try lookFurther(result, keys, head, directives)))
         facts.directives = directives
-        return perform(facts, head, body, arrival, connection)
+        return perform(facts, head, body, arrival, stream)
     }
 
     /// What is not plainly a fresh hit. Apart from `look`, so that what a hit needs stays small.
@@ -117,28 +117,28 @@ extension ProxyShard {
     // MARK: Doing what was decided
 
     private func perform(
-        _ facts: RequestFacts<FoundResponse>, _ head: RequestHead, _ body: RequestBody, _ arrival: Arrival, _ connection: ClientConnection
+        _ facts: RequestFacts<FoundResponse>, _ head: RequestHead, _ body: RequestBody, _ arrival: Arrival, _ stream: any ClientStream
     ) -> (any ClientExchange)? {
         let decision = facts.decide()
         switch decision {
         case .serve(let found, let serving):
-            serveHit(found, serving, to: head, arrival, connection)
+            serveHit(found, serving, to: head, arrival, stream)
             return nil
         case .serveAndRefresh(let found, let serving, let cause, _):
-            serveHit(found, serving, to: head, arrival, connection)
-            refresh(DecidedRequest(head, facts, decision, arrival, shard: self), cause, connection)
+            serveHit(found, serving, to: head, arrival, stream)
+            refresh(DecidedRequest(head, facts, decision, arrival, shard: self), cause, stream)
             return nil
         case .validate, .forward, .part, .pass, .refuse:
             let request = DecidedRequest(head, facts, decision, arrival, shard: self)
-            let exchange = Exchange(shard: self, connection: connection, request: request, body: body, began: arrival.began)
+            let exchange = Exchange(shard: self, stream: stream, request: request, body: body, began: arrival.began)
             exchange.start()
             return exchange.isFinished ? nil : exchange
         }
     }
 
     /// Behind the client's back, unless the upstream is known to fail there.
-    private func refresh(_ request: DecidedRequest, _ cause: BackgroundCause, _ connection: ClientConnection) {
-        let client = UpstreamRequestFields.Client(connection, request.head)
+    private func refresh(_ request: DecidedRequest, _ cause: BackgroundCause, _ stream: any ClientStream) {
+        let client = UpstreamRequestFields.Client(stream, request.head)
         let asking = request.asking(mayLook: backgroundFetches.hasRoomToLook)
         switch server.health.admit(request.scopes, asking, now: loop.time.monotonicMilliseconds) {
         case .go: backgroundFetches.start(request, client: client, cause, behind: why.lastNumber)

@@ -34,7 +34,7 @@ extension ProxyShard {
 }
 
 extension UpstreamRequestFields.Client {
-    init(_ connection: ClientConnection, _ head: RequestHead) {
-        self.init(address: connection.peerText, isIPv6: connection.peer.isIPv6, host: head.host)
+    init(_ stream: any ClientStream, _ head: RequestHead) {
+        self.init(address: stream.peerText, isIPv6: stream.peer.isIPv6, host: head.host)
     }
 }

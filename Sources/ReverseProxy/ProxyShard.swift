@@ -138,18 +138,18 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         return dateText
     }
 
-    func received(_ head: RequestHead, framing: ContentFraming, on connection: ClientConnection) -> (any ClientExchange)? {
-        if servesOwnPages, let page = OwnPage(head) { return page.answer(shard: self, connection: connection, head: head) }
+    func received(_ head: RequestHead, framing: ContentFraming, on stream: any ClientStream) -> (any ClientExchange)? {
+        if servesOwnPages, let page = OwnPage(head) { return page.answer(shard: self, stream: stream, head: head) }
         switch framing {
-        case .none where !isKeptByContent(head): return consider(head, .none, on: connection)
-        case .length(0) where !isKeptByContent(head): return consider(head, .whole(.empty), on: connection)
-        case .none, .length, .chunked: return receive(head, framing, on: connection)
+        case .none where !isKeptByContent(head): return consider(head, .none, on: stream)
+        case .length(0) where !isKeptByContent(head): return consider(head, .whole(.empty), on: stream)
+        case .none, .length, .chunked: return receive(head, framing, on: stream)
         }
     }
 
-    func refused(_ refusal: RequestRejection.Kind, on connection: ClientConnection) {
+    func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) {
         metrics.refuse(MetricNames.refusals.firstIndex(of: refusal) ?? 0)
-        server.logRefusal(refusal, peer: connection.peer)
+        server.logRefusal(refusal, peer: stream.peer)
     }
 
     func standIn(
@@ -162,13 +162,13 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
 
     /// Every exchange ends here, once.
     func finish(
-        _ record: inout ExchangeRecord, _ trace: ExchangeTrace, _ head: RequestHead, _ connection: ClientConnection, _ began: Int64
+        _ record: inout ExchangeRecord, _ trace: ExchangeTrace, _ head: RequestHead, _ stream: any ClientStream, _ began: Int64
     ) {
         record.durationMicroseconds = SystemTime.monotonicMicroseconds - began
         metrics.record(record)
         why.append(trace.completed(by: record, wall: loop.batchWallMilliseconds), target: head.pathAndQuery)
         if let log = accessLog {
-            log.append(AccessLogLine.make(record, head, peer: connection.peer, wall: loop.batchWallMilliseconds, format: log.format))
+            log.append(AccessLogLine.make(record, head, peer: stream.peer, wall: loop.batchWallMilliseconds, format: log.format))
         }
     }
 

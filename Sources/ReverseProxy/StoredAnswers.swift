@@ -34,13 +34,13 @@ struct StoredAnswers {
     ///   - metadata: what belongs to it.
     func send(
         storedHead: UnsafeRawBufferPointer, metadata: StoredMetadata, body: WholeBody, to head: RequestHead, lines: UnsafeRawBufferPointer,
-        on connection: ClientConnection
+        on stream: any ClientStream
     ) -> Sent {
         guard !hiddenFields.isEmpty, metadata.flags.contains(.hasTargeted) else {
-            return send(storedHead, of: storedHead, metadata, body, to: head, lines, connection)
+            return send(storedHead, of: storedHead, metadata, body, to: head, lines, stream)
         }
         return StoredHead.removing(hiddenFields, from: storedHead).withUnsafeBytes {
-            send($0, of: storedHead, metadata, body, to: head, lines, connection)
+            send($0, of: storedHead, metadata, body, to: head, lines, stream)
         }
     }
 
@@ -49,11 +49,11 @@ struct StoredAnswers {
     ///   - storedHead: what `metadata` speaks of.
     private func send(
         _ shown: UnsafeRawBufferPointer, of storedHead: UnsafeRawBufferPointer, _ metadata: StoredMetadata, _ body: WholeBody,
-        to head: RequestHead, _ lines: UnsafeRawBufferPointer, _ connection: ClientConnection
+        to head: RequestHead, _ lines: UnsafeRawBufferPointer, _ stream: any ClientStream
     ) -> Sent {
         let isNegotiated =
             compressFromBytes > 0 && body.count >= compressFromBytes && metadata.flags.isDisjoint(with: [.noTransform, .coded])
-        let mayCode = isNegotiated && (body.count <= Self.codedAtOnceBytes || connection.takesChunks)
+        let mayCode = isNegotiated && (body.count <= Self.codedAtOnceBytes || stream.takesChunks)
         // RFC 9111 §5.2.1.6: some clients ask for content as it is.
         let isCoded =
             mayCode && AcceptedCoding.accepts(.gzip, in: head.fields)
@@ -64,7 +64,7 @@ struct StoredAnswers {
         }
         let isConditional = head.fields.contains(.ifNoneMatch) || head.fields.contains(.ifModifiedSince)
         if isConditional, head.method.isSafe, Preconditions.isNotModified(head.fields, stored: metadata, head: storedHead) {
-            sendAnother(negotiated(Preconditions.notModifiedHead(shown), isCoded: isCoded), .none, lines, connection)
+            sendAnother(negotiated(Preconditions.notModifiedHead(shown), isCoded: isCoded), .none, lines, stream)
             return Sent(status: 304, bodyBytes: 0)
         }
         // RFC 9110 §14.2: a Range means something to GET only.
@@ -73,15 +73,15 @@ struct StoredAnswers {
             case .whole: break
             case .part(let range):
                 let part = negotiated(StoredHead.partial(shown, range, of: body.count), isCoded: false)
-                sendAnother(part, body.part(range), lines, connection)
+                sendAnother(part, body.part(range), lines, stream)
                 return Sent(status: 206, bodyBytes: range.count)
             case .unsatisfiable:
-                sendAnother(StoredHead.unsatisfiable(shown, count: body.count), .none, lines, connection)
+                sendAnother(StoredHead.unsatisfiable(shown, count: body.count), .none, lines, stream)
                 return Sent(status: 416, bodyBytes: 0)
             }
         }
-        if isNegotiated { return sendNegotiated(shown, metadata, body, head, isCoded: isCoded, lines, connection) }
-        connection.sendWhole(head: shown, lines: lines, body: body)
+        if isNegotiated { return sendNegotiated(shown, metadata, body, head, isCoded: isCoded, lines, stream) }
+        stream.sendWhole(head: shown, lines: lines, body: body)
         return Sent(status: metadata.status, bodyBytes: head.method == .head ? 0 : body.count)
     }
 
@@ -91,11 +91,11 @@ struct StoredAnswers {
     /// With gzip to a client that asked for it by name, else as it is; both say that it depends on that.
     private func sendNegotiated(
         _ shown: UnsafeRawBufferPointer, _ metadata: StoredMetadata, _ body: WholeBody, _ head: RequestHead, isCoded: Bool,
-        _ lines: UnsafeRawBufferPointer, _ connection: ClientConnection
+        _ lines: UnsafeRawBufferPointer, _ stream: any ClientStream
     ) -> Sent {
         if isCoded, head.method != .head, body.count > Self.codedAtOnceBytes, let content = CodedContent(body, coder) {
             (StoredHead.negotiated(shown, isCoded: true) ?? Array(shown)).withUnsafeBytes {
-                connection.sendProduced(head: $0, lines: lines, content: content)
+                stream.sendProduced(head: $0, lines: lines, content: content)
             }
             // How short it becomes is known when all of it has gone out.
             return Sent(status: metadata.status, bodyBytes: body.count)
@@ -106,11 +106,11 @@ struct StoredAnswers {
             StoredHead.negotiated(shown, isCoded: isCoded && (coded != nil || head.method == .head), contentBytes: coded?.count)
             ?? Array(shown)
         let content = coded.map { WholeBody.bytes($0) } ?? body
-        sendAnother(bytes, content, lines, connection)
+        sendAnother(bytes, content, lines, stream)
         return Sent(status: metadata.status, bodyBytes: head.method == .head ? 0 : content.count)
     }
 
-    private func sendAnother(_ head: [UInt8], _ body: WholeBody, _ lines: UnsafeRawBufferPointer, _ connection: ClientConnection) {
-        head.withUnsafeBytes { connection.sendWhole(head: $0, lines: lines, body: body) }
+    private func sendAnother(_ head: [UInt8], _ body: WholeBody, _ lines: UnsafeRawBufferPointer, _ stream: any ClientStream) {
+        head.withUnsafeBytes { stream.sendWhole(head: $0, lines: lines, body: body) }
     }
 }

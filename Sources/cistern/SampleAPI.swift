@@ -69,23 +69,23 @@ final class SampleAPI: @unchecked Sendable {
 private final class SampleResources: RequestReceiver {
     private static let users = [("Ada", "ada@example.com"), ("Grace", "grace@example.com"), ("Barbara", "barbara@example.com")]
 
-    func received(_ head: RequestHead, framing: ContentFraming, on connection: ClientConnection) -> (any ClientExchange)? {
+    func received(_ head: RequestHead, framing: ContentFraming, on stream: any ClientStream) -> (any ClientExchange)? {
         let target = String(decoding: head.target, as: UTF8.self)
         let parts = target.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
         let path = parts[0].split(separator: "/").map(String.init)
         let arguments = parts.count > 1 ? Self.arguments(String(parts[1])) : []
         switch path.first {
-        case "users": answerUsers(path, connection)
-        case "posts": answerPosts(arguments, connection)
-        case "sum": answerSum(arguments, connection)
+        case "users": answerUsers(path, stream)
+        case "posts": answerPosts(arguments, stream)
+        case "sum": answerSum(arguments, stream)
         case nil, "index.html":
-            SampleAnswer.send(200, "text/html", "<h1>Sample API</h1><p>/users /posts?userId=1 /sum?a=2&amp;b=4</p>\n", connection)
-        default: SampleAnswer.send(404, "application/json", "{\"error\":\"not found\"}\n", connection)
+            SampleAnswer.send(200, "text/html", "<h1>Sample API</h1><p>/users /posts?userId=1 /sum?a=2&amp;b=4</p>\n", stream)
+        default: SampleAnswer.send(404, "application/json", "{\"error\":\"not found\"}\n", stream)
         }
         return nil
     }
 
-    func refused(_ refusal: RequestRejection.Kind, on connection: ClientConnection) {}
+    func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) {}
 
     private static func arguments(_ query: String) -> [(name: String, value: String)] {
         query.split(separator: "&").map { pair in
@@ -98,30 +98,30 @@ private final class SampleResources: RequestReceiver {
         "{\"id\":\(number),\"name\":\"\(users[number - 1].0)\",\"email\":\"\(users[number - 1].1)\"}"
     }
 
-    private func answerUsers(_ path: [String], _ connection: ClientConnection) {
+    private func answerUsers(_ path: [String], _ stream: any ClientStream) {
         if path.count == 1 {
             let all = (1...Self.users.count).map(Self.user).joined(separator: ",")
-            return SampleAnswer.send(200, "application/json", "[\(all)]\n", connection)
+            return SampleAnswer.send(200, "application/json", "[\(all)]\n", stream)
         }
         guard path.count == 2, let number = Int(path[1]), (1...Self.users.count).contains(number) else {
-            return SampleAnswer.send(404, "application/json", "{\"error\":\"no such user\"}\n", connection)
+            return SampleAnswer.send(404, "application/json", "{\"error\":\"no such user\"}\n", stream)
         }
-        SampleAnswer.send(200, "application/json", Self.user(number) + "\n", connection)
+        SampleAnswer.send(200, "application/json", Self.user(number) + "\n", stream)
     }
 
-    private func answerPosts(_ arguments: [(name: String, value: String)], _ connection: ClientConnection) {
+    private func answerPosts(_ arguments: [(name: String, value: String)], _ stream: any ClientStream) {
         let user = arguments.first { $0.name == "userId" }.flatMap { Int($0.value) }
         let posts = (1...6).filter { user == nil || ($0 - 1) / 2 + 1 == user }
             .map { "{\"id\":\($0),\"userId\":\(($0 - 1) / 2 + 1),\"title\":\"Post \($0)\"}" }.joined(separator: ",")
-        SampleAnswer.send(200, "application/json", "[\(posts)]\n", connection, extra: "Cache-Control: max-age=60\r\n")
+        SampleAnswer.send(200, "application/json", "[\(posts)]\n", stream, extra: "Cache-Control: max-age=60\r\n")
     }
 
-    private func answerSum(_ arguments: [(name: String, value: String)], _ connection: ClientConnection) {
+    private func answerSum(_ arguments: [(name: String, value: String)], _ stream: any ClientStream) {
         let numbers = arguments.compactMap { Double($0.value) }
         guard numbers.count == arguments.count, !numbers.isEmpty else {
-            return SampleAnswer.send(400, "application/json", "{\"error\":\"numbers only\"}\n", connection)
+            return SampleAnswer.send(400, "application/json", "{\"error\":\"numbers only\"}\n", stream)
         }
-        SampleAnswer.send(200, "application/json", "{\"sum\":\(numbers.reduce(0, +))}\n", connection)
+        SampleAnswer.send(200, "application/json", "{\"sum\":\(numbers.reduce(0, +))}\n", stream)
     }
 }
 
@@ -131,26 +131,26 @@ private final class SampleControl: RequestReceiver {
 
     init(api: SampleAPI) { self.api = api }
 
-    func received(_ head: RequestHead, framing: ContentFraming, on connection: ClientConnection) -> (any ClientExchange)? {
+    func received(_ head: RequestHead, framing: ContentFraming, on stream: any ClientStream) -> (any ClientExchange)? {
         guard head.method == .post, head.target.elementsEqual("/toggle".utf8) else {
-            SampleAnswer.send(404, "text/plain", "POST /toggle takes the sample API down and up again.\n", connection)
+            SampleAnswer.send(404, "text/plain", "POST /toggle takes the sample API down and up again.\n", stream)
             return nil
         }
         let isUp = api.toggle()
-        SampleAnswer.send(200, "text/plain", isUp ? "The sample API is up.\n" : "The sample API is down.\n", connection)
+        SampleAnswer.send(200, "text/plain", isUp ? "The sample API is up.\n" : "The sample API is down.\n", stream)
         return nil
     }
 
-    func refused(_ refusal: RequestRejection.Kind, on connection: ClientConnection) {}
+    func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) {}
 }
 
 private enum SampleAnswer {
-    static func send(_ status: Status, _ type: String, _ text: String, _ connection: ClientConnection, extra: String = "") {
+    static func send(_ status: Status, _ type: String, _ text: String, _ stream: any ClientStream, extra: String = "") {
         var head: [UInt8] = []
         ResponseSerializer.appendStatusLine(status, reason: [], to: &head)
         head += Array("Content-Type: \(type)\r\nContent-Length: \(text.utf8.count)\r\n\(extra)".utf8)
         head.withUnsafeBytes {
-            connection.sendWhole(head: $0, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(Array(text.utf8)))
+            stream.sendWhole(head: $0, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(Array(text.utf8)))
         }
     }
 }

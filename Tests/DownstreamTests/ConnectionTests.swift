@@ -16,7 +16,7 @@ private final class Answering: RequestReceiver {
     /// Signalled for each request that will wait, or has been answered too late.
     let waits = DispatchSemaphore(value: 0)
 
-    func refused(_ refusal: RequestRejection.Kind, on connection: ClientConnection) {}
+    func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) {}
 
     /// Sizes of the requests that came alone, and of their answers.
     let wholes = Mutex([String]())
@@ -33,7 +33,8 @@ private final class Answering: RequestReceiver {
 
     static func request(_ target: String) -> String { "GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n" }
 
-    func received(_ head: RequestHead, framing: ContentFraming, on connection: ClientConnection) -> (any ClientExchange)? {
+    func received(_ head: RequestHead, framing: ContentFraming, on stream: any ClientStream) -> (any ClientExchange)? {
+        guard let connection = stream as? ClientConnection else { return nil }
         let target = String(decoding: head.target, as: UTF8.self)
         switch target {
         case "/wait":

@@ -1,0 +1,61 @@
+// The seam between the client's side and the flow: one request's content on its way in, and its response on the way out. HTTP/1.1 has it on a
+// connection (`ClientConnection`); a protocol with several at once has it on a stream. All of it happens on the client's event loop.
+
+import HTTPCore
+
+/// Heads are given as HTTP/1.1 writes them, since that is how they are stored: status line, field lines, no empty line. Framing and connection
+/// fields are the stream's own matter.
+package protocol ClientStream: AnyObject {
+    var peer: PeerAddress { get }
+    /// Made once: every request that is passed on names it.
+    var peerText: [UInt8] { get }
+
+    // MARK: The request
+
+    /// From now on another is told what the client does. The content has no time-out as a whole with it.
+    func handOver(to exchange: any ClientExchange)
+    /// The content is held until it is whole: all of it has to come in time. Called before any of it is told.
+    func startContentTotal()
+    /// Holds the client back: no more content comes until `resumeContent`.
+    func pauseContent()
+    func resumeContent()
+    /// Whether the client waits to be told to send its content (RFC 9110 §10.1.1).
+    var isContinueAwaited: Bool { get }
+    /// Tells the client to send its content, where it waits for that.
+    func sendContinue()
+    /// The client sends no more, perhaps after what is yet to be read. It may still read, or be gone: both look alike.
+    var hasPeerEnded: Bool { get }
+
+    // MARK: The response
+
+    /// A 1xx response, where the client understands it (RFC 9110 §15.2).
+    func sendInformational(_ head: ResponseHead)
+    /// Sends a complete response. To HEAD the body is left out.
+    /// - Parameter lines: more field lines.
+    func sendWhole(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, body: WholeBody)
+    /// Whether content of unknown length can be sent.
+    var takesChunks: Bool { get }
+    /// Sends a response whose content is made while it goes out. Only where `takesChunks`.
+    func sendProduced(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, content producer: any ContentProducer)
+    /// What `startResponse` will put behind a head, in bytes: so that it need not grow.
+    func roomNeeded(lines: [UInt8], _ framing: ResponseFraming) -> Int
+    /// Begins a response whose content follows in pieces.
+    /// - Parameters:
+    ///   - head: status line and field lines, with room behind them.
+    ///   - lines: more field lines.
+    ///   - readAhead: so much content is taken however slowly the client reads, in bytes, where there is memory for it.
+    func startResponse(head: consuming [UInt8], lines: [UInt8], framing: ResponseFraming, readAhead: Int)
+    /// - Returns: false where so much waits to be sent that the flow should stop until `responseDrained`.
+    func write(_ bytes: Span<UInt8>) -> Bool
+    func endResponse()
+    /// Takes back a response that was begun with `startResponse`, so that another can be given instead.
+    /// - Returns: false where some of it may have gone out.
+    func takeBackResponse() -> Bool
+    /// Ends a broken response in such a way that nobody takes it for whole.
+    func abortResponse()
+    /// The bytes of the request and of what was just sent with `sendWhole`, where the same bytes may come again. Good until the receiver returns
+    /// from `received`, and until the next response.
+    var wholeExchange: WholeExchange? { get }
+}
+
+extension ClientConnection: ClientStream {}
