@@ -113,10 +113,10 @@ struct LinearCostTests {
 
     @Test("four times as long costs not much more than four times as much", .slow, arguments: costs)
     func isLinear(_ cost: FieldCost) {
-        // Within what is read of lists, and beyond it.
+        // Within what is read of lists, and beyond it. What is sorted costs a little more; what is quadratic would cost sixteen times as much.
         for count in [30, 1_500] {
             let (short, long) = (instructions(cost, count), instructions(cost, 4 * count))
-            #expect(short > 0 && long < 6 * short, "\(count): \(short), four times as long: \(long)")
+            #expect(short > 0 && long < 8 * short, "\(count): \(short), four times as long: \(long)")
         }
     }
 }

@@ -81,6 +81,8 @@ package final class ScriptedOrigin: Sendable {
         var resumedCount = 0
         var connections: Set<Int32> = []
         var requests: [OriginRequest] = []
+        /// Of so many of them it has been said what becomes of them.
+        var scripted = 0
         var script: Script
         var expectation: Script?
     }
@@ -108,9 +110,9 @@ package final class ScriptedOrigin: Sendable {
     /// All requests so far.
     package var requests: [OriginRequest] { state.withLock { $0.requests } }
 
-    /// Waits until so many requests have come in all; false where that takes half a minute.
+    /// Waits until so many requests have come in all, and the script was asked for each; false where that takes half a minute.
     package func waitForRequests(_ count: Int) -> Bool {
-        while requests.count < count {
+        while state.withLock({ $0.scripted }) < count {
             if arrived.wait(timeout: .now() + 30) == .timedOut { return false }
         }
         return true
@@ -202,10 +204,12 @@ package final class ScriptedOrigin: Sendable {
             guard reader.readContent(of: &request) else { return }
             let script = state.withLock { state in
                 state.requests.append(request)
-                arrived.signal()
                 return state.script
             }
-            guard play(script(request), on: stream) else { return }
+            let steps = script(request)
+            state.withLock { $0.scripted += 1 }
+            arrived.signal()
+            guard play(steps, on: stream) else { return }
         }
     }
 
