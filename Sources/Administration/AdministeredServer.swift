@@ -102,13 +102,13 @@ package struct StoreFigures: Sendable {
 
 package struct ArchiveJudgement: Sendable {
     /// What its route calls good.
-    package let good: GoodAnswer
+    package let good: GoodResponse
     /// What is wrong with its content.
     package let fault: UpstreamFault?
     /// The entity tag of its data, where it came without a validator.
     package let ownTag: [UInt8]?
 
-    package init(good: GoodAnswer, fault: UpstreamFault?, ownTag: [UInt8]?) {
+    package init(good: GoodResponse, fault: UpstreamFault?, ownTag: [UInt8]?) {
         self.good = good
         self.fault = fault
         self.ownTag = ownTag

@@ -3,7 +3,7 @@
 
 import HTTPCore
 
-/// Directives of an answer (RFC 9111 §5.2.2, RFC 5861, RFC 8246, RFC 9213).
+/// Directives of a response (RFC 9111 §5.2.2, RFC 5861, RFC 8246, RFC 9213).
 package struct ResponseCacheControl: Sendable, Equatable {
     package var maxAge: Int64?
     package var sharedMaxAge: Int64?
@@ -64,7 +64,7 @@ package struct ResponseCacheControl: Sendable, Equatable {
         return control
     }
 
-    /// The argument of `no-cache` and `private`; nil where it names nothing that is a field, and so restricts the whole answer.
+    /// The argument of `no-cache` and `private`; nil where it names nothing that is a field, and so restricts the whole response.
     private static func fieldNames(_ argument: Span<UInt8>) -> [[UInt8]]? {
         let text = argument.withUnsafeBufferPointer { Array($0) }
         let names = FieldLists.members(of: text[...]).map { $0.map(\.asciiLowercased) }

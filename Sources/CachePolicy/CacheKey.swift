@@ -1,4 +1,4 @@
-// The cache key (RFC 9111 §2): method, upstream, path, arguments, and what else decides about the answer. Every part is preceded by its
+// The cache key (RFC 9111 §2): method, upstream, path, arguments, and what else decides about the response. Every part is preceded by its
 // length, so two different requests never have one key. The same call is spelt differently by each client, so the key is canonical; the
 // upstream gets the client's own bytes. Bytes only: with `String` this took twenty times as long.
 
@@ -39,7 +39,7 @@ package enum CacheKey {
         }
     }
 
-    /// The key of one variant of a stored answer: the key, the marker's generation, and the selecting fields' values.
+    /// The key of one variant of a stored response: the key, the marker's generation, and the selecting fields' values.
     package static func appendVariant(to key: inout [UInt8], generation: UInt64, selecting: [UInt8]) {
         key.append(UInt8(ascii: "V"))
         withUnsafeBytes(of: generation.littleEndian) { key.append(contentsOf: $0) }

@@ -2,21 +2,21 @@
 
 import HTTPCore
 
-/// How far a stored answer may be used against the letter while the upstream cannot be reached.
+/// How far a stored response may be used against the letter while the upstream cannot be reached.
 package enum Strictness: String, Sendable, CaseIterable {
-    /// A stored answer goes out while the upstream fails, even if it said `no-cache`, `must-revalidate`, `proxy-revalidate` or `s-maxage`.
+    /// A stored response goes out while the upstream fails, even if it said `no-cache`, `must-revalidate`, `proxy-revalidate` or `s-maxage`.
     case rescue
     /// RFC 9111 to the letter.
     case strict
 }
 
-/// What becomes of Set-Cookie in an answer that is stored. The client that caused it gets it in any case.
+/// What becomes of Set-Cookie in a response that is stored. The client that caused it gets it in any case.
 package enum SetCookieTreatment: String, Sendable, CaseIterable {
     /// It is left out of what is stored: a departure from RFC 9111 §3.1, for safety.
     case strip
     /// RFC 9111 §7.3 to the letter: everyone gets it.
     case keep
-    /// The answer is not stored.
+    /// The response is not stored.
     case refuse
 }
 
@@ -24,7 +24,7 @@ package struct CachePolicySettings: Sendable {
     package var strictness = Strictness.rescue
     /// Media types that are kept.
     package var contentTypes = ContentTypes(["application/json", "+json", "text/json"])
-    /// Whether only 2xx answers of those types are kept, or every answer that RFC 9111 §3 lets a cache keep.
+    /// Whether only 2xx responses of those types are kept, or every response that RFC 9111 §3 lets a cache keep.
     package var keepsAny = false
     /// Whether errors that one odd request brings about are kept like any other response, where they say how long they are fresh and `keepsAny` is
     /// on.
@@ -32,7 +32,7 @@ package struct CachePolicySettings: Sendable {
     package var setCookie = SetCookieTreatment.strip
     /// Whether this cache is one user's alone, and so a private cache (RFC 9111 §1.2): no partitions, and `private` is for it.
     package var isPrivate = false
-    /// Percentage of the time since Last-Modified for which an answer without explicit freshness counts as fresh (§4.2.2); 0: none.
+    /// Percentage of the time since Last-Modified for which a response without explicit freshness counts as fresh (§4.2.2); 0: none.
     package var heuristicPercent: Int64 = 0
     /// Longest such freshness in seconds: beyond a day users would have to be warned (§4.2.2 of RFC 7234).
     package var heuristicLimit: Int64 = 86_400
@@ -42,7 +42,7 @@ package struct CachePolicySettings: Sendable {
     package var stripsTargetedFields = false
     /// Whether No-Vary-Search tells which arguments make no difference.
     package var usesNoVarySearch = true
-    /// Most fields that a kept answer may vary by, and most groups that it may belong to or that a write may change. Each of them costs a look-up
+    /// Most fields that a kept response may vary by, and most groups that it may belong to or that a write may change. Each of them costs a look-up
     /// or its like at every hit (RFC 9875 §2: at least 32 groups).
     package var memberLimit = 128
     /// Whether stored JSON without a validator gets one that is made of its data.
@@ -79,7 +79,7 @@ package struct CachePolicySettings: Sendable {
         "citrix_ns_id*", "SERVERID", "INGRESSCOOKIE", "__cf_bm", "__cflb", "__cfruid", "_cfuvid", "incap_ses_*", "visid_incap_*", "nlbi_*",
         "ak_bmsc", "bm_sv", "bm_sz", "_abck",
     ]
-    /// Request fields that are part of every key, in lower case: for upstreams whose answers depend on them without saying so in Vary.
+    /// Request fields that are part of every key, in lower case: for upstreams whose responses depend on them without saying so in Vary.
     package var keyFields: [String] = []
 
     package init() {}

@@ -1,4 +1,4 @@
-// The tags of an answer, by which what belongs together is purged together: Cache-Groups (RFC 9875 §2, a list of strings), and the older
+// The tags of a response, by which what belongs together is purged together: Cache-Groups (RFC 9875 §2, a list of strings), and the older
 // Surrogate-Key (words) and Cache-Tag (a list with commas) of content delivery networks.
 
 import HTTPCore
@@ -6,7 +6,7 @@ import RawStructuredFieldValues
 
 package enum CacheTags {
     /// The groups first, each once. RFC 9875 §2: case-sensitive.
-    /// - Parameter fields: the stored answer's.
+    /// - Parameter fields: the stored response's.
     package static func tags(of fields: Fields) -> [String] {
         var tags: [String] = []
         var known: Set<String> = []
@@ -26,7 +26,7 @@ package enum CacheTags {
         return tags
     }
 
-    /// The groups that an answer belongs to (RFC 9875 §2), or, under `Cache-Group-Invalidation` (§3), that an unsafe request has changed: a
+    /// The groups that a response belongs to (RFC 9875 §2), or, under `Cache-Group-Invalidation` (§3), that an unsafe request has changed: a
     /// list of strings. One mistake, or a member of another type, and the whole field counts as absent.
     /// - Returns: nil where there are more than are read: then nobody knows which they are.
     package static func groups(of fields: Fields, named name: StaticString) -> [String]? {

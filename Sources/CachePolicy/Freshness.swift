@@ -1,4 +1,4 @@
-// How long an answer counts as fresh, and how old it is (RFC 9111 §4.2).
+// How long a response counts as fresh, and how old it is (RFC 9111 §4.2).
 
 import HTTPCore
 
@@ -16,7 +16,7 @@ package enum Freshness {
         return max(0, time - date.seconds)
     }
 
-    /// §4.2.2: a share of the time since the last change, for answers that say nothing themselves. Seconds; nil where there is none.
+    /// §4.2.2: a share of the time since the last change, for responses that say nothing themselves. Seconds; nil where there is none.
     package static func heuristic(
         _ fields: Fields, _ status: Status, _ control: ResponseCacheControl, date: Timestamp, settings: CachePolicySettings
     ) -> Int64? {
@@ -46,7 +46,7 @@ package enum Freshness {
         (stored.responseTime.milliseconds - stored.requestTime.milliseconds) / 1000
     }
 
-    /// Seconds. A clock that was set back must not make an answer younger than it came.
+    /// Seconds. A clock that was set back must not make a response younger than it came.
     package static func residentTime(of stored: StoredMetadata, now: Timestamp) -> Int64 {
         max(0, now.milliseconds - stored.responseTime.milliseconds) / 1000
     }
@@ -56,7 +56,7 @@ package enum Freshness {
         Timestamp(milliseconds: stored.responseTime.milliseconds + (residentTime(of: stored, now: now) + 1) * 1000)
     }
 
-    /// Whether how long an answer has been here cannot be told, since the clock was set back after it came. Small corrections do not count.
+    /// Whether how long a response has been here cannot be told, since the clock was set back after it came. Small corrections do not count.
     package static func isAgeUnknown(of stored: StoredMetadata, now: Timestamp) -> Bool {
         stored.responseTime.milliseconds - now.milliseconds > clockTolerance
     }

@@ -1,4 +1,4 @@
-// GraphQL, as far as a key needs to know: whether a request changes something. Then its answer is never kept, whatever its route says.
+// GraphQL, as far as a key needs to know: whether a request changes something. Then its response is never kept, whatever its route says.
 
 import HTTPCore
 import JSON

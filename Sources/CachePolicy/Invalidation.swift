@@ -24,7 +24,7 @@ package struct UpstreamOrigin: Sendable {
 }
 
 package enum Invalidation {
-    /// The targets whose stored responses are to be dropped after this answer: the request's own, and those that Location and
+    /// The targets whose stored responses are to be dropped after this response: the request's own, and those that Location and
     /// Content-Location name on the same origin. Empty where nothing is.
     package static func targets(method: Method, target: ArraySlice<UInt8>, response: ResponseHead, origin: UpstreamOrigin) -> [[UInt8]] {
         guard !method.isSafe, response.status.isSuccessful || response.status.isRedirection else { return [] }

@@ -3,7 +3,7 @@
 import HTTPCore
 import JSON
 
-/// Why an answer counts as a failure where a stored copy exists. The raw value is the label in metrics, logs and Cache-Status.
+/// Why a response counts as a failure where a stored copy exists. The raw value is the label in metrics, logs and Cache-Status.
 package enum UpstreamFault: String, Sendable, CaseIterable {
     case serverError = "server_error"
     case rateLimited = "rate_limited"
@@ -97,7 +97,7 @@ extension UpstreamFault {
         }
     }
 
-    /// The same, as the reason why the answer was not stored.
+    /// The same, as the reason why the response was not stored.
     package var notStored: NotStoredReason {
         switch self {
         case .serverError, .rateLimited, .redirected, .unexpectedStatus, .routesLost: .status

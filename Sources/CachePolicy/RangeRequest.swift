@@ -46,7 +46,7 @@ package enum RangeRequest: Sendable, Equatable {
         guard let own = Validation.slice(head, stored.lastModified), own[...] == condition,
             let modified = HTTPDate.parse(condition, now: stored.date.seconds)
         else { return false }
-        // §8.8.2.2: a date close to the answer's own may stand for two versions.
+        // §8.8.2.2: a date close to the response's own may stand for two versions.
         return stored.date.seconds - modified >= 60
     }
 }

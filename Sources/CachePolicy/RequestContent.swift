@@ -1,11 +1,11 @@
-// What a request's content means for the key, where the answer depends on it: QUERY (RFC 10008 §2.7) and POST that only reads. The same call
+// What a request's content means for the key, where the response depends on it: QUERY (RFC 10008 §2.7) and POST that only reads. The same call
 // in another spelling has one identity; the upstream gets the client's own bytes.
 
 import HTTPCore
 import JSON
 
 package enum RequestContent {
-    /// What the content says, with the fields that describe it, each part with its length. nil where the answer must not be kept: QUERY
+    /// What the content says, with the fields that describe it, each part with its length. nil where the response must not be kept: QUERY
     /// without a Content-Type, GraphQL that changes something, or content of POST that may be such for all that can be told.
     /// - Parameter rules: what the route says of arguments; form content is arguments too.
     package static func identity(

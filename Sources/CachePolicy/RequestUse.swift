@@ -16,10 +16,10 @@ package enum BypassReason: String, Sendable, CaseIterable {
 }
 
 package enum RequestUse: Sendable, Equatable {
-    /// The store is looked into, and a good answer to GET is kept.
+    /// The store is looked into, and a good response to GET is kept.
     case lookUp
     case bypass(BypassReason)
-    /// A part of what is stored; where nothing fresh is, the upstream is asked for the part, and its answer not kept.
+    /// A part of what is stored; where nothing fresh is, the upstream is asked for the part, and its response not kept.
     case lookUpPart
 
     /// What decides about most of the rest.
@@ -37,7 +37,7 @@ package enum RequestUse: Sendable, Equatable {
         let fields = head.fields
         let hasOtherConditions = fields.contains(.ifMatch) || fields.contains(.ifUnmodifiedSince)
         if content != .none && content != .length(0) {
-            // What content means for GET nobody has defined (RFC 9110 §9.3.1): the answer is for this request alone.
+            // What content means for GET nobody has defined (RFC 9110 §9.3.1): the response is for this request alone.
             self = .bypass(.content)
         } else if fields.contains(.range), !hasOtherConditions, head.method == .get {
             self = .lookUpPart

@@ -15,9 +15,9 @@ package enum ValidationReason: String, Sendable, CaseIterable {
 }
 
 package enum ReuseDecision: Sendable, Equatable {
-    /// - Parameter ttl: seconds of freshness left; negative where the request allowed a stale answer.
+    /// - Parameter ttl: seconds of freshness left; negative where the request allowed a stale response.
     case serve(ttl: Int64, age: Int64)
-    /// Stale, and the answer itself allows it while it is validated behind the client's back (RFC 5861 §3).
+    /// Stale, and the response itself allows it while it is validated behind the client's back (RFC 5861 §3).
     case serveWhileValidating(ttl: Int64, age: Int64)
     case validate(ValidationReason)
 }
@@ -29,9 +29,9 @@ package enum NoRescueReason: String, Sendable, CaseIterable {
     case proxyRevalidate = "proxy_revalidate"
     case sharedMaxAge = "s_maxage"
     case requestNoCache = "request_no_cache"
-    /// Staler than the answer or the request allows in case of an error (RFC 5861 §4).
+    /// Staler than the response or the request allows in case of an error (RFC 5861 §4).
     case staleIfError = "stale_if_error"
-    /// Another's answer, which may be shared only as long as it is validated (RFC 9111 §3.5).
+    /// Another's response, which may be shared only as long as it is validated (RFC 9111 §3.5).
     case authorized
     case storedError = "stored_error"
     /// The mode is `record`.
@@ -61,7 +61,7 @@ package enum Reuse {
         if lifetime > age { return .serve(ttl: ttl, age: age) }
         guard forbiddance(stored) == nil else { return .validate(.stale) }
         if let allowed = directives.maxStale, -ttl <= allowed { return .serve(ttl: ttl, age: age) }
-        // A request that says how old an answer may be has said that it wants no stale one.
+        // A request that says how old a response may be has said that it wants no stale one.
         if directives.maxAge == nil, directives.minFresh == nil, let allowed = stored.staleWhileRevalidate, -ttl <= allowed {
             return .serveWhileValidating(ttl: ttl, age: age)
         }
@@ -103,7 +103,7 @@ package enum Reuse {
         return lifetime > Freshness.currentAge(of: stored, now: now)
     }
 
-    /// §4.2.4: what forbids a stale answer.
+    /// §4.2.4: what forbids a stale response.
     private static func forbiddance(_ stored: StoredMetadata) -> NoRescueReason? {
         if stored.flags.contains(.noCache) { return .noCache }
         if stored.flags.contains(.mustRevalidate) { return .mustRevalidate }

@@ -103,7 +103,7 @@ package struct SearchVariance: Sendable, Equatable {
 
     // MARK: As bytes
 
-    /// In visible ASCII and spaces. It is part of the keys of answers that said so: another variance never finds them.
+    /// In visible ASCII and spaces. It is part of the keys of responses that said so: another variance never finds them.
     package var encoded: [UInt8] {
         let kind = [UInt8(ascii: ignoresOrder ? "K" : "k"), UInt8(ascii: takesNames ? "E" : "P")]
         return names.reduce(into: kind) { bytes, name in bytes += [0x20] + name }

@@ -13,7 +13,7 @@ package enum SecretNames {
         "signature", "sig", "hmac", "xamzsignature", "xamzcredential", "xamzsecuritytoken", "awsaccesskeyid", "state", "otp", "pin",
     ]
 
-    /// Fields of requests and answers beyond those that are set as credential fields. In lower case.
+    /// Fields of requests and responses beyond those that are set as credential fields. In lower case.
     private static let fields: Set<String> = [
         "authorization", "proxy-authorization", "cookie", "cookie2", "set-cookie", "set-cookie2", "x-api-key", "api-key", "apikey",
         "x-auth-token", "x-access-token", "x-csrf-token", "x-xsrf-token", "x-amz-security-token", "authentication-info",

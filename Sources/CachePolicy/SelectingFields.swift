@@ -1,4 +1,4 @@
-// Vary (RFC 9111 §4.1): which request fields select among the answers of one key, and their values as part of a variant's key.
+// Vary (RFC 9111 §4.1): which request fields select among the responses of one key, and their values as part of a variant's key.
 
 import HTTPCore
 
@@ -13,7 +13,7 @@ package enum SelectingFields {
         }
     }
 
-    /// The names by which this answer varies, in lower case and in order. Left out are Accept-Encoding, since what is stored is decoded and
+    /// The names by which this response varies, in lower case and in order. Left out are Accept-Encoding, since what is stored is decoded and
     /// serves everyone, and the credential fields where the key's partition holds them already.
     package static func names(response: Fields, request: Fields, settings: CachePolicySettings) -> [[UInt8]] {
         // A set, since there may be many.

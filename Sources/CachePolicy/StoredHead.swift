@@ -7,10 +7,10 @@ package enum StoredHead {
     private static let dropped: [KnownField] = [.age, .contentLength, .proxyStatus]
 
     /// - Parameters:
-    ///   - head: an answer without its hop-by-hop fields.
+    ///   - head: a response without its hop-by-hop fields.
     ///   - contentBytes: the length of the content as stored.
     ///   - isDecoded: the content's coding was taken off for storing.
-    ///   - ownTag: an entity tag made of the content, for an answer without a validator.
+    ///   - ownTag: an entity tag made of the content, for a response without a validator.
     package static func make(
         _ head: ResponseHead, control: ResponseCacheControl, contentBytes: Int, isDecoded: Bool, ownTag: [UInt8]? = nil,
         requestTime: Timestamp, responseTime: Timestamp, settings: CachePolicySettings
@@ -138,7 +138,7 @@ package enum StoredHead {
         remade(stored, status: 416, range: "bytes */\(count)", count: 0)
     }
 
-    /// The head of an answer, or of the 304 or 206 in its place, whose coding depends on what the client asked for (RFC 9110 §8.4, §12.5.5).
+    /// The head of a response, or of the 304 or 206 in its place, whose coding depends on what the client asked for (RFC 9110 §8.4, §12.5.5).
     /// - Parameters:
     ///   - isCoded: it goes out with gzip, or would.
     ///   - contentBytes: the length of the content then; nil where it is not known.

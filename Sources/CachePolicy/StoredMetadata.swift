@@ -31,11 +31,11 @@ package struct StoredFlags: OptionSet, Sendable {
     package static let weakenedETag = StoredFlags(rawValue: 1 << 6)
     /// The ETag was made here, of the content: the upstream does not know it.
     package static let ownTag = StoredFlags(rawValue: 1 << 7)
-    /// Purged softly: stale, whatever the answer said. The store knows it; it is never written with the metadata.
+    /// Purged softly: stale, whatever the response said. The store knows it; it is never written with the metadata.
     package static let markedStale = StoredFlags(rawValue: 1 << 8)
     /// It belongs to groups (RFC 9875), which an unsafe request may have changed.
     package static let hasGroups = StoredFlags(rawValue: 1 << 9)
-    /// The answer to a request with Authorization, kept for everyone by leave of a directive (RFC 9111 §3.5).
+    /// The response to a request with Authorization, kept for everyone by leave of a directive (RFC 9111 §3.5).
     package static let authorized = StoredFlags(rawValue: 1 << 10)
     /// §5.2.2.6: its content goes out as it is.
     package static let noTransform = StoredFlags(rawValue: 1 << 11)
@@ -51,7 +51,7 @@ package struct StoredFlags: OptionSet, Sendable {
 
 /// The plain part of a stored response.
 package struct StoredMetadata: Sendable, Equatable {
-    /// When the request was sent and its answer received (RFC 9111 §4.2.3).
+    /// When the request was sent and its response received (RFC 9111 §4.2.3).
     package var requestTime: Timestamp
     package var responseTime: Timestamp
     /// The place of that request among all that were sent.
@@ -60,7 +60,7 @@ package struct StoredMetadata: Sendable, Equatable {
     package var date: Timestamp
     /// The Age field's value, seconds.
     package var ageValue: Int64 = 0
-    /// Seconds; nil where the answer said nothing about it: then the upstream is always asked first.
+    /// Seconds; nil where the response said nothing about it: then the upstream is always asked first.
     package var freshnessLifetime: Int64?
     package var staleIfError: Int64?
     package var staleWhileRevalidate: Int64?

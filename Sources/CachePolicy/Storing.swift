@@ -2,7 +2,7 @@
 
 import HTTPCore
 
-/// Why an answer was not stored. The raw value is the label in metrics, logs and Cache-Status.
+/// Why a response was not stored. The raw value is the label in metrics, logs and Cache-Status.
 package enum NotStoredReason: String, Error, Sendable, CaseIterable {
     case methodNotCacheable = "method"
     case requestContent = "request_content"
@@ -40,7 +40,7 @@ package enum StorageDecision: Sendable, Equatable {
 
 package enum Storing {
     /// - Parameters:
-    ///   - request: one whose answer has a key: GET, or what the flow treats as such.
+    ///   - request: one whose response has a key: GET, or what the flow treats as such.
     ///   - isPartitioned: whether the key holds the request's credentials, so that nobody with others is given this response.
     package static func decide(
         request: RequestHead, directives: RequestCacheControl, response: ResponseHead, control: ResponseCacheControl, isPartitioned: Bool,
@@ -85,12 +85,12 @@ package enum Storing {
         return coding != .identity && control.noTransform
     }
 
-    /// §3.5: what lets others have the answer to a request with Authorization.
+    /// §3.5: what lets others have the response to a request with Authorization.
     package static func mayShare(_ control: ResponseCacheControl) -> Bool {
         control.isPublic || control.mustRevalidate || control.sharedMaxAge != nil
     }
 
-    /// Whether only that lets others have this answer.
+    /// Whether only that lets others have this response.
     package static func isShared(_ request: RequestHead, isPartitioned: Bool, settings: CachePolicySettings) -> Bool {
         !isPartitioned && !settings.isPrivate && request.fields.contains(.authorization)
     }

@@ -28,7 +28,7 @@ enum TargetedCacheControl {
         case ("stale-while-revalidate", .integer(let seconds)): control.staleWhileRevalidate = limited(seconds)
         case ("stale-if-error", .integer(let seconds)): control.staleIfError = limited(seconds)
         case (_, .boolean(true)): setFlag(key, &control)
-        // Field names as in Cache-Control: the whole answer is meant then, which is stricter, never looser.
+        // Field names as in Cache-Control: the whole response is meant then, which is stricter, never looser.
         case ("no-cache", .string), ("private", .string): setFlag(key, &control)
         default: break
         }

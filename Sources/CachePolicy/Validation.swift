@@ -19,7 +19,7 @@ package enum Validation {
         fields.remove(.ifModifiedSince)
     }
 
-    /// RFC 9110 §15.3.7, §15.4.5: 206 and 304 answer ranges and conditions; where there were none, they are no answer.
+    /// RFC 9110 §15.3.7, §15.4.5: 206 and 304 answer ranges and conditions; where there were none, they are no response.
     /// - Parameter request: the fields as they were sent.
     package static func isUnasked(_ status: Status, request: Fields) -> Bool {
         switch status {
@@ -30,7 +30,7 @@ package enum Validation {
     }
 
     /// §4.3.4: whether a 304 speaks of this stored response: its tag, or without one its date, where it has one, is the stored one. One
-    /// without any answers the only condition that was asked. A strong tag is that of an answer with the same strong tag, to the letter;
+    /// without any responses the only condition that was asked. A strong tag is that of a response with the same strong tag, to the letter;
     /// servers that weaken their tags for coded content forget to do so in a 304, and mean the same.
     package static func applies(
         _ response: ResponseHead, to stored: StoredMetadata, head: UnsafeRawBufferPointer, strictness: Strictness
@@ -71,7 +71,7 @@ package enum Validation {
         let type = response.fields.first(.contentType).flatMap(MediaType.init)
         if (type?.isJSON ?? false) != stored.flags.contains(.isJSON) { kept.append(.contentType) }
         var replaced: [[UInt8]] = []
-        // RFC 9110 §6.6.1: an answer without a date was made when it came. The stored date would make it as old as the first one.
+        // RFC 9110 §6.6.1: a response without a date was made when it came. The stored date would make it as old as the first one.
         if !response.fields.contains(.date) { merged.fields.remove(.date) }
         for index in 0..<response.fields.count {
             if let known = response.fields.entries[index].known, kept.contains(known) { continue }
@@ -94,7 +94,7 @@ package enum Validation {
         return (bytes, metadata)
     }
 
-    /// What a 200 to HEAD says of the stored answer to GET (§4.3.5).
+    /// What a 200 to HEAD says of the stored response to GET (§4.3.5).
     package enum HeadUpdate: Sendable, Equatable {
         /// It still holds, and what HEAD brought takes the place of its fields.
         case freshen
@@ -115,7 +115,7 @@ package enum Validation {
         return hasValidator || strictness == .strict ? .freshen : .nothing
     }
 
-    /// §4.3.5: whether what a HEAD brought still fits the stored answer to GET: nothing that both of them say differs.
+    /// §4.3.5: whether what a HEAD brought still fits the stored response to GET: nothing that both of them say differs.
     static func fits(_ response: ResponseHead, stored: StoredMetadata, head: UnsafeRawBufferPointer, contentBytes: Int) -> Bool {
         if let length = response.fields.first(.contentLength), !response.fields.contains(.contentEncoding),
             length != Array(String(contentBytes).utf8)[...]

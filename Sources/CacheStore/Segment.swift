@@ -1,5 +1,5 @@
 // One segment file: preallocated, appended to with `pwrite`, read through a mapping. The mapping lives as long as anybody holds the
-// segment, also after its file was removed: so an answer that is being sent is never pulled away.
+// segment, also after its file was removed: so a response that is being sent is never pulled away.
 
 import CSystem
 import Descriptors

@@ -1,4 +1,4 @@
-// Takes the coding off an answer that arrived whole, so that its JSON can be checked and one stored copy can serve every client. Bounded
+// Takes the coding off a response that arrived whole, so that its JSON can be checked and one stored copy can serve every client. Bounded
 // against bombs: by the size of what comes out and by how much larger it is than what went in.
 
 import CBrotli

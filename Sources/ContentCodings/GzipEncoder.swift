@@ -1,9 +1,9 @@
-// Puts the gzip coding on stored answers for clients that asked for it.
+// Puts the gzip coding on stored responses for clients that asked for it.
 
 import CZlib
 
-/// Its 256 KiB of memory are taken with the first answer and kept: getting and giving them back each time cost three times as much as coding a
-/// small answer. Touched on its shard's loop only.
+/// Its 256 KiB of memory are taken with the first response and kept: getting and giving them back each time cost three times as much as coding a
+/// small response. Touched on its shard's loop only.
 package final class GzipEncoder {
     private let stream = UnsafeMutablePointer<z_stream>.allocate(capacity: 1)
     private var isReady = false

@@ -58,7 +58,7 @@ package struct ResponseFacts {
     /// Whether the response has a place in the store.
     package var isLookedUp = false
     /// What the operator demands; it matters where there is a copy.
-    package var good = GoodAnswer()
+    package var good = GoodResponse()
     package let strictness: Strictness
 
     package init(_ request: RequestHead, sent: Fields, _ response: ResponseHead, copy: Copy?, strictness: Strictness) {

@@ -1,4 +1,4 @@
-// The writing side of a connection: an answer as a whole in one call, or a head and then pieces. What the kernel does not take at once
+// The writing side of a connection: a response as a whole in one call, or a head and then pieces. What the kernel does not take at once
 // waits in the output queue, and the flow is told to hold back.
 
 import CSystem
@@ -7,8 +7,8 @@ import HTTPCore
 import Reactor
 
 extension ClientConnection {
-    /// Sends a complete answer: `head` (status line and field lines), `lines` (more field lines), the empty line, the body. To HEAD the
-    /// body is left out. Small answers take one `send` from one buffer, larger ones one `sendmsg` without a copy of the body.
+    /// Sends a complete response: `head` (status line and field lines), `lines` (more field lines), the empty line, the body. To HEAD the
+    /// body is left out. Small responses take one `send` from one buffer, larger ones one `sendmsg` without a copy of the body.
     package func sendWhole(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, body: WholeBody) {
         table.loop.assertOnLoop()
         // Its descriptor's number may be another client's by now.
@@ -35,9 +35,9 @@ extension ClientConnection {
         put(("\r\n" as StaticString).utf8Start, 2)
         if headCount + body.count <= ClientConnections.writeBytes {
             body.withBytes { put($0.baseAddress, $0.count) }
-            let answer = UnsafeRawBufferPointer(start: buffer, count: count)
-            if isHandling, !progress.endsConnection { table.whole?.answer = answer }
-            send(answer)
+            let response = UnsafeRawBufferPointer(start: buffer, count: count)
+            if isHandling, !progress.endsConnection { table.whole?.response = response }
+            send(response)
         } else {
             sendTwo(UnsafeRawBufferPointer(start: buffer, count: count), body)
         }
@@ -56,10 +56,10 @@ extension ClientConnection {
     /// HTTP/1.0 knows no chunks.
     package var takesChunks: Bool { state.current?.version != .http10 }
 
-    /// Sends an answer that is complete with its framing.
-    func sendComplete(_ answer: UnsafeRawBufferPointer) {
+    /// Sends a response that is complete with its framing.
+    func sendComplete(_ response: UnsafeRawBufferPointer) {
         _ = state.respondWhole()
-        send(answer)
+        send(response)
         finishIfSent()
     }
 
@@ -72,7 +72,7 @@ extension ClientConnection {
         ("\r\n" as StaticString).withUTF8Buffer { output.append(UnsafeRawBufferPointer($0)) }
     }
 
-    /// A 1xx answer, for HTTP/1.1 clients (RFC 9110 §15.2).
+    /// A 1xx response, for HTTP/1.1 clients (RFC 9110 §15.2).
     package func sendInformational(_ head: ResponseHead) {
         table.loop.assertOnLoop()
         guard let progress = state.current, progress.version == .http11, progress.response == .awaited else { return }
@@ -92,7 +92,7 @@ extension ClientConnection {
     /// More than the fields of framing and connection take.
     private static let framingBytes = 96
 
-    /// Begins an answer whose content follows in pieces. Framing and connection fields are added here.
+    /// Begins a response whose content follows in pieces. Framing and connection fields are added here.
     /// - Parameters:
     ///   - head: status line and field lines, with room behind them.
     ///   - lines: more field lines.
@@ -144,7 +144,7 @@ extension ClientConnection {
         if pushOutput() { finishIfSent() }
     }
 
-    /// Small pieces of an answer that come in one batch of events go out together: a head, a little content and the end are one call.
+    /// Small pieces of a response that come in one batch of events go out together: a head, a little content and the end are one call.
     private static let gatherBytes = 16 * 1024
 
     private func pushLater() {
@@ -158,7 +158,7 @@ extension ClientConnection {
         if state.current != nil, !output.isEmpty { _ = pushOutput() }
     }
 
-    /// Takes back an answer that was begun with `startResponse`, so that another can be given instead.
+    /// Takes back a response that was begun with `startResponse`, so that another can be given instead.
     /// - Returns: false where some of it may have gone out.
     package func takeBackResponse() -> Bool {
         guard state.takeBackResponse() else { return false }
@@ -166,7 +166,7 @@ extension ClientConnection {
         return true
     }
 
-    /// Ends a broken answer with a reset, since an orderly end could be taken for the end of the content.
+    /// Ends a broken response with a reset, since an orderly end could be taken for the end of the content.
     package func abortResponse() {
         table.loop.assertOnLoop()
         guard !state.isClosed else { return }
@@ -189,7 +189,7 @@ extension ClientConnection {
     /// The socket takes more.
     func flush() {
         guard pushOutput() else { return }
-        if output.isEmpty, state.hasAnswered { return finishIfSent() }
+        if output.isEmpty, state.hasResponded { return finishIfSent() }
         let isDrained = output.count <= table.settings.outputHighWaterBytes / 4 && state.resumeResponse()
         if output.isEmpty { updateInterest() }
         if isDrained { exchange?.responseDrained() }

@@ -1,7 +1,7 @@
-// One client's connection: reads requests one after the other, hands each to the receiver, and goes on when its answer has ended. This
+// One client's connection: reads requests one after the other, hands each to the receiver, and goes on when its response has ended. This
 // file is the reading side and the connection's life; `ClientConnection+Response.swift` is the writing side.
 //
-// Tricky: an answer may end while its request is still being handled (a hit), or long after; `isHandling` tells the two apart, so that
+// Tricky: a response may end while its request is still being handled (a hit), or long after; `isHandling` tells the two apart, so that
 // pipelined requests are a loop and never a recursion. Nothing is registered or armed for a plain hit: no epoll_ctl, no timer.
 
 import CSystem
@@ -309,9 +309,9 @@ package final class ClientConnection: EventHandler {
         socket.close()
     }
 
-    /// Its exchange may still answer, at once; whatever it does, this is the end.
+    /// Its exchange may still respond, at once; whatever it does, this is the end.
     func endNow() {
-        if state.current != nil { exchange?.mustAnswer() }
+        if state.current != nil { exchange?.respondNow() }
         closeNow()
     }
 

@@ -26,13 +26,13 @@ package final class ClientConnections {
 
     /// One for all: what a connection cannot use at once it copies into a buffer of its own.
     let readBuffer: UnsafeMutableBufferPointer<UInt8>
-    /// A small answer is put together here and sent with one call.
+    /// A small response is put together here and sent with one call.
     let writeBuffer: UnsafeMutableBufferPointer<UInt8>
     /// The request that is being handed on, where it was all that was read: so `repeated` has been asked for it.
     var whole: WholeExchange?
     /// Milliseconds of the loop's clock at the last sweep or accept: exact enough for time-outs of seconds, and costs nothing to read.
     private var coarseNow: Int64
-    /// `settings.keepAliveTimeout` with the sweep's interval, as it is needed at every answer.
+    /// `settings.keepAliveTimeout` with the sweep's interval, as it is needed at every response.
     private let keepAliveMilliseconds: Int64
     private(set) var isDraining = false
     private var byDescriptor: [ClientConnection?] = []
@@ -96,7 +96,7 @@ package final class ClientConnections {
         }
     }
 
-    /// Lets running answers finish: idle connections close now, the others with their answer. `then` is called once, when all are
+    /// Lets running responses finish: idle connections close now, the others with their response. `then` is called once, when all are
     /// gone or `deadline` has passed, whichever comes first.
     package func drain(deadline: Duration, then: @escaping () -> Void) {
         loop.assertOnLoop()

@@ -1,4 +1,4 @@
-// How many client connections all shards together may have open, in all and of one client address, and how much memory their unsent answers
+// How many client connections all shards together may have open, in all and of one client address, and how much memory their unsent responses
 // may take. The kernel spreads connections over the shards unevenly, so a limit for each would turn clients away while there is room
 // elsewhere.
 
@@ -31,7 +31,7 @@ package final class ConnectionBudget: Sendable {
     /// Connections that were ended because too much waited to be sent.
     package var cut: Int { state.withLock { $0.cut } }
 
-    /// Memory that unsent answers take, in bytes.
+    /// Memory that unsent responses take, in bytes.
     package var unsentBytes: Int { state.withLock { $0.unsentBytes } }
 
     /// Connections that were closed because their address had too many.

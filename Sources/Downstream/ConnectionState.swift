@@ -70,7 +70,7 @@ struct ConnectionState {
     var current: RequestProgress? { if case .exchanging(let progress) = phase { progress } else { nil } }
 
     /// Whether the response has ended, though not all of it need have gone out.
-    var hasAnswered: Bool { current?.response == .ended }
+    var hasResponded: Bool { current?.response == .ended }
 
     /// Whether bytes of the client can be used now.
     var mayRead: Bool {

@@ -18,7 +18,7 @@ package struct DownstreamSettings: Sendable {
     package var contentTimeout = Duration.seconds(30)
     /// From a request's head to the end of content that is held; beyond it 408. So nobody keeps that memory by dripping.
     package var contentTotal = Duration.seconds(120)
-    /// Longest time without progress while a client takes its answer.
+    /// Longest time without progress while a client takes its response.
     package var writeTimeout = Duration.seconds(60)
     /// Requests answered on one connection before it is closed; 0: no limit.
     package var requestsPerConnection = 0
@@ -28,7 +28,7 @@ package struct DownstreamSettings: Sendable {
     package var connectionsPerAddress = 0
     /// What may wait to be sent to one client before its upstream is held back.
     package var outputHighWaterBytes = 256 * 1024
-    /// Memory that answers may take which clients have not taken yet, of all connections together: whose answer goes beyond is cut off.
+    /// Memory of responses that clients have not taken yet, of all connections together: whose response goes beyond is cut off.
     /// 0: no limit.
     package var unsentLimitBytes = 512 << 20
     /// Connections waiting to be accepted, in the kernel.
@@ -37,7 +37,7 @@ package struct DownstreamSettings: Sendable {
     package init() {}
 }
 
-/// How the content of an answer is marked (RFC 9112 §6).
+/// How the content of a response is marked (RFC 9112 §6).
 package enum ResponseFraming: Sendable, Equatable {
     /// No content and no field that speaks of it (1xx, 204, 304).
     case none

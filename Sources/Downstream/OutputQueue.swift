@@ -1,11 +1,11 @@
-// What the kernel has not taken yet of an answer: bytes of our own, then perhaps the rest of a body that lies elsewhere and is kept alive by
+// What the kernel has not taken yet of a response: bytes of our own, then perhaps the rest of a body that lies elsewhere and is kept alive by
 // its owner instead of being copied.
 
 import CSystem
 import Glibc
 import HTTPCore
 
-/// The content of an answer that is sent as a whole.
+/// The content of a response that is sent as a whole.
 package enum WholeBody {
     case none
     case bytes([UInt8])
@@ -187,7 +187,7 @@ struct OutputQueue {
         chunk.withUnsafeBytes { append($0) }
     }
 
-    /// Something follows a tail: seldom (only pipelined answers), so the tail is copied.
+    /// Something follows a tail: seldom (only pipelined responses), so the tail is copied.
     private mutating func settleTail() {
         let rest = tail.withBytes { Array($0[tailSent...]) }
         (tail, tailSent) = (.none, 0)

@@ -5,8 +5,8 @@ import HTTPCore
 
 /// Is given each request of the connections of one shard. Implemented by the flow.
 package protocol RequestReceiver: AnyObject {
-    /// Bytes have arrived where a new request is due, and the connection goes on after its answer. A receiver that knows them as a whole
-    /// request answers with `sendAgain` what it answered then, and returns true; else they are parsed.
+    /// Bytes have arrived where a new request is due, and the connection goes on after its response. A receiver that knows them as a whole
+    /// request responds with `sendAgain` as it did then, and returns true; else they are parsed.
     func repeated(_ bytes: UnsafeRawBufferPointer, on connection: ClientConnection) -> Bool
 
     /// A complete, valid head has arrived. The receiver responds at once through `stream` and returns nil (only where `framing` is `.none`), or
@@ -34,11 +34,11 @@ package protocol ClientExchange: AnyObject {
     func clientLeft()
     /// The client, whose request is whole, sends no more. It may still read, or be gone: both look alike. See `ClientStream.hasPeerEnded`.
     func clientEnded()
-    /// The end has come: what is not answered now will not be.
-    func mustAnswer()
+    /// The end has come: what gets no response now gets none.
+    func respondNow()
 }
 
 extension ClientExchange {
-    package func mustAnswer() {}
+    package func respondNow() {}
     package func clientEnded() {}
 }

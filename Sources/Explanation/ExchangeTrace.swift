@@ -19,7 +19,7 @@ package struct ExchangeTrace: Sendable {
     package var durationMicroseconds: Int64 = 0
     /// Until the upstream had answered or failed; -1 where it was not asked.
     package var upstreamMicroseconds: Int64 = -1
-    /// Seconds, of what was found; -1 where the answer did not say, or nothing was found.
+    /// Seconds, of what was found; -1 where the response did not say, or nothing was found.
     package var lifetime: Int64 = -1
     package var age: Int64 = -1
     package var bodyBytes = 0
@@ -45,7 +45,7 @@ package struct ExchangeTrace: Sendable {
     /// What allowed the copy of those without credentials to go out, or why it might not.
     package var sharedPermission: SharedCopyPermission?
     package var notStoodIn: NoSharedRescueReason?
-    /// What the operator's demands say against an answer that was passed on.
+    /// What the operator's demands say against a response that was passed on.
     package var fault: UpstreamFault?
     /// What became of the request's content; nil where it had none.
     package var content: ContentOutcome?

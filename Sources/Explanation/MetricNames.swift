@@ -11,7 +11,7 @@ package enum MetricNames {
     package static let refusals = RequestRejection.Kind.allCases
     package static let upstreamErrors = UpstreamError.allCases
     package static let contentOutcomes = ContentOutcome.allCases
-    /// A copy goes out because of a failed transfer, a fault in an answer, or without asking.
+    /// A copy goes out because of a failed transfer, a fault in a response, or without asking.
     package static let rescueCauses =
         UpstreamError.allCases.map(\.rawValue) + UpstreamFault.allCases.map(\.rawValue)
         + FailureScopeKind.allCases.map(\.label) + [FetchFailure.slowLabel]

@@ -19,35 +19,35 @@ extension NotStoredReason {
     /// In words, behind "not stored: ".
     package var sentence: String {
         switch self {
-        case .methodNotCacheable: "answers to this method are not kept"
-        case .requestContent: "the request had content, whose meaning for the answer nobody knows"
+        case .methodNotCacheable: "responses to this method are not kept"
+        case .requestContent: "the request had content, whose meaning for the response nobody knows"
         case .rangeRequest: "only a part was asked for"
         case .preconditions: "the request had preconditions that only the upstream can judge"
-        case .status: "answers with this status are not kept"
-        case .setCookie: "the answer sets a cookie, and such answers are not kept"
-        case .noContent: "the answer has no content"
-        case .partial: "the answer is only a part"
+        case .status: "responses with this status are not kept"
+        case .setCookie: "the response sets a cookie, and such responses are not kept"
+        case .noContent: "the response has no content"
+        case .partial: "the response is only a part"
         case .requestNoStore: "the request said Cache-Control: no-store"
-        case .noStore: "the answer said Cache-Control: no-store, which is absolute"
+        case .noStore: "the response said Cache-Control: no-store, which is absolute"
         case .privateResponse:
-            "the answer said Cache-Control: private, and the request had no credentials to give it a partition of its own"
+            "the response said Cache-Control: private, and the request had no credentials to give it a partition of its own"
         case .userUnknown:
             """
-            the answer said Cache-Control: private, and none of the request's credentials need be one user's alone: neither a credential field \
+            the response said Cache-Control: private, and none of the request's credentials need be one user's alone: neither a credential field \
             nor a cookie that looks like a session's
             """
-        case .authorized: "the request was authorized, and the answer did not allow sharing"
-        case .varyStar: "the answer said Vary: *, or varies by where the client is, so it fits no other request"
-        case .tooManyMembers: "the answer varies by too many fields, or belongs to too many groups"
-        case .contentType: "the answer's media type is not one that is kept"
-        case .contentCoding: "the answer was coded in a way that cannot, or for no-transform may not, be taken off"
-        case .tooLarge: "the answer is too large"
-        case .incomplete: "the answer ended too early"
-        case .invalidJSON: "the answer says that it is JSON and is not"
-        case .empty: "the answer says that it is JSON and is empty"
-        case .unprovenEnd: "nothing proves that the answer was complete"
-        case .undecodable: "the answer's coding could not be taken off"
-        case .notGood: "the answer is not what the route calls a good one"
+        case .authorized: "the request was authorized, and the response did not allow sharing"
+        case .varyStar: "the response said Vary: *, or varies by where the client is, so it fits no other request"
+        case .tooManyMembers: "the response varies by too many fields, or belongs to too many groups"
+        case .contentType: "the response's media type is not one that is kept"
+        case .contentCoding: "the response was coded in a way that cannot, or for no-transform may not, be taken off"
+        case .tooLarge: "the response is too large"
+        case .incomplete: "the response ended too early"
+        case .invalidJSON: "the response says that it is JSON and is not"
+        case .empty: "the response says that it is JSON and is empty"
+        case .unprovenEnd: "nothing proves that the response was complete"
+        case .undecodable: "the response's coding could not be taken off"
+        case .notGood: "the response is not what the route calls a good one"
         case .outdated: "a response that was asked for later had come before it, and is stored"
         case .storeRefused: "the store did not take it, or something was purged or written meanwhile"
         }
@@ -56,18 +56,18 @@ extension NotStoredReason {
     /// nil where no setting changes it.
     package var advice: WhyAdvice? {
         switch self {
-        case .methodNotCacheable: WhyAdvice("routes.methods", "names methods that only read on a route, so that their answers are kept")
-        case .status: WhyAdvice("cache.store", "any: keeps answers of other statuses too, where RFC 9111 allows it")
-        case .setCookie: WhyAdvice("cache.set_cookie", "strip: keeps the answer without the cookie")
+        case .methodNotCacheable: WhyAdvice("routes.methods", "names methods that only read on a route, so that their responses are kept")
+        case .status: WhyAdvice("cache.store", "any: keeps responses of other statuses too, where RFC 9111 allows it")
+        case .setCookie: WhyAdvice("cache.set_cookie", "strip: keeps the response without the cookie")
         case .privateResponse: WhyAdvice("cache.role", "private: one user's own cache keeps it")
         case .userUnknown:
-            WhyAdvice("cache.credential_cookies", "with the cookie that tells users apart named in it, without *, the answer is kept")
+            WhyAdvice("cache.credential_cookies", "with the cookie that tells users apart named in it, without *, the response is kept")
         case .authorized:
-            WhyAdvice("cache.credential_fields", "with authorization among them the answer is kept for those with the same credentials")
+            WhyAdvice("cache.credential_fields", "with authorization among them the response is kept for those with the same credentials")
         case .contentType: WhyAdvice("cache.content_types", "names the media types that are kept")
-        case .tooLarge: WhyAdvice("cache.buffer_limit", "is the largest answer that is kept; store.size bounds it too")
-        case .tooManyMembers: WhyAdvice("cache.member_limit", "is the most fields in Vary and the most groups of a kept answer")
-        case .notGood: WhyAdvice("routes.good.must_have", "and the others beside it say what a good answer of the route is like")
+        case .tooLarge: WhyAdvice("cache.buffer_limit", "is the largest response that is kept; store.size bounds it too")
+        case .tooManyMembers: WhyAdvice("cache.member_limit", "is the most fields in Vary and the most groups of a kept response")
+        case .notGood: WhyAdvice("routes.good.must_have", "and the others beside it say what a good response of the route is like")
         case .storeRefused: WhyAdvice("store.directory", "must be writable; `cistern stats` tells")
         case .requestContent, .rangeRequest, .preconditions, .noContent, .partial, .requestNoStore, .noStore, .varyStar, .contentCoding,
             .incomplete, .invalidJSON, .empty, .unprovenEnd, .undecodable, .outdated:
@@ -80,8 +80,8 @@ extension BypassReason {
     /// In words.
     package var sentence: String {
         switch self {
-        case .method: "Answers to this method do not come from the store."
-        case .content: "The request had content, so the store has no answer for it."
+        case .method: "Responses to this method do not come from the store."
+        case .content: "The request had content, so the store has no response for it."
         case .range: "Only a part was asked for, and no fresh whole is stored."
         case .precondition: "The request had preconditions that only the upstream can judge."
         }
@@ -92,12 +92,12 @@ extension BackgroundCause {
     /// In words.
     package var sentence: String {
         switch self {
-        case .staleWhileRevalidate: "A stale answer had gone out that allowed it; this was to bring a new one in the background."
+        case .staleWhileRevalidate: "A stale response had gone out that allowed it; this was to bring a new one in the background."
         case .refreshAhead:
-            "The stored answer is asked for often and had little freshness left; this was to bring a new one in the background."
+            "The stored response is asked for often and had little freshness left; this was to bring a new one in the background."
         case .recheck: "The upstream was known to fail here; this looked in the background whether it is well again."
-        case .slow: "The stored answer had gone out, since the upstream took long; its answer was still waited for."
-        case .clientLeft: "The client had left; the upstream's answer was still waited for."
+        case .slow: "The stored response had gone out, since the upstream took long; its response was still waited for."
+        case .clientLeft: "The client had left; the upstream's response was still waited for."
         }
     }
 }
@@ -106,14 +106,14 @@ extension ValidationReason {
     /// In words, behind "the upstream was asked: ".
     package var sentence: String {
         switch self {
-        case .noFreshness: "the stored answer did not say for how long it is fresh"
-        case .stale: "the stored answer is stale"
-        case .noCache: "the stored answer said Cache-Control: no-cache"
-        case .markedStale: "the stored answer was purged softly"
-        case .ageUnknown: "the clock was set back since the stored answer came, so its age is unknown"
+        case .noFreshness: "the stored response did not say for how long it is fresh"
+        case .stale: "the stored response is stale"
+        case .noCache: "the stored response said Cache-Control: no-cache"
+        case .markedStale: "the stored response was purged softly"
+        case .ageUnknown: "the clock was set back since the stored response came, so its age is unknown"
         case .requestNoCache: "the request said Cache-Control: no-cache"
-        case .requestMaxAge: "the stored answer is older than the request's max-age"
-        case .requestMinFresh: "the stored answer is not fresh for as long as the request's min-fresh"
+        case .requestMaxAge: "the stored response is older than the request's max-age"
+        case .requestMinFresh: "the stored response is not fresh for as long as the request's min-fresh"
         }
     }
 }
@@ -138,9 +138,9 @@ extension NoRescueReason {
     package var advice: WhyAdvice? {
         switch self {
         case .noCache, .mustRevalidate, .proxyRevalidate, .sharedMaxAge, .requestNoCache, .staleIfError:
-            WhyAdvice("cache.policy", "rescue: stored answers go out while the upstream fails, whatever they said")
+            WhyAdvice("cache.policy", "rescue: stored responses go out while the upstream fails, whatever they said")
         case .authorized:
-            WhyAdvice("cache.credential_fields", "with authorization among them the answer is kept for those with the same credentials")
+            WhyAdvice("cache.credential_fields", "with authorization among them the response is kept for those with the same credentials")
         case .storedError, .record: nil
         }
     }
@@ -181,7 +181,7 @@ extension NoSharedRescueReason {
 }
 
 extension UpstreamFault {
-    /// In words, of an answer.
+    /// In words, of a response.
     package var sentence: String {
         switch self {
         case .serverError: "the server says that it is in trouble"
@@ -194,9 +194,9 @@ extension UpstreamFault {
         case .redirected: "it leads elsewhere, as to a login page"
         case .unprovenEnd: "nothing proves that it was complete"
         case .routesLost: "many targets turned 404 at once, as when a gateway loses its routes"
-        case .unexpectedSize: "the route's good answers have another size"
-        case .missingValue: "it lacks a value that the route's good answers have"
-        case .unwantedValue: "it has a value that the route's good answers have not"
+        case .unexpectedSize: "the route's good responses have another size"
+        case .missingValue: "it lacks a value that the route's good responses have"
+        case .unwantedValue: "it has a value that the route's good responses have not"
         case .shrunk: "it is much shorter than the stored one"
         }
     }
@@ -261,7 +261,7 @@ package enum FailureAdvice {
         guard let fault = UpstreamFault(rawValue: label) else {
             return "The upstream failed: \(label)\(status == 0 ? "" : ", after status \(status)")."
         }
-        return "The upstream's answer, status \(status), cannot be used (\(label)): \(fault.sentence)."
+        return "The upstream's response, status \(status), cannot be used (\(label)): \(fault.sentence)."
     }
 
     /// - Parameter label: of `MetricNames.rescueCauses`.
@@ -272,19 +272,19 @@ package enum FailureAdvice {
             WhyAdvice("upstream.first_byte_timeout", "and upstream.between_bytes_timeout are how long the upstream may be silent")
         case "http_response_timeout": WhyAdvice("upstream.total_timeout", "is how long a whole exchange may take")
         case "connection_limit_reached": WhyAdvice("upstream.queue", "and upstream.connections are how many requests may wait and run")
-        case "http_response_body_size": WhyAdvice("cache.buffer_limit", "is the longest answer that is taken whole")
+        case "http_response_body_size": WhyAdvice("cache.buffer_limit", "is the longest response that is taken whole")
         case "tunnel_refused": WhyAdvice("upstream.proxy", "is the forward proxy; the log has the status that it responded with")
         case "tls_certificate_error": WhyAdvice("upstream.ca_file", "names the certificates that the upstream's is checked against")
         case FetchFailure.slowLabel: WhyAdvice("cache.rescue_after", "is how long the upstream has where a copy could go out")
         default: UpstreamFault(rawValue: label).flatMap(demand)
         }
     }
-    /// What the operator demands of a route's answers.
+    /// What the operator demands of a route's responses.
     package static func demand(_ fault: UpstreamFault) -> WhyAdvice? {
         switch fault {
-        case .unexpectedSize: WhyAdvice("routes.good.min_bytes", "and routes.good.max_bytes say how long a good answer of the route is")
-        case .missingValue: WhyAdvice("routes.good.must_have", "names the values of a good answer of the route")
-        case .unwantedValue: WhyAdvice("routes.good.must_not_have", "names the values that no good answer of the route has")
+        case .unexpectedSize: WhyAdvice("routes.good.min_bytes", "and routes.good.max_bytes say how long a good response of the route is")
+        case .missingValue: WhyAdvice("routes.good.must_have", "names the values of a good response of the route")
+        case .unwantedValue: WhyAdvice("routes.good.must_not_have", "names the values that no good response of the route has")
         case .routesLost: WhyAdvice("cache.gone", "ignore: a 404 is passed on, however many targets have one")
         case .shrunk: WhyAdvice("routes.good.shrink_limit", "is the least share of the stored one's length")
         case .serverError, .rateLimited, .invalidJSON, .undecodable, .emptyContent, .unexpectedType, .unexpectedStatus, .redirected,

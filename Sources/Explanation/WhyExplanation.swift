@@ -131,11 +131,11 @@ package struct WhyExplanation {
         } else if let permission = trace.sharedPermission {
             sentences.append("The stored response to those without credentials went out instead: \(permission.sentence).")
         } else if trace.result == .rescued {
-            sentences.append("The stored answer went out instead.")
+            sentences.append("The stored response went out instead.")
         }
-        if trace.result == .revalidated { sentences.append("The upstream confirmed the stored answer.") }
+        if trace.result == .revalidated { sentences.append("The upstream confirmed the stored response.") }
         if trace.background != nil, trace.lookUp == .stored, !trace.isStored, trace.result != .revalidated {
-            sentences.append("The stored answer stays.")
+            sentences.append("The stored response stays.")
         }
         if trace.result == .error, let reason = trace.notRescued {
             sentences.append("The stored copy may not stand in: \(reason.sentence).")
@@ -143,7 +143,7 @@ package struct WhyExplanation {
         if trace.result == .error, let reason = trace.notStoodIn {
             sentences.append("The stored response to those without credentials may not stand in: \(reason.sentence).")
         }
-        if trace.isStored { sentences.append("The answer was stored.") }
+        if trace.isStored { sentences.append("The response was stored.") }
         if let reason = trace.notStored { sentences.append("Not stored: \(demand?.sentence ?? reason.sentence).") }
         if let sentence = trace.content?.sentence { sentences.append(sentence) }
         if trace.diskReads > 0 { sentences.append("What is stored was not all in memory: it was read from the disk first.") }
@@ -154,14 +154,14 @@ package struct WhyExplanation {
     private var lookUpSentence: String {
         switch (trace.mode, trace.result) {
         case (.offline, .error): break
-        case (.offline, _), (.replay, .hit): return "The stored answer was served, since the mode is \(trace.mode.rawValue)."
+        case (.offline, _), (.replay, .hit): return "The stored response was served, since the mode is \(trace.mode.rawValue)."
         case (.record, _): return "The upstream was asked, since the mode is record."
         default: break
         }
         switch trace.result {
-        case .hit: return "The stored answer was fresh."
-        case .stale: return "The stored answer was stale, and allowed itself to be served while it is validated."
-        case .collapsed: return "Another request for the same was under way, and its answer was taken."
+        case .hit: return "The stored response was fresh."
+        case .stale: return "The stored response was stale, and allowed itself to be served while it is validated."
+        case .collapsed: return "Another request for the same was under way, and its response was taken."
         default: break
         }
         switch trace.refusal {
@@ -177,12 +177,12 @@ package struct WhyExplanation {
         case .nothing: return "Nothing is stored under this key."
         case .otherVariant: return "Something is stored under this key, but for other values of the fields that Vary names."
         case .stored:
-            let reason = trace.validation?.sentence ?? "the stored answer had to be validated"
+            let reason = trace.validation?.sentence ?? "the stored response had to be validated"
             return isAsked ? "The upstream was asked: \(reason)." : "The upstream should have been asked: \(reason)."
         }
     }
 
-    /// What the operator's demands say against an answer that was not kept.
+    /// What the operator's demands say against a response that was not kept.
     private var demand: UpstreamFault? { trace.notStored == .notGood ? trace.fault : nil }
 
     private var isAsked: Bool { trace.upstreamMicroseconds >= 0 && failure != UpstreamError.connectionLimitReached.rawValue }
@@ -198,7 +198,7 @@ package struct WhyExplanation {
         let isWrite = trace.notStored == .methodNotCacheable && trace.method != .post
         if !isWrite, let one = demand.flatMap(FailureAdvice.demand) ?? trace.notStored?.advice { advice.append(one) }
         if trace.validation == .noFreshness, trace.result != .rescued, trace.background == nil {
-            advice.append(WhyAdvice("cache.heuristics", "takes a share of an answer's age since its last change for its freshness"))
+            advice.append(WhyAdvice("cache.heuristics", "takes a share of a response's age since its last change for its freshness"))
         }
         if let one = trace.stop?.advice ?? failure.flatMap(FailureAdvice.advice) { advice.append(one) }
         if trace.isGone { advice.append(WhyAdvice("cache.gone", "ignore: the older copy goes out all the same")) }

@@ -1,5 +1,5 @@
 // When something was purged last. What was asked for before that may be what was purged, so it is not stored: a fetch that was under way
-// must not bring back what an administrator has just taken out. That other answers of these moments are not stored either costs little.
+// must not bring back what an administrator has just taken out. That other responses of these moments are not stored either costs little.
 
 import CachePolicy
 import Locking

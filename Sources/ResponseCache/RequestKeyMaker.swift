@@ -44,7 +44,7 @@ package struct RequestKeyMaker {
     /// Appends the key; returns whether it has a partition.
     /// - Parameters:
     ///   - rules: what the target's route says of arguments.
-    ///   - content: what the request's content says, where the answer depends on it.
+    ///   - content: what the request's content says, where the response depends on it.
     func append(
         to key: inout [UInt8], head: RequestHead, target: Span<UInt8>, rules: ArgumentRules?, content: [UInt8]? = nil
     ) -> Bool {

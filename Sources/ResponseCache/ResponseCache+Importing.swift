@@ -56,7 +56,7 @@ extension ResponseCache {
     ///   - fault: what is wrong with its content.
     ///   - ownTag: the entity tag of its data, where it came without a validator.
     package func take(
-        _ archived: ArchivedResponse, good: GoodAnswer, fault: UpstreamFault?, ownTag: [UInt8]?, at time: CacheTime
+        _ archived: ArchivedResponse, good: GoodResponse, fault: UpstreamFault?, ownTag: [UInt8]?, at time: CacheTime
     ) -> ImportResult {
         let head = archived.request
         let keys = keysOfGet(for: head)

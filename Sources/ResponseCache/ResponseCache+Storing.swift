@@ -68,7 +68,7 @@ extension ResponseCache {
     /// RFC 9111 §3, and what the operator calls good.
     package func decideStoring(
         _ response: ResponseHead, to head: RequestHead, _ directives: RequestCacheControl = RequestCacheControl(), isPartitioned: Bool,
-        good: GoodAnswer = GoodAnswer()
+        good: GoodResponse = GoodResponse()
     ) -> StorageDecision {
         if let fault = good.faultOfHead(response) { return .forbidden(fault.notStored) }
         return Storing.decide(

@@ -25,7 +25,7 @@ struct RememberedVariance {
 
 final class SearchVarianceMemory: Sendable {
     private let store: ResponseStore
-    /// Set by the shard that first stores an answer with the field, read by all with each request.
+    /// Set by the shard that first stores a response with the field, read by all with each request.
     private let isUsed: Atomic<Bool>
 
     /// Under it lies whether there are such records; it is there before each of them, and evicting always keeps it. Without it a write would

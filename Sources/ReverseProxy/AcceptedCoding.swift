@@ -26,7 +26,7 @@ enum AcceptedCoding {
         return out
     }
 
-    /// An answer that arrived whole, as the client of `request` gets it.
+    /// A response that arrived whole, as the client of `request` gets it.
     /// - Parameter decoded: the content without its coding; nil where it has none, or none that can be taken off.
     static func shown(
         _ head: ResponseHead, _ content: [UInt8], decoded: [UInt8]?, to request: RequestHead

@@ -18,7 +18,7 @@ final class AdminReceiver: RequestReceiver {
     }
 
     func received(_ head: RequestHead, framing: ContentFraming, on stream: any ClientStream) -> (any ClientExchange)? {
-        if let page = OwnPage(head) { return page.answer(shard: shard, stream: stream, head: head) }
+        if let page = OwnPage(head) { return page.respond(shard: shard, stream: stream, head: head) }
         let exchange = AdminExchange(shard: shard, stream: stream, interface: interface)
         guard let request = AdminRequest(head) else {
             let sentence = "Here are /metrics, /healthz, /readyz and the administrator's interface under /-/, described by /-/openapi.json."
@@ -50,7 +50,7 @@ private final class AdminExchange: ClientExchange, @unchecked Sendable {
     private var stream: (any ClientStream)?
     private let interface: AdminInterface
 
-    /// Longest request content: one archived answer.
+    /// Longest request content: one archived response.
     private static let contentLimitBytes = 96 << 20
 
     init(shard: ProxyShard, stream: any ClientStream, interface: AdminInterface) {

@@ -1,5 +1,5 @@
-// Fetches that no client waits for: validation while a stale answer is served, refreshing ahead, and looking whether an upstream is back.
-// Bounded in number; what they bring passes the same checks as any answer, so a bad one never replaces a good copy.
+// Fetches that no client waits for: validation while a stale response is served, refreshing ahead, and looking whether an upstream is back.
+// Bounded in number; what they bring passes the same checks as any response, so a bad one never replaces a good copy.
 
 import CachePolicy
 import Decisions

@@ -14,7 +14,7 @@ struct CacheStatus {
     /// - Parameter name: of this deployment.
     init(name: [UInt8]) { beginning = Array("Cache-Status: ".utf8) + name }
 
-    /// `hit` with the freshness that is left. Negative where the answer is stale.
+    /// `hit` with the freshness that is left. Negative where the response is stale.
     /// - Parameter key: in readable form, where it is asked for (§2.7).
     func hit(ttl: Int64?, key: String? = nil, detail: String? = nil, to out: inout [UInt8]) {
         begin(&out)

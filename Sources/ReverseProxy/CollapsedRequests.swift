@@ -1,6 +1,6 @@
 // Requests for one key share one fetch (RFC 9111 §4). Who comes first leads and asks the upstream; who comes later follows, on whatever
 // shard, and is woken when the leader's fetch has ended. Nobody polls, and nothing that may not be shared is ever waited for twice: a key
-// whose answer could not be shared is remembered for a while, and everyone asks for himself.
+// whose response could not be shared is remembered for a while, and everyone asks for himself.
 
 import Decisions
 import HTTPCore
@@ -76,7 +76,7 @@ final class CollapsedRequests: Sendable {
         state.withLock { $0.flights[ByteKey(key)]?.isSlow = true }
     }
 
-    /// The leader's fetch has ended, or it is known that its answer cannot be shared.
+    /// The leader's fetch has ended, or it is known that its response cannot be shared.
     func end(_ key: [UInt8], _ outcome: FlightOutcome, now: Int64) {
         let key = ByteKey(key)
         let followers = state.withLock { state in

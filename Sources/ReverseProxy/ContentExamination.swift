@@ -17,7 +17,7 @@ struct ContentExamination: Sendable {
     let verdict: JSONVerdict
     /// Whether its end is certain.
     let isDelimited: Bool
-    let good: GoodAnswer
+    let good: GoodResponse
     /// The length of the stored copy's content, where there is one.
     let storedBytes: Int?
     /// Whether JSON gets a tag of its data.

@@ -94,7 +94,7 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
     /// Nothing was asked: so nothing of it reaches the upstream.
     func clientLeft() { end(status: 499, bodyBytes: 0) }
 
-    func mustAnswer() {
+    func respondNow() {
         let response = OwnResponse(
             status: 503, sentence: "Cistern is stopping, and the request's content is not whole.", accept: head.fields.combined(.accept))
         response.head(date: shard.date).withUnsafeBytes {

@@ -31,7 +31,7 @@ final class DiskWait: ClientExchange, @unchecked Sendable {
 
     /// - Parameters:
     ///   - began: when the request came, in microseconds.
-    ///   - lookAgain: answers at once and returns nil, or returns the exchange that will; is told how often something was read.
+    ///   - lookAgain: responds at once and returns nil, or returns the exchange that will; is told how often something was read.
     init(
         shard: ProxyShard, stream: any ClientStream, head: RequestHead, began: Int64, _ wanted: NotAtHand, lookAgain: @escaping LookUp
     ) {
@@ -45,7 +45,7 @@ final class DiskWait: ClientExchange, @unchecked Sendable {
 
     private func bringIn(_ wanted: NotAtHand) {
         reads += 1
-        shard.lookUp?.bringIn(wanted) { [self] in
+        shard.cache?.bringIn(wanted) { [self] in
             shard.loop.execute { self.broughtIn() }
         }
     }
@@ -53,7 +53,7 @@ final class DiskWait: ClientExchange, @unchecked Sendable {
     private func broughtIn() {
         guard !isOver else { return }
         do throws(NotAtHand) {
-            goOn(try shard.lookUp?.waiting(reads >= ResponseCache.readLimit) { () throws(NotAtHand) in try lookAgain(reads) } ?? nil)
+            goOn(try shard.cache?.waiting(reads >= ResponseCache.readLimit) { () throws(NotAtHand) in try lookAgain(reads) } ?? nil)
         } catch {
             bringIn(error)
         }
@@ -79,7 +79,7 @@ final class DiskWait: ClientExchange, @unchecked Sendable {
 
     func responseDrained() { exchange?.responseDrained() }
 
-    func mustAnswer() { exchange?.mustAnswer() }
+    func respondNow() { exchange?.respondNow() }
 
     func clientEnded() { exchange?.clientEnded() }
 

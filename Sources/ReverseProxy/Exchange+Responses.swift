@@ -36,7 +36,7 @@ extension Exchange {
         case .gone:
             detail += "/gone"
             trace.isGone = true
-            shard.lookUp?.shared.gone?.count(.served)
+            shard.cache?.shared.gone?.count(.served)
         case .shared(let permission):
             detail += "/shared:\(permission.rawValue)"
             trace.sharedPermission = permission
@@ -168,7 +168,7 @@ extension Exchange {
     ///   - metadata: what belongs to it.
     private func send(_ found: FoundResponse, head bytes: UnsafeRawBufferPointer, _ metadata: StoredMetadata, age: Int64, _ lines: [UInt8])
     {
-        guard let cache = shard.lookUp, !cache.isAtHand(found) else {
+        guard let cache = shard.cache, !cache.isAtHand(found) else {
             return sendNow(found, head: bytes, metadata, age: age, lines)
         }
         stopTimers()
@@ -195,7 +195,7 @@ extension Exchange {
         appendWhy(to: &lines)
         let body = WholeBody.borrowed(found.content, owner: found.owner)
         let sent = lines.withUnsafeBytes {
-            shard.storedAnswers.send(storedHead: bytes, metadata: metadata, body: body, to: head, lines: $0, on: stream)
+            shard.storedResponseSender.send(storedHead: bytes, metadata: metadata, body: body, to: head, lines: $0, on: stream)
         }
         record.bodyBytes = sent.bodyBytes
         finish(sent.status)

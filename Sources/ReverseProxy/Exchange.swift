@@ -186,14 +186,14 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         var facts = OutcomeFacts<FoundResponse>(
             request.directives, request.mode, strictness: shard.settings.policy.strictness, now: shard.now)
         facts.hasWaited = machine.hasWaited
-        if ending.looksIntoStore, let lookUp = shard.lookUp {
+        if ending.looksIntoStore, let cache = shard.cache {
             do throws(NotAtHand) {
-                facts.stored = try lookUp.waiting(reads >= ResponseCache.readLimit) { () throws(NotAtHand) in
-                    try storedNow(for: ending, lookUp)
+                facts.stored = try cache.waiting(reads >= ResponseCache.readLimit) { () throws(NotAtHand) in
+                    try storedNow(for: ending, cache)
                 }
             } catch {
                 trace.noteDiskRead()
-                return lookUp.bringIn(error) { [self] in
+                return cache.bringIn(error) { [self] in
                     shard.loop.execute { self.decide(ending, reads: reads + 1) }
                 }
             }
@@ -250,7 +250,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         fetchFailed(.transfer(.connectionLimitReached))
     }
 
-    func mustAnswer() {
+    func respondNow() {
         if machine.state == .streaming { streamBroke(.connectionTerminated) } else { handle(.mustRespond) }
     }
 

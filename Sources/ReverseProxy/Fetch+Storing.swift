@@ -20,7 +20,7 @@ extension Fetch {
     ///   - isUpdate: it brings up to date what is stored.
     ///   - reads: how often something was brought in for it.
     func whenAtHand(storing head: ResponseHead, isUpdate: Bool = false, reads: Int = 0, then store: @escaping @Sendable () -> Void) {
-        guard let lookedUp, reads < ResponseCache.readLimit, let cache = shard.lookUp,
+        guard let lookedUp, reads < ResponseCache.readLimit, let cache = shard.cache,
             let wanted = cache.firstNotAtHand(storing: head.fields, for: lookedUp, isUpdate: isUpdate, now: shard.now)
         else { return store() }
         cache.bringIn(wanted) { [self] in
@@ -32,7 +32,7 @@ extension Fetch {
     func store(
         _ head: ResponseHead, _ decoded: [UInt8]?, _ ownTag: [UInt8]?
     ) -> (result: StoringResult, head: [UInt8], metadata: StoredMetadata)? {
-        guard let lookedUp, let cache = shard.lookUp else { return nil }
+        guard let lookedUp, let cache = shard.cache else { return nil }
         // What no-transform keeps in its coding is only checked without it.
         let decoded = Storing.staysCoded(head, control(head)) ? nil : decoded
         let whole = WholeResponse(
@@ -42,7 +42,7 @@ extension Fetch {
 
     /// Its own client gets what was found, as that is from now on.
     func confirmed(_ response: ResponseHead) {
-        guard let lookedUp, let confirmed = shard.lookUp?.confirm(by: response, for: lookedUp, recency, at: shard.cacheTime) else {
+        guard let lookedUp, let confirmed = shard.cache?.confirm(by: response, for: lookedUp, recency, at: shard.cacheTime) else {
             return failed(.fault(.unexpectedStatus, 304))
         }
         noteSuccess()
@@ -52,12 +52,12 @@ extension Fetch {
     }
 
     func updateStored(by response: ResponseHead) {
-        lookedUp.map { shard.lookUp?.update(by: response, for: $0, recency, now: shard.now) }
+        lookedUp.map { shard.cache?.update(by: response, for: $0, recency, now: shard.now) }
     }
 
     func invalidate(after head: ResponseHead) {
         guard !subject.head.method.isSafe, subject.place == nil else { return }
-        shard.lookUp?.invalidate(
+        shard.cache?.invalidate(
             after: head, to: subject.head, withCollection: shard.routes.all[subject.route].invalidatesCollection, at: recency.responseTime)
     }
 
@@ -68,7 +68,7 @@ extension Fetch {
             return false
         }
         // It was in memory when the request was looked up.
-        let result = try? shard.lookUp?.waiting { () throws(NotAtHand) in
+        let result = try? shard.cache?.waiting { () throws(NotAtHand) in
             try shard.standIn(for: subject.head, at: keys, subject.directives, route: subject.route)
         }
         if case .found = result { return true }
@@ -80,7 +80,7 @@ extension Fetch {
     /// What the head says of the copy.
     /// - Parameter decision: where it is stored as any other response, that is what counts.
     func judgeGone(_ response: ResponseHead, _ decision: StorageDecision) -> GoneJudgement {
-        guard let lookedUp, let cache = shard.lookUp else { return .nothing }
+        guard let lookedUp, let cache = shard.cache else { return .nothing }
         let judgement = cache.judgeGone(response, decision, for: lookedUp, by: subject.scopes.user, at: shard.cacheTime)
         if case .routesLost = judgement, !subject.mayRescue || shard.settings.policy.strictness != .rescue { return .nothing }
         return judgement
@@ -91,13 +91,13 @@ extension Fetch {
     func rememberGone(_ response: ResponseHead, _ findings: ContentExamination.Findings) -> Bool {
         guard let lookedUp, response.status == 410 || findings.fault == nil else { return false }
         let whole = WholeResponse(response, findings.decoded ?? collected.bytes, isDecoded: findings.decoded != nil, recency)
-        return shard.lookUp?.rememberGone(whole, for: lookedUp, at: shard.cacheTime) ?? false
+        return shard.cache?.rememberGone(whole, for: lookedUp, at: shard.cacheTime) ?? false
     }
 
     /// The upstream has it: what said that it is gone counts no more.
     func notePresent() {
         guard let found = subject.found else { return }
-        shard.lookUp?.notePresent(found, recency, at: shard.cacheTime)
+        shard.cache?.notePresent(found, recency, at: shard.cacheTime)
     }
 }
 

@@ -80,11 +80,11 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     /// - Parameter flight: the key under which others wait for this fetch.
     func start(leads flight: [UInt8]?) {
         self.flight = flight
-        shard.lookUp?.noteCookies(sentWith: subject.head, isReading: subject.isReading)
+        shard.cache?.noteCookies(sentWith: subject.head, isReading: subject.isReading)
         began = clock
         let shares = shard.shares(of: subject.scopes)
         request.shares = request.shares.isEmpty ? shares : request.shares + shares
-        if !subject.head.method.isSafe { shard.lookUp?.readAhead(forWrite: subject.head) }
+        if !subject.head.method.isSafe { shard.cache?.readAhead(forWrite: subject.head) }
         ask()
     }
 
@@ -305,11 +305,11 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     // MARK: Judging
 
     /// What the operator demands of this route's responses.
-    private var good: GoodAnswer { shard.routes.all[subject.route].good }
+    private var good: GoodResponse { shard.routes.all[subject.route].good }
 
     private func storageDecision(_ answer: ResponseHead) -> StorageDecision {
         if subject.head.method == .post, keys == nil { takeKeyOfGet(answer) }
-        guard let keys, let cache = shard.lookUp else { return .forbidden(.bypassed(subject.head)) }
+        guard let keys, let cache = shard.cache else { return .forbidden(.bypassed(subject.head)) }
         return cache.decideStoring(answer, to: subject.head, subject.directives, isPartitioned: keys.isPartitioned, good: good)
     }
 
@@ -324,7 +324,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         guard answer.status == 200, hasLifetime, let location = answer.fields.first(.contentLocation),
             Invalidation.isSame(location, as: subject.head.pathAndQuery, origin: shard.upstreamOrigin)
         else { return }
-        keys = shard.lookUp?.keysOfGet(for: subject.head)
+        keys = shard.cache?.keysOfGet(for: subject.head)
     }
 
     private func stream(_ head: ResponseHead, length: Int?, _ reason: NotStoredReason) {

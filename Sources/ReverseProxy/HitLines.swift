@@ -3,7 +3,7 @@
 
 import HTTPCore
 
-/// Age (RFC 9111 §5.1) and Cache-Status (RFC 9211 §2) of a fresh answer from the store. On its shard's loop only.
+/// Age (RFC 9111 §5.1) and Cache-Status (RFC 9211 §2) of a fresh response from the store. On its shard's loop only.
 final class HitLines {
     private let memory: UnsafeMutablePointer<UInt8>
     /// Where the age goes, and what stands between it and the freshness that is left.

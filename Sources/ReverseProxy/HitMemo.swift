@@ -1,6 +1,6 @@
-// What hits sent a moment ago, by the bytes of the request: one that comes again, byte for byte, gets the same answer without being parsed,
-// looked up and put together. That holds for as long as nothing of what the answer was made of can have changed: the store, the modes (then all
-// is forgotten), and the age that the answer tells. So an entry lives for a second at most, and a popular target takes the long way once a second.
+// What hits sent a moment ago, by the bytes of the request: one that comes again, byte for byte, gets the same response without being parsed,
+// looked up and put together. That holds for as long as nothing of what the response was made of can have changed: the store, the modes (then all
+// is forgotten), and the age that the response tells. So an entry lives for a second at most, and a popular target takes the long way once a second.
 
 import CachePolicy
 import CacheStore
@@ -26,26 +26,26 @@ final class HitMemo {
         /// The request's, and the store's changes from before the look-up.
         fileprivate var hash: UInt64 = 0
         fileprivate var changes = UInt64.max
-        let answer: [UInt8]
+        let response: [UInt8]
         let head: RequestHead
         let record: ExchangeRecord
         let trace: ExchangeTrace
 
-        /// - Parameter times: milliseconds since 1970 at which the answer can be given again. They have a beginning for clocks that are set
+        /// - Parameter times: milliseconds since 1970 at which the response can be given again. They have a beginning for clocks that are set
         ///   back.
         init(
-            _ request: UnsafeRawBufferPointer, _ answer: UnsafeRawBufferPointer, times: Range<Int64>, _ head: RequestHead,
+            _ request: UnsafeRawBufferPointer, _ response: UnsafeRawBufferPointer, times: Range<Int64>, _ head: RequestHead,
             _ record: ExchangeRecord, _ trace: ExchangeTrace
         ) {
             self.request = Array(request)
-            self.answer = Array(answer)
+            self.response = Array(response)
             self.times = times
             self.head = head
             self.record = record
             self.trace = trace
         }
 
-        fileprivate var bytes: Int { request.count + answer.count }
+        fileprivate var bytes: Int { request.count + response.count }
     }
 
     private struct Slot {
@@ -62,7 +62,7 @@ final class HitMemo {
     private var hash: UInt64 = 0
 
     private static let slotCount = 256
-    /// Of requests and answers. Beyond it all are forgotten.
+    /// Of requests and responses. Beyond it all are forgotten.
     private static let limitBytes = 1 << 20
 
     init(store: ResponseStore) { self.store = store }

@@ -25,8 +25,8 @@ enum OwnPage {
         }
     }
 
-    /// Answers at once, or returns the exchange that will.
-    func answer(shard: ProxyShard, stream: any ClientStream, head: RequestHead) -> (any ClientExchange)? {
+    /// Responds at once, or returns the exchange that will.
+    func respond(shard: ProxyShard, stream: any ClientStream, head: RequestHead) -> (any ClientExchange)? {
         var status: Status = 200
         defer { shard.countOwnPage(MethodLabel(head.method), status) }
         switch self {
@@ -40,9 +40,9 @@ enum OwnPage {
     }
 
     private static func send(_ status: Status, _ text: String, _ shard: ProxyShard, _ stream: any ClientStream) {
-        let answer = OwnResponse(status: status, contentType: "text/plain; charset=utf-8", content: Array(text.utf8))
-        answer.head(date: shard.date).withUnsafeBytes { head in
-            stream.sendWhole(head: head, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(answer.content))
+        let response = OwnResponse(status: status, contentType: "text/plain; charset=utf-8", content: Array(text.utf8))
+        response.head(date: shard.date).withUnsafeBytes { head in
+            stream.sendWhole(head: head, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(response.content))
         }
     }
 }
@@ -57,16 +57,16 @@ private final class MetricsExchange: ClientExchange, @unchecked Sendable {
         self.stream = stream
         let format = MetricsFormat(accept: accept)
         shard.server.metricsPages.make(format, of: shard.server) { [self] page in
-            let answer = OwnResponse(status: 200, contentType: format.contentType, content: page)
-            shard.loop.execute { self.send(answer, date: shard.date) }
+            let response = OwnResponse(status: 200, contentType: format.contentType, content: page)
+            shard.loop.execute { self.send(response, date: shard.date) }
         }
     }
 
-    private func send(_ answer: OwnResponse, date: [UInt8]) {
+    private func send(_ response: OwnResponse, date: [UInt8]) {
         guard let stream else { return }
         self.stream = nil
-        answer.head(date: date).withUnsafeBytes { head in
-            stream.sendWhole(head: head, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(answer.content))
+        response.head(date: date).withUnsafeBytes { head in
+            stream.sendWhole(head: head, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(response.content))
         }
     }
 

@@ -133,7 +133,7 @@ package final class ProxyServer: @unchecked Sendable {
         }
     }
 
-    /// Stops accepting, lets running answers finish within `deadline`, writes what waits for the store. Blocks until all is done; not
+    /// Stops accepting, lets running responses finish within `deadline`, writes what waits for the store. Blocks until all is done; not
     /// to be called from a shard's loop.
     package func stop(deadline: Duration) {
         state.withLock { $0.isStopping = true }
@@ -276,16 +276,16 @@ package final class ProxyServer: @unchecked Sendable {
         }
         if !found.isWritable {
             let reason = String(cString: strerror(found.openError))
-            logger.error("the cache directory \(directory) cannot be written to (\(reason)): answers are passed on and not kept")
+            logger.error("the cache directory \(directory) cannot be written to (\(reason)): responses are passed on and not kept")
         }
     }
 
     /// Each change is said once.
     private static func logWriting(_ isWritable: Bool, _ directory: String, _ logger: Logger) {
         if isWritable {
-            logger.notice("the cache directory \(directory) takes answers again")
+            logger.notice("the cache directory \(directory) takes responses again")
         } else {
-            logger.error("the cache directory \(directory) takes no more (is its disk full?): new answers are passed on and not kept")
+            logger.error("the cache directory \(directory) takes no more (is its disk full?): new responses are passed on and not kept")
         }
     }
 

@@ -23,13 +23,13 @@ package struct ProxySettings: Sendable {
     package var mode = ServingMode.live
     /// Whether those pages are answered on the proxy's own addresses too, where there is no `adminListen`.
     package var servesOwnPages = true
-    /// Longest answer that is taken whole before its first byte goes out, so that a broken one can still be replaced; also the largest that
+    /// Longest response that is taken whole before its first byte goes out, so that a broken one can still be replaced; also the largest that
     /// is stored. Larger ones are streamed.
     package var bufferLimitBytes = 8 << 20
     /// Content up to this length is decoded, searched and brought into one spelling on the loop, which takes less than a millisecond; what is
     /// longer, by the shard's worker. No setting: tests make it small.
     package var examinedAtOnceBytes = 64 << 10
-    /// Stored answers of at least this length go out with gzip to clients that ask for it; 0: never.
+    /// Stored responses of at least this length go out with gzip to clients that ask for it; 0: never.
     package var compressFromBytes = 0
     /// What is different for some paths; the first that fits counts.
     package var routes: [Route] = []

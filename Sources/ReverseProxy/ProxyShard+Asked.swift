@@ -11,11 +11,11 @@ import ResponseCache
 import Telemetry
 
 extension ProxyShard {
-    /// Whether this answer is to carry its explanation.
+    /// Whether this response is to carry its explanation.
     @inline(__always)
     func explains(_ head: RequestHead) -> Bool { head.fields.contains(.cisternWhy) && settings.admin.allowsWhyField }
 
-    /// Whether this answer may have to say more than others.
+    /// Whether this response may have to say more than others.
     @inline(__always)
     func asksForWords(_ head: RequestHead) -> Bool { head.fields.contains(.cisternWhy) || head.fields.contains(.cisternKey) }
 

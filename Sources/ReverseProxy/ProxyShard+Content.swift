@@ -13,7 +13,7 @@ extension ProxyShard {
     func receive(_ head: RequestHead, _ framing: ContentFraming, on stream: any ClientStream) -> (any ClientExchange)? {
         let isKept = isKeptByContent(head)
         // What is answered here anyway need not send its content first.
-        guard isKept || !isAnsweredHere(head) else {
+        guard isKept || !isRefused(head) else {
             return pass(head, .streamed(StreamedContent(framing: framing, reason: nil, hold: nil, awaitsContinue: false)), on: stream)
         }
         let rules = server.contentBudget.rules
@@ -57,7 +57,7 @@ extension ProxyShard {
 
     /// Makes the key's part of the content. What it returns touches nothing that the loop owns.
     func identification(of head: RequestHead, _ content: [UInt8]) -> @Sendable () -> [UInt8]? {
-        let (route, store) = (routes.all[routes.place(of: head.pathAndQuery)], lookUp?.shared.store)
+        let (route, store) = (routes.all[routes.place(of: head.pathAndQuery)], cache?.shared.store)
         return {
             guard content.count <= route.contentLimitBytes, let store,
                 let identity = RequestContent.identity(
@@ -69,11 +69,11 @@ extension ProxyShard {
 
     /// Whether its response is kept by its content: QUERY, and what the route says only reads.
     func isKeptByContent(_ head: RequestHead) -> Bool {
-        guard lookUp != nil, !head.method.isRead else { return false }
+        guard cache != nil, !head.method.isRead else { return false }
         return routes.reads(head.method, on: routes.place(of: head.pathAndQuery))
     }
 
-    private func isAnsweredHere(_ head: RequestHead) -> Bool {
+    private func isRefused(_ head: RequestHead) -> Bool {
         if case .refuse = facts(head, .noStore).decide() { true } else { false }
     }
 }

@@ -20,12 +20,12 @@ extension ProxyShard {
         trace.partition = ExchangeTrace.partition(in: found.key, at: partitionOffset)
         trace.diskReads = UInt8(clamping: arrival.reads)
         let body = WholeBody.borrowed(found.content, owner: found.owner)
-        func send(_ lines: UnsafeRawBufferPointer) -> StoredAnswers.Sent {
-            storedAnswers.send(
+        func send(_ lines: UnsafeRawBufferPointer) -> StoredResponseSender.Sent {
+            storedResponseSender.send(
                 storedHead: found.head, metadata: found.metadata, body: body, to: head, lines: lines, on: stream)
         }
         var record = ExchangeRecord(result: serving.result, method: MethodLabel(head.method), status: 200)
-        let sent: StoredAnswers.Sent
+        let sent: StoredResponseSender.Sent
         let isPlain = trace.mode == .live && !asksForWords(head)
         if let ttl, isPlain {
             sent = send(hitLines.make(age: age, ttl: ttl))
@@ -40,7 +40,7 @@ extension ProxyShard {
             let end = Freshness.ageEnds(of: found.metadata, now: now)
             remember(head, record, trace, HitMemo.Validity(changes: arrival.storeChanges, end: end), stream)
         }
-        if case .gone = serving.cause { lookUp?.shared.gone?.count(.served) }
+        if case .gone = serving.cause { cache?.shared.gone?.count(.served) }
         finish(&record, trace, head, stream, arrival.began)
     }
 

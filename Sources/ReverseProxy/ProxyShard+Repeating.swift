@@ -11,7 +11,7 @@ import Telemetry
 extension ProxyShard {
     func repeated(_ bytes: UnsafeRawBufferPointer, on connection: ClientConnection) -> Bool {
         guard let memo, let entry = memo.find(bytes, now: loop.batchWallMilliseconds) else { return false }
-        entry.answer.withUnsafeBytes { connection.sendAgain($0) }
+        entry.response.withUnsafeBytes { connection.sendAgain($0) }
         countRepeated()
         var record = entry.record
         var trace = entry.trace
@@ -24,12 +24,12 @@ extension ProxyShard {
     func remember(
         _ head: RequestHead, _ record: ExchangeRecord, _ trace: ExchangeTrace, _ validity: HitMemo.Validity, _ stream: any ClientStream
     ) {
-        guard let memo, let whole = stream.wholeExchange, let answer = whole.answer else { return }
+        guard let memo, let whole = stream.wholeExchange, let response = whole.response else { return }
         memo.keep(since: validity.changes) {
             var trace = trace
             trace.diskReads = 0
             let times = now.milliseconds..<validity.end.milliseconds
-            return HitMemo.Entry(whole.request, answer, times: times, head, record, trace)
+            return HitMemo.Entry(whole.request, response, times: times, head, record, trace)
         }
     }
 }

@@ -13,7 +13,7 @@ import Upstream
 extension ProxyShard {
     /// What becomes of a request that is whole.
     func consider(_ head: RequestHead, _ body: RequestBody, on stream: any ClientStream) -> (any ClientExchange)? {
-        guard lookUp != nil else { return pass(head, body, on: stream) }
+        guard cache != nil else { return pass(head, body, on: stream) }
         switch RequestUse(head, content: body.framing) {
         case .bypass: return pass(head, body, on: stream)
         case .lookUp, .lookUpPart: return look(head, body, arrival(body), on: stream)
@@ -22,12 +22,12 @@ extension ProxyShard {
 
     func arrival(_ body: RequestBody, identity: [UInt8]? = nil) -> Arrival {
         Arrival(
-            began: loop.batchMicroseconds - body.waitedMicroseconds, storeChanges: lookUp?.changes ?? 0, identity: identity)
+            began: loop.batchMicroseconds - body.waitedMicroseconds, storeChanges: cache?.changes ?? 0, identity: identity)
     }
 
     /// Passes a request on that the store has nothing to do with.
     func pass(_ head: RequestHead, _ body: RequestBody, on stream: any ClientStream) -> (any ClientExchange)? {
-        guard lookUp != nil, case .bypass(let reason) = RequestUse(head, content: body.framing) else {
+        guard cache != nil, case .bypass(let reason) = RequestUse(head, content: body.framing) else {
             return perform(facts(head, .noStore), head, body, arrival(body), stream)
         }
         var facts = facts(head, .bypassed(reason))
@@ -73,8 +73,8 @@ extension ProxyShard {
     private func lookInMemory(
         _ head: RequestHead, _ body: RequestBody, _ arrival: Arrival, _ stream: any ClientStream
     ) throws(NotAtHand) -> (any ClientExchange)? {
-        guard let lookUp else { return pass(head, body, on: stream) }
-        let (keys, result) = try lookUp.find(head, content: arrival.identity)
+        guard let cache else { return pass(head, body, on: stream) }
+        let (keys, result) = try cache.find(head, content: arrival.identity)
         let directives = directives(of: head)
         // Nearly all hits: what `decide` would say of them is known at once.
         if case .found(let found) = result, refreshAhead == nil, !isModal(head),
@@ -109,7 +109,7 @@ extension ProxyShard {
             lookedUp.isRefreshDue =
                 refreshAhead?.isDue(lookedUp.flight, route: route, ttl: serving.ttl ?? 0, lifetime: lifetime, now: now) ?? false
         } else if mode(of: head).servesWhatIsStored {
-            lookedUp.gone = try lookUp?.gone(beside: found).map { ($0, $0.metadata) }
+            lookedUp.gone = try cache?.gone(beside: found).map { ($0, $0.metadata) }
         }
         return lookedUp
     }

@@ -26,12 +26,12 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     let connections: ClientConnections
     let upstream: UpstreamClient
     /// nil where nothing is stored.
-    let lookUp: ResponseCache?
+    let cache: ResponseCache?
     let requestFields: UpstreamRequestFields
     let clientHead: ClientResponseHead
     let cacheStatus: CacheStatus
     let hitLines: HitLines
-    let storedAnswers: StoredAnswers
+    let storedResponseSender: StoredResponseSender
     let upstreamOrigin: UpstreamOrigin
     private(set) var metrics: ShardMetrics
     unowned let server: ProxyServer
@@ -65,16 +65,16 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         coder = LoopWorker(loop: loop)
         connections = ClientConnections(loop: loop, settings: settings.downstream, budget: server.budget)
         upstream = UpstreamClient(loop: loop, settings: settings.upstream)
-        lookUp = cache.map { ResponseCache($0) }
+        self.cache = cache.map { ResponseCache($0) }
         connections.contentMemory = cache?.store
         let origin = settings.upstream.origin.utf8.map(\.asciiLowercased)
         let basePath = Array(settings.upstream.basePath.utf8)
         upstreamOrigin = UpstreamOrigin(origin, basePath: basePath)
         requestFields = UpstreamRequestFields(
             settings: settings.forwarding, authority: Array(settings.upstream.authority.utf8), instance: server.instance)
-        storedAnswers = StoredAnswers(settings, coder)
+        storedResponseSender = StoredResponseSender(settings, coder)
         clientHead = ClientResponseHead(
-            settings: settings.forwarding, origin: origin, basePath: basePath, hiddenFields: storedAnswers.hiddenFields)
+            settings: settings.forwarding, origin: origin, basePath: basePath, hiddenFields: storedResponseSender.hiddenFields)
         cacheStatus = CacheStatus(name: Array(settings.forwarding.name.utf8))
         hitLines = HitLines(cacheStatus)
         keyMaker = RequestKeyMaker(server.cacheSettings, store: cache?.store)
@@ -139,7 +139,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     }
 
     func received(_ head: RequestHead, framing: ContentFraming, on stream: any ClientStream) -> (any ClientExchange)? {
-        if servesOwnPages, let page = OwnPage(head) { return page.answer(shard: self, stream: stream, head: head) }
+        if servesOwnPages, let page = OwnPage(head) { return page.respond(shard: self, stream: stream, head: head) }
         switch framing {
         case .none where !isKeptByContent(head): return consider(head, .none, on: stream)
         case .length(0) where !isKeptByContent(head): return consider(head, .whole(.empty), on: stream)
@@ -155,7 +155,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     func standIn(
         for head: RequestHead, at keys: TargetKeys, _ directives: RequestCacheControl, route: Int
     ) throws(NotAtHand) -> StandInResult {
-        try lookUp?.standIn(for: head, at: keys, directives, routes.all[route].rescueWithShared, now: now) ?? .nothing
+        try cache?.standIn(for: head, at: keys, directives, routes.all[route].rescueWithShared, now: now) ?? .nothing
     }
 
     // MARK: What happened

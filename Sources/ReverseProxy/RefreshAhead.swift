@@ -1,4 +1,4 @@
-// Which hits bring a new answer before the stored one is stale: those of targets that are asked for often and have little freshness left.
+// Which hits bring a new response before the stored one is stale: those of targets that are asked for often and have little freshness left.
 
 import CachePolicy
 

@@ -11,22 +11,22 @@ package struct Route: Sendable {
     package var pattern = RoutePattern("/**")
     /// At the start; nil for that of all paths.
     package var mode: ServingMode?
-    /// Milliseconds that the upstream has for a whole good answer where a stored copy may go out instead; 0: no such limit.
+    /// Milliseconds that the upstream has for a whole good response where a stored copy may go out instead; 0: no such limit.
     package var rescueAfter: Int64 = 1_500
     /// Whether the copy of those without credentials may stand in for a request with credentials that has none of its own.
     package var rescueWithShared = RescueWithShared.own
-    /// A hit with less than this percentage of its freshness left brings a new answer in the background; 0: never.
+    /// A hit with less than this percentage of its freshness left brings a new response in the background; 0: never.
     package var refreshAhead = 0
     package var refreshAheadHits = 3
-    /// Methods beside GET and HEAD that only read here: their answers are kept by the request's content (RFC 10008 for QUERY).
+    /// Methods beside GET and HEAD that only read here: their responses are kept by the request's content (RFC 10008 for QUERY).
     package var methods: [Method] = []
     /// Longest content of such a request, since it is held while the key is made.
     package var contentLimitBytes = 64 << 10
     package var arguments = ArgumentRules()
     /// Whether a write to a member (`/users/1`) makes its collection (`/users`, with any arguments) invalid too.
     package var invalidatesCollection = false
-    /// What an answer must be like to count as good.
-    package var good = GoodAnswer()
+    /// What a response must be like to count as good.
+    package var good = GoodResponse()
 
     package init() {}
 

@@ -136,7 +136,7 @@ package struct CisternSettings: Sendable, Equatable {
         package var ignoreCase = false
     }
 
-    /// What an answer must be like to count as good; nothing beyond the rules for all where left as it is.
+    /// What a response must be like to count as good; nothing beyond the rules for all where left as it is.
     package struct LastGood: Sendable, Equatable {
         package var contentTypes: [String] = []
         package var minimumBytes = 0

@@ -21,7 +21,7 @@ package enum RouteTable {
             path: "refresh_ahead_hits", binding: .count(\.refreshAheadHits, 1...1_000_000), help: "As cache.refresh_ahead_hits."),
         Setting(
             path: "methods", binding: .list(\.methods),
-            help: "Methods beside GET and HEAD whose answers are kept, by the request's content: QUERY, and POST where it only reads."),
+            help: "Methods beside GET and HEAD whose responses are kept, by the request's content: QUERY, and POST where it only reads."),
         Setting(
             path: "content_limit", binding: .size(\.contentLimit, 0...(16 << 20)),
             help: "Longest content of such a request; longer ones are passed on and not kept."),
@@ -41,19 +41,20 @@ package enum RouteTable {
             help: "Whether capital and small letters of arguments are the same."),
         Setting(
             path: "good.content_types", binding: .list(\.good.contentTypes),
-            help: "A good answer has one of these media types: type/subtype or +suffix."),
-        Setting(path: "good.min_bytes", binding: .size(\.good.minimumBytes, 0...(1 << 30)), help: "A good answer is not shorter."),
+            help: "A good response has one of these media types: type/subtype or +suffix."),
+        Setting(path: "good.min_bytes", binding: .size(\.good.minimumBytes, 0...(1 << 30)), help: "A good response is not shorter."),
         Setting(
-            path: "good.max_bytes", binding: .size(\.good.maximumBytes, 0...(1 << 30)), help: "A good answer is not longer; 0 for no limit."
+            path: "good.max_bytes", binding: .size(\.good.maximumBytes, 0...(1 << 30)),
+            help: "A good response is not longer; 0 for no limit."
         ),
         Setting(
-            path: "good.must_have", binding: .list(\.good.mustHave), help: "A good answer has a value at each of these JSON Pointers."),
+            path: "good.must_have", binding: .list(\.good.mustHave), help: "A good response has a value at each of these JSON Pointers."),
         Setting(
             path: "good.must_not_have", binding: .list(\.good.mustNotHave),
-            help: "A good answer has no value at any of these JSON Pointers."),
+            help: "A good response has no value at any of these JSON Pointers."),
         Setting(
             path: "good.shrink_limit", binding: .count(\.good.shrinkLimit, 0...100),
-            help: "A good answer has at least this percentage of the stored one's length; 0 for any."),
+            help: "A good response has at least this percentage of the stored one's length; 0 for any."),
     ]
 }
 

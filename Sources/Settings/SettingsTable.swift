@@ -55,10 +55,10 @@ package enum SettingsTable {
             help: "Resolving, connecting and TLS together; also the longest wait for a free connection."),
         Setting(
             path: "upstream.first_byte_timeout", binding: .duration(\.upstream.firstByteTimeout, 1...hour),
-            help: "From the request sent to the first byte of the answer."),
+            help: "From the request sent to the first byte of the response."),
         Setting(
             path: "upstream.between_bytes_timeout", binding: .duration(\.upstream.betweenBytesTimeout, 1...hour),
-            help: "Longest pause within an answer."),
+            help: "Longest pause within a response."),
         Setting(
             path: "upstream.total_timeout", binding: .duration(\.upstream.totalTimeout, 0...hour),
             help: "A whole exchange with the upstream; 0 for no limit."),
@@ -73,7 +73,7 @@ package enum SettingsTable {
             help: "How long a connection may have been unused that a write goes over; a write is never sent twice."),
         Setting(
             path: "upstream.retry", binding: .flag(\.upstream.retry),
-            help: "Ask once more, on a new connection, where a safe request got no byte of an answer."),
+            help: "Ask once more, on a new connection, where a safe request got no byte of a response."),
         Setting(
             path: "upstream.retry_budget", binding: .count(\.upstream.retryBudget, 0...100),
             help: "Such repeats, in percent of the requests sent."),
@@ -100,7 +100,7 @@ package enum SettingsTable {
             help: "Ask for this path from time to time, to know the upstream's state without clients; empty for never."),
         Setting(path: "failure.probe_interval", binding: .duration(\.failure.probeInterval, 100...hour), help: "How often."),
         Setting(
-            path: "failure.probe_status", binding: .count(\.failure.probeStatus, 200...599), help: "The status that it must answer with."),
+            path: "failure.probe_status", binding: .count(\.failure.probeStatus, 200...599), help: "The status that it must have."),
     ]
 
     private static let listening: [Setting<CisternSettings>] = [
@@ -121,7 +121,7 @@ package enum SettingsTable {
             help: "Exchanges of each shard that `cistern why` can explain."),
         Setting(
             path: "admin.why_field", binding: .flag(\.admin.whyField),
-            help: "Explain an answer in its Cistern-Why field where the request has a field of that name."),
+            help: "Explain a response in its Cistern-Why field where the request has a field of that name."),
         Setting(
             path: "admin.key_field", binding: .flag(\.admin.keyField),
             help: "Give the key in Cache-Status (RFC 9211) where the request has a Cistern-Key field."),
@@ -135,7 +135,7 @@ package enum SettingsTable {
     private static let caching: [Setting<CisternSettings>] = [
         Setting(
             path: "store.directory", binding: .text(\.store.directory),
-            help: "Where answers are kept; empty for the user's cache directory."),
+            help: "Where responses are kept; empty for the user's cache directory."),
         Setting(path: "store.size", binding: .size(\.store.size, (4 << 20)...(4096 * gibibyte)), help: "Exact limit on the store's files."),
         Setting(
             path: "cache.mode", binding: .choice(\.cache.mode, ["live", "offline", "record", "replay"]),
@@ -144,11 +144,11 @@ package enum SettingsTable {
         Setting(
             path: "cache.policy", binding: .choice(\.cache.policy, ["rescue", "strict"]),
             help:
-                "rescue: stored answers go out while the upstream fails, whatever they said about staleness. strict: RFC 9111 to the letter."
+                "rescue: stored responses go out while the upstream fails, whatever they said about staleness. strict: RFC 9111 to the letter."
         ),
         Setting(
             path: "cache.store", binding: .choice(\.cache.store, ["json", "any"]),
-            help: "json: 2xx answers of the content types below. any: every answer that RFC 9111 lets a cache keep."),
+            help: "json: 2xx responses of the content types below. any: every response that RFC 9111 lets a cache keep."),
         Setting(
             path: "cache.store_errors", binding: .choice(\.cache.storeErrors, ["safe", "letter"]),
             help:
@@ -162,7 +162,7 @@ package enum SettingsTable {
             help: "shared: credentials have partitions of their own. private: the cache is one user's alone (laptop, sidecar, kiosk)."),
         Setting(
             path: "cache.heuristics", binding: .count(\.cache.heuristics, 0...100),
-            help: "Freshness of answers that give none, in percent of the time since Last-Modified; at most a day. 0 for none."),
+            help: "Freshness of responses that give none, in percent of the time since Last-Modified; at most a day. 0 for none."),
         Setting(
             path: "cache.targeted_fields", binding: .list(\.cache.targetedFields),
             help: "Fields that say how we cache instead of Cache-Control (RFC 9213); the first that is there counts."),
@@ -175,7 +175,7 @@ package enum SettingsTable {
         Setting(
             path: "cache.member_limit", binding: .count(\.cache.memberLimit, 32...512),
             help: """
-                Most fields in Vary and most groups in Cache-Groups of an answer that is kept, and groups that one write can change; 32 to \
+                Most fields in Vary and most groups in Cache-Groups of a response that is kept, and groups that one write can change; 32 to \
                 512, since each costs something at every hit.
                 """),
         Setting(
@@ -183,7 +183,7 @@ package enum SettingsTable {
             help: "Give stored JSON without a validator an ETag made of its data, so that clients get 304."),
         Setting(
             path: "cache.set_cookie", binding: .choice(\.cache.setCookie, ["strip", "keep", "refuse"]),
-            help: "Answers with Set-Cookie: stored without it, with it (everyone gets the cookie), or not at all."),
+            help: "Responses with Set-Cookie: stored without it, with it (everyone gets the cookie), or not at all."),
         Setting(
             path: "cache.content_types", binding: .list(\.cache.contentTypes),
             help: "Media types that are kept: type/subtype, +suffix, or * for all."),
@@ -204,13 +204,13 @@ package enum SettingsTable {
             help: "Request fields that are part of every key, for upstreams that react to them without saying so in Vary."),
         Setting(
             path: "cache.buffer_limit", binding: .size(\.cache.bufferLimit, 1_024...gibibyte),
-            help: "Longest answer that is taken whole before it goes out, and so the largest that is kept."),
+            help: "Longest response that is taken whole before it goes out, and so the largest that is kept."),
         Setting(
             path: "cache.compress_from", binding: .size(\.cache.compressFrom, 0...(1 << 20)),
-            help: "Stored answers of at least this length go out with gzip to clients that ask for it; 0 for never."),
+            help: "Stored responses of at least this length go out with gzip to clients that ask for it; 0 for never."),
         Setting(
             path: "cache.rescue_after", binding: .duration(\.cache.rescueAfter, 0...hour),
-            help: "Where a stored copy may go out, the upstream has this long for a whole good answer; 0 for no such limit."),
+            help: "Where a stored copy may go out, the upstream has this long for a whole good response; 0 for no such limit."),
         Setting(
             path: "cache.rescue_with_shared", binding: .choice(\.cache.rescueWithShared, ["own", "public", "always", "never"]),
             help:
@@ -227,7 +227,7 @@ package enum SettingsTable {
             help: "Longest wait for another's request; then one's own is sent."),
         Setting(
             path: "cache.refresh_ahead", binding: .count(\.cache.refreshAhead, 0...99),
-            help: "A hit with less than this percentage of its freshness left brings a new answer in the background; 0 for never."),
+            help: "A hit with less than this percentage of its freshness left brings a new response in the background; 0 for never."),
         Setting(
             path: "cache.refresh_ahead_hits", binding: .count(\.cache.refreshAheadHits, 1...1_000_000),
             help: "Only for targets with so many hits within their freshness."),
@@ -258,7 +258,7 @@ package enum SettingsTable {
             help: "Open connections of one client address; more are closed at once. 0 for no limit."),
         Setting(
             path: "limits.unsent", binding: .size(\.limits.unsent, 0...(1024 * gibibyte)),
-            help: "Memory that answers may take which slow clients have not taken yet; whose answer goes beyond is cut off. 0 for no limit."
+            help: "Memory of responses that slow clients have not taken yet; whose response goes beyond is cut off. 0 for no limit."
         ),
         Setting(
             path: "limits.requests_per_connection", binding: .count(\.limits.requestsPerConnection, 0...1_000_000_000),
@@ -275,10 +275,10 @@ package enum SettingsTable {
             help: "From a request's head to the end of its content, where that is taken whole."),
         Setting(
             path: "timeouts.write", binding: .duration(\.timeouts.write, 100...hour),
-            help: "Longest time without progress while a client takes its answer."),
+            help: "Longest time without progress while a client takes its response."),
         Setting(
             path: "timeouts.shutdown", binding: .duration(\.timeouts.shutdown, 0...hour),
-            help: "How long running answers may take to finish at the end."),
+            help: "How long running responses may take to finish at the end."),
     ]
 
     private static let forwarding: [Setting<CisternSettings>] = [
@@ -291,7 +291,7 @@ package enum SettingsTable {
         Setting(
             path: "forwarding.forward_host", binding: .flag(\.forwarding.forwardHost),
             help: "Tell the upstream the client's Host; the host is part of the key then."),
-        Setting(path: "forwarding.via", binding: .flag(\.forwarding.via), help: "Add Via to requests and answers."),
+        Setting(path: "forwarding.via", binding: .flag(\.forwarding.via), help: "Add Via to requests and responses."),
         Setting(
             path: "forwarding.preserve_host", binding: .flag(\.forwarding.preserveHost),
             help: "Send the client's Host to the upstream; the host is part of the key then."),

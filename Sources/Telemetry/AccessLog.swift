@@ -1,5 +1,5 @@
 // The access log: one line an exchange, gathered in memory and written by a queue of its own, so that a slow disk or pipe never holds an
-// answer up. Bounded: what cannot be written in time is dropped and counted.
+// response up. Bounded: what cannot be written in time is dropped and counted.
 
 import CSystem
 import Descriptors

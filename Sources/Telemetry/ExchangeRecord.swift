@@ -8,15 +8,15 @@ package enum CacheResult: Int, Sendable, CaseIterable {
     case miss
     /// The upstream confirmed what was stored.
     case revalidated
-    /// From the store, stale with the answer's own leave; validated in the background.
+    /// From the store, stale with the response's own leave; validated in the background.
     case stale
-    /// Another request's answer, waited for.
+    /// Another request's response, waited for.
     case collapsed
     /// From the store, because the upstream failed.
     case rescued
     /// The store has nothing to do with such a request.
     case bypass
-    /// No answer from the upstream and nothing stored.
+    /// No response from the upstream and nothing stored.
     case error
     /// Our own pages.
     case own
@@ -55,7 +55,7 @@ package enum MethodLabel: Int, Sendable, CaseIterable {
     }
 }
 
-/// Where an answer's content came from.
+/// Where a response's content came from.
 package enum ContentSource: Int, Sendable, CaseIterable {
     case store, upstream
     /// Our own errors.
@@ -74,7 +74,7 @@ package struct ExchangeRecord: Sendable {
     package var result: CacheResult
     package var method: MethodLabel
     package var status: UInt16
-    /// Microseconds from the request's head to the end of the answer.
+    /// Microseconds from the request's head to the end of the response.
     package var durationMicroseconds: Int64 = 0
     /// Microseconds until the upstream had answered or failed; nil where it was not asked.
     package var upstreamMicroseconds: Int64?
@@ -82,9 +82,9 @@ package struct ExchangeRecord: Sendable {
     package var contentMicroseconds: Int64?
     package var bodyBytes = 0
     package var source = ContentSource.upstream
-    /// Seconds; of answers from the store.
+    /// Seconds; of responses from the store.
     package var age: Int64?
-    /// Positions in `MetricLabels`: why the copy went out, why the answer was not kept.
+    /// Positions in `MetricLabels`: why the copy went out, why the response was not kept.
     package var rescueCause: Int?
     /// What allowed the copy of those without credentials to go out.
     package var sharedPermission: Int?

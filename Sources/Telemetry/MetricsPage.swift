@@ -129,7 +129,7 @@ package enum MetricsPage {
             "cistern_request_contents", "Requests with content, by what became of it: taken whole, passed on as it came, or unfinished.",
             labelled("outcome", shards.labels.contentOutcomes, shards.contents))
         writer.histogram(
-            "cistern_request_duration_seconds", "From a request's head to the end of its answer.", scale: 1e-6,
+            "cistern_request_duration_seconds", "From a request's head to the end of its response.", scale: 1e-6,
             CacheResult.allCases.map { ("result=\"\($0.label)\"", shards.durations[$0.rawValue]) })
         writer.counter(
             "cistern_rescued_requests", "Requests answered from the store because the upstream failed, by cause.",
@@ -138,13 +138,14 @@ package enum MetricsPage {
             "cistern_rescued_with_shared",
             "Of these, requests with credentials that got the copy of those without any, by what allowed it.",
             labelled("leave", shards.labels.sharedPermissions, shards.rescuedWithShared))
-        writer.histogram("cistern_served_age_seconds", "Age of the answers served from the store.", scale: 1, [("", shards.servedAge)])
-        writer.counter("cistern_stored", "Answers handed to the store.", shards.stored)
+        writer.histogram("cistern_served_age_seconds", "Age of the responses served from the store.", scale: 1, [("", shards.servedAge)])
+        writer.counter("cistern_stored", "Responses handed to the store.", shards.stored)
         writer.counter(
             "cistern_content_examined_beside", "Content of requests and responses that was too long to be looked at on the loop.",
             shards.examinedBeside)
-        writer.counter("cistern_repeated_hits", "Hits that got the answer of a moment ago, without a look-up.", shards.repeated)
-        writer.counter("cistern_not_stored", "Answers not kept, by reason.", labelled("reason", shards.labels.notStored, shards.notStored))
+        writer.counter("cistern_repeated_hits", "Hits that got the response of a moment ago, without a look-up.", shards.repeated)
+        writer.counter(
+            "cistern_not_stored", "Responses not kept, by reason.", labelled("reason", shards.labels.notStored, shards.notStored))
         writer.counter(
             "cistern_refused_requests", "Requests refused before anything was done with them, by reason.",
             labelled("reason", shards.labels.refusals, shards.refused))
@@ -154,7 +155,7 @@ package enum MetricsPage {
         let shards = snapshot.shards
         failures(snapshot.failures, &writer)
         writer.histogram(
-            "cistern_upstream_duration_seconds", "From asking the upstream to the end of its answer or its failure.", scale: 1e-6,
+            "cistern_upstream_duration_seconds", "From asking the upstream to the end of its response or its failure.", scale: 1e-6,
             [("", shards.upstreamDuration)])
         writer.counter(
             "cistern_upstream_errors", "Failed exchanges with the upstream, by error type (RFC 9209).",
@@ -223,7 +224,7 @@ package enum MetricsPage {
             UInt64(connections.turnedAway))
         writer.counter(
             "cistern_connections_cut", "Client connections ended because too much waited to be sent in all.", UInt64(connections.cut))
-        writer.gauge("cistern_unsent_bytes", "Memory that answers take which clients have not taken yet.", Double(connections.unsentBytes))
+        writer.gauge("cistern_unsent_bytes", "Memory of responses that clients have not taken yet.", Double(connections.unsentBytes))
         writer.gauge(
             "cistern_request_content_held_bytes", "Memory that requests' content takes which is taken whole.",
             Double(connections.heldContentBytes))

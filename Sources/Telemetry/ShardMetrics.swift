@@ -41,7 +41,7 @@ package struct ShardMetrics: Sendable {
     /// Request content passed on to the upstream.
     package var requestBytes: UInt64 = 0
     package var stored: UInt64 = 0
-    /// Hits that got the answer of a moment ago.
+    /// Hits that got the response of a moment ago.
     package var repeated: UInt64 = 0
     /// Long content that was looked at beside the loop.
     package var examinedBeside: UInt64 = 0

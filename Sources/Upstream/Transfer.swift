@@ -154,11 +154,11 @@ package final class Transfer {
         receiver?.transferBegins(self)
         (times.resolved, times.connected, times.secured) = (connection.resolved, connection.connected, connection.secured)
         times.sent = elapsed
-        phase = phaseBeforeAnswer
+        phase = phaseBeforeResponse
         noteProgress()
     }
 
-    private var phaseBeforeAnswer: Phase { isUploadEnded && upload.isEmpty ? .awaitingHead : .sending }
+    private var phaseBeforeResponse: Phase { isUploadEnded && upload.isEmpty ? .awaitingHead : .sending }
 
     /// After its connection ended without a line of a response.
     func mayBeRepeated(onKept: Bool, isUnwritten: Bool) -> Bool {
@@ -184,7 +184,7 @@ package final class Transfer {
         case .more, .trailer: return count
         case .informational(let head):
             // The answer has yet to come, and perhaps the rest of the request to go out.
-            phase = phaseBeforeAnswer
+            phase = phaseBeforeResponse
             // 100 is for who asked for it.
             if head.status != 100 || request.fields.contains(.expect) { receiver?.transfer(self, informational: head) }
         case .final(let head, let framing):

@@ -6,7 +6,7 @@ import ArgumentParser
 struct Cistern: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "cistern",
-        abstract: "A cache-aware HTTP forwarding proxy for JSON web APIs: serves the last good answer while the API is down.",
+        abstract: "A cache-aware HTTP forwarding proxy for JSON web APIs: serves the last good response while the API is down.",
         version: Version.text,
         subcommands: [Serve.self, Check.self, Demo.self, HealthCheck.self],
         groupedSubcommands: [

@@ -14,7 +14,7 @@ struct Demo: ParsableCommand {
     @Option(help: ArgumentHelp("Where to listen.", valueName: "address"))
     var listen = "127.0.0.1:8080"
 
-    @Option(help: "Where answers are kept; by default a new temporary directory.")
+    @Option(help: "Where responses are kept; by default a new temporary directory.")
     var cacheDir: String?
 
     func run() throws {
@@ -47,7 +47,7 @@ struct Demo: ParsableCommand {
             A sample API runs on 127.0.0.1:\(sample.port), and Cistern in front of it on \(address). Try, in another terminal:
 
               curl -i http://\(address)/users
-                  an answer of the API, kept by Cistern
+                  a response of the API, kept by Cistern
               curl -i 'http://\(address)/posts?userId=1'
                   fresh for a minute: the second time it is a hit
               curl -s http://\(address)/metrics | grep ^cistern_requests_total

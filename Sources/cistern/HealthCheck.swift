@@ -33,7 +33,7 @@ struct HealthCheck: ParsableCommand {
         do {
             let addresses = try self.addresses()
             guard !addresses.contains(where: Self.isHealthy) else { return }
-            StandardError.write("cistern: nothing healthy answers on \(addresses.map(\.description).joined(separator: ", "))\n")
+            StandardError.write("cistern: nothing healthy responds on \(addresses.map(\.description).joined(separator: ", "))\n")
         } catch let failure as AdminFailure {
             StandardError.write("cistern: \(failure)\n")
         }
@@ -58,7 +58,7 @@ struct HealthCheck: ParsableCommand {
 
     private static func isHealthy(_ address: ListenAddress) -> Bool {
         let request = Array("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".utf8)
-        let answer = PlainHTTP.exchange(request, with: address, patienceSeconds: patienceSeconds)
-        return answer?.starts(with: Array("HTTP/1.1 200".utf8)) ?? false
+        let response = PlainHTTP.exchange(request, with: address, patienceSeconds: patienceSeconds)
+        return response?.starts(with: Array("HTTP/1.1 200".utf8)) ?? false
     }
 }

@@ -65,7 +65,7 @@ final class SampleAPI: @unchecked Sendable {
     }
 }
 
-/// What the sample API answers.
+/// What the sample API responds with.
 private final class SampleResources: RequestReceiver {
     private static let users = [("Ada", "ada@example.com"), ("Grace", "grace@example.com"), ("Barbara", "barbara@example.com")]
 
@@ -75,12 +75,12 @@ private final class SampleResources: RequestReceiver {
         let path = parts[0].split(separator: "/").map(String.init)
         let arguments = parts.count > 1 ? Self.arguments(String(parts[1])) : []
         switch path.first {
-        case "users": answerUsers(path, stream)
-        case "posts": answerPosts(arguments, stream)
-        case "sum": answerSum(arguments, stream)
+        case "users": sendUsers(path, stream)
+        case "posts": sendPosts(arguments, stream)
+        case "sum": sendSum(arguments, stream)
         case nil, "index.html":
-            SampleAnswer.send(200, "text/html", "<h1>Sample API</h1><p>/users /posts?userId=1 /sum?a=2&amp;b=4</p>\n", stream)
-        default: SampleAnswer.send(404, "application/json", "{\"error\":\"not found\"}\n", stream)
+            SampleResponse.send(200, "text/html", "<h1>Sample API</h1><p>/users /posts?userId=1 /sum?a=2&amp;b=4</p>\n", stream)
+        default: SampleResponse.send(404, "application/json", "{\"error\":\"not found\"}\n", stream)
         }
         return nil
     }
@@ -98,30 +98,30 @@ private final class SampleResources: RequestReceiver {
         "{\"id\":\(number),\"name\":\"\(users[number - 1].0)\",\"email\":\"\(users[number - 1].1)\"}"
     }
 
-    private func answerUsers(_ path: [String], _ stream: any ClientStream) {
+    private func sendUsers(_ path: [String], _ stream: any ClientStream) {
         if path.count == 1 {
             let all = (1...Self.users.count).map(Self.user).joined(separator: ",")
-            return SampleAnswer.send(200, "application/json", "[\(all)]\n", stream)
+            return SampleResponse.send(200, "application/json", "[\(all)]\n", stream)
         }
         guard path.count == 2, let number = Int(path[1]), (1...Self.users.count).contains(number) else {
-            return SampleAnswer.send(404, "application/json", "{\"error\":\"no such user\"}\n", stream)
+            return SampleResponse.send(404, "application/json", "{\"error\":\"no such user\"}\n", stream)
         }
-        SampleAnswer.send(200, "application/json", Self.user(number) + "\n", stream)
+        SampleResponse.send(200, "application/json", Self.user(number) + "\n", stream)
     }
 
-    private func answerPosts(_ arguments: [(name: String, value: String)], _ stream: any ClientStream) {
+    private func sendPosts(_ arguments: [(name: String, value: String)], _ stream: any ClientStream) {
         let user = arguments.first { $0.name == "userId" }.flatMap { Int($0.value) }
         let posts = (1...6).filter { user == nil || ($0 - 1) / 2 + 1 == user }
             .map { "{\"id\":\($0),\"userId\":\(($0 - 1) / 2 + 1),\"title\":\"Post \($0)\"}" }.joined(separator: ",")
-        SampleAnswer.send(200, "application/json", "[\(posts)]\n", stream, extra: "Cache-Control: max-age=60\r\n")
+        SampleResponse.send(200, "application/json", "[\(posts)]\n", stream, extra: "Cache-Control: max-age=60\r\n")
     }
 
-    private func answerSum(_ arguments: [(name: String, value: String)], _ stream: any ClientStream) {
+    private func sendSum(_ arguments: [(name: String, value: String)], _ stream: any ClientStream) {
         let numbers = arguments.compactMap { Double($0.value) }
         guard numbers.count == arguments.count, !numbers.isEmpty else {
-            return SampleAnswer.send(400, "application/json", "{\"error\":\"numbers only\"}\n", stream)
+            return SampleResponse.send(400, "application/json", "{\"error\":\"numbers only\"}\n", stream)
         }
-        SampleAnswer.send(200, "application/json", "{\"sum\":\(numbers.reduce(0, +))}\n", stream)
+        SampleResponse.send(200, "application/json", "{\"sum\":\(numbers.reduce(0, +))}\n", stream)
     }
 }
 
@@ -133,18 +133,18 @@ private final class SampleControl: RequestReceiver {
 
     func received(_ head: RequestHead, framing: ContentFraming, on stream: any ClientStream) -> (any ClientExchange)? {
         guard head.method == .post, head.target.elementsEqual("/toggle".utf8) else {
-            SampleAnswer.send(404, "text/plain", "POST /toggle takes the sample API down and up again.\n", stream)
+            SampleResponse.send(404, "text/plain", "POST /toggle takes the sample API down and up again.\n", stream)
             return nil
         }
         let isUp = api.toggle()
-        SampleAnswer.send(200, "text/plain", isUp ? "The sample API is up.\n" : "The sample API is down.\n", stream)
+        SampleResponse.send(200, "text/plain", isUp ? "The sample API is up.\n" : "The sample API is down.\n", stream)
         return nil
     }
 
     func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) {}
 }
 
-private enum SampleAnswer {
+private enum SampleResponse {
     static func send(_ status: Status, _ type: String, _ text: String, _ stream: any ClientStream, extra: String = "") {
         var head: [UInt8] = []
         ResponseSerializer.appendStatusLine(status, reason: [], to: &head)

@@ -16,7 +16,7 @@ struct Serve: ParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Start the proxy.",
         discussion: """
-            Clients take Cistern's address as their base URL. While the upstream answers, its answers are passed on and the good ones kept; \
+            Clients take Cistern's address as their base URL. While the upstream responds, its responses are passed on and the good ones kept; \
             when it fails, what was kept is served. Every setting can also be given in a YAML file or as CISTERN_… in the environment; \
             the command line comes before the environment, and that before the file.
             """)

@@ -27,7 +27,7 @@ struct SettingsOptions: ParsableArguments {
             "Addresses of their own for /metrics, the health pages and the admin interface. May be repeated.", valueName: "address"))
     var adminListen: [String] = []
 
-    @Option(help: "Where answers are kept. (default: cistern in the user's cache directory)")
+    @Option(help: "Where responses are kept. (default: cistern in the user's cache directory)")
     var cacheDir: String?
 
     @Option(help: ArgumentHelp("The limit on what is kept, such as 512MiB. (default: 1GiB)", valueName: "size"))
@@ -39,7 +39,7 @@ struct SettingsOptions: ParsableArguments {
     @Option(help: ArgumentHelp("Longest wait for a connection to the upstream. (default: 5s)", valueName: "duration"))
     var connectTimeout: String?
 
-    @Option(help: ArgumentHelp("Longest wait for the first byte of the upstream's answer. (default: 30s)", valueName: "duration"))
+    @Option(help: ArgumentHelp("Longest wait for the first byte of the upstream's response. (default: 30s)", valueName: "duration"))
     var firstByteTimeout: String?
 
     @Option(help: ArgumentHelp("Longest exchange with the upstream; 0 for no limit. (default: 2m)", valueName: "duration"))
@@ -50,7 +50,7 @@ struct SettingsOptions: ParsableArguments {
             "How long the upstream has where a stored copy could go out instead; 0 for no limit. (default: 1.5s)", valueName: "duration"))
     var rescueAfter: String?
 
-    @Option(help: ArgumentHelp("Longest answer taken whole, and so the largest that is kept. (default: 8MiB)", valueName: "size"))
+    @Option(help: ArgumentHelp("Longest response taken whole, and so the largest that is kept. (default: 8MiB)", valueName: "size"))
     var bufferLimit: String?
 
     @Option(help: ArgumentHelp("trace, debug, info, notice, warning, error or critical. (default: info)", valueName: "level"))

@@ -25,8 +25,8 @@ struct RouteTests {
 
     @Test("demands on content")
     func demands() {
-        func fault(_ text: String, stored: Int? = nil, isJSON: Bool = true, _ change: (inout GoodAnswer) -> Void) -> UpstreamFault? {
-            var good = GoodAnswer()
+        func fault(_ text: String, stored: Int? = nil, isJSON: Bool = true, _ change: (inout GoodResponse) -> Void) -> UpstreamFault? {
+            var good = GoodResponse()
             change(&good)
             return good.faultOfContent(Array(text.utf8).span, isJSON: isJSON, storedBytes: stored)
         }

@@ -23,7 +23,7 @@ struct StoringTests {
     }
 
     @Test(
-        "by the answer",
+        "by the response",
         arguments: [
             (200, "Content-Type: application/json", .allowed), (200, "Content-Type: Application/Problem+JSON; charset=utf-8", .allowed),
             (203, "Content-Type: text/json", .allowed), (200, "Content-Type: application/jsonx", .forbidden(.contentType)),

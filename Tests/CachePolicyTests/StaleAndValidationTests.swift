@@ -166,7 +166,7 @@ struct VaryTests {
 @Suite("Groups and invalidation (RFC 9111 §4.4, RFC 9875)")
 struct GroupTests {
     @Test(
-        "the groups of an answer",
+        "the groups of a response",
         arguments: [
             ("Cache-Groups: \"a\", \"b c\";x", ["a", "b c"]), ("Cache-Groups: a", []), ("Cache-Groups: \"a\", 1", []),
             ("Cache-Groups: \"a\"\nCache-Groups: \"B\"", ["a", "B"]), ("Cache-Groups: \"a\",", []), ("Cache-Groups: (\"a\")", []),

@@ -46,9 +46,9 @@ struct ArchiveTests {
         }
         for target in ["/gone", "/missing"] { _ = try play.get(target, [("Cache-Control", "no-cache")]) }
         let tool = CommandLineTool(play: play)
-        #expect(try tool.run("purge /stale --soft").text == "1 answer marked as stale\n")
+        #expect(try tool.run("purge /stale --soft").text == "1 response marked as stale\n")
         let file = play.directory + "/all.har"
-        #expect(try tool.run("export --har \(file)").text == "13 answers written\n")
+        #expect(try tool.run("export --har \(file)").text == "13 responses written\n")
 
         let other = try ProxyPlay(origin) {
             Self.configure(&$0)
@@ -56,7 +56,7 @@ struct ArchiveTests {
         }
         // What claims to come from later would count as having come now.
         other.time.advance(by: .seconds(2))
-        #expect(try CommandLineTool(play: other).run("import \(file)").lines == ["13 of 13 answers stored"])
+        #expect(try CommandLineTool(play: other).run("import \(file)").lines == ["13 of 13 responses stored"])
         #expect(try other.get("/search?x=7&y=2").status == 200)
         #expect(try other.get("/stale").status == 200)
         for play in [play, other] { play.stop() }

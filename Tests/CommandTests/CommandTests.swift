@@ -31,9 +31,9 @@ struct CommandTests {
         #expect(try tool.run("show --content \(id)").text == "{\"target\":\"/posts?api_key=secret\"}")
         let shown = try tool.run("show '/users?a=1&b=2'")
         #expect(shown.text.contains("lifetime 60 s - age 0 s = 60 s left: fresh") && shown.text.contains("Cache-Tag: people"))
-        #expect(try tool.run("purge '/users?a=1&b=2'").text == "1 answer purged\n")
-        #expect(try tool.run("purge --tag people --soft").text == "1 answer marked as stale\n")
-        #expect(try tool.run("purge --all").text == "2 answers purged\n")
+        #expect(try tool.run("purge '/users?a=1&b=2'").text == "1 response purged\n")
+        #expect(try tool.run("purge --tag people --soft").text == "1 response marked as stale\n")
+        #expect(try tool.run("purge --all").text == "2 responses purged\n")
         #expect(try tool.run("ls").lines.count == 1)
     }
 
@@ -75,12 +75,12 @@ struct CommandTests {
         _ = try play.get("/users/2", [("Authorization", "Bearer secret")])
         let file = play.directory + "/export.har"
         let exported = try tool.run("export --har \(file)")
-        #expect(exported.text.hasPrefix("3 answers written, 1 left out"))
+        #expect(exported.text.hasPrefix("3 responses written, 1 left out"))
         let archive = try tool.run("export --har -").text
         #expect(archive.contains("/posts?a=1&b=2") && archive.contains("api_key=REDACTED") && !archive.contains("Bearer"))
         let colleague = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { $0.mode = .offline }
         let imported = try CommandLineTool(play: colleague).run("import \(file) --origin http://127.0.0.1:\(play.origin.port)")
-        #expect(imported.lines == ["2 of 3 answers stored", "  1 left out: redacted"])
+        #expect(imported.lines == ["2 of 3 responses stored", "  1 left out: redacted"])
         #expect(try colleague.get("/posts?b=2&a=1").text == "{\"target\":\"/posts?b=2&a=1\"}")
         #expect(try colleague.get("/users/2").status == 504)
         #expect(try tool.run("import /dev/null").status == 1)
@@ -156,7 +156,7 @@ struct CommandTests {
     func notRunning() throws {
         play.stop()
         let outcome = try tool.run("ls")
-        #expect(outcome.status == 1 && outcome.text.contains("no Cistern answers on unix:"))
+        #expect(outcome.status == 1 && outcome.text.contains("no Cistern responds on unix:"))
         let off = try CommandLineTool.run("ls", environment: "CISTERN_ADMIN_SOCKET=off")
         #expect(off.status == 1 && off.text.contains("admin.socket is off and admin_listen is empty"))
     }

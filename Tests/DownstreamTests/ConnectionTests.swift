@@ -61,7 +61,7 @@ private final class Answering: RequestReceiver {
             connection.sendWhole(head: $0, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(body))
         }
         if let whole = connection.wholeExchange {
-            wholes.withLock { $0.append("\(whole.request.count) \(whole.answer?.count ?? 0)") }
+            wholes.withLock { $0.append("\(whole.request.count) \(whole.response?.count ?? 0)") }
         }
     }
 
@@ -258,7 +258,7 @@ struct ConnectionTests {
             let client = try TestClient(port: listening.port)
             client.send(text)
             listening.moveClock(until: client)
-            #expect(client.readAnswer()?.status == 408)
+            #expect(client.readResponse()?.status == 408)
             #expect(client.isClosedByServer())
         }
     }
@@ -273,7 +273,7 @@ struct ConnectionTests {
                 #expect(client.request(first, "/a")?.status == 200)
                 client.send(text)
                 if status == 408 { listening.moveClock(until: client) }
-                let refusal = client.readAnswer()
+                let refusal = client.readResponse()
                 #expect(refusal?.status == status)
                 #expect(refusal?.content.isEmpty == false)
                 #expect(client.isClosedByServer())
@@ -317,12 +317,12 @@ struct ConnectionTests {
             #expect(client.hasInput(within: 10_000))
             // Longer than a next request may take to come.
             if target == "/long-again" { listening.pass(.seconds(9)) }
-            let answer = client.readAnswer()
+            let answer = client.readResponse()
             #expect(answer?.status == 200 && answer?.isComplete == true && answer?.content.first == UInt8(ascii: "x"))
         }
         // The third is the last, so it cannot be what was said in the middle.
         client.send(Answering.request("/again"))
-        let last = client.readAnswer()
+        let last = client.readResponse()
         #expect(last?.text == "/again" && last?["Connection"] == "close")
         #expect(client.isClosedByServer())
     }
@@ -335,21 +335,21 @@ struct ConnectionTests {
         let request = Answering.request("/a")
         for text in [request, "GET /a HTTP/1.0\r\nHost: a\r\n\r\n"] {
             client.send(text)
-            #expect(client.readAnswer()?.text == "/a")
+            #expect(client.readResponse()?.text == "/a")
         }
         let withContent = try TestClient(port: listening.port)
         withContent.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n")
-        #expect(withContent.readAnswer()?.text == "/a")
+        #expect(withContent.readResponse()?.text == "/a")
         let pipelining = try TestClient(port: listening.port)
         pipelining.send(request + Answering.request("/bc"))
-        #expect(pipelining.readAnswer()?.text == "/a" && pipelining.readAnswer()?.text == "/bc")
+        #expect(pipelining.readResponse()?.text == "/a" && pipelining.readResponse()?.text == "/bc")
         #expect(pipelining.get("/whole")?.isComplete == true)
         let late = try TestClient(port: listening.port)
         late.send("POST /late HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n")
         #expect(late.hasInput(within: 10_000))
         #expect(pipelining.get("/whole")?.isComplete == true)
         late.send("x")
-        #expect(late.readAnswer()?.text == "/late")
+        #expect(late.readResponse()?.text == "/late")
         let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n/a".utf8.count
         #expect(listening.wholes == ["28 \(answer)", "28 0", "43 0", "43 0"])
     }
@@ -378,7 +378,7 @@ struct ConnectionTests {
         stuck.send(Answering.request("/flood"))
         #expect(stuck.hasInput(within: 10_000))
         while listening.timedOut == 0 { listening.time.advance(by: .seconds(1)) }
-        #expect(stuck.readAnswer()?.isComplete == false)
+        #expect(stuck.readResponse()?.isComplete == false)
     }
 
     @Test("what slow clients leave untaken has a limit: whose answer goes beyond is cut off, the others are served")
@@ -392,7 +392,7 @@ struct ConnectionTests {
             #expect(client.hasInput(within: 10_000))
         }
         while listening.cut == 0 { usleep(1_000) }
-        let answers = clients.map { $0.readAnswer()?.isComplete }
+        let answers = clients.map { $0.readResponse()?.isComplete }
         #expect(answers.filter { $0 == true }.count == 2)
         #expect(listening.cut == 1)
         while listening.unsentBytes > 0 { usleep(1_000) }

@@ -24,7 +24,7 @@ struct AdminTests {
         return try ProxyPlay(origin, configure)
     }
 
-    private func targets(_ answer: TestAnswer) -> [String] {
+    private func targets(_ answer: TestResponse) -> [String] {
         JSONValue(answer.content)?["entries"]?.array?.compactMap { $0["target"]?.string } ?? []
     }
 
@@ -154,7 +154,7 @@ struct AdminTests {
         while play.origin.requests.isEmpty { sched_yield() }
         #expect(try purged(play, "prefix=/slow") == 0)
         gate.open()
-        #expect(client.readAnswer()?["Cache-Status"]?.contains("stored") == false)
+        #expect(client.readResponse()?["Cache-Status"]?.contains("stored") == false)
         #expect(try !isHit(play, "/slow"))
         #expect(try isHit(play, "/slow"))
     }

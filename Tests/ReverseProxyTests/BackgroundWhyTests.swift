@@ -45,7 +45,7 @@ struct BackgroundWhyTests {
         #expect(confirmed["decision"] == "confirmed_stored_copy" && confirmed["status"] == 304)
         let junk = try stale(.answer("<p>", type: "text/html"))
         #expect(junk["decision"] == "left_store_as_it_was" && junk["upstream"]?["error"] == "unexpected_type")
-        #expect(sentences(junk).first?.contains("in the background") == true && sentences(junk).last == "The stored answer stays.")
+        #expect(sentences(junk).first?.contains("in the background") == true && sentences(junk).last == "The stored response stays.")
     }
 
     @Test("a new answer brought before the stored one is stale")
@@ -72,7 +72,7 @@ struct BackgroundWhyTests {
         client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
         #expect(try play.waitFor("cistern_upstream_active_requests", 1))
         play.time.advance(by: .seconds(2))
-        #expect(client.readAnswer()?.text == "1")
+        #expect(client.readResponse()?.text == "1")
         gate.open()
         let why = try why(play, .slow)
         #expect(why["behind"] == "0-2" && why["stored"] == true && why["upstream"]?["error"] == .null)
@@ -105,6 +105,6 @@ struct BackgroundWhyTests {
         _ = try play.get("/a")
         let why = try why(play, .recheck)
         #expect(why["status"] == 503 && why["upstream"]?["error"] == "server_error" && why["behind"] == "0-3")
-        #expect(sentences(why).last == "The stored answer stays.")
+        #expect(sentences(why).last == "The stored response stays.")
     }
 }

@@ -76,7 +76,7 @@ struct CachingTests {
     func choices() throws {
         let origin = ScriptedOrigin { [.json("\"\($0["X-Own"] ?? "")\"", ["Cache-Control: max-age=9, private"])] }
         let play = try ProxyPlay(origin)
-        func ask(_ user: String) throws -> TestAnswer { try play.get("/me", [("Cookie", "locale=en"), ("X-Own", user)]) }
+        func ask(_ user: String) throws -> TestResponse { try play.get("/me", [("Cookie", "locale=en"), ("X-Own", user)]) }
         #expect(try ask("a").text == "\"a\"")
         let other = try ask("b")
         #expect(other.text == "\"b\"" && other["Cache-Status"]?.contains("user_unknown") == true)

@@ -27,7 +27,7 @@ struct CollapsingTests {
         #expect(try play.waitFor("cistern_collapsed_waiting", 99))
         gate.open()
         for client in clients {
-            let answer = try #require(client.readAnswer())
+            let answer = try #require(client.readResponse())
             #expect(answer.text == "{\"n\":1}")
         }
         #expect(origin.requests.count == 1)
@@ -44,8 +44,8 @@ struct CollapsingTests {
         let follower = try #require(try crowd(1, play, "/a").first)
         #expect(try play.waitFor("cistern_collapsed_waiting", 1))
         gate.open()
-        #expect(leader.readAnswer()?["Cache-Status"] == "cistern; fwd=uri-miss; stored")
-        let answer = follower.readAnswer()
+        #expect(leader.readResponse()?["Cache-Status"] == "cistern; fwd=uri-miss; stored")
+        let answer = follower.readResponse()
         #expect(answer?["Cache-Status"] == "cistern; fwd=uri-miss; collapsed")
         #expect(answer?["Age"] == "0")
     }
@@ -69,7 +69,7 @@ struct CollapsingTests {
         let later = try crowd(4, play, "/a")
         #expect(try play.waitFor("cistern_upstream_active_requests", 12))
         content.open()
-        for client in clients + later { #expect(client.readAnswer()?.text == "1") }
+        for client in clients + later { #expect(client.readResponse()?.text == "1") }
         #expect(origin.requests.count == 12)
     }
 
@@ -81,7 +81,7 @@ struct CollapsingTests {
         let clients = try crowd(20, play, "/a")
         #expect(try play.waitFor("cistern_collapsed_waiting", 19))
         gate.open()
-        for client in clients { #expect(client.readAnswer()?.status == 502) }
+        for client in clients { #expect(client.readResponse()?.status == 502) }
         #expect(origin.requests.count == 2)
     }
 
@@ -98,7 +98,7 @@ struct CollapsingTests {
         followers = []
         #expect(try play.waitFor("cistern_collapsed_waiting", 0))
         gate.open()
-        #expect(leader.readAnswer()?.text == "1")
+        #expect(leader.readResponse()?.text == "1")
     }
 
     @Test("a leader that leaves lets another lead")
@@ -112,7 +112,7 @@ struct CollapsingTests {
         #expect(try play.waitFor("cistern_collapsed_waiting", 3))
         leader = nil
         gate.open()
-        for client in followers { #expect(client.readAnswer()?.text == "1") }
+        for client in followers { #expect(client.readResponse()?.text == "1") }
         #expect(leader == nil)
     }
 
@@ -129,7 +129,7 @@ struct CollapsingTests {
         #expect(origin.waitForRequests(1))
         #expect(try play.get("/a").text == "2")
         gate.open()
-        let rescued = failing.readAnswer()
+        let rescued = failing.readResponse()
         #expect(rescued?.status == 200 && rescued?.text == "2")
         #expect(rescued?["Cache-Status"] == "cistern; hit; ttl=0; detail=http_response_incomplete")
         #expect(origin.requests.count == 2)
@@ -146,9 +146,9 @@ struct CollapsingTests {
         let follower = try #require(try crowd(1, play, "/a").first)
         #expect(try play.waitFor("cistern_collapsed_waiting", 1))
         play.time.advance(by: .seconds(5))
-        #expect(follower.readAnswer()?.text == "2")
+        #expect(follower.readResponse()?.text == "2")
         gate.open()
-        #expect(leader.readAnswer()?.text == "1")
+        #expect(leader.readResponse()?.text == "1")
     }
 
     @Test("users with credentials of their own, other variants and other methods are never collapsed")
@@ -164,9 +164,9 @@ struct CollapsingTests {
         write.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
         #expect(try play.waitFor("cistern_upstream_active_requests", 3))
         gate.open()
-        #expect(first.readAnswer()?.text == "\"Basic a\"")
-        #expect(second.readAnswer()?.text == "\"Basic b\"")
-        #expect(write.readAnswer()?.status == 200)
+        #expect(first.readResponse()?.text == "\"Basic a\"")
+        #expect(second.readResponse()?.text == "\"Basic b\"")
+        #expect(write.readResponse()?.status == 200)
     }
 
     // MARK: In the background

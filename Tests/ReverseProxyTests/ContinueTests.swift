@@ -36,7 +36,7 @@ struct ContinueTests {
             #expect(client.hasInput(within: 10_000))
             #expect(try play.metric("cistern_upstream_active_requests") == 0)
             client.send(rest)
-            let answer = client.readAnswer()
+            let answer = client.readResponse()
             #expect(answer?.informational == ["HTTP/1.1 100 Continue"])
             #expect(answer?.text == "{\"expect\":\"\",\"count\":4}")
         }
@@ -55,7 +55,7 @@ struct ContinueTests {
         gate.open()
         #expect(client.hasInput(within: 10_000))
         client.send(String(repeating: "x", count: 20))
-        let answer = client.readAnswer()
+        let answer = client.readResponse()
         #expect(answer?.informational == ["HTTP/1.1 100 Continue"])
         #expect(answer?.text == "{\"expect\":\"100-continue\",\"count\":20}")
     }
@@ -69,7 +69,7 @@ struct ContinueTests {
         let play = try play(origin)
         let client = try play.client()
         client.send(head("/a", 20))
-        let answer = client.readAnswer()
+        let answer = client.readResponse()
         #expect(answer?.status == status && answer?.text == "no" && answer?.informational == [])
         #expect(answer?["Connection"] == "close")
         #expect(client.isClosedByServer())
@@ -87,7 +87,7 @@ struct ContinueTests {
         play.time.advance(by: .milliseconds(1_100))
         #expect(client.hasInput(within: 10_000))
         client.send(String(repeating: "x", count: 20))
-        let answer = client.readAnswer()
+        let answer = client.readResponse()
         #expect(answer?.informational == ["HTTP/1.1 100 Continue"])
         #expect(answer?.text == "{\"expect\":\"100-continue\",\"count\":20}")
     }
@@ -97,13 +97,13 @@ struct ContinueTests {
         let play = try play(echo())
         let client = try play.client()
         client.send(head("/a", 20) + String(repeating: "x", count: 20))
-        let answer = client.readAnswer()
+        let answer = client.readResponse()
         #expect(answer?.text == "{\"expect\":\"100-continue\",\"count\":20}" && answer?.informational == [])
         play.time.advance(by: .seconds(2))
         client.send(head("/b", 20) + String(repeating: "x", count: 10))
         #expect(try play.waitFor("cistern_upstream_active_requests", 1))
         client.send(String(repeating: "x", count: 10))
-        #expect(client.readAnswer()?.text == "{\"expect\":\"100-continue\",\"count\":20}")
+        #expect(client.readResponse()?.text == "{\"expect\":\"100-continue\",\"count\":20}")
     }
 
     @Test("the content of what is refused here is not asked for")
@@ -119,7 +119,7 @@ struct ContinueTests {
         ] {
             let client = try play.client()
             client.send(text)
-            let answer = client.readAnswer()
+            let answer = client.readResponse()
             #expect(answer?.status == status && answer?.informational == [])
             #expect(client.isClosedByServer())
         }
@@ -132,7 +132,7 @@ struct ContinueTests {
         let client = try play.client()
         client.send("POST /a HTTP/1.0\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: \(count)\r\n\r\n")
         client.send(String(repeating: "x", count: count))
-        let answer = client.readAnswer()
+        let answer = client.readResponse()
         #expect(answer?.text == "{\"expect\":\"\",\"count\":\(count)}" && answer?.informational == [])
     }
 
@@ -143,7 +143,7 @@ struct ContinueTests {
         client.send("POST /-/entries HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n")
         #expect(client.hasInput(within: 10_000))
         client.send("{")
-        let answer = client.readAnswer()
+        let answer = client.readResponse()
         #expect(answer?.status == 400 && answer?.informational == ["HTTP/1.1 100 Continue"])
     }
 }

@@ -62,7 +62,7 @@ struct DiskRescueTests {
         #expect(try play.waitFor("cistern_upstream_active_requests", 1))
         takeAway(play)
         play.time.advance(by: .seconds(1))
-        #expect(client.readAnswer()?.status == 404)
+        #expect(client.readResponse()?.status == 404)
         gate.open()
     }
 
@@ -107,7 +107,7 @@ struct DiskRescueTests {
         #expect(try play.get("/public/b").status == 200)
         #expect(play.origin.requests.count == 2)
         gate.open()
-        #expect(client.readAnswer()?.text.contains("|x") == true)
+        #expect(client.readResponse()?.text.contains("|x") == true)
     }
 
     @Test("a confirmation that was not written down counts once, however often the copy leaves the memory")

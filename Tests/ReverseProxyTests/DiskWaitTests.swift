@@ -61,7 +61,7 @@ struct DiskWaitTests {
         let (play, waiting, gate) = try clientWaiting()
         #expect(try play.get("/b").text == "{\"path\":\"/b\"}")
         gate.open()
-        #expect(waiting.readAnswer()?.text == "{\"path\":\"/a\"}")
+        #expect(waiting.readResponse()?.text == "{\"path\":\"/a\"}")
     }
 
     @Test("a variant is found through its marker, both from the disk")
@@ -91,7 +91,7 @@ struct DiskWaitTests {
         #expect(try play.waitFor("cistern_upstream_active_requests", 1))
         if whileAsking { residency.takeAway() }
         gate.open()
-        let response = try #require(client.readAnswer())
+        let response = try #require(client.readResponse())
         #expect(response.status == 200 && response.text == "{\"path\":\"/a\"}")
         #expect(residency.reads > 0)
         #expect(try play.metric("cistern_requests_total{result=\"rescued\",method=\"GET\",status_class=\"2xx\"}") == 1)
@@ -111,7 +111,7 @@ struct DiskWaitTests {
         #expect(try play.waitFor("cistern_upstream_active_requests", 1))
         residency.takeAway()
         gate.open()
-        #expect(client.readAnswer()?.text == "{\"path\":\"/a\"}")
+        #expect(client.readResponse()?.text == "{\"path\":\"/a\"}")
         play.flushStore()
         let again = try play.get("/a")
         #expect(again.text == "{\"path\":\"/a\"}" && again["Cache-Status"]?.contains("hit") == true)
@@ -132,7 +132,7 @@ struct DiskWaitTests {
         }
         #expect(try play.waitFor("cistern_collapsed_waiting", 19))
         gate.open()
-        for client in clients { #expect(client.readAnswer()?.text == "1") }
+        for client in clients { #expect(client.readResponse()?.text == "1") }
         #expect(origin.requests.count == 1)
     }
 
@@ -154,7 +154,7 @@ struct DiskWaitTests {
         #expect(try play.waitFor("cistern_collapsed_waiting", 4))
         residency.takeAway(isForgetful: true)
         gate.open()
-        for client in clients { #expect(client.readAnswer()?.text == "{\"path\":\"/a\"}") }
+        for client in clients { #expect(client.readResponse()?.text == "{\"path\":\"/a\"}") }
         #expect(play.origin.requests.count == 2)
         // Each looks until it may wait.
         #expect(residency.reads >= 5 * 8)
@@ -206,7 +206,7 @@ struct DiskWaitTests {
         client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
         #expect(try play.waitFor("cistern_store_disk_reads_waiting", 1))
         gate.open()
-        #expect(client.readAnswer()?.status == 200)
+        #expect(client.readResponse()?.status == 200)
         #expect(try play.waitFor("cistern_store_disk_reads_waiting", 0))
     }
 
@@ -233,7 +233,7 @@ struct DiskWaitTests {
         let (play, client, gate) = try clientWaiting()
         #expect(try play.admin("POST", "/-/purge?target=/a").status == 200)
         gate.open()
-        #expect(client.readAnswer()?["Cache-Status"]?.contains("fwd=uri-miss") == true)
+        #expect(client.readResponse()?["Cache-Status"]?.contains("fwd=uri-miss") == true)
         #expect(play.origin.requests.count == 2)
     }
 
@@ -244,7 +244,7 @@ struct DiskWaitTests {
         #expect(pwrite(file, [UInt8](repeating: 0, count: 4_096), 4_096, 0) == 4_096)
         close(file)
         gate.open()
-        #expect(client.readAnswer()?.text == "{\"path\":\"/a\"}")
+        #expect(client.readResponse()?.text == "{\"path\":\"/a\"}")
         #expect(play.origin.requests.count == 2)
         #expect(try play.metric("cistern_store_removals_total{cause=\"damaged\"}") == 1)
     }

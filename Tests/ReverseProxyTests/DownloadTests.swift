@@ -45,7 +45,7 @@ struct DownloadTests {
         // The only connection serves another meanwhile.
         let other = try play.client()
         #expect(other.request(row.method, "/b")?.content.count == Self.content.utf8.count)
-        let answer = slow.readAnswer()
+        let answer = slow.readResponse()
         #expect(answer?.isComplete == true && answer?.text == Self.content)
         #expect(try play.waitFor("cistern_unsent_bytes", 0))
         #expect(try play.metric("cistern_connections_cut_total") == 0)
@@ -67,7 +67,7 @@ struct DownloadTests {
         // The clock stands still: nobody's time-out makes room.
         for target in ["/c/1", "/d/1"] { #expect(try play.get(target).status == 200) }
         #expect(try play.request("POST", "/e/1", content: "1").status == 200)
-        let whole = slow.compactMap { $0.readAnswer() }.count { $0.isComplete && $0.content.count == length }
+        let whole = slow.compactMap { $0.readResponse() }.count { $0.isComplete && $0.content.count == length }
         #expect(whole == 3)
     }
 
@@ -89,7 +89,7 @@ struct DownloadTests {
         for _ in 0..<100 { #expect(try play.get("/b").status == 200) }
         #expect(try play.metric("cistern_upstream_active_requests") == 1)
         #expect(try (play.metric("cistern_unsent_bytes") ?? .infinity) <= 2_097_152)
-        let answer = slow.readAnswer()
+        let answer = slow.readResponse()
         #expect(answer?.isComplete == true && answer?.content.count == length)
         #expect(try play.waitFor("cistern_unsent_bytes", 0))
         #expect(try play.metric("cistern_connections_cut_total") == 0)

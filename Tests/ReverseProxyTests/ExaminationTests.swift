@@ -27,7 +27,7 @@ struct ExaminationTests {
         _ content: [UInt8], _ coding: ContentCoding? = .identity, isJSON: Bool = true, mustHave: String? = nil, makesTag: Bool = false,
         limit: Int = 1 << 20
     ) -> ContentExamination {
-        var good = GoodAnswer()
+        var good = GoodResponse()
         good.mustHave = [mustHave].compactMap { $0.flatMap(JSONPointer.init) }
         return ContentExamination(
             content: content, coding: coding, isJSON: isJSON, verdict: JSONTextChecker.check(content.span), isDelimited: true, good: good,
@@ -128,7 +128,7 @@ struct ExaminationTests {
         for client in clients { client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n") }
         #expect(try play.waitFor("cistern_collapsed_waiting", 3))
         gate.open()
-        for client in clients { #expect(client.readAnswer()?.text == text) }
+        for client in clients { #expect(client.readResponse()?.text == text) }
         #expect(origin.requests.count == 1)
     }
 

@@ -15,16 +15,16 @@ struct FailureScopeTests {
     private static let unavailable = "503 Service Unavailable"
 
     /// Sends a request to what hangs, and lets the soft deadline pass.
-    private func softDeadline(_ play: ProxyPlay, _ target: String) throws -> TestAnswer {
+    private func softDeadline(_ play: ProxyPlay, _ target: String) throws -> TestResponse {
         let before = play.origin.requests.count
         let client = try play.client()
         client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
         #expect(play.origin.waitForRequests(before + 1))
         play.time.advance(by: .milliseconds(1_500))
-        return try #require(client.readAnswer())
+        return try #require(client.readResponse())
     }
 
-    private func detail(_ answer: TestAnswer) -> String? { answer["Cache-Status"]?.split(separator: "=").last.map(String.init) }
+    private func detail(_ answer: TestResponse) -> String? { answer["Cache-Status"]?.split(separator: "=").last.map(String.init) }
 
     private func open(_ play: ProxyPlay, _ kind: FailureScopeKind) throws -> Double? {
         try play.metric("cistern_failure_scopes{scope=\"\(kind.rawValue)\"}")
@@ -248,7 +248,7 @@ struct FailureScopeTests {
         #expect(try play.waitFor("cistern_collapsed_waiting", 7))
         gate.open()
         for client in clients {
-            let answer = try #require(client.readAnswer())
+            let answer = try #require(client.readResponse())
             #expect(answer.status == 503 && answer.text == "{\"busy\":1}" && answer["Retry-After"] == "7")
         }
     }

@@ -21,7 +21,7 @@ struct HitMemoTests {
     }
 
     private func find(_ request: String, now: Int64 = 5) -> String? {
-        Array(request.utf8).withUnsafeBytes { memo.find($0, now: now) }.map { String(decoding: $0.answer, as: UTF8.self) }
+        Array(request.utf8).withUnsafeBytes { memo.find($0, now: now) }.map { String(decoding: $0.response, as: UTF8.self) }
     }
 
     /// Looks, then keeps what was sent, as a hit does.

@@ -12,7 +12,7 @@ import Testing
 struct InvalidationTests {
     private let text = [("Content-Type", "text/plain")]
 
-    private func isHit(_ answer: TestAnswer) -> Bool { answer["Cache-Status"]?.contains("; hit") == true }
+    private func isHit(_ answer: TestResponse) -> Bool { answer["Cache-Status"]?.contains("; hit") == true }
 
     private func readingPlay(_ origin: ScriptedOrigin) throws -> ProxyPlay {
         try ProxyPlay(origin) {
@@ -106,7 +106,7 @@ struct InvalidationTests {
             }
             play.time.advance(by: .milliseconds(5))
             gate.open()
-            #expect(client.readAnswer()?.text == "1")
+            #expect(client.readResponse()?.text == "1")
             if target == "/own" {
                 #expect(!isHit(try play.get("/own")))
             } else {
@@ -140,7 +140,7 @@ struct InvalidationTests {
         for number in 0..<100 { _ = try play.get("/fill/\(number)") }
         play.flushStore()
         gate.open()
-        _ = slow.readAnswer()
+        _ = slow.readResponse()
         play.flushStore()
         #expect(!isHit(try play.get("/a", user)))
     }
@@ -155,7 +155,7 @@ struct InvalidationTests {
         #expect(try play.waitFor("cistern_upstream_active_requests", 1))
         play.time.advance(by: .seconds(20))
         gate.open()
-        #expect(client.readAnswer()?.text == "1")
+        #expect(client.readResponse()?.text == "1")
         #expect(try play.get("/own")["Age"] == "20")
     }
 
@@ -201,7 +201,7 @@ struct InvalidationTests {
         #expect(try play.waitFor("cistern_collapsed_waiting", 1))
         play.time.advance(by: .milliseconds(5))
         gate.open()
-        #expect(clients.map { $0.readAnswer()?.text } == ["1", "2"])
+        #expect(clients.map { $0.readResponse()?.text } == ["1", "2"])
     }
 
     @Test("that something was said of arguments is known after a restart, whatever was evicted")

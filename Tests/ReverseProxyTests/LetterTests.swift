@@ -11,7 +11,7 @@ import Testing
 struct LetterTests {
     private static let fresh = "Cache-Control: max-age=60"
 
-    private func isHit(_ answer: TestAnswer) -> Bool { answer["Cache-Status"]?.contains("; hit") == true }
+    private func isHit(_ answer: TestResponse) -> Bool { answer["Cache-Status"]?.contains("; hit") == true }
 
     @Test("content in a coding that is not known goes out as it came, to those who allow that; for others the upstream is asked")
     func unknownCoding() throws {
@@ -69,7 +69,7 @@ struct LetterTests {
     }
 
     @Test(
-        "Set-Cookie in a 304 or an answer to HEAD is kept, stripped, or the update not stored, as the setting says",
+        "Set-Cookie in a 304 or a response to HEAD is kept, stripped, or the update not stored, as the setting says",
         arguments: SetCookieTreatment.allCases, ["GET", "HEAD"])
     func cookies(treatment: SetCookieTreatment, method: String) throws {
         let counter = Counter()

@@ -15,7 +15,7 @@ struct ListeningTests {
         }
     }
 
-    private func get(_ address: ListenAddress) throws -> TestAnswer {
+    private func get(_ address: ListenAddress) throws -> TestResponse {
         try #require(TestClient(address).get("/a"))
     }
 

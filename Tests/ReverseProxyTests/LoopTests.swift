@@ -23,7 +23,7 @@ struct LoopTests {
             return client
         }
         for (number, client) in clients.enumerated() {
-            let page = try #require(client.readAnswer())
+            let page = try #require(client.readResponse())
             #expect(page.status == 200 && page.text.hasSuffix("# EOF\n") == (number % 2 == 1))
             for shard in 0..<shards { #expect(page.text.contains("cistern_loop_longest_wait_seconds{shard=\"\(shard)\"}")) }
         }

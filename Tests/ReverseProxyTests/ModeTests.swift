@@ -47,7 +47,7 @@ struct ModeTests {
         #expect(try play.get("/a").status == 504)
     }
 
-    @Test("record: the upstream is always asked, its answer stored, and no copy stands in for it")
+    @Test("record: the upstream is always asked, its response stored, and no copy stands in for it")
     func record() throws {
         let play = try play()
         _ = try play.get("/a")

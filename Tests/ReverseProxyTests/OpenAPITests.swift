@@ -53,7 +53,7 @@ struct OpenAPITests {
         #expect(called == Set(Self.calls.keys))
     }
 
-    private func check(_ answer: TestAnswer, of operation: JSONValue, named name: String, _ document: JSONValue) {
+    private func check(_ answer: TestResponse, of operation: JSONValue, named name: String, _ document: JSONValue) {
         guard let described = operation["responses"]?[String(answer.status)] else {
             Issue.record("\(name) answers with \(answer.status), which is not documented")
             return

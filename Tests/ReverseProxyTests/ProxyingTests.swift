@@ -26,7 +26,7 @@ struct ProxyingTests {
         #expect(try play.request("PROPFIND", "/a?x=%7e", content: "body").text.hasPrefix("PROPFIND /a?x=%7e HTTP/1.1|"))
         let client = try play.client()
         client.send("PUT /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=\"y\"\r\nde\r\n0\r\nT: x\r\n\r\n")
-        #expect(client.readAnswer()?.text.hasSuffix("|abcde") == true)
+        #expect(client.readResponse()?.text.hasSuffix("|abcde") == true)
         #expect(play.origin.requests.last?["Transfer-Encoding"] == nil && play.origin.requests.last?["Content-Length"] == "5")
         #expect(try play.request("DELETE", "/a").status == 200)
     }
@@ -56,7 +56,7 @@ struct ProxyingTests {
         let play = try ProxyPlay(ScriptedOrigin { request in [.json("\"\(request.target)\"")] })
         let client = try play.client()
         client.send((1...5).map { "GET /\($0) HTTP/1.1\r\nHost: a\r\n\r\n" }.joined())
-        for number in 1...5 { #expect(client.readAnswer()?.text == "\"/\(number)\"") }
+        for number in 1...5 { #expect(client.readResponse()?.text == "\"/\(number)\"") }
     }
 
     @Test("requests that arrive byte by byte, and half-closed connections, are answered")
@@ -64,10 +64,10 @@ struct ProxyingTests {
         let play = try ProxyPlay(Self.echo())
         let client = try play.client()
         for byte in "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n".utf8 { client.send([byte]) }
-        #expect(client.readAnswer()?.status == 200)
+        #expect(client.readResponse()?.status == 200)
         client.send("GET /half HTTP/1.1\r\nHost: a\r\n\r\n")
         client.finishSending()
-        #expect(client.readAnswer()?.text.hasPrefix("GET /half") == true)
+        #expect(client.readResponse()?.text.hasPrefix("GET /half") == true)
         #expect(client.isClosedByServer())
     }
 
@@ -79,7 +79,7 @@ struct ProxyingTests {
             })
         let client = try play.client()
         client.send("GET /a HTTP/1.0\r\n\r\n")
-        let answer = client.readAnswer()
+        let answer = client.readResponse()
         #expect(answer?["Transfer-Encoding"] == nil)
         #expect(answer?.text == "abc")
         #expect(client.isClosedByServer())
@@ -237,7 +237,7 @@ struct ProxyingTests {
         #expect(try play.request("TRACE", "/a").status == 405)
         let client = try play.client()
         client.send("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n")
-        #expect(client.readAnswer()?.status == 501)
+        #expect(client.readResponse()?.status == 501)
         #expect(try play.request("OPTIONS", "/a", [("Max-Forwards", "0")]).status == 200)
         #expect(play.origin.requests.isEmpty)
         _ = try play.request("OPTIONS", "/a", [("Max-Forwards", "5")])
@@ -271,7 +271,7 @@ struct ProxyingTests {
         let play = try ProxyPlay(Self.echo())
         let client = try play.client()
         client.send(request)
-        let answer = try #require(client.readAnswer())
+        let answer = try #require(client.readResponse())
         #expect(answer.status == status)
         #expect(answer["Connection"] == "close")
         #expect(answer["Content-Type"] == "text/plain; charset=utf-8")
@@ -290,7 +290,7 @@ struct ProxyingTests {
         let play = try ProxyPlay(Self.echo())
         let client = try play.client()
         client.send("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + content)
-        #expect(client.readAnswer()?.status == 400)
+        #expect(client.readResponse()?.status == 400)
         #expect(client.isClosedByServer())
         #expect(play.origin.requests.isEmpty)
     }
@@ -301,7 +301,7 @@ struct ProxyingTests {
         #expect(try play.request("POST", "/a", content: "12345678901").status == 413)
         let client = try play.client()
         client.send("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nb\r\n12345678901\r\n0\r\n\r\n")
-        #expect(client.readAnswer()?.status == 413)
+        #expect(client.readResponse()?.status == 413)
         #expect(try play.request("POST", "/a", content: "1234567890").status == 200)
     }
 
@@ -311,7 +311,7 @@ struct ProxyingTests {
         let client = try play.client()
         client.send("GET /a HTTP/1.1\r\nHo")
         while !client.hasInput(within: 10) { play.time.advance(by: .seconds(1)) }
-        #expect(client.readAnswer()?.status == 408)
+        #expect(client.readResponse()?.status == 408)
         #expect(client.isClosedByServer())
     }
 
@@ -334,7 +334,7 @@ struct ProxyingTests {
         // A shard that looks for more may hold the last place for a moment: who comes then is taken a little later.
         let isServed = { (client: TestClient) in
             while !client.hasInput(within: 10) { play.time.advance(by: .milliseconds(100)) }
-            return client.readAnswer()?.status == 200
+            return client.readResponse()?.status == 200
         }
         var open = [try play.client(), try play.client()]
         for client in open {

@@ -26,7 +26,7 @@ struct RepeatedHitTests {
 
     /// Asks until the next such request is one that repeats. Returns the last answer.
     @discardableResult
-    private func warm(_ play: ProxyPlay, _ target: String = "/a", _ fields: [(String, String)] = []) throws -> TestAnswer {
+    private func warm(_ play: ProxyPlay, _ target: String = "/a", _ fields: [(String, String)] = []) throws -> TestResponse {
         _ = try play.get(target, fields)
         _ = try play.get(target, fields)
         return try play.get(target, fields)
@@ -156,23 +156,23 @@ struct RepeatedHitTests {
         let client = try play.client()
         for _ in 0..<4 {
             client.send(text + text)
-            for _ in 0..<2 { #expect(client.readAnswer()?.text.hasPrefix("{\"n\":1,") == true) }
+            for _ in 0..<2 { #expect(client.readResponse()?.text.hasPrefix("{\"n\":1,") == true) }
         }
         client.send(text + "GET /b HTTP/1.1\r\n")
-        #expect(client.readAnswer()?.text.hasPrefix("{\"n\":1,") == true)
+        #expect(client.readResponse()?.text.hasPrefix("{\"n\":1,") == true)
         client.send("Host: cistern.test\r\n\r\n")
-        #expect(client.readAnswer()?.text.hasPrefix("{\"n\":2,") == true)
+        #expect(client.readResponse()?.text.hasPrefix("{\"n\":2,") == true)
         #expect(try repeated(play) == 0)
         for _ in 0..<3 {
             client.send(text)
-            #expect(client.readAnswer()?.text.hasPrefix("{\"n\":1,") == true)
+            #expect(client.readResponse()?.text.hasPrefix("{\"n\":1,") == true)
         }
         #expect(try repeated(play) == 1)
         // Behind the half of a request it is no request.
         client.send("GET /x HTTP/1.1\r\nX: ")
         #expect(try repeated(play) == 1)
         client.send(text)
-        #expect(client.readAnswer()?.status == 200)
+        #expect(client.readResponse()?.status == 200)
         #expect(play.origin.requests.last?.target == "/x")
         #expect(try repeated(play) == 1)
     }
@@ -241,7 +241,7 @@ struct RepeatedHitTests {
         let client = try play.client()
         func ask(_ text: String, answers: Int = 1) {
             client.send(text)
-            for _ in 0..<answers { #expect(client.readAnswer()?.status == 200) }
+            for _ in 0..<answers { #expect(client.readResponse()?.status == 200) }
         }
         ask(other)
         for _ in 0..<3 { ask(hot) }

@@ -33,7 +33,7 @@ struct RequestHardeningTests {
         for field in fields { text += "\(field): \(values[field] ?? "x")\r\n" }
         let client = try play.client()
         client.send(text + "Connection: \(name)\r\n\r\n{}")
-        #expect(client.readAnswer()?.status == 200)
+        #expect(client.readResponse()?.status == 200)
         let seen = try #require(play.origin.requests.last)
         #expect(String(decoding: seen.content, as: UTF8.self) == "{}")
         #expect(seen["Connection"] == nil)
@@ -46,7 +46,7 @@ struct RequestHardeningTests {
         }
         // Nothing of it is taken for a next request.
         client.send("GET /next HTTP/1.1\r\nHost: a\r\n\r\n")
-        #expect(client.readAnswer()?.text == "[\"GET\",\"/next\",\"\"]")
+        #expect(client.readResponse()?.text == "[\"GET\",\"/next\",\"\"]")
     }
 
     @Test(
@@ -77,13 +77,13 @@ struct RequestHardeningTests {
         let client = try play.client()
         for framing in ["Content-Length: 4\r\n\r\nevil", "Transfer-Encoding: chunked\r\n\r\n4\r\nevil\r\n0\r\n\r\n"] {
             client.send("\(method) /a HTTP/1.1\r\nHost: a\r\n\(framing)")
-            #expect(client.readAnswer(toHead: method == "HEAD")?["Cache-Status"]?.contains("stored") == false)
+            #expect(client.readResponse(toHead: method == "HEAD")?["Cache-Status"]?.contains("stored") == false)
         }
         #expect(try play.get("/a").text == "[\"GET\",\"/a\",\"\"]")
         #expect(try play.get("/a")["Cache-Status"]?.contains("hit") == true)
         // And what is stored is not given to one with content.
         client.send("GET /a HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nevil")
-        #expect(client.readAnswer()?.text == "[\"GET\",\"/a\",\"evil\"]")
+        #expect(client.readResponse()?.text == "[\"GET\",\"/a\",\"evil\"]")
     }
 
     @Test("HEAD and a range never take the place of GET's whole answer")
@@ -119,9 +119,9 @@ struct RequestHardeningTests {
         let client = try play.client()
         let smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
         client.send("\(method) /a HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\nContent-Length: \(smuggled.utf8.count)\r\n\r\n" + smuggled)
-        #expect(client.readAnswer() != nil)
+        #expect(client.readResponse() != nil)
         client.send("GET /next HTTP/1.1\r\nHost: a\r\n\r\n")
-        _ = client.readAnswer()
+        _ = client.readResponse()
         #expect(!play.origin.requests.contains { $0.target == "/smuggled" })
     }
 
@@ -130,7 +130,7 @@ struct RequestHardeningTests {
         let play = try ProxyPlay(Self.telling())
         let client = try play.client()
         client.send("GET https://a/x HTTP/1.1\r\nHost: a\r\n\r\n")
-        #expect(client.readAnswer()?.status == 421)
+        #expect(client.readResponse()?.status == 421)
         #expect(play.origin.requests.isEmpty)
     }
 
@@ -178,7 +178,7 @@ struct RequestHardeningTests {
             play.time.advance(by: .seconds(1))
         }
         while !slow[0].hasInput(within: 10) { play.time.advance(by: .seconds(1)) }
-        for client in slow { #expect(client.readAnswer()?.status == 408) }
+        for client in slow { #expect(client.readResponse()?.status == 408) }
         #expect(play.origin.requests.count == 20)
     }
 
@@ -199,7 +199,7 @@ struct RequestHardeningTests {
         client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
         #expect(try play.waitFor("cistern_upstream_active_requests", 1))
         while !client.hasInput(within: 10) { play.time.advance(by: .seconds(1)) }
-        let answer = try #require(client.readAnswer())
+        let answer = try #require(client.readResponse())
         #expect(answer.status == (hasCopy ? 200 : 504))
         gate.open()
     }

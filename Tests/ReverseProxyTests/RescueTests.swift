@@ -29,8 +29,8 @@ struct Failure: Sendable, CustomTestStringConvertible {
         Failure(name: "no content", steps: [.send("HTTP/1.1 204 No Content\r\n\r\n")]),
         Failure(name: "unasked part", steps: [.json("{\"id\":1}", status: "206 Partial Content", ["Content-Range: bytes 0-7/100"])]),
         Failure(name: "login redirect", steps: [.send("HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 0\r\n\r\n")]),
-        Failure(name: "closed without an answer", steps: [.close]),
-        Failure(name: "reset without an answer", steps: [.reset]),
+        Failure(name: "closed without a response", steps: [.close]),
+        Failure(name: "reset without a response", steps: [.reset]),
         Failure(name: "closed in the head", steps: [.send("HTTP/1.1 200 OK\r\nContent-Ty"), .close]),
         Failure(
             name: "reset in the content",
@@ -76,12 +76,12 @@ struct Failure: Sendable, CustomTestStringConvertible {
         Failure(name: "a coding that nobody asked for", steps: [.json("{}", ["Content-Encoding: br"])]),
         Failure(name: "a page without a type", steps: [.send("HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n<html></html>")]),
         Failure(
-            name: "a second answer behind the content",
+            name: "a second response behind the content",
             steps: [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}HTTP/1.1 200 OK\r\n\r\n")]),
         Failure(name: "captive portal", steps: [.json("{}", status: "511 Network Authentication Required")]),
         Failure(name: "gzip that is none", steps: [.json("{\"id\":1}", ["Content-Encoding: gzip"])]),
         Failure(name: "a number without an end", steps: [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n12"), .close]),
-        Failure(name: "no answer in time", steps: [.hang], isSlow: true),
+        Failure(name: "no response in time", steps: [.hang], isSlow: true),
         Failure(
             name: "content that stops",
             steps: [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"id\""), .hang], isSlow: true),
@@ -101,7 +101,7 @@ struct RescueTests {
         let client = try play.client()
         client.send("GET /users/1 HTTP/1.1\r\nHost: a\r\n\r\n")
         if failure.isSlow { moveClock(play, until: client) }
-        let answer = try #require(client.readAnswer())
+        let answer = try #require(client.readResponse())
         #expect(answer.status == 200)
         #expect(answer.text == good)
         #expect(answer["Age"] != nil)
@@ -119,7 +119,7 @@ struct RescueTests {
         let client = try play.client()
         client.send("GET /users/1 HTTP/1.1\r\nHost: a\r\n\r\n")
         if failure.isSlow { moveClock(play, until: client) }
-        _ = try #require(client.readAnswer())
+        _ = try #require(client.readResponse())
         origin.down()
         let answer = try play.get("/users/1")
         #expect(answer.status == 502)

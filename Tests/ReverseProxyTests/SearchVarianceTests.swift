@@ -27,7 +27,7 @@ struct SearchVariancePlays {
         }
     }
 
-    private func isHit(_ answer: TestAnswer) -> Bool { answer["Cache-Status"]?.contains("; hit") == true }
+    private func isHit(_ answer: TestResponse) -> Bool { answer["Cache-Status"]?.contains("; hit") == true }
 
     @Test("arguments that make no difference find what another spelling has stored, also after a restart")
     func found() throws {

@@ -13,7 +13,7 @@ struct SelectionTests {
         ScriptedOrigin { request in [.json("\"\(request[name] ?? "none")\"", ["Cache-Control: max-age=60"] + fields)] }
     }
 
-    private func isHit(_ answer: TestAnswer) -> Bool { answer["Cache-Status"]?.contains("; hit") == true }
+    private func isHit(_ answer: TestResponse) -> Bool { answer["Cache-Status"]?.contains("; hit") == true }
 
     @Test("who hides a field from the upstream by Connection does not store its answer for those who send it")
     func hidden() throws {
@@ -60,7 +60,7 @@ struct SelectionTests {
             }
             #expect(try play.waitFor("cistern_collapsed_waiting", 1))
             gate.open()
-            for client in clients { #expect(client.readAnswer()?.text == "1") }
+            for client in clients { #expect(client.readResponse()?.text == "1") }
             #expect(origin.requests.count == count, "\(strictness) \(control)")
         }
     }

@@ -17,7 +17,7 @@ struct SemanticsTests {
         return ScriptedOrigin { _ in [.json("{\"n\":\(counter.next())}", fields)] }
     }
 
-    private func isHit(_ answer: TestAnswer) -> Bool { answer["Cache-Status"]?.contains("; hit") == true }
+    private func isHit(_ answer: TestResponse) -> Bool { answer["Cache-Status"]?.contains("; hit") == true }
 
     // MARK: Parts
 
@@ -329,7 +329,7 @@ struct SemanticsTests {
             return [request.target == "/text" ? .answer("x", type: "text/plain", fields) : .json("[1,2]", fields)]
         }
         let play = try ProxyPlay(origin) { $0.policy.stripsTargetedFields = strips }
-        func check(_ answer: TestAnswer, _ status: Int, _ text: String) {
+        func check(_ answer: TestResponse, _ status: Int, _ text: String) {
             #expect(answer.status == status && answer.text == text)
             #expect((answer["CDN-Cache-Control"] == nil) == strips && (answer["Cistern-Cache-Control"] == nil) == strips)
             #expect(answer["Cache-Control"] == "no-cache" && answer["ETag"] == "\"1\"")
@@ -448,7 +448,7 @@ struct SemanticsTests {
         leaving.endsWithReset()
         let old = try play.client()
         old.send("GET /a HTTP/1.0\r\nAccept-Encoding: gzip\r\n\r\n")
-        let plain = try #require(old.readAnswer())
+        let plain = try #require(old.readResponse())
         #expect(plain["Content-Encoding"] == nil && plain.text == text)
     }
 

@@ -18,13 +18,13 @@ struct CookieClient {
         return cookie + (authorization.map { [("Authorization", $0)] } ?? [])
     }
 
-    mutating func request(_ target: String, _ play: ProxyPlay, _ more: [(String, String)] = []) throws -> TestAnswer {
+    mutating func request(_ target: String, _ play: ProxyPlay, _ more: [(String, String)] = []) throws -> TestResponse {
         try request("GET", target, play, more)
     }
 
     mutating func request(
         _ method: String, _ target: String, _ play: ProxyPlay, _ more: [(String, String)] = [], content: String? = nil
-    ) throws -> TestAnswer {
+    ) throws -> TestResponse {
         let answer = try play.request(method, target, fields + more, content: content)
         for line in answer.all("Set-Cookie") {
             let pair = line.prefix { $0 != ";" }.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)

@@ -99,7 +99,7 @@ struct SharedRescueWalk {
         #expect(asked * 100 > asUp * 95, "\(asked) of \(asUp) while it was up")
     }
 
-    private static func isFromUpstream(_ answer: TestAnswer) -> Bool {
+    private static func isFromUpstream(_ answer: TestResponse) -> Bool {
         answer.status == 200 && answer["Cache-Status"]?.contains("detail=") != true
     }
 

@@ -34,7 +34,7 @@ struct StoringOrderTests {
     }
 
     /// Asks by itself, whatever is under way.
-    private func getAnew(_ play: ProxyPlay) throws -> TestAnswer { try play.get("/a", [("Cache-Control", "no-cache")]) }
+    private func getAnew(_ play: ProxyPlay) throws -> TestResponse { try play.get("/a", [("Cache-Control", "no-cache")]) }
 
     private static func notModified(_ tag: String) -> OriginStep {
         .send("HTTP/1.1 304 Not Modified\r\nETag: \"\(tag)\"\r\n\(fresh)\r\n\r\n")
@@ -51,7 +51,7 @@ struct StoringOrderTests {
         // The older one's Date is later: that says nothing.
         play.time.advance(by: .seconds(3))
         gate.open()
-        let own = try #require(slow.readAnswer())
+        let own = try #require(slow.readResponse())
         #expect(own.text == "1" && own["Cache-Status"] == "cistern; fwd=uri-miss; detail=outdated")
         let hit = try play.get("/a")
         #expect(hit.text == "2" && hit["Cache-Status"]?.contains("; hit") == true)
@@ -73,7 +73,7 @@ struct StoringOrderTests {
         #expect(try play.get("/a", [("X-A", "2")]).text == "2")
         #expect(try play.get("/a", [("X-A", "1"), ("Cache-Control", "no-cache")]).text == "3")
         gate.open()
-        #expect(slow.readAnswer()?.text == "1")
+        #expect(slow.readResponse()?.text == "1")
         #expect(try play.get("/a", [("X-A", "2")]).text == "4")
         #expect(try play.get("/a", [("X-A", "1")]).text == "3")
     }
@@ -105,7 +105,7 @@ struct StoringOrderTests {
         let slow = try send(play)
         #expect(try getAnew(play).text == "3")
         gate.open()
-        #expect(slow.readAnswer()?.text == "1")
+        #expect(slow.readResponse()?.text == "1")
         let hit = try play.get("/a")
         #expect(hit.text == "3" && hit["Cache-Status"] == "cistern; hit; ttl=10")
     }
@@ -129,9 +129,9 @@ struct StoringOrderTests {
         let first = try send(play)
         let second = try send(play, "GET", "/a", "Cache-Control: no-cache\r\n")
         gate.open()
-        #expect(first.readAnswer()?.text == "2")
+        #expect(first.readResponse()?.text == "2")
         later.open()
-        #expect(second.readAnswer()?.text == "1")
+        #expect(second.readResponse()?.text == "1")
         #expect(try play.get("/a").text == "4")
         #expect(origin.requests.last?["If-None-Match"] == "\"b\"")
     }
@@ -148,7 +148,7 @@ struct StoringOrderTests {
         let slow = try send(play, "HEAD")
         #expect(try getAnew(play).text == "3")
         gate.open()
-        #expect(slow.readAnswer(toHead: true)?.status == 200)
+        #expect(slow.readResponse(toHead: true)?.status == 200)
         #expect(try play.get("/a")["Cache-Status"] == "cistern; hit; ttl=60")
     }
 
@@ -163,8 +163,8 @@ struct StoringOrderTests {
         #expect(try play.waitFor("cistern_collapsed_waiting", 1))
         #expect(try getAnew(play).text == "2")
         gate.open()
-        #expect(leader.readAnswer()?.text == "1")
-        #expect(follower.readAnswer()?.text == "2")
+        #expect(leader.readResponse()?.text == "1")
+        #expect(follower.readResponse()?.text == "2")
         #expect(origin.requests.count == 2)
     }
 
@@ -179,8 +179,8 @@ struct StoringOrderTests {
         follower.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
         #expect(try play.waitFor("cistern_collapsed_waiting", 1))
         gate.open()
-        #expect(leader.readAnswer()?.text == "1")
-        #expect(follower.readAnswer()?.text == "3")
+        #expect(leader.readResponse()?.text == "1")
+        #expect(follower.readResponse()?.text == "3")
     }
 
     @Test("who is rescued gets what is stored now, not what was found when the request came")
@@ -193,7 +193,7 @@ struct StoringOrderTests {
         let slow = try send(play)
         #expect(try getAnew(play).text == "3")
         gate.open()
-        #expect(slow.readAnswer()?.text == "3")
+        #expect(slow.readResponse()?.text == "3")
     }
 
     @Test("arguments that make no difference: an older response does not come before a newer one of the other place")
@@ -210,7 +210,7 @@ struct StoringOrderTests {
             let slow = try send(play, "GET", "/a?x=1")
             #expect(try play.get("/a?x=1", [("Cache-Control", "no-cache")]).text == "\"new\"")
             gate.open()
-            #expect(slow.readAnswer()?.text == "\"old\"")
+            #expect(slow.readResponse()?.text == "\"old\"")
             #expect(try play.get("/a?x=1", [("Accept", "*/*")]).text == "\"new\"")
             #expect(origin.requests.count == 2)
         }

@@ -51,7 +51,7 @@ struct StrayBytesPlayTests {
                 client.send("GET /items/\(number % 20) HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer \(user)\r\n\r\n")
             }
             for (user, client) in clients {
-                let answer = try #require(client.readAnswer())
+                let answer = try #require(client.readResponse())
                 // What came with surplus may be refused; what is given out is right.
                 guard answer.status == 200 else { continue }
                 #expect(answer.text == "{\"user\":\"\(user)\",\"target\":\"/items/\(number % 20)\"}")

@@ -13,11 +13,11 @@ import Upstream
 @Suite("An upstream in trouble", .play)
 struct TroubleTests {
     /// Sends a request and moves the clock until there is an answer.
-    private func answer(_ play: ProxyPlay, _ target: String, step: Duration = .milliseconds(500)) throws -> TestAnswer {
+    private func answer(_ play: ProxyPlay, _ target: String, step: Duration = .milliseconds(500)) throws -> TestResponse {
         let client = try play.client()
         client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
         while !client.hasInput(within: 10) { play.time.advance(by: step) }
-        return try #require(client.readAnswer())
+        return try #require(client.readResponse())
     }
 
     // MARK: The soft deadline
@@ -59,7 +59,7 @@ struct TroubleTests {
         #expect(try play.waitFor("cistern_upstream_active_requests", 3))
         play.stop()
         gate.open()
-        let answers = clients.map { $0.readAnswer() }
+        let answers = clients.map { $0.readResponse() }
         #expect(answers.map { $0?.status } == [200, 504, 504])
         #expect(answers[0]?.text == "1" && answers[0]?["Cache-Status"]?.hasSuffix("detail=slow") == true)
     }
@@ -97,7 +97,7 @@ struct TroubleTests {
         play.time.advance(by: .seconds(5))
         #expect(!client.hasInput(within: 50))
         gate.open()
-        #expect(client.readAnswer()?.text == "2")
+        #expect(client.readResponse()?.text == "2")
     }
 
     // MARK: For long
@@ -165,7 +165,7 @@ struct TroubleTests {
         #expect(refused["Proxy-Status"] == "cistern; error=connection_limit_reached")
         #expect(try play.get("/stored").text == "1")
         gate.open()
-        for client in clients { #expect(client.readAnswer()?.text == "2") }
+        for client in clients { #expect(client.readResponse()?.text == "2") }
     }
 
     @Test("one address may hold so many connections and no more, and has room again when one ends")
@@ -184,7 +184,7 @@ struct TroubleTests {
     // MARK: What is good
 
     @Test(
-        "an answer that is not what the operator calls good: the copy, or passed on, named, and not stored",
+        "a response that is not what the operator calls good: the copy, or passed on, named, and not stored",
         arguments: [
             ("{\"error\":\"x\",\"data\":[1,2,3]}", "unwanted_value"), ("{\"date\":[1,2,3]}", "missing_value"), ("{\"data\":[]}", "shrunk"),
         ])

@@ -39,7 +39,7 @@ struct UploadTests {
         #expect(try play.metric("cistern_upstream_active_requests") == 0 && play.metric("cistern_upstream_connections_total") == 0)
         #expect(try play.request("POST", "/b", content: "x").text.hasSuffix("|1"))
         client.send(framing == "chunked" ? "4\r\n5678\r\n0\r\nT: x\r\n\r\n" : "5678")
-        #expect(client.readAnswer()?.text == "POST /a HTTP/1.1|Content-Length: 8|8")
+        #expect(client.readResponse()?.text == "POST /a HTTP/1.1|Content-Length: 8|8")
         #expect(play.origin.requests.map(\.target) == ["/b", "/a"])
         #expect(try play.waitFor(held, 0))
         #expect(try play.metric(count("whole")) == 2)
@@ -95,7 +95,7 @@ struct UploadTests {
         client.send("x")
         #expect(try play.waitFor(held, 5))
         play.time.advance(by: .seconds(6))
-        #expect(client.readAnswer()?.status == 408)
+        #expect(client.readResponse()?.status == 408)
         #expect(client.isClosedByServer())
         #expect(try play.metric(held) == 0)
         #expect(play.origin.requests.isEmpty)
@@ -108,7 +108,7 @@ struct UploadTests {
         client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nx")
         #expect(try play.waitFor(held, 1))
         play.time.advance(by: .seconds(31))
-        #expect(client.readAnswer()?.status == 408)
+        #expect(client.readResponse()?.status == 408)
         #expect(play.origin.requests.isEmpty)
     }
 
@@ -120,7 +120,7 @@ struct UploadTests {
             client.send("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n1234\r\n")
             #expect(try play.waitFor(held, 4))
             client.send(rest)
-            #expect(client.readAnswer()?.status == status)
+            #expect(client.readResponse()?.status == status)
             #expect(try play.waitFor(held, 0))
         }
         #expect(play.origin.requests.isEmpty)
@@ -134,11 +134,11 @@ struct UploadTests {
         client.send(
             "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabcPOST /b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
                 + "1\r\nx\r\n0\r\n\r\nGET /c HTTP/1.1\r\nHost: a\r\n\r\nPUT /d HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\ny")
-        #expect(client.readAnswer()?.text == "POST /a HTTP/1.1|Content-Length: 3|3")
-        #expect(client.readAnswer()?.text == "POST /b HTTP/1.1|Content-Length: 1|1")
-        #expect(client.readAnswer()?.text == "GET /c HTTP/1.1||0")
+        #expect(client.readResponse()?.text == "POST /a HTTP/1.1|Content-Length: 3|3")
+        #expect(client.readResponse()?.text == "POST /b HTTP/1.1|Content-Length: 1|1")
+        #expect(client.readResponse()?.text == "GET /c HTTP/1.1||0")
         client.send("z")
-        #expect(client.readAnswer()?.text == "PUT /d HTTP/1.1|Content-Length: 2|2")
+        #expect(client.readResponse()?.text == "PUT /d HTTP/1.1|Content-Length: 2|2")
     }
 
     @Test("Cistern stops while content comes: 503, and nothing is asked")
@@ -153,7 +153,7 @@ struct UploadTests {
         #expect(try play.waitFor(held, 8))
         play.stop()
         for client in clients {
-            let answer = client.readAnswer()
+            let answer = client.readResponse()
             #expect(answer?.status == 503 && answer?["Connection"] == "close")
         }
         #expect(origin.requests.isEmpty)
@@ -188,9 +188,9 @@ struct StreamedUploadTests {
         second.send("3c\r\n\(text)\r\n")
         #expect(try play.waitFor("cistern_upstream_active_requests", 2))
         second.send("0\r\n\r\n")
-        #expect(second.readAnswer()?.text == "POST /b HTTP/1.1|Transfer-Encoding: chunked|120")
+        #expect(second.readResponse()?.text == "POST /b HTTP/1.1|Transfer-Encoding: chunked|120")
         first.send(text + text.prefix(41))
-        #expect(first.readAnswer()?.text == "POST /a HTTP/1.1|Content-Length: 101|101")
+        #expect(first.readResponse()?.text == "POST /a HTTP/1.1|Content-Length: 101|101")
         #expect(try play.metric(count("streamed_too_long")) == 2)
         #expect(try play.waitFor(held, 0))
     }
@@ -209,7 +209,7 @@ struct StreamedUploadTests {
         #expect(try play.metric(count("whole")) == 1)
         for (number, client) in slow.enumerated() {
             client.send(String(text.prefix(100)))
-            #expect(client.readAnswer()?.text == "POST /\(number) HTTP/1.1|Content-Length: 1000|1000")
+            #expect(client.readResponse()?.text == "POST /\(number) HTTP/1.1|Content-Length: 1000|1000")
         }
         #expect(try play.waitFor(held, 0))
     }
@@ -221,7 +221,7 @@ struct StreamedUploadTests {
         client.send("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
         #expect(try play.waitFor("cistern_upstream_active_requests", 1))
         client.send("0\r\n\r\n")
-        #expect(client.readAnswer()?.text == "POST /a HTTP/1.1|Transfer-Encoding: chunked|1")
+        #expect(client.readResponse()?.text == "POST /a HTTP/1.1|Transfer-Encoding: chunked|1")
         #expect(try play.request("POST", "/b", content: "").text.hasSuffix("|0"))
     }
 
@@ -244,7 +244,7 @@ struct StreamedUploadTests {
         #expect(try play.metric("cistern_upstream_connections_total") == 2)
         for (number, client) in slow.enumerated() {
             client.send(String(repeating: "x", count: 20_000))
-            #expect(client.readAnswer()?.text == "POST /\(number) HTTP/1.1|Content-Length: 40000|40000")
+            #expect(client.readResponse()?.text == "POST /\(number) HTTP/1.1|Content-Length: 40000|40000")
         }
     }
 
@@ -289,7 +289,7 @@ struct KeptByContentTests {
         // The soft deadline is the upstream's: it begins when the content is whole.
         play.time.advance(by: .seconds(10))
         client.send(":1}")
-        let answer = client.readAnswer()
+        let answer = client.readResponse()
         #expect(answer?.text == "[1]" && answer?["Age"] != nil)
         #expect(try play.metric("cistern_requests_total{result=\"rescued\",method=\"POST\",status_class=\"2xx\"}") == 1)
         #expect(try play.waitFor(held, 0))
@@ -321,7 +321,7 @@ struct KeptByContentTests {
         #expect(try play.waitFor("cistern_collapsed_waiting", 1))
         #expect(try play.waitFor("cistern_upstream_active_requests", 2))
         gate.open()
-        let texts = clients.map { $0.readAnswer()?.text }
+        let texts = clients.map { $0.readResponse()?.text }
         #expect(texts[0] == texts[1] && texts[1]?.contains("2") == true && texts[2] == "[3]")
         #expect(origin.requests.count == 2)
         #expect(try play.waitFor(held, 0))

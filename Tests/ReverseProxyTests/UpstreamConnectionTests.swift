@@ -193,6 +193,6 @@ struct UpstreamPlaceTests {
         #expect(try play.request("OPTIONS", "*").text == "\"OPTIONS * HTTP/1.1\"")
         let client = try play.client()
         client.send("GET http://a/whole?x HTTP/1.1\r\nHost: a\r\n\r\n")
-        #expect(client.readAnswer()?.text == "\"GET /v1/whole?x HTTP/1.1\"")
+        #expect(client.readResponse()?.text == "\"GET /v1/whole?x HTTP/1.1\"")
     }
 }

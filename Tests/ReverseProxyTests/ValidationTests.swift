@@ -17,7 +17,7 @@ struct ValidationTests {
         .send("HTTP/1.1 304 Not Modified\r\n" + fields.map { $0 + "\r\n" }.joined() + "\r\n")
     }
 
-    private func isHit(_ answer: TestAnswer) -> Bool { answer["Cache-Status"]?.contains("; hit") == true }
+    private func isHit(_ answer: TestResponse) -> Bool { answer["Cache-Status"]?.contains("; hit") == true }
 
     /// Stored once, then asked for again with the fields of a 304 as the answer; from the third request on the content is another.
     private func play(_ control: [String], then fields: String, _ strictness: Strictness = .rescue) throws -> ProxyPlay {
@@ -48,7 +48,7 @@ struct ValidationTests {
     }
 
     @Test(
-        "a 304 that takes back the leave to share the answer to an authorised request (RFC 9111 §3.5)",
+        "a 304 that takes back the leave to share the response to an authorised request (RFC 9111 §3.5)",
         arguments: ["public", "must-revalidate"])
     func authorized(leave: String) throws {
         for validating in [[("Authorization", "a")], []] {

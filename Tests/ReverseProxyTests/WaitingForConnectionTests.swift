@@ -43,7 +43,7 @@ struct WaitingForConnectionTests {
         #expect(try play.waitFor(active, 40))
         for number in 0..<50 { #expect(try play.get("/c\(number % 3)/\(number)").status == 200) }
         gate.open()
-        for poll in polls { #expect(poll.readAnswer()?.status == 200) }
+        for poll in polls { #expect(poll.readResponse()?.status == 200) }
         #expect(try play.waitFor(waiting, 0))
     }
 
@@ -59,7 +59,7 @@ struct WaitingForConnectionTests {
         #expect(try play.waitFor(active, 1))
         #expect(try play.metric(left) == 1 && play.metric(waiting) == 0)
         gate.open()
-        #expect(held.readAnswer()?.status == 200)
+        #expect(held.readResponse()?.status == 200)
         #expect(play.origin.requests.map(\.target) == ["/held"])
     }
 
@@ -69,14 +69,14 @@ struct WaitingForConnectionTests {
         let (play, held) = try busyPlay(gate)
         let client = try send(play, "/half")
         client.finishSending()
-        let answer = client.readAnswer()
+        let answer = client.readResponse()
         #expect(answer?.status == 503 && answer?["Retry-After"] != nil)
         gate.open()
-        #expect(held.readAnswer()?.status == 200)
+        #expect(held.readResponse()?.status == 200)
         // With a connection free it gets its response as ever.
         let other = try send(play, "/half")
         other.finishSending()
-        #expect(other.readAnswer()?.status == 200)
+        #expect(other.readResponse()?.status == 200)
     }
 
     @Test("a write whose content is whole goes on without its client")
@@ -90,7 +90,7 @@ struct WaitingForConnectionTests {
         }
         #expect(try play.waitFor("cistern_requests_total{result=\"error\",method=\"POST\",status_class=\"4xx\"}", 1))
         gate.open()
-        #expect(held.readAnswer()?.status == 200)
+        #expect(held.readResponse()?.status == 200)
         #expect(play.origin.waitForRequests(2))
         #expect(try play.waitFor(active, 0))
         #expect(try play.metric(left) == 0)
@@ -111,8 +111,8 @@ struct WaitingForConnectionTests {
         #expect(try play.waitFor("cistern_requests_total{result=\"error\",method=\"GET\",status_class=\"4xx\"}", 1))
         #expect(try play.metric(left) == 0)
         gate.open()
-        #expect(held.readAnswer()?.status == 200)
-        #expect(follower.readAnswer()?.status == 200)
+        #expect(held.readResponse()?.status == 200)
+        #expect(follower.readResponse()?.status == 200)
     }
 
     @Test("what no client waits for goes behind those who do")
@@ -132,7 +132,7 @@ struct WaitingForConnectionTests {
         let client = try send(play, "/new")
         #expect(try play.waitFor(waiting, 2))
         gate.open()
-        #expect(held.readAnswer()?.status == 200 && client.readAnswer()?.status == 200)
+        #expect(held.readResponse()?.status == 200 && client.readResponse()?.status == 200)
         #expect(origin.waitForRequests(4))
         #expect(origin.requests.map(\.target) == ["/stale", "/held", "/new", "/stale"])
     }

@@ -42,7 +42,7 @@ struct WhyTests {
     }
 
     @Test(
-        "why an answer was not stored, and what would change it",
+        "why a response was not stored, and what would change it",
         arguments: [
             Row("stored", .json("{}"), notStored: nil),
             Row("private", .json("{}", ["Cache-Control: private"]), notStored: "private", setting: "cache.role"),
@@ -143,17 +143,17 @@ struct WhyTests {
         play.origin.react { _ in [.answer("<p>", type: "text/html")] }
         #expect(
             try explanation("/a") == [
-                "The upstream was asked: the stored answer did not say for how long it is fresh.",
-                "The upstream's answer, status 200, cannot be used (unexpected_type): "
+                "The upstream was asked: the stored response did not say for how long it is fresh.",
+                "The upstream's response, status 200, cannot be used (unexpected_type): "
                     + "its media type is not the expected one, as when a web page comes instead of JSON.",
-                "The stored answer went out instead.",
+                "The stored response went out instead.",
             ])
         play.origin.down()
         #expect(try explanation("/b") == ["Nothing is stored under this key.", "The upstream failed: connection_refused."])
         #expect(
             try explanation("/a") == [
-                "The upstream should have been asked: the stored answer did not say for how long it is fresh.",
-                "The upstream cannot be reached (connection_refused), and was not asked.", "The stored answer went out instead.",
+                "The upstream should have been asked: the stored response did not say for how long it is fresh.",
+                "The upstream cannot be reached (connection_refused), and was not asked.", "The stored response went out instead.",
             ])
         _ = try play.request("TRACE", "/a")
         #expect(try why(play)["explanation"] == ["Cistern refused the request itself."])
@@ -182,7 +182,7 @@ struct WhyTests {
         }
         _ = try play.get("/a")
         let why = try why(play)
-        #expect(why["explanation"]?.array?.last == "Not stored: it lacks a value that the route's good answers have.")
+        #expect(why["explanation"]?.array?.last == "Not stored: it lacks a value that the route's good responses have.")
         #expect(why["advice"]?.array?.first?["setting"] == "routes.good.must_have")
     }
 

@@ -62,7 +62,7 @@ package final class ProxyPlay {
     package var adminSocket: String { directory + "/admin.sock" }
 
     /// Asks the administrator's interface, over a connection of its own.
-    package func admin(_ method: String, _ target: String, content: String? = nil) throws -> TestAnswer {
+    package func admin(_ method: String, _ target: String, content: String? = nil) throws -> TestResponse {
         guard let answer = try TestClient(.unix(path: adminSocket)).request(method, target, content: content) else {
             throw TestClient.NoConnection()
         }
@@ -83,11 +83,12 @@ package final class ProxyPlay {
     package func client() throws -> TestClient { try TestClient(port: port) }
 
     /// Over one kept connection.
-    package func get(_ target: String, _ fields: [(String, String)] = []) throws -> TestAnswer {
+    package func get(_ target: String, _ fields: [(String, String)] = []) throws -> TestResponse {
         try request("GET", target, fields)
     }
 
-    package func request(_ method: String, _ target: String, _ fields: [(String, String)] = [], content: String? = nil) throws -> TestAnswer
+    package func request(_ method: String, _ target: String, _ fields: [(String, String)] = [], content: String? = nil) throws
+        -> TestResponse
     {
         if let connection, let answer = connection.request(method, target, fields, content: content) {
             if answer["Connection"]?.lowercased() == "close" { self.connection = nil }

@@ -5,7 +5,7 @@ import Downstream
 import Glibc
 
 /// An answer as it came off the wire.
-package struct TestAnswer {
+package struct TestResponse {
     package var statusLine: String
     package var fields: [(name: String, value: String)]
     package var content: [UInt8]
@@ -71,19 +71,19 @@ package final class TestClient {
     }
 
     /// Sends a request without content, or with `content` and its Content-Length, and reads the answer.
-    package func request(_ method: String, _ target: String, _ fields: [(String, String)] = [], content: String? = nil) -> TestAnswer? {
+    package func request(_ method: String, _ target: String, _ fields: [(String, String)] = [], content: String? = nil) -> TestResponse? {
         var text = "\(method) \(target) HTTP/1.1\r\n"
         if !fields.contains(where: { $0.0.lowercased() == "host" }) { text += "Host: cistern.test\r\n" }
         for (name, value) in fields { text += "\(name): \(value)\r\n" }
         if let content { text += "Content-Length: \(content.utf8.count)\r\n" }
         send(text + "\r\n" + (content ?? ""))
-        return readAnswer(toHead: method == "HEAD")
+        return readResponse(toHead: method == "HEAD")
     }
 
-    package func get(_ target: String, _ fields: [(String, String)] = []) -> TestAnswer? { request("GET", target, fields) }
+    package func get(_ target: String, _ fields: [(String, String)] = []) -> TestResponse? { request("GET", target, fields) }
 
     /// Reads one answer; nil where the connection ended without one.
-    package func readAnswer(toHead: Bool = false) -> TestAnswer? {
+    package func readResponse(toHead: Bool = false) -> TestResponse? {
         var informational: [String] = []
         while let head = readHead() {
             var lines = head.split(separator: "\r\n", omittingEmptySubsequences: false).map(String.init)
@@ -92,7 +92,7 @@ package final class TestClient {
                 guard let colon = line.firstIndex(of: ":") else { return nil }
                 return (String(line[..<colon]), String(line[line.index(after: colon)...].drop { $0 == " " }))
             }
-            var answer = TestAnswer(statusLine: statusLine, fields: fields, content: [])
+            var answer = TestResponse(statusLine: statusLine, fields: fields, content: [])
             if (100..<200).contains(answer.status) {
                 informational.append(statusLine)
                 continue
@@ -134,7 +134,7 @@ package final class TestClient {
         }
     }
 
-    private func readContent(of answer: inout TestAnswer) {
+    private func readContent(of answer: inout TestResponse) {
         if answer["Transfer-Encoding"]?.lowercased() == "chunked" {
             readChunks(into: &answer)
         } else if let length = answer["Content-Length"].flatMap(Int.init) {
@@ -147,7 +147,7 @@ package final class TestClient {
         }
     }
 
-    private func readChunks(into answer: inout TestAnswer) {
+    private func readChunks(into answer: inout TestResponse) {
         while let line = readLine() {
             guard let size = Int(line, radix: 16) else { break }
             while buffer.count < size + 2, fill() {}

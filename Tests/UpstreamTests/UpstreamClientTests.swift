@@ -117,7 +117,7 @@ struct UpstreamClientTests {
     }
 
     @Test(
-        "an upstream that ends each connection after one answer without saying so costs no answer, however many wait",
+        "an upstream that ends each connection after one response without saying so costs no response, however many wait",
         arguments: [false, true])
     func unannouncedEnds(isTLS: Bool) {
         let origin = origin(isTLS) { [.json("\"\($0.target)\""), .close] }
@@ -300,7 +300,7 @@ struct UpstreamClientTests {
     }
 
     @Test(
-        "an answer that breaks off is told from a connection that never brought one", arguments: [OriginStep.close, .reset], [false, true])
+        "a response that breaks off is told from a connection that never brought one", arguments: [OriginStep.close, .reset], [false, true])
     func brokenOff(end: OriginStep, isTLS: Bool) {
         let origin = origin(isTLS) { request in
             request.target == "/none" ? [end] : [.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[1"), end]

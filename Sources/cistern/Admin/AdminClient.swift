@@ -18,7 +18,7 @@ struct AdminClient: Sendable {
     /// Longest wait for something to come: going through a large store takes its time.
     private static let patienceSeconds = 120
 
-    /// The content of a good answer.
+    /// The content of a good response.
     /// - Parameters:
     ///   - path: behind `/-/`, its segments encoded.
     ///   - arguments: those whose value is nil are left out.
@@ -27,28 +27,28 @@ struct AdminClient: Sendable {
         var head = "\(method) /-/\(path)\(query.isEmpty ? "" : "?" + query) HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
         if let token { head += "Authorization: Bearer \(String(decoding: token, as: UTF8.self))\r\n" }
         if !content.isEmpty { head += "Content-Length: \(content.count)\r\n" }
-        let answer = try exchange(Array((head + "\r\n").utf8) + content)
-        guard let end = answer.firstRange(of: Array("\r\n\r\n".utf8)), answer.count > 12,
-            let status = Int(String(decoding: answer[9..<12], as: UTF8.self))
-        else { throw AdminFailure("\(address) does not answer as Cistern does") }
-        let body = Array(answer[end.upperBound...])
+        let response = try exchange(Array((head + "\r\n").utf8) + content)
+        guard let end = response.firstRange(of: Array("\r\n\r\n".utf8)), response.count > 12,
+            let status = Int(String(decoding: response[9..<12], as: UTF8.self))
+        else { throw AdminFailure("\(address) does not respond as Cistern does") }
+        let body = Array(response[end.upperBound...])
         guard status == 200 else {
-            throw AdminFailure(JSONValue(body)?["detail"]?.string ?? "\(address) answers with \(status): is it the admin interface?")
+            throw AdminFailure(JSONValue(body)?["detail"]?.string ?? "\(address) responds with \(status): is it the admin interface?")
         }
         return body
     }
 
-    /// The same, for an answer that is JSON.
+    /// The same, for a response that is JSON.
     func value(_ method: String, _ path: String, _ arguments: [(String, String?)] = [], content: [UInt8] = []) throws -> JSONValue {
         guard let value = JSONValue(try request(method, path, arguments, content: content)) else {
-            throw AdminFailure("\(address) answers with something that is not JSON")
+            throw AdminFailure("\(address) responds with something that is not JSON")
         }
         return value
     }
 
     private func exchange(_ bytes: [UInt8]) throws -> [UInt8] {
-        if let answer = PlainHTTP.exchange(bytes, with: address, patienceSeconds: Self.patienceSeconds) { return answer }
+        if let response = PlainHTTP.exchange(bytes, with: address, patienceSeconds: Self.patienceSeconds) { return response }
         let reason = String(cString: strerror(errno))
-        throw AdminFailure("no Cistern answers on \(address) (\(reason)): is it running, with this cache directory? See --help for --admin")
+        throw AdminFailure("no Cistern responds on \(address) (\(reason)): is it running, and is this its cache directory? See --admin")
     }
 }

@@ -12,7 +12,7 @@ struct Export: AdminCommand {
     static let configuration = CommandConfiguration(
         abstract: "Write what a running Cistern has stored into an HTTP archive.",
         discussion: """
-            Answers to requests with credentials are left out, and the values of arguments and fields that look like secrets are written as \
+            Responses to requests with credentials are left out, and the values of arguments and fields that look like secrets are written as \
             \(SecretNames.redaction); contents are written as they are. Nothing but the file's owner can read it.
 
             Examples:
@@ -26,7 +26,7 @@ struct Export: AdminCommand {
     @Option(help: "Only targets that begin with this.")
     var prefix: String?
 
-    @Flag(help: "Write answers to requests with credentials too; the credentials themselves are not known.")
+    @Flag(help: "Write responses to requests with credentials too; the credentials themselves are not known.")
     var withPartitions = false
 
     @Flag(help: "Write secret values too.")
@@ -61,7 +61,7 @@ struct Export: AdminCommand {
         } while after != nil
         try file.write(Array("\n]}}\n".utf8))
         let rest = leftOut == 0 ? "" : ", \(leftOut) left out: asked for with credentials, or kept by more than their target"
-        StandardError.write("\(written) answers written\(rest)\n")
+        StandardError.write("\(written) responses written\(rest)\n")
     }
 
     /// nil where it is stored no more.
@@ -142,9 +142,9 @@ private final class OutputFile {
 
 struct Import: AdminCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Store the answers of an HTTP archive: a browser's or proxy's recording, or what export wrote.",
+        abstract: "Store the responses of an HTTP archive: a browser's or proxy's recording, or what export wrote.",
         discussion: """
-            The same rules hold as for answers of the upstream: what it would not keep is left out, and counted by reason. Requests with \
+            The same rules hold as for responses of the upstream: what it would not keep is left out, and counted by reason. Requests with \
             credentials in the archive lead to the partition of those credentials.
 
             Examples:
@@ -155,10 +155,10 @@ struct Import: AdminCommand {
     @Argument(help: "The archive.")
     var file: String
 
-    @Option(help: "Take answers of this origin too: scheme and host, and a base path where it has one. May be repeated.")
+    @Option(help: "Take responses of this origin too: scheme and host, and a base path where it has one. May be repeated.")
     var origin: [String] = []
 
-    @Flag(help: "Leave credentials out, so that everybody gets these answers. Only for what everybody may see.")
+    @Flag(help: "Leave credentials out, so that everybody gets these responses. Only for what everybody may see.")
     var shared = false
 
     @OptionGroup var options: AdminOptions
@@ -175,10 +175,10 @@ struct Import: AdminCommand {
         var leftOut: [String: Int] = [:]
         for entry in entries {
             let arguments = origin.map { ("origin", Optional($0)) } + [("shared", shared ? "true" : nil)]
-            let answer = try client.value("POST", "entries", arguments, content: entry.serialized())
-            if let reason = answer["reason"]?.string { leftOut[reason, default: 0] += 1 } else { imported += 1 }
+            let response = try client.value("POST", "entries", arguments, content: entry.serialized())
+            if let reason = response["reason"]?.string { leftOut[reason, default: 0] += 1 } else { imported += 1 }
         }
-        print("\(imported) of \(entries.count) answers stored")
+        print("\(imported) of \(entries.count) responses stored")
         for (reason, count) in leftOut.sorted(by: { ($1.value, $0.key) < ($0.value, $1.key) }) { print("  \(count) left out: \(reason)") }
     }
 }

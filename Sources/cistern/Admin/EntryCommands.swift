@@ -8,7 +8,7 @@ struct List: AdminCommand {
     static let configuration = CommandConfiguration(
         commandName: "ls", abstract: "List what a running Cistern has stored.",
         discussion: """
-            Sorted by target: path and arguments in the spelling of the key. TTL is the freshness left; a stale answer is asked for again, and \
+            Sorted by target: path and arguments in the spelling of the key. TTL is the freshness left; a stale response is asked for again, and \
             still there for when the upstream fails. PARTITION stands for the credentials of the request, TAGS for what Cache-Groups, \
             Surrogate-Key and Cache-Tag said.
 
@@ -21,7 +21,7 @@ struct List: AdminCommand {
     @Argument(help: "Only targets that begin with this.")
     var prefix: String?
 
-    @Option(help: "Only answers with this tag.")
+    @Option(help: "Only responses with this tag.")
     var tag: String?
 
     @Option(help: ArgumentHelp("No more than so many.", valueName: "number"))
@@ -73,9 +73,9 @@ struct List: AdminCommand {
 
 struct Show: AdminCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Show a stored answer: its fields, its freshness, its content.",
+        abstract: "Show a stored response: its fields, its freshness, its content.",
         discussion: """
-            Every variant and partition of a target is shown; an id names one answer.
+            Every variant and partition of a target is shown; an id names one response.
 
             Examples:
               cistern show '/users?page=2'
@@ -98,7 +98,7 @@ struct Show: AdminCommand {
         guard !ids.isEmpty else { throw AdminFailure("nothing is stored for \(what)") }
         if content {
             guard ids.count == 1 else {
-                throw AdminFailure("\(ids.count) answers are stored for \(what): name one by its id, see ls --ids")
+                throw AdminFailure("\(ids.count) responses are stored for \(what): name one by its id, see ls --ids")
             }
             return StandardOutput.write(try client.request("GET", "entries/\(PercentCoding.encode(ids[0]))/content"))
         }
@@ -146,7 +146,7 @@ struct Show: AdminCommand {
         if let lifetime = sum?["lifetime"]?.integer {
             text = "lifetime \(lifetime) s - age \(age) s = \(lifetime - age) s left"
         } else {
-            text += ", and the answer did not say for how long it is fresh"
+            text += ", and the response did not say for how long it is fresh"
         }
         guard let reason = sum?["asks_upstream_because"]?.string else { return text + ": fresh" }
         return text + "; the upstream is asked (\(reason))"
@@ -155,7 +155,7 @@ struct Show: AdminCommand {
 
 struct Purge: AdminCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Take stored answers out, or mark them as stale.",
+        abstract: "Take stored responses out, or mark them as stale.",
         discussion: """
             A purge is done once the command ends: also over a restart or a crash. With --soft the upstream is asked the next time, and the copy \
             still goes out should it fail.
@@ -173,10 +173,10 @@ struct Purge: AdminCommand {
     @Option(help: "All targets that begin with this.")
     var prefix: String?
 
-    @Option(help: "All answers with this tag.")
+    @Option(help: "All responses with this tag.")
     var tag: String?
 
-    @Option(help: "One answer, by its id; see ls --ids.")
+    @Option(help: "One response, by its id; see ls --ids.")
     var id: String?
 
     @Flag(help: "Everything.")
@@ -197,6 +197,6 @@ struct Purge: AdminCommand {
             ("target", target), ("prefix", prefix), ("tag", tag), ("id", id), ("all", all ? "true" : nil), ("soft", soft ? "true" : nil),
         ]
         let count = try client.value("POST", "purge", arguments)["purged"]?.integer ?? 0
-        print("\(count) \(count == 1 ? "answer" : "answers") \(soft ? "marked as stale" : "purged")")
+        print("\(count) \(count == 1 ? "response" : "responses") \(soft ? "marked as stale" : "purged")")
     }
 }

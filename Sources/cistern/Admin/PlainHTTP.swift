@@ -5,23 +5,23 @@ import Downstream
 import Glibc
 
 enum PlainHTTP {
-    /// The bytes of the answer, read to the connection's end; nil, with `errno`, where no connection came about or it broke.
+    /// The bytes of the response, read to the connection's end; nil, with `errno`, where no connection came about or it broke.
     static func exchange(_ bytes: [UInt8], with address: ListenAddress, patienceSeconds: Int) -> [UInt8]? {
         let socket = Descriptor(Glibc.socket(address.family, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0))
         var limit = timeval(tv_sec: patienceSeconds, tv_usec: 0)
         setsockopt(socket.number, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
         setsockopt(socket.number, SOL_SOCKET, SO_SNDTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
         guard address.withSocketAddress({ connect(socket.number, $0, $1) }) == 0 else { return nil }
-        // It may have answered and closed before it took all: the answer says why.
+        // It may have answered and closed before it took all: the response says why.
         _ = bytes.withUnsafeBytes { WholeWrite.send($0, to: socket.number) }
-        var answer: [UInt8] = []
+        var response: [UInt8] = []
         var piece = [UInt8](repeating: 0, count: 1 << 16)
         while true {
             let count = recv(socket.number, &piece, piece.count, 0)
             if count < 0, errno == EINTR { continue }
             guard count >= 0 else { return nil }
-            if count == 0 { return answer }
-            answer += piece[..<count]
+            if count == 0 { return response }
+            response += piece[..<count]
         }
     }
 }

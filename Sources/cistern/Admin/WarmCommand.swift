@@ -97,13 +97,13 @@ private enum WarmOutcome {
 
     init(_ target: String, _ lines: String, _ address: ListenAddress) {
         let request = "GET \(target) HTTP/1.1\r\nHost: \(Self.host(address))\r\nConnection: close\r\nAccept: */*\r\n\(lines)\r\n"
-        guard let answer = PlainHTTP.exchange(Array(request.utf8), with: address, patienceSeconds: Self.patienceSeconds),
-            let end = answer.firstRange(of: Array("\r\n\r\n".utf8)), answer.count > 12
+        guard let response = PlainHTTP.exchange(Array(request.utf8), with: address, patienceSeconds: Self.patienceSeconds),
+            let end = response.firstRange(of: Array("\r\n\r\n".utf8)), response.count > 12
         else {
-            self = .failed(errno == 0 ? "no answer" : String(cString: strerror(errno)))
+            self = .failed(errno == 0 ? "no response" : String(cString: strerror(errno)))
             return
         }
-        let head = String(decoding: answer[..<end.lowerBound], as: UTF8.self)
+        let head = String(decoding: response[..<end.lowerBound], as: UTF8.self)
         let status = head.dropFirst(9).prefix(3)
         guard status.first == "2" || status.first == "3" else {
             self = .failed("status \(status)")

@@ -44,9 +44,9 @@ struct Why: AdminCommand {
             return StandardOutput.write(
                 json ? exchange.document : Array(Self.describe(exchange, long: true).utf8))
         }
-        let answer = try client.value("GET", "why", [("last", String(last)), ("path", path)])
-        if json { return StandardOutput.write(answer.document) }
-        let exchanges = answer["exchanges"]?.array ?? []
+        let response = try client.value("GET", "why", [("last", String(last)), ("path", path)])
+        if json { return StandardOutput.write(response.document) }
+        let exchanges = response["exchanges"]?.array ?? []
         guard !exchanges.isEmpty else { throw AdminFailure("no exchange\(path.map { " with \($0)" } ?? "") is remembered") }
         StandardOutput.write(exchanges.map { Self.describe($0, long: long) }.joined(separator: "\n"))
     }
@@ -90,7 +90,7 @@ struct Why: AdminCommand {
         let phases = ["resolve", "connect", "tls", "wait", "content", "total"].compactMap { phase in
             upstream["\(phase)_seconds"]?.double.map { "\(phase) \(Printable.duration($0))" }
         }
-        let outcome = upstream["status"]?.integer.map { "status \($0)" } ?? "no answer"
+        let outcome = upstream["status"]?.integer.map { "status \($0)" } ?? "no response"
         lines.append("upstream   \(outcome)" + (upstream["error"]?.string.map { " (\($0))" } ?? "") + ": " + phases.joined(separator: ", "))
         return lines
     }

@@ -85,11 +85,11 @@ struct PolicyCache {
         return false
     }
 
-    private func answerHead(_ answer: WalkAnswer) -> ResponseHead {
+    private func answerHead(_ answer: WalkResponse) -> ResponseHead {
         ResponseHead(status: Status(rawValue: UInt16(answer.status)), fields: Self.fields(answer.lines))
     }
 
-    func mayStore(_ request: WalkRequest, _ answer: WalkAnswer) -> Bool {
+    func mayStore(_ request: WalkRequest, _ answer: WalkResponse) -> Bool {
         let head = Self.head(request)
         guard head.method == .get else { return false }
         let response = answerHead(answer)
@@ -99,7 +99,7 @@ struct PolicyCache {
         return decision == .allowed
     }
 
-    mutating func store(_ request: WalkRequest, _ answer: WalkAnswer) {
+    mutating func store(_ request: WalkRequest, _ answer: WalkResponse) {
         let head = Self.head(request)
         let response = answerHead(answer)
         let control = ResponseCacheControl(response.fields)
@@ -128,7 +128,7 @@ struct PolicyCache {
         items[variant] = Item(metadata: metadata.encoded(), head: bytes)
     }
 
-    mutating func freshen(_ request: WalkRequest, _ answer: WalkAnswer) {
+    mutating func freshen(_ request: WalkRequest, _ answer: WalkResponse) {
         guard let found = find(Self.head(request)) else { return }
         let fresh = found.head.withUnsafeBytes { head in
             Validation.freshened(

@@ -51,10 +51,10 @@ struct Walk {
         return request
     }
 
-    mutating func answer(status: Int? = nil) -> WalkAnswer {
+    mutating func answer(status: Int? = nil) -> WalkResponse {
         let asked = now
         now += pick([0, 0, 1, 3])
-        var answer = WalkAnswer(
+        var answer = WalkResponse(
             status: status ?? pick([200, 200, 200, 203, 204, 206, 299, 301, 302, 404, 410, 500, 501]), lines: [], requestTime: asked,
             responseTime: now)
         answer.lines = directives(

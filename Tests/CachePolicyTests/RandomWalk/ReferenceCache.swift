@@ -17,7 +17,7 @@ struct WalkRequest {
     var lines: [Line] = []
 }
 
-struct WalkAnswer {
+struct WalkResponse {
     var status: Int
     var lines: [Line]
     /// Seconds, when it was sent and came.
@@ -58,7 +58,7 @@ struct ReferenceCache {
         /// What the request said in the fields that the answer varies by.
         var selecting: [Line]
         var vary: [String]
-        var answer: WalkAnswer
+        var answer: WalkResponse
         /// Whether it answered a request with Authorization, and everyone may have it (§3.5).
         var isAnothers: Bool
     }
@@ -75,7 +75,7 @@ struct ReferenceCache {
 
     // MARK: §3
 
-    func mayStore(_ request: WalkRequest, _ answer: WalkAnswer) -> Bool {
+    func mayStore(_ request: WalkRequest, _ answer: WalkResponse) -> Bool {
         let lines = answer.lines
         let understood = [200, 201, 203, 204, 300, 301, 302, 307, 308, 400, 403, 404, 405, 410, 414, 500, 501].contains(answer.status)
         guard request.method == "GET", answer.status >= 200, answer.status != 206, answer.status != 304 else { return false }
@@ -104,7 +104,7 @@ struct ReferenceCache {
         return names.sorted()
     }
 
-    mutating func store(_ request: WalkRequest, _ answer: WalkAnswer) {
+    mutating func store(_ request: WalkRequest, _ answer: WalkResponse) {
         let vary = varies(answer.lines)
         let user = user(request)
         let selecting = vary.flatMap { name in request.lines.values(name).map { Line(name, $0) } }
@@ -134,7 +134,7 @@ struct ReferenceCache {
     }
 
     /// §4.2.3.
-    static func age(_ answer: WalkAnswer, _ now: Int) -> Int {
+    static func age(_ answer: WalkResponse, _ now: Int) -> Int {
         let date = answer.lines.values("date").first.flatMap(Walk.seconds(of:)) ?? answer.responseTime
         let apparent = max(0, answer.responseTime - date)
         let value = answer.lines.values("age").first.flatMap(Int.init) ?? 0
@@ -142,7 +142,7 @@ struct ReferenceCache {
     }
 
     /// §4.2.1; an Age that cannot be read makes it stale (§5.1).
-    static func lifetime(_ answer: WalkAnswer) -> Int? {
+    static func lifetime(_ answer: WalkResponse) -> Int? {
         let lines = answer.lines
         let date = lines.values("date").first.flatMap(Walk.seconds(of:)) ?? answer.responseTime
         let said: Int?
@@ -196,13 +196,13 @@ struct ReferenceCache {
 
     // MARK: §4.3.4, §4.4
 
-    mutating func freshen(_ request: WalkRequest, _ answer: WalkAnswer) {
+    mutating func freshen(_ request: WalkRequest, _ answer: WalkResponse) {
         guard let index = index(request) else { return }
         var lines = entries[index].answer.lines.filter { old in !answer.lines.contains { $0.name == old.name } }
         lines += answer.lines
         // What the 304 does not say of its own making is not the old answer's either.
         lines.removeAll { ($0.name == "age" || $0.name == "date") && answer.lines.values($0.name).isEmpty }
-        entries[index].answer = WalkAnswer(
+        entries[index].answer = WalkResponse(
             status: entries[index].answer.status, lines: lines, requestTime: answer.requestTime, responseTime: answer.responseTime)
     }
 

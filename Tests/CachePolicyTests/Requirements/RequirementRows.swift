@@ -34,7 +34,7 @@ struct Requirement {
             "2", .may, "Only GET, and what else is understood, is kept.", "CachePolicy/RequestUse.swift RequestUse",
             "CachePolicyTests.StoringTests/byRequest"),
         Requirement(
-            "2", .may, "A cache without connection to the upstream may serve stale answers.", "CachePolicy/Reuse.swift rescue",
+            "2", .may, "A cache without connection to the upstream may serve stale responses.", "CachePolicy/Reuse.swift rescue",
             "CachePolicyTests.ReuseTests/rescue"),
     ]
 
@@ -49,7 +49,7 @@ struct Requirement {
             "3", .must, "206 and 304, or any status with must-understand, only where it is understood.",
             "CachePolicy/Storing.swift isUnderstood", "CachePolicyTests.RandomWalkTests/agree"),
         Requirement(
-            "3", .must, "no-store in the answer forbids storing.", "CachePolicy/Storing.swift noStore",
+            "3", .must, "no-store in the response forbids storing.", "CachePolicy/Storing.swift noStore",
             "CachePolicyTests.StoringTests/byAnswer"),
         Requirement(
             "3", .must, "private forbids a shared cache to store.", "CachePolicy/Storing.swift privateResponse",
@@ -87,14 +87,14 @@ struct Requirement {
             "CachePolicyTests.ValidationTests/freshening"),
         Requirement(
             "3.2", .must,
-            "What a 304 or a HEAD makes of a stored answer is stored only where §3 allows it: not what is private from then on.",
+            "What a 304 or a HEAD makes of a stored response is stored only where §3 allows it: not what is private from then on.",
             "ResponseCache/ResponseCache+Confirming.swift mayKeep", "ReverseProxyTests.ValidationTests/forbidden"),
         Requirement(
-            "3.3", .must, "An incomplete answer is never taken for a whole: it is not kept at all.",
+            "3.3", .must, "An incomplete response is never taken for a whole: it is not kept at all.",
             "ReverseProxy/Fetch.swift transferFailed",
             "ReverseProxyTests.RescueTests/nothingStored"),
         Requirement(
-            "3.3", .must, "A partial answer is not stored as a whole.", "CachePolicy/Storing.swift partial",
+            "3.3", .must, "A partial response is not stored as a whole.", "CachePolicy/Storing.swift partial",
             "ReverseProxyTests.SemanticsTests/partOfStale"),
         Requirement("3.4", .may, "Parts may be combined.", "", "Left out: parts are never stored, and are cut from stored wholes."),
         Requirement(
@@ -107,7 +107,7 @@ struct Requirement {
             "3.5", .must, "No partition gets another's copy; that of those without credentials stands in by the setting's rules only.",
             "CachePolicy/SharedRescue.swift decide", "ReverseProxyTests.SharedRescueWalk/walk"),
         Requirement(
-            "3.5", .must, "Answers to Authorization are shared only with public, must-revalidate or s-maxage.",
+            "3.5", .must, "Responses to Authorization are shared only with public, must-revalidate or s-maxage.",
             "CachePolicy/Storing.swift mayShare", "CachePolicyTests.StoringTests/byRequest"),
     ]
 
@@ -116,7 +116,7 @@ struct Requirement {
             "4", .must, "Reused only for the same URI.", "CachePolicy/CacheKey.swift append",
             "CachePolicyTests.KeyTests/everyByte"),
         Requirement(
-            "4", .must, "Reused only where the stored method allows it: GET for GET and HEAD, a POST's own answer for GET.",
+            "4", .must, "Reused only where the stored method allows it: GET for GET and HEAD, a POST's own response for GET.",
             "ReverseProxy/Fetch.swift takeKeyOfGet", "ReverseProxyTests.SemanticsTests/post"),
         Requirement(
             "4", .must, "no-cache forbids reuse without validation.", "CachePolicy/Reuse.swift noCache",
@@ -125,7 +125,7 @@ struct Requirement {
             "4", .must, "Reused only while fresh, allowed to be stale, or validated.", "CachePolicy/Reuse.swift decide",
             "CachePolicyTests.ReuseTests/directives"),
         Requirement(
-            "4", .must, "An answer that is served without validation carries Age.", "ReverseProxy/ProxyShard+Hits.swift serveHit",
+            "4", .must, "A response that is served without validation carries Age.", "ReverseProxy/ProxyShard+Hits.swift serveHit",
             "ReverseProxyTests.CachingTests/freshness"),
         Requirement(
             "4", .must, "Unsafe requests are written through.", "CachePolicy/RequestUse.swift method",
@@ -142,11 +142,11 @@ struct Requirement {
             "4", .may, "Requests for one key may share one request to the upstream.", "ReverseProxy/CollapsedRequests.swift join",
             "ReverseProxyTests.CollapsingTests/oneRequest"),
         Requirement(
-            "4", .must, "They share only an answer that each may have unasked (strict; rescue differs as Configuration/README.md says).",
+            "4", .must, "They share only a response that each may have unasked (strict; rescue differs as Configuration/README.md says).",
             "Decisions/OutcomeDecision.swift serveShared",
             "ReverseProxyTests.SelectionTests/sharing"),
         Requirement(
-            "4.1", .must, "Only a stored answer whose selecting fields match is used.", "CachePolicy/SelectingFields.swift values",
+            "4.1", .must, "Only a stored response whose selecting fields match is used.", "CachePolicy/SelectingFields.swift values",
             "ReverseProxyTests.CachingTests/vary"),
         Requirement(
             "4.1", .must, "Under strict every cookie counts for the partition, so that Vary: Cookie never meets another value.",
@@ -166,7 +166,7 @@ struct Requirement {
             "4.1", .must, "A field that is missing in one request matches only its absence in the other.",
             "CachePolicy/SelectingFields.swift values", "CachePolicyTests.InvalidationTests/selecting"),
         Requirement(
-            "4.1", .must, "A 304 that brings another Vary: the stored answer is found by that from then on.",
+            "4.1", .must, "A 304 that brings another Vary: the stored response is found by that from then on.",
             "ResponseCache/ResponseCache+Confirming.swift write",
             "ReverseProxyTests.ValidationTests/vary"),
         Requirement(
@@ -196,7 +196,7 @@ struct Requirement {
             "4.2.2", .should, "A guess is at most a tenth of the time since Last-Modified: it is off unless the operator says how much.",
             "CachePolicy/Freshness.swift heuristic", "ReverseProxyTests.SemanticsTests/heuristics"),
         Requirement(
-            "4.2.3", .must, "The age takes in Age, Date, the delay of the answer and the time in the store.",
+            "4.2.3", .must, "The age takes in Age, Date, the delay of the response and the time in the store.",
             "CachePolicy/Freshness.swift currentAge", "CachePolicyTests.FreshnessTests/currentAge"),
         Requirement(
             "4.2.3", .must, "A confirmation counts for the age, also where it was not written down.",
@@ -206,10 +206,11 @@ struct Requirement {
             "CachePolicy/GoneWatch.swift missing", "ReverseProxyTests.GoneTests/remembered"),
         Requirement(
             "4.2.4", .must,
-            "No stale answer where no-cache, must-revalidate, proxy-revalidate or s-maxage forbids it (strict; rescue differs as Configuration/README.md says).",
+            "No stale response where no-cache, must-revalidate, proxy-revalidate or s-maxage forbids it (strict; rescue differs as Configuration/README.md says).",
             "CachePolicy/Reuse.swift forbiddance", "CachePolicyTests.ReuseTests/rescue"),
         Requirement(
-            "4.2.4", .must, "No stale answer unless disconnected or allowed by the client or the answer.", "CachePolicy/Reuse.swift decide",
+            "4.2.4", .must, "No stale response unless disconnected or allowed by the client or the response.",
+            "CachePolicy/Reuse.swift decide",
             "CachePolicyTests.RandomWalkTests/agree"),
     ]
 
@@ -237,14 +238,14 @@ struct Requirement {
             "4.3.2", .must, "If-Range holds for a strong tag or a strong date only.", "CachePolicy/RangeRequest.swift isHeld",
             "CachePolicyTests.RangeTests/conditions"),
         Requirement(
-            "4.3.3", .must, "A full answer to a validation takes the stored one's place.",
+            "4.3.3", .must, "A full response to a validation takes the stored one's place.",
             "ResponseCache/ResponseCache+Storing.swift store",
             "ReverseProxyTests.CachingTests/networkFirst"),
         Requirement(
-            "4.3.3", .may, "A 5xx counts as no answer: a copy that may be stale goes out.", "CachePolicy/LastGood.swift serverError",
+            "4.3.3", .may, "A 5xx counts as no response: a copy that may be stale goes out.", "CachePolicy/LastGood.swift serverError",
             "ReverseProxyTests.RescueTests/rescued"),
         Requirement(
-            "4.3.4", .must, "A 304 is used for the stored answer whose validator it names, and for no other.",
+            "4.3.4", .must, "A 304 is used for the stored response whose validator it names, and for no other.",
             "CachePolicy/Validation.swift applies", "CachePolicyTests.SelectionTests/applies"),
         Requirement(
             "4.3.4", .must, "A 304 for what is not stored updates nothing: the upstream is asked again, without conditions.",
@@ -255,14 +256,14 @@ struct Requirement {
             "A 304's fields are the stored one's from then on, the media type too, unless what was checked as JSON were none.",
             "CachePolicy/Validation.swift freshened", "CachePolicyTests.SelectionTests/updates"),
         Requirement(
-            "4.3.5", .should, "A HEAD that fits freshens the stored answer to GET: under strict also without a validator.",
+            "4.3.5", .should, "A HEAD that fits freshens the stored response to GET: under strict also without a validator.",
             "CachePolicy/Validation.swift update", "CachePolicyTests.SelectionTests/heads"),
         Requirement(
             "4.3.4", .must, "A late 304 or HEAD updates nothing that was asked for after it.",
             "ResponseCache/ResponseCache+Confirming.swift base",
             "ReverseProxyTests.StoringOrderTests/confirmation"),
         Requirement(
-            "4.3.5", .should, "A HEAD that differs makes the stored answer stale.", "CachePolicy/Validation.swift fits",
+            "4.3.5", .should, "A HEAD that differs makes the stored response stale.", "CachePolicy/Validation.swift fits",
             "ReverseProxyTests.SemanticsTests/head"),
     ]
 
@@ -300,7 +301,7 @@ struct Requirement {
             "5.2.1", .should, "max-age, max-stale, min-fresh and no-cache of requests are obeyed.", "CachePolicy/Reuse.swift decide",
             "CachePolicyTests.ReuseTests/directives"),
         Requirement(
-            "5.2.1.5", .must, "no-store of a request: nothing of it or its answer is kept.", "CachePolicy/Storing.swift requestNoStore",
+            "5.2.1.5", .must, "no-store of a request: nothing of it or its response is kept.", "CachePolicy/Storing.swift requestNoStore",
             "ReverseProxyTests.CachingTests/requestDirectives"),
         Requirement(
             "5.2.1.6", .should, "no-transform of a request: what is stored is not coded for it.",
@@ -310,7 +311,7 @@ struct Requirement {
             "5.2.1.7", .should, "only-if-cached is answered from the store or with 504.", "Decisions/RequestDecision.swift onlyIfCached",
             "ReverseProxyTests.CachingTests/requestDirectives"),
         Requirement(
-            "5.2.2.2", .must, "must-revalidate: no stale answer; an error where the upstream is not reached (strict).",
+            "5.2.2.2", .must, "must-revalidate: no stale response; an error where the upstream is not reached (strict).",
             "CachePolicy/Reuse.swift mustRevalidate",
             "ReverseProxyTests.RescueTests/policies"),
         Requirement(
@@ -359,7 +360,8 @@ struct Requirement {
             "ResponseCache/ResponseCache+Confirming.swift setCookie",
             "ReverseProxyTests.LetterTests/cookies"),
         Requirement(
-            "7.3", .may, "Set-Cookie does not forbid storing; the answer is kept without it, with it, or not at all, as the operator says.",
+            "7.3", .may,
+            "Set-Cookie does not forbid storing; the response is kept without it, with it, or not at all, as the operator says.",
             "CachePolicy/StoredHead.swift setCookie", "ReverseProxyTests.SharedCacheTests/setCookie"),
     ]
 }

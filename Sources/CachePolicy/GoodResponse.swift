@@ -1,10 +1,10 @@
-// What the operator demands of a route's answers beyond what holds for all: an answer that fails it counts as a failing upstream where a
+// What the operator demands of a route's responses beyond what holds for all: a response that fails it counts as a failing upstream where a
 // copy exists.
 
 import HTTPCore
 import JSON
 
-package struct GoodAnswer: Sendable {
+package struct GoodResponse: Sendable {
     /// `type/subtype` or `+suffix`; none: any.
     package var contentTypes = ContentTypes([])
     /// Bytes of decoded content; a maximum of 0: any.

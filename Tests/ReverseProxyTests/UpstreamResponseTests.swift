@@ -8,7 +8,7 @@ import Testing
 import Upstream
 
 /// What the upstream does instead of answering well.
-struct BadAnswer: Sendable, CustomTestStringConvertible {
+struct BadResponse: Sendable, CustomTestStringConvertible {
     let name: String
     let steps: [OriginStep]
     /// What goes into Proxy-Status where there is no copy; nil where the answer is passed on all the same.
@@ -16,13 +16,13 @@ struct BadAnswer: Sendable, CustomTestStringConvertible {
 
     var testDescription: String { name }
 
-    private static func raw(_ name: String, _ text: String, error: String? = "http_protocol_error") -> BadAnswer {
-        BadAnswer(name: name, steps: [.send(text)], error: error)
+    private static func raw(_ name: String, _ text: String, error: String? = "http_protocol_error") -> BadResponse {
+        BadResponse(name: name, steps: [.send(text)], error: error)
     }
 
     private static let json = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
-    static let all: [BadAnswer] = [
+    static let all: [BadResponse] = [
         raw("bytes after the end of a length", json + "Content-Length: 1\r\n\r\n12"),
         raw("a second answer after the first", json + "Content-Length: 2\r\n\r\n{}" + json + "Content-Length: 3\r\n\r\n[6]"),
         raw("bytes after the last chunk", json + "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\nmore"),
@@ -53,7 +53,7 @@ struct BadAnswer: Sendable, CustomTestStringConvertible {
 }
 
 @Suite("Answers that cannot be used", .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
-struct UpstreamAnswerTests {
+struct UpstreamResponseTests {
     private static let good = "{\"good\":true}"
 
     private func origin(_ isTLS: Bool, _ script: @escaping ScriptedOrigin.Script) -> ScriptedOrigin {
@@ -67,8 +67,8 @@ struct UpstreamAnswerTests {
         }
     }
 
-    @Test("the copy goes out, and the connection is not used again", arguments: BadAnswer.all, [false, true])
-    func rescued(_ bad: BadAnswer, isTLS: Bool) throws {
+    @Test("the copy goes out, and the connection is not used again", arguments: BadResponse.all, [false, true])
+    func rescued(_ bad: BadResponse, isTLS: Bool) throws {
         let origin = origin(isTLS) { _ in [.json(Self.good)] }
         let play = try play(origin, isTLS)
         _ = try play.get("/a")
@@ -83,9 +83,9 @@ struct UpstreamAnswerTests {
     }
 
     @Test(
-        "without a copy there is an error that names the fault, and the next answer is not mixed up", arguments: BadAnswer.all,
+        "without a copy there is an error that names the fault, and the next response is not mixed up", arguments: BadResponse.all,
         [false, true])
-    func failed(_ bad: BadAnswer, isTLS: Bool) throws {
+    func failed(_ bad: BadResponse, isTLS: Bool) throws {
         let origin = origin(isTLS) { request in request.target == "/bad" ? bad.steps : [.json("\"\(request.target)\"")] }
         let play = try play(origin, isTLS)
         let answer = try play.get("/bad")
@@ -101,14 +101,14 @@ struct UpstreamAnswerTests {
     }
 
     /// Those of which the head can be passed on before the fault is seen.
-    private static let brokenBehindHead = BadAnswer.all.filter { bad in
+    private static let brokenBehindHead = BadResponse.all.filter { bad in
         ["bytes after", "a second answer", "a chunk size"].contains { bad.name.hasPrefix($0) }
     }
 
     @Test(
-        "an answer that would be passed on as it comes, and is broken at once, is an error and no cut connection",
+        "a response that would be passed on as it comes, and is broken at once, is an error and no cut connection",
         arguments: brokenBehindHead, [false, true])
-    func brokenAtOnce(_ bad: BadAnswer, isTLS: Bool) throws {
+    func brokenAtOnce(_ bad: BadResponse, isTLS: Bool) throws {
         let origin = origin(isTLS) { request in request.target == "/bad" ? bad.steps + [.close] : [.json("\"\(request.target)\"")] }
         let play = try play(origin, isTLS)
         for method in ["POST", "DELETE"] {

@@ -6,9 +6,9 @@ import Downstream
 import HTTPCore
 import Reactor
 
-struct StoredAnswers {
+struct StoredResponseSender {
     /// Targeted fields that clients do not get, in lower case. They stay in the store: after a 304 without them they still say how long the
-    /// answer is fresh.
+    /// response is fresh.
     let hiddenFields: [[UInt8]]
     /// `ProxySettings.compressFromBytes`.
     let compressFromBytes: Int
