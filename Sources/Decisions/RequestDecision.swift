@@ -86,8 +86,8 @@ package enum Refusal: Sendable, Equatable {
     case onlyIfCached
 }
 
-/// Where the response to a request belongs, and for whom it may be fetched together.
-package struct RequestPlace: Sendable, Equatable {
+/// Where the response to a request belongs, and for whom it may be fetched together. A class, since it is handed from hand to hand.
+package final class RequestPlace: Sendable, Equatable {
     package let keys: TargetKeys
     /// Under this key requests that can have one response meet.
     package let flight: [UInt8]
@@ -97,6 +97,10 @@ package struct RequestPlace: Sendable, Equatable {
         self.keys = keys
         self.flight = flight
         self.sharing = sharing
+    }
+
+    package static func == (one: RequestPlace, other: RequestPlace) -> Bool {
+        one.sharing == other.sharing && one.keys == other.keys && one.flight == other.flight
     }
 
     package enum Sharing: Sendable {
@@ -137,10 +141,11 @@ package enum StoreUse<Response: AnyObject> {
     case lookedUp(LookedUp<Response>)
 }
 
-/// What looking into the store has brought.
-package struct LookedUp<Response: AnyObject> {
+/// What looking into the store has brought. A class, since it is handed from hand to hand; it is whole before that.
+package final class LookedUp<Response: AnyObject> {
+    /// What was found lies behind a reference, so that handing it on copies nothing, and dropping it asks no tables for the type.
     package enum Result {
-        case found(Response, StoredMetadata)
+        indirect case found(Response, StoredMetadata)
         case nothing
         case otherVariant
     }
@@ -153,7 +158,7 @@ package struct LookedUp<Response: AnyObject> {
     /// What the response depends on is in the key, with the request's content: others with the same content may have it.
     package var isKeptByContent = false
     /// The response that came after what was found and says that it is gone. Looked for in modes that serve whatever is stored.
-    package var gone: (response: Response, metadata: StoredMetadata)?
+    package var gone = Result.nothing
     /// This hit is asked for often, and has little freshness left.
     package var isRefreshDue = false
 
@@ -220,8 +225,8 @@ extension RequestFacts {
         if case .serve(let ttl, let age) = Reuse.decide(stored, directives, now: now) {
             return .serve(response, Serving(age: age, ttl: ttl, .mode(mode)))
         }
-        if let gone = lookedUp.gone, case .allowed(let age, let ttl) = rescue(gone.metadata) {
-            return .serve(gone.response, Serving(age: age, ttl: ttl, .gone(mode)))
+        if case .found(let gone, let metadata) = lookedUp.gone, case .allowed(let age, let ttl) = rescue(metadata) {
+            return .serve(gone, Serving(age: age, ttl: ttl, .gone(mode)))
         }
         guard case .allowed(let age, let ttl) = rescue(stored) else { return nil }
         return .serve(response, Serving(age: age, ttl: ttl, .mode(mode)))

@@ -54,18 +54,24 @@ package struct ResponseFacts {
     package let response: ResponseHead
     package let copy: Copy?
     /// Whether the copy may go out instead.
-    package var mayRescue = false
+    package var mayRescue: Bool
     /// Whether the response has a place in the store.
-    package var isLookedUp = false
+    package var isLookedUp: Bool
     /// What the operator demands; it matters where there is a copy.
-    package var good = GoodResponse()
+    package var good: GoodResponse
     package let strictness: Strictness
 
-    package init(_ request: RequestHead, sent: Fields, _ response: ResponseHead, copy: Copy?, strictness: Strictness) {
+    package init(
+        _ request: RequestHead, sent: Fields, _ response: ResponseHead, copy: Copy?, mayRescue: Bool = false, isLookedUp: Bool = false,
+        good: GoodResponse = GoodResponse(), strictness: Strictness
+    ) {
         self.request = request
         self.sent = sent
         self.response = response
         self.copy = copy
+        self.mayRescue = mayRescue
+        self.isLookedUp = isLookedUp
+        self.good = good
         self.strictness = strictness
     }
 

@@ -97,7 +97,7 @@ package final class UpstreamRequestFields {
 
     /// Whether this very process has had the request before.
     package func isLoop(_ head: RequestHead) -> Bool {
-        guard head.fields.contains(.via) else { return false }
+        guard head.contains(.via) else { return false }
         let own = Array("(\(instance))".utf8)
         return head.fields.all(.via).contains { Self.contains($0, own) }
     }

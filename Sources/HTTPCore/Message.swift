@@ -132,6 +132,9 @@ package final class RequestHead: Sendable {
     /// Asked of the head itself, no reference to its parts is counted.
     package func hasAny(of fields: KnownFieldSet) -> Bool { self.fields.containsAny(of: fields) }
 
+    /// The same for one field.
+    package func contains(_ field: KnownField) -> Bool { fields.contains(field) }
+
     /// Without the end-to-end fields that its Connection field names.
     package func removingNamed() -> RequestHead {
         guard let kept = fields.removingNamed() else { return self }

@@ -20,7 +20,7 @@ package final class Mutex<Value>: @unchecked Sendable {
         lock.deallocate()
     }
 
-    @inlinable
+    @inlinable @inline(__always)
     package func withLock<Result>(_ body: (inout Value) -> Result) -> Result {
         pthread_mutex_lock(lock)
         defer { pthread_mutex_unlock(lock) }

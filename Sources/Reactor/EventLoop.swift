@@ -93,7 +93,9 @@ package final class EventLoop: @unchecked Sendable {
         source.setEventHandler { [self] in run() }
         self.source = source
         source.activate()
-        time.whenMoved { [weak self] in self?.wake() }
+        // The machine's clocks are not moved. References to what was once held weakly are counted slowly, and a pass counts those to its loop
+        // twenty times.
+        if time !== SystemTime.shared { time.whenMoved { [weak self] in self?.wake() } }
         wake()
     }
 

@@ -54,9 +54,9 @@ final class ActiveProbe: TransferReceiver {
 
     func transferEnded(_ transfer: Transfer, isDelimited: Bool) {
         if let answered, answered == settings.status {
-            shard.server.health.succeed(scopes, isQuick: true, now: now)
+            shard.health.succeed(scopes, isQuick: true, now: now)
         } else {
-            shard.server.health.fail(scopes, .status(answered ?? 0), began: began, now: now)
+            shard.health.fail(scopes, .status(answered ?? 0), began: began, now: now)
         }
         again()
     }
@@ -64,7 +64,7 @@ final class ActiveProbe: TransferReceiver {
     func transferFailed(_ transfer: Transfer, _ error: UpstreamError) {
         // What keeps a connection from coming about is told of the attempt itself.
         let isOwn = error == .connectionLimitReached || error == .proxyInternalError
-        if !isOwn, !error.isFailureToReach { shard.server.health.fail(scopes, .transfer(error), began: began, now: now) }
+        if !isOwn, !error.isFailureToReach { shard.health.fail(scopes, .transfer(error), began: began, now: now) }
         again()
     }
 

@@ -15,8 +15,23 @@ final class CollapsedRequests: Sendable {
         var isSlow = false
     }
 
+    /// With its hash, which is asked for several times.
+    private struct Key: Hashable {
+        let bytes: [UInt8]
+        let hash: Int
+
+        init(_ bytes: [UInt8]) {
+            self.bytes = bytes
+            hash = ByteKey(bytes).hashValue
+        }
+
+        static func == (one: Key, other: Key) -> Bool { one.hash == other.hash && one.bytes == other.bytes }
+
+        func hash(into hasher: inout Hasher) { hasher.combine(hash) }
+    }
+
     private struct State {
-        var flights: [ByteKey: Flight] = [:]
+        var flights: [Key: Flight] = [:]
         /// By the key's hash, since keys may be long: until when everyone asks for himself (milliseconds). Two keys with one hash cost
         /// the second a request of its own.
         var unshareable: [Int: Int64] = [:]
@@ -34,12 +49,11 @@ final class CollapsedRequests: Sendable {
     ///   - follower: who comes.
     ///   - wake: called from the leader's thread.
     func join(_ key: [UInt8], now: Int64, as follower: ObjectIdentifier, wake: @escaping @Sendable (FlightOutcome) -> Void) -> FlightPlace {
-        let key = ByteKey(key)
-        let hash = key.hashValue
+        let key = Key(key)
         return state.withLock { state in
-            if let until = state.unshareable[hash] {
+            if let until = state.unshareable[key.hash] {
                 if now < until { return .alone }
-                state.unshareable[hash] = nil
+                state.unshareable[key.hash] = nil
             }
             guard let flight = state.flights[key], !flight.isSlow else {
                 state.flights[key, default: Flight()].isSlow = false
@@ -52,12 +66,12 @@ final class CollapsedRequests: Sendable {
 
     /// A follower waits no more.
     func leave(_ key: [UInt8], _ follower: ObjectIdentifier) {
-        state.withLock { _ = $0.flights[ByteKey(key)]?.followers.removeValue(forKey: follower) }
+        state.withLock { _ = $0.flights[Key(key)]?.followers.removeValue(forKey: follower) }
     }
 
     /// For a fetch that no client waits for. Returns false where one is under way already.
     func lead(_ key: [UInt8]) -> Bool {
-        let key = ByteKey(key)
+        let key = Key(key)
         return state.withLock { state in
             guard state.flights[key] == nil else { return false }
             state.flights[key] = Flight()
@@ -66,23 +80,23 @@ final class CollapsedRequests: Sendable {
     }
 
     /// Whether anybody waits for the fetch that is under way.
-    func hasFollowers(_ key: [UInt8]) -> Bool { state.withLock { $0.flights[ByteKey(key)]?.followers.isEmpty == false } }
+    func hasFollowers(_ key: [UInt8]) -> Bool { state.withLock { $0.flights[Key(key)]?.followers.isEmpty == false } }
 
     /// Requests that wait for another's fetch now.
     var waiting: Int { state.withLock { $0.flights.values.reduce(0) { $0 + $1.followers.count } } }
 
     /// Nobody is to wait for the fetch that is under way any more.
     func noteSlow(_ key: [UInt8]) {
-        state.withLock { $0.flights[ByteKey(key)]?.isSlow = true }
+        state.withLock { $0.flights[Key(key)]?.isSlow = true }
     }
 
     /// The leader's fetch has ended, or it is known that its response cannot be shared.
     func end(_ key: [UInt8], _ outcome: FlightOutcome, now: Int64) {
-        let key = ByteKey(key)
+        let key = Key(key)
         let followers = state.withLock { state in
             if case .unshareable = outcome {
                 if state.unshareable.count >= Self.memoryLimit { state.unshareable = [:] }
-                state.unshareable[key.hashValue] = now + Self.memory
+                state.unshareable[key.hash] = now + Self.memory
             }
             return state.flights.removeValue(forKey: key)?.followers ?? [:]
         }

@@ -89,7 +89,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
 
     private func askFailureMemory() {
         let asking = request.asking(mayLook: shard.backgroundFetches.hasRoomToLook)
-        let admission = shard.server.health.admit(request.scopes, asking, now: shard.loop.time.monotonicMilliseconds)
+        let admission = shard.health.admit(request.scopes, asking, now: shard.loop.time.monotonicMilliseconds)
         switch admission {
         case .go: break
         case .refuse: shard.rechecks.watchAddress()
@@ -103,7 +103,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     private func join() {
         guard let flight = request.place?.flight else { return handle(.joined(.alone)) }
         let now = shard.loop.time.monotonicMilliseconds
-        let place = shard.server.collapsed.join(flight, now: now, as: ObjectIdentifier(self)) { [loop = shard.loop] outcome in
+        let place = shard.collapsed.join(flight, now: now, as: ObjectIdentifier(self)) { [loop = shard.loop] outcome in
             loop.execute { self.handle(.flightEnded(outcome)) }
         }
         handle(.joined(place))
@@ -158,8 +158,8 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     /// - Parameter isSlow: then nobody else is to wait for it.
     private func leaveFlight(isSlow: Bool) {
         guard let flight = request.place?.flight else { return }
-        shard.server.collapsed.leave(flight, ObjectIdentifier(self))
-        if isSlow { shard.server.collapsed.noteSlow(flight) }
+        shard.collapsed.leave(flight, ObjectIdentifier(self))
+        if isSlow { shard.collapsed.noteSlow(flight) }
     }
 
     /// It goes on without us where it may fill the store, or change something.

@@ -9,9 +9,9 @@ extension Fetch {
     func judge(_ head: ResponseHead) {
         guard LastGood.isTrouble(head.status) else { return }
         report.isTrouble = true
-        shard.server.health.reach(now: clock)
+        shard.health.reach(now: clock)
         if head.status == 429 || head.status == 503, let retryAfter = RetryAfter.milliseconds(head.fields, now: shard.now) {
-            shard.server.health.pause(subject.scopes, head.status, retryAfter: retryAfter, now: clock)
+            shard.health.pause(subject.scopes, head.status, retryAfter: retryAfter, now: clock)
         }
         // 500 is an application's mistake, and 429 one client's share: both are each request's own matter.
         if head.status != 500, head.status != 429 { noteFailure(.status(head.status)) }
@@ -21,13 +21,13 @@ extension Fetch {
         guard !report.isTrouble else { return }
         let limit = shard.routes.all[subject.route].rescueAfter
         let now = clock
-        shard.server.health.succeed(subject.scopes, isQuick: limit == 0 || now - began < limit, now: now)
+        shard.health.succeed(subject.scopes, isQuick: limit == 0 || now - began < limit, now: now)
     }
 
     private func noteFailure(_ cause: FailureCause) {
         guard subject.isReading, !report.hasFailed else { return }
         report.hasFailed = true
-        shard.server.health.fail(subject.scopes, cause, began: began, now: clock)
+        shard.health.fail(subject.scopes, cause, began: began, now: clock)
     }
 
     func note(_ fault: UpstreamFault) {

@@ -80,7 +80,8 @@ extension Fetch {
     /// What the head says of the copy.
     /// - Parameter decision: where it is stored as any other response, that is what counts.
     func judgeGone(_ response: ResponseHead, _ decision: StorageDecision) -> GoneJudgement {
-        guard let lookedUp, let cache = shard.cache else { return .nothing }
+        // Said of what was found, and not asked where nothing was.
+        guard subject.found != nil, let lookedUp, let cache = shard.cache else { return .nothing }
         let judgement = cache.judgeGone(response, decision, for: lookedUp, by: subject.scopes.user, at: shard.cacheTime)
         if case .routesLost = judgement, !subject.mayRescue || shard.settings.policy.strictness != .rescue { return .nothing }
         return judgement

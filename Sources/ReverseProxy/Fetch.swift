@@ -101,7 +101,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
 
     private func noteSending() {
         recency.requestTime = shard.now
-        recency.order = shard.server.sentRequests.take()
+        recency.order = shard.sentRequests.take()
     }
 
     /// When each phase of asking ended.
@@ -113,7 +113,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     func land(_ outcome: FlightOutcome) {
         guard let flight else { return }
         self.flight = nil
-        shard.server.collapsed.end(flight, outcome, now: clock)
+        shard.collapsed.end(flight, outcome, now: clock)
     }
 
     /// Nothing good comes.
@@ -140,7 +140,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     /// whose content is whole is not among them: its client may have left in the belief that it is done.
     var mayLeaveQueue: Bool {
         guard case .awaitingHead = mode, transfer?.isQueued == true, subject.isReading else { return false }
-        return flight.map { !shard.server.collapsed.hasFollowers($0) } ?? true
+        return flight.map { !shard.collapsed.hasFollowers($0) } ?? true
     }
 
     /// The client is gone. What fills the store goes on, unless it still waits for a connection: then others have that sooner. So does a request
@@ -178,28 +178,21 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         invalidate(after: head)
         let length = head.fields.first(.contentLength).flatMap(DeltaSeconds.length)
         let response = ResponseHead(status: head.status, reason: head.reason, fields: head.fields.removingHopByHop())
-        perform(decide(facts(response), length: length), response, length: length)
+        perform(decide(response, length: length), response, length: length)
     }
 
-    private func facts(_ response: ResponseHead) -> ResponseFacts {
+    private func decide(_ response: ResponseHead, length: Int?) -> ResponseDecision {
+        // The operator's demands matter where there is a copy.
         var facts = ResponseFacts(
             subject.head, sent: request.fields, response, copy: subject.found.map { ($0.metadata, $0.head) },
+            mayRescue: subject.mayRescue, isLookedUp: keys != nil, good: subject.found == nil ? GoodResponse() : good,
             strictness: shard.settings.policy.strictness)
-        facts.mayRescue = subject.mayRescue
-        facts.isLookedUp = keys != nil
-        if subject.found != nil { facts.good = good }
-        return facts
-    }
-
-    private func decide(_ facts: ResponseFacts, length: Int?) -> ResponseDecision {
-        let response = facts.response
         if let decision = facts.judge() { return decision }
         if hasStandIn(insteadOf: response.status) { return .fail(.serverError) }
         // Now its place is known, where that is another than its request's.
         let storage = storageDecision(response)
         let gone = judgeGone(response, storage)
         if case .routesLost = gone { return .fail(.routesLost) }
-        var facts = facts
         facts.isLookedUp = keys != nil
         let room = ResponseFacts.Room(
             length: length, limitBytes: shard.settings.bufferLimitBytes, examinedAtOnceBytes: shard.settings.examinedAtOnceBytes,
@@ -332,7 +325,7 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         // One who waits for the same would get the same trouble: one of them may look, the others hear of it.
         land(report.isTrouble ? .failed(.fault(.serverError, head.status)) : .unshareable)
         // Whether it is good is known at its end, which may be far away.
-        shard.server.health.reach(now: clock)
+        shard.health.reach(now: clock)
         if head.status.isSuccessful { notePresent() }
         body = .none
         guard let receiver, receiver.streamBegan(head, length: length, notStored: reason) else { return end() }

@@ -13,11 +13,11 @@ import Telemetry
 extension ProxyShard {
     /// Whether this response is to carry its explanation.
     @inline(__always)
-    func explains(_ head: RequestHead) -> Bool { head.fields.contains(.cisternWhy) && settings.admin.allowsWhyField }
+    func explains(_ head: RequestHead) -> Bool { head.contains(.cisternWhy) && settings.admin.allowsWhyField }
 
     /// Whether this response may have to say more than others.
     @inline(__always)
-    func asksForWords(_ head: RequestHead) -> Bool { head.fields.contains(.cisternWhy) || head.fields.contains(.cisternKey) }
+    func asksForWords(_ head: RequestHead) -> Bool { head.contains(.cisternWhy) || head.contains(.cisternKey) }
 
     /// The field's line.
     func whyField(_ record: ExchangeRecord, _ trace: ExchangeTrace, _ head: RequestHead) -> [UInt8] {
@@ -28,14 +28,14 @@ extension ProxyShard {
 
     /// The key for Cache-Status, without secrets; nil where it is not asked for, not allowed, or there is none.
     @inline(__always)
-    func shownKey(_ key: [UInt8]?, _ head: RequestHead) -> String? {
-        guard head.fields.contains(.cisternKey), settings.admin.allowsKeyField else { return nil }
-        return key.flatMap { StoredKey($0)?.readableTarget }
+    func shownKey(_ key: @autoclosure () -> [UInt8]?, _ head: RequestHead) -> String? {
+        guard head.contains(.cisternKey), settings.admin.allowsKeyField else { return nil }
+        return key().flatMap { StoredKey($0)?.readableTarget }
     }
 
     /// Whether it takes more than a look to know that the mode is `live`.
     @inline(__always)
-    func isModal(_ head: RequestHead) -> Bool { !modes.isLive || head.fields.contains(.cisternMode) }
+    func isModal(_ head: RequestHead) -> Bool { !modes.isLive || head.contains(.cisternMode) }
 
     /// The request's own choice where that is allowed, else what is set for its path or its route.
     func mode(of head: RequestHead) -> ServingMode {

@@ -43,7 +43,7 @@ extension ProxyShard {
     }
 
     private func directives(of head: RequestHead) -> RequestCacheControl {
-        head.fields.contains(.cacheControl) || head.fields.contains(.pragma) ? RequestCacheControl(head.fields) : RequestCacheControl()
+        head.contains(.cacheControl) || head.contains(.pragma) ? RequestCacheControl(head.fields) : RequestCacheControl()
     }
 
     // MARK: Looking into the store
@@ -93,7 +93,7 @@ extension ProxyShard {
     private func lookFurther(
         _ result: LookUpResult, _ keys: TargetKeys, _ head: RequestHead, _ directives: RequestCacheControl
     ) throws(NotAtHand) -> LookedUp<FoundResponse> {
-        var lookedUp = LookedUp(result.fact, keys: keys, flight: result.flightKey(keys.own))
+        let lookedUp = LookedUp(result.fact, keys: keys, flight: result.flightKey(keys.own))
         lookedUp.isForPart = RequestUse(head, content: .none) == .lookUpPart
         lookedUp.isKeptByContent = isKeptByContent(head)
         let route = routes.place(of: head.pathAndQuery)
@@ -109,7 +109,7 @@ extension ProxyShard {
             lookedUp.isRefreshDue =
                 refreshAhead?.isDue(lookedUp.flight, route: route, ttl: serving.ttl ?? 0, lifetime: lifetime, now: now) ?? false
         } else if mode(of: head).servesWhatIsStored {
-            lookedUp.gone = try cache?.gone(beside: found).map { ($0, $0.metadata) }
+            if let gone = try cache?.gone(beside: found) { lookedUp.gone = .found(gone, gone.metadata) }
         }
         return lookedUp
     }
@@ -140,7 +140,7 @@ extension ProxyShard {
     private func refresh(_ request: DecidedRequest, _ cause: BackgroundCause, _ stream: any ClientStream) {
         let client = UpstreamRequestFields.Client(stream, request.head)
         let asking = request.asking(mayLook: backgroundFetches.hasRoomToLook)
-        switch server.health.admit(request.scopes, asking, now: loop.time.monotonicMilliseconds) {
+        switch health.admit(request.scopes, asking, now: loop.time.monotonicMilliseconds) {
         case .go: backgroundFetches.start(request, client: client, cause, behind: why.lastNumber)
         case .serveCopy(_, looksBehind: true): backgroundFetches.look(request, client: client, behind: why.lastNumber)
         case .serveCopy, .refuse: break

@@ -35,6 +35,10 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     let upstreamOrigin: UpstreamOrigin
     private(set) var metrics: ShardMetrics
     unowned let server: ProxyServer
+    /// The server's, which each request asks.
+    let health: UpstreamHealth
+    let collapsed: CollapsedRequests
+    let sentRequests: SentRequests
     private let accessLog: AccessLog?
     let servesOwnPages: Bool
 
@@ -57,6 +61,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
 
     init(server: ProxyServer, number: Int, settings: ProxySettings, cache: SharedCacheState?, time: any TimeSource) {
         self.server = server
+        (health, collapsed, sentRequests) = (server.health, server.collapsed, server.sentRequests)
         accessLog = server.accessLog
         self.settings = settings
         self.number = number
@@ -93,10 +98,10 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     func followConnectionAttempts() {
         upstream.onConnectionAttempt = { [unowned self] error, began in
             let now = loop.time.monotonicMilliseconds
-            guard let error else { return server.health.reach(now: now) }
+            guard let error else { return health.reach(now: now) }
             // Our own trouble says nothing of the upstream.
             guard error.isFailureToReach else { return }
-            server.health.failToReach(error, began: began, now: now)
+            health.failToReach(error, began: began, now: now)
             rechecks.watchAddress()
         }
     }
@@ -113,7 +118,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
     /// The parts of the connections that a request takes part of: so that paths that are slow, or hang, starve nobody.
     func shares(of scopes: RequestScopes) -> [ConnectionShare] {
         let family = ConnectionShare(.family(scopes.family), .free)
-        guard server.health.isFailing(scopes) else { return [family] }
+        guard health.isFailing(scopes) else { return [family] }
         return [family, ConnectionShare(.failing, .connections(settings.upstream.maximumConnections / 4))]
     }
 

@@ -65,7 +65,7 @@ final class Rechecks {
     func watchAddress() {
         guard !watchesAddress else { return }
         watchesAddress = true
-        wake(after: shard.server.health.recheck)
+        wake(after: shard.health.recheck)
     }
 
     private func wake(after milliseconds: Int64) {
@@ -82,29 +82,29 @@ final class Rechecks {
 
     /// Returns how many milliseconds it is until the next look; nil where there is nothing to look at.
     private func lookAround() -> Int64? {
-        guard shard.modes.all != .offline else { return shard.server.health.recheck }
+        guard shard.modes.all != .offline else { return shard.health.recheck }
         var next: Int64?
         func note(_ wait: Int64) { next = min(next ?? wait, wait) }
         if watchesAddress {
-            switch shard.server.health.attempt(now: now) {
+            switch shard.health.attempt(now: now) {
             case .over: watchesAddress = false
             case .notYet(let wait): note(wait)
             case .due:
                 tryToConnect()
-                note(shard.server.health.recheck)
+                note(shard.health.recheck)
             }
         }
         for (place, known) in stopped {
-            guard now - known.askedAt < shard.server.health.window else {
+            guard now - known.askedAt < shard.health.window else {
                 stopped[place] = nil
                 continue
             }
-            switch shard.server.health.look(place.kind, known.request.scopes, now: now) {
+            switch shard.health.look(place.kind, known.request.scopes, now: now) {
             case .over: stopped[place] = nil
             case .notYet(let wait): note(wait)
             case .due:
                 shard.backgroundFetches.look(known.request, client: known.client, behind: known.number)
-                note(shard.server.health.recheck)
+                note(shard.health.recheck)
             }
         }
         return next

@@ -57,7 +57,7 @@ struct StoredResponseSender {
         // RFC 9111 §5.2.1.6: some clients ask for content as it is.
         let isCoded =
             mayCode && AcceptedCoding.accepts(.gzip, in: head.fields)
-            && !(head.fields.contains(.cacheControl) && RequestCacheControl(head.fields).noTransform)
+            && !(head.contains(.cacheControl) && RequestCacheControl(head.fields).noTransform)
         /// The 304 or 206 that stands for what would go out.
         func negotiated(_ bytes: [UInt8], isCoded: Bool) -> [UInt8] {
             isNegotiated ? bytes.withUnsafeBytes { StoredHead.negotiated($0, isCoded: isCoded) ?? bytes } : bytes

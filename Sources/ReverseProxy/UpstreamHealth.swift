@@ -75,9 +75,10 @@ final class UpstreamHealth: Sendable {
     private func change<Result>(now: Int64, _ body: (inout FailureMemory) -> Result) -> Result {
         let (result, lines) = state.withLock { state -> (Result, [Line]) in
             let result = body(&state.memory)
-            isCalm.store(state.memory.isCalm, ordering: .relaxed)
-            guard state.memory.hasChanges else { return (result, []) }
-            return (result, state.memory.takeChanges().compactMap { line(of: $0, &state.lines, now: now) })
+            let news = state.memory.takeNews()
+            isCalm.store(news.isCalm, ordering: .relaxed)
+            guard !news.changes.isEmpty else { return (result, []) }
+            return (result, news.changes.compactMap { line(of: $0, &state.lines, now: now) })
         }
         for line in lines { logger.log(level: line.level, "\(line.text)") }
         return result

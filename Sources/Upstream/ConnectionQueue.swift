@@ -135,8 +135,18 @@ struct ConnectionQueue<Element> {
     /// For one that need not wait.
     /// - Returns: false where one of the shares is full; none is held then.
     mutating func take(_ wanted: [ConnectionShare]) -> Bool {
+        if wanted.count == 1 { return take(wanted[0]) }
         for share in wanted where !hasRoom(share) { return false }
         hold(wanted)
+        return true
+    }
+
+    /// Nearly always there is one, which is looked up once.
+    private mutating func take(_ wanted: ConnectionShare) -> Bool {
+        let known = known(wanted)
+        guard hasRoom(wanted, known) else { return false }
+        running += 1
+        known.held += 1
         return true
     }
 

@@ -102,16 +102,18 @@ package struct FailureMemory: Sendable {
 
     package func openedCount(of kind: FailureScopeKind) -> Int { opened[kind] ?? 0 }
 
-    package var hasChanges: Bool { !changes.isEmpty }
-
     /// Whether nothing is open, nor anything that counts towards the address being out of reach: then every request is sent.
     package var isCalm: Bool { !mayBeOpen && address.opening == nil && address.failuresInRow == 0 }
 
-    /// What has changed since this was last called.
+    /// What has changed since this was last called. Changes nothing where nothing has, so that it is cheap to ask.
     package mutating func takeChanges() -> [Change] {
+        guard !changes.isEmpty else { return [] }
         defer { changes = [] }
         return changes
     }
+
+    /// The same, and whether all is calm: asked in one step, for which nothing is copied.
+    package mutating func takeNews() -> (isCalm: Bool, changes: [Change]) { (isCalm, takeChanges()) }
 
     // MARK: Asking
 

@@ -190,8 +190,9 @@ final class OriginConnections {
         guard !isClosed, count < settings.maximumConnections, idle.count <= 1 + busy / 8, spareCompletions.isEmpty,
             client.coarseNow >= nextSpareAt
         else { return }
-        attemptConnection { [weak self] error in
-            guard let self, error != nil else { return }
+        // Held until the attempt has ended, or all is closed.
+        attemptConnection { [self] error in
+            guard error != nil else { return }
             nextSpareAt = client.coarseNow + Self.restMilliseconds
         }
     }

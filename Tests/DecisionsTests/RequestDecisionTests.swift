@@ -33,11 +33,11 @@ struct RequestRow: CustomTestStringConvertible, Sendable {
     }
 
     var decision: RequestDecision<Stored> {
-        var lookedUp = LookedUp<Stored>(result, keys: TargetKeys(own: [1], shared: [1]), flight: [2])
+        let lookedUp = LookedUp<Stored>(result, keys: TargetKeys(own: [1], shared: [1]), flight: [2])
         lookedUp.isForPart = isForPart
         lookedUp.isKeptByContent = isKeptByContent
         lookedUp.isRefreshDue = isRefreshDue
-        lookedUp.gone = gone.map { (Stored("gone"), $0) }
+        lookedUp.gone = gone.map { .found(Stored("gone"), $0) } ?? .nothing
         var facts = RequestFacts<Stored>(method, .lookedUp(lookedUp), strictness: strictness, now: noon)
         facts.directives = directives(asked)
         facts.mode = mode
