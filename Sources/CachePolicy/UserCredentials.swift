@@ -29,22 +29,30 @@ package enum UserCredentials {
         return pairs.contains { pair in isSessionLike(pair.value) || (!pair.value.isEmpty && named.contains { $0.matches(pair.name) }) }
     }
 
-    /// At least so many letters, digits, `-`, `_`, `+` and `/` in a row, a digit among them: what frameworks make session cookies of (hexadecimal,
-    /// base64, UUIDs, tokens in three parts), and neither a language, a time zone's name nor a few choices in JSON. A session's name that
-    /// happens to have no digit is taken for a choice, which costs that user nothing but the copy.
+    /// At least so many letters, digits, `-`, `_`, `+` and `/` in a row, as frameworks make session cookies (hexadecimal, base64, UUIDs, tokens in three
+    /// parts). A date, a time zone's name or a few choices are no session: between `-` and `_` there must be so many with a digit, or eight
+    /// with a digit and a letter. A session's name that happens not to be like that is taken for a choice, which costs that user nothing but the
+    /// copy.
     static let sessionLength = 16
+    private static let mixedLength = 8
 
     static func isSessionLike(_ value: ArraySlice<UInt8>) -> Bool {
-        var (length, hasDigit) = (0, false)
+        var (length, isMixed) = (0, false)
+        var piece = (length: 0, hasDigit: false, hasLetter: false)
         for byte in value {
             switch byte {
-            case UInt8(ascii: "0")...UInt8(ascii: "9"): (length, hasDigit) = (length + 1, true)
-            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "-"), UInt8(ascii: "_"),
-                UInt8(ascii: "+"), UInt8(ascii: "/"):
-                length += 1
-            default: (length, hasDigit) = (0, false)
+            case UInt8(ascii: "0")...UInt8(ascii: "9"): piece = (piece.length + 1, true, piece.hasLetter)
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "+"), UInt8(ascii: "/"):
+                piece = (piece.length + 1, piece.hasDigit, true)
+            case UInt8(ascii: "-"), UInt8(ascii: "_"): piece = (0, false, false)
+            default:
+                (length, isMixed, piece) = (0, false, (0, false, false))
+                continue
             }
-            if length >= sessionLength, hasDigit { return true }
+            length += 1
+            let wanted = piece.hasLetter ? mixedLength : sessionLength
+            if piece.hasDigit, piece.length >= wanted { isMixed = true }
+            if length >= sessionLength, isMixed { return true }
         }
         return false
     }

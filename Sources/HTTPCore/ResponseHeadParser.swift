@@ -75,11 +75,11 @@ package struct ResponseHeadParser: Sendable {
                 guard takeStatusLine(bytes, line) else { return (.refused(.malformed), position) }
                 first = position
             } else {
-                guard fields.count < limits.fieldCount else { return (.refused(.tooLarge), position) }
                 guard !line.isEmpty else {
                     fields.take(bytes: bytes[first..<start])
                     return (finish(limits), position)
                 }
+                guard fields.count < limits.fieldCount else { return (.refused(.tooLarge), position) }
                 guard takeField(bytes, line, offset: fields.bytes.count - first) else { return (.refused(.malformed), position) }
             }
         }

@@ -75,8 +75,9 @@ struct ConnectionQueue<Element> {
     private(set) var count = 0
     private var heldBack = 0
 
-    /// Numbers of what no client waits for begin here.
-    private static var background: Int { 1 << 62 }
+    /// So many requests that come later go before what no client waits for: twice as many as there are connections. It goes in the end, however many
+    /// come, since what it brings makes others' waiting shorter.
+    private var postponement: Int { 2 * connections }
 
     /// - Parameters:
     ///   - connections: how many there may be.
@@ -97,9 +98,9 @@ struct ConnectionQueue<Element> {
         return wanted.allSatisfy { shares[$0.name]?.waiting ?? 0 < max(1, limit / 2) }
     }
 
-    /// - Parameter isBackground: no client waits for it: it goes when nobody else can.
+    /// - Parameter isBackground: no client waits for it: it goes behind those who wait, and some who come later.
     mutating func enter(_ element: Element, _ wanted: [ConnectionShare], isBackground: Bool = false) -> Place {
-        let number = isBackground ? Self.background + numbers : numbers
+        let number = isBackground ? numbers + postponement : numbers
         let place = Place(number, element, wanted, isHeldBack: isHeldBack(wanted))
         numbers += 1
         count += 1

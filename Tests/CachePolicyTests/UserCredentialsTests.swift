@@ -43,7 +43,7 @@ struct UserCredentialsTests {
         arguments: [
             "locale=en", "lang=en-US; theme=dark-high-contrast", "tz=America/New_York", "tz=America%2FNew_York", "currency=EUR; country=DE",
             "prefs=%7B%22fontSize%22%3A14%2C%22theme%22%3A%22dark%22%7D", "seen=2024-11-22T08:18:35Z", "uid=4711", "a=", "=x",
-            "_ga=GA1.2.1234567890.1234567890", "AWSALB=0123456789abcdef0123456789",
+            "consent=accepted-2024-01-01", "ui=dark-mode_sidebar-2", "_ga=GA1.2.1234567890.1234567890", "AWSALB=0123456789abcdef0123456789",
         ])
     func choices(_ cookie: String) {
         #expect(!Self.arePresent("Cookie: " + cookie))

@@ -84,6 +84,7 @@ struct ResponseHeadParserTests {
             (["\r\n"], .malformed),
             (["HTTP/1.1 101 Switching Protocols\r\n", "\r\n"], .malformed),
             ([String](repeating: "HTTP/1.1 103 E\r\n", count: 21).flatMap { [$0, "\r\n"] }, .malformed),
+            (["HTTP/1.1 200 OK\r\n"] + Array(repeating: "X: a\r\n", count: 1_001), .tooLarge),
             (["HTTP/1.1 200 OK\r\n", "X: \(String(repeating: "a", count: 70_000))\r\n"], .tooLarge),
         ] as [([String], ResponseRejection)])
     func refused(lines: [String], wanted: ResponseRejection) {

@@ -142,6 +142,18 @@ struct ConnectionQueueTests {
         #expect([queue.next(), queue.next()] == ["first", nil])
     }
 
+    @Test("what no client waits for goes last, but in the end it goes, however many come")
+    func postponed() {
+        var queue = Queue(connections: 2, limit: 100)
+        _ = queue.enter("background", [], isBackground: true)
+        var served: [String] = []
+        for number in 0..<10 {
+            _ = queue.enter("\(number)", [])
+            served.append(queue.next() ?? "nobody")
+        }
+        #expect(served.firstIndex(of: "background").map { (2...5).contains($0) } == true, "\(served)")
+    }
+
     @Test("what no client waits for goes last, and leaves half of the queue to others")
     func background() {
         var queue = Queue(connections: 4, limit: 4)
