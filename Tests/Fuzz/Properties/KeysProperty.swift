@@ -70,8 +70,10 @@ private struct Meaning: Equatable {
     init(_ target: [UInt8]) {
         let question = target.firstIndex(of: UInt8(ascii: "?"))
         path = Self.characters(target[..<(question ?? target.endIndex)]).map(Self.plainIfUnreserved)
-        arguments = question.map { place in
-            let texts = target[(place + 1)...].split(separator: UInt8(ascii: "&"), omittingEmptySubsequences: false)
+        // A question mark with nothing behind it is none.
+        let query = question.map { target[($0 + 1)...] }.flatMap { $0.isEmpty ? nil : $0 }
+        arguments = query.map { query in
+            let texts = query.split(separator: UInt8(ascii: "&"), omittingEmptySubsequences: false)
             let arguments = texts.map(Self.argument)
             let order = arguments.indices.sorted { left, right in
                 let (one, other) = (arguments[left].order, arguments[right].order)
