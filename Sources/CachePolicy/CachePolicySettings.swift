@@ -87,7 +87,7 @@ package struct CachePolicySettings: Sendable {
     /// Whether JSON that came without a validator gets a tag of its data.
     package func wantsOwnTag(_ head: ResponseHead) -> Bool {
         makesEntityTags && head.status == 200 && !head.fields.contains(.etag) && !head.fields.contains(.lastModified)
-            && head.fields.first(.contentType).flatMap(MediaType.init)?.isJSON == true
+            && MediaType(of: head.fields)?.isJSON == true
     }
 }
 
@@ -96,5 +96,11 @@ extension MediaType {
     package var isJSON: Bool {
         subtype.elementsEqual("json".utf8) && (type.elementsEqual("application".utf8) || type.elementsEqual("text".utf8))
             || suffix.elementsEqual("json".utf8)
+    }
+
+    /// Whether content with these fields must be a JSON text.
+    /// - Parameter orElse: what counts without Content-Type: whether the stored response is JSON.
+    package static func isJSON(_ fields: Fields, orElse stored: Bool) -> Bool {
+        fields.contains(.contentType) ? MediaType(of: fields)?.isJSON == true : stored
     }
 }

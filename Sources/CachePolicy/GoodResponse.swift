@@ -19,7 +19,7 @@ package struct GoodResponse: Sendable {
 
     package func faultOfHead(_ response: ResponseHead) -> UpstreamFault? {
         guard response.status.isSuccessful, !contentTypes.isEmpty else { return nil }
-        return contentTypes.contain(response.fields.first(.contentType).flatMap(MediaType.init)) ? nil : .unexpectedType
+        return contentTypes.contain(MediaType(of: response.fields)) ? nil : .unexpectedType
     }
 
     /// Whether content is looked through from end to end, which takes a time of its own where it is long.

@@ -42,8 +42,7 @@ package enum LastGood {
         // A coding that the upstream was not asked for, and has not used before.
         case _ where response.status.isSuccessful && !storedIsCoded && ContentCoding(response.fields) == nil: return .undecodable
         case _ where response.status.isSuccessful && storedIsJSON:
-            guard let type = response.fields.first(.contentType) else { return nil }
-            return MediaType(type)?.isJSON == true ? nil : .unexpectedType
+            return MediaType.isJSON(response.fields, orElse: true) ? nil : .unexpectedType
         default: return nil
         }
     }

@@ -29,7 +29,7 @@ package enum StoredHead {
             requestTime: requestTime, responseTime: responseTime, date: date.map { Timestamp(seconds: $0) } ?? responseTime)
         metadata.status = head.status
         metadata.flags = flags(control)
-        if head.fields.first(.contentType).flatMap(MediaType.init)?.isJSON == true { metadata.flags.insert(.isJSON) }
+        if MediaType(of: head.fields)?.isJSON == true { metadata.flags.insert(.isJSON) }
         if isDecoded, removeCoding(from: &fields) { metadata.flags.insert(.weakenedETag) }
         if ContentCoding(fields) != .identity { metadata.flags.insert(.coded) }
         if CacheTags.groups(of: fields, named: "cache-groups")?.isEmpty == false { metadata.flags.insert(.hasGroups) }

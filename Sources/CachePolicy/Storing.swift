@@ -60,7 +60,7 @@ package enum Storing {
         guard FieldLists.members(of: .vary, in: response.fields, limit: settings.memberLimit + 1).count <= settings.memberLimit,
             let groups = CacheTags.groups(of: response.fields, named: "cache-groups"), groups.count <= settings.memberLimit
         else { return .forbidden(.tooManyMembers) }
-        let isKept = settings.keepsAny || settings.contentTypes.contain(response.fields.first(.contentType).flatMap(MediaType.init))
+        let isKept = settings.keepsAny || settings.contentTypes.contain(MediaType(of: response.fields))
         guard isKept else { return .forbidden(.contentType) }
         // Stored content is decoded, which no-transform forbids (§5.2.2.6); where every response is kept, it is kept in its coding.
         guard settings.keepsAny || !staysCoded(response, control) else { return .forbidden(.contentCoding) }

@@ -68,7 +68,7 @@ package enum Validation {
         guard var merged = StoredHead.parse(head) else { return nil }
         var kept: [KnownField] = [.contentLength, .contentEncoding, .contentRange, .etag, .transferEncoding]
         // What was checked as JSON stays JSON.
-        let type = response.fields.first(.contentType).flatMap(MediaType.init)
+        let type = MediaType(of: response.fields)
         if (type?.isJSON ?? false) != stored.flags.contains(.isJSON) { kept.append(.contentType) }
         var replaced: [[UInt8]] = []
         // RFC 9110 §6.6.1: a response without a date was made when it came. The stored date would make it as old as the first one.

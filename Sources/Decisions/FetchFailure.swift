@@ -6,9 +6,9 @@ import Upstream
 
 /// Why a fetch brought nothing good.
 package enum FetchFailure: Sendable, Equatable {
-    /// No complete answer came.
+    /// No complete response came.
     case transfer(UpstreamError)
-    /// An answer came, and it counts as a failing upstream.
+    /// A response came, and it counts as a failing upstream.
     case fault(UpstreamFault, Status)
     /// It was not asked, since it is known to fail.
     case stopped(FailureStop)

@@ -172,14 +172,26 @@ package final class LookedUp<Response: AnyObject> {
 // MARK: The decision
 
 extension RequestFacts {
+    /// A stored response that fits, and what the rules say of it for this request.
+    private struct Candidate {
+        let response: Response
+        let stored: StoredMetadata
+        let reuse: ReuseDecision
+    }
+
     package func decide() -> RequestDecision<Response> {
-        if case .lookedUp(let lookedUp) = storeUse, let served = serve(lookedUp) { return served }
+        var candidate: Candidate?
+        if case .lookedUp(let lookedUp) = storeUse, case .found(let response, let stored) = lookedUp.result {
+            let found = Candidate(response: response, stored: stored, reuse: Reuse.decide(stored, directives, now: now))
+            if let served = serve(found, lookedUp) { return served }
+            candidate = found
+        }
         if let refusal { return .refuse(.request(refusal)) }
         if mode == .offline { return .refuse(.offline) }
         switch storeUse {
         case .noStore: return .pass(nil)
         case .bypassed(let reason): return isForStoredOnly ? .refuse(.onlyIfCached) : .pass(reason)
-        case .lookedUp(let lookedUp): return directives.onlyIfCached ? .refuse(.onlyIfCached) : ask(lookedUp)
+        case .lookedUp(let lookedUp): return directives.onlyIfCached ? .refuse(.onlyIfCached) : ask(candidate, lookedUp)
         }
     }
 
@@ -187,70 +199,65 @@ extension RequestFacts {
     private var isForStoredOnly: Bool { directives.onlyIfCached && (method.isRead || method == .query) }
 
     /// nil where nothing that is stored goes out without asking.
-    private func serve(_ lookedUp: LookedUp<Response>) -> RequestDecision<Response>? {
-        guard case .found(let response, let stored) = lookedUp.result else { return nil }
+    private func serve(_ found: Candidate, _ lookedUp: LookedUp<Response>) -> RequestDecision<Response>? {
         switch mode {
-        case .record: return nil
-        case .offline: return serveWhatIsStored(response, stored, lookedUp)
-        case .replay: return serveWhatIsStored(response, stored, lookedUp) ?? serveByRules(response, stored, lookedUp)
-        case .live: return serveByRules(response, stored, lookedUp)
+        case .record: nil
+        case .offline: serveWhatIsStored(found, lookedUp)
+        case .replay: serveWhatIsStored(found, lookedUp) ?? serveByRules(found, lookedUp)
+        case .live: serveByRules(found, lookedUp)
         }
     }
 
-    private func serveByRules(
-        _ response: Response, _ stored: StoredMetadata, _ lookedUp: LookedUp<Response>
-    ) -> RequestDecision<Response>? {
-        switch Reuse.decide(stored, directives, now: now) {
+    private func serveByRules(_ found: Candidate, _ lookedUp: LookedUp<Response>) -> RequestDecision<Response>? {
+        switch found.reuse {
         case .validate: return nil
         case .serve(let ttl, let age):
             let serving = Serving(age: age, ttl: ttl, .fresh)
             let place = place(lookedUp)
             // RFC 8246 §2: what is immutable is not asked after while it is fresh.
-            guard lookedUp.isRefreshDue, place.sharing == .repeated, !stored.flags.contains(.immutable) else {
-                return .serve(response, serving)
+            guard lookedUp.isRefreshDue, place.sharing == .repeated, !found.stored.flags.contains(.immutable) else {
+                return .serve(found.response, serving)
             }
-            return .serveAndRefresh(response, serving, .refreshAhead, place)
+            return .serveAndRefresh(found.response, serving, .refreshAhead, place)
         // Only a GET can be asked anew without its client.
         case .serveWhileValidating where method != .get || lookedUp.isForPart: return nil
         case .serveWhileValidating(let ttl, let age):
             let serving = Serving(age: age, ttl: ttl, .staleWhileRevalidate)
-            return .serveAndRefresh(response, serving, .staleWhileRevalidate, place(lookedUp))
+            return .serveAndRefresh(found.response, serving, .staleWhileRevalidate, place(lookedUp))
         }
     }
 
     /// However old, where it may go out at all.
-    private func serveWhatIsStored(
-        _ response: Response, _ stored: StoredMetadata, _ lookedUp: LookedUp<Response>
-    ) -> RequestDecision<Response>? {
-        if case .serve(let ttl, let age) = Reuse.decide(stored, directives, now: now) {
-            return .serve(response, Serving(age: age, ttl: ttl, .mode(mode)))
+    private func serveWhatIsStored(_ found: Candidate, _ lookedUp: LookedUp<Response>) -> RequestDecision<Response>? {
+        if case .serve(let ttl, let age) = found.reuse {
+            return .serve(found.response, Serving(age: age, ttl: ttl, .mode(mode)))
         }
         if case .found(let gone, let metadata) = lookedUp.gone, case .allowed(let age, let ttl) = rescue(metadata) {
             return .serve(gone, Serving(age: age, ttl: ttl, .gone(mode)))
         }
-        guard case .allowed(let age, let ttl) = rescue(stored) else { return nil }
-        return .serve(response, Serving(age: age, ttl: ttl, .mode(mode)))
+        guard case .allowed(let age, let ttl) = rescue(found.stored) else { return nil }
+        return .serve(found.response, Serving(age: age, ttl: ttl, .mode(mode)))
     }
 
-    private func ask(_ lookedUp: LookedUp<Response>) -> RequestDecision<Response> {
-        switch lookedUp.result {
-        case .found(let response, let stored):
-            let copy = StoredCopy(response: response, rescue: mode == .record ? .forbidden(.record) : rescue(stored))
-            return lookedUp.isForPart ? .part(copy) : .validate(copy, validationCause(stored), place(lookedUp))
-        case .nothing: return lookedUp.isForPart ? .part(nil) : .forward(.nothingStored, place(lookedUp))
-        case .otherVariant: return lookedUp.isForPart ? .part(nil) : .forward(.otherVariant, place(lookedUp))
+    private func ask(_ found: Candidate?, _ lookedUp: LookedUp<Response>) -> RequestDecision<Response> {
+        let copy = found.map {
+            StoredCopy(response: $0.response, rescue: mode == .record ? .forbidden(.record) : rescue($0.stored))
         }
+        if lookedUp.isForPart { return .part(copy) }
+        if let found, let copy { return .validate(copy, validationCause(found), place(lookedUp)) }
+        if case .otherVariant = lookedUp.result { return .forward(.otherVariant, place(lookedUp)) }
+        return .forward(.nothingStored, place(lookedUp))
     }
 
     private func rescue(_ stored: StoredMetadata) -> RescueDecision {
         Reuse.rescue(stored, directives, strictness: strictness, now: now)
     }
 
-    private func validationCause(_ stored: StoredMetadata) -> ValidationCause {
+    private func validationCause(_ found: Candidate) -> ValidationCause {
         guard mode != .record else { return .record }
-        switch Reuse.decide(stored, directives, now: now) {
+        switch found.reuse {
         case .serve, .serveWhileValidating: return .stale(.stale)
-        case .validate(let reason): return Reuse.isFresh(stored, now: now) ? .request(reason) : .stale(reason)
+        case .validate(let reason): return Reuse.isFresh(found.stored, now: now) ? .request(reason) : .stale(reason)
         }
     }
 

@@ -75,12 +75,6 @@ package struct ResponseFacts {
         self.strictness = strictness
     }
 
-    /// Without a type it must still be JSON where the copy is.
-    package var isJSON: Bool {
-        guard let type = response.fields.first(.contentType) else { return copy?.metadata.flags.contains(.isJSON) ?? false }
-        return MediaType(type)?.isJSON ?? false
-    }
-
     /// What the head alone tells; nil where the response can be used.
     package func judge() -> ResponseDecision? {
         if Validation.isUnasked(response.status, request: sent) { return .fail(.unexpectedStatus) }
@@ -138,12 +132,10 @@ package struct ResponseFacts {
     ///   - storage: whether the rules let it be stored.
     ///   - saysGone: it says that the resource is gone, and is believed if it is whole.
     package func use(_ storage: StorageDecision, saysGone: Bool, _ room: Room) -> ResponseDecision {
-        guard let purpose = purpose(storage, saysGone: saysGone), isLookedUp, request.method != .head else {
-            if case .forbidden(let reason) = storage { return .stream(reason) }
-            return .stream(.tooLarge)
+        if isLookedUp, request.method != .head, let purpose = purpose(storage, saysGone: saysGone) {
+            if room.isRefused { return .stream(.storeRefused) }
+            if !room.isTooLarge { return .collect(purpose) }
         }
-        if room.isRefused { return .stream(.storeRefused) }
-        guard room.isTooLarge else { return .collect(purpose) }
         if case .forbidden(let reason) = storage { return .stream(reason) }
         return .stream(.tooLarge)
     }

@@ -16,12 +16,12 @@ package struct ForwardingSettings: Sendable {
     package var forwarded = ForwardedPolicy.replace
     /// The name in `Via` and `Cache-Status`: of this deployment, not of the product (RFC 9209 §2).
     package var name = "cistern"
-    /// Whether `Via` is added to requests and answers.
+    /// Whether `Via` is added to requests and responses.
     package var via = true
     /// Send the client's Host instead of the upstream's own. The host is part of the key then.
     package var preserveHost = false
     /// Tell the upstream the client's Host in `Forwarded` and `X-Forwarded-Host`. Off by default: a client may write anything into it, and
-    /// answers that depend on it must not be shared; where it is on, the host is part of the key.
+    /// responses that depend on it must not be shared; where it is on, the host is part of the key.
     package var forwardHost = false
     /// Make a `Location` of the upstream's own origin relative, so that a redirect stays on this proxy.
     package var rewriteLocation = true

@@ -1,9 +1,9 @@
-// Answers that this proxy makes itself: errors and its own pages. One clear sentence as text, since many clients show nothing else;
+// Responses that this proxy makes itself: errors and its own pages. One clear sentence as text, since many clients show nothing else;
 // problem details (RFC 9457) for a client that prefers them.
 
 import HTTPCore
 
-/// A complete answer of our own.
+/// A complete response of our own.
 package struct OwnResponse {
     package var status: Status
     package var contentType: StaticString = "text/plain; charset=utf-8"

@@ -136,6 +136,12 @@ package struct MediaType: Sendable, Equatable {
         subtype = parts[1].map(\.asciiLowercased)
     }
 
+    /// What Content-Type says; nil where it is missing or cannot be read.
+    package init?(of fields: Fields) {
+        guard let value = fields.first(.contentType) else { return nil }
+        self.init(value)
+    }
+
     /// The part behind the last `+` (RFC 6839), empty where there is none.
     package var suffix: ArraySlice<UInt8> {
         guard let plus = subtype.lastIndex(of: UInt8(ascii: "+")) else { return [] }

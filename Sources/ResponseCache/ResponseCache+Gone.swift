@@ -40,9 +40,7 @@ extension ResponseCache {
     /// copy is.
     static func saysGone(_ response: ResponseHead, instead found: FoundResponse) -> Bool {
         switch response.status {
-        case 404:
-            guard let type = response.fields.first(.contentType) else { return found.metadata.flags.contains(.isJSON) }
-            return MediaType(type)?.isJSON ?? false
+        case 404: return MediaType.isJSON(response.fields, orElse: found.metadata.flags.contains(.isJSON))
         case 410: return true
         default: return false
         }

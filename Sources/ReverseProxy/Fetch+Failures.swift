@@ -5,7 +5,7 @@ import HTTPCore
 import Upstream
 
 extension Fetch {
-    /// What the status tells of the upstream's state. That it is well is known only when the answer is whole.
+    /// What the status tells of the upstream's state. That it is well is known only when the response is whole.
     func judge(_ head: ResponseHead) {
         guard LastGood.isTrouble(head.status) else { return }
         report.isTrouble = true

@@ -300,21 +300,22 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     /// What the operator demands of this route's responses.
     private var good: GoodResponse { shard.routes.all[subject.route].good }
 
-    private func storageDecision(_ answer: ResponseHead) -> StorageDecision {
-        if subject.head.method == .post, keys == nil { takeKeyOfGet(answer) }
+    private func storageDecision(_ response: ResponseHead) -> StorageDecision {
+        if subject.head.method == .post, keys == nil { takeKeyOfGet(response) }
         guard let keys, let cache = shard.cache else { return .forbidden(.bypassed(subject.head)) }
-        return cache.decideStoring(answer, to: subject.head, subject.directives, isPartitioned: keys.isPartitioned, good: good)
+        return cache.decideStoring(response, to: subject.head, subject.directives, isPartitioned: keys.isPartitioned, good: good)
     }
 
-    func control(_ answer: ResponseHead) -> ResponseCacheControl {
-        ResponseCacheControl(answer.fields, targeted: shard.settings.policy.targetedFields)
+    func control(_ response: ResponseHead) -> ResponseCacheControl {
+        ResponseCacheControl(response.fields, targeted: shard.settings.policy.targetedFields)
     }
 
-    /// RFC 9110 §9.3.3: an answer to POST that says how long it is fresh, and that it is what GET would bring, may answer later GETs.
-    private func takeKeyOfGet(_ answer: ResponseHead) {
-        let control = control(answer)
-        let hasLifetime = control.maxAge != nil || control.sharedMaxAge != nil || (!control.isTargeted && answer.fields.contains(.expires))
-        guard answer.status == 200, hasLifetime, let location = answer.fields.first(.contentLocation),
+    /// RFC 9110 §9.3.3: a response to POST that says how long it is fresh, and that it is what GET would bring, may answer later GETs.
+    private func takeKeyOfGet(_ response: ResponseHead) {
+        let control = control(response)
+        let hasLifetime =
+            control.maxAge != nil || control.sharedMaxAge != nil || (!control.isTargeted && response.fields.contains(.expires))
+        guard response.status == 200, hasLifetime, let location = response.fields.first(.contentLocation),
             Invalidation.isSame(location, as: subject.head.pathAndQuery, origin: shard.upstreamOrigin)
         else { return }
         keys = shard.cache?.keysOfGet(for: subject.head)
@@ -368,30 +369,30 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
             return failed(.fault(fault, head.status))
         }
         let shown = AcceptedCoding.shown(head, collected.bytes, decoded: findings.decoded, to: subject.head)
-        var answer = FetchedResponse(head: shown.head, content: shown.content, storage: .forbidden(.storeRefused))
+        var fetched = FetchedResponse(head: shown.head, content: shown.content, storage: .forbidden(.storeRefused))
         switch decision {
         case .fail: break
         case .passOn(let reason, let fault):
             if fault == nil { noteWhole(head.status) }
-            (answer.storage, answer.fault) = (.forbidden(reason), fault)
-            answered(answer)
+            (fetched.storage, fetched.fault) = (.forbidden(reason), fault)
+            deliver(fetched)
         case .rememberGone(let reason):
             noteSuccess()
-            answer.storage = .forbidden(reason)
-            readIn(storing: head) { [answer] in
-                var answer = answer
-                answer.isRememberedAsGone = self.rememberGone(head, findings)
-                self.answered(answer)
+            fetched.storage = .forbidden(reason)
+            readIn(storing: head) { [fetched] in
+                var fetched = fetched
+                fetched.isRememberedAsGone = self.rememberGone(head, findings)
+                self.deliver(fetched)
             }
         case .store:
             noteWhole(head.status)
-            readIn(storing: head) { [answer] in
-                var answer = answer
+            readIn(storing: head) { [fetched] in
+                var fetched = fetched
                 if let stored = self.store(head, findings.decoded, findings.ownTag) {
-                    answer.storage = stored.result.decision
-                    (answer.storedHead, answer.metadata, answer.ownTag) = (stored.head, stored.metadata, findings.ownTag)
+                    fetched.storage = stored.result.decision
+                    (fetched.storedHead, fetched.metadata, fetched.ownTag) = (stored.head, stored.metadata, findings.ownTag)
                 }
-                self.answered(answer)
+                self.deliver(fetched)
             }
         }
     }
@@ -401,10 +402,10 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         if status.isSuccessful { notePresent() }
     }
 
-    private func answered(_ answer: FetchedResponse) {
-        if answer.storage == .allowed { shard.countStored() }
+    private func deliver(_ fetched: FetchedResponse) {
+        if fetched.storage == .allowed { shard.countStored() }
         let outcome: FlightOutcome =
-            switch answer.storage {
+            switch fetched.storage {
             case .allowed: .stored
             case .forbidden(.outdated): .outdated
             case .forbidden: .unshareable
@@ -412,12 +413,11 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
         land(outcome)
         let receiver = self.receiver
         self.receiver = nil
-        receiver?.fetchBrought(answer)
+        receiver?.fetchBrought(fetched)
     }
 
     /// Without a type it must still be JSON where the copy is.
     func isJSON(_ head: ResponseHead) -> Bool {
-        guard let type = head.fields.first(.contentType) else { return subject.found?.metadata.flags.contains(.isJSON) ?? false }
-        return MediaType(type)?.isJSON ?? false
+        MediaType.isJSON(head.fields, orElse: subject.found?.metadata.flags.contains(.isJSON) ?? false)
     }
 }

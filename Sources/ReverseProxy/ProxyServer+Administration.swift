@@ -74,7 +74,7 @@ extension ProxyServer: AdministeredServer {
         let good = routes.all[routes.place(of: archived.request.pathAndQuery)].good
         let examination = ContentExamination(
             content: archived.content, coding: .identity,
-            isJSON: archived.response.fields.first(.contentType).flatMap(MediaType.init)?.isJSON == true,
+            isJSON: MediaType(of: archived.response.fields)?.isJSON == true,
             verdict: JSONTextChecker.check(archived.content.span), isDelimited: true, good: good, storedBytes: nil,
             makesTag: settings.policy.wantsOwnTag(archived.response), limitBytes: settings.bufferLimitBytes)
         let findings = examination.findings()

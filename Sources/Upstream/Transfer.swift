@@ -35,9 +35,9 @@ package final class Transfer {
     package private(set) var times = TransferTimes()
     /// Why we ended it ourselves; it comes before what the carrier says.
     var failure: UpstreamError?
-    /// What marks the end of the answer's content; nil as long as its head is not whole.
+    /// What marks the end of the response's content; nil as long as its head is not whole.
     private(set) var framing: ResponseHeadParser.Framing?
-    /// Whether any line of an answer has come.
+    /// Whether any line of a response has come.
     package private(set) var gotBytes = false
 
     /// Milliseconds of the loop's clock.
@@ -106,7 +106,7 @@ package final class Transfer {
         goOnSending()
     }
 
-    /// Takes no more of the answer for now. What arrived already is held.
+    /// Takes no more of the response for now. What arrived already is held.
     package func pause() { isPaused = true }
 
     package func resume() {
@@ -271,7 +271,7 @@ package final class Transfer {
     func noteProgress() { progressAt = client.coarseNow }
 
     /// Its place among those that run is free already. The receiver is told, if there still is one.
-    /// - Parameter error: nil where the answer is whole.
+    /// - Parameter error: nil where the response is whole.
     func finished(_ error: UpstreamError?) {
         phase = .ended
         carrier = nil

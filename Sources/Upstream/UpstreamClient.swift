@@ -108,7 +108,7 @@ package final class UpstreamClient {
     // MARK: Transfers
 
     /// The end that the carrier saw, or that we set. The receiver is told, if there still is one.
-    /// - Parameter error: nil where the answer is whole, or nobody is to be told.
+    /// - Parameter error: nil where the response is whole, or nobody is to be told.
     func end(_ transfer: Transfer, _ error: UpstreamError? = nil) {
         guard transfer.phase != .ended else { return }
         let place = transfer.place

@@ -20,9 +20,9 @@ package struct UpstreamSettings: Sendable {
 
     /// Resolving, connecting and TLS together; also the longest wait for one of our own connections to be free.
     package var connectTimeout = Duration.seconds(5)
-    /// From the request sent to the first byte of the answer.
+    /// From the request sent to the first byte of the response.
     package var firstByteTimeout = Duration.seconds(30)
-    /// Longest pause within an answer, or within a request's content being sent.
+    /// Longest pause within a response, or within a request's content being sent.
     package var betweenBytesTimeout = Duration.seconds(30)
     /// A whole exchange with the upstream; zero: no limit.
     package var totalTimeout = Duration.seconds(120)
@@ -31,7 +31,7 @@ package struct UpstreamSettings: Sendable {
     package var maximumConnections = 512
     /// Requests that may wait for a connection, of one shard; more are not taken.
     package var queueLimit = 256
-    /// Whether a request that got no byte of an answer is sent once more, and how many such repeats, in percent of all.
+    /// Whether a request that got no byte of a response is sent once more, and how many such repeats, in percent of all.
     package var retries = true
     package var retryBudget = 10
     package var failure = FailureSettings()

@@ -198,12 +198,7 @@ struct DiskWaitTests {
 
     @Test("reads that have not ended are a gauge")
     func waiting() throws {
-        let residency = ScriptedResidency()
-        let play = try play(residency)
-        let gate = Gate()
-        try storeAway("/a", play, residency, until: gate)
-        let client = try play.client()
-        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        let (play, client, gate) = try clientWaiting()
         #expect(try play.waitFor("cistern_store_disk_reads_waiting", 1))
         gate.open()
         #expect(client.readResponse()?.status == 200)
