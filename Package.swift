@@ -48,21 +48,32 @@ let package = Package(
         room("Forwarding", ["HTTPCore"]),
         room("Locking"),
         room("Descriptors"),
+        room("Hashing", ["CHash"]),
         room("CacheStore", ["CSystem", "Descriptors", "CHash", "Locking"]),
-        room("ResponseCache", ["HTTPCore", "CachePolicy", "CacheStore", "Forwarding", "Locking"], exclude: ["README.md"]),
+        room(
+            "ResponseCache", ["HTTPCore", "CachePolicy", "CacheStore", "Forwarding", "Hashing", "Telemetry", "Locking"],
+            exclude: ["README.md"]),
         room("Reactor", ["CSystem", "Descriptors", "Locking"]),
         room("Upstream", ["HTTPCore", "Reactor", "CLibcurl", "CSystem", "Descriptors", "CTLS"]),
         room("Downstream", ["HTTPCore", "Reactor", "CSystem", "Descriptors", "Locking"]),
         room("Telemetry", ["CSystem", "Descriptors", "Locking"]),
         room("Decisions", ["HTTPCore", "CachePolicy", "Forwarding", "Upstream"]),
         room("Explanation", ["HTTPCore", "JSON", "CachePolicy", "Decisions", "Upstream", "Telemetry"]),
+        room("Coordination", ["HTTPCore", "Decisions", "Upstream", "Telemetry", "Locking", logging]),
+        room("Examination", ["HTTPCore", "JSON", "ContentCodings", "CachePolicy", "Forwarding", "Hashing"]),
+        room(
+            "Sending",
+            [
+                "HTTPCore", "ContentCodings", "CachePolicy", "Forwarding", "ResponseCache", "Explanation", "Downstream", "Reactor",
+                "Telemetry", "Hashing",
+            ]),
         room(
             "Administration", ["HTTPCore", "JSON", "CachePolicy", "ResponseCache", "Explanation", "Upstream", "Telemetry"],
             resources: [.embedInCode("openapi.json")]),
         room(
             "ReverseProxy",
             [
-                "HTTPCore", "JSON", "ContentCodings", "CachePolicy", "CacheStore", "ResponseCache", "Decisions", "Explanation",
+                "HTTPCore", "JSON", "CachePolicy", "ResponseCache", "Decisions", "Explanation", "Examination", "Sending", "Coordination",
                 "Forwarding", "Reactor", "Upstream", "Downstream", "Telemetry", "Locking", "Administration", logging,
             ]),
         room("Settings", ["CYAML"]),
@@ -98,6 +109,11 @@ let package = Package(
         tests("ForwardingTests", ["Forwarding", "HTTPCore"]),
         tests("CacheStoreTests", ["CacheStore", "CSystem", "Locking", "TestSupport"]),
         tests("ResponseCacheTests", ["ResponseCache", "CachePolicy", "CacheStore", "HTTPCore", "TestSupport"]),
+        tests("CoordinationTests", ["Coordination", "Decisions", "Locking", "Upstream"]),
+        tests("ExaminationTests", ["Examination", "CachePolicy", "ContentCodings", "Forwarding", "HTTPCore", "JSON"]),
+        tests(
+            "SendingTests",
+            ["Sending", "CachePolicy", "CacheStore", "Explanation", "HTTPCore", "ResponseCache", "Telemetry", "TestSupport"]),
         tests("SettingsTests", ["Settings"]),
         tests(
             "CommandTests",
@@ -112,7 +128,7 @@ let package = Package(
                 "CacheStore",
                 "CachePolicy",
                 "ResponseCache", "HTTPCore", "JSON",
-                "ContentCodings", "Upstream", "Telemetry", "Settings", "Locking",
+                "ContentCodings", "Upstream", "Telemetry", "Settings", "Locking", "Hashing",
             ]),
     ],
     swiftLanguageModes: [.v6]

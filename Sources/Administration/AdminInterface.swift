@@ -12,11 +12,14 @@ package final class AdminInterface: @unchecked Sendable {
     private unowned let server: any AdministeredServer
     /// Its own, touched on its queue only; nil where nothing is stored.
     private let cache: ResponseCache?
+    /// Which guards itself.
+    let sharedCache: SharedCacheState?
     private let queue = DispatchQueue(label: "cistern.admin", qos: .utility)
 
     package init(server: any AdministeredServer, settings: AdminSettings, cache: SharedCacheState?) {
         self.server = server
         self.settings = settings
+        sharedCache = cache
         self.cache = cache.map { ResponseCache($0, mayWait: true) }
     }
 

@@ -23,7 +23,6 @@ package protocol AdministeredServer: AnyObject, Sendable {
     // MARK: Numbers
 
     func collectMetrics(then: @escaping @Sendable (MetricsSnapshot) -> Void)
-    var storeFigures: StoreFigures { get }
 
     // MARK: What is known of failures
 
@@ -79,24 +78,6 @@ package struct OpenFailure: Sendable {
         self.effect = effect
         self.wait = wait
         self.user = user
-    }
-}
-
-package struct StoreFigures: Sendable {
-    package let entries: Int
-    package let bytes: Int
-    package let limitBytes: Int
-    package let isWritable: Bool
-    package let evicted: Int
-    package let writeErrors: Int
-
-    package init(entries: Int, bytes: Int, limitBytes: Int, isWritable: Bool, evicted: Int, writeErrors: Int) {
-        self.entries = entries
-        self.bytes = bytes
-        self.limitBytes = limitBytes
-        self.isWritable = isWritable
-        self.evicted = evicted
-        self.writeErrors = writeErrors
     }
 }
 

@@ -3,6 +3,7 @@
 import CachePolicy
 import HTTPCore
 import JSON
+import ResponseCache
 import Telemetry
 import Upstream
 
@@ -62,14 +63,13 @@ enum StatePages {
     @Sendable static func stats(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow([])
         task.server.collectMetrics { snapshot in
-            task.reply(AdminResponse(stats(snapshot, task.server)))
+            task.reply(AdminResponse(stats(snapshot, CacheFigures(task.interface.sharedCache), task.server)))
         }
     }
 
-    private static func stats(_ snapshot: MetricsSnapshot, _ server: any AdministeredServer) -> JSONValue {
+    private static func stats(_ snapshot: MetricsSnapshot, _ store: CacheFigures, _ server: any AdministeredServer) -> JSONValue {
         let shards = snapshot.shards
         let process = snapshot.process
-        let store = server.storeFigures
         return [
             "version": .string(snapshot.version), "time": .string(RFC3339.format(milliseconds: server.wallMilliseconds)),
             "uptime_seconds": .integer(max(0, Int(server.wallMilliseconds / 1000) - Int(process.startTime))),

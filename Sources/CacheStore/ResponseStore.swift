@@ -51,9 +51,9 @@ package final class ResponseStore: @unchecked Sendable {
         initial.segments = recovery.segments
         initial.statistics = recovery.statistics
         initial.statistics.isWritable = directory.isWritable
-        initial.statistics.openError = directory.error
-        initial.statistics.hasLostKey = directory.isNew && !recovery.segments.isEmpty
-        initial.statistics.hasOpenKey = directory.isKeyOpen
+        initial.statistics.opening.error = directory.error
+        initial.statistics.opening.hasLostKey = directory.isNew && !recovery.segments.isEmpty
+        initial.statistics.opening.hasOpenKey = directory.isKeyOpen
         initial.statistics.capacityBytes = settings.capacityBytes
         state = Mutex(initial)
         writer = StoreWriter(directory: directory, settings: settings, seed: seed, start: recovery.end)

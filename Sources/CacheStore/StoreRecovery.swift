@@ -47,7 +47,7 @@ struct StoreRecovery {
         if let snapshot = IndexSnapshot.read(directory: directory.path, segments: segments, seed: seed) {
             index = snapshot.index
             end = snapshot.end
-            statistics.recoveredFromSnapshot = true
+            statistics.opening.isFromSnapshot = true
         } else {
             scan()
         }
@@ -55,8 +55,8 @@ struct StoreRecovery {
         if directory.isWritable { IndexSnapshot.remove(directory: directory.path) }
         var after = timespec()
         clock_gettime(CLOCK_MONOTONIC, &after)
-        statistics.recoveredEntries = index.count
-        statistics.recoveryMilliseconds = (after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1_000_000
+        statistics.opening.entries = index.count
+        statistics.opening.milliseconds = (after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1_000_000
     }
 
     private mutating func openSegments() {
@@ -90,7 +90,7 @@ struct StoreRecovery {
             }
             end = StoreWriter.Position(segment: number, offset: last)
         }
-        statistics.hasForeignRecords =
+        statistics.opening.hasForeignRecords =
             count == 0 && segments.contains { $0.base.load(as: UInt32.self) == RecordHeader.magic.littleEndian }
     }
 }

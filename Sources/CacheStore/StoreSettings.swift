@@ -181,9 +181,16 @@ package struct StoreStatistics: Sendable {
     /// Items dropped because too much waited.
     package var dropped = 0
     package var writeErrors = 0
-    package var recoveredEntries = 0
-    package var recoveryMilliseconds = 0
-    package var recoveredFromSnapshot = false
+    package var opening = StoreOpening()
+
+    package init() {}
+}
+
+/// What was found when the store was opened.
+package struct StoreOpening: Sendable {
+    package var entries = 0
+    package var milliseconds = 0
+    package var isFromSnapshot = false
     /// Something was stored, but not under the key that there is now: the old one was missing or damaged, and so nothing can be read.
     package var hasLostKey = false
     /// There are records, and not one that can be read with the key that there is: it is another directory's, or was changed.
@@ -191,7 +198,5 @@ package struct StoreStatistics: Sendable {
     /// Others than its owner may read the key.
     package var hasOpenKey = false
     /// Why the directory cannot be written to (errno), as it was at the start; 0 where it could.
-    package var openError: Int32 = 0
-
-    package init() {}
+    package var error: Int32 = 0
 }

@@ -6,6 +6,7 @@
 import CachePolicy
 import CacheStore
 import HTTPCore
+import Hashing
 import Locking
 
 /// Shared by all shards; off the path of a hit.

@@ -22,7 +22,7 @@ package struct RequestKeyMaker {
     /// Of almost every key.
     private let plainPrefix: [UInt8]
 
-    package init(_ settings: ResponseCacheSettings, store: ResponseStore?) {
+    package init(_ settings: ResponseCacheSettings, store: ResponseStore? = nil) {
         let policy = settings.policy
         authority = settings.upstream.bytes + settings.upstream.basePath
         isPrivate = policy.isPrivate

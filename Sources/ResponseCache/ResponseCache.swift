@@ -65,7 +65,7 @@ package final class ResponseCache: @unchecked Sendable {
 
     var strictness: Strictness { settings.policy.strictness }
 
-    /// How often what look-ups find has been changed (`ResponseStore.changes`).
+    /// How often what look-ups find has been changed.
     package var changes: UInt64 { store.changes }
 
     /// Whether what is stored lasts.

@@ -1,7 +1,11 @@
 // What the cache has to know of the operator's settings.
 
 import CachePolicy
+import CacheStore
 import HTTPCore
+
+/// Where stored responses lie, and how many of them there is room for.
+package typealias StorePlace = StoreSettings
 
 package struct ResponseCacheSettings: Sendable {
     package var policy = CachePolicySettings()

@@ -5,7 +5,7 @@ import CacheStore
 
 package final class SharedCacheState: Sendable {
     package let settings: ResponseCacheSettings
-    package let store: ResponseStore
+    let store: ResponseStore
     package let sent: SentRequests
     /// nil where nothing asks for it.
     package let cookieOrigins: CookieOrigins?
@@ -16,6 +16,17 @@ package final class SharedCacheState: Sendable {
     let purges = PurgeClock()
     let marks = RecentMarks()
 
+    /// Opens the store.
+    /// - Parameter whenWritable: called from the store's own queue when the disk takes no more, and when it does again.
+    package convenience init(
+        opening place: StorePlace, sent: SentRequests, settings: ResponseCacheSettings,
+        whenWritable: @escaping @Sendable (_ isWritable: Bool, _ directory: String) -> Void
+    ) throws(StoreError) {
+        var place = place
+        place.whenWritable = { [directory = place.directory] in whenWritable($0, directory) }
+        self.init(store: try ResponseStore(place), sent: sent, settings: settings)
+    }
+
     package init(store: ResponseStore, sent: SentRequests, settings: ResponseCacheSettings) {
         self.settings = settings
         self.store = store
@@ -23,6 +34,30 @@ package final class SharedCacheState: Sendable {
         cookieOrigins = settings.remembersCookieOrigins ? CookieOrigins(store: store) : nil
         gone = settings.remembersGone ? GoneMemory(store: store, window: settings.goneWindow) : nil
         variances = settings.policy.usesNoVarySearch ? SearchVarianceMemory(store: store) : nil
+    }
+
+    /// Where it lies.
+    var directory: String { store.settings.directory }
+
+    /// Goes up with each change of what look-ups find.
+    package var changes: UInt64 { store.changes }
+
+    /// Stands for a long part of a key, so that nobody can find two contents with one key.
+    package func contentDigest(_ content: [UInt8]) -> [UInt8] { store.contentDigest(content) }
+
+    /// Waits until all that was stored can be read from the files.
+    package func flush() { store.flush() }
+
+    /// Writes what waits to be written. Nothing is stored afterwards.
+    package func close() { store.close() }
+
+    // MARK: Content that is sent from the files
+
+    package func isInMemory(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject) -> Bool { store.isInMemory(bytes, of: owner) }
+
+    /// - Parameter then: called once, on a thread of the store's.
+    package func bringIn(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject, then: @escaping @Sendable () -> Void) {
+        store.bringIn(bytes, of: owner, then: then)
     }
 }
 

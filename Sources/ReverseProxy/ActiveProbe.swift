@@ -1,6 +1,7 @@
 // Asks for one path from time to time, so that the upstream's state is known without clients.
 
 import CachePolicy
+import Coordination
 import Forwarding
 import HTTPCore
 import Reactor

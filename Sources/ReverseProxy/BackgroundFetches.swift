@@ -2,6 +2,7 @@
 // Bounded in number; what they bring passes the same checks as any response, so a bad one never replaces a good copy.
 
 import CachePolicy
+import Coordination
 import Decisions
 import Explanation
 import Forwarding

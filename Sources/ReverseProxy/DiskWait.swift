@@ -1,7 +1,6 @@
 // A request whose look-up found something that is not in memory: it waits while that is read from the disk by a thread that may wait, and is
 // then looked up again, since meanwhile anything may have happened to what is stored.
 
-import CacheStore
 import Downstream
 import Explanation
 import HTTPCore
@@ -10,7 +9,7 @@ import ResponseCache
 import Telemetry
 
 /// What is sent from the store's files is read by its own threads.
-extension ResponseStore: ContentMemory {}
+extension SharedCacheState: ContentMemory {}
 
 /// `@unchecked Sendable` because it is touched on its shard's loop only; the readers do no more than carry it back there.
 final class DiskWait: ClientExchange, @unchecked Sendable {

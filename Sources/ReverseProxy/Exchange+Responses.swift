@@ -8,6 +8,7 @@ import Forwarding
 import HTTPCore
 import Reactor
 import ResponseCache
+import Sending
 import Telemetry
 import Upstream
 
@@ -230,9 +231,9 @@ extension Exchange {
     private func forwarding(
         status: Status? = nil, isStored: Bool = false, isCollapsed: Bool = false, detail: String? = nil
     ) -> CacheStatus.Forwarding {
-        CacheStatus.Forwarding(
-            reason: request.decision.forwardToken, status: status, isStored: isStored, isCollapsed: isCollapsed, key: shownKey,
-            detail: detail)
+        var forwarding = CacheStatus.Forwarding(request.decision.forwardToken, key: shownKey)
+        (forwarding.status, forwarding.isStored, forwarding.isCollapsed, forwarding.detail) = (status, isStored, isCollapsed, detail)
+        return forwarding
     }
 
     /// What the upstream set with a response of which the client gets another's content, or none (RFC 6265 §3).

@@ -2,6 +2,7 @@
 // where it fails. What comes next is said by `ExchangeMachine`, what goes out by `RequestDecision` and `OutcomeDecision`; here it is done.
 
 import CachePolicy
+import Coordination
 import Decisions
 import Downstream
 import Explanation

@@ -1,6 +1,7 @@
 // What the failure memory learns of a fetch.
 
 import CachePolicy
+import Coordination
 import HTTPCore
 import Upstream
 

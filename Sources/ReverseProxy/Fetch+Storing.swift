@@ -3,6 +3,7 @@
 
 import CachePolicy
 import Decisions
+import Examination
 import Explanation
 import HTTPCore
 import Reactor

@@ -3,9 +3,12 @@
 // that fills the store goes on without one.
 
 import CachePolicy
+import Coordination
 import Decisions
 import Downstream
+import Examination
 import Explanation
+import Forwarding
 import HTTPCore
 import Reactor
 import ResponseCache
@@ -346,10 +349,12 @@ final class Fetch: TransferReceiver, @unchecked Sendable {
     /// Looks at what was taken whole; where that takes long, beside the loop.
     private func examine(_ head: ResponseHead, _ purpose: CollectedFor, isDelimited: Bool) {
         let examination = ContentExamination(
-            content: collected.bytes, coding: head.status.forbidsContent ? nil : ContentCoding(head.fields), isJSON: isJSON(head),
-            verdict: collected.verdict(), isDelimited: isDelimited || head.status.forbidsContent, good: good,
-            storedBytes: subject.found?.content.count,
-            makesTag: purpose == .store && shard.settings.policy.wantsOwnTag(head), limitBytes: shard.settings.bufferLimitBytes)
+            ContentExamination.Arrived(
+                collected.bytes, head.status.forbidsContent ? nil : ContentCoding(head.fields), isJSON: isJSON(head), collected.verdict(),
+                isDelimited: isDelimited || head.status.forbidsContent),
+            ContentExamination.Demands(
+                good, storedBytes: subject.found?.content.count,
+                makesTag: purpose == .store && shard.settings.policy.wantsOwnTag(head), limitBytes: shard.settings.bufferLimitBytes))
         if let findings = examination.findings(within: shard.settings.examinedAtOnceBytes) { return examined(head, purpose, findings) }
         mode = .examining
         shard.countExaminedBeside()

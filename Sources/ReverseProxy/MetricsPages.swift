@@ -4,6 +4,7 @@
 
 import Dispatch
 import Locking
+import ResponseCache
 import Telemetry
 
 final class MetricsPages: Sendable {
@@ -36,11 +37,11 @@ final class MetricsPages: Sendable {
         }
         guard !waiting.isEmpty else { return }
         server.collectMetrics { [self] snapshot in
-            let store = server.storeStatistics
+            let figures = server.cacheFigures
             for format in [MetricsFormat.prometheus, .openMetrics] {
                 let asking = waiting.filter { $0.format == format }
                 guard !asking.isEmpty else { continue }
-                let page = MetricsPage.render(snapshot, format: format) { store.write(to: &$0) }
+                let page = MetricsPage.render(snapshot, format: format) { figures.write(to: &$0) }
                 for one in asking { one.reply(page) }
             }
             makeNext(server)

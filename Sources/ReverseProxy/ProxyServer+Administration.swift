@@ -2,7 +2,8 @@
 
 import Administration
 import CachePolicy
-import CacheStore
+import Coordination
+import Examination
 import Explanation
 import HTTPCore
 import JSON
@@ -18,13 +19,6 @@ extension ProxyServer: AdministeredServer {
     package var routeNames: [String] { routes.all.dropLast().map(\.name) }
 
     package func explainedRoute(of target: [UInt8]) -> ExplainedRoute { routes.explained(target) }
-
-    package var storeFigures: StoreFigures {
-        let store = storeStatistics
-        return StoreFigures(
-            entries: store.entries, bytes: store.fileBytes, limitBytes: store.capacityBytes, isWritable: store.isWritable,
-            evicted: store.evicted, writeErrors: store.writeErrors)
-    }
 
     // MARK: What is known of failures
 
@@ -73,10 +67,12 @@ extension ProxyServer: AdministeredServer {
     package func judge(_ archived: ArchivedResponse) -> ArchiveJudgement {
         let good = routes.all[routes.place(of: archived.request.pathAndQuery)].good
         let examination = ContentExamination(
-            content: archived.content, coding: .identity,
-            isJSON: MediaType(of: archived.response.fields)?.isJSON == true,
-            verdict: JSONTextChecker.check(archived.content.span), isDelimited: true, good: good, storedBytes: nil,
-            makesTag: settings.policy.wantsOwnTag(archived.response), limitBytes: settings.bufferLimitBytes)
+            ContentExamination.Arrived(
+                archived.content, .identity,
+                isJSON: MediaType(of: archived.response.fields)?.isJSON == true,
+                JSONTextChecker.check(archived.content.span), isDelimited: true),
+            ContentExamination.Demands(
+                good, storedBytes: nil, makesTag: settings.policy.wantsOwnTag(archived.response), limitBytes: settings.bufferLimitBytes))
         let findings = examination.findings()
         return ArchiveJudgement(good: good, fault: findings?.fault, ownTag: findings?.ownTag)
     }

@@ -2,7 +2,7 @@
 
 import Administration
 import CachePolicy
-import CacheStore
+import Coordination
 import Dispatch
 import Downstream
 import Explanation
@@ -63,10 +63,8 @@ package final class ProxyServer: @unchecked Sendable {
         var generator = SystemRandomNumberGenerator()
         instance = String(generator.next() as UInt64, radix: 36)
         cacheSettings = ResponseCacheSettings(settings, routes)
-        cache = try settings.store.map { [cacheSettings, sentRequests] (store) throws(StoreError) in
-            var store = store
-            store.whenWritable = { [directory = store.directory] in Self.logWriting($0, directory, logger) }
-            return SharedCacheState(store: try ResponseStore(store), sent: sentRequests, settings: cacheSettings)
+        cache = try settings.store.map { [cacheSettings, sentRequests] place in
+            try SharedCacheState(opening: place, sent: sentRequests, settings: cacheSettings) { Self.logWriting($0, $1, logger) }
         }
         var sockets: [PlacedSocket] = []
         for number in 0..<settings.shards { try bind(shard: number, &sockets) }
@@ -150,13 +148,13 @@ package final class ProxyServer: @unchecked Sendable {
         }
         group.wait()
         for case .unix(let path) in addresses + adminAddresses { unlink(path) }
-        cache?.store.close()
+        cache?.close()
         accessLog?.finish()
         logger.info("stopped")
     }
 
     /// Waits until what was handed to the store is readable from its files.
-    package func flushStore() { cache?.store.flush() }
+    package func flushStore() { cache?.flush() }
 
     var shardCount: Int { shards.count }
 
@@ -242,15 +240,7 @@ package final class ProxyServer: @unchecked Sendable {
         return snapshot
     }
 
-    /// Without a store: nothing, and not writable.
-    var storeStatistics: StoreStatistics {
-        guard let cache else {
-            var nothing = StoreStatistics()
-            nothing.isWritable = false
-            return nothing
-        }
-        return cache.store.statistics
-    }
+    var cacheFigures: CacheFigures { CacheFigures(cache) }
 
     // MARK: Log
 
@@ -262,21 +252,13 @@ package final class ProxyServer: @unchecked Sendable {
             logger.info("metrics and admin interface on \(adminAddresses.map(\.description).joined(separator: ", "))")
         }
         for route in routes.all where route.rescueWithShared == .always { logger.warning("\(route.sharedRescueWarning)") }
-        guard let cache, let directory = settings.store?.directory else { return logger.warning("no store: nothing is kept") }
-        let found = cache.store.statistics
-        let snapshot = found.recoveredFromSnapshot ? " from the snapshot" : ""
-        logger.info("store \(directory): \(found.recoveredEntries) entries found in \(found.recoveryMilliseconds) ms\(snapshot)")
-        if found.hasLostKey {
-            logger.warning("the file key in \(directory) was missing or damaged: a new one was made, and what was kept is lost")
-        } else if found.hasForeignRecords {
-            logger.warning("nothing that is kept in \(directory) can be read: it was kept under another key than that in the file key")
-        }
-        if found.hasOpenKey {
-            logger.warning("the file key in \(directory) can be read by others: it tells users' partitions apart and should have mode 0600")
-        }
-        if !found.isWritable {
-            let reason = String(cString: strerror(found.openError))
-            logger.error("the cache directory \(directory) cannot be written to (\(reason)): responses are passed on and not kept")
+        guard let cache else { return logger.warning("no store: nothing is kept") }
+        for line in OpeningReport(cache).lines {
+            switch line {
+            case .info(let text): logger.info("\(text)")
+            case .warning(let text): logger.warning("\(text)")
+            case .error(let text): logger.error("\(text)")
+            }
         }
     }
 

@@ -2,9 +2,9 @@
 
 import Administration
 import CachePolicy
-import CacheStore
 import Downstream
 import Forwarding
+import ResponseCache
 import Telemetry
 import Upstream
 
@@ -14,7 +14,7 @@ package struct ProxySettings: Sendable {
     package var policy = CachePolicySettings()
     package var forwarding = ForwardingSettings()
     /// nil: nothing is kept.
-    package var store: StoreSettings?
+    package var store: StorePlace?
     package var listen: [ListenAddress] = []
     /// Where /metrics, /healthz and /readyz are answered instead of on the proxy's own addresses, and the administrator's interface is.
     package var adminListen: [ListenAddress] = []

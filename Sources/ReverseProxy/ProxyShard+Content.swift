@@ -1,7 +1,6 @@
 // What is done with a request that has content, or whose key is made of it: taken whole first, or passed on as it comes.
 
 import CachePolicy
-import CacheStore
 import Decisions
 import Downstream
 import Explanation
@@ -57,13 +56,13 @@ extension ProxyShard {
 
     /// Makes the key's part of the content. What it returns touches nothing that the loop owns.
     func identification(of head: RequestHead, _ content: [UInt8]) -> @Sendable () -> [UInt8]? {
-        let (route, store) = (routes.all[routes.place(of: head.pathAndQuery)], cache?.shared.store)
+        let (route, cache) = (routes.all[routes.place(of: head.pathAndQuery)], cache?.shared)
         return {
-            guard content.count <= route.contentLimitBytes, let store,
+            guard content.count <= route.contentLimitBytes, let cache,
                 let identity = RequestContent.identity(
                     method: head.method, fields: head.fields, content: content.span, rules: route.arguments)
             else { return nil }
-            return identity.count > Self.identityLimitBytes ? store.contentDigest(identity) : identity
+            return identity.count > Self.identityLimitBytes ? cache.contentDigest(identity) : identity
         }
     }
 

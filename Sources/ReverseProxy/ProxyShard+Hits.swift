@@ -6,6 +6,7 @@ import Downstream
 import Explanation
 import HTTPCore
 import ResponseCache
+import Sending
 import Telemetry
 
 extension ProxyShard {

@@ -6,6 +6,7 @@ import Explanation
 import HTTPCore
 import Reactor
 import ResponseCache
+import Sending
 import Telemetry
 
 extension ProxyShard {

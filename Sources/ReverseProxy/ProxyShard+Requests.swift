@@ -1,6 +1,7 @@
 // What is done with a request: it is looked up, `RequestFacts.decide` says what follows, and that is done. Nothing is decided here.
 
 import CachePolicy
+import Coordination
 import Decisions
 import Downstream
 import Explanation

@@ -3,7 +3,7 @@
 
 import Administration
 import CachePolicy
-import CacheStore
+import Coordination
 import Decisions
 import Downstream
 import Explanation
@@ -11,6 +11,7 @@ import Forwarding
 import HTTPCore
 import Reactor
 import ResponseCache
+import Sending
 import Telemetry
 import Upstream
 
@@ -71,18 +72,18 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         connections = ClientConnections(loop: loop, settings: settings.downstream, budget: server.budget)
         upstream = UpstreamClient(loop: loop, settings: settings.upstream)
         self.cache = cache.map { ResponseCache($0) }
-        connections.contentMemory = cache?.store
+        connections.contentMemory = cache
         let origin = settings.upstream.origin.utf8.map(\.asciiLowercased)
         let basePath = Array(settings.upstream.basePath.utf8)
         upstreamOrigin = UpstreamOrigin(origin, basePath: basePath)
         requestFields = UpstreamRequestFields(
             settings: settings.forwarding, authority: Array(settings.upstream.authority.utf8), instance: server.instance)
-        storedResponseSender = StoredResponseSender(settings, coder)
+        storedResponseSender = StoredResponseSender(settings.policy, compressFromBytes: settings.compressFromBytes, coder)
         clientHead = ClientResponseHead(
             settings: settings.forwarding, origin: origin, basePath: basePath, hiddenFields: storedResponseSender.hiddenFields)
         cacheStatus = CacheStatus(name: Array(settings.forwarding.name.utf8))
         hitLines = HitLines(cacheStatus)
-        keyMaker = RequestKeyMaker(server.cacheSettings, store: cache?.store)
+        keyMaker = self.cache?.keyMaker ?? RequestKeyMaker(server.cacheSettings)
         partitionOffset = keyMaker.partitionOffset
         why = WhyRing(shard: number, capacity: settings.admin.records)
         modes = server.modes
@@ -91,7 +92,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         routes = server.routes
         let refreshAhead = routes.all.contains { $0.refreshAhead > 0 } ? RefreshAhead(routes: routes) : nil
         self.refreshAhead = refreshAhead
-        memo = refreshAhead == nil ? (cache?.store).map(HitMemo.init) : nil
+        memo = refreshAhead == nil ? cache.map(HitMemo.init) : nil
     }
 
     /// The failure memory hears of every attempt to connect.
@@ -173,7 +174,7 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         metrics.record(record)
         why.append(trace.completed(by: record, wall: loop.batchWallMilliseconds), target: head.pathAndQuery)
         if let log = accessLog {
-            log.append(AccessLogLine.make(record, head, peer: stream.peer, wall: loop.batchWallMilliseconds, format: log.format))
+            log.append(AccessLogLine.make(record, head, client: stream.peer.text, wall: loop.batchWallMilliseconds, format: log.format))
         }
     }
 

@@ -2,6 +2,7 @@
 // the last plain GET that was stopped by a scope, for as long as clients have asked there lately. How often is the failure memory's matter.
 
 import CachePolicy
+import Coordination
 import Forwarding
 import HTTPCore
 import Reactor

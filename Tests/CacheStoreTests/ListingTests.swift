@@ -63,7 +63,7 @@ struct ListingTests {
         }
         do {
             let store = try open()
-            #expect(store.statistics.recoveredFromSnapshot == isClean)
+            #expect(store.statistics.opening.isFromSnapshot == isClean)
             #expect(isMarked(1, in: store) == true && isMarked(2, in: store) == true && isMarked(3, in: store) == false)
             put(1..<2, in: store)
             #expect(isMarked(1, in: store) == false)

@@ -23,7 +23,7 @@ struct ResponseStoreTests {
         }
         #expect(directory.files.contains("index"))
         let store = try directory.open()
-        #expect(store.statistics.recoveredFromSnapshot)
+        #expect(store.statistics.opening.isFromSnapshot)
         #expect(!directory.files.contains("index"))
         for number in 0..<200 { #expect(stored(store, number) == body(number)) }
     }
@@ -39,8 +39,8 @@ struct ResponseStoreTests {
             store.flush()
         }
         let store = try directory.open()
-        #expect(!store.statistics.recoveredFromSnapshot)
-        #expect(store.statistics.recoveredEntries == 100)
+        #expect(!store.statistics.opening.isFromSnapshot)
+        #expect(store.statistics.opening.entries == 100)
         for number in 0..<100 { #expect(stored(store, number) == body(number, number < 50 ? 900 : 500)) }
     }
 
@@ -372,14 +372,14 @@ struct ResponseStoreTests {
         let directory = try Directory()
         do {
             let store = try directory.open()
-            #expect(!store.statistics.hasLostKey)
+            #expect(!store.statistics.opening.hasLostKey)
             store.insert(item(1))
             store.flush()
         }
-        #expect(try !directory.open().statistics.hasLostKey)
+        #expect(try !directory.open().statistics.opening.hasLostKey)
         unlink(directory.path + "/key")
-        #expect(try directory.open().statistics.hasLostKey)
-        #expect(try !directory.open().statistics.hasLostKey)
+        #expect(try directory.open().statistics.opening.hasLostKey)
+        #expect(try !directory.open().statistics.opening.hasLostKey)
     }
 
     @Test("a key that is another's, or open to others, is told")
@@ -390,19 +390,20 @@ struct ResponseStoreTests {
             let store = try directory.open()
             store.insert(item(1))
             store.flush()
-            #expect(!store.statistics.hasForeignRecords && !store.statistics.hasOpenKey)
+            #expect(!store.statistics.opening.hasForeignRecords && !store.statistics.opening.hasOpenKey)
         }
         chmod(key, 0o640)
         do {
             let statistics = try directory.open().statistics
-            #expect(!statistics.hasForeignRecords && statistics.hasOpenKey)
+            #expect(!statistics.opening.hasForeignRecords && statistics.opening.hasOpenKey)
         }
         chmod(key, 0o600)
         directory.flip("key", at: 20)
         do {
             let store = try directory.open()
             #expect(stored(store, 1) == nil)
-            #expect(store.statistics.hasForeignRecords && !store.statistics.hasLostKey && !store.statistics.hasOpenKey)
+            #expect(
+                store.statistics.opening.hasForeignRecords && !store.statistics.opening.hasLostKey && !store.statistics.opening.hasOpenKey)
         }
     }
 

@@ -50,7 +50,7 @@ struct SnapshotTests {
         }
         do {
             let store = try directory.open()
-            #expect(!store.statistics.recoveredFromSnapshot)
+            #expect(!store.statistics.opening.isFromSnapshot)
             for number in 0..<20 { #expect(stored(store, number) == body(number, 60)) }
             #expect(store.insert(item(20)) == .accepted)
             store.flush()

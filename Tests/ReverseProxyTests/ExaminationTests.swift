@@ -21,64 +21,6 @@ struct ExaminationTests {
         return Array(text.utf8).withUnsafeBytes { encoder.code($0, isLast: true) }
     }
 
-    private static let nothing = ContentExamination.Findings()
-
-    private func examination(
-        _ content: [UInt8], _ coding: ContentCoding? = .identity, isJSON: Bool = true, mustHave: String? = nil, makesTag: Bool = false,
-        limit: Int = 1 << 20
-    ) -> ContentExamination {
-        var good = GoodResponse()
-        good.mustHave = [mustHave].compactMap { $0.flatMap(JSONPointer.init) }
-        return ContentExamination(
-            content: content, coding: coding, isJSON: isJSON, verdict: JSONTextChecker.check(content.span), isDelimited: true, good: good,
-            storedBytes: nil, makesTag: makesTag, limitBytes: limit)
-    }
-
-    @Test("what there is to go through decides what is too long to be looked at on the loop")
-    func lengths() throws {
-        let text = Array(Self.list(20).utf8)
-        let coded = try Self.gzip(Self.list(20))
-        // It was checked as it came.
-        #expect(examination(text).findings(within: 10) == Self.nothing)
-        #expect(examination(text, isJSON: false).findings(within: 10) == Self.nothing)
-        #expect(examination(text, mustHave: "/data").findings(within: text.count - 1) == nil)
-        #expect(examination(text, mustHave: "/data").findings(within: text.count) == Self.nothing)
-        #expect(examination(text, makesTag: true).findings(within: text.count - 1) == nil)
-        #expect(examination(text, makesTag: true).findings(within: text.count)?.ownTag != nil)
-        // Neither what comes in nor what comes out may be longer.
-        #expect(examination(coded, .gzip).findings(within: coded.count - 1) == nil)
-        #expect(examination(coded, .gzip).findings(within: text.count - 1) == nil)
-        #expect(examination(coded, .gzip).findings(within: text.count)?.decoded == text)
-        // One that nobody knows is not looked at.
-        #expect(examination(text, nil).findings(within: 0) == Self.nothing)
-    }
-
-    @Test("faults are the same at once and beside the loop")
-    func faults() throws {
-        let bomb = try Self.gzip(String(repeating: " ", count: 100_000) + "1")
-        let rows: [(ContentExamination, UpstreamFault?)] = [
-            (examination(Array("[1".utf8)), .invalidJSON), (examination(Array("[1]".utf8), mustHave: "/0"), nil),
-            (examination(Array("[1]".utf8), mustHave: "/1"), .missingValue), (examination([], .gzip), .emptyContent),
-            (examination([1, 2], .gzip), .undecodable), (examination(try Self.gzip("[1"), .gzip), .invalidJSON),
-            (examination(try Self.gzip("[1]"), .gzip, mustHave: "/1"), .missingValue),
-            (examination(bomb, .gzip, limit: 50_000), .undecodable),
-        ]
-        for (examination, fault) in rows {
-            #expect(examination.findings()?.fault == fault)
-            if let atOnce = examination.findings(within: 60_000) { #expect(atOnce == examination.findings()) }
-        }
-    }
-
-    @Test("a tag is of what the data means, however long it is")
-    func tags() throws {
-        let one = examination(Array(Self.list(10_000, ",\"x\":1,\"y\":2").utf8), makesTag: true).findings()?.ownTag
-        let other = examination(Array(Self.list(10_000, ", \"y\" : 2.0, \"x\":1e0").utf8), makesTag: true).findings()?.ownTag
-        #expect(one != nil && one == other)
-        #expect(one != examination(Array(Self.list(10_000, ",\"x\":1,\"y\":3").utf8), makesTag: true).findings()?.ownTag)
-        let coded = try Self.gzip(Self.list(10_000, ",\"x\":1,\"y\":2"))
-        #expect(examination(coded, .gzip, makesTag: true).findings()?.ownTag == one)
-    }
-
     @Test("a large response is served the same whether it was looked at on the loop or beside it", .slow, arguments: [false, true])
     func plays(isCoded: Bool) throws {
         let text = Self.list(3_000)

@@ -291,16 +291,4 @@ struct FailureScopeTests {
         origin.react { _ in [.json("2")] }
         #expect(try play.get("/a").text == "2")
     }
-
-    @Test("a kind of scope has so many lines of the log in a minute; what is left out is counted")
-    func log() {
-        var allowance = LogAllowance()
-        var told = 0
-        for _ in 0..<1_000 where allowance.take(.target, now: 0) != nil { told += 1 }
-        #expect(told == LogAllowance.lines)
-        let other = allowance.take(.family, now: 0)
-        let early = allowance.take(.target, now: LogAllowance.period - 1)
-        let late = allowance.take(.target, now: LogAllowance.period)
-        #expect(other == 0 && early == nil && late == 991)
-    }
 }

@@ -3,6 +3,7 @@
 import Administration
 import CacheStore
 import HTTPCore
+import Hashing
 import JSON
 import Reactor
 import TestSupport

@@ -4,7 +4,7 @@
 import CachePolicy
 import HTTPCore
 
-struct CacheStatus {
+package struct CacheStatus {
     /// The field's name, and that of this deployment.
     private let beginning: [UInt8]
 
@@ -12,11 +12,11 @@ struct CacheStatus {
     private static let usualBytes = 128
 
     /// - Parameter name: of this deployment.
-    init(name: [UInt8]) { beginning = Array("Cache-Status: ".utf8) + name }
+    package init(name: [UInt8]) { beginning = Array("Cache-Status: ".utf8) + name }
 
     /// `hit` with the freshness that is left. Negative where the response is stale.
     /// - Parameter key: in readable form, where it is asked for (§2.7).
-    func hit(ttl: Int64?, key: String? = nil, detail: String? = nil, to out: inout [UInt8]) {
+    package func hit(ttl: Int64?, key: String? = nil, detail: String? = nil, to out: inout [UInt8]) {
         begin(&out)
         out.append("; hit")
         if let ttl {
@@ -29,19 +29,21 @@ struct CacheStatus {
     }
 
     /// What is said of a request that was sent on.
-    struct Forwarding {
+    package struct Forwarding {
         /// Why the upstream was asked (§2.2).
         let reason: StaticString
         /// What it responded with, where that is not what the client gets (§2.3).
-        let status: Status?
-        let isStored: Bool
-        let isCollapsed: Bool
+        package var status: Status?
+        package var isStored = false
+        package var isCollapsed = false
         /// In readable form, where it is asked for (§2.7).
         let key: String?
-        let detail: String?
+        package var detail: String?
+
+        package init(_ reason: StaticString, key: String?) { (self.reason, self.key) = (reason, key) }
     }
 
-    func forwarded(_ forwarding: Forwarding, to out: inout [UInt8]) {
+    package func forwarded(_ forwarding: Forwarding, to out: inout [UInt8]) {
         begin(&out)
         out.append("; fwd=")
         out.append(forwarding.reason)
@@ -75,7 +77,7 @@ struct CacheStatus {
 
 extension [UInt8] {
     /// The Age line (RFC 9111 §5.1). Seconds.
-    mutating func append(age: Int64) {
+    package mutating func append(age: Int64) {
         append("Age: ")
         append(decimal: Int(age))
         append("\r\n")

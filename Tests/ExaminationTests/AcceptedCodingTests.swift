@@ -1,9 +1,9 @@
 // Who gets coded content, and what the upstream is asked for: without sockets.
 
+import Examination
+import Forwarding
 import HTTPCore
 import Testing
-
-@testable import ReverseProxy
 
 @Suite("Accepted codings")
 struct AcceptedCodingTests {

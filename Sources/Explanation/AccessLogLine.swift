@@ -2,22 +2,23 @@
 // is left out, since arguments may be secrets.
 
 import CachePolicy
-import Downstream
-import Explanation
 import HTTPCore
 import Telemetry
 
-enum AccessLogLine {
-    static func make(_ record: ExchangeRecord, _ head: RequestHead, peer: PeerAddress, wall: Int64, format: AccessLog.Format) -> [UInt8] {
+package enum AccessLogLine {
+    /// - Parameter client: its address; empty on a Unix socket.
+    package static func make(
+        _ record: ExchangeRecord, _ head: RequestHead, client: [UInt8], wall: Int64, format: AccessLog.Format
+    ) -> [UInt8] {
         switch format {
-        case .json: json(record, head, peer, wall)
-        case .common: common(record, head, peer, wall)
+        case .json: json(record, head, client, wall)
+        case .common: common(record, head, client, wall)
         }
     }
 
-    private static func json(_ record: ExchangeRecord, _ head: RequestHead, _ peer: PeerAddress, _ wall: Int64) -> [UInt8] {
+    private static func json(_ record: ExchangeRecord, _ head: RequestHead, _ client: [UInt8], _ wall: Int64) -> [UInt8] {
         var line = Array("{\"time\":\(wall / 1000).\(milliseconds(wall)),\"client\":\"".utf8)
-        line += peer.text.isEmpty ? Array("unix".utf8) : peer.text
+        line += client.isEmpty ? Array("unix".utf8) : client
         line += Array("\",\"method\":\"".utf8)
         appendEscaped(head.method.bytes[...], to: &line)
         line += Array("\",\"path\":\"".utf8)
@@ -31,8 +32,8 @@ enum AccessLogLine {
         return line + Array("}\n".utf8)
     }
 
-    private static func common(_ record: ExchangeRecord, _ head: RequestHead, _ peer: PeerAddress, _ wall: Int64) -> [UInt8] {
-        var line = peer.text.isEmpty ? Array("unix".utf8) : peer.text
+    private static func common(_ record: ExchangeRecord, _ head: RequestHead, _ client: [UInt8], _ wall: Int64) -> [UInt8] {
+        var line = client.isEmpty ? Array("unix".utf8) : client
         let date = HTTPDate.format(wall / 1000)
         // "Sun, 06 Nov 1994 08:49:37 GMT" becomes [06/Nov/1994:08:49:37 +0000].
         let (day, month, year, clock) = (date[5..<7], date[8..<11], date[12..<16], date[17..<25])

@@ -3,28 +3,29 @@
 import CachePolicy
 import ContentCodings
 import Downstream
+import Forwarding
 import HTTPCore
 import Reactor
 
-struct StoredResponseSender {
+package struct StoredResponseSender {
     /// Targeted fields that clients do not get, in lower case. They stay in the store: after a 304 without them they still say how long the
     /// response is fresh.
-    let hiddenFields: [[UInt8]]
-    /// `ProxySettings.compressFromBytes`.
-    let compressFromBytes: Int
+    package let hiddenFields: [[UInt8]]
+    /// Stored responses of at least this length go out with gzip to clients that ask for it; 0: never.
+    private let compressFromBytes: Int
     private let encoder = GzipEncoder()
     private let coder: LoopWorker
 
-    struct Sent {
-        var status: Status
+    package struct Sent {
+        package var status: Status
         /// Of content.
-        var bodyBytes: Int
+        package var bodyBytes: Int
     }
 
-    init(_ settings: ProxySettings, _ coder: LoopWorker) {
+    package init(_ policy: CachePolicySettings, compressFromBytes: Int, _ coder: LoopWorker) {
         self.coder = coder
-        hiddenFields = settings.policy.stripsTargetedFields ? settings.policy.targetedFields : []
-        compressFromBytes = settings.compressFromBytes
+        hiddenFields = policy.stripsTargetedFields ? policy.targetedFields : []
+        self.compressFromBytes = compressFromBytes
     }
 
     /// Answers the client's own condition with 304 where it holds, and its Range with a part.
@@ -32,7 +33,7 @@ struct StoredResponseSender {
     ///   - head: the request's.
     ///   - storedHead: perhaps just brought up to date.
     ///   - metadata: what belongs to it.
-    func send(
+    package func send(
         storedHead: UnsafeRawBufferPointer, metadata: StoredMetadata, body: WholeBody, to head: RequestHead, lines: UnsafeRawBufferPointer,
         on stream: any ClientStream
     ) -> Sent {

@@ -5,7 +5,7 @@ import Downstream
 import Reactor
 
 /// `@unchecked Sendable` because one at a time touches it: the loop hands it to the coder for each piece, and has it back with what was made.
-final class CodedContent: ContentProducer, @unchecked Sendable {
+package final class CodedContent: ContentProducer, @unchecked Sendable {
     private let body: WholeBody
     private let encoder = GzipEncoder()
     private let coder: LoopWorker
@@ -22,16 +22,16 @@ final class CodedContent: ContentProducer, @unchecked Sendable {
         guard encoder.begin() else { return nil }
     }
 
-    var heldBytes: Int { GzipEncoder.heldBytes }
+    package var heldBytes: Int { GzipEncoder.heldBytes }
 
     private var piece: Range<Int> { position..<min(body.count, position + Self.pieceBytes) }
 
-    var source: (bytes: UnsafeRawBufferPointer, owner: AnyObject)? {
+    package var source: (bytes: UnsafeRawBufferPointer, owner: AnyObject)? {
         guard case .borrowed(let bytes, let owner) = body else { return nil }
         return (UnsafeRawBufferPointer(rebasing: bytes[piece]), owner)
     }
 
-    func makeNext(then: @escaping @Sendable ([UInt8]?) -> Void) {
+    package func makeNext(then: @escaping @Sendable ([UInt8]?) -> Void) {
         // What it goes through lies in the store.
         coder.perform(0) {
             self.next()

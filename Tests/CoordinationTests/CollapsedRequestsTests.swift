@@ -4,7 +4,7 @@ import Decisions
 import Locking
 import Testing
 
-@testable import ReverseProxy
+@testable import Coordination
 
 @Suite("Requests that share a fetch, as a machine")
 struct CollapsedRequestsTests {

@@ -9,7 +9,7 @@ import Telemetry
 import Upstream
 
 /// Asked and fed by all shards, off the path of a fresh hit; what changes is behind its mutex. Times are milliseconds of the loops' clock.
-final class UpstreamHealth: Sendable {
+package final class UpstreamHealth: Sendable {
     /// The routes' names, the last for all other paths.
     private let routes: [String]
     private let logger: Logger
@@ -24,51 +24,51 @@ final class UpstreamHealth: Sendable {
         var lines = LogAllowance()
     }
 
-    init(routes: [String], settings: FailureSettings, logger: Logger) {
+    package init(routes: [String], settings: FailureSettings, logger: Logger) {
         self.routes = routes
         self.logger = logger
         self.settings = settings
         state = Locking.Mutex(State(memory: FailureMemory(settings)))
     }
 
-    var isOn: Bool { settings.isOn }
-    var recheck: Int64 { settings.recheck }
+    package var isOn: Bool { settings.isOn }
+    package var recheck: Int64 { settings.recheck }
     /// So long a request that was stopped is repeated in the background.
-    var window: Int64 { settings.window }
+    package var window: Int64 { settings.window }
 
     // MARK: Asking
 
-    func admit(_ scopes: RequestScopes, _ asking: FailureMemory.Asking, now: Int64) -> FailureAdmission {
+    package func admit(_ scopes: RequestScopes, _ asking: FailureMemory.Asking, now: Int64) -> FailureAdmission {
         isCalm.load(ordering: .relaxed) ? .go : change(now: now) { $0.admit(scopes, asking, now: now) }
     }
 
-    func look(_ kind: FailureScopeKind, _ scopes: RequestScopes, now: Int64) -> FailureMemory.Look {
+    package func look(_ kind: FailureScopeKind, _ scopes: RequestScopes, now: Int64) -> FailureMemory.Look {
         change(now: now) { $0.look(kind, scopes, now: now) }
     }
 
-    func attempt(now: Int64) -> FailureMemory.Look { change(now: now) { $0.attempt(now: now) } }
+    package func attempt(now: Int64) -> FailureMemory.Look { change(now: now) { $0.attempt(now: now) } }
 
-    func isFailing(_ scopes: RequestScopes) -> Bool {
+    package func isFailing(_ scopes: RequestScopes) -> Bool {
         !isCalm.load(ordering: .relaxed) && state.withLock { $0.memory.isFailing(scopes) }
     }
 
     // MARK: What came of it
 
-    func succeed(_ scopes: RequestScopes, isQuick: Bool, now: Int64) {
+    package func succeed(_ scopes: RequestScopes, isQuick: Bool, now: Int64) {
         change(now: now) { $0.succeed(scopes, isQuick: isQuick, now: now) }
     }
 
-    func reach(now: Int64) { change(now: now) { $0.reach(now: now) } }
+    package func reach(now: Int64) { change(now: now) { $0.reach(now: now) } }
 
-    func fail(_ scopes: RequestScopes, _ cause: FailureCause, began: Int64, now: Int64) {
+    package func fail(_ scopes: RequestScopes, _ cause: FailureCause, began: Int64, now: Int64) {
         change(now: now) { $0.fail(scopes, cause, began: began, now: now) }
     }
 
-    func pause(_ scopes: RequestScopes, _ status: Status, retryAfter: Int64, now: Int64) {
+    package func pause(_ scopes: RequestScopes, _ status: Status, retryAfter: Int64, now: Int64) {
         change(now: now) { $0.pause(scopes, status, retryAfter: retryAfter, now: now) }
     }
 
-    func failToReach(_ error: UpstreamError, began: Int64, now: Int64) {
+    package func failToReach(_ error: UpstreamError, began: Int64, now: Int64) {
         change(now: now) { $0.failToReach(error, began: began, now: now) }
     }
 
@@ -121,7 +121,7 @@ final class UpstreamHealth: Sendable {
     // MARK: Showing
 
     /// By what a scope is called in commands and pages.
-    func name(of scope: FailureMemory.Scope) -> String {
+    package func name(of scope: FailureMemory.Scope) -> String {
         switch scope {
         case .address, .upstream: scope.kind.rawValue
         case .family(.route(let place)): "route:\(routes[place])"
@@ -131,11 +131,11 @@ final class UpstreamHealth: Sendable {
         }
     }
 
-    func openScopes(now: Int64) -> [FailureMemory.OpenScope] { state.withLock { $0.memory.openScopes(now: now) } }
+    package func openScopes(now: Int64) -> [FailureMemory.OpenScope] { state.withLock { $0.memory.openScopes(now: now) } }
 
     /// Forgets what is known of scopes of this name or kind, or of all.
     /// - Returns: how many there were.
-    func reset(_ name: String?, now: Int64) -> Int {
+    package func reset(_ name: String?, now: Int64) -> Int {
         let wanted = openScopes(now: now).filter { open in
             name == nil || name == open.scope.kind.rawValue || name == self.name(of: open.scope)
         }
@@ -145,7 +145,7 @@ final class UpstreamHealth: Sendable {
         return wanted.count
     }
 
-    func summary(now: Int64) -> MetricsSnapshot.Failures {
+    package func summary(now: Int64) -> MetricsSnapshot.Failures {
         let (open, isDown, opened) = state.withLock { state in
             let kinds = FailureScopeKind.allCases
             return (state.memory.openScopes(now: now), state.memory.isDown(now: now), kinds.map { state.memory.openedCount(of: $0) })
@@ -203,7 +203,7 @@ extension FailureScopeKind {
     }
 
     /// What is stopped while it is open.
-    var effect: String {
+    package var effect: String {
         switch self {
         case .address: "copies go out at once, reads without one get 503, and a connection is tried from time to time"
         case .upstream, .family, .target: "copies go out at once, one request from time to time looks, and all others are sent as ever"

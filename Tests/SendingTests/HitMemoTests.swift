@@ -1,13 +1,15 @@
 // What a request got a moment ago, and when that counts no more: without sockets.
 
+import CachePolicy
 import CacheStore
 import Explanation
 import HTTPCore
+import ResponseCache
 import Telemetry
 import TestSupport
 import Testing
 
-@testable import ReverseProxy
+@testable import Sending
 
 @Suite("The memory of hits")
 struct HitMemoTests {
@@ -17,7 +19,8 @@ struct HitMemoTests {
 
     init() throws {
         store = try ResponseStore(StoreSettings(directory: temporary.path, capacityBytes: 4 << 20))
-        memo = HitMemo(store: store)
+        let settings = ResponseCacheSettings(upstream: UpstreamOrigin(Array("http://upstream.test".utf8)))
+        memo = HitMemo(cache: SharedCacheState(store: store, sent: SentRequests(), settings: settings))
     }
 
     private func find(_ request: String, now: Int64 = 5) -> String? {

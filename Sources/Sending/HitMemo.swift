@@ -3,37 +3,40 @@
 // is forgotten), and the age that the response tells. So an entry lives for a second at most, and a popular target takes the long way once a second.
 
 import CachePolicy
-import CacheStore
 import Explanation
 import Glibc
 import HTTPCore
+import Hashing
+import ResponseCache
 import Telemetry
 
 /// Touched on its shard's loop only.
-final class HitMemo {
+package final class HitMemo {
     /// For how long a hit can be given again.
-    struct Validity {
+    package struct Validity {
         /// The store's, from before anything of it was looked at for the request.
-        let changes: UInt64
+        package let changes: UInt64
         /// Until then its age is what it is.
-        let end: Timestamp
+        package let end: Timestamp
+
+        package init(changes: UInt64, end: Timestamp) { (self.changes, self.end) = (changes, end) }
     }
 
     /// What went out, and what is recorded each time it does.
-    final class Entry {
+    package final class Entry {
         fileprivate let request: [UInt8]
         fileprivate let times: Range<Int64>
         /// The request's, and the store's changes from before the look-up.
         fileprivate var hash: UInt64 = 0
         fileprivate var changes = UInt64.max
-        let response: [UInt8]
-        let head: RequestHead
-        let record: ExchangeRecord
-        let trace: ExchangeTrace
+        package let response: [UInt8]
+        package let head: RequestHead
+        package let record: ExchangeRecord
+        package let trace: ExchangeTrace
 
         /// - Parameter times: milliseconds since 1970 at which the response can be given again. They have a beginning for clocks that are set
         ///   back.
-        init(
+        package init(
             _ request: UnsafeRawBufferPointer, _ response: UnsafeRawBufferPointer, times: Range<Int64>, _ head: RequestHead,
             _ record: ExchangeRecord, _ trace: ExchangeTrace
         ) {
@@ -55,7 +58,7 @@ final class HitMemo {
         var changes = UInt64.max
     }
 
-    private let store: ResponseStore
+    private let cache: SharedCacheState
     private var slots = [Slot](repeating: Slot(), count: HitMemo.slotCount)
     private var keptBytes = 0
     /// Of the request that was looked for last.
@@ -65,22 +68,22 @@ final class HitMemo {
     /// Of requests and responses. Beyond it all are forgotten.
     private static let limitBytes = 1 << 20
 
-    init(store: ResponseStore) { self.store = store }
+    package init(cache: SharedCacheState) { self.cache = cache }
 
     /// What this request got before, where it would get that again.
     /// - Parameter now: milliseconds since 1970.
-    func find(_ request: UnsafeRawBufferPointer, now: Int64) -> Entry? {
+    package func find(_ request: UnsafeRawBufferPointer, now: Int64) -> Entry? {
         hash = ContentHash.number(of: request)
         guard let entry = slots[place].entry, entry.hash == hash, entry.request.count == request.count,
-            entry.times.contains(now), entry.changes == store.changes,
+            entry.times.contains(now), entry.changes == cache.changes,
             entry.request.withUnsafeBytes({ memcmp($0.baseAddress!, request.baseAddress!, request.count) }) == 0
         else { return nil }
         return entry
     }
 
     /// Keeps what the request that was looked for last got, if it has come before since the store changed.
-    /// - Parameter changes: `ResponseStore.changes` from before the look-up.
-    func keep(since changes: UInt64, _ makeEntry: () -> Entry) {
+    /// - Parameter changes: `SharedCacheState.changes` from before the look-up.
+    package func keep(since changes: UInt64, _ makeEntry: () -> Entry) {
         guard slots[place].hash == hash, slots[place].changes == changes else {
             (slots[place].hash, slots[place].changes) = (hash, changes)
             return
@@ -92,7 +95,7 @@ final class HitMemo {
         slots[place].entry = entry
     }
 
-    func forget() {
+    package func forget() {
         for place in slots.indices { slots[place].entry = nil }
         keptBytes = 0
     }

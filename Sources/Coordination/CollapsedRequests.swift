@@ -7,7 +7,7 @@ import HTTPCore
 import Locking
 
 /// All shards' fetches that others may wait for; behind one mutex, off the path of a fresh hit.
-final class CollapsedRequests: Sendable {
+package final class CollapsedRequests: Sendable {
     private struct Flight {
         /// Those to be woken. Who leaves is taken out: what a client that is gone would hold must not wait for a slow upstream.
         var followers: [ObjectIdentifier: @Sendable (FlightOutcome) -> Void] = [:]
@@ -39,6 +39,8 @@ final class CollapsedRequests: Sendable {
 
     private let state = Mutex(State())
 
+    package init() {}
+
     /// How long "cannot be shared" is remembered, in milliseconds, and of how many keys: beyond it all is forgotten, which costs each
     /// key one wait for a head.
     private static let memory: Int64 = 10_000
@@ -48,7 +50,9 @@ final class CollapsedRequests: Sendable {
     ///   - now: milliseconds of the loop's clock.
     ///   - follower: who comes.
     ///   - wake: called from the leader's thread.
-    func join(_ key: [UInt8], now: Int64, as follower: ObjectIdentifier, wake: @escaping @Sendable (FlightOutcome) -> Void) -> FlightPlace {
+    package func join(_ key: [UInt8], now: Int64, as follower: ObjectIdentifier, wake: @escaping @Sendable (FlightOutcome) -> Void)
+        -> FlightPlace
+    {
         let key = Key(key)
         return state.withLock { state in
             if let until = state.unshareable[key.hash] {
@@ -65,12 +69,12 @@ final class CollapsedRequests: Sendable {
     }
 
     /// A follower waits no more.
-    func leave(_ key: [UInt8], _ follower: ObjectIdentifier) {
+    package func leave(_ key: [UInt8], _ follower: ObjectIdentifier) {
         state.withLock { _ = $0.flights[Key(key)]?.followers.removeValue(forKey: follower) }
     }
 
     /// For a fetch that no client waits for. Returns false where one is under way already.
-    func lead(_ key: [UInt8]) -> Bool {
+    package func lead(_ key: [UInt8]) -> Bool {
         let key = Key(key)
         return state.withLock { state in
             guard state.flights[key] == nil else { return false }
@@ -80,18 +84,18 @@ final class CollapsedRequests: Sendable {
     }
 
     /// Whether anybody waits for the fetch that is under way.
-    func hasFollowers(_ key: [UInt8]) -> Bool { state.withLock { $0.flights[Key(key)]?.followers.isEmpty == false } }
+    package func hasFollowers(_ key: [UInt8]) -> Bool { state.withLock { $0.flights[Key(key)]?.followers.isEmpty == false } }
 
     /// Requests that wait for another's fetch now.
-    var waiting: Int { state.withLock { $0.flights.values.reduce(0) { $0 + $1.followers.count } } }
+    package var waiting: Int { state.withLock { $0.flights.values.reduce(0) { $0 + $1.followers.count } } }
 
     /// Nobody is to wait for the fetch that is under way any more.
-    func noteSlow(_ key: [UInt8]) {
+    package func noteSlow(_ key: [UInt8]) {
         state.withLock { $0.flights[Key(key)]?.isSlow = true }
     }
 
     /// The leader's fetch has ended, or it is known that its response cannot be shared.
-    func end(_ key: [UInt8], _ outcome: FlightOutcome, now: Int64) {
+    package func end(_ key: [UInt8], _ outcome: FlightOutcome, now: Int64) {
         let key = Key(key)
         let followers = state.withLock { state in
             if case .unshareable = outcome {

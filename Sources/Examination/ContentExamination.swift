@@ -1,0 +1,95 @@
+// What there is to find out about the content of a response that was taken whole: what it is without its coding, whether it is good, and
+// the tag of its data. A value that needs nothing else, so that long content can be looked at beside the loop.
+
+import CachePolicy
+import ContentCodings
+import HTTPCore
+import Hashing
+import JSON
+
+package struct ContentExamination: Sendable {
+    /// Content as it came.
+    package struct Arrived: Sendable {
+        let bytes: [UInt8]
+        /// nil where it is one that cannot be taken off.
+        let coding: ContentCoding?
+        let isJSON: Bool
+        /// Of JSON without a coding, which was checked as it came.
+        let verdict: JSONVerdict
+        /// Whether its end is certain.
+        let isDelimited: Bool
+
+        package init(_ bytes: [UInt8], _ coding: ContentCoding?, isJSON: Bool, _ verdict: JSONVerdict, isDelimited: Bool) {
+            (self.bytes, self.coding, self.isJSON, self.verdict, self.isDelimited) = (bytes, coding, isJSON, verdict, isDelimited)
+        }
+    }
+
+    /// What is asked of it.
+    package struct Demands: Sendable {
+        let good: GoodResponse
+        /// The length of the stored copy's content, where there is one.
+        let storedBytes: Int?
+        /// Whether JSON gets a tag of its data.
+        let makesTag: Bool
+        /// The most that decoded content may be.
+        let limitBytes: Int
+
+        package init(_ good: GoodResponse, storedBytes: Int?, makesTag: Bool, limitBytes: Int) {
+            (self.good, self.storedBytes, self.makesTag, self.limitBytes) = (good, storedBytes, makesTag, limitBytes)
+        }
+    }
+
+    private let arrived: Arrived
+    private let demands: Demands
+
+    package init(_ arrived: Arrived, _ demands: Demands) { (self.arrived, self.demands) = (arrived, demands) }
+
+    package struct Findings: Sendable, Equatable {
+        /// The content without its coding; nil where it has none, or none that can be taken off.
+        package var decoded: [UInt8]?
+        package var fault: UpstreamFault?
+        /// An entity tag, with quotes.
+        package var ownTag: [UInt8]?
+    }
+
+    /// - Parameter bytes: so much content may be gone through at most; nil where there is more.
+    package func findings(within bytes: Int = .max) -> Findings? {
+        // Coded in a way that we cannot take off: it is passed on, and perhaps stored, as it is.
+        guard let coding = arrived.coding else { return Findings(fault: arrived.isDelimited ? nil : .unprovenEnd) }
+        guard coding != .identity else {
+            guard !isGoneThrough || arrived.bytes.count <= bytes else { return nil }
+            let fault: UpstreamFault? =
+                if arrived.isJSON {
+                    LastGood.faultOfContent(arrived.verdict, isDelimited: arrived.isDelimited)
+                } else {
+                    arrived.isDelimited ? nil : .unprovenEnd
+                }
+            return judged(arrived.bytes, Findings(fault: fault))
+        }
+        guard arrived.bytes.count <= bytes else { return nil }
+        do throws(ContentDecoder.Failure) {
+            let decoded = try ContentDecoder.decode(arrived.bytes, coding, limit: min(demands.limitBytes, bytes))
+            let fault =
+                arrived.isJSON ? LastGood.faultOfContent(JSONTextChecker.check(decoded.span), isDelimited: arrived.isDelimited) : nil
+            return judged(decoded, Findings(decoded: decoded, fault: fault))
+        } catch {
+            if error == .tooLarge, bytes < demands.limitBytes { return nil }
+            return Findings(fault: arrived.bytes.isEmpty ? .emptyContent : .undecodable)
+        }
+    }
+
+    /// Whether content without a coding is looked at once more at its end.
+    private var isGoneThrough: Bool { arrived.isJSON && (demands.makesTag || demands.good.searchesContent) }
+
+    private func judged(_ plain: [UInt8], _ findings: Findings) -> Findings {
+        var findings = findings
+        findings.fault = findings.fault ?? demands.good.faultOfContent(plain.span, isJSON: arrived.isJSON, storedBytes: demands.storedBytes)
+        if demands.makesTag, arrived.isJSON, findings.fault == nil { findings.ownTag = Self.tag(of: plain) }
+        return findings
+    }
+
+    /// A weak tag of what the data means, however it is spelt: so that clients get a 304 where nothing has changed.
+    private static func tag(of json: [UInt8]) -> [UInt8]? {
+        CanonicalJSON.make(checked: json.span).map { Array("W/\"".utf8) + ContentHash.hex(of: $0) + [0x22] }
+    }
+}

@@ -1,0 +1,47 @@
+// What is stored, and how the store is, in numbers: for people, and on the page at /metrics.
+
+import CacheStore
+import Telemetry
+
+package struct CacheFigures: Sendable {
+    private let store: StoreStatistics
+
+    /// - Parameter cache: nil where nothing is stored: then there is nothing, and it cannot be written to.
+    package init(_ cache: SharedCacheState?) {
+        guard let cache else {
+            var nothing = StoreStatistics()
+            nothing.isWritable = false
+            store = nothing
+            return
+        }
+        store = cache.store.statistics
+    }
+
+    package var entries: Int { store.entries }
+    package var bytes: Int { store.fileBytes }
+    package var limitBytes: Int { store.capacityBytes }
+    package var isWritable: Bool { store.isWritable }
+    package var evicted: Int { store.evicted }
+    package var writeErrors: Int { store.writeErrors }
+
+    package func write(to writer: inout MetricsWriter) {
+        writer.gauge("cistern_store_bytes", "Bytes of the store's segment files.", Double(store.fileBytes))
+        writer.gauge("cistern_store_limit_bytes", "The limit on the store's files.", Double(store.capacityBytes))
+        writer.gauge("cistern_store_entries", "Stored responses.", Double(store.entries))
+        writer.gauge("cistern_store_pending_bytes", "Bytes that wait to be written.", Double(store.pendingBytes))
+        writer.gauge("cistern_store_writable", "Whether the cache directory can be written to.", store.isWritable ? 1 : 0)
+        writer.counter(
+            "cistern_store_removals", "Stored responses that are no more, by cause.",
+            [
+                ("cause=\"evicted\"", Double(store.evicted)), ("cause=\"replaced\"", Double(store.replaced)),
+                ("cause=\"invalidated\"", Double(store.invalidated)), ("cause=\"damaged\"", Double(store.damaged)),
+            ])
+        writer.counter("cistern_store_reinserted", "Stored responses written again because they had been used.", UInt64(store.reinserted))
+        writer.counter(
+            "cistern_store_disk_reads", "Stored responses that were not in memory when they were wanted, and read from the disk first.",
+            UInt64(store.broughtIn))
+        writer.gauge("cistern_store_disk_reads_waiting", "Of these, reads that have not ended.", Double(store.diskReadsWaiting))
+        writer.counter("cistern_store_dropped", "Responses not written because too much waited.", UInt64(store.dropped))
+        writer.counter("cistern_store_write_errors", "Writes that the disk did not take.", UInt64(store.writeErrors))
+    }
+}
