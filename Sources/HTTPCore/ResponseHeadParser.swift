@@ -24,8 +24,6 @@ package struct ResponseHeadParser: Sendable {
         case more
         case informational(ResponseHead)
         case final(ResponseHead, Framing)
-        /// A line after the head: a trailer. Dropped (RFC 9110 §6.5.1).
-        case trailer
         case refused(ResponseRejection)
     }
 
@@ -45,7 +43,6 @@ package struct ResponseHeadParser: Sendable {
     private var status: Status = 0
     private var reason: [UInt8] = []
     private var version = HTTPVersion.http11
-    private var isFinished = false
     private var informational = 0
     /// Whether the connection may go on after this response (RFC 9112 §9.3).
     package private(set) var isPersistent = false
@@ -54,7 +51,7 @@ package struct ResponseHeadParser: Sendable {
 
     package init() {}
 
-    /// Reads the whole lines at the start of `bytes`, no further than to the end of one head.
+    /// Reads the whole lines at the start of `bytes`, no further than to the end of one head. Behind the final one there is nothing for it to read.
     /// - Returns: what they come to, and their length: 0 where the first line has no end yet.
     package mutating func take(_ bytes: Span<UInt8>, limits: ResponseLimits) -> (event: Event, count: Int) {
         bytes.withUnsafeBufferPointer { take($0, limits) }
@@ -67,7 +64,6 @@ package struct ResponseHeadParser: Sendable {
         while case let end = bytes.place(of: 0x0a, from: position, before: bytes.count), end < bytes.count {
             let start = position
             position = end + 1
-            guard !isFinished else { return (.trailer, position) }
             // A bare LF is what some origins send; it cannot be misread in a response's field line, and CR alone is refused.
             let line = start..<(end > start && bytes[end - 1] == 0x0d ? end - 1 : end)
             guard lineBytes + line.count <= limits.headBytes else { return (.refused(.tooLarge), position) }
@@ -90,7 +86,7 @@ package struct ResponseHeadParser: Sendable {
     /// What is wrong with these bytes, whatever may still come of their line: the rest is not waited for then.
     package func problem(withPartOfLine bytes: Span<UInt8>, limits: ResponseLimits) -> ResponseRejection? {
         guard lineBytes + bytes.count <= limits.headBytes else { return .tooLarge }
-        guard status == 0, !isFinished else { return nil }
+        guard status == 0 else { return nil }
         for index in 0..<min(bytes.count, Self.versionStart.utf8CodeUnitCount) where bytes[index] != Self.versionStart.utf8Start[index] {
             return .malformed
         }
@@ -143,7 +139,6 @@ package struct ResponseHeadParser: Sendable {
             guard head.status != 101, informational <= limits.informational else { return .refused(.malformed) }
             return .informational(head)
         }
-        isFinished = true
         do throws(ResponseRejection) {
             let framing = try Self.framing(of: head, version)
             isPersistent = version != .http10 && framing != .connectionEnd && !head.isLastOnConnection

@@ -57,7 +57,9 @@ final class ByteStream {
     }
 
     /// - Parameter bytes: one at least.
-    func send(_ bytes: UnsafeRawBufferPointer) -> Sent {
+    func send(_ bytes: Span<UInt8>) -> Sent { bytes.withUnsafeBytes { send($0) } }
+
+    private func send(_ bytes: UnsafeRawBufferPointer) -> Sent {
         if let tls { return tls.send(bytes) }
         while true {
             let count = csystem_send(descriptor, bytes.baseAddress!, bytes.count)

@@ -4,7 +4,7 @@
 
 import Reactor
 
-final class ConnectionAttempt: EventHandler, TransferCarrier {
+final class ConnectionAttempt: EventHandler {
     /// A connection that stands.
     struct Made {
         let stream: ByteStream
@@ -36,7 +36,7 @@ final class ConnectionAttempt: EventHandler, TransferCarrier {
         self.transfer = transfer
         beganAt = connections.loop.time.monotonicMilliseconds
         timer = connections.loop.schedule(after: connections.settings.connectTimeout) { [weak self] in self?.timeOut() }
-        transfer?.connectionBegins()
+        transfer?.noteConnecting()
         // It holds on to this attempt until it has called.
         let task = connections.connector.connect { [self] result in connected(result) }
         if let task {
@@ -46,6 +46,7 @@ final class ConnectionAttempt: EventHandler, TransferCarrier {
         }
     }
 
+    /// Whether the upstream's name has been looked up.
     var hasResolved: Bool {
         switch phase {
         case .beginning: false
@@ -54,8 +55,7 @@ final class ConnectionAttempt: EventHandler, TransferCarrier {
         }
     }
 
-    func goOn(_ transfer: Transfer) {}
-
+    /// The request is given up. The attempt goes on.
     func abandon(_ transfer: Transfer) {
         guard self.transfer === transfer else { return }
         self.transfer = nil

@@ -1,73 +1,65 @@
 // One connection to the upstream on which HTTP/1.1 is spoken, in clear or through TLS: one request at a time, and no byte of a response is
-// taken for another's (RFC 9112 §9). Reading gives the transfer lines and content, in the order in which they come; it decides what they mean.
+// taken for another's (RFC 9112 §9). What the bytes mean is said by `ResponseReader`, what goes out by `RequestOutput`.
 
-import Glibc
 import HTTPCore
 import Reactor
 
-final class OriginConnection: EventHandler, TransferCarrier {
-    private enum Reading {
-        case idle, head, chunked, untilEnd
-        /// So many bytes are left.
-        case length(Int)
+final class OriginConnection: EventHandler {
+    private enum State {
+        case idle
+        case busy(Transfer)
+        case closed
     }
 
     /// Milliseconds of the loop's clock.
     var idleSince: Int64 = 0
     /// How often it was used since it had a rest.
     var usesInARow = 0
-    /// What the upstream said of how long it keeps the connection, in milliseconds; nil where it said nothing.
-    private(set) var keepAlive: Int64?
 
     private let stream: ByteStream
     private let connections: OriginConnections
     private let times: TransferTimes
-    private var transfer: Transfer?
-    private var reading = Reading.idle
+    private var state = State.idle
+    /// Of the response that comes, or has come last.
+    private var reader: ResponseReader
+    private var output = RequestOutput()
     /// A response has come whole on it.
     private var wasUsed = false
-    private var isOpen = true
-
-    /// Read, and not yet taken: a line that is not whole, or content that the transfer would not take.
-    private var held: [UInt8] = []
-    /// The transfer takes nothing now: nothing more is read.
-    private var isPaused = false
-    /// False where the peer has gone while nothing is read: the kernel would say so again and again.
-    private var isWatched = true
-
-    private var output: [UInt8] = []
-    private var sent = 0
-    /// What of the request's head the kernel has not taken.
-    private var unsentHead = 0
     /// What had been written before this request.
     private var writtenBefore = 0
-    /// The transfer has more of the request's content, or will have.
-    private var isUploading = false
-    /// The peer takes no more. It may have responded all the same.
-    private var cannotSend = false
+    /// What was read and the transfer would not take. Nothing more is read then; nil where it takes what comes.
+    private var held: [UInt8]?
+    /// False where the peer has gone while nothing is read: the kernel would say so again and again.
+    private var isWatched = true
     /// What TLS waits for before it goes on in the other direction.
     private var readWaitsForWrite = false
     private var writeWaitsForRead = false
 
-    /// Content is taken from the transfer in pieces of this size.
-    private static let pieceBytes = 16 * 1024
     /// What is read at one event, in bytes and in records of TLS: the others on the loop have their turn then.
     private static let bytesPerEvent = 64 * 1024
+    private static let recordsPerEvent = 64
     /// The same of what is sent: about a millisecond where the peer is on this machine.
     private static let sentBytesPerEvent = 1 << 20
-    private static let recordsPerEvent = 64
 
     init(_ stream: ByteStream, _ times: TransferTimes, _ connections: OriginConnections) {
         self.stream = stream
         self.times = times
         self.connections = connections
+        reader = ResponseReader(to: .get, limits: connections.client.limits.head)
         connections.loop.add(stream.descriptor, .readable, self)
     }
 
-    var hasResolved: Bool { true }
-
     /// Whether it stands, and the peer has said nothing since its last response.
     var isQuiet: Bool { stream.isQuiet }
+
+    /// What the upstream said of how long it keeps the connection, in milliseconds; nil where it said nothing.
+    var keepAlive: Int64? { reader.keepAlive }
+
+    private var isOpen: Bool { if case .closed = state { false } else { true } }
+
+    private func carries(_ transfer: Transfer) -> Bool { if case .busy(let current) = state { current === transfer } else { false } }
+
+    // MARK: Requests
 
     /// Sends the first request. Who speaks before was asked nothing.
     func beginFirst(_ transfer: Transfer) {
@@ -83,32 +75,35 @@ final class OriginConnection: EventHandler, TransferCarrier {
     }
 
     private func prepare(_ transfer: Transfer) {
-        self.transfer = transfer
-        transfer.carrier = self
-        reading = .head
+        state = .busy(transfer)
+        transfer.carrier = .connection(self)
+        reader = ResponseReader(to: transfer.request.method, limits: connections.client.limits.head)
         var begun = TransferTimes()
         (begun.resolved, begun.connected, begun.secured) = wasUsed ? (0, 0, 0) : (times.resolved, times.connected, times.secured)
         transfer.beginRequest(begun)
-        output = connections.writer.write(transfer.request)
-        unsentHead = output.count
+        output.begin(transfer.request, connections.writer)
         writtenBefore = stream.written
-        isUploading = transfer.request.hasContent
     }
 
-    func goOn(_ transfer: Transfer) {
-        guard self.transfer === transfer else { return }
-        if isUploading { goOnSending() }
-        if isPaused { connections.loop.atEndOfBatch { [self] in goOnReading(transfer) } }
+    /// There is more of the request's content, or it is whole.
+    func sendMore(for transfer: Transfer) {
+        if carries(transfer) { goOnSending() }
+    }
+
+    /// The transfer takes content again.
+    func readOn(for transfer: Transfer) {
+        connections.loop.atEndOfBatch { [self] in goOnReading(transfer) }
     }
 
     func abandon(_ transfer: Transfer) {
-        guard self.transfer === transfer else { return }
+        guard carries(transfer) else { return }
         letGo(transfer)
         close(.givenUp)
     }
 
     private func letGo(_ transfer: Transfer) {
-        self.transfer = nil
+        state = .idle
+        held = nil
         connections.releaseShares(of: transfer)
     }
 
@@ -117,7 +112,7 @@ final class OriginConnection: EventHandler, TransferCarrier {
 
     func close(_ cause: ConnectionEnd) {
         guard isOpen else { return }
-        isOpen = false
+        state = .closed
         if isWatched { connections.loop.remove(stream.descriptor) }
         stream.close()
         connections.remove(self, cause)
@@ -132,7 +127,7 @@ final class OriginConnection: EventHandler, TransferCarrier {
             goOnSending()
         }
         guard isOpen else { return }
-        if isPaused {
+        if held != nil {
             guard events.isBroken else { return }
             connections.loop.remove(stream.descriptor)
             isWatched = false
@@ -142,71 +137,55 @@ final class OriginConnection: EventHandler, TransferCarrier {
         }
     }
 
+    private func watch() {
+        guard isOpen, isWatched else { return }
+        connections.loop.modify(stream.descriptor, interest)
+    }
+
+    private var interest: ReadyEvents {
+        var events: ReadyEvents = held != nil || readWaitsForWrite ? [] : .readable
+        if (!output.isEmpty && !writeWaitsForRead) || readWaitsForWrite { events.insert(.writable) }
+        return events
+    }
+
     // MARK: Sending
 
     private func goOnSending() {
-        guard isOpen else { return }
         writeWaitsForRead = false
+        guard case .busy(let transfer) = state else { return watch() }
         var left = Self.sentBytesPerEvent
-        sending: while !cannotSend {
-            guard sent < output.count else {
-                output = []
-                sent = 0
-                guard isUploading, let transfer, takeContent(transfer) else { break }
-                continue
-            }
-            // The rest goes out when the socket says once more that it takes it.
-            guard left > 0 else { break sending }
-            switch output.withUnsafeBytes({ stream.send(UnsafeRawBufferPointer(rebasing: $0[sent...])) }) {
+        // What is left then goes out when the socket says once more that it takes it.
+        while hasBytesToSend(of: transfer), left > 0, !writeWaitsForRead {
+            switch stream.send(output.bytes.span.extracting(output.sent...)) {
             case .bytes(let count):
-                sent += count
+                output.noteSent(count)
                 left -= count
-                unsentHead = max(0, unsentHead - count)
-                transfer?.noteProgress()
-            case .wantsWrite: break sending
-            case .wantsRead:
-                writeWaitsForRead = true
-                break sending
-            case .broken: cannotSend = true
+                transfer.noteSent()
+            case .wantsWrite: left = 0
+            case .wantsRead: writeWaitsForRead = true
+            case .broken: output.breakOff()
             }
         }
-        if cannotSend { output = [] }
         watch()
     }
 
-    /// Takes a piece of the request's content, in chunks where its length is not known (RFC 9112 §7.1).
-    /// - Returns: false where there is nothing to send now.
-    private func takeContent(_ transfer: Transfer) -> Bool {
-        let isChunked = transfer.request.content == .chunked
-        return withUnsafeTemporaryAllocation(byteCount: Self.pieceBytes, alignment: 1) { space in
-            guard let count = transfer.readContent(into: space) else { return false }
-            isUploading = count > 0
-            if isChunked { output.append(chunkSize: count) }
-            output.append(contentsOf: space[..<count])
-            if isChunked { output.append("\r\n") }
-            return !output.isEmpty
-        }
-    }
-
-    private func watch() {
-        guard isOpen, isWatched else { return }
-        var events: ReadyEvents = isPaused || readWaitsForWrite ? [] : .readable
-        if (!output.isEmpty && !writeWaitsForRead) || readWaitsForWrite { events.insert(.writable) }
-        connections.loop.modify(stream.descriptor, events)
+    private func hasBytesToSend(of transfer: Transfer) -> Bool {
+        if output.isEmpty, output.takesContent { output.takeContent { transfer.takeContent(into: &$0) } }
+        return !output.isEmpty
     }
 
     // MARK: Reading
 
     /// Reads what is there, within bounds. TLS may hold bytes that the kernel no longer tells of: it is read until it has none.
     private func read() {
-        let reader = transfer
+        let before = state
         let buffer = connections.readBuffer
         var count = 0
         for _ in 0..<Self.recordsPerEvent where count < Self.bytesPerEvent {
             switch stream.receive(into: buffer) {
             case .bytes(let more):
                 count += more
-                take(UnsafeRawBufferPointer(rebasing: buffer[..<more]))
+                take(Span(_unsafeBytes: UnsafeRawBufferPointer(rebasing: buffer[..<more])))
             case .nothing: return
             case .wantsWrite:
                 readWaitsForWrite = true
@@ -214,128 +193,79 @@ final class OriginConnection: EventHandler, TransferCarrier {
             case .ended(let isClean): return endByPeer(isClean: isClean)
             }
             // What may still be held after a response's end is looked at before the connection is used again.
-            guard stream.mayHoldBytes, isOpen, !isPaused, reader != nil, transfer === reader else { return }
+            guard stream.mayHoldBytes, held == nil, case .busy(let transfer) = before, carries(transfer) else { return }
         }
         connections.loop.inNextRound { [weak self] in
-            guard let self, isOpen, !isPaused else { return }
+            guard let self, isOpen, held == nil else { return }
             read()
         }
     }
 
     /// After a pause: what was held, and then what comes.
     private func goOnReading(_ transfer: Transfer) {
-        guard self.transfer === transfer, isPaused else { return }
-        isPaused = false
+        guard carries(transfer), let bytes = held else { return }
+        held = nil
         connections.noteGoesOn(self)
-        let bytes = held
-        held = []
-        bytes.withUnsafeBytes { take($0) }
-        guard isOpen, !isPaused else { return }
+        deliver(bytes.span, to: transfer)
+        guard isOpen, held == nil else { return }
         if isWatched {
             watch()
         } else {
             isWatched = true
-            connections.loop.add(stream.descriptor, output.isEmpty ? .readable : [.readable, .writable], self)
+            connections.loop.add(stream.descriptor, interest, self)
         }
-        if stream.mayHoldBytes, self.transfer === transfer { read() }
+        if stream.mayHoldBytes, carries(transfer) { read() }
     }
 
-    private func take(_ bytes: UnsafeRawBufferPointer) {
-        guard let transfer else { return close(.surplus) }
+    private func take(_ bytes: Span<UInt8>) {
+        guard case .busy(let transfer) = state else { return close(.surplus) }
         // Nothing has asked for these: they were on their way before the request was (RFC 9112 §9.2), or before any of it arrived. Whoever
         // responds has told of its arrival with the same packet, if not before (RFC 9293 §3.8).
-        guard unsentHead == 0, transfer.gotBytes || !held.isEmpty || stream.arrived > writtenBefore else {
-            return endWithoutResponse(.earlyBytes, .protocolError)
+        guard output.isHeadSent, reader.hasBegun || stream.arrived > writtenBefore else {
+            return endWithoutResponse(transfer, .earlyBytes, .protocolError)
         }
-        guard !held.isEmpty else { return take(bytes, transfer) }
-        held.append(contentsOf: bytes)
-        // The line that is held has no end yet.
-        guard bytes.contains(0x0a) else { return checkLine(transfer) }
-        let whole = held
-        held = []
-        whole.withUnsafeBytes { take($0, transfer) }
+        deliver(bytes, to: transfer)
     }
 
-    private func take(_ bytes: UnsafeRawBufferPointer, _ transfer: Transfer) {
+    private func deliver(_ bytes: Span<UInt8>, to transfer: Transfer) {
+        if reader.isInContent, !transfer.takesContent() { return hold(bytes) }
         var position = 0
-        while self.transfer === transfer {
-            let rest = UnsafeRawBufferPointer(rebasing: bytes[position...])
-            if case .head = reading {
-                guard let count = transfer.takeHead(Span(_unsafeBytes: rest)) else { return fail(.error, .connectionTerminated) }
-                guard count > 0 else {
-                    held = Array(rest)
-                    return checkLine(transfer)
-                }
-                position += count
-                beginContent(transfer, isLast: position == bytes.count)
-            } else {
-                guard !rest.isEmpty else { return }
-                position += takeContent(rest, transfer)
-                if isPaused {
-                    held = Array(bytes[position...])
-                    return watch()
-                }
+        while carries(transfer) {
+            switch reader.next(bytes, &position) {
+            case .needsMore: return
+            case .headLines: transfer.headCame()
+            case .informational(let head): transfer.informational(head)
+            case .final(let head): transfer.received(head)
+            case .content(let range): transfer.content(bytes.extracting(range))
+            case .end(let hasSurplus): complete(transfer, isDelimited: true, hasSurplus: hasSurplus)
+            case .refused(.surplus): fail(.surplus, .protocolError)
+            case .refused(.chunks): fail(.error, .protocolError)
+            case .refused(.head(let rejection)): fail(.error, UpstreamError(rejection))
             }
         }
     }
 
-    private func checkLine(_ transfer: Transfer) {
-        let begun = held
-        if !begun.isEmpty, !transfer.headLineBegins(begun.span) { fail(.error, .protocolError) }
-    }
-
-    /// As the head says, if it is whole.
-    /// - Parameter isLast: nothing came after it so far.
-    private func beginContent(_ transfer: Transfer, isLast: Bool) {
-        switch transfer.framing {
-        case nil: break
-        case .byProtocol: complete(hasSurplus: !isLast)
-        case .length(0): complete(hasSurplus: !isLast)
-        case .length(let count): reading = .length(count)
-        case .chunked: reading = .chunked
-        case .connectionEnd: reading = .untilEnd
-        }
-    }
-
-    /// - Returns: bytes that were taken.
-    private func takeContent(_ bytes: UnsafeRawBufferPointer, _ transfer: Transfer) -> Int {
-        var count = bytes.count
-        if case .length(let left) = reading { count = min(count, left) }
-        let content = UnsafeRawBufferPointer(rebasing: bytes[..<count])
-        switch transfer.content(Span(_unsafeBytes: content)) {
-        case .taken: break
-        case .held:
-            isPaused = true
-            connections.noteHeldBack(self)
-            return 0
-        case .refused:
-            fail(transfer.hasLastChunk ? .surplus : .error, .connectionTerminated)
-            return 0
-        }
-        guard self.transfer === transfer else { return count }
-        switch reading {
-        case .length(let left) where left == count: complete(hasSurplus: count < bytes.count)
-        case .length(let left): reading = .length(left - count)
-        case .chunked where transfer.hasLastChunk: complete(hasSurplus: false)
-        case .idle, .head, .chunked, .untilEnd: break
-        }
-        return count
+    private func hold(_ bytes: Span<UInt8>) {
+        var copy: [UInt8] = []
+        copy.append(copying: bytes)
+        held = copy
+        connections.noteHeldBack(self)
+        watch()
     }
 
     // MARK: Ends
 
     private func endByPeer(isClean: Bool) {
-        guard let transfer else { return close(isClean ? .closedByPeer : .error) }
-        switch reading {
-        case .untilEnd where isClean: complete(hasSurplus: false)
-        case .head where !transfer.gotBytes && held.isEmpty: endWithoutResponse(isClean ? .closedByPeer : .error, .connectionTerminated)
-        case .idle, .head, .length, .chunked, .untilEnd: fail(.error, .responseIncomplete)
+        guard case .busy(let transfer) = state else { return close(isClean ? .closedByPeer : .error) }
+        switch reader.atConnectionEnd(isClean: isClean) {
+        case .whole: complete(transfer, isDelimited: false, hasSurplus: false)
+        case .nothing: endWithoutResponse(transfer, isClean ? .closedByPeer : .error, .connectionTerminated)
+        case .incomplete: fail(.error, .responseIncomplete)
         }
     }
 
     /// No byte of a response to this request has come, or none that can be used: whether it is sent again is decided here, and nowhere else.
-    private func endWithoutResponse(_ cause: ConnectionEnd, _ error: UpstreamError) {
-        guard let transfer else { return }
+    private func endWithoutResponse(_ transfer: Transfer, _ cause: ConnectionEnd, _ error: UpstreamError) {
         let isUnwritten = stream.written == writtenBefore
         guard connections.client.mayRepeat(transfer, onKept: wasUsed, isUnwritten: isUnwritten) else { return fail(cause, error) }
         letGo(transfer)
@@ -344,28 +274,23 @@ final class OriginConnection: EventHandler, TransferCarrier {
     }
 
     /// The response is whole.
-    /// - Parameter hasSurplus: bytes came after its end.
-    private func complete(hasSurplus: Bool) {
-        guard let transfer else { return }
-        if hasSurplus, transfer.isPersistent, case .length = transfer.framing { return fail(.surplus, .protocolError) }
+    private func complete(_ transfer: Transfer, isDelimited: Bool, hasSurplus: Bool) {
         letGo(transfer)
-        reading = .idle
         if hasSurplus {
             close(.surplus)
-        } else if transfer.isPersistent, !isUploading, output.isEmpty, !cannotSend {
+        } else if reader.isPersistent, output.isAllSent {
             wasUsed = true
-            keepAlive = transfer.keepAlive
             connections.keep(self)
         } else {
-            close(transfer.isPersistent ? .error : .closedByPeer)
+            close(reader.isPersistent ? .error : .closedByPeer)
         }
-        connections.client.end(transfer)
+        transfer.end(.whole(isDelimited: isDelimited))
     }
 
     private func fail(_ cause: ConnectionEnd, _ error: UpstreamError) {
-        guard let transfer else { return }
+        guard case .busy(let transfer) = state else { return }
         letGo(transfer)
         close(cause)
-        connections.client.end(transfer, error)
+        transfer.end(.failed(error))
     }
 }

@@ -58,7 +58,7 @@ final class OriginConnections {
 
     /// For a request whose connection ended without a response.
     func startAgain(_ transfer: Transfer) {
-        transfer.isQueuedAgain()
+        transfer.noteQueuedAgain()
         enterQueue(transfer)
         serveWaiting()
     }
@@ -80,9 +80,14 @@ final class OriginConnections {
     private var hasRoom: Bool { count < settings.maximumConnections || !idle.isEmpty }
 
     private func enterQueue(_ transfer: Transfer) {
-        transfer.carrier = self
-        transfer.queuePlace = waiting.enter(transfer, transfer.request.shares, isBackground: transfer.request.isBackground)
+        let place = waiting.enter(transfer, transfer.request.shares, isBackground: transfer.request.isBackground)
+        transfer.carrier = .queue(place)
         giveUpSlowest()
+    }
+
+    func leaveQueue(_ place: ConnectionQueue<Transfer>.Place) {
+        waiting.leave(place)
+        serveWaiting()
     }
 
     /// To be called after whatever may have made room. A dead connection that is found while one is served makes room for that one.
@@ -91,7 +96,6 @@ final class OriginConnections {
         isServing = true
         defer { isServing = false }
         while !isClosed, !waiting.isReadyEmpty, hasRoom, let next = waiting.next() {
-            next.queuePlace = nil
             next.holdsShares = true
             serve(next)
         }
@@ -103,7 +107,7 @@ final class OriginConnections {
         }
         if count >= settings.maximumConnections, !idle.isEmpty { idle.removeFirst().close(.unused) }
         count += 1
-        transfer.carrier = makeAttempt(for: transfer)
+        transfer.carrier = .attempt(makeAttempt(for: transfer))
     }
 
     private func makeAttempt(for transfer: Transfer?) -> ConnectionAttempt {
@@ -234,7 +238,7 @@ final class OriginConnections {
         case .failure(let error):
             if let transfer = attempt.transfer { releaseShares(of: transfer) }
             if completion == nil { giveRoom() }
-            if let transfer = attempt.transfer { client.end(transfer, error) }
+            attempt.transfer?.end(.failed(error))
         }
         completion?(error)
     }
@@ -259,19 +263,5 @@ final class OriginConnections {
         if !isCounted { count += 1 }
         let connection = OriginConnection(made.stream, made.times, self)
         if let transfer { connection.beginFirst(transfer) } else { keep(connection) }
-    }
-}
-
-/// Carries those that wait for a connection.
-extension OriginConnections: TransferCarrier {
-    var hasResolved: Bool { false }
-
-    func goOn(_ transfer: Transfer) {}
-
-    func abandon(_ transfer: Transfer) {
-        guard let place = transfer.queuePlace else { return }
-        transfer.queuePlace = nil
-        waiting.leave(place)
-        serveWaiting()
     }
 }

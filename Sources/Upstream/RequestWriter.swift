@@ -19,9 +19,8 @@ struct RequestWriter {
     }
 
     /// The request's line and fields as they stand, and what tells the length of its content.
-    func write(_ request: UpstreamRequest) -> [UInt8] {
+    func write(_ request: UpstreamRequest, to head: inout [UInt8]) {
         let fields = request.fields
-        var head: [UInt8] = []
         head.reserveCapacity(prefix.count + request.target.count + proxyAuthorization.count + fields.bytes.count + 4 * fields.count + 128)
         request.method.append(to: &head)
         head.append(0x20)
@@ -42,6 +41,5 @@ struct RequestWriter {
             head.append("Transfer-Encoding: chunked\r\n")
         }
         head.append("\r\n")
-        return head
     }
 }

@@ -59,14 +59,14 @@ extension Method {
 package protocol TransferReceiver: AnyObject {
     /// The request goes out now. It may, once more, where the connection turns out to be dead; and before `start` returns.
     func transferBegins(_ transfer: Transfer)
-    /// A 1xx answer other than 101; 100 only where the request has Expect.
+    /// A 1xx response other than 101; 100 only where the request has Expect.
     func transfer(_ transfer: Transfer, informational head: ResponseHead)
-    /// The final answer's head. Fields are as sent; framing fields (Transfer-Encoding, Content-Length) are still there.
+    /// The final response's head. Fields are as sent; framing fields (Transfer-Encoding, Content-Length) are still there.
     func transfer(_ transfer: Transfer, received head: ResponseHead)
     /// More content, transfer coding removed, content coding as sent. To be sent no more for now, call `transfer.pause()`
-    /// here or at any time; what arrived is never delivered twice.
+    /// here or later; what arrived is never delivered twice.
     func transfer(_ transfer: Transfer, content: Span<UInt8>)
-    /// The answer is complete by its framing. `isDelimited` is false where only the end of the connection marked the end.
+    /// The response is complete by its framing. `isDelimited` is false where only the end of the connection marked the end.
     func transferEnded(_ transfer: Transfer, isDelimited: Bool)
     func transferFailed(_ transfer: Transfer, _ error: UpstreamError)
     /// The upstream took what was written of the request's content: more may be written.

@@ -98,28 +98,23 @@ package final class UpstreamClient {
         guard !isClosed else { return }
         isClosed = true
         connections?.close()
-        for transfer in active {
-            transfer.receiver = nil
-            end(transfer)
-        }
+        for transfer in active { transfer.cancel() }
         connections = nil
     }
 
     // MARK: Transfers
 
-    /// The end that the carrier saw, or that we set. The receiver is told, if there still is one.
-    /// - Parameter error: nil where the response is whole, or nobody is to be told.
-    func end(_ transfer: Transfer, _ error: UpstreamError? = nil) {
-        guard transfer.phase != .ended else { return }
+    /// It ends.
+    func remove(_ transfer: Transfer) {
         let place = transfer.place
         active[place] = active[active.count - 1]
         active[place].place = place
         active.removeLast()
         counters.active -= 1
         if transfer.isQueued, transfer.receiver == nil { counters.leftQueue += 1 }
-        transfer.carrier?.abandon(transfer)
-        transfer.finished(error)
     }
+
+    func leaveQueue(_ place: ConnectionQueue<Transfer>.Place) { connections?.leaveQueue(place) }
 
     // MARK: Time-outs
 
@@ -137,10 +132,7 @@ package final class UpstreamClient {
         for transfer in active {
             if let error = transfer.overdue(at: coarseNow) { overdue.append((transfer, error)) }
         }
-        for (transfer, error) in overdue where transfer.phase != .ended {
-            transfer.failure = error
-            end(transfer, error)
-        }
+        for (transfer, error) in overdue { transfer.giveUp(error) }
         if !active.isEmpty { startSweeping() }
     }
 }

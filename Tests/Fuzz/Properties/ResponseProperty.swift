@@ -1,5 +1,5 @@
-// An upstream's head: what is refused by a part of a line is refused by the whole line, its framing can be read in one way only, and what was
-// taken is read as the same when it is written again.
+// An upstream's response: what is refused by a part of a line is refused by the whole line, its framing can be read in one way only, what was
+// taken is read as the same when it is written again, and all of it is read as the same in whatever pieces it comes.
 
 @testable import HTTPCore
 
@@ -7,6 +7,12 @@ enum ResponseProperty {
     private static let limits = ResponseLimits()
 
     static func check(_ bytes: [UInt8]) throws(Violation) {
+        for method in [Method.get, .head] {
+            let whole = try Reading(bytes, to: method, cutAt: bytes.count)
+            for cut in splits(of: bytes.count) {
+                try expect(Reading(bytes, to: method, cutAt: cut) == whole, "a response is read in another way when it comes in two pieces")
+            }
+        }
         guard let (head, framing) = try read(bytes) else { return }
         let fields = head.fields
         for index in 0..<fields.count {
@@ -32,6 +38,42 @@ enum ResponseProperty {
             "a head is read in another way when it is written again")
     }
 
+    /// What came of a response in two pieces. Whether bytes behind its end spoil it may depend on when they come.
+    private struct Reading: Equatable {
+        private enum End { case none, whole, head, chunks }
+
+        private var statuses: [Status] = []
+        private var content: [UInt8] = []
+        private var end = End.none
+
+        init(_ bytes: [UInt8], to method: Method, cutAt cut: Int) throws(Violation) {
+            var reader = ResponseReader(to: method, limits: limits)
+            for piece in [bytes[..<cut], bytes[cut...]] where end == .none { try read(Array(piece), &reader) }
+        }
+
+        private mutating func read(_ piece: [UInt8], _ reader: inout ResponseReader) throws(Violation) {
+            var position = 0
+            while true {
+                let before = position
+                let event = reader.next(piece.span, &position)
+                switch event {
+                case .needsMore:
+                    try expect(position == piece.count, "bytes are left")
+                    return
+                case .headLines: try expect(position > before, "no line was taken")
+                case .informational(let head), .final(let head): statuses.append(head.status)
+                case .content(let range):
+                    try expect(!range.isEmpty && range.upperBound <= position, "content is not where it was")
+                    content += piece[range]
+                case .end, .refused(.surplus): end = .whole
+                case .refused(.head): end = .head
+                case .refused(.chunks): end = .chunks
+                }
+                if end != .none { return }
+            }
+        }
+    }
+
     /// The final head; nil where there is none.
     private static func read(_ bytes: [UInt8]) throws(Violation) -> (head: ResponseHead, framing: ResponseHeadParser.Framing)? {
         var reader = ResponseHeadParser()
@@ -48,7 +90,7 @@ enum ResponseProperty {
             switch event {
             case .refused: return nil
             case .final(let head, let framing): return (head, framing)
-            case .more, .informational, .trailer:
+            case .more, .informational:
                 try expect(problem == nil, "a line is taken whose first \(problem ?? 0) bytes are refused")
             }
         }

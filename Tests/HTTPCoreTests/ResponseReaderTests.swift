@@ -1,0 +1,190 @@
+// One response, as the bytes of a connection: what the reader makes of them, whole, byte by byte, cut in two anywhere, and with bytes behind them.
+
+import Testing
+
+@testable import HTTPCore
+
+/// What came of a response.
+private struct Reading: Equatable, CustomStringConvertible {
+    enum End: Equatable {
+        case needsMore, end
+        case endWithSurplus(Int)
+        case refused(ResponseReader.Refusal)
+    }
+
+    var statuses: [UInt16] = []
+    var content = ""
+    var end = End.needsMore
+
+    var description: String { "\(statuses) \"\(content)\" \(end)" }
+
+    /// Reads pieces as a connection does, until the end.
+    init(_ reader: inout ResponseReader, _ pieces: [ArraySlice<UInt8>]) {
+        var left = pieces.reduce(0) { $0 + $1.count }
+        for piece in pieces {
+            let bytes = Array(piece)
+            var position = 0
+            reading: while true {
+                let before = position
+                let event = reader.next(bytes.span, &position)
+                left -= position - before
+                switch event {
+                case .needsMore:
+                    #expect(position == bytes.count, "bytes are left")
+                    break reading
+                case .headLines: #expect(position > before, "no line was taken")
+                case .informational(let head), .final(let head): statuses.append(head.status.rawValue)
+                case .content(let range): content += String(decoding: bytes[range], as: UTF8.self)
+                case .end(let hasSurplus):
+                    #expect(hasSurplus == (position < bytes.count))
+                    end = hasSurplus ? .endWithSurplus(left) : .end
+                    return
+                case .refused(let refusal):
+                    end = .refused(refusal)
+                    return
+                }
+            }
+        }
+    }
+
+    init(_ statuses: [UInt16], _ content: String, _ end: End) {
+        (self.statuses, self.content, self.end) = (statuses, content, end)
+    }
+}
+
+private struct ResponseRow: Sendable, CustomTestStringConvertible {
+    let testDescription: String
+    let method: Method
+    let text: String
+    let wanted: Reading
+    let isPersistent: Bool
+
+    init(
+        _ description: String, _ text: String, to method: Method = .get, _ statuses: [UInt16], _ content: String, _ end: Reading.End,
+        isPersistent: Bool = true
+    ) {
+        testDescription = description
+        self.method = method
+        self.text = text
+        self.isPersistent = isPersistent
+        wanted = Reading(statuses, content, end)
+    }
+
+    func reader() -> ResponseReader { ResponseReader(to: method, limits: ResponseLimits()) }
+
+    static let whole: [ResponseRow] = [
+        ResponseRow("a length ends it", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n[1]", [200], "[1]", .end),
+        ResponseRow("a length of nothing ends it with its head", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", [200], "", .end),
+        ResponseRow(
+            "the last chunk ends it, and the chunks' own bytes are none of the content",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;x=\"1\"\r\n[1\r\n1\r\n]\r\n0\r\nT: x\r\n\r\n", [200], "[1]", .end),
+        ResponseRow("a status without content ends with its head", "HTTP/1.1 204 No Content\r\n\r\n", [204], "", .end),
+        ResponseRow("a 304 has no content, whatever length it tells", "HTTP/1.1 304 N\r\nContent-Length: 3\r\n\r\n", [304], "", .end),
+        ResponseRow(
+            "a response to HEAD has no content, whatever length it tells", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", to: .head,
+            [200], "", .end),
+        ResponseRow(
+            "a response to HEAD has no chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", to: .head, [200], "", .end),
+        ResponseRow(
+            "informational responses come before it",
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1",
+            [100, 103, 200], "1", .end),
+        ResponseRow(
+            "the connection may be said to end with it", "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\n1", [200], "1",
+            .end, isPersistent: false),
+    ]
+
+    static let unended: [ResponseRow] = [
+        ResponseRow("only the connection's end ends it", "HTTP/1.1 200 OK\r\n\r\n[1]", [200], "[1]", .needsMore),
+        ResponseRow("less than its length", "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n[1]", [200], "[1]", .needsMore),
+        ResponseRow(
+            "no last chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n[1]\r\n", [200], "[1]", .needsMore),
+        ResponseRow("half a head", "HTTP/1.1 200 OK\r\nContent-Le", [], "", .needsMore),
+        ResponseRow("half a status line", "HTTP/1.1 2", [], "", .needsMore),
+        ResponseRow("an informational one alone", "HTTP/1.1 103 Early Hints\r\n\r\n", [103], "", .needsMore),
+    ]
+
+    static let refused: [ResponseRow] = [
+        ResponseRow("no status line", "SSH-2.0-x\r\n", [], "", .refused(.head(.malformed))),
+        ResponseRow("what cannot become a status line, before its end", "SSH", [], "", .refused(.head(.malformed))),
+        ResponseRow(
+            "a head line without end", "HTTP/1.1 200 OK\r\nX: " + String(repeating: "x", count: 70_000), [], "",
+            .refused(.head(.tooLarge))),
+        ResponseRow(
+            "a coding that nobody asked for", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", [], "", .refused(.head(.transferCoding))
+        ),
+        ResponseRow(
+            "a chunk's size that is no number", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n", [200], "", .refused(.chunks)),
+        ResponseRow(
+            "a chunk that is longer than its size", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n[1]\r\n", [200], "[",
+            .refused(.chunks)),
+    ]
+}
+
+@Suite("A response's bytes (RFC 9112 §6)")
+struct ResponseReaderTests {
+    /// The ways in which the same bytes may come.
+    private func ways(_ bytes: [UInt8]) -> [[ArraySlice<UInt8>]] {
+        let cuts = bytes.count > 1_000 ? [1, 20, bytes.count - 1] : Array(0...bytes.count)
+        let byteByByte = bytes.count > 1_000 ? [] : [bytes.indices.map { bytes[$0...$0] }]
+        return cuts.map { [bytes[..<$0], bytes[$0...]] } + byteByByte
+    }
+
+    @Test("comes to the same, whole and in pieces", arguments: ResponseRow.whole + ResponseRow.unended + ResponseRow.refused)
+    fileprivate func pieces(_ row: ResponseRow) {
+        for way in ways(Array(row.text.utf8)) {
+            var reader = row.reader()
+            let reading = Reading(&reader, way)
+            #expect(reading == row.wanted, "in \(way.count) pieces of \(way.map(\.count).prefix(2))")
+            #expect(reader.hasBegun)
+            #expect(
+                !row.wanted.statuses.contains(200)
+                    || reader.isPersistent == (row.isPersistent && row.testDescription != "only the connection's end ends it"))
+        }
+    }
+
+    @Test("stands with bytes behind it only where it has no content, or the connection ends with it", arguments: ResponseRow.whole)
+    fileprivate func surplus(_ row: ResponseRow) {
+        let hasContent = row.wanted.content != "" || row.text.contains("Content-Length: 0")
+        for surplus in ["H", "HTTP/1.1 200 OK\r\n\r\n", "\r\n"] {
+            var reader = row.reader()
+            let isRefused = hasContent && row.isPersistent
+            let end = isRefused ? Reading.End.refused(.surplus) : .endWithSurplus(surplus.utf8.count)
+            #expect(
+                Reading(&reader, [Array((row.text + surplus).utf8)[...]])
+                    == Reading(row.wanted.statuses, row.wanted.content, end))
+        }
+    }
+
+    @Test("a last chunk with bytes behind it is no end, even on a connection that ends")
+    func surplusBehindChunks() {
+        let text = "HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n1\r\n0\r\n\r\nH"
+        var reader = ResponseReader(to: .get, limits: ResponseLimits())
+        #expect(Reading(&reader, [Array(text.utf8)[...]]) == Reading([200], "1", .refused(.surplus)))
+    }
+
+    @Test("what the connection's end means", arguments: ResponseRow.unended, [false, true])
+    fileprivate func connectionEnd(_ row: ResponseRow, isClean: Bool) {
+        var reader = row.reader()
+        #expect(reader.atConnectionEnd(isClean: isClean) == .nothing)
+        _ = Reading(&reader, [Array(row.text.utf8)[...]])
+        let hasNoOtherEnd = row.testDescription == "only the connection's end ends it"
+        #expect(reader.atConnectionEnd(isClean: isClean) == (hasNoOtherEnd && isClean ? .whole : .incomplete))
+    }
+
+    @Test("content can be told from heads before it is read: so it can be held back")
+    func isInContent() {
+        for row in ResponseRow.whole {
+            let bytes = Array(row.text.utf8)
+            var reader = row.reader()
+            var content = 0
+            for index in bytes.indices {
+                let wasInContent = reader.isInContent
+                let reading = Reading(&reader, [bytes[index...index]])
+                content += reading.content.utf8.count
+                #expect(reading.content.isEmpty || wasInContent, "\(row.testDescription)")
+            }
+            #expect(content == row.wanted.content.utf8.count && !reader.isInContent, "\(row.testDescription)")
+        }
+    }
+}

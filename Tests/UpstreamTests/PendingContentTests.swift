@@ -1,0 +1,104 @@
+// A request's content on its way out, as lists of what is done and of what comes of it. Without sockets.
+
+import HTTPCore
+import Testing
+
+@testable import Upstream
+
+@Suite("A request's content on its way out")
+struct PendingContentTests {
+    /// What either side does, and what that must bring.
+    private enum Step {
+        /// The flow brings so many bytes, and hears whether the connection is to be called, and whether it has to wait itself.
+        case append(Int, callsConnection: Bool = false, holdsBack: Bool = false, isQueued: Bool = false)
+        case close(callsConnection: Bool = false)
+        case appendWhole(Int, callsConnection: Bool = false)
+        /// The connection takes a piece of 16 KiB at most, and the flow is called or not.
+        case take(PendingContent.Piece, callsFlow: Bool = false)
+    }
+
+    /// - Returns: the state, and all that went out.
+    @discardableResult
+    private func play(_ steps: [Step], isEmpty: Bool = false, inChunks: Bool = false, _ place: SourceLocation = #_sourceLocation)
+        -> (state: PendingContent.State, output: [UInt8])
+    {
+        var content = PendingContent(isEmpty: isEmpty)
+        var output: [UInt8] = []
+        for (index, step) in steps.enumerated() {
+            switch step {
+            case .append(let count, let callsConnection, let holdsBack, let isQueued):
+                #expect(content.append(bytes(count).span) == callsConnection, "step \(index)", sourceLocation: place)
+                #expect(content.holdsFlowBack(isQueued: isQueued) == holdsBack, "step \(index)", sourceLocation: place)
+            case .close(let callsConnection): #expect(content.close() == callsConnection, "step \(index)", sourceLocation: place)
+            case .appendWhole(let count, let callsConnection):
+                #expect(content.appendWhole(bytes(count)) == callsConnection, "step \(index)", sourceLocation: place)
+            case .take(let piece, let callsFlow):
+                let taken = content.take(upTo: 16 * 1024, inChunks: inChunks, into: &output)
+                #expect(taken == piece, "step \(index)", sourceLocation: place)
+                #expect(content.letsFlowGoOn() == callsFlow, "step \(index)", sourceLocation: place)
+            }
+        }
+        return (content.state, output)
+    }
+
+    private func bytes(_ count: Int) -> [UInt8] { (0..<count).map { UInt8(truncatingIfNeeded: $0 % 251) } }
+
+    @Test("a request without content has sent it")
+    func none() {
+        #expect(play([.take(.end)], isEmpty: true).state == .taken)
+        #expect(play([.close()], isEmpty: true).state == .taken)
+    }
+
+    @Test("content comes and goes in order, and its end is told once it is known")
+    func order() {
+        let (state, output) = play([.append(10), .append(10), .take(.bytes(20)), .close(), .take(.end)])
+        #expect(state == .taken && output == bytes(10) + bytes(10))
+        #expect(play([.append(10), .close(), .take(.bytes(10))]).state == .taken)
+    }
+
+    @Test("a connection that has taken all there was is called once for what comes next, be it the end")
+    func awaited() {
+        #expect(play([.take(.nothingYet)]).state == .awaited)
+        #expect(play([.take(.nothingYet), .append(1, callsConnection: true), .append(1), .take(.bytes(2))]).state == .open)
+        #expect(play([.take(.nothingYet), .close(callsConnection: true), .take(.end)]).state == .taken)
+        #expect(play([.take(.nothingYet), .appendWhole(3, callsConnection: true), .take(.bytes(3))]).state == .taken)
+    }
+
+    @Test("what is there whole goes out in pieces")
+    func whole() {
+        let (state, output) = play([.appendWhole(40_000), .take(.bytes(16_384)), .take(.bytes(16_384)), .take(.bytes(7_232)), .take(.end)])
+        #expect(state == .taken && output == bytes(40_000))
+    }
+
+    @Test("without a known length each piece is a chunk, and the end is one of nothing (RFC 9112 §7.1)")
+    func chunks() {
+        let (_, output) = play([.append(26), .take(.bytes(26)), .close(), .take(.end)], inChunks: true)
+        #expect(output == Array("1a\r\n".utf8) + bytes(26) + Array("\r\n0\r\n\r\n".utf8))
+        #expect(play([.close(), .take(.end)], inChunks: true).output == Array("0\r\n\r\n".utf8))
+    }
+
+    @Test("the flow waits above 256 KiB, or above 16 KiB without a connection, until no more than 64 KiB are held, and is called once")
+    func highWater() {
+        play([.append(256 * 1024), .append(1, holdsBack: true)])
+        play([.append(16 * 1024, isQueued: true), .append(1, holdsBack: true, isQueued: true)])
+        var steps: [Step] = [.append(256 * 1024 + 1, holdsBack: true)]
+        steps += (0..<12).map { _ in .take(.bytes(16_384)) }
+        // What is written all the same changes nothing of what is owed.
+        steps += [.append(1, holdsBack: true), .take(.bytes(16_384), callsFlow: true), .take(.bytes(16_384)), .append(1)]
+        play(steps)
+    }
+
+    @Test("what has been taken cannot be sent again; what has not been taken can")
+    func hasBegun() {
+        var content = PendingContent(isEmpty: false)
+        var output: [UInt8] = []
+        _ = content.append([1, 2].span)
+        #expect(!content.hasBegun)
+        _ = content.take(upTo: 1, inChunks: false, into: &output)
+        #expect(content.hasBegun)
+        var empty = PendingContent(isEmpty: false)
+        _ = empty.close()
+        _ = empty.take(upTo: 1, inChunks: true, into: &output)
+        #expect(!empty.hasBegun)
+    }
+}

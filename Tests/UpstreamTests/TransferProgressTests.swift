@@ -1,0 +1,177 @@
+// How far a transfer has come, as lists of what happens and of what is to be done; and which time-out holds in each state. Without sockets.
+
+import HTTPCore
+import Testing
+
+@testable import Upstream
+
+@Suite("The machine of a transfer")
+struct TransferProgressTests {
+    private typealias Event = TransferProgress.Event
+    private typealias Action = TransferProgress.Action
+    private typealias State = TransferProgress.State
+
+    /// Each event must bring the action beside it, a millisecond after the one before.
+    private func play(_ events: [(Event, Action)], _ place: SourceLocation = #_sourceLocation) -> TransferProgress {
+        var progress = TransferProgress(now: 0)
+        for (index, (event, action)) in events.enumerated() {
+            #expect(progress.handle(event, at: Int64(index + 1)) == action, "event \(index): \(event)", sourceLocation: place)
+        }
+        return progress
+    }
+
+    private static let asking: [(Event, Action)] = [(.connectionBegan, .nothing), (.sendingBegan, .nothing)]
+    private static let receiving: [(Event, Action)] = asking + [(.bytesSent, .nothing), (.headLinesCame, .nothing)]
+
+    @Test("a connection is made, the request goes out, a response comes")
+    func way() {
+        #expect(play([]).state == .queued)
+        #expect(play([(.connectionBegan, .nothing)]).state == .connecting)
+        #expect(play(Self.asking).state == .asking(hasHeard: false))
+        #expect(play(Self.receiving + [(.contentCame, .deliver), (.contentCame, .deliver)]).state == .receiving(.steady))
+        #expect(play(Self.receiving + [(.ended, .nothing)]).hasEnded)
+        // On a kept connection there is nothing to wait for.
+        #expect(play([(.sendingBegan, .nothing)]).state == .asking(hasHeard: false))
+    }
+
+    @Test("after an informational response the final one is waited for anew")
+    func informational() {
+        let heard = Self.receiving + [(.informationalCame, .nothing)]
+        #expect(play(heard).state == .asking(hasHeard: true))
+        #expect(play(heard + [(.headLinesCame, .nothing)]).state == .receiving(.steady))
+    }
+
+    @Test("while the flow takes no more, content is held back, and goes on when it takes more")
+    func paused() {
+        let paused = Self.receiving + [(.contentCame, .deliver), (.paused, .nothing)]
+        #expect(play(paused).state == .receiving(.paused))
+        #expect(play(paused + [(.resumed, .nothing), (.contentCame, .deliver)]).state == .receiving(.steady))
+        let heldBack = paused + [(.contentCame, .holdBack)]
+        #expect(play(heldBack + [(.paused, .nothing)]).state == .receiving(.heldBack))
+        #expect(play(heldBack + [(.resumed, .readOn), (.contentCame, .deliver)]).state == .receiving(.steady))
+        // It stopped again before the connection went on.
+        #expect(play(heldBack + [(.resumed, .readOn), (.paused, .nothing), (.contentCame, .holdBack)]).state == .receiving(.heldBack))
+    }
+
+    @Test("where nothing comes yet there is nothing to hold back")
+    func pausedBefore() {
+        #expect(play(Self.asking + [(.paused, .nothing), (.resumed, .nothing)]).state == .asking(hasHeard: false))
+    }
+
+    // MARK: Repeats
+
+    private func mayBeRepeated(_ progress: TransferProgress, content: PendingContent = PendingContent(isEmpty: true)) -> Bool {
+        progress.mayBeRepeated(Asking.request("GET", "/"), content, onKept: true, isUnwritten: false)
+    }
+
+    @Test("a request goes out again once, on a new connection, and only where no line of a response has come")
+    func repeated() {
+        let once = play(Self.asking)
+        #expect(once.needsNewConnection && mayBeRepeated(once))
+        let twice = Self.asking + [(.queuedAgain, .nothing), (.connectionBegan, .nothing), (.sendingBegan, .nothing)]
+        #expect(!mayBeRepeated(play(twice)))
+        #expect(!mayBeRepeated(play(Self.receiving)))
+        #expect(!mayBeRepeated(play(Self.receiving + [(.informationalCame, .nothing)])))
+        #expect(!play([(.connectionBegan, .nothing)]).needsNewConnection)
+    }
+
+    @Test("nor where some of its content is not held any more")
+    func contentGone() {
+        var content = PendingContent(isEmpty: false)
+        _ = content.append([1].span)
+        #expect(mayBeRepeated(play(Self.asking), content: content))
+        var output: [UInt8] = []
+        _ = content.take(upTo: 1, inChunks: false, into: &output)
+        #expect(!mayBeRepeated(play(Self.asking), content: content))
+    }
+
+    // MARK: Time-outs
+
+    private static func limits(total: Duration = .zero) -> TransferLimits {
+        var settings = UpstreamSettings(host: "a", port: 1)
+        settings.connectTimeout = .seconds(3)
+        settings.firstByteTimeout = .seconds(7)
+        settings.betweenBytesTimeout = .seconds(11)
+        settings.totalTimeout = total
+        return TransferLimits(settings)
+    }
+
+    /// Where a transfer may be, and which time-out holds there.
+    private struct TimeOutRow: Sendable, CustomTestStringConvertible {
+        let testDescription: String
+        let events: [TransferProgress.Event]
+        let content: PendingContent.State
+        /// nil where none holds.
+        let after: Int64?
+        let error: UpstreamError?
+        /// The one that all of it has.
+        let totalError: UpstreamError
+
+        init(
+            _ description: String, _ events: [TransferProgress.Event], content: PendingContent.State = .taken,
+            _ timeOut: (Int64, UpstreamError)?, total: UpstreamError = .responseTimeout
+        ) {
+            testDescription = description
+            self.events = events
+            self.content = content
+            (after, error) = (timeOut?.0, timeOut?.1)
+            totalError = total
+        }
+
+        static let head: [TransferProgress.Event] = [.sendingBegan, .headLinesCame]
+    }
+
+    @Test(
+        "each state has its time-out, and its error",
+        arguments: [
+            TimeOutRow("it waits for a connection", [], (3_000, .connectionLimitReached), total: .connectionLimitReached),
+            TimeOutRow("the attempt to connect ends by itself", [.connectionBegan], nil, total: .connectionTimeout),
+            TimeOutRow(
+                "it waits to be sent again", [.sendingBegan, .queuedAgain], (3_000, .connectionLimitReached),
+                total: .connectionLimitReached),
+            TimeOutRow("the request goes out", [.sendingBegan], content: .open, (11_000, .connectionWriteTimeout)),
+            TimeOutRow("its last bytes go out", [.sendingBegan], content: .closed, (11_000, .connectionWriteTimeout)),
+            TimeOutRow("the client has yet to send", [.sendingBegan], content: .awaited, nil),
+            TimeOutRow("the upstream has yet to respond", [.sendingBegan], content: .taken, (7_000, .connectionReadTimeout)),
+            TimeOutRow("it has been heard of", TimeOutRow.head + [.informationalCame], (7_000, .connectionReadTimeout)),
+            TimeOutRow("the head comes", TimeOutRow.head, (11_000, .connectionReadTimeout)),
+            TimeOutRow("the content comes, before the request's is whole", TimeOutRow.head, content: .awaited, (11_000, .connectionReadTimeout)),
+            TimeOutRow("the flow takes no more", TimeOutRow.head + [.paused], nil),
+            TimeOutRow("the content is held back", TimeOutRow.head + [.paused, .contentCame], nil),
+            TimeOutRow("the flow takes more again", TimeOutRow.head + [.paused, .contentCame, .resumed], (11_000, .connectionReadTimeout)),
+            TimeOutRow("it is over", [.ended], nil),
+        ])
+    private func timeOuts(_ row: TimeOutRow) {
+        var progress = TransferProgress(now: 0)
+        // What it waits for begins anew with each event.
+        for event in row.events { _ = progress.handle(event, at: 500) }
+        let began: Int64 = row.events.isEmpty ? 0 : 500
+        let limits = Self.limits()
+        if let after = row.after {
+            #expect(progress.overdue(at: began + after - 1, limits, row.content, hasResolved: true) == nil)
+            #expect(progress.overdue(at: began + after, limits, row.content, hasResolved: true) == row.error)
+        } else {
+            #expect(progress.overdue(at: .max, limits, row.content, hasResolved: true) == nil)
+        }
+        // The limit of all counts from the beginning, whatever happens.
+        let total = Self.limits(total: .seconds(2))
+        #expect(progress.overdue(at: 1_999, total, row.content, hasResolved: true) == nil)
+        #expect(progress.overdue(at: 2_000, total, row.content, hasResolved: true) == row.totalError)
+    }
+
+    @Test("where all of the time is over while a connection is made, the name may not even be known")
+    func resolving() {
+        let progress = play([(.connectionBegan, .nothing)])
+        #expect(progress.overdue(at: 2_000, Self.limits(total: .seconds(2)), .taken, hasResolved: false) == .dnsTimeout)
+    }
+
+    @Test("whatever goes on begins the time anew")
+    func moves() {
+        var progress = play(Self.receiving)
+        let limits = Self.limits()
+        for now in stride(from: Int64(10_000), through: 100_000, by: 10_000) {
+            #expect(progress.overdue(at: now, limits, .taken, hasResolved: true) == nil)
+            _ = progress.handle(.contentCame, at: now)
+        }
+    }
+}
