@@ -1,4 +1,4 @@
-// Takes the chunked transfer coding off a request's content (RFC 9112 §7.1) as it arrives, in pieces of any size. Strict: sizes are
+// Takes the chunked transfer coding off a message's content (RFC 9112 §7.1) as it arrives, in pieces of any size. Strict: sizes are
 // hexadecimal digits and nothing else, every line ends in CRLF, extensions and trailers are bounded, and both are dropped.
 
 package struct ChunkedDecoder: Sendable {

@@ -135,7 +135,8 @@ struct TransferProgressTests {
             TimeOutRow("the upstream has yet to respond", [.sendingBegan], content: .taken, (7_000, .connectionReadTimeout)),
             TimeOutRow("it has been heard of", TimeOutRow.head + [.informationalCame], (7_000, .connectionReadTimeout)),
             TimeOutRow("the head comes", TimeOutRow.head, (11_000, .connectionReadTimeout)),
-            TimeOutRow("the content comes, before the request's is whole", TimeOutRow.head, content: .awaited, (11_000, .connectionReadTimeout)),
+            TimeOutRow(
+                "the content comes, before the request's is whole", TimeOutRow.head, content: .awaited, (11_000, .connectionReadTimeout)),
             TimeOutRow("the flow takes no more", TimeOutRow.head + [.paused], nil),
             TimeOutRow("the content is held back", TimeOutRow.head + [.paused, .contentCame], nil),
             TimeOutRow("the flow takes more again", TimeOutRow.head + [.paused, .contentCame, .resumed], (11_000, .connectionReadTimeout)),
