@@ -1,5 +1,5 @@
-// What waits to be written: it answers look-ups until it lies in a segment. Content is not copied when it is put in: with eight megabytes that
-// would hold up an event loop.
+// What waits to be written: it answers look-ups until it lies in a segment. Nothing of it is copied when it is put in: with eight megabytes of
+// content that would hold up an event loop, and with little each piece of memory costs more than its bytes do.
 
 import Glibc
 
@@ -10,15 +10,26 @@ import struct Synchronization.Atomic
 /// `@unchecked Sendable` because nothing but the note changes after `init`.
 final class PendingItem: @unchecked Sendable {
     let hash: KeyHash
-    let retention: Retention
     let isMarkedStale: Bool
-    let counts: (key: Int, metadata: Int, head: Int, body: Int)
-    /// Key, metadata and head, one after the other.
-    private let front: UnsafeMutableRawBufferPointer
-    private let content: ItemBody
+    private let item: NewItem
     private let keptNote = Atomic<UInt32>(0)
 
-    var bytes: Int { counts.key + counts.metadata + counts.head + counts.body }
+    init(_ item: NewItem, hash: KeyHash) {
+        self.hash = hash
+        self.item = item
+        isMarkedStale = false
+    }
+
+    /// The same item, marked as stale.
+    init(markingStale other: PendingItem) {
+        hash = other.hash
+        item = other.item
+        isMarkedStale = true
+        raiseNote(to: other.note)
+    }
+
+    var retention: Retention { item.retention }
+    var bytes: Int { item.payloadBytes }
 
     /// `IndexEntry.note`.
     var note: UInt32 { keptNote.load(ordering: .relaxed) }
@@ -26,58 +37,41 @@ final class PendingItem: @unchecked Sendable {
     /// With the store's state locked.
     func raiseNote(to note: UInt32) { keptNote.store(max(note, self.note), ordering: .relaxed) }
 
-    init(_ item: NewItem, hash: KeyHash) {
-        self.hash = hash
-        isMarkedStale = false
-        retention = item.retention
-        counts = (item.key.count, item.metadata.count, item.head.count, item.body.count)
-        front = .allocate(byteCount: max(1, item.key.count + item.metadata.count + item.head.count), alignment: 8)
-        content = item.body
-        var at = 0
-        for part in [item.key, item.metadata, item.head] {
-            part.withUnsafeBytes { UnsafeMutableRawBufferPointer(rebasing: front[at...]).copyMemory(from: $0) }
-            at += part.count
-        }
+    /// Of its record; the payload's checksum is not known yet.
+    var header: RecordHeader {
+        RecordHeader(
+            kind: .item, retention: retention, isMarkedStale: isMarkedStale, keyBytes: item.key.count, metadataBytes: item.metadata.count,
+            headBytes: item.head.count, bodyBytes: body.count, hash: hash)
     }
 
-    /// The same item, marked as stale.
-    init(markingStale item: PendingItem) {
-        hash = item.hash
-        isMarkedStale = true
-        retention = item.retention
-        counts = item.counts
-        content = item.content
-        front = .allocate(byteCount: item.front.count, alignment: 8)
-        front.copyMemory(from: UnsafeRawBufferPointer(item.front))
-        raiseNote(to: item.note)
+    func matches(_ other: UnsafeRawBufferPointer) -> Bool {
+        guard other.count == item.key.count, let one = key.baseAddress, let two = other.baseAddress else { return false }
+        return memcmp(one, two, other.count) == 0
     }
 
-    deinit { front.deallocate() }
+    var key: UnsafeRawBufferPointer { Self.bytes(of: item.key) }
 
-    private func part(_ start: Int, _ count: Int) -> UnsafeRawBufferPointer {
-        UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(front)[start..<start + count])
+    /// Appends the parts of its record, in their order.
+    func appendPayload(to out: inout [UInt8]) {
+        out.append(contentsOf: item.key)
+        out.append(contentsOf: item.metadata)
+        out.append(contentsOf: item.head)
+        out.append(contentsOf: body)
     }
 
-    func matches(_ key: UnsafeRawBufferPointer) -> Bool {
-        key.count == counts.key && memcmp(front.baseAddress!, key.baseAddress!, key.count) == 0
-    }
-
-    var key: UnsafeRawBufferPointer { part(0, counts.key) }
-
-    /// The parts of its record, in their order.
-    var payload: [UnsafeRawBufferPointer] { [part(0, counts.key + counts.metadata + counts.head), body] }
+    /// They stay where they are, since the array is held here and never changed.
+    private static func bytes(of array: [UInt8]) -> UnsafeRawBufferPointer { array.withUnsafeBytes { $0 } }
 
     private var body: UnsafeRawBufferPointer {
-        switch content {
-        // It stays where it is, since the array is held here and never changed.
-        case .bytes(let bytes): bytes.withUnsafeBytes { $0 }
+        switch item.body {
+        case .bytes(let bytes): Self.bytes(of: bytes)
         case .stored(let bytes, _): bytes
         }
     }
 
     var stored: StoredItem {
         StoredItem(
-            metadata: part(counts.key, counts.metadata), head: part(counts.key + counts.metadata, counts.head), body: body,
-            isMarkedStale: isMarkedStale, note: note, owner: self)
+            metadata: Self.bytes(of: item.metadata), head: Self.bytes(of: item.head), body: body, isMarkedStale: isMarkedStale, note: note,
+            owner: self)
     }
 }

@@ -207,7 +207,7 @@ package final class ResponseStore: @unchecked Sendable {
     }
 
     /// What lies under this key now. Its content's checksum is not checked, and it does not count as used: this is no look-up for a client. May
-    /// wait for the disk (`firstOnDisk`).
+    /// wait for the disk (`onDisk`).
     package func see(_ key: Span<UInt8>) -> SeenItem {
         key.withUnsafeBytes { key in
             let hash = KeyHash(key, seed: seed)
@@ -336,18 +336,18 @@ package final class ResponseStore: @unchecked Sendable {
     }
 
     /// Returns when all that was queued before is in a segment file.
-    package func flush() { writer.waitUntilIdle() }
+    package func flush() { writer.writeWaiting(self) }
+
+    /// Returns when what does not wait for more is in a segment file.
+    func waitUntilIdle() { writer.waitUntilIdle() }
 
     /// Returns when all that was queued before is on the disk.
-    package func synchronize() {
-        writer.waitUntilIdle()
-        writer.synchronize(self)
-    }
+    package func synchronize() { writer.synchronize(self) }
 
     /// Writes what waits, then a snapshot of the index that makes the next start quick, and lets go of the directory. Nothing may be put in
     /// afterwards.
     package func close() {
-        writer.waitUntilIdle()
+        writer.writeWaiting(self)
         defer { directory.unlock() }
         guard directory.isWritable else { return }
         writer.synchronize(self)

@@ -11,6 +11,9 @@ package struct StoreSettings: Sendable {
     package var segmentBytes: Int
     /// What may wait to be written; beyond it new items are dropped. Bounds memory when the disk is slower than the upstream.
     package var pendingLimitBytes = 64 << 20
+    /// So long new responses wait for others to be written with, 256 KiB at most (`WriterQueue.gatheredBytes`): a crash of the process costs no more
+    /// than these.
+    var gatheringMilliseconds = 5
     /// Gives a new file all its blocks; returns an error's number or 0.
     var allocate: @Sendable (_ descriptor: Int32, _ bytes: Int) -> Int32 = { csystem_allocate($0, $1) }
     /// Whether what is stored is in memory; the tests have one of their own.

@@ -26,7 +26,7 @@ final class StoreWriter: @unchecked Sendable {
     private let seed: UInt64
     private let serial = DispatchQueue(label: "cistern.store", qos: .utility)
     /// Filled by those who put in, emptied by the writer.
-    private let waiting = Mutex<[Work]>([])
+    private let waiting = Mutex(WriterQueue())
     private(set) var position: Position
     private var active: Segment?
     private var buffer: [UInt8] = []
@@ -65,28 +65,36 @@ final class StoreWriter: @unchecked Sendable {
 
     /// Called with the store's state locked, so that work is queued in the order in which it took effect.
     func queue(_ work: Work, store: ResponseStore) {
-        let isFirst = waiting.withLock { list in
-            list.append(work)
-            return list.count == 1
+        switch waiting.withLock({ $0.append(work) }) {
+        case .none: break
+        case .soon:
+            // Whoever lets go of a store does not wait for it: the directory is free at once.
+            serial.asyncAfter(deadline: .now() + .milliseconds(settings.gatheringMilliseconds)) { [weak self, weak store] in
+                guard let self, let store else { return }
+                waiting.withLock { $0.endMoment() }
+                drain(store)
+            }
+        case .now: serial.async { self.drain(store) }
         }
-        guard isFirst else { return }
-        serial.async { self.drain(store) }
     }
 
+    /// Writes all that was queued before.
+    func writeWaiting(_ store: ResponseStore) { serial.sync { drain(store) } }
+
+    /// Returns when what is to be written at once has been.
     func waitUntilIdle() { serial.sync {} }
 
     func synchronize(_ store: ResponseStore) {
         serial.sync {
+            drain(store)
             for segment in store.state.withLock({ $0.segments }) where segment.number >= firstUnsynchronized { segment.synchronize() }
             firstUnsynchronized = position.segment
         }
     }
 
     private func drain(_ store: ResponseStore) {
-        var work = waiting.withLock { list in
-            defer { list = [] }
-            return list
-        }
+        var work = waiting.withLock { $0.takeAll() }
+        guard !work.isEmpty else { return }
         // What the disk did not take goes first, so that it takes back nothing that is later.
         if trouble == .failedWrite {
             work = unwritten + work
@@ -138,44 +146,24 @@ final class StoreWriter: @unchecked Sendable {
     }
 
     private func write(_ work: Work, _ store: ResponseStore) {
-        switch work {
-        case .item(let item):
-            // Something newer may have come, or a removal: then it need not be written.
-            guard store.state.withLock({ $0.pending[item.hash] === item }) else { return settle(item, store) }
-            append(item, store)
-        case .removal(let hash): appendPlain(work, .removal, hash, store)
-        case .clearing: appendPlain(work, .clearing, KeyHash(low: 0, high: 0), store)
-        case .staleMark(let hash): appendPlain(work, .staleMark, hash, store)
-        case .staleAll: appendPlain(work, .staleAll, KeyHash(low: 0, high: 0), store)
-        }
+        // Something newer may have come, or a removal: then it need not be written.
+        if case .item(let item) = work, store.state.withLock({ $0.pending[item.hash] !== item }) { return settle(item, store) }
+        append(work, store)
+        if buffer.count >= Self.batchBytes { writeBuffer(store) }
     }
 
     private func settle(_ item: PendingItem, _ store: ResponseStore) {
         store.state.withLock { $0.statistics.pendingBytes -= item.bytes }
     }
 
-    private func append(_ item: PendingItem, _ store: ResponseStore) {
-        let header = RecordHeader(
-            kind: .item, retention: item.retention, isMarkedStale: item.isMarkedStale, keyBytes: item.counts.key,
-            metadataBytes: item.counts.metadata, headBytes: item.counts.head, bodyBytes: item.counts.body, hash: item.hash)
-        append(.item(item), header, item.payload, takesBack: item.retention.isNeeded, store)
-        if buffer.count >= Self.batchBytes { writeBuffer(store) }
-    }
-
-    private func appendPlain(_ work: Work, _ kind: RecordKind, _ hash: KeyHash, _ store: ResponseStore) {
-        append(work, RecordHeader(kind: kind, hash: hash), [], takesBack: true, store)
-    }
-
     /// Puts a record into the buffer, where there is room on the disk.
-    /// - Parameter takesBack: what was stored must not come back: for this a full disk gets room.
-    private func append(
-        _ work: Work, _ header: RecordHeader, _ payload: [UnsafeRawBufferPointer], takesBack: Bool, _ store: ResponseStore
-    ) {
+    private func append(_ work: Work, _ store: ResponseStore) {
+        var header = work.header
         let size = header.recordBytes
         // Once is enough, but where marks of others that were kept leave no room in the new segment. They are kept once, so this ends.
         while active == nil || position.offset + buffer.count + size > active!.size {
             writeBuffer(store)
-            guard makeRoom(for: size, takesBack: takesBack, store) else {
+            guard makeRoom(for: size, takesBack: work.takesBack, store) else {
                 store.state.withLock { $0.statistics.writeErrors += 1 }
                 note(.noRoom)
                 return giveUp(work, store)
@@ -184,12 +172,11 @@ final class StoreWriter: @unchecked Sendable {
         let offset = position.offset + buffer.count
         let start = buffer.count
         buffer.append(contentsOf: repeatElement(0, count: RecordHeader.bytes))
-        for part in payload { buffer.append(contentsOf: part) }
+        if case .item(let item) = work { item.appendPayload(to: &buffer) }
         // Up to the next record's alignment.
         while buffer.count - start < size { buffer.append(0) }
         buffer.withUnsafeMutableBytes { bytes in
             let record = bytes.baseAddress! + start
-            var header = header
             if header.kind == .item {
                 header.payloadChecksum = RecordHeader.payloadChecksum(record + RecordHeader.bytes, header.payloadBytes, seed: seed)
             }
@@ -376,4 +363,19 @@ final class StoreWriter: @unchecked Sendable {
             retention: header.retention == .outlives ? .mayRescue : header.retention)
         return PendingItem(item, hash: header.hash)
     }
+}
+
+extension StoreWriter.Work {
+    fileprivate var header: RecordHeader {
+        switch self {
+        case .item(let item): item.header
+        case .removal(let hash): RecordHeader(kind: .removal, hash: hash)
+        case .clearing: RecordHeader(kind: .clearing, hash: KeyHash(low: 0, high: 0))
+        case .staleMark(let hash): RecordHeader(kind: .staleMark, hash: hash)
+        case .staleAll: RecordHeader(kind: .staleAll, hash: KeyHash(low: 0, high: 0))
+        }
+    }
+
+    /// What was stored must not come back: for this a full disk gets room.
+    fileprivate var takesBack: Bool { if case .item(let item) = self { item.retention.isNeeded } else { true } }
 }

@@ -59,11 +59,12 @@ final class Directory {
 
     /// - Parameter allocate: in the place of what gives a new file its blocks.
     func open(
-        _ capacity: Int = 8 << 20, segment: Int = 1 << 20,
+        _ capacity: Int = 8 << 20, segment: Int = 1 << 20, gatheringMilliseconds: Int = 5,
         allocate: @escaping @Sendable (Int32, Int) -> Int32 = { csystem_allocate($0, $1) }
     ) throws -> ResponseStore {
         var settings = StoreSettings(directory: path, capacityBytes: capacity, segmentBytes: segment)
         settings.allocate = allocate
+        settings.gatheringMilliseconds = gatheringMilliseconds
         return try ResponseStore(settings)
     }
 }

@@ -1,0 +1,127 @@
+// When what is put in gets into a segment: gathered for a moment, and never so that a removal or a mark could be lost.
+
+import CSystem
+import Dispatch
+import Testing
+
+@testable import CacheStore
+
+@Suite("What waits for the writer")
+struct GatheringTests {
+    enum Step {
+        case response(Int)
+        case mark, staleResponse, removal, staleMark, clearing
+        /// The moment is over; the writer comes.
+        case momentEnds, writerComes
+    }
+
+    private func work(_ step: Step) -> StoreWriter.Work? {
+        func pending(_ bytes: Int, _ retention: Retention = .mayRescue) -> PendingItem {
+            let body = ItemBody.bytes([UInt8](repeating: 0, count: bytes - 1))
+            return PendingItem(NewItem(key: [1], metadata: [], head: [], body: body, retention: retention), hash: hash)
+        }
+        let hash = KeyHash(low: 1, high: 2)
+        return switch step {
+        case .response(let bytes): .item(pending(bytes))
+        case .mark: .item(pending(10, .outlives))
+        case .staleResponse: .item(PendingItem(markingStale: pending(10)))
+        case .removal: .removal(hash)
+        case .staleMark: .staleMark(hash)
+        case .clearing: .clearing
+        case .momentEnds, .writerComes: nil
+        }
+    }
+
+    private static let half = WriterQueue.gatheredBytes / 2
+
+    @Test(
+        "the writer is called once for all that comes until it comes: soon, or at once where there is much or what must not be lost",
+        arguments: [
+            ("responses wait together", [.response(10), .response(10), .response(10)], [.soon, .none, .none]),
+            ("much does not wait", [.response(half), .response(half), .response(half)], [.soon, .now, .none]),
+            ("what is large does not wait", [.response(2 * half)], [.now]),
+            ("a mark takes along what waits", [.response(10), .mark, .removal, .response(10)], [.soon, .now, .none, .none]),
+            ("nor does what was marked as stale wait", [.staleResponse], [.now]),
+            ("nor the rest", [.removal, .writerComes, .staleMark, .writerComes, .clearing], [.now, .now, .now]),
+            (
+                "one moment at a time, though the writer came within it", [.response(10), .removal, .writerComes, .response(10)],
+                [.soon, .now, .none]
+            ),
+            (
+                "after it another begins", [.response(10), .momentEnds, .writerComes, .response(10), .momentEnds, .writerComes],
+                [.soon, .soon]
+            ),
+            ("bytes are counted anew", [.response(half), .writerComes, .response(half)], [.soon, .none]),
+        ] as [(String, [Step], [WriterQueue.Waking])])
+    func waking(name: String, steps: [Step], expected: [WriterQueue.Waking]) {
+        var queue = WriterQueue()
+        var (got, count, taken): ([WriterQueue.Waking], Int, Int) = ([], 0, 0)
+        for step in steps {
+            if let work = work(step) {
+                got.append(queue.append(work))
+                count += 1
+            } else if case .momentEnds = step {
+                queue.endMoment()
+            } else {
+                taken += queue.takeAll().count
+            }
+        }
+        #expect(got == expected, "\(name)")
+        #expect(taken + queue.takeAll().count == count && queue.takeAll().isEmpty, "\(name)")
+    }
+
+    /// A copy of the files as a crash would leave them, opened.
+    private func afterCrash<Result>(_ directory: Directory, _ look: (ResponseStore) -> Result) throws -> Result {
+        let copy = try Directory()
+        for file in directory.files where file != "lock" { copyFile(directory.path + "/" + file, to: copy.path + "/" + file) }
+        return look(try copy.open())
+    }
+
+    @Test("what waits is found at once; a crash costs what waits and nothing before it, and a removal brings all into the file")
+    func crash() throws {
+        let directory = try Directory()
+        let store = try directory.open(gatheringMilliseconds: 3_600_000)
+        for number in 0..<10 { store.insert(item(number)) }
+        store.flush()
+        for number in 5..<20 { store.insert(item(number, 900)) }
+        store.waitUntilIdle()
+        #expect((0..<20).allSatisfy { stored(store, $0) == body($0, $0 < 5 ? 500 : 900) })
+        #expect(store.statistics.pendingBytes > 0 && store.statistics.entries == 20)
+        try afterCrash(directory) { store in
+            #expect((0..<10).allSatisfy { stored(store, $0) == body($0) })
+            #expect((10..<20).allSatisfy { stored(store, $0) == nil })
+        }
+        store.remove(key(0).span)
+        store.waitUntilIdle()
+        #expect(store.statistics.pendingBytes == 0)
+        try afterCrash(directory) { store in
+            #expect(stored(store, 0) == nil)
+            #expect((1..<20).allSatisfy { stored(store, $0) == body($0, $0 < 5 ? 500 : 900) })
+        }
+    }
+
+    @Test("a clean stop leaves nothing waiting")
+    func stop() throws {
+        let directory = try Directory()
+        let store = try directory.open(gatheringMilliseconds: 3_600_000)
+        for number in 0..<10 { store.insert(item(number)) }
+        store.close()
+        try afterCrash(directory) { store in #expect((0..<10).allSatisfy { stored(store, $0) == body($0) }) }
+    }
+
+    @Test("the moment ends by itself")
+    func moment() throws {
+        let directory = try Directory()
+        // The writer makes a segment before it writes.
+        let hasCome = DispatchSemaphore(value: 0)
+        let store = try directory.open(gatheringMilliseconds: 1) { descriptor, bytes in
+            hasCome.signal()
+            return csystem_allocate(descriptor, bytes)
+        }
+        store.insert(item(1))
+        hasCome.wait()
+        store.waitUntilIdle()
+        #expect(store.statistics.pendingBytes == 0)
+        try afterCrash(directory) { store in #expect(stored(store, 1) == body(1)) }
+    }
+}
