@@ -94,8 +94,7 @@ package struct CachePolicySettings: Sendable {
 extension MediaType {
     /// Whether content of this type must be a JSON text (RFC 8259, RFC 6839 §3.1).
     package var isJSON: Bool {
-        subtype.elementsEqual("json".utf8) && (type.elementsEqual("application".utf8) || type.elementsEqual("text".utf8))
-            || suffix.elementsEqual("json".utf8)
+        isEssence("application/json") || isEssence("text/json") || suffix.equalsIgnoringCase("json")
     }
 
     /// Whether content with these fields must be a JSON text.

@@ -30,7 +30,8 @@ package enum CacheTags {
     /// list of strings. One mistake, or a member of another type, and the whole field counts as absent.
     /// - Returns: nil where there are more than are read: then nobody knows which they are.
     package static func groups(of fields: Fields, named name: StaticString) -> [String]? {
-        let lines = lines(of: fields, name)
+        let lines = fields.all(named: name)
+        guard !lines.isEmpty else { return [] }
         guard !FieldListLimit.isExceeded(by: lines, separators: ",;", members: groupLimit, bytes: groupLimitBytes) else { return nil }
         return groups(in: Array(lines.joined(separator: [UInt8(ascii: ",")])))
     }
@@ -38,7 +39,7 @@ package enum CacheTags {
     /// The first groups that an unsafe request has changed (`Cache-Group-Invalidation`), where there are more than are read: better some than
     /// none.
     package static func firstGroups(of fields: Fields, named name: StaticString) -> [String] {
-        let lines = lines(of: fields, name)
+        let lines = fields.all(named: name)
         if let all = groups(of: fields, named: name) { return all }
         var bytes: [UInt8] = []
         for member in lines.lazy.flatMap({ FieldMembers(of: $0) }).prefix(groupLimit) {
@@ -52,10 +53,6 @@ package enum CacheTags {
     /// Members and parameters together, and bytes: a millisecond and a half for the parser. RFC 9875 §2 asks for 32 groups of 32 characters.
     private static let groupLimit = 512
     private static let groupLimitBytes = 16_384
-
-    private static func lines(of fields: Fields, _ name: StaticString) -> [ArraySlice<UInt8>] {
-        (0..<fields.count).filter { fields.name(at: $0).equalsIgnoringCase(name) }.map { fields.value(at: $0) }
-    }
 
     private static func groups(in bytes: [UInt8]) -> [String] {
         guard !bytes.isEmpty else { return [] }

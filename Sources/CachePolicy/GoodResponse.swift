@@ -63,9 +63,8 @@ package struct ContentTypes: Sendable {
         patterns.contains { pattern in
             if pattern == [UInt8(ascii: "*")] { return true }
             guard let type else { return false }
-            if pattern.first == UInt8(ascii: "+") { return type.suffix.elementsEqual(pattern.dropFirst()) }
-            return pattern.count == type.type.count + 1 + type.subtype.count && pattern.starts(with: type.type)
-                && pattern[type.type.count] == UInt8(ascii: "/") && pattern.dropFirst(type.type.count + 1).elementsEqual(type.subtype)
+            guard pattern.first == UInt8(ascii: "+") else { return type.isEssence(pattern) }
+            return type.suffix.equalsIgnoringCase(pattern.dropFirst())
         }
     }
 }

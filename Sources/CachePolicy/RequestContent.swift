@@ -57,9 +57,8 @@ package enum RequestContent {
 }
 
 extension MediaType {
-    package var essence: [UInt8] { type + [UInt8(ascii: "/")] + subtype }
-    fileprivate var isForm: Bool { essence.elementsEqual("application/x-www-form-urlencoded".utf8) }
-    fileprivate var isGraphQL: Bool { essence.elementsEqual("application/graphql".utf8) }
+    fileprivate var isForm: Bool { isEssence("application/x-www-form-urlencoded") }
+    fileprivate var isGraphQL: Bool { isEssence("application/graphql") }
 }
 
 extension Fields {

@@ -21,7 +21,7 @@ package struct SearchVariance: Sendable, Equatable {
 
     /// nil where the fields say nothing that can be relied on, or nothing that is not so anyway.
     package init?(_ fields: Fields) {
-        let lines = fields.all(named: Array("no-vary-search".utf8).span)
+        let lines = fields.all(named: "no-vary-search")
         guard !lines.isEmpty, !FieldListLimit.isExceeded(by: lines, separators: ",; ", members: Self.limitMembers) else { return nil }
         var parser = StructuredFieldValueParser(Array(lines.joined(separator: [UInt8(ascii: ",")])))
         guard let dictionary = try? parser.parseDictionaryFieldValue() else { return nil }

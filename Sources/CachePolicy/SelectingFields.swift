@@ -16,6 +16,7 @@ package enum SelectingFields {
     /// The names by which this response varies, in lower case and in order. Left out are Accept-Encoding, since what is stored is decoded and
     /// serves everyone, and the credential fields where the key's partition holds them already.
     package static func names(response: Fields, request: Fields, settings: CachePolicySettings) -> [[UInt8]] {
+        guard response.containsAny(of: [.vary, .accessControlAllowOrigin]) else { return [] }
         // A set, since there may be many.
         var names: Set<[UInt8]> = []
         for member in FieldLists.members(of: .vary, in: response) {

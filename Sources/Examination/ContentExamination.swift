@@ -90,6 +90,12 @@ package struct ContentExamination: Sendable {
 
     /// A weak tag of what the data means, however it is spelt: so that clients get a 304 where nothing has changed.
     private static func tag(of json: [UInt8]) -> [UInt8]? {
-        CanonicalJSON.make(checked: json.span).map { Array("W/\"".utf8) + ContentHash.hex(of: $0) + [0x22] }
+        guard let canonical = CanonicalJSON.make(checked: json.span) else { return nil }
+        var tag: [UInt8] = []
+        tag.reserveCapacity(40)
+        tag.append("W/\"")
+        ContentHash.appendHex(of: canonical, to: &tag)
+        tag.append(0x22)
+        return tag
     }
 }

@@ -24,6 +24,13 @@ struct CivilDate {
         day = dayOfYear - (153 * shiftedMonth + 2) / 5 + 1
     }
 
+    /// Whether the calendar has it.
+    var exists: Bool {
+        let isLeap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
+        let days = month == 2 ? (isLeap ? 29 : 28) : month == 4 || month == 6 || month == 9 || month == 11 ? 30 : 31
+        return 1...12 ~= month && 1...days ~= day
+    }
+
     /// Since 1970-01-01. Years are counted from March, so that the leap day is a year's last; eras of 400 years repeat.
     var days: Int64 {
         let shifted = month <= 2 ? year - 1 : year

@@ -26,6 +26,10 @@ package enum ContentCoding: Sendable, Equatable, CaseIterable {
 
     /// nil where the content is coded in another way, or more than once.
     package init?(_ fields: Fields) {
+        guard fields.contains(.contentEncoding) else {
+            self = .identity
+            return
+        }
         let codings = FieldLists.members(of: .contentEncoding, in: fields, limit: FieldListLimit.members + 1)
         guard codings.count <= FieldListLimit.members else { return nil }
         let telling = codings.filter { !$0.equalsIgnoringCase("identity") }

@@ -122,29 +122,3 @@ package enum FieldLists {
         fields.all(field).contains { value in FieldMembers(of: value).contains(where: fits) }
     }
 }
-
-/// A media type (RFC 9110 §8.3.1), in lower case, without parameters.
-package struct MediaType: Sendable, Equatable {
-    package let type: [UInt8]
-    package let subtype: [UInt8]
-
-    package init?(_ value: ArraySlice<UInt8>) {
-        let essence = value.prefix { $0 != UInt8(ascii: ";") && $0 != UInt8(ascii: ",") }.trimmed
-        let parts = essence.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
-        guard parts.count == 2, !parts[0].isEmpty, !parts[1].isEmpty, parts.allSatisfy({ $0.allSatisfy(isTokenByte) }) else { return nil }
-        type = parts[0].map(\.asciiLowercased)
-        subtype = parts[1].map(\.asciiLowercased)
-    }
-
-    /// What Content-Type says; nil where it is missing or cannot be read.
-    package init?(of fields: Fields) {
-        guard let value = fields.first(.contentType) else { return nil }
-        self.init(value)
-    }
-
-    /// The part behind the last `+` (RFC 6839), empty where there is none.
-    package var suffix: ArraySlice<UInt8> {
-        guard let plus = subtype.lastIndex(of: UInt8(ascii: "+")) else { return [] }
-        return subtype[(plus + 1)...]
-    }
-}

@@ -18,29 +18,41 @@ package enum FieldSerializer {
         _ entries: [Fields.Entry], without omitted: KnownFieldSet, of bytes: UnsafeBufferPointer<UInt8>,
         to start: UnsafeMutablePointer<UInt8>
     ) {
-        guard let source = bytes.baseAddress else { return }
         var place = start
         for entry in entries where !omitted.holds(entry) {
-            place.update(from: source + Int(entry.nameStart), count: Int(entry.nameLength))
-            place += Int(entry.nameLength)
-            (place[0], place[1]) = (0x3a, 0x20)
-            place += 2
-            place.update(from: source + Int(entry.valueStart), count: Int(entry.valueLength))
-            place += Int(entry.valueLength)
-            (place[0], place[1]) = (0x0d, 0x0a)
-            place += 2
+            let name = UnsafeBufferPointer(rebasing: bytes[entry.nameRange])
+            place = write(name, UnsafeBufferPointer(rebasing: bytes[entry.valueRange]), to: place)
         }
     }
 
     /// One line.
     package static func append(_ field: KnownField, _ value: [UInt8], to out: inout [UInt8]) {
-        out.append(field.name)
-        out.append(": ")
-        out += value
-        out.append("\r\n")
+        let name = field.name
+        let count = name.utf8CodeUnitCount + value.count + 4
+        out.append(addingCapacity: count) { output in
+            output.withUnsafeMutableBufferPointer { space, written in
+                guard let start = space.baseAddress else { return }
+                value.withUnsafeBufferPointer { value in
+                    let name = UnsafeBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount)
+                    _ = write(name, value, to: start + written)
+                }
+                written += count
+            }
+        }
     }
-}
 
-extension KnownFieldSet {
-    fileprivate func holds(_ entry: Fields.Entry) -> Bool { entry.known.map(contains) ?? false }
+    /// Returns where the next line begins.
+    private static func write(
+        _ name: UnsafeBufferPointer<UInt8>, _ value: UnsafeBufferPointer<UInt8>, to start: UnsafeMutablePointer<UInt8>
+    ) -> UnsafeMutablePointer<UInt8> {
+        var place = start
+        if let source = name.baseAddress { place.update(from: source, count: name.count) }
+        place += name.count
+        (place[0], place[1]) = (0x3a, 0x20)
+        place += 2
+        if let source = value.baseAddress { place.update(from: source, count: value.count) }
+        place += value.count
+        (place[0], place[1]) = (0x0d, 0x0a)
+        return place + 2
+    }
 }

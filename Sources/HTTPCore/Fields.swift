@@ -133,6 +133,15 @@ package struct Fields: Sendable {
         return values
     }
 
+    package func all(named name: StaticString) -> [ArraySlice<UInt8>] {
+        var values: [ArraySlice<UInt8>] = []
+        for entry in entries where entry.nameLength == name.utf8CodeUnitCount {
+            guard bytes.span.extracting(entry.nameRange).equalsIgnoringCase(name) else { continue }
+            values.append(bytes[entry.valueRange])
+        }
+        return values
+    }
+
     /// All lines' values joined by ", " (RFC 9110 §5.3); nil where there is none.
     package func combined(_ field: KnownField) -> [UInt8]? {
         guard contains(field) else { return nil }

@@ -36,6 +36,11 @@ package enum HTTPDate {
     /// the date.
     /// - Parameter now: seconds since 1970, by which a year of two digits is told (not more than 50 years ahead).
     package static func parse(_ text: ArraySlice<UInt8>, now: Int64) -> Int64? {
+        FixedDate.parse(text.span) ?? parseAny(text, now: now)
+    }
+
+    /// The same without a short way for the usual spelling.
+    static func parseAny(_ text: ArraySlice<UInt8>, now: Int64) -> Int64? {
         var reader = Reader(text: text)
         guard let day = reader.word(), reader.isDay(day) else { return nil }
         let date: CivilDate
@@ -56,7 +61,7 @@ package enum HTTPDate {
             else { return nil }
             (date, time) = (CivilDate(year: year, month: month, day: dayOfMonth), clock)
         }
-        guard reader.isAtEnd, (1...daysIn(date.month, of: date.year)).contains(date.day) else { return nil }
+        guard reader.isAtEnd, date.exists else { return nil }
         return date.days * 86_400 + time
     }
 
@@ -64,11 +69,6 @@ package enum HTTPDate {
         let current = CivilDate(days: floorDivide(now, 86_400)).year
         let full = current / 100 * 100 + year
         return full > current + 50 ? full - 100 : full
-    }
-
-    private static func daysIn(_ month: Int, of year: Int) -> Int {
-        let isLeap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
-        return month == 2 ? (isLeap ? 29 : 28) : [4, 6, 9, 11].contains(month) ? 30 : 31
     }
 
     private static func append(two value: Int, to out: inout [UInt8]) {

@@ -17,6 +17,16 @@ package struct KnownFieldSet: Sendable, Equatable, ExpressibleByArrayLiteral {
 
     package func isDisjoint(with others: KnownFieldSet) -> Bool { low & others.low == 0 && high & others.high == 0 }
 
+    package func union(_ others: KnownFieldSet) -> KnownFieldSet {
+        var all = self
+        all.low |= others.low
+        all.high |= others.high
+        return all
+    }
+
+    /// Whether the line's field is one of them.
+    package func holds(_ entry: Fields.Entry) -> Bool { entry.known.map(contains) ?? false }
+
     package mutating func insert(_ field: KnownField) {
         if field.rawValue < 64 { low |= Self.bit(field) } else { high |= Self.bit(field) }
     }

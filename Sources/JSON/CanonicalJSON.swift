@@ -22,7 +22,7 @@ package enum CanonicalJSON {
             var writer = CanonicalWriter(text)
             var cursor = JSONCursor(text)
             while let token = cursor.next() {
-                guard writer.take(token) else { return nil }
+                guard writer.take(token, hasEscapes: cursor.hasEscapes) else { return nil }
             }
             return writer.out
         }
@@ -61,15 +61,16 @@ private struct CanonicalWriter {
         out.reserveCapacity(text.count)
     }
 
+    /// - Parameter hasEscapes: of a name or a string.
     /// - Returns: false where there is no canonical form.
-    mutating func take(_ token: JSONToken) -> Bool {
+    mutating func take(_ token: JSONToken, hasEscapes: Bool) -> Bool {
         switch token {
-        case .name(let range): return beginMember(range)
+        case .name(let range): return beginMember(range, hasEscapes)
         case .endObject: return endObject()
         case .endArray: end(UInt8(ascii: "]"))
         case .beginObject: return begin(isObject: true)
         case .beginArray: return begin(isObject: false)
-        case .string(let range): return beginValue() && appendString(range)
+        case .string(let range): return beginValue() && appendString(range, hasEscapes)
         case .literal(let range):
             guard beginValue() else { return false }
             out.append(contentsOf: UnsafeBufferPointer(rebasing: text[range]))
@@ -100,12 +101,12 @@ private struct CanonicalWriter {
 
     // MARK: Members
 
-    private mutating func beginMember(_ range: Range<Int>) -> Bool {
+    private mutating func beginMember(_ range: Range<Int>, _ hasEscapes: Bool) -> Bool {
         guard let container = open.last, members.count - container.firstMember < Self.memberLimit else { return false }
         endMember(of: container)
         if out.count > container.start { out.append(UInt8(ascii: ",")) }
         let start = out.count
-        guard appendString(range) else { return false }
+        guard appendString(range, hasEscapes) else { return false }
         members.append(Member(name: start..<out.count, end: out.count))
         out.append(UInt8(ascii: ":"))
         return true
@@ -197,12 +198,11 @@ private struct CanonicalWriter {
     // MARK: Strings
 
     /// - Returns: false where it means no text.
-    private mutating func appendString(_ range: Range<Int>) -> Bool {
-        let spelt = UnsafeBufferPointer(rebasing: text[range])
+    private mutating func appendString(_ range: Range<Int>, _ hasEscapes: Bool) -> Bool {
         out.append(0x22)
         defer { out.append(0x22) }
-        guard spelt.contains(0x5c) else {
-            out.append(contentsOf: spelt)
+        guard hasEscapes else {
+            out.append(contentsOf: UnsafeBufferPointer(rebasing: text[range]))
             return true
         }
         scratch.removeAll(keepingCapacity: true)

@@ -17,6 +17,8 @@ package enum JSONToken: Equatable {
 struct JSONCursor {
     let text: UnsafeBufferPointer<UInt8>
     private var position = 0
+    /// Whether there are escapes in the name or string that came last.
+    private(set) var hasEscapes = false
 
     init(_ text: UnsafeBufferPointer<UInt8>) {
         self.text = text
@@ -46,10 +48,16 @@ struct JSONCursor {
 
     private mutating func string(from start: Int) -> JSONToken {
         var end = start
+        hasEscapes = false
         while true {
             end = JSONScanning.plainEnd(text, from: end)
             guard end < text.count, text[end] != 0x22 else { break }
-            end += text[end] == 0x5c ? 2 : 1
+            guard text[end] == 0x5c else {
+                end += 1
+                continue
+            }
+            hasEscapes = true
+            end += 2
         }
         end = min(end, text.count)
         position = min(end + 1, text.count)

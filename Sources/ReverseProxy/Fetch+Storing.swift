@@ -35,7 +35,7 @@ extension Fetch {
     ) -> (result: StoringResult, head: [UInt8], metadata: StoredMetadata)? {
         guard let lookedUp, let cache = shard.cache else { return nil }
         // What no-transform keeps in its coding is only checked without it.
-        let decoded = Storing.staysCoded(head, control(head)) ? nil : decoded
+        let decoded = decoded.flatMap { Storing.staysCoded(head, control(head)) ? nil : $0 }
         let whole = WholeResponse(
             head, decoded ?? collected.bytes, isDecoded: decoded != nil, ownTag: ownTag, recency, isOfPOST: subject.place == nil)
         return cache.store(whole, for: lookedUp, at: shard.cacheTime)

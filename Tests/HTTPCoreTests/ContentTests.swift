@@ -80,6 +80,29 @@ struct HTTPDateTests {
         #expect(HTTPDate.parse(Array(text.utf8)[...], now: Self.now) == seconds)
     }
 
+    @Test("the short way for the usual spelling says what the long one says, whatever byte is another")
+    func fixedDate() {
+        for text in ["Sun, 06 Nov 1994 08:49:37 GMT", "Mon, 29 Feb 2016 23:59:60 GMT", "Sat, 30 Apr 0000 00:00:00 GMT"] {
+            let date = Array(text.utf8)
+            let (shorter, longer) = (Array(date.dropLast()), date + [0x20])
+            #expect(FixedDate.parse(date.span) != nil)
+            #expect(FixedDate.parse(shorter.span) == nil && FixedDate.parse(longer.span) == nil)
+            for place in date.indices {
+                for byte in UInt8.min...UInt8.max {
+                    var changed = date
+                    changed[place] = byte
+                    let long = HTTPDate.parseAny(changed[...], now: Self.now)
+                    // Letters of another case are left to the long way.
+                    let isSpeltOtherwise = byte != date[place] && byte.asciiLowercased == date[place].asciiLowercased
+                    let expected = isSpeltOtherwise ? nil : long
+                    if FixedDate.parse(changed.span) != expected {
+                        Issue.record("\(String(decoding: changed, as: UTF8.self)): \(String(describing: long))")
+                    }
+                }
+            }
+        }
+    }
+
     @Test("what is written is read again")
     func roundTrip() {
         for seconds in stride(from: Int64(0), to: 5_000_000_000, by: 86_400 * 37 + 12_345) {
@@ -96,6 +119,35 @@ struct HTTPDateTests {
         ])
     func refused(text: String) {
         #expect(HTTPDate.parse(Array(text.utf8)[...], now: Self.now) == nil)
+    }
+}
+
+@Suite("Media types (RFC 9110 §8.3.1)")
+struct MediaTypeTests {
+    @Test(
+        "type, subtype and suffix, whatever their case and the parameters behind them",
+        arguments: [
+            ("application/json", "application/json", ""), ("Application/JSON; charset=utf-8", "application/json", ""),
+            (" text/json\t;a=b/c", "text/json", ""), ("application/vnd.api+json", "application/vnd.api+json", "json"),
+            ("application/a+b+JSON", "application/a+b+json", "json"), ("application/json+", "application/json+", ""),
+            ("text/html, application/json", "text/html", ""),
+        ])
+    func read(text: String, essence: String, suffix: String) throws {
+        let type = try #require(MediaType(Array(text.utf8)[...]))
+        #expect(type.essence == Array(essence.utf8) && type.isEssence(Array(essence.utf8)))
+        #expect(type.suffix.map(\.asciiLowercased) == Array(suffix.utf8))
+        #expect((type.type + [UInt8(ascii: "/")] + type.subtype).map(\.asciiLowercased) == Array(essence.utf8))
+    }
+
+    @Test(
+        "anything else is none",
+        arguments: ["", "json", "/", "application/", "/json", "a/b/c", "a b/c", "a/b c", "a/\u{e9}", ";a/b", "a/b\0", ",application/json"])
+    func refused(text: String) { #expect(MediaType(Array(text.utf8)[...]) == nil) }
+
+    @Test("a part of a longer text is read like the whole of a short one")
+    func slice() {
+        let type = MediaType(Array("xx: application/json\r\n".utf8)[4..<20])
+        #expect(type?.isEssence("application/json") == true && type?.isEssence("application/jso") == false)
     }
 }
 

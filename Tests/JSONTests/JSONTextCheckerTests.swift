@@ -6,6 +6,24 @@ import Testing
 
 @Suite("JSON texts (RFC 8259)")
 struct JSONTextCheckerTests {
+    @Test("plain text ends at the first byte that is none, wherever it stands and however much is behind it")
+    func plainEnd() {
+        for count in 0...40 {
+            for place in 0...count {
+                for byte in UInt8.min...UInt8.max {
+                    var text = [UInt8](repeating: UInt8(ascii: "x"), count: count)
+                    if place < count { text[place] = byte }
+                    // What stands behind is not looked at first.
+                    if place + 3 < count { text[place + 3] = 0x5c }
+                    let isPlain = byte != 0x22 && byte != 0x5c && (0x20..<0x80).contains(byte)
+                    let expected = place < count && !isPlain ? place : min(place + 3, count)
+                    let end = text.withUnsafeBufferPointer { JSONScanning.plainEnd($0, from: min(1, place)) }
+                    if end != expected { Issue.record("\(count) bytes, \(byte) at \(place): \(end)") }
+                }
+            }
+        }
+    }
+
     @Test(
         "verdicts",
         arguments: [

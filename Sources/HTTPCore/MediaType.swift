@@ -1,0 +1,63 @@
+// What a message's content is said to be. It is asked for several times on a response's way, so reading it takes no memory.
+
+/// A media type (RFC 9110 §8.3.1), without parameters. Letters' case says nothing.
+package struct MediaType: Sendable {
+    /// Type and subtype, as they are spelt.
+    private let spelt: ArraySlice<UInt8>
+    /// The place of the slash between them.
+    private let slash: Int
+
+    package init?(_ value: ArraySlice<UInt8>) {
+        guard let place = Self.place(in: value.span) else { return nil }
+        let start = value.startIndex
+        spelt = value[start + place.essence.lowerBound..<start + place.essence.upperBound]
+        slash = start + place.slash
+    }
+
+    /// What Content-Type says; nil where it is missing or cannot be read.
+    package init?(of fields: Fields) {
+        guard let value = fields.first(.contentType) else { return nil }
+        self.init(value)
+    }
+
+    private static func place(in text: Span<UInt8>) -> (essence: Range<Int>, slash: Int)? {
+        let start = text.endOfWhitespace(from: 0)
+        let slash = text.endOfToken(from: start)
+        guard slash > start, slash < text.count, text[slash] == UInt8(ascii: "/") else { return nil }
+        let end = text.endOfToken(from: slash + 1)
+        guard end > slash + 1 else { return nil }
+        // A list of types counts as its first.
+        let next = text.endOfWhitespace(from: end)
+        guard next == text.count || text[next] == UInt8(ascii: ";") || text[next] == UInt8(ascii: ",") else { return nil }
+        return (start..<end, slash)
+    }
+
+    package var type: ArraySlice<UInt8> { spelt[..<slash] }
+    package var subtype: ArraySlice<UInt8> { spelt[(slash + 1)...] }
+
+    /// Type and subtype, in lower case.
+    package var essence: [UInt8] { spelt.map(\.asciiLowercased) }
+
+    package func isEssence(_ text: StaticString) -> Bool { spelt.equalsIgnoringCase(text) }
+    package func isEssence(_ text: [UInt8]) -> Bool { spelt.equalsIgnoringCase(text[...]) }
+
+    /// The part behind the last `+` (RFC 6839), empty where there is none.
+    package var suffix: ArraySlice<UInt8> {
+        guard let plus = subtype.lastIndex(of: UInt8(ascii: "+")) else { return [] }
+        return spelt[(plus + 1)...]
+    }
+}
+
+extension Span<UInt8> {
+    fileprivate func endOfWhitespace(from start: Int) -> Int {
+        var index = start
+        while index < count, self[index].isOptionalWhitespace { index += 1 }
+        return index
+    }
+
+    fileprivate func endOfToken(from start: Int) -> Int {
+        var index = start
+        while index < count, isTokenByte(self[index]) { index += 1 }
+        return index
+    }
+}
