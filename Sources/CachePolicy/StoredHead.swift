@@ -2,50 +2,62 @@
 
 import HTTPCore
 
+/// A response as it came, of which what is stored is made.
+package struct ReceivedResponse {
+    /// Without its hop-by-hop fields.
+    package let head: ResponseHead
+    package let control: ResponseCacheControl
+    /// The length of the content as stored.
+    package let contentBytes: Int
+    package let requestTime: Timestamp
+    package let responseTime: Timestamp
+    /// The content's coding was taken off for storing.
+    package var isDecoded = false
+    /// An entity tag made of the content, for a response without a validator.
+    package var ownTag: [UInt8]?
+    /// What is added to Via.
+    package var via: [UInt8]?
+
+    package init(
+        _ head: ResponseHead, control: ResponseCacheControl, contentBytes: Int, requestTime: Timestamp, responseTime: Timestamp
+    ) {
+        self.head = head
+        self.control = control
+        self.contentBytes = contentBytes
+        self.requestTime = requestTime
+        self.responseTime = responseTime
+    }
+}
+
 package enum StoredHead {
     /// Not kept: Age and Content-Length are made anew at each use, Proxy-Status speaks of one exchange.
-    private static let dropped: [KnownField] = [.age, .contentLength, .proxyStatus]
+    private static let dropped: KnownFieldSet = [.age, .contentLength, .proxyStatus]
 
-    /// - Parameters:
-    ///   - head: a response without its hop-by-hop fields.
-    ///   - contentBytes: the length of the content as stored.
-    ///   - isDecoded: the content's coding was taken off for storing.
-    ///   - ownTag: an entity tag made of the content, for a response without a validator.
-    package static func make(
-        _ head: ResponseHead, control: ResponseCacheControl, contentBytes: Int, isDecoded: Bool, ownTag: [UInt8]? = nil,
-        requestTime: Timestamp, responseTime: Timestamp, settings: CachePolicySettings
-    ) -> (bytes: [UInt8], metadata: StoredMetadata) {
-        let control = control.asRead(by: settings)
-        var fields = head.fields
-        for field in dropped { fields.remove(field) }
-        if settings.setCookie != .keep {
-            fields.remove(.setCookie)
-            fields.remove(.setCookie2)
-        }
+    package static func make(_ received: ReceivedResponse, settings: CachePolicySettings) -> (bytes: [UInt8], metadata: StoredMetadata) {
+        let control = received.control.asRead(by: settings)
+        var fields = received.head.fields
         for name in control.unkept { fields.remove(named: name.span) }
-        let date = fields.first(.date).flatMap { HTTPDate.parse($0, now: responseTime.seconds) }
-        if date == nil { fields.set(.date, HTTPDate.format(responseTime.seconds)) }
+        let isWeakened = received.isDecoded && removeCoding(from: &fields)
+        let date = fields.first(.date).flatMap { HTTPDate.parse($0, now: received.responseTime.seconds) }
         var metadata = StoredMetadata(
-            requestTime: requestTime, responseTime: responseTime, date: date.map { Timestamp(seconds: $0) } ?? responseTime)
-        metadata.status = head.status
+            requestTime: received.requestTime, responseTime: received.responseTime,
+            date: date.map { Timestamp(seconds: $0) } ?? received.responseTime)
+        metadata.status = received.head.status
         metadata.flags = flags(control)
-        if MediaType(of: head.fields)?.isJSON == true { metadata.flags.insert(.isJSON) }
-        if isDecoded, removeCoding(from: &fields) { metadata.flags.insert(.weakenedETag) }
+        if isWeakened { metadata.flags.insert(.weakenedETag) }
+        if MediaType(of: received.head.fields)?.isJSON == true { metadata.flags.insert(.isJSON) }
         if ContentCoding(fields) != .identity { metadata.flags.insert(.coded) }
         if CacheTags.groups(of: fields, named: "cache-groups")?.isEmpty == false { metadata.flags.insert(.hasGroups) }
-        if settings.targetedFields.contains(where: { !fields.all(named: $0.span).isEmpty }) { metadata.flags.insert(.hasTargeted) }
-        if let ownTag, !fields.contains(.etag), !fields.contains(.lastModified) {
-            fields.append(.etag, ownTag)
-            metadata.flags.insert(.ownTag)
-        }
+        if settings.targetedFields.contains(where: { fields.contains(named: $0.span) }) { metadata.flags.insert(.hasTargeted) }
         metadata.freshnessLifetime =
-            Freshness.lifetime(fields, control, date: metadata.date, now: responseTime.seconds)
-            ?? Freshness.heuristic(fields, head.status, control, date: metadata.date, settings: settings)
+            Freshness.lifetime(fields, control, date: metadata.date, now: received.responseTime.seconds)
+            ?? Freshness.heuristic(fields, received.head.status, control, date: metadata.date, settings: settings)
         metadata.staleIfError = control.staleIfError
         metadata.staleWhileRevalidate = control.staleWhileRevalidate
-        metadata.ageValue = Freshness.ageValue(head.fields)
-        let bytes = serialize(ResponseHead(status: head.status, reason: head.reason, fields: fields), contentBytes, &metadata)
-        return (bytes, metadata)
+        metadata.ageValue = Freshness.ageValue(received.head.fields)
+        var omitted = settings.setCookie == .keep ? dropped : dropped.union([.setCookie, .setCookie2])
+        if date == nil { omitted.insert(.date) }
+        return (serialize(received, fields, without: omitted, &metadata), metadata)
     }
 
     private static func flags(_ control: ResponseCacheControl) -> StoredFlags {
@@ -78,27 +90,46 @@ package enum StoredHead {
         return true
     }
 
-    private static func serialize(_ head: ResponseHead, _ contentBytes: Int, _ metadata: inout StoredMetadata) -> [UInt8] {
+    private static func serialize(
+        _ received: ReceivedResponse, _ fields: Fields, without omitted: KnownFieldSet, _ metadata: inout StoredMetadata
+    ) -> [UInt8] {
         var out: [UInt8] = []
-        out.reserveCapacity(head.fields.bytes.count + 128)
-        ResponseSerializer.appendStatusLine(head.status, reason: head.reason, to: &out)
-        let fields = head.fields
-        for entry in fields.entries {
-            out += fields.bytes[entry.nameRange]
-            out.append(": ")
-            let start = out.count
-            out += fields.bytes[entry.valueRange]
-            if entry.known == .etag, metadata.etag.isEmpty { metadata.etag = start..<out.count }
-            if entry.known == .lastModified, metadata.lastModified.isEmpty { metadata.lastModified = start..<out.count }
-            out.append("\r\n")
+        out.reserveCapacity(fields.bytes.count + fields.count * 4 + (received.via?.count ?? 0) + ownBytes)
+        ResponseSerializer.appendStatusLine(received.head.status, reason: received.head.reason, to: &out)
+        noteValidators(of: fields, without: omitted, from: out.count, &metadata)
+        FieldSerializer.append(fields, without: omitted, to: &out)
+        if let via = received.via { FieldSerializer.append(.via, via, to: &out) }
+        if omitted.contains(.date) { FieldSerializer.append(.date, HTTPDate.format(metadata.date.seconds), to: &out) }
+        if let tag = received.ownTag, !fields.contains(.etag), !fields.contains(.lastModified) {
+            FieldSerializer.append(.etag, tag, to: &out)
+            metadata.flags.insert(.ownTag)
+            metadata.etag = out.count - 2 - tag.count..<out.count - 2
         }
         // RFC 9110 §8.6: a 204 has no content whose length could be told.
-        if !head.status.forbidsContent {
+        if !received.head.status.forbidsContent {
             out.append("Content-Length: ")
-            out.append(decimal: contentBytes)
+            out.append(decimal: received.contentBytes)
             out.append("\r\n")
         }
         return out
+    }
+
+    /// More than a status line, Date, an own tag and Content-Length take.
+    private static let ownBytes = 256
+
+    /// Where the validators' values will lie in the head.
+    /// - Parameter start: where the lines begin.
+    private static func noteValidators(
+        of fields: Fields, without omitted: KnownFieldSet, from start: Int, _ metadata: inout StoredMetadata
+    ) {
+        guard fields.containsAny(of: [.etag, .lastModified]) else { return }
+        var place = start
+        for entry in fields.entries where !omitted.holds(entry) {
+            let value = place + Int(entry.nameLength) + 2..<place + Int(entry.nameLength) + 2 + Int(entry.valueLength)
+            if entry.known == .etag, metadata.etag.isEmpty { metadata.etag = value }
+            if entry.known == .lastModified, metadata.lastModified.isEmpty { metadata.lastModified = value }
+            place = value.upperBound + 2
+        }
     }
 
     /// The head without some fields.

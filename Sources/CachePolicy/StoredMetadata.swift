@@ -107,17 +107,23 @@ package struct StoredMetadata: Sendable, Equatable {
             bytes[1] = kind.rawValue
             bytes.storeBytes(of: status.rawValue.littleEndian, toByteOffset: 2, as: UInt16.self)
             bytes.storeBytes(of: flags.rawValue.littleEndian, toByteOffset: 4, as: UInt32.self)
-            let numbers = [
-                requestTime.milliseconds, responseTime.milliseconds, date.milliseconds, ageValue, freshnessLifetime ?? -1,
-                staleIfError ?? -1,
-                staleWhileRevalidate ?? -1,
-            ]
-            for (index, number) in numbers.enumerated() {
+            func store(_ number: Int64, _ index: Int) {
                 bytes.storeBytes(of: number.littleEndian, toByteOffset: 8 + index * 8, as: Int64.self)
             }
-            for (index, number) in [etag.lowerBound, etag.upperBound, lastModified.lowerBound, lastModified.upperBound].enumerated() {
-                bytes.storeBytes(of: UInt32(number).littleEndian, toByteOffset: 64 + index * 4, as: UInt32.self)
+            func store(place: Int, _ index: Int) {
+                bytes.storeBytes(of: UInt32(place).littleEndian, toByteOffset: 64 + index * 4, as: UInt32.self)
             }
+            store(requestTime.milliseconds, 0)
+            store(responseTime.milliseconds, 1)
+            store(date.milliseconds, 2)
+            store(ageValue, 3)
+            store(freshnessLifetime ?? -1, 4)
+            store(staleIfError ?? -1, 5)
+            store(staleWhileRevalidate ?? -1, 6)
+            store(place: etag.lowerBound, 0)
+            store(place: etag.upperBound, 1)
+            store(place: lastModified.lowerBound, 2)
+            store(place: lastModified.upperBound, 3)
             bytes.storeBytes(of: order.number.littleEndian, toByteOffset: 80, as: UInt64.self)
         }
         return out

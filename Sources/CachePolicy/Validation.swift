@@ -87,9 +87,9 @@ package enum Validation {
         }
         // An Age that the 304 does not carry is not the stored one's: it was measured then.
         let control = ResponseCacheControl(merged.fields, targeted: settings.targetedFields)
-        var (bytes, metadata) = StoredHead.make(
-            merged, control: control, contentBytes: contentBytes, isDecoded: false, requestTime: requestTime, responseTime: responseTime,
-            settings: settings)
+        let received = ReceivedResponse(
+            merged, control: control, contentBytes: contentBytes, requestTime: requestTime, responseTime: responseTime)
+        var (bytes, metadata) = StoredHead.make(received, settings: settings)
         metadata.flags.formUnion(stored.flags.intersection([.weakenedETag, .isJSON, .ownTag, .authorized]))
         return (bytes, metadata)
     }

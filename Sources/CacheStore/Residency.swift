@@ -126,13 +126,8 @@ extension ResponseStore {
         for key in keys { if let wanted = onDisk(key) { bringIn(wanted) {} } }
     }
 
-    /// The first of these for which `see` would have to wait.
-    package func firstOnDisk(of keys: [[UInt8]]) -> OnDisk? {
-        for key in keys { if let wanted = onDisk(key) { return wanted } }
-        return nil
-    }
-
-    private func onDisk(_ key: [UInt8]) -> OnDisk? {
+    /// What has to be brought in first, or `see` would have to wait for the disk.
+    package func onDisk(_ key: [UInt8]) -> OnDisk? {
         let hash = key.withUnsafeBytes { KeyHash($0, seed: seed) }
         let found: (entry: IndexEntry, segment: Segment)? = state.withLock { state in
             guard state.pending[hash] == nil, let entry = state.index.find(hash), let segment = state.segments[entry.segment] else {

@@ -110,7 +110,7 @@ package final class GoneMemory: Sendable {
     }
 
     /// Beside the copy's whole key, so for its variant and its partition alone.
-    static func key(_ key: [UInt8]) -> [UInt8] { key + [UInt8(ascii: "X")] }
+    static func key(_ key: [UInt8]) -> [UInt8] { key.followed(by: UInt8(ascii: "X")) }
 
     private static func number(_ key: [UInt8]) -> UInt64 { max(1, key.withUnsafeBytes { ContentHash.number(of: $0) }) }
 }

@@ -55,5 +55,11 @@ extension ResponseCache {
         }
     }
 
-    func firstNotAtHand(of keys: [[UInt8]]) -> NotAtHand? { store.firstOnDisk(of: keys).map { .onDisk($0) } }
+    /// What would have to be brought in to see what lies under this key.
+    func notAtHand(_ key: [UInt8]) -> NotAtHand? { store.onDisk(key).map { .onDisk($0) } }
+
+    func firstNotAtHand(of keys: [[UInt8]]) -> NotAtHand? {
+        for key in keys { if let wanted = notAtHand(key) { return wanted } }
+        return nil
+    }
 }

@@ -33,9 +33,11 @@ final class RecentMarks: Sendable {
 
     /// Whether what was asked for then may have been made invalid since.
     func mayHaveOvertaken(_ key: [UInt8], _ requestTime: Timestamp) -> Bool {
-        let hash = ByteKey(key).hashValue
-        return state.withLock { state in
-            requestTime.milliseconds <= max(state.young[hash] ?? .min, state.old[hash] ?? .min, state.forgotten)
+        state.withLock { state in
+            if requestTime.milliseconds <= state.forgotten { return true }
+            guard !state.young.isEmpty || !state.old.isEmpty else { return false }
+            let hash = ByteKey(key).hashValue
+            return requestTime.milliseconds <= max(state.young[hash] ?? .min, state.old[hash] ?? .min)
         }
     }
 }

@@ -84,21 +84,29 @@ extension ResponseCache {
         Self.time(of: store.lookUp(key.span)).map { requestTime <= $0 } ?? false
     }
 
-    /// Whether what comes for this place may have been made invalid since it was asked for: its target, its collection, or a group of it.
-    func mayBeInvalid(_ new: NewResponse, at place: StoringPlace) -> Bool {
-        guard let groups = new.metadata.flags.contains(.hasGroups) ? new.head.withUnsafeBytes(Self.groups) : [] else { return true }
-        let keys = Self.marks(place.sharedKeys, place.collection, groups)
+    /// The keys of the marks that may make invalid what comes for this place; nil where nobody knows which they are.
+    func marks(for new: NewResponse, at place: StoringPlace) -> [[UInt8]]? {
+        guard let groups = new.metadata.flags.contains(.hasGroups) ? new.head.withUnsafeBytes(Self.groups) : [] else { return nil }
+        var keys: [[UInt8]] = []
+        Self.appendMarks(place.sharedKeys, place.collection, groups, to: &keys)
+        return keys
+    }
+
+    /// Whether it may have been made invalid since it was asked for: its target, its collection, or a group of it.
+    func mayBeInvalid(_ new: NewResponse, _ marks: [[UInt8]]) -> Bool {
         let time = new.metadata.requestTime
         // What was archived was not under way: only what the store remembers counts. What HEAD has told of keeps an earlier time.
         let sentAt = new.metadata.flags.contains(.imported) ? nil : max(time, new.sentAt)
-        return keys.contains { key in
+        return marks.contains { key in
             isMarkedNow(key, since: time) || (sentAt.map { shared.marks.mayHaveOvertaken(key, $0) } ?? false)
         }
     }
 
-    /// The keys of the marks that make something of these targets, of this collection or of these groups invalid.
-    static func marks(_ sharedKeys: [[UInt8]], _ collection: [UInt8]?, _ groups: [String]) -> [[UInt8]] {
-        sharedKeys.map(invalidationKey) + (collection.map { [collectionKey($0)] } ?? []) + groups.map(groupKey)
+    /// Appends the keys of the marks that make something of these targets, of this collection or of these groups invalid.
+    static func appendMarks(_ sharedKeys: [[UInt8]], _ collection: [UInt8]?, _ groups: [String], to keys: inout [[UInt8]]) {
+        for key in sharedKeys { keys.append(invalidationKey(key)) }
+        if let collection { keys.append(collectionKey(collection)) }
+        for group in groups { keys.append(groupKey(group)) }
     }
 
     /// nil where nobody knows which they are.
@@ -113,12 +121,23 @@ extension ResponseCache {
     }
 
     /// Beside the target's key, not in its place: what is stored there later must not bring other partitions' old responses back.
-    static func invalidationKey(_ sharedKey: [UInt8]) -> [UInt8] { sharedKey + [UInt8(ascii: "I")] }
+    static func invalidationKey(_ sharedKey: [UInt8]) -> [UInt8] { sharedKey.followed(by: UInt8(ascii: "I")) }
 
-    private static func collectionKey(_ sharedKey: [UInt8]) -> [UInt8] { sharedKey + [UInt8(ascii: "C")] }
+    static func collectionKey(_ sharedKey: [UInt8]) -> [UInt8] { sharedKey.followed(by: UInt8(ascii: "C")) }
 
-    private static func groupKey(_ group: String) -> [UInt8] { Array("T".utf8) + Array(group.utf8) }
+    static func groupKey(_ group: String) -> [UInt8] { Array("T".utf8) + Array(group.utf8) }
 
     /// As part of the keys of what is kept by a request's content.
     static func invalidationPart(_ time: Timestamp) -> [UInt8] { withUnsafeBytes(of: time.milliseconds.littleEndian) { Array($0) } }
+}
+
+extension [UInt8] {
+    /// The key of what stands beside this one: `+` makes one array more, and takes four times as long.
+    func followed(by letter: UInt8) -> [UInt8] {
+        var key: [UInt8] = []
+        key.reserveCapacity(count + 1)
+        key.append(contentsOf: self)
+        key.append(letter)
+        return key
+    }
 }

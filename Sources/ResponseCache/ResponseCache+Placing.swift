@@ -34,7 +34,7 @@ extension ResponseCache {
 
     /// - Parameter base: what is stored, where the new response is the same brought up to date: it takes the place of that only, or of nothing.
     func put(_ new: NewResponse, at place: StoringPlace, inPlaceOf base: FoundResponse? = nil) -> StoringResult {
-        guard !isOvertaken(new, at: place) else { return .invalidated }
+        guard let marks = marks(for: new, at: place), !isOvertaken(new, marks) else { return .invalidated }
         guard !isOutdated(new.metadata.recency, at: place.others), base.map({ !isElsewhere($0, place.others) }) ?? true else {
             return .outdated
         }
@@ -42,7 +42,7 @@ extension ResponseCache {
         guard result == .stored else { return result }
         // A write may have come through another shard since that was looked for: its mark is there before it takes out what is stored, so either
         // it took out what was just put in, or its mark is seen now.
-        guard !isOvertaken(new, at: place) else {
+        guard !isOvertaken(new, marks) else {
             store.remove(place.key.span)
             return .invalidated
         }
@@ -73,9 +73,9 @@ extension ResponseCache {
     }
 
     /// Whether an unsafe request or a purge may have overtaken it. An archived response is stored after every purge that has come before.
-    private func isOvertaken(_ new: NewResponse, at place: StoringPlace) -> Bool {
+    private func isOvertaken(_ new: NewResponse, _ marks: [[UInt8]]) -> Bool {
         if !new.metadata.flags.contains(.imported), shared.purges.isOvertaken(new.sentAt) { return true }
-        return mayBeInvalid(new, at: place)
+        return mayBeInvalid(new, marks)
     }
 
     private func insert(_ new: NewResponse, at key: [UInt8], inPlaceOf base: FoundResponse?) -> StoringResult {

@@ -96,10 +96,12 @@ extension ResponseCache {
         var recency = response.recency
         // A POST has made invalid what was there before; its own response is later than that.
         if response.isOfPOST { recency.requestTime = Timestamp(milliseconds: recency.responseTime.milliseconds + 1) }
-        let kept = withVia(keepingRedirect(response.head), isImported: recency.isImported)
-        var (head, metadata) = StoredHead.make(
-            kept, control: control(response.head), contentBytes: response.content.count, isDecoded: response.isDecoded,
-            ownTag: response.ownTag, requestTime: recency.requestTime, responseTime: recency.responseTime, settings: settings.policy)
+        var received = ReceivedResponse(
+            keepingRedirect(response.head), control: control(response.head), contentBytes: response.content.count,
+            requestTime: recency.requestTime, responseTime: recency.responseTime)
+        (received.isDecoded, received.ownTag) = (response.isDecoded, response.ownTag)
+        received.via = addedVia(response.head, isImported: recency.isImported)
+        var (head, metadata) = StoredHead.make(received, settings: settings.policy)
         metadata.order = recency.order
         if recency.isImported { metadata.flags.insert(.imported) }
         if response.isAuthorized || Storing.isShared(request.head, isPartitioned: request.keys.isPartitioned, settings: settings.policy) {
@@ -123,14 +125,12 @@ extension ResponseCache {
         return response
     }
 
-    /// What was archived may have come through here.
-    private func withVia(_ response: ResponseHead, isImported: Bool) -> ResponseHead {
+    /// Our entry in Via. What was archived may have come through here.
+    private func addedVia(_ response: ResponseHead, isImported: Bool) -> [UInt8]? {
         guard let via = settings.via,
             !(isImported && FieldLists.members(of: .via, in: response.fields).last?.elementsEqual(via) == true)
-        else { return response }
-        var response = response
-        response.fields.append(.via, via)
-        return response
+        else { return nil }
+        return via
     }
 
     /// Puts a response where its own fields say that it belongs.
@@ -173,13 +173,20 @@ extension ResponseCache {
     private func firstNotAtHand(
         storing response: Fields, at places: [TargetKeys], _ others: [[UInt8]], for head: RequestHead
     ) -> NotAtHand? {
-        let groups = CacheTags.groups(of: response, named: "cache-groups") ?? []
-        let keys = places.map(\.own) + others + Self.marks(places.map(\.shared), collectionKey(of: head), groups)
-        if let wanted = firstNotAtHand(of: keys) { return wanted }
-        let variants = places.compactMap { place -> [UInt8]? in
-            guard let marker = store.see(place.own.span).item, StoredMetadata.kind(of: marker.metadata) == .varyMarker else { return nil }
-            return variantKey(of: marker, place.own, head.fields)
+        if let wanted = firstNotAtHand(of: others) { return wanted }
+        for place in places {
+            if let wanted = notAtHand(place.own) ?? notAtHand(Self.invalidationKey(place.shared)) { return wanted }
         }
-        return firstNotAtHand(of: variants)
+        if let collection = collectionKey(of: head), let wanted = notAtHand(Self.collectionKey(collection)) { return wanted }
+        for group in CacheTags.groups(of: response, named: "cache-groups") ?? [] {
+            if let wanted = notAtHand(Self.groupKey(group)) { return wanted }
+        }
+        for place in places {
+            guard let marker = store.see(place.own.span).item, StoredMetadata.kind(of: marker.metadata) == .varyMarker,
+                let variant = variantKey(of: marker, place.own, head.fields)
+            else { continue }
+            if let wanted = notAtHand(variant) { return wanted }
+        }
+        return nil
     }
 }

@@ -26,9 +26,11 @@ func stored(
     settings: CachePolicySettings = CachePolicySettings()
 ) -> (bytes: [UInt8], metadata: StoredMetadata) {
     let answer = ResponseHead(status: Status(rawValue: status), reason: Array("Fine".utf8), fields: fields(lines))
-    return StoredHead.make(
+    var received = ReceivedResponse(
         answer, control: ResponseCacheControl(answer.fields, targeted: settings.targetedFields), contentBytes: contentBytes,
-        isDecoded: isDecoded, requestTime: time, responseTime: time, settings: settings)
+        requestTime: time, responseTime: time)
+    received.isDecoded = isDecoded
+    return StoredHead.make(received, settings: settings)
 }
 
 extension Timestamp {

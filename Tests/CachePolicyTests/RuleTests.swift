@@ -211,10 +211,10 @@ struct ReuseTests {
 struct ValidationTests {
     private func make(_ lines: String, decoded: Bool = false) -> (bytes: [UInt8], metadata: StoredMetadata) {
         let answer = ResponseHead(status: 200, reason: Array("Fine".utf8), fields: fields(lines))
-        return StoredHead.make(
-            answer, control: ResponseCacheControl(answer.fields), contentBytes: 7, isDecoded: decoded, requestTime: noon,
-            responseTime: noon,
-            settings: CachePolicySettings())
+        var received = ReceivedResponse(
+            answer, control: ResponseCacheControl(answer.fields), contentBytes: 7, requestTime: noon, responseTime: noon)
+        received.isDecoded = decoded
+        return StoredHead.make(received, settings: CachePolicySettings())
     }
 
     @Test("what is stored leaves out cookies, Age and the old length, and adds a date")

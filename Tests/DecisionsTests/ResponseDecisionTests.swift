@@ -34,8 +34,9 @@ struct HeadRow: CustomTestStringConvertible, Sendable {
 
     /// A copy with the validator `"1"`.
     private static let copy = StoredHead.make(
-        ResponseHead(status: 200, reason: [], fields: fields(["ETag: \"1\"", "Content-Type: application/json"])),
-        control: ResponseCacheControl(), contentBytes: 2, isDecoded: false, requestTime: noon, responseTime: noon,
+        ReceivedResponse(
+            ResponseHead(status: 200, reason: [], fields: fields(["ETag: \"1\"", "Content-Type: application/json"])),
+            control: ResponseCacheControl(), contentBytes: 2, requestTime: noon, responseTime: noon),
         settings: CachePolicySettings())
 
     func decide<Result>(_ body: (ResponseFacts) -> Result) -> Result {

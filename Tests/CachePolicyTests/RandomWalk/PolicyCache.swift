@@ -103,10 +103,10 @@ struct PolicyCache {
         let head = Self.head(request)
         let response = answerHead(answer)
         let control = ResponseCacheControl(response.fields)
-        var (bytes, metadata) = StoredHead.make(
-            response, control: control, contentBytes: 0, isDecoded: false,
-            requestTime: Timestamp(seconds: Int64(answer.requestTime)), responseTime: Timestamp(seconds: Int64(answer.responseTime)),
-            settings: settings)
+        let received = ReceivedResponse(
+            response, control: control, contentBytes: 0, requestTime: Timestamp(seconds: Int64(answer.requestTime)),
+            responseTime: Timestamp(seconds: Int64(answer.responseTime)))
+        var (bytes, metadata) = StoredHead.make(received, settings: settings)
         if Storing.isShared(head, isPartitioned: !partition(head).isEmpty, settings: settings) {
             metadata.flags.insert(.authorized)
         }

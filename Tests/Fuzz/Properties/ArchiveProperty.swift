@@ -35,9 +35,10 @@ enum ArchiveProperty {
     }
 
     private static func checkStored(_ entry: ArchivedResponse, _ settings: CachePolicySettings) throws(Violation) {
-        let (bytes, metadata) = StoredHead.make(
-            entry.response, control: ResponseCacheControl(entry.response.fields), contentBytes: entry.content.count, isDecoded: false,
-            requestTime: entry.requestTime, responseTime: entry.responseTime, settings: settings)
+        let received = ReceivedResponse(
+            entry.response, control: ResponseCacheControl(entry.response.fields), contentBytes: entry.content.count,
+            requestTime: entry.requestTime, responseTime: entry.responseTime)
+        let (bytes, metadata) = StoredHead.make(received, settings: settings)
         let head = bytes.withUnsafeBytes { StoredHead.parse($0) }
         try expect(head?.status == entry.response.status, "its head cannot be read back")
         try expect(metadata.encoded().withUnsafeBytes { StoredMetadata($0) } == metadata, "its metadata cannot be read back")

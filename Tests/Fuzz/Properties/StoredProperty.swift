@@ -44,9 +44,9 @@ enum StoredProperty {
                 && fields.value(at: $0).allSatisfy(isFieldValueByte) && fields.value(at: $0).elementsEqual(fields.value(at: $0).trimmed)
         }
         guard isPlain, (200...599).contains(head.status.rawValue), head.reason.allSatisfy(isFieldValueByte) else { return }
-        let (bytes, metadata) = StoredHead.make(
-            head, control: ResponseCacheControl(fields), contentBytes: 7, isDecoded: false, requestTime: now, responseTime: now,
-            settings: CachePolicySettings())
+        let received = ReceivedResponse(
+            head, control: ResponseCacheControl(fields), contentBytes: 7, requestTime: now, responseTime: now)
+        let (bytes, metadata) = StoredHead.make(received, settings: CachePolicySettings())
         guard let again = bytes.withUnsafeBytes({ StoredHead.parse($0) }) else {
             throw Violation(description: "a stored head cannot be read back")
         }
