@@ -22,7 +22,8 @@ package final class ResponseStore: @unchecked Sendable {
     let trustsResidency: Bool
     /// The second in which something was last found to be on the disk only (`ResidencyTrust`); written and read by all shards.
     let lastAway = Atomic(-ResidencyTrust.pressSeconds)
-    private let changeCount = Atomic<UInt64>(0)
+    /// The state's, for those who read without it.
+    private let changes: ChangeCounts
 
     struct State {
         var index = IndexTable()
@@ -30,6 +31,8 @@ package final class ResponseStore: @unchecked Sendable {
         /// Queued and not yet readable from a segment. Removals are not in it: they act on the index at once.
         var pending = PendingTable()
         var statistics = StoreStatistics()
+        /// Raised with every change of what look-ups find.
+        let changes = ChangeCounts()
 
         func place(of hash: KeyHash) -> SeenItem.Place {
             if let pending = pending[hash] { return .pending(ObjectIdentifier(pending)) }
@@ -55,6 +58,7 @@ package final class ResponseStore: @unchecked Sendable {
         initial.statistics.opening.hasLostKey = directory.isNew && !recovery.segments.isEmpty
         initial.statistics.opening.hasOpenKey = directory.isKeyOpen
         initial.statistics.capacityBytes = settings.capacityBytes
+        changes = initial.changes
         state = Mutex(initial)
         writer = StoreWriter(directory: directory, settings: settings, seed: seed, start: recovery.end)
     }
@@ -64,16 +68,31 @@ package final class ResponseStore: @unchecked Sendable {
     /// The item stored under exactly this key, its checksum checked. A damaged one is dropped, counted, and never returned. May wait for the
     /// disk.
     package func lookUp(_ key: Span<UInt8>) -> StoredItem? {
-        do throws(OnDisk) { return try find(key, mayWait: true) } catch { return nil }
+        var basis = LookUpBasis()
+        return lookUp(key, &basis)
+    }
+
+    /// - Parameter basis: notes what this look-up goes by.
+    package func lookUp(_ key: Span<UInt8>, _ basis: inout LookUpBasis) -> StoredItem? {
+        do throws(OnDisk) { return try find(key, &basis, mayWait: true) } catch { return nil }
     }
 
     /// The same for an event loop: never waits for the disk.
     /// - Throws: what has to be brought in first.
-    package func lookUpInMemory(_ key: Span<UInt8>) throws(OnDisk) -> StoredItem? { try find(key, mayWait: false) }
+    package func lookUpInMemory(_ key: Span<UInt8>) throws(OnDisk) -> StoredItem? {
+        var basis = LookUpBasis()
+        return try lookUpInMemory(key, &basis)
+    }
 
-    private func find(_ key: Span<UInt8>, mayWait: Bool) throws(OnDisk) -> StoredItem? {
+    /// - Parameter basis: notes what this look-up goes by.
+    package func lookUpInMemory(_ key: Span<UInt8>, _ basis: inout LookUpBasis) throws(OnDisk) -> StoredItem? {
+        try find(key, &basis, mayWait: false)
+    }
+
+    private func find(_ key: Span<UInt8>, _ basis: inout LookUpBasis, mayWait: Bool) throws(OnDisk) -> StoredItem? {
         try key.withUnsafeBytes { (key) throws(OnDisk) -> StoredItem? in
             let hash = KeyHash(key, seed: seed)
+            basis.note(hash, changes)
             let found: (pending: PendingItem?, segment: Segment?, entry: IndexEntry) = state.withLock { state in
                 if !state.pending.isEmpty, let pending = state.pending[hash] { return (pending, nil, IndexEntry()) }
                 guard let entry = state.index.find(hash) else { return (nil, nil, IndexEntry()) }
@@ -145,6 +164,7 @@ package final class ResponseStore: @unchecked Sendable {
         state.withLock { state in
             guard let entry = state.index.find(hash), entry.leads(to: segment, offset) else { return }
             state.index.remove(hash)
+            state.changes.raise(hash)
             state.statistics.damaged += 1
         }
     }
@@ -168,12 +188,11 @@ package final class ResponseStore: @unchecked Sendable {
 
     // MARK: Changing
 
-    /// How often what look-ups find has been changed. Who takes it before a look-up knows, while it is the same, that another would bring
-    /// the same, or nothing, where that was evicted or damaged since.
-    package var changes: UInt64 { changeCount.load(ordering: .acquiring) }
+    /// Whether look-ups that went by this would bring the same now.
+    package func holds(_ basis: LookUpBasis) -> Bool { basis.holds(changes) }
 
-    /// With the state locked.
-    func noteChange() { changeCount.wrappingAdd(1, ordering: .releasing) }
+    /// What look-ups find has changed, though nothing was stored or removed: they look in other places from now on.
+    package func noteChange() { changes.raiseAll() }
 
     /// Puts an item in, in the place of what is stored under its key. Returns at once; writing happens in the background.
     @discardableResult
@@ -199,7 +218,7 @@ package final class ResponseStore: @unchecked Sendable {
             }
             state.statistics.pendingBytes += pending.bytes
             state.statistics.inserted += 1
-            noteChange()
+            state.changes.raise(pending.hash)
             state.pending[pending.hash] = pending
             writer.queue(.item(pending), store: self)
             return .accepted
@@ -255,6 +274,7 @@ package final class ResponseStore: @unchecked Sendable {
             let hash = KeyHash(key, seed: seed)
             state.withLock { state in
                 guard isStill(item, hash, key.count, state) else { return }
+                state.changes.raise(hash)
                 if let pending = state.pending[hash] {
                     pending.raiseNote(to: note)
                 } else {
@@ -272,9 +292,9 @@ package final class ResponseStore: @unchecked Sendable {
     private func remove(_ hash: KeyHash, _ state: inout State) -> Bool {
         let wasPending = state.pending[hash] != nil
         state.pending[hash] = nil
+        state.changes.raise(hash)
         guard state.index.remove(hash) || wasPending else { return false }
         state.statistics.invalidated += 1
-        noteChange()
         writer.queue(.removal(hash), store: self)
         return true
     }
@@ -282,7 +302,7 @@ package final class ResponseStore: @unchecked Sendable {
     /// Marks what is stored under this key as stale, for good. Returns whether something was there.
     func markStale(_ hash: KeyHash) -> Bool {
         state.withLock { state in
-            noteChange()
+            state.changes.raise(hash)
             let isIndexed = state.index.markStale(hash)
             if let pending = state.pending[hash] {
                 queueMarked(pending, &state)
@@ -299,13 +319,13 @@ package final class ResponseStore: @unchecked Sendable {
     /// marked as well, which costs it a validation.
     package func markAllStale() {
         state.withLock { state in
-            noteChange()
+            state.changes.raiseAll()
             for pending in state.pending.items { queueMarked(pending, &state) }
             writer.queue(.staleAll, store: self)
         }
         for part in 0..<IndexTable.partCount {
             state.withLock { state in
-                noteChange()
+                state.changes.raiseAll()
                 state.index.markAllStale(ofPart: part)
             }
         }
@@ -323,7 +343,7 @@ package final class ResponseStore: @unchecked Sendable {
     package func removeAll() {
         // What it was is given back without the lock.
         let old = state.withLock { state in
-            noteChange()
+            state.changes.raiseAll()
             state.statistics.invalidated += state.index.count
             defer {
                 state.index = IndexTable()

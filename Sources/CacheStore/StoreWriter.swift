@@ -127,7 +127,7 @@ final class StoreWriter: @unchecked Sendable {
             if isCurrent {
                 state.pending[item.hash] = nil
                 _ = state.index.markStale(item.hash)
-                store.noteChange()
+                state.changes.raise(item.hash)
             }
             return false
         }
@@ -336,6 +336,8 @@ final class StoreWriter: @unchecked Sendable {
             guard let entry = state.index.find(record.hash), entry.leads(to: segment, record.offset) else {
                 continue
             }
+            // What is kept has to be looked up again to count as used.
+            state.changes.raise(record.hash)
             state.index.remove(record.hash)
             guard let item = kept[record.hash], state.pending[record.hash] == nil else {
                 state.statistics.evicted += 1

@@ -9,10 +9,12 @@ import Reactor
 extension ClientConnection {
     /// Sends a complete response: `head` (status line and field lines), `lines` (more field lines), the empty line, the body. To HEAD the
     /// body is left out. Small responses take one `send` from one buffer, larger ones one `sendmsg` without a copy of the body.
-    package func sendWhole(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, body: WholeBody) {
+    /// - Returns: all that was sent, where it was one piece and another request may get the same (`staysOpen`). Good until the next response.
+    @discardableResult
+    package func sendWhole(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, body: WholeBody) -> UnsafeRawBufferPointer? {
         table.loop.assertOnLoop()
         // Its descriptor's number may be another client's by now.
-        guard let progress = state.respondWhole() else { return }
+        guard let progress = state.respondWhole() else { return nil }
         let body = progress.isHead ? WholeBody.none : body
         let closing = progress.connectionLine
         let headCount = head.count + closing.utf8CodeUnitCount + lines.count + 2
@@ -20,7 +22,8 @@ extension ClientConnection {
             queue(head, closing, lines)
             output.append(body, from: 0)
             _ = pushOutput()
-            return finishIfSent()
+            finishIfSent()
+            return nil
         }
         let buffer = UnsafeMutableRawPointer(table.writeBuffer.baseAddress!)
         var count = 0
@@ -33,15 +36,17 @@ extension ClientConnection {
         put(closing.utf8Start, closing.utf8CodeUnitCount)
         put(lines.baseAddress, lines.count)
         put(("\r\n" as StaticString).utf8Start, 2)
-        if headCount + body.count <= ClientConnections.writeBytes {
-            body.withBytes { put($0.baseAddress, $0.count) }
-            let response = UnsafeRawBufferPointer(start: buffer, count: count)
-            if isHandling, !progress.endsConnection { table.whole?.response = response }
-            send(response)
-        } else {
+        guard headCount + body.count <= ClientConnections.writeBytes else {
             sendTwo(UnsafeRawBufferPointer(start: buffer, count: count), body)
+            finishIfSent()
+            return nil
         }
+        body.withBytes { put($0.baseAddress, $0.count) }
+        let response = UnsafeRawBufferPointer(start: buffer, count: count)
+        send(response)
         finishIfSent()
+        // Where the request is not being handled any more, the end of its response has begun the next one, and that its own.
+        return isHandling && !progress.endsConnection ? response : nil
     }
 
     /// Sends a response whose content is made while it goes out, in chunks. Only where `takesChunks`.
@@ -56,9 +61,12 @@ extension ClientConnection {
     /// HTTP/1.0 knows no chunks.
     package var takesChunks: Bool { state.current?.version != .http10 }
 
+    /// Whether the connection goes on after this response.
+    package var staysOpen: Bool { state.current.map { !$0.endsConnection } ?? false }
+
     /// Sends a response that is complete with its framing.
-    func sendComplete(_ response: UnsafeRawBufferPointer) {
-        _ = state.respondWhole()
+    package func sendComplete(_ response: UnsafeRawBufferPointer) {
+        guard state.respondWhole() != nil else { return }
         send(response)
         finishIfSent()
     }

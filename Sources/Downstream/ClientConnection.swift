@@ -126,9 +126,7 @@ package final class ClientConnection: EventHandler {
             return nil
         case .head(let head, let framing, let consumed):
             let isAlone = bytes.baseAddress == UnsafePointer(table.readBuffer.baseAddress) && consumed == bytes.count && framing == .none
-            table.whole = isAlone ? WholeExchange(request: UnsafeRawBufferPointer(bytes)) : nil
-            begin(head, framing)
-            table.whole = nil
+            begin(head, framing, isAlone ? UnsafeRawBufferPointer(bytes) : nil)
             return consumed
         case .refused(let rejection):
             perform(.refuse(rejection))
@@ -136,13 +134,13 @@ package final class ClientConnection: EventHandler {
         }
     }
 
-    private func begin(_ received: RequestHead, _ framing: ContentFraming) {
+    private func begin(_ received: RequestHead, _ framing: ContentFraming, _ bytes: UnsafeRawBufferPointer?) {
         let head = received.removingNamed()
         (readDeadline, contentDeadline) = (0, 0)
         let action = state.begin(
             head, framing, endsConnection: closesAfter(head), contentLimit: table.settings.contentLimitBytes)
         guard action == .nothing else { return perform(action) }
-        let exchange = receiver.received(head, framing: framing, on: self)
+        let exchange = receiver.received(ReceivedRequest(head: head, framing: framing, bytes: bytes), on: self)
         guard let progress = state.current, progress.response != .ended else { return }
         precondition(exchange != nil, "a request was neither answered nor taken over")
         self.exchange = exchange
@@ -275,7 +273,7 @@ package final class ClientConnection: EventHandler {
         head.append(decimal: text.count)
         head.append("\r\n")
         receiver.refused(rejection.kind, on: self)
-        head.withUnsafeBytes { sendWhole(head: $0, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(text)) }
+        sendWhole(head: head, body: .bytes(text))
     }
 
     /// The response has ended, and all of it has gone out.

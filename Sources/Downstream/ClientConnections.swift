@@ -28,8 +28,6 @@ package final class ClientConnections {
     let readBuffer: UnsafeMutableBufferPointer<UInt8>
     /// A small response is put together here and sent with one call.
     let writeBuffer: UnsafeMutableBufferPointer<UInt8>
-    /// The request that is being handed on, where it was all that was read: so `repeated` has been asked for it.
-    var whole: WholeExchange?
     /// Milliseconds of the loop's clock at the last sweep or accept: exact enough for time-outs of seconds, and costs nothing to read.
     private var coarseNow: Int64
     /// `settings.keepAliveTimeout` with the sweep's interval, as it is needed at every response.

@@ -32,7 +32,13 @@ package protocol ClientStream: AnyObject {
     func sendInformational(_ head: ResponseHead)
     /// Sends a complete response. To HEAD the body is left out.
     /// - Parameter lines: more field lines.
-    func sendWhole(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, body: WholeBody)
+    /// - Returns: all that was sent, where it was one piece and another request may get the same. Good until the next response.
+    @discardableResult
+    func sendWhole(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, body: WholeBody) -> UnsafeRawBufferPointer?
+    /// Whether another request may come after this response.
+    var staysOpen: Bool { get }
+    /// Sends what `sendWhole` has returned for a request of the same method and version. Only where `staysOpen`.
+    func sendComplete(_ response: UnsafeRawBufferPointer)
     /// Whether content of unknown length can be sent.
     var takesChunks: Bool { get }
     /// Sends a response whose content is made while it goes out. Only where `takesChunks`.
@@ -53,9 +59,15 @@ package protocol ClientStream: AnyObject {
     func takeBackResponse() -> Bool
     /// Ends a broken response in such a way that nobody takes it for whole.
     func abortResponse()
-    /// The bytes of the request and of what was just sent with `sendWhole`, where the same bytes may come again. Good until the receiver returns
-    /// from `received`, and until the next response.
-    var wholeExchange: WholeExchange? { get }
+}
+
+extension ClientStream {
+    /// The same for one who has arrays.
+    package func sendWhole(head: [UInt8], lines: [UInt8] = [], body: WholeBody) {
+        head.withUnsafeBytes { head in
+            lines.withUnsafeBytes { lines in _ = sendWhole(head: head, lines: lines, body: body) }
+        }
+    }
 }
 
 extension ClientConnection: ClientStream {}

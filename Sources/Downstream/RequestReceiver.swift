@@ -3,15 +3,24 @@
 
 import HTTPCore
 
+/// A request as it has arrived: its head, and how its content will come.
+package struct ReceivedRequest {
+    package let head: RequestHead
+    package let framing: ContentFraming
+    /// All of its bytes, where it has no content and arrived in one piece, with nothing before or behind it. Good until the receiver returns from
+    /// `received`, and not to be kept.
+    package let bytes: UnsafeRawBufferPointer?
+}
+
 /// Is given each request of the connections of one shard. Implemented by the flow.
 package protocol RequestReceiver: AnyObject {
     /// Bytes have arrived where a new request is due, and the connection goes on after its response. A receiver that knows them as a whole
     /// request responds with `sendAgain` as it did then, and returns true; else they are parsed.
     func repeated(_ bytes: UnsafeRawBufferPointer, on connection: ClientConnection) -> Bool
 
-    /// A complete, valid head has arrived. The receiver responds at once through `stream` and returns nil (only where `framing` is `.none`), or
+    /// A complete, valid head has arrived. The receiver responds at once through `stream` and returns nil (only where the framing is `.none`), or
     /// returns the exchange that will.
-    func received(_ head: RequestHead, framing: ContentFraming, on stream: any ClientStream) -> (any ClientExchange)?
+    func received(_ request: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)?
 
     /// A request was refused before it could be understood; the response is on its way.
     func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream)

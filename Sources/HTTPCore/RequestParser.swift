@@ -41,17 +41,11 @@ package struct RequestParser: Sendable {
     private mutating func findEnd(_ bytes: Span<UInt8>, from start: Int) -> Int? {
         let count = bytes.count
         // The end may straddle what was seen before.
-        var index = max(start, searched - 3)
+        var index = max(start, searched - 3) + 3
         let found: Int? = bytes.withUnsafeBufferPointer { buffer in
-            while index + 3 < count {
-                // The fourth byte tells how far one may skip.
-                let last = buffer[index + 3]
-                if last == 0x0a {
-                    if buffer[index + 2] == 0x0d && buffer[index + 1] == 0x0a && buffer[index] == 0x0d { return index + 4 }
-                    index += 2
-                } else {
-                    index += last == 0x0d ? 1 : 4
-                }
+            while index < count {
+                index = buffer.place(of: 0x0a, from: index, before: count) + 1
+                if index <= count, buffer[index - 2] == 0x0d, buffer[index - 3] == 0x0a, buffer[index - 4] == 0x0d { return index }
             }
             return nil
         }

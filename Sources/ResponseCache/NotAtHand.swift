@@ -47,11 +47,19 @@ extension ResponseCache {
 
     /// What lies under exactly this key.
     func item(_ key: [UInt8]) throws(NotAtHand) -> StoredItem? {
+        var basis = FindingBasis()
+        return try item(key, &basis)
+    }
+
+    /// The same for a finding that goes by it.
+    func item(_ key: [UInt8], _ basis: inout FindingBasis) throws(NotAtHand) -> StoredItem? {
         switch reading {
         case .atHand:
-            do throws(OnDisk) { return try store.lookUpInMemory(key.span) } catch { throw .onDisk(error) }
-        case .waiting: return store.lookUp(key.span)
-        case .looking: return store.see(key.span).item
+            do throws(OnDisk) { return try store.lookUpInMemory(key.span, &basis.lookUps) } catch { throw .onDisk(error) }
+        case .waiting: return store.lookUp(key.span, &basis.lookUps)
+        case .looking:
+            basis.lookUps.noteUnknown()
+            return store.see(key.span).item
         }
     }
 

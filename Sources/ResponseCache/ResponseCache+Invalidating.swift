@@ -63,20 +63,21 @@ extension ResponseCache {
     ///   - sharedKey: where its key has a partition, the same target's key without: beside it stands when all partitions became invalid.
     ///   - collection: the shared key of the target without arguments, where a write to a member makes collections invalid.
     func isInvalid(
-        _ metadata: StoredMetadata, _ head: UnsafeRawBufferPointer, sharedKey: [UInt8]?, collection: [UInt8]?
+        _ metadata: StoredMetadata, _ head: UnsafeRawBufferPointer, sharedKey: [UInt8]?, collection: [UInt8]?,
+        _ basis: inout FindingBasis
     ) throws(NotAtHand) -> Bool {
         let time = metadata.requestTime
-        if let sharedKey, try isMarked(Self.invalidationKey(sharedKey), since: time) { return true }
-        if let collection, try isMarked(Self.collectionKey(collection), since: time) { return true }
+        if let sharedKey, try isMarked(Self.invalidationKey(sharedKey), since: time, &basis) { return true }
+        if let collection, try isMarked(Self.collectionKey(collection), since: time, &basis) { return true }
         guard metadata.flags.contains(.hasGroups) else { return false }
         guard let groups = Self.groups(of: head) else { return true }
-        for group in groups { if try isMarked(Self.groupKey(group), since: time) { return true } }
+        for group in groups { if try isMarked(Self.groupKey(group), since: time, &basis) { return true } }
         return false
     }
 
     /// Within one millisecond it counts as so.
-    private func isMarked(_ key: [UInt8], since requestTime: Timestamp) throws(NotAtHand) -> Bool {
-        Self.time(of: try item(key)).map { requestTime <= $0 } ?? false
+    private func isMarked(_ key: [UInt8], since requestTime: Timestamp, _ basis: inout FindingBasis) throws(NotAtHand) -> Bool {
+        Self.time(of: try item(key, &basis)).map { requestTime <= $0 } ?? false
     }
 
     /// The same for what is about to be stored: its marks have been brought in, or are waited for.

@@ -88,9 +88,10 @@ extension ResponseCache {
             isSaid(extra.content, key, extra.rest, bytes)
         else { return false }
         let collection = settings.checksCollections ? Self.pathKey(key, extra.rest) : nil
+        let sharedKey = key.partition.isEmpty ? nil : key.sharedKey(of: bytes)
         return looking {
-            let isInvalid = try? isInvalid(
-                entry.metadata, head, sharedKey: key.partition.isEmpty ? nil : key.sharedKey(of: bytes), collection: collection)
+            var basis = FindingBasis()
+            let isInvalid = try? isInvalid(entry.metadata, head, sharedKey: sharedKey, collection: collection, &basis)
             return isInvalid == false
         }
     }

@@ -32,13 +32,15 @@ extension ResponseCache {
     /// What is stored for a request under its path's variance.
     /// - Parameter exact: what was found for its exact target.
     /// - Returns: nil where `exact` stands: nothing is stored under the variance, or nothing that is more recent (RFC 9111 §4).
-    func findVaried(_ exact: LookUpResult, _ head: RequestHead) throws(NotAtHand) -> (keys: TargetKeys, result: LookUpResult)? {
+    func findVaried(
+        _ exact: LookUpResult, _ head: RequestHead, _ basis: inout FindingBasis
+    ) throws(NotAtHand) -> (keys: TargetKeys, result: LookUpResult)? {
         guard let variances, !variances.isEmpty, head.method.isRead,
             let variance = SearchVarianceMemory.remembered(
-                try item(SearchVarianceMemory.key(pathKey(of: head.pathAndQuery, for: head))))
+                try item(SearchVarianceMemory.key(pathKey(of: head.pathAndQuery, for: head)), &basis))
         else { return nil }
         let keys = keys(for: head, target: Array(head.pathAndQuery), variance)
-        let varied = try find(head, at: keys)
+        let varied = try find(head, at: keys, &basis)
         if let known = exact.found?.metadata {
             // By Date, as §4 has it; of two that came at one time the one for this very target.
             guard let other = varied.found?.metadata, (known.date, known.responseTime) < (other.date, other.responseTime) else {

@@ -183,9 +183,9 @@ extension ResponseCache {
         }
         for place in places {
             guard let marker = store.see(place.own.span).item, StoredMetadata.kind(of: marker.metadata) == .varyMarker,
-                let variant = variantKey(of: marker, place.own, head.fields)
+                let variant = variant(of: marker, place.own, head.fields)
             else { continue }
-            if let wanted = notAtHand(variant) { return wanted }
+            if let wanted = notAtHand(variant.key) { return wanted }
         }
         return nil
     }

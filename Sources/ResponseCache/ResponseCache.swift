@@ -6,26 +6,6 @@ import CachePolicy
 import CacheStore
 import HTTPCore
 
-package enum LookUpResult {
-    case found(FoundResponse)
-    case nothing
-    /// Something is stored for this key, but for other values of the selecting fields; with the key that theirs would have.
-    case otherVariant([UInt8])
-
-    package var found: FoundResponse? {
-        if case .found(let found) = self { found } else { nil }
-    }
-
-    /// The key under which requests that can have one response meet.
-    package func flightKey(_ key: [UInt8]) -> [UInt8] {
-        switch self {
-        case .found(let found): found.key
-        case .otherVariant(let variant): variant
-        case .nothing: key
-        }
-    }
-}
-
 /// Each thread that uses the cache has one: a shard's loop, and the administrator's queue. What they share is in `SharedCacheState`; what is
 /// remembered here is for one thread, so nothing is guarded. `@unchecked Sendable` because others do no more than carry it to that thread.
 package final class ResponseCache: @unchecked Sendable {
@@ -65,8 +45,8 @@ package final class ResponseCache: @unchecked Sendable {
 
     var strictness: Strictness { settings.policy.strictness }
 
-    /// How often what look-ups find has been changed.
-    package var changes: UInt64 { store.changes }
+    /// Whether a request that was looked up would be given the same now, as far as that depends on what is stored.
+    package func holds(_ basis: FindingBasis) -> Bool { shared.holds(basis) }
 
     /// Whether what is stored lasts.
     package var isWritable: Bool { store.statistics.isWritable }
@@ -76,27 +56,40 @@ package final class ResponseCache: @unchecked Sendable {
     /// What is stored for a request, and where it was looked for.
     /// - Parameter content: what the request's content says, where its response depends on it.
     /// - Throws: what has to be brought in before it can be said.
-    package func find(_ head: RequestHead, content: [UInt8]? = nil) throws(NotAtHand) -> (keys: TargetKeys, result: LookUpResult) {
-        let keys = try keys(for: head, content: content)
-        return try find(head, from: keys)
+    package func find(_ head: RequestHead, content: [UInt8]? = nil) throws(NotAtHand) -> Finding {
+        var basis = FindingBasis()
+        let keys = try keys(for: head, content: content, &basis)
+        return try find(head, from: keys, &basis)
     }
 
     /// The same for a request that was looked up before. It may be found in another place now: the response that has just come may be the first
     /// to say which arguments make no difference.
-    package func find(_ head: RequestHead, from keys: TargetKeys) throws(NotAtHand) -> (keys: TargetKeys, result: LookUpResult) {
-        let exact = try find(head, at: keys)
-        return try findVaried(exact, head) ?? (keys, exact)
+    package func find(_ head: RequestHead, from keys: TargetKeys) throws(NotAtHand) -> Finding {
+        var basis = FindingBasis()
+        return try find(head, from: keys, &basis)
+    }
+
+    private func find(_ head: RequestHead, from keys: TargetKeys, _ basis: inout FindingBasis) throws(NotAtHand) -> Finding {
+        let exact = try find(head, at: keys, &basis)
+        let (keys, result) = try findVaried(exact, head, &basis) ?? (keys, exact)
+        return Finding(keys: keys, result: result, basis: basis)
     }
 
     /// What lies in exactly this place, or in that of its variant.
     package func find(_ head: RequestHead, at keys: TargetKeys) throws(NotAtHand) -> LookUpResult {
-        guard let item = try item(keys.own) else { return .nothing }
+        var basis = FindingBasis()
+        return try find(head, at: keys, &basis)
+    }
+
+    func find(_ head: RequestHead, at keys: TargetKeys, _ basis: inout FindingBasis) throws(NotAtHand) -> LookUpResult {
+        guard let item = try item(keys.own, &basis) else { return .nothing }
         switch StoredMetadata.kind(of: item.metadata) {
-        case .response: return try accept(item, keys.own, keys, head)
+        case .response: return try accept(item, keys.own, keys, head, &basis)
         case .varyMarker:
-            guard let variant = variantKey(of: item, keys.own, head.fields) else { return .nothing }
-            guard let item = try self.item(variant) else { return .otherVariant(variant) }
-            return try accept(item, variant, keys, head)
+            guard let variant = variant(of: item, keys.own, head.fields) else { return .nothing }
+            basis.selecting += variant.names
+            guard let item = try self.item(variant.key, &basis) else { return .otherVariant(variant.key) }
+            return try accept(item, variant.key, keys, head, &basis)
         case .invalidation, .searchVariance, .cookieOrigins, .gone, nil: return .nothing
         }
     }
@@ -106,8 +99,9 @@ package final class ResponseCache: @unchecked Sendable {
         (try? waiting { () throws(NotAtHand) in try find(head, at: keys) }) ?? .nothing
     }
 
-    private func keys(for head: RequestHead, content: [UInt8]?) throws(NotAtHand) -> TargetKeys {
-        let content = try content.map { (content) throws(NotAtHand) in content + (try invalidationPart(of: head)) }
+    private func keys(for head: RequestHead, content: [UInt8]?, _ basis: inout FindingBasis) throws(NotAtHand) -> TargetKeys {
+        var content = content
+        if content != nil { content! += try invalidationPart(of: head, &basis) }
         let target = head.pathAndQuery
         let rules = settings.arguments.specialRules(for: target)
         scratchKey.removeAll(keepingCapacity: true)
@@ -120,19 +114,19 @@ package final class ResponseCache: @unchecked Sendable {
 
     /// When an unsafe request last made the target invalid: part of the keys of what is kept by a request's content, since what lies under all
     /// contents cannot be searched for (RFC 9111 §4.4).
-    private func invalidationPart(of head: RequestHead) throws(NotAtHand) -> [UInt8] {
+    private func invalidationPart(of head: RequestHead, _ basis: inout FindingBasis) throws(NotAtHand) -> [UInt8] {
         let shared = sharedKey(of: head.pathAndQuery, for: head)
-        guard let time = Self.time(of: try item(Self.invalidationKey(shared))) else { return [] }
+        guard let time = Self.time(of: try item(Self.invalidationKey(shared), &basis)) else { return [] }
         return Self.invalidationPart(time)
     }
 
     /// Of a variant: the generation of its marker, and the values of the selecting fields.
-    func variantKey(of marker: StoredItem, _ key: [UInt8], _ request: Fields) -> [UInt8]? {
+    func variant(of marker: StoredItem, _ key: [UInt8], _ request: Fields) -> (key: [UInt8], names: [ArraySlice<UInt8>])? {
         guard let generation = StoredMetadata.number(in: marker.metadata) else { return nil }
         var variant = key
-        let values = memo.values(for: marker.head, in: request) { selecting($0, in: request) }
+        let (names, values) = memo.values(for: marker.head, in: request) { selecting($0, in: request) }
         CacheKey.appendVariant(to: &variant, generation: generation, selecting: values)
-        return variant
+        return (variant, names)
     }
 
     func selecting(_ names: [ArraySlice<UInt8>], in request: Fields) -> [UInt8] {
@@ -143,10 +137,12 @@ package final class ResponseCache: @unchecked Sendable {
     }
 
     /// - Parameter key: the item's.
-    private func accept(_ item: StoredItem, _ key: [UInt8], _ keys: TargetKeys, _ head: RequestHead) throws(NotAtHand) -> LookUpResult {
+    private func accept(
+        _ item: StoredItem, _ key: [UInt8], _ keys: TargetKeys, _ head: RequestHead, _ basis: inout FindingBasis
+    ) throws(NotAtHand) -> LookUpResult {
         guard var metadata = Self.metadata(of: item) else { return .nothing }
-        let collection = collectionKey(of: head)
-        guard try !isInvalid(metadata, item.head, sharedKey: keys.isPartitioned ? keys.shared : nil, collection: collection) else {
+        let (sharedKey, collection) = (keys.isPartitioned ? keys.shared : nil, collectionKey(of: head))
+        guard try !isInvalid(metadata, item.head, sharedKey: sharedKey, collection: collection, &basis) else {
             // Else it could be kept for its use, and outlive the mark that says so.
             store.remove(key.span, ifStill: item)
             return .nothing

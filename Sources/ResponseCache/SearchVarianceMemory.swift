@@ -74,7 +74,7 @@ final class SearchVarianceMemory: Sendable {
             let metadata = StoredMetadata.searchVariance(generation: generation, recency)
             let item = NewItem(key: key, metadata: metadata, head: variance.encoded, body: [], retention: .mayRescue)
             guard store.insert(item, ifStill: seen) != .changed else { continue }
-            isUsed.store(true, ordering: .releasing)
+            if !isUsed.exchange(true, ordering: .acquiringAndReleasing) { store.noteChange() }
             return RememberedVariance(variance: variance, generation: generation)
         }
         return nil

@@ -23,17 +23,20 @@ final class SelectingMemo {
     /// - Parameters:
     ///   - marker: a marker's names as stored.
     ///   - make: works out what is not remembered.
-    func values(for marker: UnsafeRawBufferPointer, in request: Fields, make: ([ArraySlice<UInt8>]) -> [UInt8]) -> [UInt8] {
+    /// - Returns: the names, and what they amount to.
+    func values(
+        for marker: UnsafeRawBufferPointer, in request: Fields, make: ([ArraySlice<UInt8>]) -> [UInt8]
+    ) -> (names: [ArraySlice<UInt8>], values: [UInt8]) {
         if !marker.elementsEqual(names) {
             names = Array(marker)
             decodedNames = SelectingFields.decode(marker)
         }
         let place = present(request)
-        guard presented.count <= Self.limitBytes else { return make(decodedNames) }
-        if entries[place].presented == presented { return entries[place].values }
+        guard presented.count <= Self.limitBytes else { return (decodedNames, make(decodedNames)) }
+        if entries[place].presented == presented { return (decodedNames, entries[place].values) }
         let values = make(decodedNames)
         entries[place] = Entry(presented: presented, values: values)
-        return values
+        return (decodedNames, values)
     }
 
     /// Fills `presented`: each part with its length, so that two requests are alike in it only where they are alike.

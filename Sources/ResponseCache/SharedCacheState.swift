@@ -39,8 +39,8 @@ package final class SharedCacheState: Sendable {
     /// Where it lies.
     var directory: String { store.settings.directory }
 
-    /// Goes up with each change of what look-ups find.
-    package var changes: UInt64 { store.changes }
+    /// Whether a request that was looked up would be given the same now, as far as that depends on what is stored.
+    package func holds(_ basis: FindingBasis) -> Bool { store.holds(basis.lookUps) }
 
     /// Stands for a long part of a key, so that nobody can find two contents with one key.
     package func contentDigest(_ content: [UInt8]) -> [UInt8] { store.contentDigest(content) }

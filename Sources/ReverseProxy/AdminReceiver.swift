@@ -17,17 +17,18 @@ final class AdminReceiver: RequestReceiver {
         self.address = address
     }
 
-    func received(_ head: RequestHead, framing: ContentFraming, on stream: any ClientStream) -> (any ClientExchange)? {
+    func received(_ request: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
+        let head = request.head
         if let page = OwnPage(head) { return page.respond(shard: shard, stream: stream, head: head) }
         let exchange = AdminExchange(shard: shard, stream: stream, interface: interface)
-        guard let request = AdminRequest(head) else {
+        guard let adminRequest = AdminRequest(head) else {
             let sentence = "Here are /metrics, /healthz, /readyz and the administrator's interface under /-/, described by /-/openapi.json."
             exchange.send(AdminResponse(AdminProblem.notFound(sentence)))
             return nil
         }
         switch AdminAccess(head, through: AdminDoor(address), token: interface.settings.token) {
         case .allowed:
-            exchange.request = request
+            exchange.request = adminRequest
             stream.sendContinue()
             return exchange
         case .unauthorized:
@@ -82,9 +83,7 @@ private final class AdminExchange: ClientExchange, @unchecked Sendable {
     func send(_ response: AdminResponse) {
         guard let stream else { return }
         self.stream = nil
-        response.head(date: shard.date).withUnsafeBytes { head in
-            stream.sendWhole(head: head, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(response.content))
-        }
+        stream.sendWhole(head: response.head(date: shard.date), body: .bytes(response.content))
     }
 }
 

@@ -97,9 +97,7 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
     func respondNow() {
         let response = OwnResponse(
             status: 503, sentence: "Cistern is stopping, and the request's content is not whole.", accept: head.fields.combined(.accept))
-        response.head(date: shard.date).withUnsafeBytes {
-            stream.sendWhole(head: $0, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(response.content))
-        }
+        stream.sendWhole(head: response.head(date: shard.date), body: .bytes(response.content))
         end(status: response.status, bodyBytes: response.content.count)
     }
 

@@ -5,6 +5,7 @@ import Decisions
 import Explanation
 import HTTPCore
 import ResponseCache
+import Sending
 import Upstream
 
 /// `@unchecked Sendable` because nothing of it changes; what is stored is reached from its shard's loop only.
@@ -22,8 +23,8 @@ final class DecidedRequest: @unchecked Sendable {
     let route: Int
     /// Whom its end tells of.
     let scopes: RequestScopes
-    /// The store's changes before it was looked into.
-    let storeChanges: UInt64
+    /// What its look-up went by; nil where it was not looked up.
+    let basis: FindingBasis?
     /// What is known for explanations by now.
     let trace: ExchangeTrace
 
@@ -38,7 +39,7 @@ final class DecidedRequest: @unchecked Sendable {
         self.decision = decision.holding(\.holdingHead)
         (found, mayRescue, place) = (self.decision.copy, self.decision.mayRescue, self.decision.place)
         route = shard.routes.place(of: head.pathAndQuery)
-        storeChanges = arrival.storeChanges
+        basis = arrival.basis
         var keys: TargetKeys?
         if case .lookedUp(let lookedUp) = facts.storeUse { keys = lookedUp.keys }
         scopes = shard.scopes(of: head, route: route, keys)
@@ -65,10 +66,12 @@ final class DecidedRequest: @unchecked Sendable {
 struct Arrival {
     /// When its head was there, in microseconds.
     let began: Int64
-    /// The store's count of changes, before anything of the store was looked at for it.
-    let storeChanges: UInt64
     /// What its content says, where the response depends on it.
     let identity: [UInt8]?
+    /// How the memo of hits knows it, where it may. Only while it is being received.
+    var request: HitMemo.Request?
+    /// What its look-up went by.
+    var basis: FindingBasis?
     /// How often something was read from the disk for it.
     var reads = 0
 }

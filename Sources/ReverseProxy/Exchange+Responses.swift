@@ -194,10 +194,9 @@ extension Exchange {
         handle(.sent)
         var lines = lines
         appendWhy(to: &lines)
-        let body = WholeBody.borrowed(found.content, owner: found.owner)
-        let sent = lines.withUnsafeBytes {
-            shard.storedResponseSender.send(storedHead: bytes, metadata: metadata, body: body, to: head, lines: $0, on: stream)
-        }
+        let stored = StoredResponseSender.Response(
+            head: bytes, metadata: metadata, body: .borrowed(found.content, owner: found.owner))
+        let sent = lines.withUnsafeBytes { shard.storedResponseSender.send(stored, to: head, lines: $0, on: stream) }
         record.bodyBytes = sent.bodyBytes
         finish(sent.status)
     }
@@ -207,9 +206,7 @@ extension Exchange {
         record.status = status.rawValue
         var lines = lines
         appendWhy(to: &lines)
-        bytes.withUnsafeBytes { head in
-            lines.withUnsafeBytes { stream.sendWhole(head: head, lines: $0, body: body) }
-        }
+        stream.sendWhole(head: bytes, lines: lines, body: body)
         finish(status)
     }
 

@@ -207,7 +207,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         var stored = StoredNow<FoundResponse>()
         stored.found = request.found.map { ($0, $0.metadata) }
         guard request.mode != .record else { return stored }
-        if ending.isFailure, cache.changes == request.storeChanges {
+        if ending.isFailure, let basis = request.basis, cache.holds(basis) {
             stored.current = stored.found
         } else if let keys = request.place?.keys {
             stored.current = try cache.find(head, from: keys).result.found.map { ($0, $0.metadata) }

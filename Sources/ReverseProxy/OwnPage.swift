@@ -41,9 +41,7 @@ enum OwnPage {
 
     private static func send(_ status: Status, _ text: String, _ shard: ProxyShard, _ stream: any ClientStream) {
         let response = OwnResponse(status: status, contentType: "text/plain; charset=utf-8", content: Array(text.utf8))
-        response.head(date: shard.date).withUnsafeBytes { head in
-            stream.sendWhole(head: head, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(response.content))
-        }
+        stream.sendWhole(head: response.head(date: shard.date), body: .bytes(response.content))
     }
 }
 
@@ -65,9 +63,7 @@ private final class MetricsExchange: ClientExchange, @unchecked Sendable {
     private func send(_ response: OwnResponse, date: [UInt8]) {
         guard let stream else { return }
         self.stream = nil
-        response.head(date: date).withUnsafeBytes { head in
-            stream.sendWhole(head: head, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(response.content))
-        }
+        stream.sendWhole(head: response.head(date: date), body: .bytes(response.content))
     }
 
     func requestContent(_ bytes: Span<UInt8>) {}

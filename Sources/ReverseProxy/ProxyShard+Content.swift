@@ -39,7 +39,10 @@ extension ProxyShard {
 
     /// The content is whole.
     func receivedWhole(_ head: RequestHead, _ body: RequestBody, on stream: any ClientStream) -> (any ClientExchange)? {
-        guard isKeptByContent(head) else { return consider(head, body, on: stream) }
+        guard isKeptByContent(head) else {
+            var arrival = arrival(body)
+            return consider(head, body, &arrival, on: stream)
+        }
         return receivedWhole(head, body, identity: identification(of: head, body.bytes)(), on: stream)
     }
 
@@ -48,7 +51,8 @@ extension ProxyShard {
         _ head: RequestHead, _ body: RequestBody, identity: [UInt8]?, on stream: any ClientStream
     ) -> (any ClientExchange)? {
         guard let identity else { return pass(head, body, on: stream) }
-        return look(head, body, arrival(body, identity: identity), on: stream)
+        var arrival = arrival(body, identity: identity)
+        return look(head, body, &arrival, on: stream)
     }
 
     /// What the content says is longer than this only until a digest stands for it: a key is kept, and compared at every look-up.

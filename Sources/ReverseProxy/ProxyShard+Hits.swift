@@ -20,10 +20,10 @@ extension ProxyShard {
         trace.age = age
         trace.partition = ExchangeTrace.partition(in: found.key, at: partitionOffset)
         trace.diskReads = UInt8(clamping: arrival.reads)
-        let body = WholeBody.borrowed(found.content, owner: found.owner)
+        let stored = StoredResponseSender.Response(
+            head: found.head, metadata: found.metadata, body: .borrowed(found.content, owner: found.owner))
         func send(_ lines: UnsafeRawBufferPointer) -> StoredResponseSender.Sent {
-            storedResponseSender.send(
-                storedHead: found.head, metadata: found.metadata, body: body, to: head, lines: lines, on: stream)
+            storedResponseSender.send(stored, to: head, lines: lines, on: stream)
         }
         var record = ExchangeRecord(result: serving.result, method: MethodLabel(head.method), status: 200)
         let sent: StoredResponseSender.Sent
@@ -37,9 +37,11 @@ extension ProxyShard {
         record.source = .store
         record.bodyBytes = sent.bodyBytes
         record.age = age
-        if isPlain, serving.cause == .fresh {
-            let end = Freshness.ageEnds(of: found.metadata, now: now)
-            remember(head, record, trace, HitMemo.Validity(changes: arrival.storeChanges, end: end), stream)
+        if isPlain, serving.cause == .fresh, let response = sent.bytes {
+            remember(head, arrival) { basis in
+                let ageEnds = Freshness.ageEnds(of: found.metadata, now: now)
+                return KeptHit(response, basis, times: now.milliseconds..<ageEnds.milliseconds, record, trace)
+            }
         }
         if case .gone = serving.cause { cache?.shared.gone?.count(.served) }
         finish(&record, trace, head, stream, arrival.began)

@@ -1,6 +1,5 @@
 // Hits that are the same as a moment ago.
 
-import CachePolicy
 import Downstream
 import Explanation
 import HTTPCore
@@ -12,25 +11,39 @@ import Telemetry
 extension ProxyShard {
     func repeated(_ bytes: UnsafeRawBufferPointer, on connection: ClientConnection) -> Bool {
         guard let memo, let entry = memo.find(bytes, now: loop.batchWallMilliseconds) else { return false }
-        entry.response.withUnsafeBytes { connection.sendAgain($0) }
-        countRepeated()
-        var record = entry.record
-        var trace = entry.trace
-        trace.number = why.nextNumber()
-        finish(&record, trace, entry.head, connection, loop.batchMicroseconds)
+        entry.hit.response.withUnsafeBytes { connection.sendAgain($0) }
+        finishRepeated(entry.hit, entry.head, connection)
         return true
     }
 
-    /// Keeps what a plain hit has just sent, if the request comes often.
-    func remember(
-        _ head: RequestHead, _ record: ExchangeRecord, _ trace: ExchangeTrace, _ validity: HitMemo.Validity, _ stream: any ClientStream
-    ) {
-        guard let memo, let whole = stream.wholeExchange, let response = whole.response else { return }
-        memo.keep(since: validity.changes) {
-            var trace = trace
-            trace.diskReads = 0
-            let times = now.milliseconds..<validity.end.milliseconds
-            return HitMemo.Entry(whole.request, response, times: times, head, record, trace)
+    /// A request that has no content and may be like one before.
+    func considerPlain(_ received: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
+        var arrival = arrival(.none)
+        // What another request got says nothing of the connection's end.
+        guard let memo, stream.staysOpen, let request = memo.request(received.head, received.bytes) else {
+            return consider(received.head, .none, &arrival, on: stream)
         }
+        if let hit = memo.find(request, now: loop.batchWallMilliseconds) {
+            hit.response.withUnsafeBytes { stream.sendComplete($0) }
+            memo.keep(hit, request, received.head)
+            finishRepeated(hit, received.head, stream)
+            return nil
+        }
+        arrival.request = request
+        return consider(received.head, .none, &arrival, on: stream)
+    }
+
+    private func finishRepeated(_ hit: KeptHit, _ head: RequestHead, _ stream: any ClientStream) {
+        countRepeated()
+        var record = hit.record
+        var trace = hit.trace
+        trace.number = why.nextNumber()
+        finish(&record, trace, head, stream, loop.batchMicroseconds)
+    }
+
+    /// Keeps what a plain hit has just sent, if such requests come often.
+    func remember(_ head: RequestHead, _ arrival: Arrival, _ makeHit: (FindingBasis) -> KeptHit) {
+        guard let memo, let request = arrival.request, let basis = arrival.basis else { return }
+        memo.keep(request, head, basis) { makeHit(basis) }
     }
 }

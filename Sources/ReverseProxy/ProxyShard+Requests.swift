@@ -13,17 +13,18 @@ import Upstream
 
 extension ProxyShard {
     /// What becomes of a request that is whole.
-    func consider(_ head: RequestHead, _ body: RequestBody, on stream: any ClientStream) -> (any ClientExchange)? {
+    func consider(
+        _ head: RequestHead, _ body: RequestBody, _ arrival: inout Arrival, on stream: any ClientStream
+    ) -> (any ClientExchange)? {
         guard cache != nil else { return pass(head, body, on: stream) }
         switch RequestUse(head, content: body.framing) {
         case .bypass: return pass(head, body, on: stream)
-        case .lookUp, .lookUpPart: return look(head, body, arrival(body), on: stream)
+        case .lookUp, .lookUpPart: return look(head, body, &arrival, on: stream)
         }
     }
 
     func arrival(_ body: RequestBody, identity: [UInt8]? = nil) -> Arrival {
-        Arrival(
-            began: loop.batchMicroseconds - body.waitedMicroseconds, storeChanges: cache?.changes ?? 0, identity: identity)
+        Arrival(began: loop.batchMicroseconds - body.waitedMicroseconds, identity: identity)
     }
 
     /// Passes a request on that the store has nothing to do with.
@@ -50,10 +51,10 @@ extension ProxyShard {
     // MARK: Looking into the store
 
     func look(
-        _ head: RequestHead, _ body: RequestBody, _ arrival: Arrival, on stream: any ClientStream
+        _ head: RequestHead, _ body: RequestBody, _ arrival: inout Arrival, on stream: any ClientStream
     ) -> (any ClientExchange)? {
         do throws(NotAtHand) {
-            return try lookInMemory(head, body, arrival, stream)
+            return try lookInMemory(head, body, &arrival, stream)
         } catch {
             return lookLater(head, body, arrival, stream, error)
         }
@@ -64,27 +65,31 @@ extension ProxyShard {
     private func lookLater(
         _ head: RequestHead, _ body: RequestBody, _ arrival: Arrival, _ stream: any ClientStream, _ wanted: NotAtHand
     ) -> DiskWait {
-        DiskWait(shard: self, stream: stream, head: head, began: arrival.began, wanted) { [self] (reads) throws(NotAtHand) in
+        var arrival = arrival
+        arrival.request = nil
+        let began = arrival.began
+        return DiskWait(shard: self, stream: stream, head: head, began: began, wanted) { [self, arrival] (reads) throws(NotAtHand) in
             var arrival = arrival
             arrival.reads = reads
-            return try lookInMemory(head, body, arrival, stream)
+            return try lookInMemory(head, body, &arrival, stream)
         }
     }
 
     private func lookInMemory(
-        _ head: RequestHead, _ body: RequestBody, _ arrival: Arrival, _ stream: any ClientStream
+        _ head: RequestHead, _ body: RequestBody, _ arrival: inout Arrival, _ stream: any ClientStream
     ) throws(NotAtHand) -> (any ClientExchange)? {
         guard let cache else { return pass(head, body, on: stream) }
-        let (keys, result) = try cache.find(head, content: arrival.identity)
+        let finding = try cache.find(head, content: arrival.identity)
+        arrival.basis = finding.basis
         let directives = directives(of: head)
         // Nearly all hits: what `decide` would say of them is known at once.
-        if case .found(let found) = result, refreshAhead == nil, !isModal(head),
+        if case .found(let found) = finding.result, refreshAhead == nil, !isModal(head),
             let serving = Serving(fresh: found.metadata, directives, now: now)
         {
             serveHit(found, serving, to: head, arrival, stream)
             return nil
         }
-        var facts = facts(head, .lookedUp(try lookFurther(result, keys, head, directives)))
+        var facts = facts(head, .lookedUp(try lookFurther(finding.result, finding.keys, head, directives)))
         facts.directives = directives
         return perform(facts, head, body, arrival, stream)
     }

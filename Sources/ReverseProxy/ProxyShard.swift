@@ -144,12 +144,13 @@ final class ProxyShard: RequestReceiver, @unchecked Sendable {
         return dateText
     }
 
-    func received(_ head: RequestHead, framing: ContentFraming, on stream: any ClientStream) -> (any ClientExchange)? {
+    func received(_ request: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
+        let head = request.head
         if servesOwnPages, let page = OwnPage(head) { return page.respond(shard: self, stream: stream, head: head) }
-        switch framing {
-        case .none where !isKeptByContent(head): return consider(head, .none, on: stream)
-        case .length(0) where !isKeptByContent(head): return consider(head, .whole(.empty), on: stream)
-        case .none, .length, .chunked: return receive(head, framing, on: stream)
+        switch request.framing {
+        case .none where !isKeptByContent(head): return considerPlain(request, on: stream)
+        case .length(0) where !isKeptByContent(head): return receivedWhole(head, .whole(.empty), on: stream)
+        case .none, .length, .chunked: return receive(head, request.framing, on: stream)
         }
     }
 

@@ -1,6 +1,7 @@
-// What hits sent a moment ago, by the bytes of the request: one that comes again, byte for byte, gets the same response without being parsed,
-// looked up and put together. That holds for as long as nothing of what the response was made of can have changed: the store, the modes (then all
-// is forgotten), and the age that the response tells. So an entry lives for a second at most, and a popular target takes the long way once a second.
+// What hits sent a moment ago. A request that is like one before gets the same response without being looked up and put together: byte for byte the
+// same, then it is not even parsed; or the same in all that a hit goes by. That holds for as long as nothing of what the response was made of can
+// have changed: what lies in the store under the keys that were looked at (`FindingBasis`), the modes (then all is forgotten), and the age that
+// the response tells. So it is given for a second at most, and a popular target takes the long way once a second.
 
 import CachePolicy
 import Explanation
@@ -10,95 +11,215 @@ import Hashing
 import ResponseCache
 import Telemetry
 
+/// What went out, and what is recorded each time it does.
+package final class KeptHit {
+    package let response: [UInt8]
+    package let record: ExchangeRecord
+    package let trace: ExchangeTrace
+    fileprivate let basis: FindingBasis
+    fileprivate let times: Range<Int64>
+
+    /// - Parameter times: milliseconds since 1970 at which it can be given again. They have a beginning for clocks that are set back.
+    package init(
+        _ response: UnsafeRawBufferPointer, _ basis: FindingBasis, times: Range<Int64>, _ record: ExchangeRecord, _ trace: ExchangeTrace
+    ) {
+        self.response = Array(response)
+        self.record = record
+        self.trace = trace
+        self.basis = basis
+        self.times = times
+    }
+}
+
 /// Touched on its shard's loop only.
 package final class HitMemo {
-    /// For how long a hit can be given again.
-    package struct Validity {
-        /// The store's, from before anything of it was looked at for the request.
-        package let changes: UInt64
-        /// Until then its age is what it is.
-        package let end: Timestamp
-
-        package init(changes: UInt64, end: Timestamp) { (self.changes, self.end) = (changes, end) }
+    /// A request as the memo knows it.
+    package struct Request {
+        fileprivate let key: [UInt8]
+        fileprivate let hash: UInt64
+        /// All of it, where it came alone.
+        fileprivate let bytes: UnsafeRawBufferPointer?
     }
 
-    /// What went out, and what is recorded each time it does.
     package final class Entry {
-        fileprivate let request: [UInt8]
-        fileprivate let times: Range<Int64>
-        /// The request's, and the store's changes from before the look-up.
-        fileprivate var hash: UInt64 = 0
-        fileprivate var changes = UInt64.max
-        package let response: [UInt8]
+        fileprivate let key: [UInt8]
+        fileprivate let hash: UInt64
+        package let hit: KeptHit
+        /// The request's that brought it.
         package let head: RequestHead
-        package let record: ExchangeRecord
-        package let trace: ExchangeTrace
+        /// Since another wanted its place.
+        fileprivate var isUsed = true
 
-        /// - Parameter times: milliseconds since 1970 at which the response can be given again. They have a beginning for clocks that are set
-        ///   back.
-        package init(
-            _ request: UnsafeRawBufferPointer, _ response: UnsafeRawBufferPointer, times: Range<Int64>, _ head: RequestHead,
-            _ record: ExchangeRecord, _ trace: ExchangeTrace
-        ) {
-            self.request = Array(request)
-            self.response = Array(response)
-            self.times = times
-            self.head = head
-            self.record = record
-            self.trace = trace
+        fileprivate init(_ key: [UInt8], _ hash: UInt64, _ hit: KeptHit, _ head: RequestHead) {
+            (self.key, self.hash, self.hit, self.head) = (key, hash, hit, head)
         }
 
-        fileprivate var bytes: Int { request.count + response.count }
+        fileprivate var bytes: Int { key.count + head.fields.bytes.count + hit.response.count }
     }
 
-    private struct Slot {
-        var entry: Entry?
-        /// Of the last request that came here, and the store's changes then: only what comes twice is kept.
-        var hash: UInt64 = 0
-        var changes = UInt64.max
-    }
+    /// Fields that no hit goes by, but where a Vary or the operator names them.
+    private static let unread: KnownFieldSet = [
+        .accept, .acceptLanguage, .forwarded, .origin, .referer, .userAgent, .xForwardedFor, .xRealIP,
+    ]
 
     private let cache: SharedCacheState
-    private var slots = [Slot](repeating: Slot(), count: HitMemo.slotCount)
-    private var keptBytes = 0
-    /// Of the request that was looked for last.
-    private var hash: UInt64 = 0
+    private let unread: KnownFieldSet
+    private var byBytes = HitTable(places: 256)
+    private var byKey = HitTable(places: 1_024)
+    /// The memory of the last request's key, which is used again.
+    private var scratch: [UInt8] = []
 
-    private static let slotCount = 256
     /// Of requests and responses. Beyond it all are forgotten.
-    private static let limitBytes = 1 << 20
+    private static let limitBytes = 4 << 20
+    private static let keyLimitBytes = 4_096
 
-    package init(cache: SharedCacheState) { self.cache = cache }
+    package init(cache: SharedCacheState) {
+        self.cache = cache
+        let policy = cache.settings.policy
+        var unread = Self.unread
+        for name in policy.credentialFields + policy.keyFields { KnownField(Array(name.utf8).span).map { unread.remove($0) } }
+        self.unread = unread
+    }
 
-    /// What this request got before, where it would get that again.
+    // MARK: Finding
+
+    /// What a request that has not been parsed got before, where it would get that again.
     /// - Parameter now: milliseconds since 1970.
-    package func find(_ request: UnsafeRawBufferPointer, now: Int64) -> Entry? {
-        hash = ContentHash.number(of: request)
-        guard let entry = slots[place].entry, entry.hash == hash, entry.request.count == request.count,
-            entry.times.contains(now), entry.changes == cache.changes,
-            entry.request.withUnsafeBytes({ memcmp($0.baseAddress!, request.baseAddress!, request.count) }) == 0
-        else { return nil }
+    package func find(_ bytes: UnsafeRawBufferPointer, now: Int64) -> Entry? {
+        guard let entry = byBytes.find(bytes, ContentHash.number(of: bytes)), holds(entry.hit, now) else { return nil }
         return entry
     }
 
-    /// Keeps what the request that was looked for last got, if it has come before since the store changed.
-    /// - Parameter changes: `SharedCacheState.changes` from before the look-up.
-    package func keep(since changes: UInt64, _ makeEntry: () -> Entry) {
-        guard slots[place].hash == hash, slots[place].changes == changes else {
-            (slots[place].hash, slots[place].changes) = (hash, changes)
-            return
+    /// The same for a parsed one.
+    package func find(_ request: Request, now: Int64) -> KeptHit? {
+        let entry = request.key.withUnsafeBytes { byKey.find($0, request.hash) }
+        guard let hit = entry?.hit, holds(hit, now) else { return nil }
+        return hit
+    }
+
+    private func holds(_ hit: KeptHit, _ now: Int64) -> Bool { hit.times.contains(now) && cache.holds(hit.basis) }
+
+    /// nil where its hits are not kept.
+    /// - Parameters:
+    ///   - head: of a request without content.
+    ///   - bytes: all of it, where it came alone (`ReceivedRequest`). They are read again in `keep`, and nowhere later.
+    package func request(_ head: RequestHead, _ bytes: UnsafeRawBufferPointer?) -> Request? {
+        guard head.method.isRead, !head.target.isEmpty, head.target.count + head.fields.bytes.count <= Self.keyLimitBytes
+        else { return nil }
+        scratch.removeAll(keepingCapacity: true)
+        // Method and version in one, and two bytes between the parts of each line.
+        let limit = 1 + head.target.count + head.fields.bytes.count + 2 * head.fields.count
+        scratch.append(addingCapacity: limit) { output in
+            output.withUnsafeMutableBufferPointer { space, written in written = write(head, to: space) }
         }
-        if keptBytes > Self.limitBytes { forget() }
-        let entry = makeEntry()
-        (entry.hash, entry.changes) = (hash, changes)
-        keptBytes += entry.bytes - (slots[place].entry?.bytes ?? 0)
-        slots[place].entry = entry
+        return Request(key: scratch, hash: scratch.withUnsafeBytes { ContentHash.number(of: $0) }, bytes: bytes)
+    }
+
+    /// All that a hit goes by. Neither a target nor a field has a line's end in it, nor a name a colon: so no two requests are alike in this that
+    /// are not alike.
+    private func write(_ head: RequestHead, to space: UnsafeMutableBufferPointer<UInt8>) -> Int {
+        let out = UnsafeMutableRawPointer(space.baseAddress!)
+        var count = 1
+        space[0] = (head.method == .head ? 1 : 0) | (head.version == .http10 ? 2 : 0)
+        head.target.withUnsafeBytes {
+            memcpy(out + count, $0.baseAddress!, $0.count)
+            count += $0.count
+        }
+        head.fields.bytes.withUnsafeBytes { bytes in
+            func put(_ range: Range<Int>, behind byte: UInt8) {
+                space[count] = byte
+                memcpy(out + count + 1, bytes.baseAddress! + range.lowerBound, range.count)
+                count += 1 + range.count
+            }
+            for entry in head.fields.entries where !(entry.known.map(unread.contains) ?? false) {
+                put(entry.nameRange, behind: 0x0a)
+                put(entry.valueRange, behind: 0x3a)
+            }
+        }
+        return count
+    }
+
+    // MARK: Keeping
+
+    /// Keeps what a request got, if it comes often.
+    package func keep(_ request: Request, _ head: RequestHead, _ basis: FindingBasis, _ makeHit: () -> KeptHit) {
+        let isUnread = basis.selecting.contains { name in KnownField(name.span).map(unread.contains) ?? false }
+        if isUnread {
+            // Then nothing but its bytes tells it from others.
+            guard let bytes = request.bytes else { return }
+            return keep(bytes, head, makeHit)
+        }
+        guard byKey.hasCome(request.hash) else { return }
+        let hit = makeHit()
+        byKey.keep(Entry(request.key, request.hash, hit, head), limitBytes: Self.limitBytes)
+        if let bytes = request.bytes { keep(bytes, head) { hit } }
+    }
+
+    /// Keeps what was given again for a request whose bytes come often.
+    package func keep(_ hit: KeptHit, _ request: Request, _ head: RequestHead) {
+        if let bytes = request.bytes { keep(bytes, head) { hit } }
+    }
+
+    private func keep(_ bytes: UnsafeRawBufferPointer, _ head: RequestHead, _ makeHit: () -> KeptHit) {
+        let hash = ContentHash.number(of: bytes)
+        guard byBytes.hasCome(hash) else { return }
+        byBytes.keep(Entry(Array(bytes), hash, makeHit(), head), limitBytes: Self.limitBytes)
     }
 
     package func forget() {
-        for place in slots.indices { slots[place].entry = nil }
-        keptBytes = 0
+        byBytes.forget()
+        byKey.forget()
+    }
+}
+
+/// A place for each of so many hashes.
+private struct HitTable {
+    private var entries: [HitMemo.Entry?]
+    /// Of each place's last requests, parts of their hashes: only what comes twice is kept.
+    private var come: [UInt32]
+    private var keptBytes = 0
+
+    /// How many requests are remembered for each place.
+    private static let remembered = 4
+
+    /// - Parameter places: a power of two.
+    init(places: Int) {
+        entries = Array(repeating: nil, count: places)
+        come = Array(repeating: 0, count: places * Self.remembered)
     }
 
-    private var place: Int { Int(truncatingIfNeeded: hash % UInt64(Self.slotCount)) }
+    private func place(_ hash: UInt64) -> Int { Int(truncatingIfNeeded: hash) & (entries.count - 1) }
+
+    func find(_ key: UnsafeRawBufferPointer, _ hash: UInt64) -> HitMemo.Entry? {
+        guard let entry = entries[place(hash)], entry.hash == hash, entry.key.count == key.count,
+            entry.key.withUnsafeBytes({ memcmp($0.baseAddress!, key.baseAddress!, key.count) }) == 0
+        else { return nil }
+        if !entry.isUsed { entry.isUsed = true }
+        return entry
+    }
+
+    /// Whether such a request has come a moment ago; from now on one has.
+    mutating func hasCome(_ hash: UInt64) -> Bool {
+        let place = Int(truncatingIfNeeded: hash) & (come.count - 1)
+        let part = UInt32(truncatingIfNeeded: hash >> 32)
+        defer { come[place] = part }
+        return come[place] == part
+    }
+
+    /// What others in its place are asked for stays once more.
+    mutating func keep(_ entry: HitMemo.Entry, limitBytes: Int) {
+        let place = place(entry.hash)
+        if let old = entries[place], old.hash != entry.hash, old.isUsed, old.hit.times.contains(entry.hit.times.lowerBound) {
+            old.isUsed = false
+            return
+        }
+        if keptBytes > limitBytes { forget() }
+        keptBytes += entry.bytes - (entries[place]?.bytes ?? 0)
+        entries[place] = entry
+    }
+
+    mutating func forget() {
+        for place in entries.indices { entries[place] = nil }
+        keptBytes = 0
+    }
 }

@@ -69,7 +69,8 @@ final class SampleAPI: @unchecked Sendable {
 private final class SampleResources: RequestReceiver {
     private static let users = [("Ada", "ada@example.com"), ("Grace", "grace@example.com"), ("Barbara", "barbara@example.com")]
 
-    func received(_ head: RequestHead, framing: ContentFraming, on stream: any ClientStream) -> (any ClientExchange)? {
+    func received(_ request: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
+        let head = request.head
         let target = String(decoding: head.target, as: UTF8.self)
         let parts = target.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
         let path = parts[0].split(separator: "/").map(String.init)
@@ -131,7 +132,8 @@ private final class SampleControl: RequestReceiver {
 
     init(api: SampleAPI) { self.api = api }
 
-    func received(_ head: RequestHead, framing: ContentFraming, on stream: any ClientStream) -> (any ClientExchange)? {
+    func received(_ request: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
+        let head = request.head
         guard head.method == .post, head.target.elementsEqual("/toggle".utf8) else {
             SampleResponse.send(404, "text/plain", "POST /toggle takes the sample API down and up again.\n", stream)
             return nil
@@ -149,8 +151,6 @@ private enum SampleResponse {
         var head: [UInt8] = []
         ResponseSerializer.appendStatusLine(status, reason: [], to: &head)
         head += Array("Content-Type: \(type)\r\nContent-Length: \(text.utf8.count)\r\n\(extra)".utf8)
-        head.withUnsafeBytes {
-            stream.sendWhole(head: $0, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(Array(text.utf8)))
-        }
+        stream.sendWhole(head: head, body: .bytes(Array(text.utf8)))
     }
 }

@@ -33,9 +33,9 @@ private final class Answering: RequestReceiver {
 
     static func request(_ target: String) -> String { "GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n" }
 
-    func received(_ head: RequestHead, framing: ContentFraming, on stream: any ClientStream) -> (any ClientExchange)? {
+    func received(_ request: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
         guard let connection = stream as? ClientConnection else { return nil }
-        let target = String(decoding: head.target, as: UTF8.self)
+        let target = String(decoding: request.head.target, as: UTF8.self)
         switch target {
         case "/wait":
             waits.signal()
@@ -49,20 +49,18 @@ private final class Answering: RequestReceiver {
             connection.sendContinue()
             return Late(self, connection)
         default:
-            answer(target, connection)
+            answer(target, connection, request.bytes)
             return nil
         }
     }
 
-    private func answer(_ target: String, _ connection: ClientConnection) {
+    private func answer(_ target: String, _ connection: ClientConnection, _ bytes: UnsafeRawBufferPointer? = nil) {
         let body = target == "/whole" ? [UInt8](repeating: 120, count: 24 << 20) : Array(target.utf8)
         let lines = Array("HTTP/1.1 200 OK\r\nContent-Length: \(body.count)\r\n".utf8)
-        lines.withUnsafeBytes {
-            connection.sendWhole(head: $0, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(body))
+        let sent = lines.withUnsafeBytes {
+            connection.sendWhole(head: $0, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes(body))?.count ?? 0
         }
-        if let whole = connection.wholeExchange {
-            wholes.withLock { $0.append("\(whole.request.count) \(whole.response?.count ?? 0)") }
-        }
+        if let bytes { wholes.withLock { $0.append("\(bytes.count) \(sent)") } }
     }
 
     /// Answers when it has the whole request.
@@ -119,9 +117,7 @@ private final class Answering: RequestReceiver {
         let other = pair[1] == number ? pair[0] : pair[1]
         let lines = Array("HTTP/1.1 200 OK\r\nX: \(String(repeating: "x", count: 20_000))\r\n".utf8)
         for head in [lines, Array(lines.prefix(17))] {
-            head.withUnsafeBytes {
-                connection.sendWhole(head: $0, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .bytes([1]))
-            }
+            connection.sendWhole(head: head, body: .bytes([1]))
         }
         var byte: UInt8 = 0
         let count = recv(other, &byte, 1, Int32(MSG_DONTWAIT))

@@ -19,7 +19,7 @@ struct SelectingMemoTests {
                 memo.values(for: marker, in: request) { names in
                     made += 1
                     return SelectingFields.values(of: names, in: request)
-                }
+                }.values
             }
         }
         let german = values("a\naccept-language", [("Accept-Language", "de"), ("A", "1")])

@@ -56,8 +56,8 @@ final class TestCache {
 
     func send(_ target: String, _ lines: Lines = [], method: HTTPCore.Method = .get, content: String? = nil) throws -> Sent {
         let head = Self.request(target, lines, method: method)
-        let (keys, result) = try cache.find(head, content: content.map { Array($0.utf8) })
-        let request = LookedUpRequest(head, RequestCacheControl(head.fields), keys: keys, found: result.found)
+        let finding = try cache.find(head, content: content.map { Array($0.utf8) })
+        let request = LookedUpRequest(head, RequestCacheControl(head.fields), keys: finding.keys, found: finding.result.found)
         return Sent(request: request, order: cache.shared.sent.take(), time: time.wall)
     }
 

@@ -4,74 +4,182 @@ import CachePolicy
 import CacheStore
 import Explanation
 import HTTPCore
-import ResponseCache
 import Telemetry
 import TestSupport
 import Testing
 
+@testable import ResponseCache
 @testable import Sending
 
 @Suite("The memory of hits")
 struct HitMemoTests {
+    typealias Lines = [(String, String)]
+
     private let temporary = TestTools.temporaryDirectory()
     private let store: ResponseStore
+    private let finding: Finding
     private let memo: HitMemo
 
     init() throws {
         store = try ResponseStore(StoreSettings(directory: temporary.path, capacityBytes: 4 << 20))
-        let settings = ResponseCacheSettings(upstream: UpstreamOrigin(Array("http://upstream.test".utf8)))
-        memo = HitMemo(cache: SharedCacheState(store: store, sent: SentRequests(), settings: settings))
+        let cache = ResponseCache(Self.shared(store, CachePolicySettings()), mayWait: true)
+        finding = try cache.find(Self.plain)
+        memo = HitMemo(cache: cache.shared)
     }
 
-    private func find(_ request: String, now: Int64 = 5) -> String? {
-        Array(request.utf8).withUnsafeBytes { memo.find($0, now: now) }.map { String(decoding: $0.response, as: UTF8.self) }
+    private static func shared(_ store: ResponseStore, _ policy: CachePolicySettings) -> SharedCacheState {
+        var settings = ResponseCacheSettings(upstream: UpstreamOrigin(Array("http://upstream.test".utf8)))
+        settings.policy = policy
+        return SharedCacheState(store: store, sent: SentRequests(), settings: settings)
     }
 
-    /// Looks, then keeps what was sent, as a hit does.
-    private func hit(_ request: String, _ response: String, times: Range<Int64> = 0..<10, changes: UInt64? = nil) {
-        _ = find(request)
-        memo.keep(since: changes ?? store.changes) {
-            Array(request.utf8).withUnsafeBytes { request in
-                Array(response.utf8).withUnsafeBytes { response in
-                    HitMemo.Entry(
-                        request, response, times: times, RequestHead(method: .get, target: [0x2f], version: .http11, fields: Fields()),
-                        ExchangeRecord(result: .hit, method: .get, status: 200), ExchangeTrace())
-                }
-            }
+    private static func head(_ target: String, _ lines: Lines, _ method: HTTPCore.Method, _ version: HTTPVersion) -> RequestHead {
+        var fields = Fields()
+        for (name, value) in lines { fields.append(name: name, value: value) }
+        return RequestHead(method: method, target: Array(target.utf8)[...], version: version, fields: fields)
+    }
+
+    /// Looks by bytes, then by what a hit goes by.
+    private func find(
+        in memo: HitMemo? = nil, _ bytes: String?, _ head: RequestHead, now: Int64 = 5
+    ) -> (byBytes: String?, byKey: String?) {
+        let memo = memo ?? self.memo
+        let byBytes = bytes.flatMap { bytes in Array(bytes.utf8).withUnsafeBytes { memo.find($0, now: now)?.hit } }
+        let request = memo.request(head, nil)
+        let byKey = request.flatMap { memo.find($0, now: now) }
+        return (byBytes.map { String(decoding: $0.response, as: UTF8.self) }, byKey.map { String(decoding: $0.response, as: UTF8.self) })
+    }
+
+    /// Keeps what was sent, as a hit does.
+    private func keep(
+        in memo: HitMemo? = nil, _ bytes: String, _ head: RequestHead, _ response: String, times: Range<Int64> = 0..<10,
+        selecting: [String] = []
+    ) {
+        let memo = memo ?? self.memo
+        var basis = finding.basis
+        basis.selecting = selecting.map { Array($0.utf8)[...] }
+        let record = ExchangeRecord(result: .hit, method: .get, status: 200)
+        let hit = Array(response.utf8).withUnsafeBytes { KeptHit($0, basis, times: times, record, ExchangeTrace()) }
+        Array(bytes.utf8).withUnsafeBytes { bytes in
+            guard let request = memo.request(head, bytes) else { return }
+            memo.keep(request, head, basis) { hit }
         }
     }
 
-    @Test("only what comes twice is kept, and only for the same bytes")
+    private static let plain = head("/a", [], .get, .http11)
+
+    @Test("only what comes often is kept: by what a hit goes by first, then by its bytes, and only for the same bytes")
     func twice() {
-        hit("a", "1")
-        #expect(find("a") == nil)
-        hit("a", "1")
-        #expect(find("a") == "1")
-        #expect(find("A") == nil && find("a ") == nil)
+        keep("a", Self.plain, "1")
+        #expect(find("a", Self.plain) == (nil, nil))
+        keep("a", Self.plain, "1")
+        #expect(find("a", Self.plain) == (nil, "1"))
+        keep("a", Self.plain, "1")
+        #expect(find("a", Self.plain) == ("1", "1"))
+        #expect(find("A", Self.plain).byBytes == nil && find("a ", Self.plain).byBytes == nil)
     }
 
     @Test("it counts for as long as the age that it tells holds, also where the clock is set back")
     func times() {
-        for _ in 1...2 { hit("a", "1", times: 3..<7) }
-        #expect((0..<10).filter { find("a", now: $0) != nil } == [3, 4, 5, 6])
+        for _ in 1...3 { keep("a", Self.plain, "1", times: 3..<7) }
+        #expect((0..<10).filter { find("a", Self.plain, now: $0).byBytes != nil } == [3, 4, 5, 6])
+        #expect((0..<10).filter { find("a", Self.plain, now: $0).byKey != nil } == [3, 4, 5, 6])
     }
 
-    @Test("what the store takes in makes it count no more, also between the look-up and the end of the hit")
+    @Test("what its look-up went by makes it count no more when it changes, and nothing else does")
     func changes() {
-        let before = store.changes
-        for _ in 1...2 { hit("a", "1") }
-        store.insert(NewItem(key: [1], metadata: [], head: [], body: [], retention: .whenUsed))
-        #expect(find("a") == nil)
-        for _ in 1...2 { hit("a", "2", changes: before) }
-        #expect(find("a") == nil)
-        for _ in 1...2 { hit("a", "2") }
-        #expect(find("a") == "2")
+        for _ in 1...3 { keep("a", Self.plain, "1") }
+        store.insert(NewItem(key: [2], metadata: [], head: [], body: [], retention: .whenUsed))
+        #expect(find("a", Self.plain) == ("1", "1"))
+        store.insert(NewItem(key: finding.keys.own, metadata: [], head: [], body: [], retention: .whenUsed))
+        #expect(find("a", Self.plain) == (nil, nil))
+        // What was looked up before that is not given later.
+        for _ in 1...3 { keep("a", Self.plain, "2") }
+        #expect(find("a", Self.plain) == (nil, nil))
     }
 
     @Test("all is forgotten when the modes change")
     func forgetting() {
-        for _ in 1...2 { hit("a", "1") }
+        for _ in 1...3 { keep("a", Self.plain, "1") }
         memo.forget()
-        #expect(find("a") == nil)
+        #expect(find("a", Self.plain) == (nil, nil))
+    }
+
+    struct Row: CustomTestStringConvertible {
+        let testDescription: String
+        let head: RequestHead
+        let isSame: Bool
+
+        init(
+            _ sentence: String, _ lines: Lines = [], target: String = "/a", _ method: HTTPCore.Method = .get,
+            _ version: HTTPVersion = .http11, isSame: Bool = false
+        ) {
+            testDescription = sentence
+            head = HitMemoTests.head(target, [("Host", "a")] + lines, method, version)
+            self.isSame = isSame
+        }
+    }
+
+    @Test(
+        "requests that differ only in what no hit goes by get the same; all else tells them apart",
+        arguments: [
+            Row("nothing differs", isSame: true),
+            Row("another program", [("User-Agent", "x"), ("Accept", "*/*")], isSame: true),
+            Row("another page, another language", [("Referer", "/x"), ("Origin", "x"), ("Accept-Language", "de")], isSame: true),
+            Row("through other proxies", [("X-Forwarded-For", "1.2.3.4"), ("X-Real-IP", "x"), ("Forwarded", "for=x")], isSame: true),
+            Row("another target", target: "/b"), Row("HEAD", [], .head), Row("HTTP/1.0", [], target: "/a", .get, .http10),
+            Row("credentials", [("Authorization", "Basic x")]), Row("a cookie", [("Cookie", "a=b")]),
+            Row("an API key", [("X-API-Key", "k")]),
+            Row("a condition", [("If-None-Match", "\"1\"")]), Row("a range", [("Range", "bytes=0-1")]),
+            Row("another coding", [("Accept-Encoding", "gzip")]), Row("demands", [("Cache-Control", "no-cache")]),
+            Row("a field that is not known here", [("X-Tenant", "1")]), Row("another host", [("Host", "b")]),
+            Row("a mode", [("Cistern-Mode", "offline")]), Row("an explanation", [("Cistern-Why", "?1")]),
+        ])
+    func keys(_ row: Row) {
+        for _ in 1...3 { keep("a", Self.head("/a", [("Host", "a")], .get, .http11), "1") }
+        #expect((find(nil, row.head).byKey != nil) == row.isSame)
+    }
+
+    @Test("no two requests have one key: neither names and values nor lines run into each other")
+    func ambiguity() {
+        let heads = [
+            Self.head("/a", [("X", "1"), ("Y", "2")], .get, .http11), Self.head("/a", [("X", "1Y:2")], .get, .http11),
+            Self.head("/a", [("Y", "2"), ("X", "1")], .get, .http11), Self.head("/a", [("X", "1"), ("X", "")], .get, .http11),
+        ]
+        for (place, head) in heads.enumerated() {
+            for _ in 1...2 { keep("\(place)", head, "\(place)") }
+        }
+        for (place, head) in heads.enumerated() { #expect(find(nil, head).byKey == "\(place)") }
+    }
+
+    @Test("a field that a Vary or the operator names tells requests apart")
+    func named() {
+        let one = Self.head("/a", [("Accept-Language", "de")], .get, .http11)
+        let other = Self.head("/a", [("Accept-Language", "fr")], .get, .http11)
+        for _ in 1...3 { keep("a", one, "1", selecting: ["accept-language"]) }
+        #expect(find("a", one) == ("1", nil) && find(nil, other).byKey == nil)
+        memo.forget()
+        for _ in 1...3 { keep("b", one, "1", selecting: ["accept-encoding"]) }
+        #expect(find(nil, other).byKey == "1")
+        var policy = CachePolicySettings()
+        policy.keyFields = ["accept-language"]
+        policy.credentialFields = ["user-agent"]
+        let keyed = HitMemo(cache: Self.shared(store, policy))
+        for _ in 1...3 { keep(in: keyed, "a", one, "1") }
+        #expect(find(in: keyed, nil, one).byKey == "1" && find(in: keyed, nil, other).byKey == nil)
+        #expect(find(in: keyed, nil, Self.head("/a", [("Accept-Language", "de"), ("User-Agent", "x")], .get, .http11)).byKey == nil)
+    }
+
+    @Test("what is kept is bounded, and what others ask for keeps its place once more")
+    func bounds() {
+        let large = String(repeating: "x", count: 1 << 20)
+        for number in 0..<8 {
+            for _ in 1...3 { keep("\(number)", Self.head("/\(number)", [], .get, .http11), large) }
+        }
+        let kept = (0..<8).count { find(nil, Self.head("/\($0)", [], .get, .http11)).byKey != nil }
+        #expect(1...5 ~= kept)
+        let long = Self.head("/" + String(repeating: "x", count: 5_000), [], .get, .http11)
+        for _ in 1...3 { keep("long", long, "1") }
+        #expect(find("long", long) == (nil, nil))
     }
 }

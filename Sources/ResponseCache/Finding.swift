@@ -1,0 +1,38 @@
+// What a look-up brings.
+
+import CachePolicy
+import CacheStore
+
+/// What is stored for a request, where it was looked for, and what that goes by.
+package struct Finding {
+    package let keys: TargetKeys
+    package let result: LookUpResult
+    package let basis: FindingBasis
+}
+
+/// What a finding goes by. All that was looked at is in it, also where nothing lay: a mark that is set there later makes the response invalid.
+package struct FindingBasis: Sendable {
+    package internal(set) var lookUps = LookUpBasis()
+    /// The names of the selecting fields, where the response is one of several variants.
+    package internal(set) var selecting: [ArraySlice<UInt8>] = []
+}
+
+package enum LookUpResult {
+    case found(FoundResponse)
+    case nothing
+    /// Something is stored for this key, but for other values of the selecting fields; with the key that theirs would have.
+    case otherVariant([UInt8])
+
+    package var found: FoundResponse? {
+        if case .found(let found) = self { found } else { nil }
+    }
+
+    /// The key under which requests that can have one response meet.
+    package func flightKey(_ key: [UInt8]) -> [UInt8] {
+        switch self {
+        case .found(let found): found.key
+        case .otherVariant(let variant): variant
+        case .nothing: key
+        }
+    }
+}

@@ -1,0 +1,87 @@
+// What a look-up went by: it holds until what lies under its keys changes, in whatever way, and no longer.
+
+import Testing
+
+@testable import CacheStore
+
+@Suite("The basis of a look-up")
+struct ChangeCountsTests {
+    struct Row: CustomTestStringConvertible {
+        let testDescription: String
+        let holds: Bool
+        let change: @Sendable (ResponseStore) -> Void
+
+        init(_ sentence: String, holds: Bool = false, _ change: @escaping @Sendable (ResponseStore) -> Void) {
+            (testDescription, self.holds, self.change) = (sentence, holds, change)
+        }
+    }
+
+    @Test(
+        "it ends with each change under its keys, also of what was not there",
+        arguments: [
+            Row("the item is replaced") { $0.insert(item(1)) },
+            Row("something comes where nothing lay") { $0.insert(item(2)) },
+            Row("the item is removed") { $0.remove(key(1).span) },
+            Row("what lies on the disk is removed") {
+                $0.flush()
+                $0.remove(key(1).span)
+            },
+            Row("it is removed by one who saw it") { store in store.see(key(1).span).item.map { store.remove(key(1).span, ifStill: $0) } },
+            Row("somebody wanted it removed where nothing lay") { $0.remove(key(2).span) },
+            Row("it is marked as stale while it waits") { _ = $0.markStale($0.id(of: key(1))) },
+            Row("it is marked as stale on the disk") {
+                $0.flush()
+                _ = $0.markStale($0.id(of: key(1)))
+            },
+            Row("all is marked as stale") { $0.markAllStale() },
+            Row("all is removed") { $0.removeAll() },
+            Row("it gets a note") { store in store.see(key(1).span).item.map { store.setNote(7, of: key(1).span, ifStill: $0) } },
+            Row("look-ups look elsewhere from now on") { $0.noteChange() },
+            Row("it is evicted") { store in
+                for number in 100..<180 { store.insert(item(number, 100_000)) }
+                store.flush()
+            },
+            Row("another item comes", holds: true) { $0.insert(item(3)) },
+            Row("another is removed", holds: true) { $0.remove(key(3).span) },
+            Row("what waits is written", holds: true) { $0.flush() },
+            Row("it is looked up", holds: true) { _ = $0.lookUp(key(1).span) },
+        ])
+    func changes(_ row: Row) throws {
+        let directory = try Directory()
+        let store = try directory.open(4 << 20)
+        store.insert(item(1))
+        var basis = LookUpBasis()
+        #expect(store.lookUp(key(1).span, &basis) != nil && store.lookUp(key(2).span, &basis) == nil)
+        #expect(store.holds(basis))
+        row.change(store)
+        #expect(store.holds(basis) == row.holds)
+    }
+
+    @Test("a damaged item that is dropped ends it")
+    func damaged() throws {
+        let directory = try Directory()
+        let store = try directory.open()
+        store.insert(item(1))
+        store.flush()
+        var basis = LookUpBasis()
+        #expect(store.lookUp(key(1).span, &basis) != nil)
+        directory.flip(try #require(directory.segments.first), at: RecordHeader.bytes + 20)
+        #expect(store.lookUp(key(1).span) == nil && !store.holds(basis))
+    }
+
+    @Test("what went by too many keys, or by something that is not counted, never holds")
+    func unknown() throws {
+        let store = try Directory().open()
+        var basis = LookUpBasis()
+        for number in 1...8 { _ = store.lookUp(key(number).span, &basis) }
+        #expect(store.holds(basis))
+        _ = store.lookUp(key(9).span, &basis)
+        #expect(!store.holds(basis))
+        var unknown = LookUpBasis()
+        #expect(store.holds(unknown))
+        unknown.noteUnknown()
+        #expect(!store.holds(unknown))
+        _ = store.lookUp(key(1).span, &unknown)
+        #expect(!store.holds(unknown))
+    }
+}

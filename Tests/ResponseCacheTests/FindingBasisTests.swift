@@ -1,0 +1,124 @@
+// What a finding goes by: for as long as that holds, another look-up would bring the same response. Each row is a way in which giving it again
+// could be wrong. What changes it happens in another cache on the same store, as on another shard.
+
+import CachePolicy
+import CacheStore
+import HTTPCore
+import Testing
+
+@testable import ResponseCache
+
+@Suite("The cache: what a finding goes by")
+struct FindingBasisTests {
+    struct Row: CustomTestStringConvertible {
+        let testDescription: String
+        let user: String?
+        let holds: Bool
+        let change: @Sendable (TestCache) throws -> Void
+
+        /// - Parameter user: whose response it is.
+        init(_ sentence: String, of user: String? = nil, holds: Bool = false, _ change: @escaping @Sendable (TestCache) throws -> Void) {
+            (testDescription, self.user, self.holds, self.change) = (sentence, user, holds, change)
+        }
+    }
+
+    private static let stored = [("Cache-Control", "max-age=60"), ("ETag", "\"1\""), ("Cache-Groups", "\"g\""), ("Cache-Tag", "t")]
+    private static let target = "/list?x=1"
+
+    private static func purge(_ selection: EntrySelection) -> @Sendable (TestCache) -> Void {
+        { _ = $0.cache.purge(.selection(selection), isSoft: false) }
+    }
+
+    static let rows = [
+        Row("a later response is stored") { try $0.fetch(target, [], stored, "2") },
+        Row("one that varies is stored in its place") { try $0.fetch(target, [], stored + [("Vary", "Accept")], "2") },
+        Row("purged by its target", purge(EntrySelection(target: .init(target, ArgumentTable())))),
+        Row("purged by a prefix", purge(EntrySelection(prefix: .init("/li")))),
+        Row("purged by its tag", purge(EntrySelection(tag: "t"))),
+        Row("all is purged") { _ = $0.cache.purge(.all, isSoft: false) },
+        Row("all is purged softly") { _ = $0.cache.purge(.all, isSoft: true) },
+        Row("purged softly") { _ = $0.cache.purge(.selection(EntrySelection(tag: "t")), isSoft: true) },
+        Row("purged by its id") { test in
+            _ = test.cache.list(EntrySelection(), limit: 1).entries.first.map { test.cache.purge(.id($0.id), isSoft: false) }
+        },
+        Row("a write to its target") { $0.write(target) },
+        Row("a write to its target, for a user's own response", of: "u") { $0.write(target) },
+        Row("a write to a member of its collection") { $0.write("/list/7", withCollection: true) },
+        Row("a write that names its group") { $0.write("/other", [("Cache-Group-Invalidation", "\"g\"")]) },
+        Row("the same for a user's own response", of: "u") { $0.write("/other", [("Cache-Group-Invalidation", "\"g\"")]) },
+        Row("a 304 brings it up to date") { test in
+            test.now += 2_000
+            let sent = try test.send(target)
+            #expect(test.confirm(sent, [("ETag", "\"1\""), ("Cache-Control", "max-age=7")]) == .stored)
+        },
+        Row("a 304 that is only noted") { test in
+            test.now += 2_000
+            let sent = try test.send(target)
+            #expect(test.confirm(sent, [("ETag", "\"1\"")]) == .stored)
+        },
+        Row("a response to HEAD tells that it has changed") { test in
+            test.now += 2_000
+            test.update(try test.send(target, method: .head), [("ETag", "\"2\""), ("Cache-Control", "max-age=60")])
+        },
+        Row("a later one is stored for fewer arguments") { test in
+            test.now += 2_000
+            try test.fetch("/list?x=2", [], stored + [("No-Vary-Search", "params")], "2")
+        },
+        Row("what is evicted") { test in
+            for number in 0..<300 { try test.fetch("/filling/\(number)", [], stored, String(repeating: "x", count: 100_000)) }
+            test.cache.store.flush()
+        },
+        Row("another target is stored", holds: true) { try $0.fetch("/other", [], stored, "2") },
+        Row("another user's response is stored", holds: true) { try $0.fetch(target, [("X-User", "v")], stored, "2") },
+        Row("a write to another target", holds: true) { $0.write("/other") },
+        Row("what another tag has is purged", holds: true, purge(EntrySelection(tag: "u"))),
+        Row("what waits is written down", holds: true) { $0.cache.store.flush() },
+        Row("time passes", holds: true) { $0.now += 1_000_000 },
+    ]
+
+    @Test("it holds until the response could be another one, or none", arguments: rows)
+    func changes(_ row: Row) throws {
+        let test = try TestCache { $0.checksCollections = true }
+        let credentials = row.user.map { [("X-User", $0)] } ?? []
+        try test.fetch(Self.target, credentials, Self.stored, "1")
+        let shard = ResponseCache(test.cache.shared, mayWait: true)
+        let finding = try shard.find(TestCache.request(Self.target, credentials))
+        #expect(finding.result.found != nil && finding.basis.selecting.isEmpty && shard.holds(finding.basis))
+        try row.change(test)
+        #expect(shard.holds(finding.basis) == row.holds)
+    }
+
+    @Test("of a variant, it goes by the marker and by the variant, and names the fields that have selected it")
+    func variants() throws {
+        let varied = Self.stored + [("Vary", "Accept-Language, X-Kind")]
+        let changes: [(String, Bool, (TestCache) throws -> Void)] = [
+            ("another variant brings the marker up to date", false, { try $0.fetch("/a", [("Accept-Language", "fr")], varied, "2") }),
+            ("it varies by more", false, { try $0.fetch("/a", [("X", "1")], Self.stored + [("Vary", "X")], "2") }),
+            ("a write", false, { $0.write("/a") }),
+            ("another target", true, { try $0.fetch("/b", [], varied) }),
+        ]
+        for (what, holds, change) in changes {
+            let test = try TestCache()
+            try test.fetch("/a", [("Accept-Language", "de")], varied, "1")
+            let finding = try test.cache.find(TestCache.request("/a", [("Accept-Language", "de")]))
+            #expect(finding.result.found != nil)
+            #expect(finding.basis.selecting.map { String(decoding: $0, as: UTF8.self) } == ["accept-language", "x-kind"])
+            try change(test)
+            #expect(test.cache.holds(finding.basis) == holds, "\(what)")
+        }
+    }
+
+    @Test("of what was found for fewer arguments, it goes by what the upstream said of them")
+    func searchVariance() throws {
+        let says = { (names: String) in Self.stored + [("No-Vary-Search", "params=(\(names))")] }
+        let test = try TestCache()
+        try test.fetch("/a?x=1&y=1", [], says("\"x\""), "1")
+        let finding = try test.cache.find(TestCache.request("/a?x=2&y=1"))
+        #expect(finding.result.found != nil && test.cache.holds(finding.basis))
+        try test.fetch("/b?x=1", [], says("\"x\""), "1")
+        #expect(test.cache.holds(finding.basis))
+        test.now += 2_000
+        try test.fetch("/a?x=1&y=2", [], says("\"x\" \"y\""), "2")
+        #expect(!test.cache.holds(finding.basis))
+    }
+}
