@@ -110,7 +110,9 @@ let package = Package(
         tests("CacheStoreTests", ["CacheStore", "CSystem", "Locking", "TestSupport"]),
         tests("ResponseCacheTests", ["ResponseCache", "CachePolicy", "CacheStore", "HTTPCore", "TestSupport"]),
         tests("CoordinationTests", ["Coordination", "Decisions", "Locking", "Upstream"]),
-        tests("ExaminationTests", ["Examination", "CachePolicy", "ContentCodings", "Forwarding", "HTTPCore", "JSON"]),
+        tests(
+            "ExaminationTests",
+            ["Examination", "CachePolicy", "ContentCodings", "Forwarding", "Hashing", "HTTPCore", "JSON", "TestSupport"]),
         tests(
             "SendingTests",
             ["Sending", "CachePolicy", "CacheStore", "Explanation", "HTTPCore", "ResponseCache", "Telemetry", "TestSupport"]),

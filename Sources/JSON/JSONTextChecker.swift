@@ -137,11 +137,11 @@ enum JSONScanning {
         while index + 16 <= buffer.count {
             let bytes = base.loadUnaligned(fromByteOffset: index, as: SIMD16<UInt8>.self)
             // With a sign, controls are as small as the bytes of UTF-8.
-            let isSmall = SIMD16<Int8>(truncatingIfNeeded: bytes) .< firstPlain
+            let isSmall = unsafeBitCast(bytes, to: SIMD16<Int8>.self) .< firstPlain
             // All bits of a lane are set, or none.
-            let special = unsafeBitCast((bytes .== quote) .| (bytes .== backslash) .| isSmall, to: SIMD2<UInt64>.self)
-            if special[0] != 0 { return index + special[0].trailingZeroBitCount >> 3 }
-            if special[1] != 0 { return index + 8 + special[1].trailingZeroBitCount >> 3 }
+            let special = unsafeBitCast((bytes .== quote) .| (bytes .== backslash) .| isSmall, to: (UInt64, UInt64).self)
+            if special.0 != 0 { return index + special.0.trailingZeroBitCount >> 3 }
+            if special.1 != 0 { return index + 8 + special.1.trailingZeroBitCount >> 3 }
             index += 16
         }
         while index < buffer.count {

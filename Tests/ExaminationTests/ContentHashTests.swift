@@ -1,0 +1,30 @@
+// What stands for content in entity tags.
+
+import TestSupport
+import Testing
+
+@testable import Hashing
+
+@Suite("Hashes of content")
+struct ContentHashTests {
+    @Test("hexadecimal digits are those of the standard library, with zeros before them")
+    func digits() {
+        var generator = SeededGenerator(seed: 4711)
+        let numbers =
+            [0, 1, 9, 10, 15, 16, 0x0123_4567, 0x89ab_cdef, .max]
+            + (0..<1_000).map { _ in UInt32.random(in: 0 ... .max, using: &generator) }
+        for number in numbers {
+            let text = String(number, radix: 16)
+            let expected = String(repeating: "0", count: 8 - text.utf8.count) + text
+            #expect(withUnsafeBytes(of: ContentHash.hexDigits(number)) { String(decoding: $0, as: UTF8.self) } == expected)
+        }
+    }
+
+    @Test("a tag is the same on every machine and after every restart: stored ones stay good")
+    func tag() {
+        var tag: [UInt8] = []
+        ContentHash.appendHex(of: Array("{\"a\":1}".utf8), to: &tag)
+        ContentHash.appendHex(of: [], to: &tag)
+        #expect(String(decoding: tag, as: UTF8.self) == "3c8c141663acf5a1b6b7137162fa70fb99aa06d3014798d86001c324468d497f")
+    }
+}
