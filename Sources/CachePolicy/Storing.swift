@@ -38,23 +38,34 @@ package enum StorageDecision: Sendable, Equatable {
     case forbidden(NotStoredReason)
 }
 
+/// A request whose response has a key: GET, or what the flow treats as such.
+package struct StorableRequest {
+    fileprivate let head: RequestHead
+    fileprivate let directives: RequestCacheControl
+    fileprivate let isPartitioned: Bool
+
+    /// - Parameter isPartitioned: whether the key holds the request's credentials, so that nobody with others is given its response.
+    package init(_ head: RequestHead, _ directives: RequestCacheControl, isPartitioned: Bool) {
+        self.head = head
+        self.directives = directives
+        self.isPartitioned = isPartitioned
+    }
+}
+
 package enum Storing {
-    /// - Parameters:
-    ///   - request: one whose response has a key: GET, or what the flow treats as such.
-    ///   - isPartitioned: whether the key holds the request's credentials, so that nobody with others is given this response.
     package static func decide(
-        request: RequestHead, directives: RequestCacheControl, response: ResponseHead, control: ResponseCacheControl, isPartitioned: Bool,
-        settings: CachePolicySettings
+        _ response: ResponseHead, _ control: ResponseCacheControl, to asked: StorableRequest, settings: CachePolicySettings
     ) -> StorageDecision {
+        let request = asked.head
         guard request.method != .head else { return .forbidden(.methodNotCacheable) }
         let control = control.asRead(by: settings)
         if let reason = statusReason(response, control, settings) { return .forbidden(reason) }
-        guard !directives.noStore else { return .forbidden(.requestNoStore) }
+        guard !asked.directives.noStore else { return .forbidden(.requestNoStore) }
         // §5.2.2.3: must-understand lets a cache that knows the status ignore no-store.
         let isUnderstood = CacheableStatus.isUnderstood(response.status)
         guard !control.noStore || (control.mustUnderstand && isUnderstood) else { return .forbidden(.noStore) }
         guard !control.mustUnderstand || isUnderstood else { return .forbidden(.status) }
-        if let reason = sharingReason(request, control, isPartitioned: isPartitioned, settings) { return .forbidden(reason) }
+        if let reason = sharingReason(request, control, isPartitioned: asked.isPartitioned, settings) { return .forbidden(reason) }
         if settings.setCookie == .refuse, response.fields.contains(.setCookie) { return .forbidden(.setCookie) }
         guard !SelectingFields.isStar(response.fields) else { return .forbidden(.varyStar) }
         guard FieldLists.members(of: .vary, in: response.fields, limit: settings.memberLimit + 1).count <= settings.memberLimit,

@@ -60,16 +60,17 @@ package enum Validation {
 
     /// The stored head with the 304's fields in the place of its own, except those that describe the stored content (§3.2).
     /// - Parameters:
-    ///   - contentBytes: the length of the content as stored.
+    ///   - stored: with the length of its content.
+    ///   - recency: of what comes of it.
     package static func freshened(
-        _ stored: StoredMetadata, head: UnsafeRawBufferPointer, by response: ResponseHead, contentBytes: Int, requestTime: Timestamp,
-        responseTime: Timestamp, settings: CachePolicySettings
+        _ stored: (metadata: StoredMetadata, head: UnsafeRawBufferPointer, contentBytes: Int), by response: ResponseHead,
+        _ recency: Recency, settings: CachePolicySettings
     ) -> (bytes: [UInt8], metadata: StoredMetadata)? {
-        guard var merged = StoredHead.parse(head) else { return nil }
+        guard var merged = StoredHead.parse(stored.head) else { return nil }
         var kept: [KnownField] = [.contentLength, .contentEncoding, .contentRange, .etag, .transferEncoding]
         // What was checked as JSON stays JSON.
         let type = MediaType(of: response.fields)
-        if (type?.isJSON ?? false) != stored.flags.contains(.isJSON) { kept.append(.contentType) }
+        if (type?.isJSON ?? false) != stored.metadata.flags.contains(.isJSON) { kept.append(.contentType) }
         var replaced: [[UInt8]] = []
         // RFC 9110 §6.6.1: a response without a date was made when it came. The stored date would make it as old as the first one.
         if !response.fields.contains(.date) { merged.fields.remove(.date) }
@@ -88,9 +89,11 @@ package enum Validation {
         // An Age that the 304 does not carry is not the stored one's: it was measured then.
         let control = ResponseCacheControl(merged.fields, targeted: settings.targetedFields)
         let received = ReceivedResponse(
-            merged, control: control, contentBytes: contentBytes, requestTime: requestTime, responseTime: responseTime)
+            merged, control: control, contentBytes: stored.contentBytes, requestTime: recency.requestTime,
+            responseTime: recency.responseTime)
         var (bytes, metadata) = StoredHead.make(received, settings: settings)
-        metadata.flags.formUnion(stored.flags.intersection([.weakenedETag, .isJSON, .ownTag, .authorized]))
+        metadata.flags.formUnion(stored.metadata.flags.intersection([.weakenedETag, .isJSON, .ownTag, .authorized]))
+        metadata.order = recency.order
         return (bytes, metadata)
     }
 

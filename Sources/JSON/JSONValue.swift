@@ -92,9 +92,9 @@ extension JSONValue {
         case .number(let value): out += Array((value.isFinite ? "\(value)" : "null").utf8)
         case .string(let text): Self.write(text, to: &out)
         case .array(let items):
-            Self.write(items, "[", "]", to: &out, indent) { $0.write(to: &$1, indent: $2) }
+            Self.write(items, within: ("[", "]"), to: &out, indent) { $0.write(to: &$1, indent: $2) }
         case .object(let members):
-            Self.write(members, "{", "}", to: &out, indent) { member, out, indent in
+            Self.write(members, within: ("{", "}"), to: &out, indent) { member, out, indent in
                 Self.write(member.name, to: &out)
                 out.append(indent == nil ? ":" : ": ")
                 member.value.write(to: &out, indent: indent)
@@ -103,17 +103,17 @@ extension JSONValue {
     }
 
     private static func write<Item>(
-        _ items: [Item], _ opening: StaticString, _ closing: StaticString, to out: inout [UInt8], _ indent: Int?,
+        _ items: [Item], within brackets: (StaticString, StaticString), to out: inout [UInt8], _ indent: Int?,
         _ writeOne: (Item, inout [UInt8], Int?) -> Void
     ) {
-        out.append(opening)
+        out.append(brackets.0)
         for (index, item) in items.enumerated() {
             if index > 0 { out.append(",") }
             if let indent { out += [0x0a] + repeatElement(0x20, count: (indent + 1) * 2) }
             writeOne(item, &out, indent.map { $0 + 1 })
         }
         if let indent, !items.isEmpty { out += [0x0a] + repeatElement(0x20, count: indent * 2) }
-        out.append(closing)
+        out.append(brackets.1)
     }
 
     private static func write(_ text: String, to out: inout [UInt8]) {

@@ -89,11 +89,10 @@ package final class GoneMemory: Sendable {
 
     /// Returns whether it was remembered.
     /// - Parameter isCertain: no crowd of others lifts it: a 410, which no gateway says that has lost its routes, and what was imported.
-    func remember(
-        _ key: [UInt8], _ metadata: StoredMetadata, head: [UInt8], content: [UInt8], isCertain: Bool, now: Int64
-    ) -> Bool {
+    func remember(_ new: NewResponse, beside key: [UInt8], isCertain: Bool, now: Int64) -> Bool {
         let gone = Self.key(key)
-        let item = NewItem(key: gone, metadata: metadata.encoded(as: .gone), head: head, body: content, retention: .mayRescue)
+        let item = NewItem(
+            key: gone, metadata: new.metadata.encoded(as: .gone), head: new.head, body: new.body, retention: .mayRescue)
         guard store.insert(item) == .accepted else { return false }
         state.withLock { state in
             state.counts[Event.remembered.rawValue] += 1

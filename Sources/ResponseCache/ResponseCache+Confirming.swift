@@ -46,7 +46,7 @@ extension ResponseCache {
         guard let fresh = freshened(base, by: response, recency), mayKeep(fresh.bytes, fresh.metadata, response, for: request) else {
             return .unshareable
         }
-        return keep(base, fresh.bytes, fresh.metadata, for: request, recency, now: now) == .outdated ? .outdated : .stored
+        return keep(base, fresh, for: request, recency, now: now) == .outdated ? .outdated : .stored
     }
 
     /// What a response to HEAD brings, held against the response to GET that is stored now, unless that was asked for later.
@@ -59,10 +59,11 @@ extension ResponseCache {
             guard let fresh = freshened(base, by: response, recency), mayKeep(fresh.bytes, fresh.metadata, response, for: request) else {
                 return
             }
-            _ = keep(base, fresh.bytes, fresh.metadata, for: request, recency, now: now)
+            _ = keep(base, fresh, for: request, recency, now: now)
         case .stale:
             guard base.metadata.freshnessLifetime ?? 0 > 0 else { return }
-            _ = write(base, Array(base.item.head), base.metadata.stale(since: recency.order), for: request, recency, now: now)
+            let stale = (bytes: Array(base.item.head), metadata: base.metadata.stale(since: recency.order))
+            _ = write(base, stale, for: request, recency, now: now)
         }
     }
 
@@ -89,17 +90,12 @@ extension ResponseCache {
     }
 
     /// The stored head with the response's fields.
-    private func freshened(
-        _ found: FoundResponse, by response: ResponseHead, _ recency: Recency
-    ) -> (bytes: [UInt8], metadata: StoredMetadata)? {
+    private func freshened(_ found: FoundResponse, by response: ResponseHead, _ recency: Recency) -> FreshHead? {
         var response = response
         // Its own Via takes the stored one's place, and our entry belongs into it.
         if response.fields.contains(.via), let via = settings.via { response.fields.append(.via, via) }
-        var fresh = Validation.freshened(
-            found.metadata, head: found.head, by: response, contentBytes: found.content.count, requestTime: recency.requestTime,
-            responseTime: recency.responseTime, settings: settings.policy)
-        fresh?.metadata.order = recency.order
-        return fresh
+        return Validation.freshened(
+            (found.metadata, found.head, found.content.count), by: response, recency, settings: settings.policy)
     }
 
     /// §3 holds for what a 304 or a HEAD makes of a stored response as for any other: it may be private now, or not to be stored.
@@ -119,18 +115,22 @@ extension ResponseCache {
     /// How often a confirmation that brings no new freshness is written down; its time is noted in any case.
     private static let confirmationInterval: Int64 = 10_000
 
+    /// A stored head brought up to date, with what the rules know of it.
+    private typealias FreshHead = (bytes: [UInt8], metadata: StoredMetadata)
+
     /// Writes down what has confirmed a stored response, or only notes when it came.
     private func keep(
-        _ base: FoundResponse, _ head: [UInt8], _ fresh: StoredMetadata, for request: LookedUpRequest, _ recency: Recency, now: Timestamp
+        _ base: FoundResponse, _ fresh: FreshHead, for request: LookedUpRequest, _ recency: Recency, now: Timestamp
     ) -> StoringResult {
-        if isKnown(base, head, fresh), note(base, fresh) { return .stored }
-        return write(base, head, fresh, for: request, recency, now: now)
+        if isKnown(base, fresh.bytes, fresh.metadata), note(base, fresh.metadata) { return .stored }
+        return write(base, fresh, for: request, recency, now: now)
     }
 
     /// Stores the same content with another head, if it is still what is stored.
     private func write(
-        _ base: FoundResponse, _ head: [UInt8], _ metadata: StoredMetadata, for request: LookedUpRequest, _ recency: Recency, now: Timestamp
+        _ base: FoundResponse, _ fresh: FreshHead, for request: LookedUpRequest, _ recency: Recency, now: Timestamp
     ) -> StoringResult {
+        let (head, metadata) = fresh
         guard let fields = head.withUnsafeBytes({ StoredHead.parse($0) })?.fields else { return .refused }
         guard var place = place(fields, of: request.head, lookedUpAt: request.keys, metadata.recency, now: now) else { return .outdated }
         // It may vary by other fields from now on.

@@ -62,13 +62,12 @@ extension ResponseCache {
         var policy = settings.policy
         policy.keepsAny = true
         let decision = Storing.decide(
-            request: request.head, directives: request.directives, response: response.head, control: control(response.head),
-            isPartitioned: request.keys.isPartitioned, settings: policy)
+            response.head, control(response.head),
+            to: StorableRequest(request.head, request.directives, isPartitioned: request.keys.isPartitioned),
+            settings: policy)
         guard decision == .allowed else { return false }
-        let new = make(response, for: request)
         return gone.remember(
-            found.key, new.metadata, head: new.head, content: response.content,
-            isCertain: response.head.status == 410 || response.recency.isImported,
+            make(response, for: request), beside: found.key, isCertain: response.head.status == 410 || response.recency.isImported,
             now: time.monotonic)
     }
 }

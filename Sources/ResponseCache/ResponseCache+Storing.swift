@@ -72,7 +72,7 @@ extension ResponseCache {
     ) -> StorageDecision {
         if let fault = good.faultOfHead(response) { return .forbidden(fault.notStored) }
         return Storing.decide(
-            request: head, directives: directives, response: response, control: control(response), isPartitioned: isPartitioned,
+            response, control(response), to: StorableRequest(head, directives, isPartitioned: isPartitioned),
             settings: settings.policy)
     }
 

@@ -15,8 +15,8 @@ struct AnyStatusTests {
         settings.keepsAnyError = keepsAnyError
         let answer = ResponseHead(status: Status(rawValue: status), fields: fields(response))
         return Storing.decide(
-            request: asked, directives: RequestCacheControl(asked.fields), response: answer,
-            control: ResponseCacheControl(answer.fields, targeted: settings.targetedFields), isPartitioned: false,
+            answer, ResponseCacheControl(answer.fields, targeted: settings.targetedFields),
+            to: StorableRequest(asked, RequestCacheControl(asked.fields), isPartitioned: false),
             settings: settings)
     }
 
@@ -58,8 +58,8 @@ struct AnyStatusTests {
         for (status, lines, expected) in [(302, "Cache-Control: private", StorageDecision.allowed), (302, "X: 1", .forbidden(.status))] {
             let answer = ResponseHead(status: Status(rawValue: UInt16(status)), fields: fields(lines))
             let decision = Storing.decide(
-                request: request(), directives: RequestCacheControl(), response: answer, control: ResponseCacheControl(answer.fields),
-                isPartitioned: false, settings: settings)
+                answer, ResponseCacheControl(answer.fields), to: StorableRequest(request(), RequestCacheControl(), isPartitioned: false),
+                settings: settings)
             #expect(decision == expected)
         }
     }
@@ -70,8 +70,8 @@ struct AnyStatusTests {
         #expect(decide(200, "Content-Encoding: gzip, gzip\nCache-Control: no-transform") == .allowed)
         let answer = ResponseHead(status: 200, fields: fields("Content-Type: application/json\nContent-Encoding: exi"))
         let decision = Storing.decide(
-            request: request(), directives: RequestCacheControl(), response: answer, control: ResponseCacheControl(answer.fields),
-            isPartitioned: false, settings: CachePolicySettings())
+            answer, ResponseCacheControl(answer.fields), to: StorableRequest(request(), RequestCacheControl(), isPartitioned: false),
+            settings: CachePolicySettings())
         #expect(decision == .forbidden(.contentCoding))
     }
 
@@ -123,8 +123,8 @@ struct AnyStatusTests {
         settings.setCookie = .refuse
         let answer = ResponseHead(status: 200, fields: fields("Content-Type: application/json\nSet-Cookie: a=1"))
         let decision = Storing.decide(
-            request: request(), directives: RequestCacheControl(), response: answer, control: ResponseCacheControl(answer.fields),
-            isPartitioned: false, settings: settings)
+            answer, ResponseCacheControl(answer.fields), to: StorableRequest(request(), RequestCacheControl(), isPartitioned: false),
+            settings: settings)
         #expect(decision == .forbidden(.setCookie))
     }
 }
@@ -197,8 +197,8 @@ struct DirectiveTests {
         for (status, expected) in [(404, .allowed), (403, .forbidden(.status))] as [(UInt16, StorageDecision)] {
             let answer = ResponseHead(status: Status(rawValue: status), fields: answer.fields)
             let decision = Storing.decide(
-                request: request(), directives: RequestCacheControl(), response: answer, control: ResponseCacheControl(answer.fields),
-                isPartitioned: false, settings: settings)
+                answer, ResponseCacheControl(answer.fields), to: StorableRequest(request(), RequestCacheControl(), isPartitioned: false),
+                settings: settings)
             #expect(decision == expected)
         }
     }
@@ -291,7 +291,7 @@ struct RangeTests {
         let fresh = stored(lines, isDecoded: true)
         let head = fresh.bytes.withUnsafeBytes {
             Validation.freshened(
-                fresh.metadata, head: $0, by: answer, contentBytes: 7, requestTime: noon, responseTime: noon,
+                (fresh.metadata, $0, 7), by: answer, recency(noon),
                 settings: CachePolicySettings())
         }
         #expect(kept(head?.bytes ?? []) == ["X"])

@@ -15,7 +15,7 @@ struct LongFieldTests {
         let settings = CachePolicySettings()
         let control = ResponseCacheControl(answer.fields, targeted: settings.targetedFields)
         return Storing.decide(
-            request: request(), directives: RequestCacheControl(), response: answer, control: control, isPartitioned: false,
+            answer, control, to: StorableRequest(request(), RequestCacheControl(), isPartitioned: false),
             settings: settings)
     }
 

@@ -33,6 +33,9 @@ func stored(
     return StoredHead.make(received, settings: settings)
 }
 
+/// Of a response that was asked for and came at one time.
+func recency(_ time: Timestamp) -> Recency { Recency(order: .unknown, isImported: false, requestTime: time, responseTime: time) }
+
 extension Timestamp {
     func after(_ seconds: Int64) -> Timestamp { Timestamp(milliseconds: milliseconds + seconds * 1000) }
 }

@@ -18,8 +18,9 @@ struct StoringTests {
         let head = request(method, asked)
         let answer = ResponseHead(status: Status(rawValue: status), fields: fields(response))
         return Storing.decide(
-            request: head, directives: RequestCacheControl(head.fields), response: answer, control: ResponseCacheControl(answer.fields),
-            isPartitioned: partitioned, settings: CachePolicySettings())
+            answer, ResponseCacheControl(answer.fields),
+            to: StorableRequest(head, RequestCacheControl(head.fields), isPartitioned: partitioned),
+            settings: CachePolicySettings())
     }
 
     @Test(
@@ -259,7 +260,7 @@ struct ValidationTests {
         let fresh = try #require(
             made.bytes.withUnsafeBytes {
                 Validation.freshened(
-                    made.metadata, head: $0, by: answer, contentBytes: 7, requestTime: later, responseTime: later,
+                    (made.metadata, $0, 7), by: answer, recency(later),
                     settings: CachePolicySettings())
             })
         let head = String(decoding: fresh.bytes, as: UTF8.self)
@@ -278,7 +279,7 @@ struct ValidationTests {
             return try #require(
                 made.bytes.withUnsafeBytes {
                     Validation.freshened(
-                        made.metadata, head: $0, by: answer, contentBytes: 7, requestTime: later, responseTime: later,
+                        (made.metadata, $0, 7), by: answer, recency(later),
                         settings: CachePolicySettings())
                 })
         }

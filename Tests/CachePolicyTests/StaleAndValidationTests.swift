@@ -101,7 +101,7 @@ struct SelectionTests {
             let fresh = try #require(
                 made.bytes.withUnsafeBytes {
                     Validation.freshened(
-                        made.metadata, head: $0, by: answer, contentBytes: 7, requestTime: noon, responseTime: noon,
+                        (made.metadata, $0, 7), by: answer, recency(noon),
                         settings: CachePolicySettings())
                 })
             return (String(decoding: fresh.bytes, as: UTF8.self), fresh.metadata)

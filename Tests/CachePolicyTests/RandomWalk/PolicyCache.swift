@@ -94,8 +94,9 @@ struct PolicyCache {
         guard head.method == .get else { return false }
         let response = answerHead(answer)
         let decision = Storing.decide(
-            request: head, directives: RequestCacheControl(head.fields), response: response,
-            control: ResponseCacheControl(response.fields), isPartitioned: !partition(head).isEmpty, settings: settings)
+            response, ResponseCacheControl(response.fields),
+            to: StorableRequest(head, RequestCacheControl(head.fields), isPartitioned: !partition(head).isEmpty),
+            settings: settings)
         return decision == .allowed
     }
 
@@ -132,8 +133,10 @@ struct PolicyCache {
         guard let found = find(Self.head(request)) else { return }
         let fresh = found.head.withUnsafeBytes { head in
             Validation.freshened(
-                found.metadata, head: head, by: answerHead(answer), contentBytes: 0,
-                requestTime: Timestamp(seconds: Int64(answer.requestTime)), responseTime: Timestamp(seconds: Int64(answer.responseTime)),
+                (found.metadata, head, 0), by: answerHead(answer),
+                Recency(
+                    order: .unknown, isImported: false, requestTime: Timestamp(seconds: Int64(answer.requestTime)),
+                    responseTime: Timestamp(seconds: Int64(answer.responseTime))),
                 settings: settings)
         }
         if let fresh { items[found.key] = Item(metadata: fresh.metadata.encoded(), head: fresh.bytes) }
