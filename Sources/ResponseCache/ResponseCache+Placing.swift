@@ -94,7 +94,8 @@ extension ResponseCache {
     private func mayReplace(_ stored: StoredItem?, _ recency: Recency, _ base: FoundResponse?) -> Bool {
         guard let stored, let other = StoredMetadata.recency(of: stored.metadata) else { return true }
         guard !recency.isOutdated(by: other) else { return false }
-        guard let base else { return true }
+        // What this very request has put in belongs to it: an attempt before got as far as its variant.
+        guard let base, other.order != recency.order else { return true }
         return StoredMetadata.kind(of: stored.metadata) == .response && other.order == base.metadata.order
     }
 

@@ -20,6 +20,29 @@ struct KeepingTests {
         #expect(try test.text("/a") == "new")
     }
 
+    @Test("a confirmation that varies otherwise is stored, though a first attempt got no further than its variant")
+    func secondAttempt() throws {
+        let test = try TestCache()
+        try test.fetch("/a", [("X-F", "1")], [Self.fresh], "kept")
+        let sent = try test.send("/a", [("X-F", "1")])
+        let (keys, names) = (sent.request.keys, [Array("x-f".utf8)])
+        let base = try #require(sent.request.found)
+        var metadata = base.metadata
+        metadata.order = sent.order
+        let new = NewResponse(
+            head: Array(base.head), metadata: metadata, body: .stored(base.content, owner: base.owner), names: names,
+            request: sent.request.head.fields, sentAt: sent.time)
+        // The writer came before its marker could take the place of what was seen there.
+        var variant = keys.own
+        let values = test.cache.selecting(names.map { $0[...] }, in: sent.request.head.fields)
+        CacheKey.appendVariant(to: &variant, generation: sent.order.number, selecting: values)
+        test.cache.store.insert(
+            NewItem(key: variant, metadata: metadata.encoded(), head: new.head, body: new.body, retention: .mayRescue))
+        #expect(test.cache.put(new, at: StoringPlace(key: keys.own, sharedKeys: [keys.shared]), inPlaceOf: base) == .stored)
+        #expect(try test.text("/a", [("X-F", "1")]) == "kept")
+        #expect(try test.found("/a", [("X-F", "2")]) == nil)
+    }
+
     @Test("a write or a purge after the request was sent: its response is not stored")
     func overtaken() throws {
         let test = try TestCache()
