@@ -48,3 +48,15 @@ package enum RequestUse: Sendable, Equatable {
         }
     }
 }
+
+extension NotStoredReason {
+    /// Why the store had nothing to do with a request.
+    package static func bypassed(_ head: RequestHead) -> NotStoredReason {
+        if head.method != .get { return .methodNotCacheable }
+        if head.fields.contains(.range) { return .rangeRequest }
+        if head.fields.contains(.ifMatch) || head.fields.contains(.ifUnmodifiedSince) || head.fields.contains(.ifRange) {
+            return .preconditions
+        }
+        return .requestContent
+    }
+}

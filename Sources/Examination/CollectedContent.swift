@@ -1,10 +1,12 @@
-// The content of a response that is taken whole, while it comes.
+// The content of a response that is taken whole, while it comes, and what was found out about it.
 
 import HTTPCore
 import JSON
 
 package struct CollectedContent {
     package private(set) var bytes: [UInt8] = []
+    /// What there was to find out about it, once it has been looked at.
+    package var findings = ContentExamination.Findings()
     private var checker = JSONTextChecker()
     /// JSON without a content coding is checked piece by piece, so that a large response holds nobody up at its end.
     private var checksAsItComes = false

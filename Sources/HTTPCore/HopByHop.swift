@@ -93,3 +93,10 @@ extension Fields {
         return false
     }
 }
+
+extension ResponseHead {
+    /// Without what concerns the connection.
+    package func removingHopByHop() -> ResponseHead {
+        ResponseHead(status: status, reason: reason, fields: fields.removingHopByHop())
+    }
+}

@@ -169,7 +169,7 @@ package struct ResponseHeadParser: Sendable {
     }
 
     /// Of Content-Length, which there is: digits only, and the same in each line.
-    private static func length(_ fields: Fields) throws(ResponseRejection) -> Int {
+    fileprivate static func length(_ fields: Fields) throws(ResponseRejection) -> Int {
         guard let digits = fields.first(.contentLength), !digits.isEmpty, digits.count <= 15, fields.isOneValue(.contentLength) else {
             throw .malformed
         }
@@ -183,6 +183,9 @@ package struct ResponseHeadParser: Sendable {
 }
 
 extension ResponseHead {
+    /// What Content-Length says; nil where there is none.
+    package var contentLength: Int? { fields.contains(.contentLength) ? try? ResponseHeadParser.length(fields) : nil }
+
     /// Whether it says that its connection ends with it.
     fileprivate var isLastOnConnection: Bool { fields.contains(.proxyConnection) || fields.connectionNames("close") }
 }

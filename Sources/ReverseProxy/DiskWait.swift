@@ -8,6 +8,13 @@ import Reactor
 import ResponseCache
 import Telemetry
 
+extension ProxyShard {
+    /// Goes on, on the loop, once what was not in memory has been read from the disk.
+    func bringIn(_ wanted: NotAtHand, then goOn: @escaping @Sendable () -> Void) {
+        cache?.bringIn(wanted) { [loop] in loop.execute(goOn) }
+    }
+}
+
 /// What is sent from the store's files is read by its own threads.
 extension SharedCacheState: ContentMemory {}
 
@@ -44,9 +51,7 @@ final class DiskWait: ClientExchange, @unchecked Sendable {
 
     private func bringIn(_ wanted: NotAtHand) {
         reads += 1
-        shard.cache?.bringIn(wanted) { [self] in
-            shard.loop.execute { self.broughtIn() }
-        }
+        shard.bringIn(wanted) { self.broughtIn() }
     }
 
     private func broughtIn() {

@@ -194,9 +194,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
                 }
             } catch {
                 trace.noteDiskRead()
-                return cache.bringIn(error) { [self] in
-                    shard.loop.execute { self.decide(ending, reads: reads + 1) }
-                }
+                return shard.bringIn(error) { self.decide(ending, reads: reads + 1) }
             }
         }
         let outcome = facts.decide(ending)

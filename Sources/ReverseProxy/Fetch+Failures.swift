@@ -3,6 +3,7 @@
 import CachePolicy
 import Coordination
 import HTTPCore
+import Reactor
 import Upstream
 
 extension Fetch {
@@ -43,6 +44,7 @@ extension Fetch {
 
     /// The soft deadline has passed. As long as it waits for a connection, that is not the upstream's doing.
     func noteSlowness() {
+        shard.loop.assertOnLoop()
         if times.sent >= 0 { noteFailure(.slow) }
     }
 }

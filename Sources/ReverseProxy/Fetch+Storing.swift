@@ -24,36 +24,37 @@ extension Fetch {
         guard let lookedUp, reads < ResponseCache.readLimit, let cache = shard.cache,
             let wanted = cache.firstNotAtHand(storing: head.fields, for: lookedUp, isUpdate: isUpdate, now: shard.now)
         else { return store() }
-        cache.bringIn(wanted) { [self] in
-            shard.loop.execute { self.whenAtHand(storing: head, isUpdate: isUpdate, reads: reads + 1, then: store) }
-        }
+        shard.bringIn(wanted) { self.whenAtHand(storing: head, isUpdate: isUpdate, reads: reads + 1, then: store) }
     }
 
     /// The response as it is stored, and how that went; nil where it has no place.
-    func store(
-        _ head: ResponseHead, _ decoded: [UInt8]?, _ ownTag: [UInt8]?
-    ) -> (result: StoringResult, head: [UInt8], metadata: StoredMetadata)? {
+    func store(_ head: ResponseHead) -> (result: StoringResult, head: [UInt8], metadata: StoredMetadata)? {
         guard let lookedUp, let cache = shard.cache else { return nil }
+        let findings = collected.findings
         // What no-transform keeps in its coding is only checked without it.
-        let decoded = decoded.flatMap { Storing.staysCoded(head, control(head)) ? nil : $0 }
+        let decoded = findings.decoded.flatMap { Storing.staysCoded(head, control(head)) ? nil : $0 }
         let whole = WholeResponse(
-            head, decoded ?? collected.bytes, isDecoded: decoded != nil, ownTag: ownTag, recency, isOfPOST: subject.place == nil)
+            head, decoded ?? collected.bytes, isDecoded: decoded != nil, ownTag: findings.ownTag, recency, isOfPOST: subject.place == nil)
         return cache.store(whole, for: lookedUp, at: shard.cacheTime)
     }
 
     /// Its own client gets what was found, as that is from now on.
-    func confirmed(_ response: ResponseHead) {
+    func confirm(by response: ResponseHead) {
         guard let lookedUp, let confirmed = shard.cache?.confirm(by: response, for: lookedUp, recency, at: shard.cacheTime) else {
-            return failed(.fault(.unexpectedStatus, 304))
+            return fail(.fault(.unexpectedStatus, 304))
         }
         noteSuccess()
         notePresent()
         land(FlightOutcome(confirmed.result))
-        receiver?.fetchConfirmed(confirmed.confirmation)
+        letGo { $0.fetchConfirmed(confirmed.confirmation) }
     }
 
+    /// Whatever is done with it: a 200 to HEAD tells of what is stored for GET (RFC 9111 §4.3.5).
     func updateStored(by response: ResponseHead) {
-        lookedUp.map { shard.cache?.update(by: response, for: $0, recency, now: shard.now) }
+        guard subject.head.method == .head, response.status == 200 else { return }
+        whenAtHand(storing: response, isUpdate: true) { [self] in
+            lookedUp.map { shard.cache?.update(by: response, for: $0, recency, now: shard.now) }
+        }
     }
 
     func invalidate(after head: ResponseHead) {
@@ -90,7 +91,8 @@ extension Fetch {
 
     /// Remembers that it is gone, if the whole response says so.
     /// - Returns: whether it did.
-    func rememberGone(_ response: ResponseHead, _ findings: ContentExamination.Findings) -> Bool {
+    func rememberGone(_ response: ResponseHead) -> Bool {
+        let findings = collected.findings
         guard let lookedUp, response.status == 410 || findings.fault == nil else { return false }
         let whole = WholeResponse(response, findings.decoded ?? collected.bytes, isDecoded: findings.decoded != nil, recency)
         return shard.cache?.rememberGone(whole, for: lookedUp, at: shard.cacheTime) ?? false
@@ -104,6 +106,15 @@ extension Fetch {
 }
 
 extension FlightOutcome {
+    init(_ storage: StorageDecision) {
+        self =
+            switch storage {
+            case .allowed: .stored
+            case .forbidden(.outdated): .outdated
+            case .forbidden: .unshareable
+            }
+    }
+
     init(_ result: ConfirmationResult) {
         self =
             switch result {

@@ -4,6 +4,13 @@ import CSystem
 import Descriptors
 import Glibc
 
+/// What one connection has read last: used up before anything else is read.
+final class ReadBuffer {
+    fileprivate let space = UnsafeMutableRawBufferPointer.allocate(byteCount: 48 * 1024, alignment: 16)
+
+    deinit { space.deallocate() }
+}
+
 final class ByteStream {
     enum Received {
         case bytes(Int)
@@ -48,7 +55,14 @@ final class ByteStream {
     /// Whether it stands, and the peer has said nothing that was not read.
     var isQuiet: Bool { tls?.isQuiet ?? (csystem_is_quiet(descriptor) != 0) }
 
-    func receive(into space: UnsafeMutableRawBufferPointer) -> Received {
+    /// - Parameter take: is given the bytes, where there are any.
+    func receive(into buffer: ReadBuffer, _ take: (Span<UInt8>) -> Void) -> Received {
+        let received = receive(into: buffer.space)
+        if case .bytes(let count) = received { take(Span(_unsafeBytes: UnsafeRawBufferPointer(rebasing: buffer.space[..<count]))) }
+        return received
+    }
+
+    private func receive(into space: UnsafeMutableRawBufferPointer) -> Received {
         if let tls { return tls.receive(into: space) }
         let count = csystem_receive(descriptor, space.baseAddress!, space.count)
         if count > 0 { return .bytes(count) }

@@ -179,13 +179,10 @@ final class OriginConnection: EventHandler {
     /// Reads what is there, within bounds. TLS may hold bytes that the kernel no longer tells of: it is read until it has none.
     private func read() {
         let before = state
-        let buffer = connections.readBuffer
         var count = 0
         for _ in 0..<Self.recordsPerEvent where count < Self.bytesPerEvent {
-            switch stream.receive(into: buffer) {
-            case .bytes(let more):
-                count += more
-                take(Span(_unsafeBytes: UnsafeRawBufferPointer(rebasing: buffer[..<more])))
+            switch stream.receive(into: connections.readBuffer, { take($0) }) {
+            case .bytes(let more): count += more
             case .nothing: return
             case .wantsWrite:
                 readWaitsForWrite = true

@@ -6,8 +6,7 @@ import Reactor
 /// Belongs to one loop and is used on it only.
 final class OriginConnections {
     unowned let client: UpstreamClient
-    /// What was read last: used up before anything else is read.
-    let readBuffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 48 * 1024, alignment: 16)
+    let readBuffer = ReadBuffer()
     let connector: CurlConnector
     let settings: UpstreamSettings
     let writer: RequestWriter
@@ -36,8 +35,6 @@ final class OriginConnections {
         writer = RequestWriter(settings)
         waiting = ConnectionQueue(connections: settings.maximumConnections, limit: settings.queueLimit)
     }
-
-    deinit { readBuffer.deallocate() }
 
     var loop: EventLoop { client.loop }
 

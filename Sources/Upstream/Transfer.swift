@@ -178,6 +178,8 @@ package final class Transfer {
         client.remove(self)
         note(.ended)
         carrier = .none
+        // Who asked may hold the transfer for longer.
+        content = PendingContent(isEmpty: true)
         times.ended = elapsed
         guard let receiver else { return }
         self.receiver = nil

@@ -13,20 +13,16 @@ package struct UpstreamRequest: Sendable {
     /// only reads.
     package var isRepeatable: Bool
     /// The shares of the connections that it takes part of while it has one.
-    package var shares: [ConnectionShare]
+    package var shares: [ConnectionShare] = []
     /// No client waits for it: so it waits behind all others for a connection.
     package var isBackground = false
 
-    package init(
-        method: Method, target: [UInt8], fields: Fields, content: ContentFraming = .none, isRepeatable: Bool = false,
-        shares: [ConnectionShare] = []
-    ) {
+    package init(method: Method, target: [UInt8], fields: Fields, content: ContentFraming = .none, isRepeatable: Bool = false) {
         self.method = method
         self.target = target
         self.fields = fields
         self.content = content
         self.isRepeatable = isRepeatable || method.isSafe
-        self.shares = shares
     }
 
     /// What Content-Length says; nil where it is left out. Methods that promise content say that there is none (RFC 9110 §8.6).

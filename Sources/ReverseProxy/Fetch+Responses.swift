@@ -1,0 +1,214 @@
+// What a transfer brings to its fetch: the head, on which it is decided what is done with the response; the content, held or passed on; the end, at which
+// what was held is looked at and goes to the cache.
+
+import CachePolicy
+import Coordination
+import Decisions
+import Examination
+import Forwarding
+import HTTPCore
+import Reactor
+import ResponseCache
+import Upstream
+
+extension Fetch: TransferReceiver {
+    /// It may have waited for a connection, or be sent for the second time.
+    func transferBegins(_ transfer: Transfer) { noteSending() }
+
+    func transfer(_ transfer: Transfer, informational head: ResponseHead) {
+        receiver?.fetchInformed(head.removingHopByHop())
+    }
+
+    func transfer(_ transfer: Transfer, received head: ResponseHead) {
+        shard.loop.assertOnLoop()
+        recency.responseTime = shard.now
+        let response = head.removingHopByHop()
+        self.response = response
+        judge(head)
+        invalidate(after: head)
+        let length = head.contentLength
+        let action = machine.handle(.decided(decide(response, length: length)))
+        updateStored(by: response)
+        switch action {
+        case .collect: collected.begin(length: length, isJSON: isJSON(response) && ContentCoding(response.fields) == .identity)
+        case .stream(let reason): stream(response, length: length, reason)
+        case let other: perform(other)
+        }
+    }
+
+    func transfer(_ transfer: Transfer, content bytes: Span<UInt8>) {
+        shard.loop.assertOnLoop()
+        let limit = shard.settings.bufferLimitBytes
+        let action = machine.handle(.contentCame(bytes: bytes.count, fits: collected.bytes.count + bytes.count <= limit))
+        switch action {
+        case .hold: collected.append(bytes, limit: limit)
+        case .passOn: receiver?.streamBrought(bytes)
+        case .passOnHeld: passOnHeld(bytes)
+        case let other: perform(other)
+        }
+    }
+
+    func transferEnded(_ transfer: Transfer, isDelimited: Bool) {
+        shard.loop.assertOnLoop()
+        perform(machine.handle(.transferEnded(isDelimited: isDelimited)))
+    }
+
+    func transferFailed(_ transfer: Transfer, _ error: UpstreamError) {
+        shard.loop.assertOnLoop()
+        shard.countUpstreamError(error)
+        note(error)
+        perform(machine.handle(.transferFailed(error)))
+    }
+
+    func transferDrained(_ transfer: Transfer) { receiver?.fetchDrained() }
+
+    // MARK: The head
+
+    private func decide(_ response: ResponseHead, length: Int?) -> ResponseDecision {
+        // The operator's demands matter where there is a copy.
+        var facts = ResponseFacts(
+            subject.head, sent: request.fields, response, copy: subject.found.map { ($0.metadata, $0.head) },
+            mayRescue: subject.mayRescue, isLookedUp: keys != nil, good: subject.found == nil ? GoodResponse() : good,
+            strictness: shard.settings.policy.strictness)
+        if let decision = facts.judge() { return decision }
+        if hasStandIn(insteadOf: response.status) { return .fail(.serverError) }
+        // Now its place is known, where that is another than its request's.
+        let storage = storageDecision(response)
+        let gone = judgeGone(response, storage)
+        if case .routesLost = gone { return .fail(.routesLost) }
+        facts.isLookedUp = keys != nil
+        let room = ResponseFacts.Room(
+            length: length, limitBytes: shard.settings.bufferLimitBytes, examinedAtOnceBytes: shard.settings.examinedAtOnceBytes,
+            isExaminerFull: shard.worker.isFull)
+        return facts.use(storage, saysGone: gone.isCandidate, room)
+    }
+
+    /// What the operator demands of this route's responses.
+    private var good: GoodResponse { shard.routes.all[subject.route].good }
+
+    private func storageDecision(_ response: ResponseHead) -> StorageDecision {
+        if subject.head.method == .post, keys == nil { takeKeyOfGet(response) }
+        guard let keys, let cache = shard.cache else { return .forbidden(.bypassed(subject.head)) }
+        return cache.decideStoring(response, to: subject.head, subject.directives, isPartitioned: keys.isPartitioned, good: good)
+    }
+
+    func control(_ response: ResponseHead) -> ResponseCacheControl {
+        ResponseCacheControl(response.fields, targeted: shard.settings.policy.targetedFields)
+    }
+
+    /// RFC 9110 §9.3.3: a response to POST that says how long it is fresh, and that it is what GET would bring, may answer later GETs.
+    private func takeKeyOfGet(_ response: ResponseHead) {
+        let control = control(response)
+        let hasLifetime =
+            control.maxAge != nil || control.sharedMaxAge != nil || (!control.isTargeted && response.fields.contains(.expires))
+        guard response.status == 200, hasLifetime, let location = response.fields.first(.contentLocation),
+            Invalidation.isSame(location, as: subject.head.pathAndQuery, origin: shard.upstreamOrigin)
+        else { return }
+        keys = shard.cache?.keysOfGet(for: subject.head)
+    }
+
+    // MARK: The content
+
+    private func stream(_ response: ResponseHead, length: Int?, _ reason: NotStoredReason) {
+        // One who waits for the same would get the same trouble: one of them may look, the others hear of it.
+        land(report.isTrouble ? .failed(.fault(.serverError, response.status)) : .unshareable)
+        // Whether it is good is known at its end, which may be far away.
+        shard.health.reach(now: clock)
+        if response.status.isSuccessful { notePresent() }
+        body = .none
+        let isWanted = receiver?.streamBegan(response, length: length, notStored: reason) ?? false
+        if !isWanted { perform(machine.handle(.unwanted)) }
+    }
+
+    /// What was held is passed on first.
+    private func passOnHeld(_ bytes: Span<UInt8>) {
+        guard let response else { return }
+        let held = collected.bytes
+        collected.removeAll()
+        stream(response, length: nil, .tooLarge)
+        receiver?.streamBrought(held.span)
+        receiver?.streamBrought(bytes)
+    }
+
+    // MARK: The whole
+
+    /// Looks at what was taken whole; where that takes long, beside the loop.
+    func examine(_ purpose: CollectedFor, isDelimited: Bool) {
+        guard let response else { return }
+        let hasContent = !response.status.forbidsContent
+        let examination = ContentExamination(
+            ContentExamination.Arrived(
+                collected.bytes, hasContent ? ContentCoding(response.fields) : nil, isJSON: isJSON(response), collected.verdict(),
+                isDelimited: isDelimited || !hasContent),
+            ContentExamination.Demands(
+                good, storedBytes: subject.found?.content.count,
+                makesTag: purpose == .store && shard.settings.policy.wantsOwnTag(response), limitBytes: shard.settings.bufferLimitBytes))
+        if let findings = examination.findings(within: shard.settings.examinedAtOnceBytes) { return examined(purpose, findings) }
+        shard.countExaminedBeside()
+        shard.worker.perform(collected.bytes.count) {
+            examination.findings()
+        } then: { findings in
+            if let findings { self.examined(purpose, findings) }
+        }
+    }
+
+    private func examined(_ purpose: CollectedFor, _ findings: ContentExamination.Findings) {
+        shard.loop.assertOnLoop()
+        collected.findings = findings
+        let decision = purpose.decide(findings.fault, mayRescue: subject.mayRescue, shard.settings.policy.strictness)
+        perform(machine.handle(.examined(decision)))
+    }
+
+    /// Goes on once what storing the response looks at is in memory: nearly always at once.
+    func readIn(_ step: FetchMachine.CacheStep) {
+        guard let response else { return }
+        switch step {
+        case .store: noteWhole(response.status)
+        case .rememberGone: noteSuccess()
+        case .confirm: break
+        }
+        whenAtHand(storing: response, isUpdate: step == .confirm) { self.perform(self.machine.handle(.readIn)) }
+    }
+
+    func take(_ step: FetchMachine.CacheStep) {
+        guard let response else { return }
+        switch step {
+        case .confirm: confirm(by: response)
+        case .rememberGone(let reason):
+            let isRemembered = rememberGone(response)
+            bring(response, .forbidden(reason)) { $0.isRememberedAsGone = isRemembered }
+        case .store:
+            let stored = store(response)
+            bring(response, stored?.result.decision ?? .forbidden(.storeRefused)) { fetched in
+                guard let stored else { return }
+                (fetched.storedHead, fetched.metadata, fetched.ownTag) = (stored.head, stored.metadata, collected.findings.ownTag)
+            }
+        }
+    }
+
+    /// It goes out, and is not stored.
+    func passOnWhole(_ reason: NotStoredReason, _ fault: UpstreamFault?) {
+        guard let response else { return }
+        if fault == nil { noteWhole(response.status) }
+        bring(response, .forbidden(reason)) { $0.fault = fault }
+    }
+
+    private func bring(_ response: ResponseHead, _ storage: StorageDecision, _ complete: (inout FetchedResponse) -> Void) {
+        let shown = AcceptedCoding.shown(response, collected.bytes, decoded: collected.findings.decoded, to: subject.head)
+        var fetched = FetchedResponse(head: shown.head, content: shown.content, storage: storage)
+        complete(&fetched)
+        if storage == .allowed { shard.countStored() }
+        land(FlightOutcome(storage))
+        letGo { $0.fetchBrought(fetched) }
+    }
+
+    private func noteWhole(_ status: Status) {
+        noteSuccess()
+        if status.isSuccessful { notePresent() }
+    }
+
+    /// Without a type it must still be JSON where the copy is.
+    private func isJSON(_ head: ResponseHead) -> Bool {
+        MediaType.isJSON(head.fields, orElse: subject.found?.metadata.flags.contains(.isJSON) ?? false)
+    }
+}

@@ -1,0 +1,134 @@
+// The machine of a fetch: lists of what happens and of what is to be done. Without sockets.
+
+import CachePolicy
+import Decisions
+import Testing
+
+@testable import Upstream
+
+@Suite("The machine of a fetch")
+struct FetchMachineTests {
+    private typealias Event = FetchMachine.Event
+    private typealias Action = FetchMachine.Action
+
+    /// Each event must bring the action beside it; returns the state at the end.
+    @discardableResult
+    private func play(_ events: [(Event, Action)], _ place: SourceLocation = #_sourceLocation) -> FetchMachine.State {
+        var machine = FetchMachine()
+        for (index, (event, action)) in events.enumerated() {
+            #expect(machine.handle(event) == action, "event \(index): \(event)", sourceLocation: place)
+        }
+        return machine.state
+    }
+
+    private static let collecting: [(Event, Action)] = [
+        (.decided(.collect(.store)), .collect), (.contentCame(bytes: 9, fits: true), .hold),
+    ]
+    private static let examining: [(Event, Action)] =
+        collecting + [(.transferEnded(isDelimited: true), .examine(.store, isDelimited: true))]
+    private static let streaming: [(Event, Action)] = [(.decided(.stream(.noStore)), .stream(.noStore))]
+    private static let confirming: [(Event, Action)] = [(.decided(.confirm), .nothing)]
+    private static let misled: [(Event, Action)] = [(.decided(.askWithoutConditions), .nothing)]
+    private static let discarding: [(Event, Action)] = [(.decided(.fail(.serverError)), .fail(.serverError))]
+    private static let limit = FetchMachine.discardLimitBytes
+
+    @Test("a good response is held, looked at, and handed to the cache once what that looks at is in memory")
+    func stored() {
+        #expect(play(Self.examining) == .examining(.store))
+        #expect(play(Self.examining + [(.examined(.store), .readIn(.store))]) == .readingIn(.store))
+        #expect(play(Self.examining + [(.examined(.store), .readIn(.store)), (.readIn, .take(.store)), (.readIn, .nothing)]) == .ended)
+    }
+
+    @Test("what its content says against it decides: it goes out, is remembered as gone, or fails")
+    func examined() {
+        #expect(play(Self.examining + [(.examined(.passOn(.noStore, fault: nil)), .bring(.noStore, fault: nil))]) == .ended)
+        #expect(play(Self.examining + [(.examined(.fail(.invalidJSON)), .fail(.invalidJSON))]) == .ended)
+        let gone = FetchMachine.CacheStep.rememberGone(.noStore)
+        #expect(play(Self.examining + [(.examined(.rememberGone(.noStore)), .readIn(gone)), (.readIn, .take(gone))]) == .ended)
+        // What was looked at too late changes nothing.
+        play(Self.examining + [(.examined(.store), .readIn(.store)), (.examined(.store), .nothing)])
+    }
+
+    @Test("what becomes too long to be held is passed on from there")
+    func tooLong() {
+        let events: [(Event, Action)] =
+            Self.collecting + [
+                (.contentCame(bytes: 9, fits: false), .passOnHeld), (.contentCame(bytes: 9, fits: false), .passOn),
+                (.transferEnded(isDelimited: false), .endStream),
+            ]
+        #expect(play(events) == .ended)
+    }
+
+    @Test("a response that is not kept is passed on as it comes, to its end or until it breaks off")
+    func streamed() {
+        let passed = Self.streaming + [(.contentCame(bytes: 9, fits: true), .passOn)]
+        #expect(play(passed + [(.transferEnded(isDelimited: true), .endStream)]) == .ended)
+        #expect(play(passed + [(.transferFailed(.responseIncomplete), .breakStream(.responseIncomplete))]) == .ended)
+        #expect(play(passed + [(.unwanted, .stop), (.contentCame(bytes: 9, fits: true), .nothing)]) == .ended)
+    }
+
+    @Test("a 304 confirms the copy, once that is in memory; what it may not bring is not looked at")
+    func confirmed() {
+        let events: [(Event, Action)] =
+            Self.confirming + [
+                (.contentCame(bytes: 9, fits: true), .nothing), (.transferEnded(isDelimited: true), .readIn(.confirm)),
+                (.readIn, .take(.confirm)),
+            ]
+        #expect(play(events) == .ended)
+    }
+
+    @Test("a response to our own conditions is read to its end, and the request goes out again without them")
+    func misled() {
+        let again =
+            Self.misled + [
+                (.contentCame(bytes: Self.limit, fits: true), .nothing), (.transferEnded(isDelimited: true), .askWithoutConditions),
+            ]
+        #expect(play(again) == .awaitingHead)
+        #expect(play(again + Self.streaming) == .streaming)
+        #expect(play(again + [(.transferFailed(.connectionLimitReached), .failTransfer(.connectionLimitReached))]) == .ended)
+    }
+
+    @Test("of what nobody wants so much is read, and no more")
+    func discarded() {
+        let most: (Event, Action) = (.contentCame(bytes: Self.limit, fits: true), .nothing)
+        #expect(play(Self.discarding + [most]) == .discarding(bytes: Self.limit))
+        #expect(play(Self.discarding + [most, (.transferEnded(isDelimited: true), .nothing)]) == .ended)
+        #expect(play(Self.discarding + [most, (.transferFailed(.responseIncomplete), .nothing)]) == .ended)
+        let more = Event.contentCame(bytes: 1, fits: true)
+        #expect(play(Self.discarding + [most, (more, .stop), (more, .nothing)]) == .ended)
+        #expect(play(Self.misled + [most, (more, .failAndStop(.unexpectedStatus)), (more, .nothing)]) == .ended)
+    }
+
+    @Test("what breaks off before it has gone out fails, and the copy may go out")
+    func failed() {
+        let failure: (Event, Action) = (.transferFailed(.responseIncomplete), .failTransfer(.responseIncomplete))
+        for before in [[], Self.collecting, Self.confirming, Self.misled] { #expect(play(before + [failure]) == .ended) }
+    }
+
+    @Test("without a client, what may fill the store goes on, and what is only passed on stops")
+    func abandoned() {
+        for mayBeStopped in [false, true] {
+            let abandoned = Event.abandoned(mayBeStopped: mayBeStopped)
+            for before in [Self.collecting, Self.examining, Self.confirming, Self.misled] { play(before + [(abandoned, .handOver)]) }
+            play(Self.examining + [(.examined(.store), .readIn(.store)), (abandoned, .handOver), (.readIn, .take(.store))])
+            #expect(play(Self.streaming + [(abandoned, .stop)]) == .ended)
+            play(Self.discarding + [(abandoned, .nothing), (.transferEnded(isDelimited: true), .nothing), (abandoned, .nothing)])
+        }
+    }
+
+    @Test("a request that nobody would miss is not sent; any other goes on, and its response is dealt with as ever")
+    func abandonedBefore() {
+        #expect(play([(.abandoned(mayBeStopped: true), .stop)]) == .ended)
+        #expect(play([(.abandoned(mayBeStopped: false), .handOver)] + Self.examining) == .examining(.store))
+    }
+
+    @Test("nothing follows an end")
+    func ended() {
+        let ended = Self.streaming + [(.transferEnded(isDelimited: true), .endStream)]
+        let events: [Event] = [
+            .decided(.collect(.store)), .contentCame(bytes: 1, fits: true), .transferEnded(isDelimited: true), .transferFailed(.dnsError),
+            .examined(.store), .readIn, .unwanted, .abandoned(mayBeStopped: true),
+        ]
+        #expect(play(ended + events.map { ($0, .nothing) }) == .ended)
+    }
+}
