@@ -70,8 +70,10 @@ final class ByteStream {
         return .ended(isClean: count == 0)
     }
 
-    /// - Parameter bytes: one at least.
-    func send(_ bytes: Span<UInt8>) -> Sent { bytes.withUnsafeBytes { send($0) } }
+    /// Sends what of `bytes` is behind `start`: one at least.
+    func send(_ bytes: [UInt8], from start: Int) -> Sent {
+        bytes.withUnsafeBytes { send(UnsafeRawBufferPointer(rebasing: $0[start...])) }
+    }
 
     private func send(_ bytes: UnsafeRawBufferPointer) -> Sent {
         if let tls { return tls.send(bytes) }

@@ -155,21 +155,25 @@ final class OriginConnection: EventHandler {
         guard case .busy(let transfer) = state else { return watch() }
         var left = Self.sentBytesPerEvent
         // What is left then goes out when the socket says once more that it takes it.
-        while hasBytesToSend(of: transfer), left > 0, !writeWaitsForRead {
-            switch stream.send(output.bytes.span.extracting(output.sent...)) {
+        sending: while fillOutput(from: transfer), left > 0 {
+            switch stream.send(output.bytes, from: output.sent) {
             case .bytes(let count):
                 output.noteSent(count)
                 left -= count
                 transfer.noteSent()
-            case .wantsWrite: left = 0
-            case .wantsRead: writeWaitsForRead = true
+            case .wantsWrite: break sending
+            case .wantsRead:
+                writeWaitsForRead = true
+                break sending
             case .broken: output.breakOff()
             }
         }
         watch()
     }
 
-    private func hasBytesToSend(of transfer: Transfer) -> Bool {
+    /// Takes the content's next piece where nothing else is left to send.
+    /// - Returns: whether there is something to send.
+    private func fillOutput(from transfer: Transfer) -> Bool {
         if output.isEmpty, output.takesContent { output.takeContent { transfer.takeContent(into: &$0) } }
         return !output.isEmpty
     }
@@ -225,15 +229,15 @@ final class OriginConnection: EventHandler {
     }
 
     private func deliver(_ bytes: Span<UInt8>, to transfer: Transfer) {
-        if reader.isInContent, !transfer.takesContent() { return hold(bytes) }
+        if reader.isInContent, !transfer.offerContent() { return hold(bytes) }
         var position = 0
         while carries(transfer) {
             switch reader.next(bytes, &position) {
             case .needsMore: return
-            case .headLines: transfer.headCame()
-            case .informational(let head): transfer.informational(head)
-            case .final(let head): transfer.received(head)
-            case .content(let range): transfer.content(bytes.extracting(range))
+            case .headLines: transfer.noteHeadLines()
+            case .informational(let head): transfer.take(informational: head)
+            case .final(let head): transfer.take(final: head)
+            case .content(let range): transfer.take(content: bytes.extracting(range))
             case .end(let hasSurplus): complete(transfer, isDelimited: true, hasSurplus: hasSurplus)
             case .refused(.surplus): fail(.surplus, .protocolError)
             case .refused(.chunks): fail(.error, .protocolError)

@@ -71,7 +71,7 @@ struct PendingContent {
 
     /// To be asked after each `append`, when the connection has taken what it can.
     /// - Returns: whether the flow has to wait until it is called. Once it has to, it has, whatever is taken meanwhile.
-    mutating func holdsFlowBack(isQueued: Bool) -> Bool {
+    mutating func holdFlowBack(isQueued: Bool) -> Bool {
         if held > (isQueued ? Self.queuedHighWaterBytes : Self.highWaterBytes) { isFlowWaiting = true }
         return isFlowWaiting
     }
@@ -114,7 +114,7 @@ struct PendingContent {
 
     /// To be asked after each piece that was taken.
     /// - Returns: whether the flow is to be called: it may go on. True once.
-    mutating func letsFlowGoOn() -> Bool {
+    mutating func releaseFlow() -> Bool {
         guard isFlowWaiting, held <= Self.lowWaterBytes else { return false }
         isFlowWaiting = false
         return true

@@ -69,7 +69,7 @@ package final class Transfer {
         client.loop.assertOnLoop()
         guard !progress.hasEnded else { return true }
         if content.append(bytes) { sendMore() }
-        return !content.holdsFlowBack(isQueued: isQueued)
+        return !content.holdFlowBack(isQueued: isQueued)
     }
 
     /// All of the request's content, in the place of `write` and `endContent`: held and not copied.
@@ -134,7 +134,7 @@ package final class Transfer {
     func takeContent(into output: inout [UInt8]) -> PendingContent.Piece {
         note(.bytesSent)
         let piece = content.take(upTo: Self.pieceBytes, inChunks: request.content == .chunked, into: &output)
-        if content.letsFlowGoOn() { client.loop.atEndOfBatch { self.receiver?.transferDrained(self) } }
+        if content.releaseFlow() { client.loop.atEndOfBatch { self.receiver?.transferDrained(self) } }
         return piece
     }
 
@@ -146,29 +146,30 @@ package final class Transfer {
     }
 
     /// Whole lines of a head have come, or all of one.
-    func headCame() {
+    func noteHeadLines() {
         if times.firstByte < 0 { times.firstByte = elapsed }
         note(.headLinesCame)
     }
 
-    func informational(_ head: ResponseHead) {
-        headCame()
+    func take(informational head: ResponseHead) {
+        noteHeadLines()
         note(.informationalCame)
         // 100 is for who asked for it.
         if head.status != 100 || request.fields.contains(.expect) { receiver?.transfer(self, informational: head) }
     }
 
-    func received(_ head: ResponseHead) {
-        headCame()
+    func take(final head: ResponseHead) {
+        noteHeadLines()
         receiver?.transfer(self, received: head)
     }
 
-    /// Whether it takes the content that has come. What it does not, the connection keeps until it is called.
-    func takesContent() -> Bool {
+    /// Content has come.
+    /// - Returns: whether it is taken now. If not, the connection keeps it until it is called.
+    func offerContent() -> Bool {
         if case .holdBack = progress.handle(.contentCame, at: client.coarseNow) { false } else { true }
     }
 
-    func content(_ bytes: Span<UInt8>) { receiver?.transfer(self, content: bytes) }
+    func take(content bytes: Span<UInt8>) { receiver?.transfer(self, content: bytes) }
 
     // MARK: Ends
 

@@ -28,14 +28,14 @@ struct PendingContentTests {
             switch step {
             case .append(let count, let callsConnection, let holdsBack, let isQueued):
                 #expect(content.append(bytes(count).span) == callsConnection, "step \(index)", sourceLocation: place)
-                #expect(content.holdsFlowBack(isQueued: isQueued) == holdsBack, "step \(index)", sourceLocation: place)
+                #expect(content.holdFlowBack(isQueued: isQueued) == holdsBack, "step \(index)", sourceLocation: place)
             case .close(let callsConnection): #expect(content.close() == callsConnection, "step \(index)", sourceLocation: place)
             case .appendWhole(let count, let callsConnection):
                 #expect(content.appendWhole(bytes(count)) == callsConnection, "step \(index)", sourceLocation: place)
             case .take(let piece, let callsFlow):
                 let taken = content.take(upTo: 16 * 1024, inChunks: inChunks, into: &output)
                 #expect(taken == piece, "step \(index)", sourceLocation: place)
-                #expect(content.letsFlowGoOn() == callsFlow, "step \(index)", sourceLocation: place)
+                #expect(content.releaseFlow() == callsFlow, "step \(index)", sourceLocation: place)
             }
         }
         return (content.state, output)
