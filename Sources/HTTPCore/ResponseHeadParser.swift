@@ -168,9 +168,13 @@ package struct ResponseHeadParser: Sendable {
         return .chunked
     }
 
+    /// Of a length, at most: no sum of two such overflows.
+    fileprivate static let lengthDigits = 15
+
     /// Of Content-Length, which there is: digits only, and the same in each line.
-    fileprivate static func length(_ fields: Fields) throws(ResponseRejection) -> Int {
-        guard let digits = fields.first(.contentLength), !digits.isEmpty, digits.count <= 15, fields.isOneValue(.contentLength) else {
+    private static func length(_ fields: Fields) throws(ResponseRejection) -> Int {
+        guard let digits = fields.first(.contentLength), !digits.isEmpty, digits.count <= lengthDigits, fields.isOneValue(.contentLength)
+        else {
             throw .malformed
         }
         var length = 0
@@ -183,8 +187,11 @@ package struct ResponseHeadParser: Sendable {
 }
 
 extension ResponseHead {
-    /// What Content-Length says; nil where there is none.
-    package var contentLength: Int? { fields.contains(.contentLength) ? try? ResponseHeadParser.length(fields) : nil }
+    /// What Content-Length says, which the parser has found to be digits; nil where there is none.
+    package var contentLength: Int? {
+        guard let digits = fields.first(.contentLength), digits.count <= ResponseHeadParser.lengthDigits else { return nil }
+        return digits.reduce(0) { $0 * 10 + Int($1 & 0x0f) }
+    }
 
     /// Whether it says that its connection ends with it.
     fileprivate var isLastOnConnection: Bool { fields.contains(.proxyConnection) || fields.connectionNames("close") }

@@ -1,7 +1,8 @@
 // Reads one response as its bytes come (RFC 9112 §6): informational heads, the final head, the content without its transfer coding, and the end, which
 // a length, the last chunk or the connection's end proves. It also says whether a response still stands that more bytes follow. No I/O.
 
-package struct ResponseReader: Sendable {
+/// Not copyable, so that asking it costs no references to its parts.
+package struct ResponseReader: ~Copyable, Sendable {
     package enum Event: Sendable {
         /// All bytes given were taken; more are needed.
         case needsMore

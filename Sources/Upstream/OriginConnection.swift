@@ -81,7 +81,7 @@ final class OriginConnection: EventHandler {
         var begun = TransferTimes()
         (begun.resolved, begun.connected, begun.secured) = wasUsed ? (0, 0, 0) : (times.resolved, times.connected, times.secured)
         transfer.beginRequest(begun)
-        output.begin(transfer.request, connections.writer)
+        output.begin(hasContent: transfer.request.hasContent) { connections.writer.write(transfer.request, to: &$0) }
         writtenBefore = stream.written
     }
 

@@ -3,7 +3,7 @@
 
 import HTTPCore
 
-struct PendingContent {
+struct PendingContent: ~Copyable {
     enum State: Equatable {
         /// More of it comes.
         case open

@@ -3,7 +3,7 @@
 
 import HTTPCore
 
-struct RequestOutput {
+struct RequestOutput: ~Copyable {
     private enum Rest {
         /// More of the content is to be taken.
         case content
@@ -23,10 +23,11 @@ struct RequestOutput {
     private static let keptBytes = 4 * 1024
 
     /// Another request begins.
-    mutating func begin(_ request: UpstreamRequest, _ writer: RequestWriter) {
-        writer.write(request, to: &bytes)
+    /// - Parameter writeHead: appends its head.
+    mutating func begin(hasContent: Bool, _ writeHead: (inout [UInt8]) -> Void) {
+        writeHead(&bytes)
         unsentHead = bytes.count
-        rest = request.hasContent ? .content : .nothing
+        rest = hasContent ? .content : .nothing
     }
 
     /// Whether nothing is left to send for now.

@@ -60,7 +60,7 @@ struct TransferProgressTests {
 
     // MARK: Repeats
 
-    private func mayBeRepeated(_ progress: TransferProgress, content: PendingContent = PendingContent(isEmpty: true)) -> Bool {
+    private func mayBeRepeated(_ progress: TransferProgress, _ content: borrowing PendingContent = PendingContent(isEmpty: true)) -> Bool {
         progress.mayBeRepeated(Asking.request("GET", "/"), content, onKept: true, isUnwritten: false)
     }
 
@@ -79,10 +79,10 @@ struct TransferProgressTests {
     func contentGone() {
         var content = PendingContent(isEmpty: false)
         _ = content.append([1].span)
-        #expect(mayBeRepeated(play(Self.asking), content: content))
+        #expect(mayBeRepeated(play(Self.asking), content))
         var output: [UInt8] = []
         _ = content.take(upTo: 1, inChunks: false, into: &output)
-        #expect(!mayBeRepeated(play(Self.asking), content: content))
+        #expect(!mayBeRepeated(play(Self.asking), content))
     }
 
     // MARK: Time-outs
