@@ -135,7 +135,7 @@ package struct ResponseReader: ~Copyable, Sendable {
         return head.problem(withPartOfLine: line.span, limits: limits).map { refuse(.head($0)) } ?? .needsMore
     }
 
-    private mutating func take(_ event: ResponseHeadParser.Event) -> Event {
+    private mutating func take(_ event: consuming ResponseHeadParser.Event) -> Event {
         switch event {
         case .more: return .headLines
         case .informational(let head): return .informational(head)

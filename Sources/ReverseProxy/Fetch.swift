@@ -61,8 +61,8 @@ final class Fetch: @unchecked Sendable {
         self.flight = flight
         shard.cache?.noteCookies(sentWith: subject.head, isReading: subject.isReading)
         began = clock
-        let shares = shard.shares(of: subject.scopes)
-        request.shares = request.shares.isEmpty ? shares : request.shares + shares
+        request.shares = shard.shares(of: subject.scopes)
+        if case .streamed = body { request.shares.append(StreamedContent.share(of: shard.settings.upstream.maximumConnections)) }
         if !subject.head.method.isSafe { shard.cache?.readAhead(forWrite: subject.head) }
         ask()
     }

@@ -14,11 +14,9 @@ extension ProxyShard {
         var fields = requestFields.make(from: head, client: client)
         if request.place != nil { Self.prepareForStore(&fields, request.found, head.method) }
         if case .streamed(let content) = body, content.awaitsContinue { fields.append(.expect, "100-continue") }
-        var sent = UpstreamRequest(
+        return UpstreamRequest(
             method: head.method, target: Array(head.pathAndQuery), fields: fields, content: body.framing,
             isRepeatable: routes.reads(head.method, on: request.route))
-        if case .streamed = body { sent.shares = [StreamedContent.share(of: settings.upstream.maximumConnections)] }
-        return sent
     }
 
     private static func prepareForStore(_ fields: inout Fields, _ found: FoundResponse?, _ method: HTTPCore.Method) {

@@ -231,19 +231,19 @@ final class OriginConnection: EventHandler {
     private func deliver(_ bytes: Span<UInt8>, to transfer: Transfer) {
         if reader.isInContent, !transfer.offerContent() { return hold(bytes) }
         var position = 0
-        while carries(transfer) {
+        repeat {
             switch reader.next(bytes, &position) {
             case .needsMore: return
             case .headLines: transfer.noteHeadLines()
             case .informational(let head): transfer.take(informational: head)
             case .final(let head): transfer.take(final: head)
             case .content(let range): transfer.take(content: bytes.extracting(range))
-            case .end(let hasSurplus): complete(transfer, isDelimited: true, hasSurplus: hasSurplus)
-            case .refused(.surplus): fail(.surplus, .protocolError)
-            case .refused(.chunks): fail(.error, .protocolError)
-            case .refused(.head(let rejection)): fail(.error, UpstreamError(rejection))
+            case .end(let hasSurplus): return complete(transfer, isDelimited: true, hasSurplus: hasSurplus)
+            case .refused(.surplus): return fail(.surplus, .protocolError)
+            case .refused(.chunks): return fail(.error, .protocolError)
+            case .refused(.head(let rejection)): return fail(.error, UpstreamError(rejection))
             }
-        }
+        } while carries(transfer)
     }
 
     private func hold(_ bytes: Span<UInt8>) {

@@ -3,7 +3,7 @@
 
 import HTTPCore
 
-struct PendingContent: ~Copyable {
+struct PendingContent {
     enum State: Equatable {
         /// More of it comes.
         case open

@@ -3,7 +3,7 @@
 
 import HTTPCore
 
-struct RequestOutput: ~Copyable {
+struct RequestOutput {
     private enum Rest {
         /// More of the content is to be taken.
         case content

@@ -110,7 +110,7 @@ struct TransferProgress {
     /// - Parameters:
     ///   - onKept: the connection had been used before.
     ///   - isUnwritten: not a byte of the request was handed to the kernel.
-    func mayBeRepeated(_ request: UpstreamRequest, _ content: borrowing PendingContent, onKept: Bool, isUnwritten: Bool) -> Bool {
+    func mayBeRepeated(_ request: UpstreamRequest, _ content: PendingContent, onKept: Bool, isUnwritten: Bool) -> Bool {
         RepeatRule(
             isRepeatable: request.isRepeatable, isFirst: sendings < 2, gotBytes: state != .asking(hasHeard: false),
             hasSentContent: content.hasBegun, onKept: onKept, isUnwritten: isUnwritten

@@ -60,7 +60,7 @@ struct TransferProgressTests {
 
     // MARK: Repeats
 
-    private func mayBeRepeated(_ progress: TransferProgress, _ content: borrowing PendingContent = PendingContent(isEmpty: true)) -> Bool {
+    private func mayBeRepeated(_ progress: TransferProgress, _ content: PendingContent = PendingContent(isEmpty: true)) -> Bool {
         progress.mayBeRepeated(Asking.request("GET", "/"), content, onKept: true, isUnwritten: false)
     }
 
