@@ -91,7 +91,7 @@ struct Requirement {
             "ResponseCache/ResponseCache+Confirming.swift mayKeep", "ReverseProxyTests.ValidationTests/forbidden"),
         Requirement(
             "3.3", .must, "An incomplete response is never taken for a whole: it is not kept at all.",
-            "ReverseProxy/Fetch.swift transferFailed",
+            "Decisions/FetchMachine.swift transferFailed",
             "ReverseProxyTests.RescueTests/nothingStored"),
         Requirement(
             "3.3", .must, "A partial response is not stored as a whole.", "CachePolicy/Storing.swift partial",
@@ -117,7 +117,7 @@ struct Requirement {
             "CachePolicyTests.KeyTests/everyByte"),
         Requirement(
             "4", .must, "Reused only where the stored method allows it: GET for GET and HEAD, a POST's own response for GET.",
-            "ReverseProxy/Fetch.swift takeKeyOfGet", "ReverseProxyTests.SemanticsTests/post"),
+            "ReverseProxy/Fetch+Responses.swift takeKeyOfGet", "ReverseProxyTests.SemanticsTests/post"),
         Requirement(
             "4", .must, "no-cache forbids reuse without validation.", "CachePolicy/Reuse.swift noCache",
             "CachePolicyTests.ReuseTests/forbidden"),
@@ -249,7 +249,7 @@ struct Requirement {
             "CachePolicy/Validation.swift applies", "CachePolicyTests.SelectionTests/applies"),
         Requirement(
             "4.3.4", .must, "A 304 for what is not stored updates nothing: the upstream is asked again, without conditions.",
-            "ReverseProxy/Fetch.swift askWithoutConditions",
+            "Decisions/FetchMachine.swift askWithoutConditions",
             "ReverseProxyTests.ValidationTests/foreign"),
         Requirement(
             "4.3.4", .must,
