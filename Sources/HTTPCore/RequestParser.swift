@@ -20,6 +20,7 @@ package struct RequestParser: Sendable {
     package mutating func parse(_ bytes: Span<UInt8>, limits: RequestLimits) -> RequestParseResult {
         // RFC 9112 §2.2: at least one empty line before the request line should be ignored. We ignore one.
         let start = bytes.count >= 2 && bytes[0] == 0x0d && bytes[1] == 0x0a ? 2 : 0
+        if let whole = parseWhole(bytes, from: start, limits: limits) { return whole }
         guard let end = findEnd(bytes, from: start) else {
             if let rejection = Self.early(bytes, start: start, limits: limits) { return .refused(rejection) }
             return .needsMore
@@ -27,13 +28,29 @@ package struct RequestParser: Sendable {
         searched = 0
         guard end - start <= limits.headBytes else { return .refused(Self.tooLarge) }
         do throws(RequestRejection) {
-            let (head, framing) = try bytes.extracting(start..<end).withUnsafeBufferPointer { buffer throws(RequestRejection) in
-                var reading = HeadReading(head: buffer, limits: limits)
-                return try reading.read()
-            }
+            let (head, framing) = try Self.read(bytes, start..<end, limits)
             return .head(head, framing: framing, consumed: end)
         } catch {
             return .refused(error)
+        }
+    }
+
+    /// Nearly every request comes alone and in one piece: then its end need not be looked for first, since reading it goes over all of it anyway.
+    /// An empty line before the last one is no field line, so nothing is taken for one head that are two.
+    private func parseWhole(_ bytes: Span<UInt8>, from start: Int, limits: RequestLimits) -> RequestParseResult? {
+        let count = bytes.count
+        guard searched == 0, count - start > 4, count - start <= limits.headBytes, bytes[count - 1] == 0x0a, bytes[count - 2] == 0x0d,
+            bytes[count - 3] == 0x0a, bytes[count - 4] == 0x0d, let (head, framing) = try? Self.read(bytes, start..<count, limits)
+        else { return nil }
+        return .head(head, framing: framing, consumed: count)
+    }
+
+    private static func read(
+        _ bytes: Span<UInt8>, _ range: Range<Int>, _ limits: RequestLimits
+    ) throws(RequestRejection) -> (RequestHead, ContentFraming) {
+        try bytes.extracting(range).withUnsafeBufferPointer { buffer throws(RequestRejection) in
+            var reading = HeadReading(head: buffer, limits: limits)
+            return try reading.read()
         }
     }
 
@@ -152,9 +169,18 @@ private struct HeadReading {
         return escaped
     }
 
+    /// "HTTP/1.1".
+    private static let http11: UInt64 = 0x312e_312f_5054_5448
+
     private static let targetTooLong = RequestRejection(.targetTooLong, 414, "The request target is too long.")
 
     private mutating func readVersion() throws(RequestRejection) -> HTTPVersion {
+        if head.count - position >= 10, EightBytes(at: head.baseAddress! + position).bits == Self.http11, head[position + 8] == 0x0d,
+            head[position + 9] == 0x0a
+        {
+            position += 10
+            return .http11
+        }
         var end = position
         while head[end] != 0x0d, head[end] != 0x0a { end += 1 }
         let version = Span(_unsafeElements: span(position..<end))

@@ -10,9 +10,9 @@ import Telemetry
 
 extension ProxyShard {
     func repeated(_ bytes: UnsafeRawBufferPointer, on connection: ClientConnection) -> Bool {
-        guard let memo, let entry = memo.find(bytes, now: loop.batchWallMilliseconds) else { return false }
+        guard let entry = memo?.find(bytes, now: loop.batchWallMilliseconds), let head = entry.head else { return false }
         entry.hit.response.withUnsafeBytes { connection.sendAgain($0) }
-        finishRepeated(entry.hit, entry.head, connection)
+        finishRepeated(entry.hit, head, connection)
         return true
     }
 

@@ -45,16 +45,16 @@ package final class HitMemo {
         fileprivate let key: [UInt8]
         fileprivate let hash: UInt64
         package let hit: KeptHit
-        /// The request's that brought it.
-        package let head: RequestHead
+        /// The request's, where its bytes are the key.
+        package let head: RequestHead?
         /// Since another wanted its place.
         fileprivate var isUsed = true
 
-        fileprivate init(_ key: [UInt8], _ hash: UInt64, _ hit: KeptHit, _ head: RequestHead) {
+        fileprivate init(_ key: [UInt8], _ hash: UInt64, _ hit: KeptHit, _ head: RequestHead? = nil) {
             (self.key, self.hash, self.hit, self.head) = (key, hash, hit, head)
         }
 
-        fileprivate var bytes: Int { key.count + head.fields.bytes.count + hit.response.count }
+        fileprivate var bytes: Int { key.count + (head?.fields.bytes.count ?? 0) + hit.response.count }
     }
 
     /// Fields that no hit goes by, but where a Vary or the operator names them.
@@ -65,7 +65,7 @@ package final class HitMemo {
     private let cache: SharedCacheState
     private let unread: KnownFieldSet
     private var byBytes = HitTable(places: 256)
-    private var byKey = HitTable(places: 1_024)
+    private var byKey = HitTable(places: 2_048)
     /// The memory of the last request's key, which is used again.
     private var scratch: [UInt8] = []
 
@@ -151,7 +151,7 @@ package final class HitMemo {
         }
         guard byKey.hasCome(request.hash) else { return }
         let hit = makeHit()
-        byKey.keep(Entry(request.key, request.hash, hit, head), limitBytes: Self.limitBytes)
+        byKey.keep(Entry(request.key, request.hash, hit), limitBytes: Self.limitBytes)
         if let bytes = request.bytes { keep(bytes, head) { hit } }
     }
 
@@ -180,7 +180,7 @@ private struct HitTable {
     private var keptBytes = 0
 
     /// How many requests are remembered for each place.
-    private static let remembered = 4
+    private static let remembered = 8
 
     /// - Parameter places: a power of two.
     init(places: Int) {
