@@ -9,11 +9,17 @@ let strict: [SwiftSetting] = [
     .enableUpcomingFeature("MemberImportVisibility"),
 ]
 
+/// Rooms that tell of their decisions.
+let withReadMe: Set = [
+    "CachePolicy", "CacheStore", "Coordination", "Downstream", "Examination", "Explanation",
+    "HTTPCore", "Reactor", "ResponseCache", "Sending", "Upstream",
+]
+
 /// A target of ours: the same language settings everywhere.
-func room(
-    _ name: String, _ dependencies: [Target.Dependency] = [], exclude: [String] = [], resources: [Resource] = []
-) -> Target {
-    .target(name: name, dependencies: dependencies, exclude: exclude, resources: resources, swiftSettings: strict)
+func room(_ name: String, _ dependencies: [Target.Dependency] = [], resources: [Resource] = []) -> Target {
+    .target(
+        name: name, dependencies: dependencies, exclude: withReadMe.contains(name) ? ["README.md"] : [], resources: resources,
+        swiftSettings: strict)
 }
 
 func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
@@ -42,17 +48,17 @@ let package = Package(
         .target(name: "CSystem"),
         .target(name: "CTLS", dependencies: ["CSystem"], linkerSettings: [.linkedLibrary("ssl"), .linkedLibrary("crypto")]),
         room("HTTPCore"),
+        room("WellKnownNames"),
         room("JSON", ["HTTPCore"]),
         room("ContentCodings", ["HTTPCore", "CZlib", "CBrotli", "CZstd"]),
-        room("CachePolicy", ["HTTPCore", "JSON", structuredFields], exclude: ["README.md"]),
-        room("Forwarding", ["HTTPCore"]),
+        room("CachePolicy", ["HTTPCore", "JSON", "WellKnownNames", structuredFields]),
+        room("Forwarding", ["HTTPCore", "WellKnownNames"]),
         room("Locking"),
         room("Descriptors"),
         room("Hashing", ["CHash"]),
         room("CacheStore", ["CSystem", "Descriptors", "CHash", "Locking"]),
         room(
-            "ResponseCache", ["HTTPCore", "CachePolicy", "CacheStore", "Forwarding", "Hashing", "Telemetry", "Locking"],
-            exclude: ["README.md"]),
+            "ResponseCache", ["HTTPCore", "CachePolicy", "CacheStore", "Forwarding", "Hashing", "Telemetry", "Locking"]),
         room("Reactor", ["CSystem", "Descriptors", "Locking"]),
         room("Upstream", ["HTTPCore", "Reactor", "CLibcurl", "CSystem", "Descriptors", "CTLS"]),
         room("Downstream", ["HTTPCore", "Reactor", "CSystem", "Descriptors", "Locking"]),
@@ -76,11 +82,19 @@ let package = Package(
                 "HTTPCore", "JSON", "CachePolicy", "ResponseCache", "Decisions", "Explanation", "Examination", "Sending", "Coordination",
                 "Forwarding", "Reactor", "Upstream", "Downstream", "Telemetry", "Locking", "Administration", logging,
             ]),
-        room("Settings", ["CYAML"]),
+        room(
+            "Server",
+            [
+                "ReverseProxy", "Administration", "Coordination", "Examination", "Explanation", "Forwarding", "ResponseCache",
+                "CachePolicy",
+                "Downstream", "Upstream", "Reactor", "Telemetry", "HTTPCore", "JSON", "Locking", logging,
+            ]),
+        room("Settings", ["CYAML", "WellKnownNames"]),
         .executableTarget(
             name: "cistern",
             dependencies: [
-                "Administration", "ReverseProxy", "Settings", "HTTPCore", "JSON", "CachePolicy", "CacheStore", "Forwarding", "Reactor",
+                "Server", "Administration", "ReverseProxy", "Settings", "HTTPCore", "JSON", "CachePolicy", "CacheStore", "Forwarding",
+                "Reactor",
                 "Upstream",
                 "Downstream",
                 "Telemetry", "CSystem", "Descriptors", "Locking", logging, arguments,
@@ -96,7 +110,8 @@ let package = Package(
         .target(
             name: "TestSupport",
             dependencies: [
-                "CSystem", "CTestTLS", "Reactor", "Administration", "ReverseProxy", "CachePolicy", "Downstream", "CacheStore", "Upstream",
+                "CSystem", "CTestTLS", "Reactor", "Administration", "Server", "ReverseProxy", "CachePolicy", "Downstream", "CacheStore",
+                "Upstream",
                 "Locking",
                 logging,
             ],
@@ -126,7 +141,8 @@ let package = Package(
         tests(
             "ReverseProxyTests",
             [
-                "ReverseProxy", "Administration", "TestSupport", "Decisions", "Explanation", "Forwarding", "Reactor", "Downstream",
+                "ReverseProxy", "Server", "Administration", "TestSupport", "Decisions", "Explanation", "Forwarding", "Reactor",
+                "Downstream",
                 "CacheStore",
                 "CachePolicy",
                 "ResponseCache", "HTTPCore", "JSON",

@@ -26,7 +26,7 @@ package enum AdminAccess: Equatable {
             self = .forbidden("On an address that other machines reach, this interface needs a token: set admin.token_file.")
         } else if head.fields.contains(.origin) || !Self.isLocal(head.host) {
             // A page in a browser on this machine reaches loopback too, under a name of its own choosing.
-            self = .forbidden("Requests of web pages are not answered here.")
+            self = .forbidden("Requests of web pages are not taken here.")
         } else {
             self = .allowed
         }

@@ -25,7 +25,7 @@ package final class AdminInterface: @unchecked Sendable {
 
     package typealias Reply = @Sendable (AdminResponse) -> Void
 
-    /// What is asked, with what is needed to answer it.
+    /// What is asked, with what is needed to respond.
     struct Task: Sendable {
         let interface: AdminInterface
         let server: any AdministeredServer

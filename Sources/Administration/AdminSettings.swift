@@ -8,13 +8,5 @@ package struct AdminSettings: Sendable {
     /// What a client must show on TCP addresses (RFC 6750 §2.1); nil: only loopback addresses serve the interface, to every user there.
     package var token: [UInt8]?
 
-    /// Exchanges of each shard that are remembered, so that they can be explained.
-    package var records = 1_000
-    /// Whether a request with Cistern-Why gets that field back, and one with Cistern-Mode chooses its mode.
-    package var allowsWhyField = false
-    /// Whether a request with Cistern-Key gets its key in Cache-Status.
-    package var allowsKeyField = false
-    package var allowsModeField = false
-
     package init() {}
 }

@@ -34,7 +34,7 @@ extension ArchivedResponse {
         if let partition = entry["_partition"]?.string, !partition.isEmpty, !isShared { throw .partition }
         let target = try Self.target(url, origins)
         var fields = try Self.fields(request["headers"])
-        if isShared { for name in settings.credentialFields { fields.remove(named: Array(name.utf8).span) } }
+        if isShared { for name in settings.credentials.fields { fields.remove(named: Array(name.utf8).span) } }
         let redaction = Array(SecretNames.redaction.utf8)
         for index in 0..<fields.count where fields.value(at: index).elementsEqual(redaction) { throw .redacted }
         // What the client's own cache held says nothing of what is stored here.

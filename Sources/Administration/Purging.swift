@@ -1,5 +1,5 @@
-// Taking stored responses out, or marking them as stale, by id, target, prefix, tag, or all. Answered once it is on the disk: what was purged
-// stays purged, whatever happens to the process afterwards.
+// Taking stored responses out, or marking them as stale, by id, target, prefix, tag, or all. The response goes out once the purge is on the disk:
+// what was purged stays purged, whatever happens to the process afterwards.
 
 import CachePolicy
 import HTTPCore

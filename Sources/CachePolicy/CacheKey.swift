@@ -11,15 +11,14 @@ package enum CacheKey {
     ///   - target: path and query as received.
     ///   - partition: 16 bytes where the request carries credentials, else empty.
     ///   - rules: what the target's route says of arguments.
-    ///   - extra: values of the fields that the operator made part of the key, each with its length.
     package static func append(
-        to key: inout [UInt8], authority: [UInt8], target: Span<UInt8>, partition: [UInt8] = [], extra: [UInt8] = [],
-        rules: ArgumentRules? = nil
+        to key: inout [UInt8], authority: [UInt8], target: Span<UInt8>, partition: [UInt8] = [], rules: ArgumentRules? = nil
     ) {
-        append(to: &key, prefix: prefix(authority: authority, partition: partition, extra: extra), target: target, rules: rules)
+        append(to: &key, prefix: prefix(authority: authority, partition: partition), target: target, rules: rules)
     }
 
     /// What comes before the target.
+    /// - Parameter extra: values of the fields that the operator made part of the key, each with its length.
     package static func prefix(authority: [UInt8], partition: [UInt8] = [], extra: [UInt8] = []) -> [UInt8] {
         var prefix = [UInt8(ascii: "G")]
         appendPart(authority, to: &prefix)

@@ -1,6 +1,7 @@
 // What the operator decides about caching, as plain values for the rules.
 
 import HTTPCore
+import WellKnownNames
 
 /// How far a stored response may be used against the letter while the upstream cannot be reached.
 package enum Strictness: String, Sendable, CaseIterable {
@@ -18,6 +19,20 @@ package enum SetCookieTreatment: String, Sendable, CaseIterable {
     case keep
     /// The response is not stored.
     case refuse
+}
+
+/// What tells users apart.
+package struct CredentialSettings: Sendable {
+    /// Request fields that carry credentials, in lower case. Each combination of their values has a partition of its own.
+    package var fields = WellKnownNames.credentialFields
+    /// Those among them that a whole group of users may have in common, in lower case.
+    package var groupFields = WellKnownNames.groupCredentials
+    /// Cookies that count as credentials, where Cookie is one of those fields; `*` at the end of a name stands for any rest.
+    package var cookies = ["*"]
+    /// Those among them that say nothing about who somebody is: of analytics, load balancers and guards against robots.
+    package var ignoredCookies = WellKnownNames.ignoredCookies
+
+    package init() {}
 }
 
 package struct CachePolicySettings: Sendable {
@@ -47,38 +62,7 @@ package struct CachePolicySettings: Sendable {
     package var memberLimit = 128
     /// Whether stored JSON without a validator gets one that is made of its data.
     package var makesEntityTags = true
-    /// Request fields that carry credentials, in lower case. Each combination of their values has a partition of its own.
-    package var credentialFields: [String] = [
-        "authorization", "cookie", "x-api-key", "api-key", "apikey", "x-apikey", "x-api-token", "api-token", "x-auth-token", "auth-token",
-        "x-auth-key", "x-auth-user", "x-auth", "x-authorization", "x-access-token", "access-token", "x-session-token", "x-session-id",
-        "session-token", "session-id", "x-session", "x-token", "token", "x-user-token", "x-user-id", "x-user", "x-user-email", "x-id-token",
-        "x-jwt", "x-jwt-assertion", "x-app-token", "x-app-key", "x-application-key", "x-client-id", "x-client-secret", "x-account-id",
-        "x-tenant-id", "x-org-id", "x-csrf-token", "x-xsrf-token", "dpop", "private-token", "job-token", "deploy-token", "sudo",
-        "x-vault-token", "x-consul-token", "x-subject-token", "x-storage-token", "x-parse-session-token", "x-shopify-access-token",
-        "x-rapidapi-key", "x-goog-api-key", "x-goog-iap-jwt-assertion", "x-goog-authenticated-user-id", "x-amz-security-token",
-        "x-amzn-oidc-data", "x-amzn-oidc-identity", "ocp-apim-subscription-key", "x-functions-key", "x-zumo-auth", "x-ms-client-principal",
-        "cf-access-jwt-assertion", "cf-access-client-id", "cf-access-client-secret", "remote-user", "x-remote-user", "x-forwarded-user",
-        "x-forwarded-email", "x-forwarded-access-token", "x-auth-request-user", "x-auth-request-email", "x-auth-request-access-token",
-        "x-webauth-user", "x-authenticated-user", "x-authenticated-userid", "x-consumer-id", "x-forwarded-client-cert", "client-cert",
-        "dd-api-key", "dd-application-key", "impersonate-user",
-    ]
-    /// Those among them that a whole group of users may have in common, in lower case.
-    package var groupCredentials: [String] = [
-        "x-client-id", "x-tenant-id", "x-org-id", "x-account-id", "x-app-key", "x-app-token", "x-application-key", "dd-application-key",
-        "x-functions-key",
-    ]
-    /// Cookies that count as credentials, where Cookie is one of those fields; `*` at the end of a name stands for any rest.
-    package var credentialCookies = ["*"]
-    /// Those among them that say nothing about who somebody is: of analytics, load balancers and guards against robots.
-    package var ignoredCookies = [
-        "_ga", "_ga_*", "_gid", "_gat", "_gat_gtag_*", "_gat_UA*", "_gac_UA*", "_gac_gb_*", "_gcl_au", "_gcl_aw", "_gcl_dc", "_gcl_gb",
-        "_gcl_gs", "__utm*", "_fbp", "_fbc", "_hjid", "_hjSession*", "_hjIncludedIn*", "_hjAbsoluteSession*", "_hjFirstSeen", "_hjTLDTest",
-        "_pk_id.*", "_pk_ses.*", "_pk_ref.*", "_pk_cvar.*", "_pk_hsr.*", "_clck", "_clsk", "OptanonConsent", "OptanonAlertBoxClosed",
-        "CookieConsent", "AWSALB", "AWSALBCORS", "AWSALBTG", "AWSALBTGCORS", "AWSALBAPP-*", "AWSELB", "AWSELBCORS", "GCLB", "GCILB",
-        "ARRAffinity", "ARRAffinitySameSite", "ApplicationGatewayAffinity", "ApplicationGatewayAffinityCORS", "BIGipServer*",
-        "citrix_ns_id*", "SERVERID", "INGRESSCOOKIE", "__cf_bm", "__cflb", "__cfruid", "_cfuvid", "incap_ses_*", "visid_incap_*", "nlbi_*",
-        "ak_bmsc", "bm_sv", "bm_sz", "_abck",
-    ]
+    package var credentials = CredentialSettings()
     /// Request fields that are part of every key, in lower case: for upstreams whose responses depend on them without saying so in Vary.
     package var keyFields: [String] = []
 

@@ -27,8 +27,8 @@ package struct CredentialCookies: Sendable {
     package init(_ settings: CachePolicySettings) {
         // To the letter a response that says Vary: Cookie fits no other value of the field (RFC 9111 §4.1).
         let isStrict = settings.strictness == .strict
-        counted = isStrict ? [CookiePattern("*")] : settings.credentialCookies.map { CookiePattern($0) }
-        ignored = isStrict ? [] : settings.ignoredCookies.map { CookiePattern($0) }
+        counted = isStrict ? [CookiePattern("*")] : settings.credentials.cookies.map { CookiePattern($0) }
+        ignored = isStrict ? [] : settings.credentials.ignoredCookies.map { CookiePattern($0) }
         countsAll = counted.contains { $0.takesAll }
     }
 

@@ -1,4 +1,4 @@
-// What counts as a failing upstream although it answered: junk never takes the place of a good copy, and with a copy it is not passed on.
+// What counts as a failing upstream although it responded: junk never takes the place of a good copy, and with a copy it is not passed on.
 
 import HTTPCore
 import JSON

@@ -2,7 +2,7 @@
 
 import HTTPCore
 
-/// Why a request goes by the store.
+/// Why the store has nothing to do with a request.
 package enum BypassReason: String, Sendable, CaseIterable {
     case method, content, range, precondition
 
@@ -11,6 +11,16 @@ package enum BypassReason: String, Sendable, CaseIterable {
         switch self {
         case .method: "method"
         case .content, .range, .precondition: "bypass"
+        }
+    }
+
+    /// Why the response to such a request is not stored.
+    package var notStored: NotStoredReason {
+        switch self {
+        case .method: .methodNotCacheable
+        case .content: .requestContent
+        case .range: .rangeRequest
+        case .precondition: .preconditions
         }
     }
 }
@@ -46,17 +56,5 @@ package enum RequestUse: Sendable, Equatable {
         } else {
             self = .lookUp
         }
-    }
-}
-
-extension NotStoredReason {
-    /// Why the store had nothing to do with a request.
-    package static func bypassed(_ head: RequestHead) -> NotStoredReason {
-        if head.method != .get { return .methodNotCacheable }
-        if head.fields.contains(.range) { return .rangeRequest }
-        if head.fields.contains(.ifMatch) || head.fields.contains(.ifUnmodifiedSince) || head.fields.contains(.ifRange) {
-            return .preconditions
-        }
-        return .requestContent
     }
 }

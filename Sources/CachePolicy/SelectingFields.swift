@@ -21,7 +21,7 @@ package enum SelectingFields {
         var names: Set<[UInt8]> = []
         for member in FieldLists.members(of: .vary, in: response) {
             let name = member.map(\.asciiLowercased)
-            let isCredential = settings.credentialFields.contains { $0.utf8.elementsEqual(name) }
+            let isCredential = settings.credentials.fields.contains { $0.utf8.elementsEqual(name) }
             let isCovered = name.elementsEqual("accept-encoding".utf8) || (isCredential && !settings.isPrivate)
             if !isCovered { names.insert(name) }
         }

@@ -15,17 +15,17 @@ package enum UserCredentials {
         fields.entries.contains { entry in
             guard entry.known != .cookie, entry.valueRange.count > 0 else { return false }
             let name = fields.bytes[entry.nameRange].map(\.asFieldNameByte)
-            return isNamed(name, in: settings.credentialFields) && !isNamed(name, in: settings.groupCredentials)
+            return isNamed(name, in: settings.credentials.fields) && !isNamed(name, in: settings.credentials.groupFields)
         }
     }
 
     private static func isNamed(_ name: [UInt8], in list: [String]) -> Bool { list.contains { $0.utf8.elementsEqual(name) } }
 
     private static func hasCookie(_ fields: Fields, _ settings: CachePolicySettings) -> Bool {
-        guard fields.contains(.cookie), settings.credentialFields.contains("cookie"),
+        guard fields.contains(.cookie), settings.credentials.fields.contains("cookie"),
             let pairs = CredentialCookies(settings).pairs(of: fields)
         else { return false }
-        let named = settings.credentialCookies.filter { !$0.hasSuffix("*") }.map { CookiePattern($0) }
+        let named = settings.credentials.cookies.filter { !$0.hasSuffix("*") }.map { CookiePattern($0) }
         return pairs.contains { pair in isSessionLike(pair.value) || (!pair.value.isEmpty && named.contains { $0.matches(pair.name) }) }
     }
 

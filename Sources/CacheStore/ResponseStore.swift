@@ -206,7 +206,7 @@ package final class ResponseStore: @unchecked Sendable {
             state.withLock { $0.statistics.writeErrors += 1 }
             return .unwritable
         }
-        // What takes back others is the last to be dropped.
+        // Tombstones are the last to be dropped.
         let limit = settings.pendingLimitBytes * (item.retention.isNeeded ? 2 : 1)
         guard RecordHeader.recordBytes(payload: item.payloadBytes) <= settings.segmentBytes else { return .tooLarge }
         let pending = PendingItem(item, hash: item.key.withUnsafeBytes { KeyHash($0, seed: seed) })

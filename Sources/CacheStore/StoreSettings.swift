@@ -53,7 +53,7 @@ package enum Retention: UInt8, Sendable {
     case whenUsed = 0
     /// So it is, and before those: it could still stand in for a failing upstream.
     case mayRescue = 1
-    /// It is kept once in any case, since it takes back what was written before it, and that may have been kept once as well. The writer makes
+    /// It is kept once in any case, a tombstone: it removes what was written before it, and that may have been kept once as well. The writer makes
     /// room for it where the disk has none, and where it cannot be written at all it counts from memory.
     case outlives = 2
     /// It is always kept, and written like the one before: the few bytes without which what else is stored would not be looked at.

@@ -32,7 +32,7 @@ final class StoreWriter: @unchecked Sendable {
     private var buffer: [UInt8] = []
     /// What is in the buffer, in its order, and at which offsets of the segment.
     private var placed: [(work: Work, offset: Int)] = []
-    /// What evicting kept, until it is in the next segment: longer where the disk has no room for one now. And what takes back others and the
+    /// What evicting kept, until it is in the next segment: longer where the disk has no room for one now. And tombstones and the
     /// disk did not take, until it takes something again.
     private var unwritten: [Work] = []
     /// How many there may be before those are left out that need not be written any more.
@@ -95,7 +95,7 @@ final class StoreWriter: @unchecked Sendable {
     private func drain(_ store: ResponseStore) {
         var work = waiting.withLock { $0.takeAll() }
         guard !work.isEmpty else { return }
-        // What the disk did not take goes first, so that it takes back nothing that is later.
+        // What the disk did not take goes first, so that no tombstone of it removes what is later.
         if trouble == .failedWrite {
             work = unwritten + work
             unwritten = []
@@ -287,7 +287,7 @@ final class StoreWriter: @unchecked Sendable {
         evicted = []
     }
 
-    /// Takes the oldest segment away. What takes back older items is kept and written again; then, up to a share of the segment, what was used
+    /// Takes the oldest segment away. Tombstones are kept and written again; then, up to a share of the segment, what was used
     /// since it was written.
     /// - Parameter budget: bytes of records that may be kept for their use; less all that is kept.
     private func evictOldest(_ store: ResponseStore, budget: inout Int) {

@@ -20,7 +20,7 @@ package enum GzipDecoder {
         defer { inflateEnd(stream) }
         var offset = 0
         repeat {
-            offset += try decodeMember(content, from: offset, into: &output, by: &piece, stream, allowed: allowed)
+            offset += try decodeMember(content[offset...], into: &output, by: &piece, stream, allowed: allowed)
             guard inflateReset(stream) == Z_OK else { throw .damaged }
         } while offset < content.count
         return output
@@ -28,16 +28,16 @@ package enum GzipDecoder {
 
     /// Returns how many bytes of `content` the member took.
     private static func decodeMember(
-        _ content: [UInt8], from offset: Int, into output: inout [UInt8], by piece: inout [UInt8],
-        _ stream: UnsafeMutablePointer<z_stream>, allowed: Int
+        _ content: ArraySlice<UInt8>, into output: inout [UInt8], by piece: inout [UInt8], _ stream: UnsafeMutablePointer<z_stream>,
+        allowed: Int
     ) throws(Failure) -> Int {
-        let available = content.count - offset
+        let available = content.count
         var result = Z_OK
         var taken = 0
         while result == Z_OK {
             let before = output.count
             content.withUnsafeBufferPointer { input in
-                stream.pointee.next_in = input.baseAddress.map { UnsafeMutablePointer(mutating: $0 + offset + taken) }
+                stream.pointee.next_in = input.baseAddress.map { UnsafeMutablePointer(mutating: $0 + taken) }
                 stream.pointee.avail_in = UInt32(clamping: available - taken)
                 piece.withUnsafeMutableBufferPointer { space in
                     stream.pointee.next_out = space.baseAddress

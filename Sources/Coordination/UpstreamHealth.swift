@@ -198,7 +198,7 @@ extension FailureScopeKind {
         switch self {
         case .address: "can be reached again"
         case .upstream, .family, .target: "is asked again as ever"
-        case .pause: "has answered before the pause was over"
+        case .pause: "has responded well before the pause was over"
         }
     }
 

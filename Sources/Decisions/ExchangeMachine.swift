@@ -68,14 +68,10 @@ package struct ExchangeMachine {
         case decide(Ending)
         /// The same; a fetch goes on without this exchange.
         case leaveAndDecide(Ending)
-        /// What was decided goes out.
-        case respond
+        /// What the event brought is done: a response goes out or is passed on, its end too, or all is given up.
+        case accept
         /// The same; the fetch, or that of another, goes on without this exchange, and nobody else is to wait for it.
-        case leaveAndRespond
-        case passOn
-        case breakOff
-        case end
-        case abandon
+        case leaveAndAccept
     }
 
     /// The response to another request for the same would do.
@@ -86,14 +82,17 @@ package struct ExchangeMachine {
 
     package var isFinished: Bool { state == .finished }
 
+    private var isWaiting: Bool { if case .waiting = state { true } else { false } }
+
     /// Whether it has waited for a fetch that failed.
     package var hasWaited: Bool { if case .waiting(isLast: true) = state { true } else { false } }
 
     /// Whether an ending still is one: what is stored may have been read in meanwhile.
     package func expects(_ ending: Ending) -> Bool {
-        switch (ending, state) {
-        case (.failed, .ending), (.flight, .waiting), (.wait, .waiting), (.softDeadline, .waiting), (.softDeadline, .asking): true
-        default: false
+        switch ending {
+        case .failed: state == .ending
+        case .flight, .wait: isWaiting
+        case .softDeadline: isWaiting || state == .asking
         }
     }
 
@@ -106,11 +105,11 @@ package struct ExchangeMachine {
         case .waitedTooLong: return expects(.wait) ? .decide(.wait) : .nothing
         case .flightEnded(let outcome): return expects(.flight(outcome)) ? .decide(.flight(outcome)) : .nothing
         case .decided(let next, let ending): return expects(ending) ? decided(next, ending) : .nothing
-        case .responseCame: return asked(.respond, then: .ending)
+        case .responseCame: return asked(.accept, then: .ending)
         case .fetchFailed(let failure): return asked(.decide(.failed(failure)), then: .ending)
-        case .streamBegan: return asked(.passOn, then: .streaming)
-        case .streamEnded: return streamed(.end)
-        case .streamBroke(_, isTakenBack: false): return streamed(.breakOff)
+        case .streamBegan: return asked(.accept, then: .streaming)
+        case .streamEnded: return streamed(.accept)
+        case .streamBroke(_, isTakenBack: false): return streamed(.accept)
         case .streamBroke(let failure, isTakenBack: true):
             guard state == .streaming else { return .nothing }
             state = .ending
@@ -121,7 +120,7 @@ package struct ExchangeMachine {
         case .clientLeft:
             guard !isFinished else { return .nothing }
             state = .finished
-            return .abandon
+            return .accept
         case .mustRespond: return mustRespond()
         }
     }
@@ -154,7 +153,7 @@ package struct ExchangeMachine {
         switch next {
         case .respond:
             state = .ending
-            return ending == .softDeadline ? .leaveAndRespond : .respond
+            return ending == .softDeadline ? .leaveAndAccept : .accept
         case .askAnew(let isLast):
             state = .entering(isLast: isLast)
             return .askFailureMemory

@@ -12,7 +12,7 @@ package enum FetchFailure: Sendable, Equatable {
     case fault(UpstreamFault, Status)
     /// It was not asked, since it is known to fail.
     case stopped(FailureStop)
-    /// It has not answered within the soft deadline. The fetch goes on.
+    /// There was no response within the soft deadline. The fetch goes on.
     case slow
 
     package static let slowLabel = "slow"
@@ -27,7 +27,7 @@ package enum FetchFailure: Sendable, Equatable {
         }
     }
 
-    /// What the upstream answered with; nil where it did not answer (RFC 9211 §2.3 `fwd-status`).
+    /// The status of the upstream's response; nil where there was none (RFC 9211 §2.3 `fwd-status`).
     package var status: Status? {
         switch self {
         case .transfer, .stopped, .slow: nil

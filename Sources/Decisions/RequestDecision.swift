@@ -138,11 +138,11 @@ package struct RequestFacts<Response: AnyObject> {
 package enum StoreUse<Response: AnyObject> {
     case noStore
     case bypassed(BypassReason)
-    case lookedUp(LookedUp<Response>)
+    case lookedUp(LookUpFacts<Response>)
 }
 
 /// What looking into the store has brought. A class, since it is handed from hand to hand; it is whole before that.
-package final class LookedUp<Response: AnyObject> {
+package final class LookUpFacts<Response: AnyObject> {
     /// What was found lies behind a reference, so that handing it on copies nothing, and dropping it asks no tables for the type.
     package enum Result {
         indirect case found(Response, StoredMetadata)
@@ -199,7 +199,7 @@ extension RequestFacts {
     private var isForStoredOnly: Bool { directives.onlyIfCached && (method.isRead || method == .query) }
 
     /// nil where nothing that is stored goes out without asking.
-    private func serve(_ found: Candidate, _ lookedUp: LookedUp<Response>) -> RequestDecision<Response>? {
+    private func serve(_ found: Candidate, _ lookedUp: LookUpFacts<Response>) -> RequestDecision<Response>? {
         switch mode {
         case .record: nil
         case .offline: serveWhatIsStored(found, lookedUp)
@@ -208,7 +208,7 @@ extension RequestFacts {
         }
     }
 
-    private func serveByRules(_ found: Candidate, _ lookedUp: LookedUp<Response>) -> RequestDecision<Response>? {
+    private func serveByRules(_ found: Candidate, _ lookedUp: LookUpFacts<Response>) -> RequestDecision<Response>? {
         switch found.reuse {
         case .validate: return nil
         case .serve(let ttl, let age):
@@ -228,7 +228,7 @@ extension RequestFacts {
     }
 
     /// However old, where it may go out at all.
-    private func serveWhatIsStored(_ found: Candidate, _ lookedUp: LookedUp<Response>) -> RequestDecision<Response>? {
+    private func serveWhatIsStored(_ found: Candidate, _ lookedUp: LookUpFacts<Response>) -> RequestDecision<Response>? {
         if case .serve(let ttl, let age) = found.reuse {
             return .serve(found.response, Serving(age: age, ttl: ttl, .mode(mode)))
         }
@@ -239,7 +239,7 @@ extension RequestFacts {
         return .serve(found.response, Serving(age: age, ttl: ttl, .mode(mode)))
     }
 
-    private func ask(_ found: Candidate?, _ lookedUp: LookedUp<Response>) -> RequestDecision<Response> {
+    private func ask(_ found: Candidate?, _ lookedUp: LookUpFacts<Response>) -> RequestDecision<Response> {
         let copy = found.map {
             StoredCopy(response: $0.response, rescue: mode == .record ? .forbidden(.record) : rescue($0.stored))
         }
@@ -261,7 +261,7 @@ extension RequestFacts {
         }
     }
 
-    private func place(_ lookedUp: LookedUp<Response>) -> RequestPlace {
+    private func place(_ lookedUp: LookUpFacts<Response>) -> RequestPlace {
         let sharing: RequestPlace.Sharing =
             if mode == .record || directives != RequestCacheControl() {
                 .none
@@ -316,6 +316,15 @@ extension RequestDecision {
         case .pass(let reason?): reason.forwardToken
         case .part: BypassReason.range.forwardToken
         case .validate(_, .record, _), .pass(nil), .serve, .refuse: "bypass"
+        }
+    }
+
+    /// Why what comes is not stored, where that is known without it.
+    package var notStored: NotStoredReason {
+        switch self {
+        case .pass(let reason?): reason.notStored
+        case .part: BypassReason.range.notStored
+        case .serve, .serveAndRefresh, .validate, .forward, .pass(nil), .refuse: .storeRefused
         }
     }
 

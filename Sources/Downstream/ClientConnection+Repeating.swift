@@ -1,7 +1,7 @@
-// Giving a response again to a request that is like one that was answered before.
+// Giving a response again to a request that is like an earlier one.
 
 extension ClientConnection {
-    /// Answers a request that the receiver's `repeated` knows.
+    /// Responds to a request that the receiver's `repeated` knows.
     package func sendAgain(_ response: UnsafeRawBufferPointer) {
         beginRepeated()
         sendComplete(response)

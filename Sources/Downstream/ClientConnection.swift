@@ -142,7 +142,7 @@ package final class ClientConnection: EventHandler {
         guard action == .nothing else { return perform(action) }
         let exchange = receiver.received(ReceivedRequest(head: head, framing: framing, bytes: bytes), on: self)
         guard let progress = state.current, progress.response != .ended else { return }
-        precondition(exchange != nil, "a request was neither answered nor taken over")
+        precondition(exchange != nil, "a request got no response and was not taken over")
         self.exchange = exchange
         if progress.content.isWhole { exchange?.requestEnded() } else { startContentClock() }
     }

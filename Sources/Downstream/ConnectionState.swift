@@ -66,7 +66,7 @@ struct ConnectionState {
         }
     }
 
-    /// The request that is being answered.
+    /// The request whose response is under way.
     var current: RequestProgress? { if case .exchanging(let progress) = phase { progress } else { nil } }
 
     /// Whether the response has ended, though not all of it need have gone out.

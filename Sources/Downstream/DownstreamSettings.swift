@@ -20,7 +20,7 @@ package struct DownstreamSettings: Sendable {
     package var contentTotal = Duration.seconds(120)
     /// Longest time without progress while a client takes its response.
     package var writeTimeout = Duration.seconds(60)
-    /// Requests answered on one connection before it is closed; 0: no limit.
+    /// Requests on one connection before it is closed; 0: no limit.
     package var requestsPerConnection = 0
     /// Open connections in all. Beyond it new ones wait in the kernel's queue.
     package var maximumConnections = 10_000

@@ -30,7 +30,7 @@ extension RequestReceiver {
     package func repeated(_ bytes: UnsafeRawBufferPointer, on connection: ClientConnection) -> Bool { false }
 }
 
-/// One request being answered: is told what the client does meanwhile.
+/// One request that waits for its response: is told what the client does meanwhile.
 package protocol ClientExchange: AnyObject {
     /// More of the request's content. To hold the client back, call `stream.pauseContent()`.
     func requestContent(_ bytes: Span<UInt8>)
@@ -38,12 +38,12 @@ package protocol ClientExchange: AnyObject {
     func requestEnded()
     /// What was written has gone out far enough that more may be written (after `write` returned false).
     func responseDrained()
-    /// The client is gone, or its content was badly framed, or it was too slow: nothing can be answered any more.
+    /// The client is gone, or its content was badly framed, or it was too slow: nothing can be sent any more.
     /// Not called once `endResponse` was.
     func clientLeft()
     /// The client, whose request is whole, sends no more. It may still read, or be gone: both look alike. See `ClientStream.hasPeerEnded`.
     func clientEnded()
-    /// The end has come: what gets no response now gets none.
+    /// The connection is about to close: respond at once, or not at all.
     func respondNow()
 }
 

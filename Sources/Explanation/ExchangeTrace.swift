@@ -7,75 +7,99 @@ import Telemetry
 import Upstream
 
 /// What looking into the store brought.
-package enum LookUpOutcome: UInt8, Sendable {
+package enum FoundKind: UInt8, Sendable {
     case notLookedUp, nothing, otherVariant, stored
 }
 
 package struct ExchangeTrace: Sendable {
+    /// What the store had, and what of it went out.
+    package struct Found: Sendable {
+        package var kind = FoundKind.notLookedUp
+        /// Seconds; -1 where the response did not say, or nothing was found.
+        package var lifetime: Int64 = -1
+        package var age: Int64 = -1
+        /// The response says that the resource is gone: remembered as the upstream said it, or served from there.
+        package var isGone = false
+        /// How often something was read from the disk before it could go on.
+        package var diskReads: UInt8 = 0
+    }
+
+    /// What the upstream did.
+    package struct Upstream: Sendable {
+        /// Until its response was there, or it had failed; -1 where it was not asked.
+        package var microseconds: Int64 = -1
+        package var times = TransferTimes()
+        /// Of its response; 0 where there was none.
+        package var status: UInt16 = 0
+        package var failure: FetchFailure?
+    }
+
+    /// Why it was done so, and not otherwise.
+    package struct Reasons: Sendable {
+        package var bypass: BypassReason?
+        package var validation: ValidationReason?
+        package var notStored: NotStoredReason?
+        package var notRescued: NoRescueReason?
+        /// What allowed the copy of those without credentials to go out, or why it might not.
+        package var sharedPermission: SharedCopyPermission?
+        package var notStoodIn: NoSharedRescueReason?
+        /// What the operator's demands say against a response that was passed on.
+        package var fault: UpstreamFault?
+        /// Why Cistern responded itself, without asking.
+        package var refusal: Refusal?
+    }
+
+    /// The request's content.
+    package struct Content: Sendable {
+        /// What became of it; nil where it had none.
+        package var outcome: ContentOutcome?
+        /// From the request's head until it was whole.
+        package var microseconds: Int64 = -1
+    }
+
+    /// Of what no client waited for.
+    package struct Background: Sendable {
+        package let cause: BackgroundCause
+        /// The number of the exchange that it began with.
+        package let behind: UInt64
+
+        package init(cause: BackgroundCause, behind: UInt64) { (self.cause, self.behind) = (cause, behind) }
+    }
+
     /// Counts the shard's exchanges; with the shard's number it names this one.
     package var number: UInt64 = 0
     /// Milliseconds since 1970 at its end.
     package var wall: Int64 = 0
     package var durationMicroseconds: Int64 = 0
-    /// Until the upstream had answered or failed; -1 where it was not asked.
-    package var upstreamMicroseconds: Int64 = -1
-    /// Seconds, of what was found; -1 where the response did not say, or nothing was found.
-    package var lifetime: Int64 = -1
-    package var age: Int64 = -1
     package var bodyBytes = 0
-    package var times = TransferTimes()
+    package var found = Found()
+    package var upstream = Upstream()
+    package var content = Content()
     /// The first bytes of the keyed hash of the request's credentials; 0 without credentials.
     package var partition: UInt32 = 0
     package var status: UInt16 = 0
-    /// What the upstream answered; 0 where it did not.
-    package var upstreamStatus: UInt16 = 0
-    /// Its place in `MetricNames.rescueCauses`; -1 where nothing failed.
-    package var failure: Int16 = -1
-    /// Where the failure memory stopped it.
-    package var stop: FailureStop?
     package var targetCount: UInt16 = 0
     package var method = MethodLabel.other
     package var result = CacheResult.miss
     package var mode = ServingMode.live
-    package var lookUp = LookUpOutcome.notLookedUp
-    package var bypass: BypassReason?
-    package var validation: ValidationReason?
-    package var notStored: NotStoredReason?
-    package var notRescued: NoRescueReason?
-    /// What allowed the copy of those without credentials to go out, or why it might not.
-    package var sharedPermission: SharedCopyPermission?
-    package var notStoodIn: NoSharedRescueReason?
-    /// What the operator's demands say against a response that was passed on.
-    package var fault: UpstreamFault?
-    /// What became of the request's content; nil where it had none.
-    package var content: ContentOutcome?
-    /// From its head until it was whole.
-    package var contentMicroseconds: Int64 = -1
     package var isStored = false
-    /// The response says that the resource is gone: remembered as the upstream said it, or served from there.
-    package var isGone = false
-    /// Why Cistern responded itself, without asking.
-    package var refusal: Refusal?
-    /// How often something was read from the disk before it could go on.
-    package var diskReads: UInt8 = 0
+    package var reasons = Reasons()
     /// nil for a client's exchange.
-    package var background: BackgroundCause?
-    /// In the background: the number of the exchange that it began with.
-    package var behind: UInt64 = 0
+    package var background: Background?
 
     package init() {}
 }
 
 extension ExchangeTrace {
-    package mutating func noteDiskRead() { if diskReads < .max { diskReads += 1 } }
+    package mutating func noteDiskRead() { if found.diskReads < .max { found.diskReads += 1 } }
 
     /// With what is known at the end.
     package func completed(by record: ExchangeRecord, wall: Int64) -> ExchangeTrace {
         var trace = self
         trace.wall = wall
         trace.durationMicroseconds = record.durationMicroseconds
-        trace.upstreamMicroseconds = record.upstreamMicroseconds ?? -1
-        trace.contentMicroseconds = record.contentMicroseconds ?? -1
+        trace.upstream.microseconds = record.upstreamMicroseconds ?? -1
+        trace.content.microseconds = record.contentMicroseconds ?? -1
         trace.bodyBytes = record.bodyBytes
         trace.status = record.status
         trace.method = record.method

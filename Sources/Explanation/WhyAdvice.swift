@@ -128,7 +128,7 @@ extension NoRescueReason {
         case .sharedMaxAge: "it said s-maxage"
         case .requestNoCache: "the request said no-cache"
         case .staleIfError: "it is staler than its stale-if-error allows"
-        case .authorized: "it answered another's authorized request, and may be shared only as long as it is validated"
+        case .authorized: "it is the response to another's authorized request, and may be shared only as long as it is validated"
         case .storedError: "it is an error itself"
         case .record: "the mode is record"
         }
@@ -237,51 +237,62 @@ extension FailureStop {
     }
 
     package var advice: WhyAdvice {
-        switch setting {
-        case "failure.retry_after_limit": WhyAdvice(setting, "is the longest wish of this kind that is obeyed")
-        case "cache.rescue_after": WhyAdvice(setting, "is how long the upstream has where a copy could go out")
-        case "failure.window": WhyAdvice(setting, "is how long nothing must have succeeded for this")
-        default: WhyAdvice(setting, "is how many failures in a row it takes; failure.recheck says how often it is looked again")
+        let setting = setting.rawValue
+        return switch self.setting {
+        case .retryAfterLimit: WhyAdvice(setting, "is the longest wish of this kind that is obeyed")
+        case .rescueAfter: WhyAdvice(setting, "is how long the upstream has where a copy could go out")
+        case .window: WhyAdvice(setting, "is how long nothing must have succeeded for this")
+        case .threshold: WhyAdvice(setting, "is how many failures in a row it takes; failure.recheck says how often it is looked again")
         }
     }
 }
 
-package enum FailureAdvice {
+extension FetchFailure {
     /// In words.
-    /// - Parameters:
-    ///   - label: of `MetricNames.rescueCauses`.
-    ///   - status: what the upstream answered with; 0 where it did not.
-    package static func sentence(for label: String, status: UInt16) -> String {
-        switch label {
-        case FetchFailure.slowLabel: return "The upstream took too long for one who has a copy; it was still listened to."
-        case UpstreamError.connectionLimitReached.rawValue: return "The upstream was not asked: too many others were waiting for it."
-        case "tunnel_refused": return "The forward proxy made no tunnel to the upstream, which was not asked."
-        default: break
+    /// - Parameter status: of the upstream's response; 0 where there was none.
+    package func sentence(status: UInt16) -> String {
+        switch self {
+        case .stopped(let stop): stop.sentence
+        case .slow: "The upstream took too long for one who has a copy; it was still listened to."
+        case .transfer(.connectionLimitReached): "The upstream was not asked: too many others were waiting for it."
+        case .transfer(.tunnelRefused): "The forward proxy made no tunnel to the upstream, which was not asked."
+        case .transfer(let error): "The upstream failed: \(error.rawValue)\(status == 0 ? "" : ", after status \(status)")."
+        case .fault(let fault, _): "The upstream's response, status \(status), cannot be used (\(fault.rawValue)): \(fault.sentence)."
         }
-        guard let fault = UpstreamFault(rawValue: label) else {
-            return "The upstream failed: \(label)\(status == 0 ? "" : ", after status \(status)")."
-        }
-        return "The upstream's response, status \(status), cannot be used (\(label)): \(fault.sentence)."
     }
 
-    /// - Parameter label: of `MetricNames.rescueCauses`.
-    package static func advice(for label: String) -> WhyAdvice? {
-        switch label {
-        case "dns_timeout", "connection_timeout": WhyAdvice("upstream.connect_timeout", "is how long connecting may take")
-        case "connection_read_timeout":
-            WhyAdvice("upstream.first_byte_timeout", "and upstream.between_bytes_timeout are how long the upstream may be silent")
-        case "http_response_timeout": WhyAdvice("upstream.total_timeout", "is how long a whole exchange may take")
-        case "connection_limit_reached": WhyAdvice("upstream.queue", "and upstream.connections are how many requests may wait and run")
-        case "http_response_body_size": WhyAdvice("cache.buffer_limit", "is the longest response that is taken whole")
-        case "tunnel_refused": WhyAdvice("upstream.proxy", "is the forward proxy; the log has the status that it responded with")
-        case "tls_certificate_error": WhyAdvice("upstream.ca_file", "names the certificates that the upstream's is checked against")
-        case FetchFailure.slowLabel: WhyAdvice("cache.rescue_after", "is how long the upstream has where a copy could go out")
-        default: UpstreamFault(rawValue: label).flatMap(demand)
+    package var advice: WhyAdvice? {
+        switch self {
+        case .stopped(let stop): stop.advice
+        case .slow: WhyAdvice("cache.rescue_after", "is how long the upstream has where a copy could go out")
+        case .transfer(let error): error.advice
+        case .fault(let fault, _): fault.advice
         }
     }
+}
+
+extension UpstreamError {
+    fileprivate var advice: WhyAdvice? {
+        switch self {
+        case .dnsTimeout, .connectionTimeout: WhyAdvice("upstream.connect_timeout", "is how long connecting may take")
+        case .connectionReadTimeout:
+            WhyAdvice("upstream.first_byte_timeout", "and upstream.between_bytes_timeout are how long the upstream may be silent")
+        case .responseTimeout: WhyAdvice("upstream.total_timeout", "is how long a whole exchange may take")
+        case .connectionLimitReached: WhyAdvice("upstream.queue", "and upstream.connections are how many requests may wait and run")
+        case .responseBodyTooLarge: WhyAdvice("cache.buffer_limit", "is the longest response that is taken whole")
+        case .tunnelRefused: WhyAdvice("upstream.proxy", "is the forward proxy; the log has the status that it responded with")
+        case .tlsCertificateError: WhyAdvice("upstream.ca_file", "names the certificates that the upstream's is checked against")
+        case .dnsError, .connectionRefused, .connectionTerminated, .connectionWriteTimeout, .destinationIPUnroutable, .responseIncomplete,
+            .responseHeaderTooLarge, .transferCoding, .protocolError, .tlsProtocolError, .proxyInternalError:
+            nil
+        }
+    }
+}
+
+extension UpstreamFault {
     /// What the operator demands of a route's responses.
-    package static func demand(_ fault: UpstreamFault) -> WhyAdvice? {
-        switch fault {
+    var advice: WhyAdvice? {
+        switch self {
         case .unexpectedSize: WhyAdvice("routes.good.min_bytes", "and routes.good.max_bytes say how long a good response of the route is")
         case .missingValue: WhyAdvice("routes.good.must_have", "names the values of a good response of the route")
         case .unwantedValue: WhyAdvice("routes.good.must_not_have", "names the values that no good response of the route has")

@@ -33,7 +33,7 @@ package struct WhyExplanation {
 
     // MARK: The key
 
-    private var isLookedUp: Bool { trace.lookUp != .notLookedUp }
+    private var isLookedUp: Bool { trace.found.kind != .notLookedUp }
 
     /// As the key has it; what was cut is missing.
     private var canonicalTarget: [UInt8] {
@@ -69,20 +69,20 @@ package struct WhyExplanation {
 
     // MARK: The decision
 
-    private var failure: String? { trace.failure < 0 ? nil : MetricNames.rescueCauses[Int(trace.failure)] }
+    private var failure: FetchFailure? { trace.upstream.failure }
 
     /// A word for what was done.
     package var decision: String {
         if trace.background != nil {
-            if trace.isStored { return "stored_answer_of_upstream" }
+            if trace.isStored { return "stored_response_of_upstream" }
             return trace.result == .revalidated ? "confirmed_stored_copy" : "left_store_as_it_was"
         }
         return switch trace.result {
         case .hit, .stale: "served_from_store"
         case .rescued: "served_stored_copy"
         case .revalidated: "served_confirmed_copy"
-        case .collapsed: "served_answer_of_another_request"
-        case .miss, .bypass: "served_answer_of_upstream"
+        case .collapsed: "served_response_of_another_request"
+        case .miss, .bypass: "served_response_of_upstream"
         case .error: "failed"
         case .own: "own_page"
         }
@@ -90,64 +90,60 @@ package struct WhyExplanation {
 
     /// A word for the cause.
     package var reason: String {
-        if let cause = trace.background { return cause.rawValue }
+        if let background = trace.background { return background.cause.rawValue }
         switch trace.result {
         case .hit: return trace.mode == .live ? "fresh" : trace.mode.rawValue
         case .stale: return "stale_while_revalidate"
-        case .rescued: return failure ?? "failed"
+        case .rescued: return failure?.label ?? "failed"
         case .error:
             if trace.status == 499 { return "client_left" }
-            switch trace.refusal {
+            switch trace.reasons.refusal {
             case .offline: return "offline"
             case .onlyIfCached: return "only_if_cached"
             case .request: return "refused"
-            case nil: return failure ?? "refused"
+            case nil: return failure?.label ?? "refused"
             }
         case .miss, .revalidated, .collapsed, .bypass, .own: break
         }
         if trace.mode == .record { return "record" }
-        if let bypass = trace.bypass { return bypass.rawValue }
-        switch trace.lookUp {
+        if let bypass = trace.reasons.bypass { return bypass.rawValue }
+        switch trace.found.kind {
         case .notLookedUp: return "no_store"
         case .nothing: return "nothing_stored"
         case .otherVariant: return "other_variant_stored"
-        case .stored: return trace.validation?.rawValue ?? "stale"
+        case .stored: return trace.reasons.validation?.rawValue ?? "stale"
         }
     }
 
     /// Sentences for people.
     private var explanation: [String] {
-        var sentences = [trace.background?.sentence ?? lookUpSentence]
-        if let stop = trace.stop {
-            sentences.append(stop.sentence)
-        } else if let failure {
-            sentences.append(FailureAdvice.sentence(for: failure, status: trace.upstreamStatus))
-        }
-        if trace.isGone {
+        var sentences = [trace.background?.cause.sentence ?? lookUpSentence]
+        if let failure { sentences.append(failure.sentence(status: trace.upstream.status)) }
+        if trace.found.isGone {
             sentences.append(
                 trace.result == .rescued
                     ? "What the upstream said last went out: that it is gone. The older copy stays, and comes back with its next 200 or 304."
                     : "It is remembered beside the stored copy: while the upstream fails, this is what goes out.")
-        } else if let permission = trace.sharedPermission {
+        } else if let permission = trace.reasons.sharedPermission {
             sentences.append("The stored response to those without credentials went out instead: \(permission.sentence).")
         } else if trace.result == .rescued {
             sentences.append("The stored response went out instead.")
         }
         if trace.result == .revalidated { sentences.append("The upstream confirmed the stored response.") }
-        if trace.background != nil, trace.lookUp == .stored, !trace.isStored, trace.result != .revalidated {
+        if trace.background != nil, trace.found.kind == .stored, !trace.isStored, trace.result != .revalidated {
             sentences.append("The stored response stays.")
         }
-        if trace.result == .error, let reason = trace.notRescued {
+        if trace.result == .error, let reason = trace.reasons.notRescued {
             sentences.append("The stored copy may not stand in: \(reason.sentence).")
         }
-        if trace.result == .error, let reason = trace.notStoodIn {
+        if trace.result == .error, let reason = trace.reasons.notStoodIn {
             sentences.append("The stored response to those without credentials may not stand in: \(reason.sentence).")
         }
         if trace.isStored { sentences.append("The response was stored.") }
-        if let reason = trace.notStored { sentences.append("Not stored: \(demand?.sentence ?? reason.sentence).") }
-        if let sentence = trace.content?.sentence { sentences.append(sentence) }
-        if trace.diskReads > 0 { sentences.append("What is stored was not all in memory: it was read from the disk first.") }
-        if trace.status == 499 { sentences.append("The client left before it was answered.") }
+        if let reason = trace.reasons.notStored { sentences.append("Not stored: \(demand?.sentence ?? reason.sentence).") }
+        if let sentence = trace.content.outcome?.sentence { sentences.append(sentence) }
+        if trace.found.diskReads > 0 { sentences.append("What is stored was not all in memory: it was read from the disk first.") }
+        if trace.status == 499 { sentences.append("The client left before a response went out.") }
         return sentences
     }
 
@@ -162,30 +158,30 @@ package struct WhyExplanation {
         case .hit: return "The stored response was fresh."
         case .stale: return "The stored response was stale, and allowed itself to be served while it is validated."
         case .collapsed: return "Another request for the same was under way, and its response was taken."
-        default: break
+        case .miss, .revalidated, .rescued, .bypass, .error, .own: break
         }
-        switch trace.refusal {
+        switch trace.reasons.refusal {
         case .request: return "Cistern refused the request itself."
         case .offline: return "Nothing that may be served is stored, and the mode is offline: the upstream is not asked."
         case .onlyIfCached: return "Nothing fresh is stored, and the request wanted nothing else (only-if-cached)."
         case nil: break
         }
         if isUnasked { return "Cistern refused the request itself." }
-        if let bypass = trace.bypass { return bypass.sentence }
-        switch trace.lookUp {
+        if let bypass = trace.reasons.bypass { return bypass.sentence }
+        switch trace.found.kind {
         case .notLookedUp: return "The store was not looked into."
         case .nothing: return "Nothing is stored under this key."
         case .otherVariant: return "Something is stored under this key, but for other values of the fields that Vary names."
         case .stored:
-            let reason = trace.validation?.sentence ?? "the stored response had to be validated"
+            let reason = trace.reasons.validation?.sentence ?? "the stored response had to be validated"
             return isAsked ? "The upstream was asked: \(reason)." : "The upstream should have been asked: \(reason)."
         }
     }
 
     /// What the operator's demands say against a response that was not kept.
-    private var demand: UpstreamFault? { trace.notStored == .notGood ? trace.fault : nil }
+    private var demand: UpstreamFault? { trace.reasons.notStored == .notGood ? trace.reasons.fault : nil }
 
-    private var isAsked: Bool { trace.upstreamMicroseconds >= 0 && failure != UpstreamError.connectionLimitReached.rawValue }
+    private var isAsked: Bool { trace.upstream.microseconds >= 0 && failure != .transfer(.connectionLimitReached) }
 
     /// Before anything was asked or looked for, as where Cistern stops before the request's content is whole.
     private var isUnasked: Bool { trace.result == .error && !isAsked && failure == nil && trace.status != 499 }
@@ -195,15 +191,15 @@ package struct WhyExplanation {
         var advice: [WhyAdvice] = []
         if trace.mode != .live { advice.append(WhyAdvice("cache.mode", "is the mode at the start; `cistern mode` switches it now")) }
         // No setting makes writes be kept.
-        let isWrite = trace.notStored == .methodNotCacheable && trace.method != .post
-        if !isWrite, let one = demand.flatMap(FailureAdvice.demand) ?? trace.notStored?.advice { advice.append(one) }
-        if trace.validation == .noFreshness, trace.result != .rescued, trace.background == nil {
+        let isWrite = trace.reasons.notStored == .methodNotCacheable && trace.method != .post
+        if !isWrite, let one = demand?.advice ?? trace.reasons.notStored?.advice { advice.append(one) }
+        if trace.reasons.validation == .noFreshness, trace.result != .rescued, trace.background == nil {
             advice.append(WhyAdvice("cache.heuristics", "takes a share of a response's age since its last change for its freshness"))
         }
-        if let one = trace.stop?.advice ?? failure.flatMap(FailureAdvice.advice) { advice.append(one) }
-        if trace.isGone { advice.append(WhyAdvice("cache.gone", "ignore: the older copy goes out all the same")) }
-        if let one = trace.content?.advice { advice.append(one) }
-        if trace.result == .error, let one = trace.notRescued?.advice ?? trace.notStoodIn?.advice { advice.append(one) }
+        if let one = failure?.advice { advice.append(one) }
+        if trace.found.isGone { advice.append(WhyAdvice("cache.gone", "ignore: the older copy goes out all the same")) }
+        if let one = trace.content.outcome?.advice { advice.append(one) }
+        if trace.result == .error, let one = trace.reasons.notRescued?.advice ?? trace.reasons.notStoodIn?.advice { advice.append(one) }
         return advice
     }
 
@@ -220,17 +216,17 @@ package struct WhyExplanation {
             "target": .string(SecretNames.redacted(record.target)), "status": .integer(Int(trace.status)),
             "result": .string("\(trace.result.label)"), "mode": .string(trace.mode.rawValue), "route": .string(route.name),
             "key": isLookedUp ? key : .null, "found": .string(found), "freshness": freshness, "decision": .string(decision),
-            "reason": .string(reason), "stored": .bool(trace.isStored), "not_stored": text(trace.notStored?.rawValue),
-            "background": text(trace.background?.rawValue), "behind": text(trace.background.map { _ in "\(record.shard)-\(trace.behind)" }),
+            "reason": .string(reason), "stored": .bool(trace.isStored), "not_stored": text(trace.reasons.notStored?.rawValue),
+            "background": text(trace.background?.cause.rawValue), "behind": text(trace.background.map { "\(record.shard)-\($0.behind)" }),
             "request_content": requestContent, "upstream": upstream, "explanation": .array(explanation.map { .string($0) }),
             "advice": .array(advice.map { ["setting": .string($0.setting), "effect": .string($0.effect)] }),
-            "disk_reads": .integer(Int(trace.diskReads)),
+            "disk_reads": .integer(Int(trace.found.diskReads)),
             "bytes": .integer(trace.bodyBytes), "duration_seconds": .number(Double(trace.durationMicroseconds) / 1e6),
         ]
     }
 
     private var found: String {
-        switch trace.lookUp {
+        switch trace.found.kind {
         case .notLookedUp: "not_looked_up"
         case .nothing: "nothing"
         case .otherVariant: "other_variant"
@@ -239,44 +235,44 @@ package struct WhyExplanation {
     }
 
     private var freshness: JSONValue {
-        guard trace.lookUp == .stored else { return .null }
-        let lifetime: JSONValue = trace.lifetime < 0 ? .null : .integer(Int(clamping: trace.lifetime))
-        let left: JSONValue = trace.lifetime < 0 ? .null : .integer(Int(clamping: trace.lifetime - trace.age))
-        return ["lifetime": lifetime, "age": .integer(Int(clamping: trace.age)), "left": left]
+        guard trace.found.kind == .stored else { return .null }
+        let lifetime: JSONValue = trace.found.lifetime < 0 ? .null : .integer(Int(clamping: trace.found.lifetime))
+        let left: JSONValue = trace.found.lifetime < 0 ? .null : .integer(Int(clamping: trace.found.lifetime - trace.found.age))
+        return ["lifetime": lifetime, "age": .integer(Int(clamping: trace.found.age)), "left": left]
     }
 
     private var requestContent: JSONValue {
-        guard let outcome = trace.content else { return .null }
-        let seconds: JSONValue = trace.contentMicroseconds < 0 ? .null : .number(Double(trace.contentMicroseconds) / 1e6)
+        guard let outcome = trace.content.outcome else { return .null }
+        let seconds: JSONValue = trace.content.microseconds < 0 ? .null : .number(Double(trace.content.microseconds) / 1e6)
         return ["outcome": .string(outcome.rawValue), "wait_seconds": seconds]
     }
 
     private var upstream: JSONValue {
-        guard trace.upstreamMicroseconds >= 0 else { return .null }
-        let times = trace.times
+        guard trace.upstream.microseconds >= 0 else { return .null }
+        let times = trace.upstream.times
         let seconds = { (end: Int32, start: Int32) -> JSONValue in
             end < 0 ? .null : .number(Double(max(0, end - max(0, start))) / 1e6)
         }
         return [
-            "status": trace.upstreamStatus == 0 ? .null : .integer(Int(trace.upstreamStatus)),
-            "error": failure.map { .string($0) } ?? .null,
+            "status": trace.upstream.status == 0 ? .null : .integer(Int(trace.upstream.status)),
+            "error": failure.map { .string($0.label) } ?? .null,
             "resolve_seconds": seconds(times.resolved, 0), "connect_seconds": seconds(times.connected, times.resolved),
             "tls_seconds": times.secured <= 0 ? .null : seconds(times.secured, times.connected),
             "wait_seconds": seconds(times.firstByte, times.sent), "content_seconds": seconds(times.ended, times.firstByte),
-            "total_seconds": .number(Double(trace.upstreamMicroseconds) / 1e6),
+            "total_seconds": .number(Double(trace.upstream.microseconds) / 1e6),
         ]
     }
 
     /// The same for the field Cistern-Why: an item with parameters (RFC 9651 §3.3).
     package var field: [UInt8] {
         var text = "\(decision); reason=\(reason); id=\"\(record.id)\"; found=\(found)"
-        if trace.lookUp == .stored {
-            if trace.lifetime >= 0 { text += "; lifetime=\(trace.lifetime)" }
-            text += "; age=\(trace.age)"
+        if trace.found.kind == .stored {
+            if trace.found.lifetime >= 0 { text += "; lifetime=\(trace.found.lifetime)" }
+            text += "; age=\(trace.found.age)"
         }
         if trace.isStored { text += "; stored" }
-        if let reason = trace.notStored { text += "; not-stored=\(reason.rawValue)" }
-        if trace.diskReads > 0 { text += "; disk-reads=\(trace.diskReads)" }
+        if let reason = trace.reasons.notStored { text += "; not-stored=\(reason.rawValue)" }
+        if trace.found.diskReads > 0 { text += "; disk-reads=\(trace.found.diskReads)" }
         if isLookedUp { text += "; key=\(SecretNames.redacted(canonicalTarget).asStringItem)" }
         for advice in advice { text += "; setting=\"\(advice.setting)\"" }
         return Array("Cistern-Why: \(text)\r\n".utf8)

@@ -5,19 +5,14 @@ import HTTPCore
 
 /// A class, so that using it copies nothing.
 package final class ClientResponseHead {
-    private let rewritesLocation: Bool
-    /// Scheme and authority of the upstream in lower case, and what is put before each target.
-    private let origin: [UInt8]
-    private let basePath: [UInt8]
+    private let location: LocationRewriting
     /// Names of fields that clients do not get, in lower case.
     private let hiddenFields: [[UInt8]]
     /// Our entry in Via (RFC 9110 §7.6.3), as a line; empty where it is switched off.
     private let viaLine: [UInt8]
 
     package init(settings: ForwardingSettings, origin: [UInt8], basePath: [UInt8], hiddenFields: [[UInt8]]) {
-        rewritesLocation = settings.rewriteLocation
-        self.origin = origin
-        self.basePath = basePath
+        location = LocationRewriting(isOn: settings.rewriteLocation, origin: origin, basePath: basePath)
         self.hiddenFields = hiddenFields
         viaLine = settings.via ? Array("Via: 1.1 \(settings.name)\r\n".utf8) : []
     }
@@ -31,7 +26,7 @@ package final class ClientResponseHead {
         var response = response
         for name in hiddenFields where response.fields.contains(named: name.span) { response.fields.remove(named: name.span) }
         var omitted: KnownFieldSet = [.contentLength]
-        let location = keptLocation(response.fields)
+        let location = location.relative(in: response.fields)
         if location != nil { omitted.insert(.location) }
         var head: [UInt8] = []
         let fields = response.fields
@@ -46,10 +41,4 @@ package final class ClientResponseHead {
 
     /// More than a status line and Date take.
     private static let ownBytes = 128
-
-    /// Where a redirect within the upstream leads, made relative so that the client stays here; nil where the field stays as it is.
-    private func keptLocation(_ fields: Fields) -> [UInt8]? {
-        guard rewritesLocation, let location = fields.first(.location) else { return nil }
-        return LocationRewriting.relative(location, to: origin, basePath: basePath)
-    }
 }

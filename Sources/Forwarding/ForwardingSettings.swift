@@ -1,5 +1,7 @@
 // What the operator decides about the fields that tell the upstream where a request came from (RFC 9110 §7.6.3, RFC 7239).
 
+import WellKnownNames
+
 /// How `Forwarded` and `X-Forwarded-*` of a client are treated.
 package enum ForwardedPolicy: String, Sendable, CaseIterable {
     /// Those of the client are dropped, our own are set. The default: a client may write anything into them.
@@ -29,13 +31,7 @@ package struct ForwardingSettings: Sendable {
     package var dropOverrides = true
     /// Which those are, in lower case: fields by which frameworks take another route, host, scheme or method than the request says. What we
     /// do not drop, the upstream may answer by, and all who share the key get that response.
-    package var overrideFields = [
-        "x-host", "x-original-host", "x-host-override", "x-http-host-override", "x-backend-host", "x-http-method", "x-http-method-override",
-        "x-method-override", "x-original-method", "x-forwarded-method", "x-original-url", "x-original-uri", "x-original-path",
-        "x-rewrite-url", "x-override-url", "x-request-uri", "request-uri", "x-envoy-original-path", "x-script-name", "script-name",
-        "x-forwarded-path", "x-forwarded-uri", "x-forwarded-ssl", "x-forwarded-protocol", "x-scheme", "x-url-scheme", "front-end-https",
-        "x-wap-profile", "proxy",
-    ]
+    package var overrideFields = WellKnownNames.overrideFields
     /// Fields beside X-Forwarded-For and X-Real-IP that tell where a request came from, in lower case. Whatever of them a client writes, an
     /// upstream behind a content network or a load balancer may believe: so they go the same way as `X-Forwarded-For`.
     package var addressFields = [

@@ -2,7 +2,22 @@
 
 import HTTPCore
 
-package enum LocationRewriting {
+package struct LocationRewriting: Sendable {
+    private let isOn: Bool
+    /// Scheme and authority of the upstream in lower case, and what is put before each target.
+    private let origin: [UInt8]
+    private let basePath: [UInt8]
+
+    package init(isOn: Bool, origin: [UInt8], basePath: [UInt8]) {
+        (self.isOn, self.origin, self.basePath) = (isOn, origin, basePath)
+    }
+
+    /// Where a redirect within the upstream leads, made relative; nil where the field stays as it is.
+    package func relative(in fields: Fields) -> [UInt8]? {
+        guard isOn, let location = fields.first(.location) else { return nil }
+        return Self.relative(location, to: origin, basePath: basePath)
+    }
+
     /// The path and query of `location` where it names `origin`, else nil: then it stays as it is.
     /// - Parameters:
     ///   - origin: scheme and authority in lower case, as in `http://api.example.com:8000`.

@@ -77,7 +77,7 @@ package final class UpstreamRequestFields {
 
     private func isDropped(_ field: KnownField) -> Bool {
         switch field {
-        // Content-Length and Transfer-Encoding follow from the framing; Expect was answered here; what is said to us is not for others.
+        // Content-Length and Transfer-Encoding follow from the framing; Expect was met here; what is said to us is not for others.
         case .host, .contentLength, .transferEncoding, .expect, .cisternKey, .cisternMode, .cisternWhy: true
         default:
             knownOverrides.contains(field) || Self.forwarding.contains(field)

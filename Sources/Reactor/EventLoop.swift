@@ -93,9 +93,8 @@ package final class EventLoop: @unchecked Sendable {
         source.setEventHandler { [self] in run() }
         self.source = source
         source.activate()
-        // The machine's clocks are not moved. References to what was once held weakly are counted slowly, and a pass counts those to its loop
-        // twenty times.
-        if time !== SystemTime.shared { time.whenMoved { [weak self] in self?.wake() } }
+        // References to what was once held weakly are counted slowly, and a pass counts those to its loop twenty times: so only in tests.
+        if time.isMovedByHand { time.whenMoved { [weak self] in self?.wake() } }
         wake()
     }
 

@@ -10,12 +10,16 @@ package protocol TimeSource: AnyObject, Sendable {
     var monotonicMilliseconds: Int64 { get }
     /// How many real milliseconds it takes at least until the second clock says so much; 0 where it does already.
     func wait(until monotonic: Int64) -> Int64
-    /// Calls `wake` whenever the clocks have been moved otherwise than by time that passes.
+    /// Whether the clocks are moved otherwise than by time that passes.
+    var isMovedByHand: Bool { get }
+    /// Calls `wake` whenever the clocks have been moved by hand.
     func whenMoved(_ wake: @escaping @Sendable () -> Void)
 }
 
 extension TimeSource {
     package func wait(until monotonic: Int64) -> Int64 { max(0, monotonic - monotonicMilliseconds) }
+
+    package var isMovedByHand: Bool { false }
 
     package func whenMoved(_ wake: @escaping @Sendable () -> Void) {}
 }

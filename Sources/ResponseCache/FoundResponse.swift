@@ -1,4 +1,4 @@
-// What is in hand of a stored response while its request is being answered.
+// A stored response in the hands of the request that it was found for.
 
 import CachePolicy
 import CacheStore
@@ -33,7 +33,7 @@ package final class FoundResponse {
 
     package var head: UnsafeRawBufferPointer { item.head }
     package var content: UnsafeRawBufferPointer { item.body }
-    /// Who holds it must be held for as long as head or content are used.
+    /// Owns the memory of head and content: to be held for as long as they are used.
     package var owner: AnyObject { item.owner }
 
     /// The same with a head that is always in memory: for one who keeps it while the upstream is asked.

@@ -88,7 +88,7 @@ package final class GoneMemory: Sendable {
     }
 
     /// Returns whether it was remembered.
-    /// - Parameter isCertain: no crowd of others lifts it: a 410, which no gateway says that has lost its routes, and what was imported.
+    /// - Parameter isCertain: no crowd of others lifts it: a 410, which a gateway that has lost its routes never sends, and what was imported.
     func remember(_ new: NewResponse, beside key: [UInt8], isCertain: Bool, now: Int64) -> Bool {
         let gone = Self.key(key)
         let item = NewItem(

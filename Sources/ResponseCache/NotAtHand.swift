@@ -1,5 +1,5 @@
-// The seam for what cannot be said at once. A look-up on a loop throws this instead of waiting; whoever looks hands it to `bringIn` and looks
-// again afterwards, since meanwhile anything may have happened to what is stored. What lies on the disk comes so today. A second, shared level
+// The seam for what is not at hand: today, what lies on the disk only. A look-up on a loop throws this instead of waiting; the caller hands it to
+// `bringIn` and looks again afterwards, since meanwhile anything may have happened to what is stored. A second, shared level
 // that responds later would be another case here, and nothing else would change for those who look.
 
 import CacheStore

@@ -1,4 +1,4 @@
-// When what was made invalid of late was, by key: a small store may evict a mark while a fetch that began before it is still under way, and what
+// When something was made invalid lately, by key: a small store may evict a mark while a fetch that began before it is still under way, and what
 // that brings must not be stored. The store's own marks are for what lies in the store; these are for what comes into it.
 
 import CachePolicy

@@ -28,12 +28,12 @@ package struct RequestKeyMaker {
         isPrivate = policy.isPrivate
         isKeyedByHost = settings.isKeyedByHost
         self.store = store
-        let names = policy.credentialFields.filter { $0 != "cookie" }.map { Array($0.utf8) }
+        let names = policy.credentials.fields.filter { $0 != "cookie" }.map { Array($0.utf8) }
         credentialNames = (0...(names.map(\.count).max() ?? 0)).map { length in names.filter { $0.count == length } }
         var known = KnownFieldSet()
         for name in names { KnownField(name.span).map { known.insert($0) } }
         knownCredentials = known
-        cookies = policy.credentialFields.contains("cookie") ? CredentialCookies(policy) : nil
+        cookies = policy.credentials.fields.contains("cookie") ? CredentialCookies(policy) : nil
         keyNames = policy.keyFields.map { Array($0.utf8) }
         plainPrefix = CacheKey.prefix(authority: authority)
     }

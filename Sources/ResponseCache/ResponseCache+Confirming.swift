@@ -30,7 +30,7 @@ extension ResponseCache {
     /// - Returns: what its own client gets: what was found, as that is from now on. Others get what is stored, which may be another by now. nil
     ///   where the 304 does not name what was found.
     package func confirm(
-        by response: ResponseHead, for request: LookedUpRequest, _ recency: Recency, at time: CacheTime
+        by response: ResponseHead, for request: PlacedRequest, _ recency: Recency, at time: CacheTime
     ) -> (confirmation: Confirmation, result: ConfirmationResult)? {
         guard let found = request.found, let fresh = freshened(found, by: response, recency) else { return nil }
         let result = storeConfirmed(found, by: response, for: request, recency, now: time.wall)
@@ -40,7 +40,7 @@ extension ResponseCache {
     }
 
     private func storeConfirmed(
-        _ found: FoundResponse, by response: ResponseHead, for request: LookedUpRequest, _ recency: Recency, now: Timestamp
+        _ found: FoundResponse, by response: ResponseHead, for request: PlacedRequest, _ recency: Recency, now: Timestamp
     ) -> ConfirmationResult {
         guard let base = base(of: found, confirmedBy: response, recency, for: request) else { return .outdated }
         guard let fresh = freshened(base, by: response, recency), mayKeep(fresh.bytes, fresh.metadata, response, for: request) else {
@@ -50,7 +50,7 @@ extension ResponseCache {
     }
 
     /// What a response to HEAD brings, held against the response to GET that is stored now, unless that was asked for later.
-    package func update(by response: ResponseHead, for request: LookedUpRequest, _ recency: Recency, now: Timestamp) {
+    package func update(by response: ResponseHead, for request: PlacedRequest, _ recency: Recency, now: Timestamp) {
         guard let base = findWaiting(request.head, at: request.keys).found, !recency.isOutdated(by: base.metadata.recency) else { return }
         let contentBytes = base.item.body.count
         switch Validation.update(base.metadata, head: base.item.head, by: response, contentBytes: contentBytes, strictness: strictness) {
@@ -72,7 +72,7 @@ extension ResponseCache {
     /// same time, so nobody knows which of them holds. Then the next request asks.
     /// - Returns: what is brought up to date; nil where the 304 comes too late.
     private func base(
-        of found: FoundResponse, confirmedBy response: ResponseHead, _ recency: Recency, for request: LookedUpRequest
+        of found: FoundResponse, confirmedBy response: ResponseHead, _ recency: Recency, for request: PlacedRequest
     ) -> FoundResponse? {
         guard let now = findWaiting(request.head, at: request.keys).found else {
             // What was evicted is stored again. What does not fit this request any more has been replaced.
@@ -100,7 +100,7 @@ extension ResponseCache {
 
     /// §3 holds for what a 304 or a HEAD makes of a stored response as for any other: it may be private now, or not to be stored.
     /// - Parameter response: the 304 or the response to HEAD itself: what is left out of the stored head is in it.
-    private func mayKeep(_ head: [UInt8], _ metadata: StoredMetadata, _ response: ResponseHead, for request: LookedUpRequest) -> Bool {
+    private func mayKeep(_ head: [UInt8], _ metadata: StoredMetadata, _ response: ResponseHead, for request: PlacedRequest) -> Bool {
         if settings.policy.setCookie == .refuse, response.fields.contains(.setCookie) { return false }
         guard let merged = head.withUnsafeBytes({ StoredHead.parse($0) }),
             !metadata.flags.contains(.authorized) || Storing.mayShare(control(merged))
@@ -120,7 +120,7 @@ extension ResponseCache {
 
     /// Writes down what has confirmed a stored response, or only notes when it came.
     private func keep(
-        _ base: FoundResponse, _ fresh: FreshHead, for request: LookedUpRequest, _ recency: Recency, now: Timestamp
+        _ base: FoundResponse, _ fresh: FreshHead, for request: PlacedRequest, _ recency: Recency, now: Timestamp
     ) -> StoringResult {
         if isKnown(base, fresh.bytes, fresh.metadata), note(base, fresh.metadata) { return .stored }
         return write(base, fresh, for: request, recency, now: now)
@@ -128,7 +128,7 @@ extension ResponseCache {
 
     /// Stores the same content with another head, if it is still what is stored.
     private func write(
-        _ base: FoundResponse, _ fresh: FreshHead, for request: LookedUpRequest, _ recency: Recency, now: Timestamp
+        _ base: FoundResponse, _ fresh: FreshHead, for request: PlacedRequest, _ recency: Recency, now: Timestamp
     ) -> StoringResult {
         let (head, metadata) = fresh
         guard let fields = head.withUnsafeBytes({ StoredHead.parse($0) })?.fields else { return .refused }

@@ -29,7 +29,7 @@ extension ResponseCache {
     ///   - decision: where it is stored as any other response, that is what counts.
     ///   - user: a number for the one who has asked.
     package func judgeGone(
-        _ response: ResponseHead, _ decision: StorageDecision, for request: LookedUpRequest, by user: UInt64, at time: CacheTime
+        _ response: ResponseHead, _ decision: StorageDecision, for request: PlacedRequest, by user: UInt64, at time: CacheTime
     ) -> GoneJudgement {
         guard let gone, request.head.method == .get, let found = request.found else { return .nothing }
         if response.status == 404, gone.missing(found.key, by: user, now: time.monotonic) == .routesLost { return .routesLost }
@@ -53,7 +53,7 @@ extension ResponseCache {
 
     /// Remembers that what was found is gone, if the whole response says so and may be kept.
     /// - Returns: whether it did.
-    package func rememberGone(_ response: WholeResponse, for request: LookedUpRequest, at time: CacheTime) -> Bool {
+    package func rememberGone(_ response: WholeResponse, for request: PlacedRequest, at time: CacheTime) -> Bool {
         guard let gone, let found = request.found, ContentCoding(response.head.fields) == .identity || response.isDecoded,
             !isMarkedNow(Self.invalidationKey(request.keys.shared), since: response.recency.requestTime),
             !isOutdated(response.recency, at: [found.key])

@@ -75,7 +75,7 @@ extension ResponseCache {
         if archived.origin.isAuthorized, !settings.policy.isPrivate, !Storing.mayShare(control(archived.response)) {
             return .notStored(.authorized)
         }
-        switch store(whole, for: LookedUpRequest(head, keys: keys, found: nil), at: time).result {
+        switch store(whole, for: PlacedRequest(head, keys: keys, found: nil), at: time).result {
         case .stored:
             if archived.origin.isStale { markStale(head, keys) }
             return .stored
@@ -98,6 +98,6 @@ extension ResponseCache {
         guard let found = (try? waiting { () throws(NotAtHand) in try find(head, from: keys) })?.result.found,
             Self.saysGone(response.head, instead: found), response.head.status == 410 || !isFaulty
         else { return false }
-        return rememberGone(response, for: LookedUpRequest(head, keys: keys, found: found), at: time)
+        return rememberGone(response, for: PlacedRequest(head, keys: keys, found: found), at: time)
     }
 }

@@ -7,7 +7,7 @@ import Forwarding
 import HTTPCore
 
 /// A request, as far as the store needs to know it, with where it was looked up and what was found there.
-package struct LookedUpRequest {
+package struct PlacedRequest {
     package let head: RequestHead
     package let directives: RequestCacheControl
     package let keys: TargetKeys
@@ -83,7 +83,7 @@ extension ResponseCache {
     /// Stores a response that may be.
     /// - Returns: how it went, and the response as it is stored.
     package func store(
-        _ response: WholeResponse, for request: LookedUpRequest, at time: CacheTime
+        _ response: WholeResponse, for request: PlacedRequest, at time: CacheTime
     ) -> (result: StoringResult, head: [UInt8], metadata: StoredMetadata) {
         let new = make(response, for: request)
         let result =
@@ -92,7 +92,7 @@ extension ResponseCache {
         return (result, new.head, new.metadata)
     }
 
-    func make(_ response: WholeResponse, for request: LookedUpRequest) -> NewResponse {
+    func make(_ response: WholeResponse, for request: PlacedRequest) -> NewResponse {
         var recency = response.recency
         // A POST has made invalid what was there before; its own response is later than that.
         if response.isOfPOST { recency.requestTime = Timestamp(milliseconds: recency.responseTime.milliseconds + 1) }
@@ -116,10 +116,10 @@ extension ResponseCache {
     }
 
     /// A redirect within the upstream, made relative so that the client stays here.
-    package func keepingRedirect(_ response: ResponseHead) -> ResponseHead {
-        guard settings.rewritesLocation, let location = response.fields.first(.location),
-            let relative = LocationRewriting.relative(location, to: settings.upstream.bytes, basePath: settings.upstream.basePath)
-        else { return response }
+    private func keepingRedirect(_ response: ResponseHead) -> ResponseHead {
+        let upstream = settings.upstream
+        let location = LocationRewriting(isOn: settings.rewritesLocation, origin: upstream.bytes, basePath: upstream.basePath)
+        guard let relative = location.relative(in: response.fields) else { return response }
         var response = response
         response.fields.set(.location, relative)
         return response
@@ -134,7 +134,7 @@ extension ResponseCache {
     }
 
     /// Puts a response where its own fields say that it belongs.
-    private func put(_ new: NewResponse, _ fields: Fields, for request: LookedUpRequest, now: Timestamp) -> StoringResult {
+    private func put(_ new: NewResponse, _ fields: Fields, for request: PlacedRequest, now: Timestamp) -> StoringResult {
         guard let place = place(fields, of: request.head, lookedUpAt: request.keys, new.metadata.recency, now: now) else {
             return .outdated
         }
@@ -143,10 +143,10 @@ extension ResponseCache {
 
     // MARK: What has to be at hand
 
-    /// What storing a response looks at and would have to be brought in first; nil where nothing.
+    /// What storing a response looks at and has to be brought in first; nil where all of it is at hand.
     /// - Parameter isUpdate: whether it brings up to date what is stored, which is looked up for that.
     package func firstNotAtHand(
-        storing response: Fields, for request: LookedUpRequest, isUpdate: Bool = false, now: Timestamp
+        storing response: Fields, for request: PlacedRequest, isUpdate: Bool = false, now: Timestamp
     ) -> NotAtHand? {
         let (head, keys) = (request.head, request.keys)
         var others = cookieKeys(setBy: response, to: head, now: now) + (request.found.map { [$0.key] } ?? [])

@@ -40,7 +40,7 @@ package final class ResponseCache: @unchecked Sendable {
         variances = shared.variances
         gone = shared.gone
         keyMaker = RequestKeyMaker(shared.settings, store: shared.store)
-        concealed = settings.policy.isPrivate ? settings.policy.credentialFields : []
+        concealed = settings.policy.isPrivate ? settings.policy.credentials.fields : []
     }
 
     var strictness: Strictness { settings.policy.strictness }

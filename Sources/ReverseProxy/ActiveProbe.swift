@@ -22,11 +22,12 @@ final class ActiveProbe: TransferReceiver {
     private let settings: ActiveProbeSettings
     private let scopes: RequestScopes
     private var began: Int64 = 0
-    private var answered: Status?
+    /// Of the response, once its head is there.
+    private var status: Status?
 
     init(shard: ProxyShard) {
         self.shard = shard
-        settings = shard.settings.probe
+        settings = shard.settings.background.probe
         let target = Array(settings.path.utf8)[...]
         let place = shard.routes.place(of: target)
         scopes = RequestScopes(pathAndQuery: target, route: place == shard.routes.all.count - 1 ? nil : place, user: 0)
@@ -36,11 +37,11 @@ final class ActiveProbe: TransferReceiver {
 
     private func ask() {
         guard shard.modes.all != .offline else { return again() }
-        answered = nil
+        status = nil
         began = now
         let head = RequestHead(method: .get, target: Array(settings.path.utf8)[...], version: .http11, fields: Fields())
-        let client = UpstreamRequestFields.Client(address: [], isIPv6: false, host: shard.requestFields.authority)
-        let fields = shard.requestFields.make(from: head, client: client)
+        let client = UpstreamRequestFields.Client(address: [], isIPv6: false, host: shard.messages.requestFields.authority)
+        let fields = shard.messages.requestFields.make(from: head, client: client)
         let request = UpstreamRequest(method: .get, target: Array(settings.path.utf8), fields: fields)
         if shard.upstream.start(request, receiver: self) == nil { again() }
     }
@@ -51,13 +52,13 @@ final class ActiveProbe: TransferReceiver {
         shard.loop.schedule(after: settings.interval) { self.ask() }
     }
 
-    func transfer(_ transfer: Transfer, received head: ResponseHead) { answered = head.status }
+    func transfer(_ transfer: Transfer, received head: ResponseHead) { status = head.status }
 
     func transferEnded(_ transfer: Transfer, isDelimited: Bool) {
-        if let answered, answered == settings.status {
-            shard.health.succeed(scopes, isQuick: true, now: now)
+        if let status, status == settings.status {
+            shard.shared.health.succeed(scopes, isQuick: true, now: now)
         } else {
-            shard.health.fail(scopes, .status(answered ?? 0), began: began, now: now)
+            shard.shared.health.fail(scopes, .status(status ?? 0), began: began, now: now)
         }
         again()
     }
@@ -65,7 +66,7 @@ final class ActiveProbe: TransferReceiver {
     func transferFailed(_ transfer: Transfer, _ error: UpstreamError) {
         // What keeps a connection from coming about is told of the attempt itself.
         let isOwn = error == .connectionLimitReached || error == .proxyInternalError
-        if !isOwn, !error.isFailureToReach { shard.health.fail(scopes, .transfer(error), began: began, now: now) }
+        if !isOwn, !error.isFailureToReach { shard.shared.health.fail(scopes, .transfer(error), began: began, now: now) }
         again()
     }
 

@@ -33,11 +33,12 @@ final class BackgroundFetches {
     ///   - request: a GET.
     ///   - number: that of the client's exchange.
     func start(_ request: DecidedRequest, client: UpstreamRequestFields.Client, _ cause: BackgroundCause, behind number: UInt64) {
-        guard let flight = request.place?.flight, running < shard.settings.backgroundLimit else {
+        shard.loop.assertOnLoop()
+        guard let flight = request.place?.flight, running < shard.settings.background.limit else {
             skipped += 1
             return
         }
-        guard shard.collapsed.lead(flight) else { return }
+        guard shard.shared.collapsed.lead(flight) else { return }
         running += 1
         let record = record(of: request, cause, behind: number) { [self] in running -= 1 }
         run(request, client: client, record, leads: flight)
@@ -46,6 +47,7 @@ final class BackgroundFetches {
     /// Asks for what a client asked for and got a copy of, to look whether what fails is well again. Nobody waits for it, not even those who
     /// ask for the same: it may take as long as the last look, which may be under way still.
     func look(_ request: DecidedRequest, client: UpstreamRequestFields.Client, behind number: UInt64) {
+        shard.loop.assertOnLoop()
         guard hasRoomToLook else {
             skipped += 1
             return

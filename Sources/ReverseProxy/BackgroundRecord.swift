@@ -31,29 +31,28 @@ final class BackgroundRecord: FetchReceiver {
         self.ended = ended
         self.began = began
         trace = exchange
-        trace.behind = exchange.number
-        trace.background = cause
+        trace.background = ExchangeTrace.Background(cause: cause, behind: exchange.number)
         trace.method = MethodLabel(head.method)
     }
 
     private func end() {
-        trace.number = shard.why.nextNumber()
+        trace.number = shard.records.why.nextNumber()
         trace.wall = shard.loop.batchWallMilliseconds
         trace.durationMicroseconds = SystemTime.monotonicMicroseconds - began
-        trace.upstreamMicroseconds = trace.durationMicroseconds
+        trace.upstream.microseconds = trace.durationMicroseconds
         trace.status = fetch?.status?.rawValue ?? 0
-        trace.upstreamStatus = trace.status
-        trace.times = fetch?.times ?? TransferTimes()
-        shard.why.append(trace, target: head.pathAndQuery)
+        trace.upstream.status = trace.status
+        trace.upstream.times = fetch?.times ?? TransferTimes()
+        shard.records.why.append(trace, target: head.pathAndQuery)
         ended()
     }
 
     func fetchBrought(_ response: FetchedResponse) {
         trace.result = .miss
         trace.isStored = response.storage == .allowed
-        trace.isGone = response.isRememberedAsGone
-        if case .forbidden(let reason) = response.storage { trace.notStored = reason }
-        trace.fault = response.fault
+        trace.found.isGone = response.isRememberedAsGone
+        if case .forbidden(let reason) = response.storage { trace.reasons.notStored = reason }
+        trace.reasons.fault = response.fault
         trace.bodyBytes = response.content.count
         end()
     }
@@ -65,14 +64,14 @@ final class BackgroundRecord: FetchReceiver {
 
     func fetchFailed(_ failure: FetchFailure) {
         trace.result = .error
-        trace.failure = Int16(MetricNames.place(of: failure) ?? -1)
+        trace.upstream.failure = failure
         end()
     }
 
     /// Nothing that can be kept: what comes of it is not wanted.
     func streamBegan(_ head: ResponseHead, length: Int?, notStored: NotStoredReason) -> Bool {
         trace.result = .miss
-        trace.notStored = notStored
+        trace.reasons.notStored = notStored
         end()
         return false
     }

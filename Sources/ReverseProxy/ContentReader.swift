@@ -45,6 +45,7 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
     private static let growingBytes = 1 << 20
 
     func requestContent(_ bytes: Span<UInt8>) {
+        shard.loop.assertOnLoop()
         switch hold.take(bytes.count) {
         case .whole: content.append(copying: bytes, growingTo: limit)
         case .streamed(let reason): stream(reason, bytes)
@@ -52,20 +53,22 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
     }
 
     func requestEnded() {
+        shard.loop.assertOnLoop()
         let body: RequestBody =
             framing == .none ? .none : .whole(WholeContent(bytes: content, hold: hold, waitedMicroseconds: elapsed))
         if framing != .none { shard.countContent(.whole) }
-        guard shard.isKeptByContent(head), content.count > shard.settings.examinedAtOnceBytes else {
+        guard shard.isKeptByContent(head), content.count > shard.settings.content.examinedAtOnceBytes else {
             return handOver(shard.receivedWhole(head, body, on: stream))
         }
         // What waits for the worker is held in memory: where that is too much already, the response is not kept.
-        guard !shard.worker.isFull else { return handOver(shard.pass(head, body, on: stream)) }
+        guard !shard.workers.content.isFull else { return handOver(shard.pass(head, body, on: stream)) }
         phase = .identifying(body)
         shard.countExaminedBeside()
-        shard.worker.perform(content.count, shard.identification(of: head, content)) { self.identified($0) }
+        shard.workers.content.perform(content.count, shard.identification(of: head, content)) { self.identified($0) }
     }
 
     private func identified(_ identity: [UInt8]?) {
+        shard.loop.assertOnLoop()
         guard case .identifying(let body) = phase else { return }
         handOver(shard.receivedWhole(head, body, identity: identity, on: stream))
     }
@@ -109,8 +112,8 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
         record.bodyBytes = bodyBytes
         record.contentMicroseconds = elapsed
         var trace = ExchangeTrace()
-        trace.number = shard.why.nextNumber()
-        trace.content = .unfinished
+        trace.number = shard.records.why.nextNumber()
+        trace.content.outcome = .unfinished
         shard.finish(&record, trace, head, stream, began)
     }
 }

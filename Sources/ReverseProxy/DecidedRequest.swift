@@ -44,8 +44,8 @@ final class DecidedRequest: @unchecked Sendable {
         if case .lookedUp(let lookedUp) = facts.storeUse { keys = lookedUp.keys }
         scopes = shard.scopes(of: head, route: route, keys)
         var trace = ExchangeTrace(facts, decision)
-        trace.diskReads = UInt8(clamping: arrival.reads)
-        if let keys { trace.partition = ExchangeTrace.partition(in: keys.own, at: shard.partitionOffset) }
+        trace.found.diskReads = UInt8(clamping: arrival.reads)
+        if let keys { trace.partition = ExchangeTrace.partition(in: keys.own, at: shard.keys.partitionOffset) }
         self.trace = trace
     }
 
@@ -82,22 +82,22 @@ extension ExchangeTrace {
         mode = facts.mode
         if case .lookedUp(let lookedUp) = facts.storeUse { note(lookedUp.result, now: facts.now) }
         switch decision {
-        case .validate(_, .stale(let reason), _), .validate(_, .request(let reason), _): validation = reason
-        case .part: bypass = .range
-        case .pass(let reason): bypass = reason
-        case .refuse(let reason): refusal = reason
+        case .validate(_, .stale(let reason), _), .validate(_, .request(let reason), _): reasons.validation = reason
+        case .part: reasons.bypass = .range
+        case .pass(let reason): reasons.bypass = reason
+        case .refuse(let reason): reasons.refusal = reason
         case .validate(_, .record, _), .serve, .serveAndRefresh, .forward: break
         }
     }
 
-    private mutating func note(_ result: LookedUp<FoundResponse>.Result, now: Timestamp) {
+    private mutating func note(_ result: LookUpFacts<FoundResponse>.Result, now: Timestamp) {
         switch result {
-        case .nothing: lookUp = .nothing
-        case .otherVariant: lookUp = .otherVariant
+        case .nothing: found.kind = .nothing
+        case .otherVariant: found.kind = .otherVariant
         case .found(_, let stored):
-            lookUp = .stored
-            lifetime = stored.freshnessLifetime ?? -1
-            age = Freshness.currentAge(of: stored, now: now)
+            found.kind = .stored
+            found.lifetime = stored.freshnessLifetime ?? -1
+            found.age = Freshness.currentAge(of: stored, now: now)
         }
     }
 }

@@ -55,6 +55,7 @@ final class DiskWait: ClientExchange, @unchecked Sendable {
     }
 
     private func broughtIn() {
+        shard.loop.assertOnLoop()
         guard !isOver else { return }
         do throws(NotAtHand) {
             goOn(try shard.cache?.waiting(reads >= ResponseCache.readLimit) { () throws(NotAtHand) in try lookAgain(reads) } ?? nil)
@@ -93,7 +94,7 @@ final class DiskWait: ClientExchange, @unchecked Sendable {
         isOver = true
         var record = ExchangeRecord(result: .error, method: MethodLabel(head.method), status: 499)
         var trace = ExchangeTrace()
-        trace.number = shard.why.nextNumber()
+        trace.number = shard.records.why.nextNumber()
         shard.finish(&record, trace, head, stream, began)
     }
 }

@@ -31,6 +31,7 @@ extension Exchange {
     private static let continueWait = Duration.seconds(1)
 
     func requestContent(_ bytes: Span<UInt8>) {
+        shard.loop.assertOnLoop()
         shard.countRequestBytes(bytes.count)
         guard let fetch else { return }
         if case .awaitingContinue = upload { goOnStreaming() }
@@ -38,6 +39,7 @@ extension Exchange {
     }
 
     func requestEnded() {
+        shard.loop.assertOnLoop()
         stopAwaitingContinue()
         upload = .nothing
         fetch?.endContent()

@@ -21,7 +21,7 @@ extension Exchange {
             record.result = .collapsed
             var lines: [UInt8] = []
             lines.append(age: age)
-            shard.cacheStatus.forwarded(forwarding(isCollapsed: true), to: &lines)
+            shard.messages.cacheStatus.forwarded(forwarding(isCollapsed: true), to: &lines)
             send(found, head: found.head, found.metadata, age: age, lines)
         case .rescue(let rescue, let failure): send(rescue, failure)
         case .refuse(let failure, let reason): refuse(failure, reason)
@@ -36,11 +36,11 @@ extension Exchange {
         case .own: break
         case .gone:
             detail += "/gone"
-            trace.isGone = true
+            trace.found.isGone = true
             shard.cache?.shared.gone?.count(.served)
         case .shared(let permission):
             detail += "/shared:\(permission.rawValue)"
-            trace.sharedPermission = permission
+            trace.reasons.sharedPermission = permission
             record.sharedPermission = MetricNames.place(of: permission)
         }
         record.result = .rescued
@@ -49,10 +49,10 @@ extension Exchange {
         var lines: [UInt8] = []
         lines.append(age: rescue.age)
         if let status = failure.status {
-            shard.cacheStatus.forwarded(forwarding(status: status, detail: detail), to: &lines)
+            shard.messages.cacheStatus.forwarded(forwarding(status: status, detail: detail), to: &lines)
         } else {
             // Without a response there is no `fwd`: it would claim that the upstream sent our 200 (RFC 9211 §2.2).
-            shard.cacheStatus.hit(ttl: min(rescue.ttl ?? -rescue.age, 0), key: shownKey, detail: detail, to: &lines)
+            shard.messages.cacheStatus.hit(ttl: min(rescue.ttl ?? -rescue.age, 0), key: shownKey, detail: detail, to: &lines)
         }
         let found = rescue.response
         send(found, head: found.head, found.metadata, age: rescue.age, lines)
@@ -63,15 +63,14 @@ extension Exchange {
         note(failure)
         switch reason {
         case .nothingStored: break
-        case .forbidden(let reason): trace.notRescued = reason
-        case .sharedForbidden(let reason): trace.notStoodIn = reason
+        case .forbidden(let reason): trace.reasons.notRescued = reason
+        case .sharedForbidden(let reason): trace.reasons.notStoodIn = reason
         }
         send(failure.refusal.response(accept: head.fields.combined(.accept), name: shard.settings.forwarding.name))
     }
 
     private func note(_ failure: FetchFailure) {
-        trace.failure = Int16(MetricNames.place(of: failure) ?? -1)
-        if case .stopped(let stop) = failure { trace.stop = stop }
+        trace.upstream.failure = failure
     }
 
     /// One of our own.
@@ -88,14 +87,14 @@ extension Exchange {
         var lines: [UInt8] = []
         var detail: String?
         trace.isStored = response.storage == .allowed
-        trace.isGone = response.isRememberedAsGone
+        trace.found.isGone = response.isRememberedAsGone
         if case .forbidden(let reason) = response.storage {
-            trace.notStored = reason
-            trace.fault = response.fault
+            trace.reasons.notStored = reason
+            trace.reasons.fault = response.fault
             record.notStored = MetricNames.place(of: reason)
             detail = reason.rawValue
         }
-        shard.cacheStatus.forwarded(forwarding(isStored: response.storage == .allowed, detail: detail), to: &lines)
+        shard.messages.cacheStatus.forwarded(forwarding(isStored: response.storage == .allowed, detail: detail), to: &lines)
         if let fault = response.fault { appendProxyStatus(details: fault, to: &lines) }
         record.bodyBytes = response.content.count
         if let notModified = notModified(response) {
@@ -103,7 +102,7 @@ extension Exchange {
             appendCookies(response.head.fields.all(.setCookie), to: &lines)
             return sendWhole(notModified, lines, .none, status: 304)
         }
-        var bytes = shard.clientHead.make(response.head, date: shard.date)
+        var bytes = shard.messages.clientHead.make(response.head, date: shard.date)
         if let tag = response.ownTag { FieldSerializer.append(.etag, tag, to: &bytes) }
         if !response.head.status.forbidsContent {
             bytes.append("Content-Length: ")
@@ -126,7 +125,7 @@ extension Exchange {
         let age = Freshness.currentAge(of: confirmation.metadata, now: shard.now)
         var lines: [UInt8] = []
         lines.append(age: age)
-        shard.cacheStatus.forwarded(forwarding(status: 304), to: &lines)
+        shard.messages.cacheStatus.forwarded(forwarding(status: 304), to: &lines)
         if shard.settings.policy.setCookie != .keep { appendCookies(confirmation.cookies, to: &lines) }
         confirmation.head.withUnsafeBytes { send(confirmation.found, head: $0, confirmation.metadata, age: age, lines) }
     }
@@ -135,10 +134,10 @@ extension Exchange {
     func begin(_ response: ResponseHead, length: Int?, _ notStored: NotStoredReason) {
         let isLookedUp = request.place != nil
         if isLookedUp { record.notStored = MetricNames.place(of: notStored) }
-        trace.notStored = notStored
+        trace.reasons.notStored = notStored
         record.status = response.status.rawValue
         var lines: [UInt8] = []
-        shard.cacheStatus.forwarded(forwarding(detail: isLookedUp ? notStored.rawValue : nil), to: &lines)
+        shard.messages.cacheStatus.forwarded(forwarding(detail: isLookedUp ? notStored.rawValue : nil), to: &lines)
         let framing: ResponseFraming =
             if response.status.forbidsContent {
                 .none
@@ -149,8 +148,8 @@ extension Exchange {
             }
         appendWhy(to: &lines)
         // What could have been taken whole is read at the upstream's pace, so its connection is free at the end.
-        let limit = shard.settings.bufferLimitBytes
-        let bytes = shard.clientHead.make(response, date: shard.date, room: stream.roomNeeded(lines: lines, framing))
+        let limit = shard.settings.content.bufferLimitBytes
+        let bytes = shard.messages.clientHead.make(response, date: shard.date, room: stream.roomNeeded(lines: lines, framing))
         stream.startResponse(head: bytes, lines: lines, framing: framing, readAhead: (length ?? 0) > limit ? 0 : limit)
     }
 
@@ -181,6 +180,7 @@ extension Exchange {
     }
 
     private func sendPrepared() {
+        shard.loop.assertOnLoop()
         guard !isFinished, let prepared else { return }
         self.prepared = nil
         prepared.head.withUnsafeBytes { sendNow(prepared.found, head: $0, prepared.metadata, age: prepared.age, prepared.lines) }
@@ -196,7 +196,7 @@ extension Exchange {
         appendWhy(to: &lines)
         let stored = StoredResponseSender.Response(
             head: bytes, metadata: metadata, body: .borrowed(found.content, owner: found.owner))
-        let sent = lines.withUnsafeBytes { shard.storedResponseSender.send(stored, to: head, lines: $0, on: stream) }
+        let sent = lines.withUnsafeBytes { shard.messages.storedResponses.send(stored, to: head, lines: $0, on: stream) }
         record.bodyBytes = sent.bodyBytes
         finish(sent.status)
     }
@@ -246,8 +246,8 @@ extension Exchange {
         // Not the batch's time: a response often comes within the batch in which it was asked for.
         record.upstreamMicroseconds = SystemTime.monotonicMicroseconds - began - waited
         guard let fetch else { return }
-        trace.times = fetch.times
-        trace.upstreamStatus = fetch.status?.rawValue ?? 0
+        trace.upstream.times = fetch.times
+        trace.upstream.status = fetch.status?.rawValue ?? 0
     }
 
     /// The explanation, where the client asks for it and may.

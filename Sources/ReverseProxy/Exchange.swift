@@ -42,13 +42,13 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         self.body = body
         waited = body.waitedMicroseconds
         self.began = began
-        machine = ExchangeMachine(mayJoin: shard.settings.collapses && request.place.map { $0.sharing != .none } ?? false)
+        machine = ExchangeMachine(mayJoin: shard.settings.collapsing.isOn && request.place.map { $0.sharing != .none } ?? false)
         upload = Upload(body)
         record = ExchangeRecord(result: request.place == nil ? .bypass : .miss, method: MethodLabel(request.head.method), status: 0)
         record.contentMicroseconds = body.outcome == .whole ? waited : nil
         trace = request.trace
-        trace.number = shard.why.nextNumber()
-        trace.content = body.outcome
+        trace.number = shard.records.why.nextNumber()
+        trace.content.outcome = body.outcome
     }
 
     var isFinished: Bool { machine.isFinished }
@@ -64,8 +64,9 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
 
     func handle(_ event: ExchangeMachine.Event) { perform(machine.handle(event)) {} }
 
-    /// - Parameter respond: what goes out, where something does.
-    private func perform(_ action: ExchangeMachine.Action, respond: () -> Void) {
+    /// - Parameter accept: does what the event brought.
+    private func perform(_ action: ExchangeMachine.Action, accept: () -> Void) {
+        shard.loop.assertOnLoop()
         switch action {
         case .nothing: break
         case .askFailureMemory: askFailureMemory()
@@ -79,24 +80,24 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         case .leaveAndDecide(let ending):
             leave(isSlow: false)
             decide(ending)
-        case .leaveAndRespond:
+        case .leaveAndAccept:
             leave(isSlow: true)
-            respond()
-        case .respond, .passOn, .end, .breakOff, .abandon: respond()
+            accept()
+        case .accept: accept()
         }
     }
 
     // MARK: Asking
 
     private func askFailureMemory() {
-        let asking = request.asking(mayLook: shard.backgroundFetches.hasRoomToLook)
-        let admission = shard.health.admit(request.scopes, asking, now: shard.loop.time.monotonicMilliseconds)
+        let asking = request.asking(mayLook: shard.background.fetches.hasRoomToLook)
+        let admission = shard.shared.health.admit(request.scopes, asking, now: shard.loop.time.monotonicMilliseconds)
         switch admission {
         case .go: break
-        case .refuse: shard.rechecks.watchAddress()
+        case .refuse: shard.background.rechecks.watchAddress()
         case .serveCopy(let stop, let looksBehind):
-            if request.isRepeatable { shard.rechecks.keep(stop, request, client: client, behind: trace.number) }
-            if looksBehind { shard.backgroundFetches.look(request, client: client, behind: trace.number) }
+            if request.isRepeatable { shard.background.rechecks.keep(stop, request, client: client, behind: trace.number) }
+            if looksBehind { shard.background.fetches.look(request, client: client, behind: trace.number) }
         }
         handle(.admitted(admission))
     }
@@ -104,7 +105,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     private func join() {
         guard let flight = request.place?.flight else { return handle(.joined(.alone)) }
         let now = shard.loop.time.monotonicMilliseconds
-        let place = shard.collapsed.join(flight, now: now, as: ObjectIdentifier(self)) { [loop = shard.loop] outcome in
+        let place = shard.shared.collapsed.join(flight, now: now, as: ObjectIdentifier(self)) { [loop = shard.loop] outcome in
             loop.execute { self.handle(.flightEnded(outcome)) }
         }
         handle(.joined(place))
@@ -131,7 +132,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         if softDeadline > 0, request.mayRescue {
             timer = shard.loop.schedule(after: .milliseconds(softDeadline)) { self.softDeadlinePassed() }
         } else if case .waiting = machine.state {
-            timer = shard.loop.schedule(after: .milliseconds(shard.settings.collapseWait)) { self.handle(.waitedTooLong) }
+            timer = shard.loop.schedule(after: .milliseconds(shard.settings.collapsing.wait)) { self.handle(.waitedTooLong) }
         }
     }
 
@@ -159,8 +160,8 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     /// - Parameter isSlow: then nobody else is to wait for it.
     private func leaveFlight(isSlow: Bool) {
         guard let flight = request.place?.flight else { return }
-        shard.collapsed.leave(flight, ObjectIdentifier(self))
-        if isSlow { shard.collapsed.noteSlow(flight) }
+        shard.shared.collapsed.leave(flight, ObjectIdentifier(self))
+        if isSlow { shard.shared.collapsed.noteSlow(flight) }
     }
 
     /// It goes on without us where it may fill the store, or change something.
@@ -281,6 +282,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     }
 
     func streamBrought(_ bytes: Span<UInt8>) {
+        shard.loop.assertOnLoop()
         guard machine.state == .streaming else { return }
         record.bodyBytes += bytes.count
         if !stream.write(bytes) { fetch?.pause() }
@@ -298,7 +300,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         // A client whose connection ends without a response may send its request again.
         let isTakenBack = stream.takeBackResponse()
         if isTakenBack {
-            (record.notStored, trace.notStored, record.bodyBytes) = (nil, nil, 0)
+            (record.notStored, trace.reasons.notStored, record.bodyBytes) = (nil, nil, 0)
             noteUpstream()
         }
         perform(machine.handle(.streamBroke(.transfer(error), isTakenBack: isTakenBack))) { self.breakOff() }

@@ -11,9 +11,9 @@ extension Fetch {
     func judge(_ head: ResponseHead) {
         guard LastGood.isTrouble(head.status) else { return }
         report.isTrouble = true
-        shard.health.reach(now: clock)
+        shard.shared.health.reach(now: clock)
         if head.status == 429 || head.status == 503, let retryAfter = RetryAfter.milliseconds(head.fields, now: shard.now) {
-            shard.health.pause(subject.scopes, head.status, retryAfter: retryAfter, now: clock)
+            shard.shared.health.pause(subject.scopes, head.status, retryAfter: retryAfter, now: clock)
         }
         // 500 is an application's mistake, and 429 one client's share: both are each request's own matter.
         if head.status != 500, head.status != 429 { noteFailure(.status(head.status)) }
@@ -23,13 +23,13 @@ extension Fetch {
         guard !report.isTrouble else { return }
         let limit = shard.routes.all[subject.route].rescueAfter
         let now = clock
-        shard.health.succeed(subject.scopes, isQuick: limit == 0 || now - began < limit, now: now)
+        shard.shared.health.succeed(subject.scopes, isQuick: limit == 0 || now - began < limit, now: now)
     }
 
     private func noteFailure(_ cause: FailureCause) {
         guard subject.isReading, !report.hasFailed else { return }
         report.hasFailed = true
-        shard.health.fail(subject.scopes, cause, began: began, now: clock)
+        shard.shared.health.fail(subject.scopes, cause, began: began, now: clock)
     }
 
     func note(_ fault: UpstreamFault) {

@@ -38,7 +38,7 @@ extension Fetch: TransferReceiver {
 
     func transfer(_ transfer: Transfer, content bytes: Span<UInt8>) {
         shard.loop.assertOnLoop()
-        let limit = shard.settings.bufferLimitBytes
+        let limit = shard.settings.content.bufferLimitBytes
         let action = machine.handle(.contentCame(bytes: bytes.count, fits: collected.bytes.count + bytes.count <= limit))
         switch action {
         case .hold: collected.append(bytes, limit: limit)
@@ -78,8 +78,9 @@ extension Fetch: TransferReceiver {
         if case .routesLost = gone { return .fail(.routesLost) }
         facts.isLookedUp = keys != nil
         let room = ResponseFacts.Room(
-            length: length, limitBytes: shard.settings.bufferLimitBytes, examinedAtOnceBytes: shard.settings.examinedAtOnceBytes,
-            isExaminerFull: shard.worker.isFull)
+            length: length, limitBytes: shard.settings.content.bufferLimitBytes,
+            examinedAtOnceBytes: shard.settings.content.examinedAtOnceBytes,
+            isExaminerFull: shard.workers.content.isFull)
         return facts.use(storage, saysGone: gone.isCandidate, room)
     }
 
@@ -88,7 +89,7 @@ extension Fetch: TransferReceiver {
 
     private func storageDecision(_ response: ResponseHead) -> StorageDecision {
         if subject.head.method == .post, keys == nil { takeKeyOfGet(response) }
-        guard let keys, let cache = shard.cache else { return .forbidden(.bypassed(subject.head)) }
+        guard let keys, let cache = shard.cache else { return .forbidden(subject.decision.notStored) }
         return cache.decideStoring(response, to: subject.head, subject.directives, isPartitioned: keys.isPartitioned, good: good)
     }
 
@@ -102,7 +103,7 @@ extension Fetch: TransferReceiver {
         let hasLifetime =
             control.maxAge != nil || control.sharedMaxAge != nil || (!control.isTargeted && response.fields.contains(.expires))
         guard response.status == 200, hasLifetime, let location = response.fields.first(.contentLocation),
-            Invalidation.isSame(location, as: subject.head.pathAndQuery, origin: shard.upstreamOrigin)
+            Invalidation.isSame(location, as: subject.head.pathAndQuery, origin: shard.shared.cacheSettings.upstream)
         else { return }
         keys = shard.cache?.keysOfGet(for: subject.head)
     }
@@ -113,7 +114,7 @@ extension Fetch: TransferReceiver {
         // One who waits for the same would get the same trouble: one of them may look, the others hear of it.
         land(report.isTrouble ? .failed(.fault(.serverError, response.status)) : .unshareable)
         // Whether it is good is known at its end, which may be far away.
-        shard.health.reach(now: clock)
+        shard.shared.health.reach(now: clock)
         if response.status.isSuccessful { notePresent() }
         body = .none
         let isWanted = receiver?.streamBegan(response, length: length, notStored: reason) ?? false
@@ -142,10 +143,11 @@ extension Fetch: TransferReceiver {
                 isDelimited: isDelimited || !hasContent),
             ContentExamination.Demands(
                 good, storedBytes: subject.found?.content.count,
-                makesTag: purpose == .store && shard.settings.policy.wantsOwnTag(response), limitBytes: shard.settings.bufferLimitBytes))
-        if let findings = examination.findings(within: shard.settings.examinedAtOnceBytes) { return examined(purpose, findings) }
+                makesTag: purpose == .store && shard.settings.policy.wantsOwnTag(response),
+                limitBytes: shard.settings.content.bufferLimitBytes))
+        if let findings = examination.findings(within: shard.settings.content.examinedAtOnceBytes) { return examined(purpose, findings) }
         shard.countExaminedBeside()
-        shard.worker.perform(collected.bytes.count) {
+        shard.workers.content.perform(collected.bytes.count) {
             examination.findings()
         } then: { findings in
             if let findings { self.examined(purpose, findings) }

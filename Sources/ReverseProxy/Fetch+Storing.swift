@@ -12,8 +12,8 @@ import Upstream
 
 extension Fetch {
     /// The request as the cache knows it; nil where it has nothing to do with it.
-    var lookedUp: LookedUpRequest? {
-        keys.map { LookedUpRequest(subject.head, subject.directives, keys: $0, found: subject.found) }
+    var placedRequest: PlacedRequest? {
+        keys.map { PlacedRequest(subject.head, subject.directives, keys: $0, found: subject.found) }
     }
 
     /// Calls `store` once what storing the response looks at is at hand: nearly always at once.
@@ -21,26 +21,26 @@ extension Fetch {
     ///   - isUpdate: it brings up to date what is stored.
     ///   - reads: how often something was brought in for it.
     func whenAtHand(storing head: ResponseHead, isUpdate: Bool = false, reads: Int = 0, then store: @escaping @Sendable () -> Void) {
-        guard let lookedUp, reads < ResponseCache.readLimit, let cache = shard.cache,
-            let wanted = cache.firstNotAtHand(storing: head.fields, for: lookedUp, isUpdate: isUpdate, now: shard.now)
+        guard let placedRequest, reads < ResponseCache.readLimit, let cache = shard.cache,
+            let wanted = cache.firstNotAtHand(storing: head.fields, for: placedRequest, isUpdate: isUpdate, now: shard.now)
         else { return store() }
         shard.bringIn(wanted) { self.whenAtHand(storing: head, isUpdate: isUpdate, reads: reads + 1, then: store) }
     }
 
     /// The response as it is stored, and how that went; nil where it has no place.
     func store(_ head: ResponseHead) -> (result: StoringResult, head: [UInt8], metadata: StoredMetadata)? {
-        guard let lookedUp, let cache = shard.cache else { return nil }
+        guard let placedRequest, let cache = shard.cache else { return nil }
         let findings = collected.findings
         // What no-transform keeps in its coding is only checked without it.
         let decoded = findings.decoded.flatMap { Storing.staysCoded(head, control(head)) ? nil : $0 }
         let whole = WholeResponse(
             head, decoded ?? collected.bytes, isDecoded: decoded != nil, ownTag: findings.ownTag, recency, isOfPOST: subject.place == nil)
-        return cache.store(whole, for: lookedUp, at: shard.cacheTime)
+        return cache.store(whole, for: placedRequest, at: shard.cacheTime)
     }
 
     /// Its own client gets what was found, as that is from now on.
     func confirm(by response: ResponseHead) {
-        guard let lookedUp, let confirmed = shard.cache?.confirm(by: response, for: lookedUp, recency, at: shard.cacheTime) else {
+        guard let placedRequest, let confirmed = shard.cache?.confirm(by: response, for: placedRequest, recency, at: shard.cacheTime) else {
             return fail(.fault(.unexpectedStatus, 304))
         }
         noteSuccess()
@@ -53,7 +53,7 @@ extension Fetch {
     func updateStored(by response: ResponseHead) {
         guard subject.head.method == .head, response.status == 200 else { return }
         whenAtHand(storing: response, isUpdate: true) { [self] in
-            lookedUp.map { shard.cache?.update(by: response, for: $0, recency, now: shard.now) }
+            placedRequest.map { shard.cache?.update(by: response, for: $0, recency, now: shard.now) }
         }
     }
 
@@ -83,8 +83,8 @@ extension Fetch {
     /// - Parameter decision: where it is stored as any other response, that is what counts.
     func judgeGone(_ response: ResponseHead, _ decision: StorageDecision) -> GoneJudgement {
         // Said of what was found, and not asked where nothing was.
-        guard subject.found != nil, let lookedUp, let cache = shard.cache else { return .nothing }
-        let judgement = cache.judgeGone(response, decision, for: lookedUp, by: subject.scopes.user, at: shard.cacheTime)
+        guard subject.found != nil, let placedRequest, let cache = shard.cache else { return .nothing }
+        let judgement = cache.judgeGone(response, decision, for: placedRequest, by: subject.scopes.user, at: shard.cacheTime)
         if case .routesLost = judgement, !subject.mayRescue || shard.settings.policy.strictness != .rescue { return .nothing }
         return judgement
     }
@@ -93,9 +93,9 @@ extension Fetch {
     /// - Returns: whether it did.
     func rememberGone(_ response: ResponseHead) -> Bool {
         let findings = collected.findings
-        guard let lookedUp, response.status == 410 || findings.fault == nil else { return false }
+        guard let placedRequest, response.status == 410 || findings.fault == nil else { return false }
         let whole = WholeResponse(response, findings.decoded ?? collected.bytes, isDecoded: findings.decoded != nil, recency)
-        return shard.cache?.rememberGone(whole, for: lookedUp, at: shard.cacheTime) ?? false
+        return shard.cache?.rememberGone(whole, for: placedRequest, at: shard.cacheTime) ?? false
     }
 
     /// The upstream has it: what said that it is gone counts no more.

@@ -77,7 +77,7 @@ final class Fetch: @unchecked Sendable {
 
     func noteSending() {
         recency.requestTime = shard.now
-        recency.order = shard.sentRequests.take()
+        recency.order = shard.shared.sentRequests.take()
     }
 
     /// When each phase of asking ended.
@@ -116,7 +116,7 @@ final class Fetch: @unchecked Sendable {
     var mayLeaveQueue: Bool {
         shard.loop.assertOnLoop()
         guard case .awaitingHead = machine.state, transfer?.isQueued == true, subject.isReading else { return false }
-        return flight.map { !shard.collapsed.hasFollowers($0) } ?? true
+        return flight.map { !shard.shared.collapsed.hasFollowers($0) } ?? true
     }
 
     /// The client is gone. What fills the store goes on, unless it still waits for a connection: then others have that sooner. So does a request
@@ -180,7 +180,7 @@ final class Fetch: @unchecked Sendable {
     func land(_ outcome: FlightOutcome) {
         guard let flight else { return }
         self.flight = nil
-        shard.collapsed.end(flight, outcome, now: clock)
+        shard.shared.collapsed.end(flight, outcome, now: clock)
     }
 
     /// The receiver hears of the end, and nothing more.

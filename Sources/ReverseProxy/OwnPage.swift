@@ -1,16 +1,13 @@
-// The proxy's own pages: /metrics, /healthz, /readyz.
+// The proxy's own pages: /metrics, /healthz, /readyz. Here they are told from other requests; the server responds to them.
 
 import Downstream
-import Forwarding
 import HTTPCore
-import Reactor
-import Telemetry
 
-enum OwnPage {
+package enum OwnPage: Sendable {
     case metrics, healthz, readyz
 
     /// nil where the request is for something else.
-    init?(_ head: RequestHead) {
+    package init?(_ head: RequestHead) {
         guard head.target.count == 7 || head.target.count == 8, head.method.isRead else { return nil }
         let bytes = head.target
         let target = bytes.span
@@ -24,50 +21,12 @@ enum OwnPage {
             return nil
         }
     }
-
-    /// Responds at once, or returns the exchange that will.
-    func respond(shard: ProxyShard, stream: any ClientStream, head: RequestHead) -> (any ClientExchange)? {
-        var status: Status = 200
-        defer { shard.countOwnPage(MethodLabel(head.method), status) }
-        switch self {
-        case .healthz: Self.send(status, "ok\n", shard, stream)
-        case .readyz:
-            if !shard.server.isReady { status = 503 }
-            Self.send(status, status == 200 ? "ready\n" : "stopping\n", shard, stream)
-        case .metrics: return MetricsExchange(shard: shard, stream: stream, accept: head.fields.combined(.accept))
-        }
-        return nil
-    }
-
-    private static func send(_ status: Status, _ text: String, _ shard: ProxyShard, _ stream: any ClientStream) {
-        let response = OwnResponse(status: status, contentType: "text/plain; charset=utf-8", content: Array(text.utf8))
-        stream.sendWhole(head: response.head(date: shard.date), body: .bytes(response.content))
-    }
 }
 
-/// Waits for the page. `@unchecked Sendable` because it is touched on its shard's loop only; the pages' queue does no more than carry it back
-/// there.
-private final class MetricsExchange: ClientExchange, @unchecked Sendable {
-    /// nil once it is answered, or the client is gone.
-    private var stream: (any ClientStream)?
-
-    init(shard: ProxyShard, stream: any ClientStream, accept: [UInt8]?) {
-        self.stream = stream
-        let format = MetricsFormat(accept: accept)
-        shard.server.metricsPages.make(format, of: shard.server) { [self] page in
-            let response = OwnResponse(status: 200, contentType: format.contentType, content: page)
-            shard.loop.execute { self.send(response, date: shard.date) }
-        }
-    }
-
-    private func send(_ response: OwnResponse, date: [UInt8]) {
-        guard let stream else { return }
-        self.stream = nil
-        stream.sendWhole(head: response.head(date: date), body: .bytes(response.content))
-    }
-
-    func requestContent(_ bytes: Span<UInt8>) {}
-    func requestEnded() {}
-    func responseDrained() {}
-    func clientLeft() { stream = nil }
+/// Responds to requests for the own pages.
+package protocol OwnPageSource: AnyObject {
+    /// Responds at once, or returns the exchange that will.
+    func respond(
+        with page: OwnPage, to head: RequestHead, on stream: any ClientStream, of shard: ProxyShard
+    ) -> (any ClientExchange)?
 }

@@ -1,11 +1,10 @@
-// Everything the flow needs to know, as plain values: the sides' own settings, and what belongs to the flow alone.
+// Everything the flow and the server need to know, as plain values: the sides' own settings, and what belongs to the flow alone.
 
 import Administration
 import CachePolicy
 import Downstream
 import Forwarding
 import ResponseCache
-import Telemetry
 import Upstream
 
 package struct ProxySettings: Sendable {
@@ -15,14 +14,51 @@ package struct ProxySettings: Sendable {
     package var forwarding = ForwardingSettings()
     /// nil: nothing is kept.
     package var store: StorePlace?
-    package var listen: [ListenAddress] = []
-    /// Where /metrics, /healthz and /readyz are answered instead of on the proxy's own addresses, and the administrator's interface is.
-    package var adminListen: [ListenAddress] = []
+    package var listening = ListeningSettings()
     package var admin = AdminSettings()
+    package var ownFields = OwnFieldSettings()
+    /// Exchanges of each shard that are remembered, so that they can be explained.
+    package var records = 1_000
     /// The mode at the start.
     package var mode = ServingMode.live
-    /// Whether those pages are answered on the proxy's own addresses too, where there is no `adminListen`.
+    package var content = ContentSettings()
+    /// What is different for some paths; the first that fits counts.
+    package var routes: [Route] = []
+    /// For all other paths.
+    package var otherRoute = Route()
+    /// Whether a 410, or a 404 in JSON, stands for its copy while the upstream fails.
+    package var remembersGone = true
+    package var collapsing = CollapsingSettings()
+    package var background = BackgroundSettings()
+    package var shards = 1
+    package var version = "dev"
+
+    package init(upstream: UpstreamSettings) { self.upstream = upstream }
+}
+
+package struct ListeningSettings: Sendable {
+    package var addresses: [ListenAddress] = []
+    /// Where /metrics, /healthz and /readyz are served instead of on the proxy's own addresses, and the administrator's interface is.
+    package var adminAddresses: [ListenAddress] = []
+    /// Whether those pages are served on the proxy's own addresses, where there are no others for them.
     package var servesOwnPages = true
+
+    package init() {}
+}
+
+/// Which of our own fields clients may use.
+package struct OwnFieldSettings: Sendable {
+    /// Whether a request with Cistern-Why gets that field back.
+    package var allowsWhy = false
+    /// Whether a request with Cistern-Key gets its key in Cache-Status.
+    package var allowsKey = false
+    /// Whether a request with Cistern-Mode chooses its mode.
+    package var allowsMode = false
+
+    package init() {}
+}
+
+package struct ContentSettings: Sendable {
     /// Longest response that is taken whole before its first byte goes out, so that a broken one can still be replaced; also the largest that
     /// is stored. Larger ones are streamed.
     package var bufferLimitBytes = 8 << 20
@@ -31,20 +67,24 @@ package struct ProxySettings: Sendable {
     package var examinedAtOnceBytes = 64 << 10
     /// Stored responses of at least this length go out with gzip to clients that ask for it; 0: never.
     package var compressFromBytes = 0
-    /// What is different for some paths; the first that fits counts.
-    package var routes: [Route] = []
-    /// For all other paths.
-    package var otherRoute = Route()
-    /// Whether a 410, or a 404 in JSON, stands for its copy while the upstream fails.
-    package var remembersGone = true
-    /// Whether requests for one key share one fetch, and the milliseconds that one waits for another's.
-    package var collapses = true
-    package var collapseWait: Int64 = 5_000
-    /// Fetches of one shard that no client waits for.
-    package var backgroundLimit = 32
-    package var probe = ActiveProbeSettings()
-    package var shards = 1
-    package var version = "dev"
 
-    package init(upstream: UpstreamSettings) { self.upstream = upstream }
+    package init() {}
+}
+
+package struct CollapsingSettings: Sendable {
+    /// Whether requests for one key share one fetch.
+    package var isOn = true
+    /// The milliseconds that one waits for another's.
+    package var wait: Int64 = 5_000
+
+    package init() {}
+}
+
+/// Of what no client waits for.
+package struct BackgroundSettings: Sendable {
+    /// Fetches of one shard.
+    package var limit = 32
+    package var probe = ActiveProbeSettings()
+
+    package init() {}
 }

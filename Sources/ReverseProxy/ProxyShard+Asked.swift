@@ -1,7 +1,6 @@
 // What a client may ask of the proxy itself, where the operator allows it: an explanation (Cistern-Why), its key (Cistern-Key),
 // and a mode (Cistern-Mode).
 
-import Administration
 import CachePolicy
 import Downstream
 import Explanation
@@ -13,7 +12,7 @@ import Telemetry
 extension ProxyShard {
     /// Whether this response is to carry its explanation.
     @inline(__always)
-    func explains(_ head: RequestHead) -> Bool { head.contains(.cisternWhy) && settings.admin.allowsWhyField }
+    func explains(_ head: RequestHead) -> Bool { head.contains(.cisternWhy) && settings.ownFields.allowsWhy }
 
     /// Whether this response may have to say more than others.
     @inline(__always)
@@ -29,7 +28,7 @@ extension ProxyShard {
     /// The key for Cache-Status, without secrets; nil where it is not asked for, not allowed, or there is none.
     @inline(__always)
     func shownKey(_ key: @autoclosure () -> [UInt8]?, _ head: RequestHead) -> String? {
-        guard head.contains(.cisternKey), settings.admin.allowsKeyField else { return nil }
+        guard head.contains(.cisternKey), settings.ownFields.allowsKey else { return nil }
         return key().flatMap { StoredKey($0)?.readableTarget }
     }
 
@@ -40,7 +39,7 @@ extension ProxyShard {
     /// The request's own choice where that is allowed, else what is set for its path or its route.
     func mode(of head: RequestHead) -> ServingMode {
         guard isModal(head) else { return .live }
-        if settings.admin.allowsModeField, let value = head.fields.first(.cisternMode),
+        if settings.ownFields.allowsMode, let value = head.fields.first(.cisternMode),
             let mode = ServingMode(rawValue: String(decoding: value.trimmed, as: UTF8.self).lowercased())
         {
             return mode

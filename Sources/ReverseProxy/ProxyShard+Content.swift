@@ -11,11 +11,11 @@ extension ProxyShard {
     /// A request with content, or one that is kept by its content.
     func receive(_ head: RequestHead, _ framing: ContentFraming, on stream: any ClientStream) -> (any ClientExchange)? {
         let isKept = isKeptByContent(head)
-        // What is answered here anyway need not send its content first.
+        // A client that is refused anyway need not send the content first.
         guard isKept || !isRefused(head) else {
             return pass(head, .streamed(StreamedContent(framing: framing, reason: nil, hold: nil, awaitsContinue: false)), on: stream)
         }
-        let rules = server.contentBudget.rules
+        let rules = shared.content.rules
         let routeLimit = isKept ? routes.all[routes.place(of: head.pathAndQuery)].contentLimitBytes : 0
         let limit = max(rules.eachBytes, routeLimit)
         let announced: Int? =
@@ -28,7 +28,7 @@ extension ProxyShard {
         case .whole:
             stream.startContentTotal()
             stream.sendContinue()
-            let hold = ContentHold(server.contentBudget, limit: limit)
+            let hold = ContentHold(shared.content, limit: limit)
             return ContentReader(shard: self, stream: stream, head: head, framing: framing, hold: hold, limit: limit)
         case .streamed(let reason):
             countContent(ContentOutcome(reason))

@@ -13,23 +13,23 @@ extension ProxyShard {
     func serveHit(_ found: FoundResponse, _ serving: Serving, to head: RequestHead, _ arrival: Arrival, _ stream: any ClientStream) {
         let (age, ttl) = (serving.age, serving.ttl)
         var trace = ExchangeTrace()
-        trace.number = why.nextNumber()
-        trace.lookUp = .stored
+        trace.number = records.why.nextNumber()
+        trace.found.kind = .stored
         trace.mode = serving.mode
-        trace.lifetime = ttl.map { $0 + age } ?? -1
-        trace.age = age
-        trace.partition = ExchangeTrace.partition(in: found.key, at: partitionOffset)
-        trace.diskReads = UInt8(clamping: arrival.reads)
+        trace.found.lifetime = ttl.map { $0 + age } ?? -1
+        trace.found.age = age
+        trace.partition = ExchangeTrace.partition(in: found.key, at: keys.partitionOffset)
+        trace.found.diskReads = UInt8(clamping: arrival.reads)
         let stored = StoredResponseSender.Response(
             head: found.head, metadata: found.metadata, body: .borrowed(found.content, owner: found.owner))
         func send(_ lines: UnsafeRawBufferPointer) -> StoredResponseSender.Sent {
-            storedResponseSender.send(stored, to: head, lines: lines, on: stream)
+            messages.storedResponses.send(stored, to: head, lines: lines, on: stream)
         }
         var record = ExchangeRecord(result: serving.result, method: MethodLabel(head.method), status: 200)
         let sent: StoredResponseSender.Sent
         let isPlain = trace.mode == .live && !asksForWords(head)
         if let ttl, isPlain {
-            sent = send(hitLines.make(age: age, ttl: ttl))
+            sent = send(messages.hitLines.make(age: age, ttl: ttl))
         } else {
             sent = longerLines(found, serving, head, record, trace).withUnsafeBytes(send)
         }
@@ -55,7 +55,7 @@ extension ProxyShard {
         var lines: [UInt8] = []
         lines.append(age: serving.age)
         let detail = trace.mode == .live ? nil : trace.mode.rawValue
-        cacheStatus.hit(ttl: serving.ttl, key: shownKey(found.key, head), detail: detail, to: &lines)
+        messages.cacheStatus.hit(ttl: serving.ttl, key: shownKey(found.key, head), detail: detail, to: &lines)
         if explains(head) { lines += whyField(record, trace, head) }
         return lines
     }

@@ -9,7 +9,8 @@ import Sending
 import Telemetry
 
 extension ProxyShard {
-    func repeated(_ bytes: UnsafeRawBufferPointer, on connection: ClientConnection) -> Bool {
+    package func repeated(_ bytes: UnsafeRawBufferPointer, on connection: ClientConnection) -> Bool {
+        loop.assertOnLoop()
         guard let entry = memo?.find(bytes, now: loop.batchWallMilliseconds), let head = entry.head else { return false }
         entry.hit.response.withUnsafeBytes { connection.sendAgain($0) }
         finishRepeated(entry.hit, head, connection)
@@ -37,7 +38,7 @@ extension ProxyShard {
         countRepeated()
         var record = hit.record
         var trace = hit.trace
-        trace.number = why.nextNumber()
+        trace.number = records.why.nextNumber()
         finish(&record, trace, head, stream, loop.batchMicroseconds)
     }
 

@@ -40,7 +40,7 @@ extension ProxyShard {
     func facts(_ head: RequestHead, _ use: StoreUse<FoundResponse>) -> RequestFacts<FoundResponse> {
         var facts = RequestFacts(head.method, use, strictness: settings.policy.strictness, now: now)
         facts.mode = mode(of: head)
-        facts.refusal = RequestRefusal(head, requestFields)
+        facts.refusal = RequestRefusal(head, messages.requestFields)
         return facts
     }
 
@@ -98,8 +98,8 @@ extension ProxyShard {
     @inline(never)
     private func lookFurther(
         _ result: LookUpResult, _ keys: TargetKeys, _ head: RequestHead, _ directives: RequestCacheControl
-    ) throws(NotAtHand) -> LookedUp<FoundResponse> {
-        let lookedUp = LookedUp(result.fact, keys: keys, flight: result.flightKey(keys.own))
+    ) throws(NotAtHand) -> LookUpFacts<FoundResponse> {
+        let lookedUp = LookUpFacts(result.fact, keys: keys, flight: result.flightKey(keys.own))
         lookedUp.isForPart = RequestUse(head, content: .none) == .lookUpPart
         lookedUp.isKeptByContent = isKeptByContent(head)
         let route = routes.place(of: head.pathAndQuery)
@@ -145,10 +145,10 @@ extension ProxyShard {
     /// Behind the client's back, unless the upstream is known to fail there.
     private func refresh(_ request: DecidedRequest, _ cause: BackgroundCause, _ stream: any ClientStream) {
         let client = UpstreamRequestFields.Client(stream, request.head)
-        let asking = request.asking(mayLook: backgroundFetches.hasRoomToLook)
-        switch health.admit(request.scopes, asking, now: loop.time.monotonicMilliseconds) {
-        case .go: backgroundFetches.start(request, client: client, cause, behind: why.lastNumber)
-        case .serveCopy(_, looksBehind: true): backgroundFetches.look(request, client: client, behind: why.lastNumber)
+        let asking = request.asking(mayLook: background.fetches.hasRoomToLook)
+        switch shared.health.admit(request.scopes, asking, now: loop.time.monotonicMilliseconds) {
+        case .go: background.fetches.start(request, client: client, cause, behind: records.why.lastNumber)
+        case .serveCopy(_, looksBehind: true): background.fetches.look(request, client: client, behind: records.why.lastNumber)
         case .serveCopy, .refuse: break
         }
     }
@@ -156,7 +156,7 @@ extension ProxyShard {
 
 extension LookUpResult {
     /// The same for the decision.
-    fileprivate var fact: LookedUp<FoundResponse>.Result {
+    fileprivate var fact: LookUpFacts<FoundResponse>.Result {
         switch self {
         case .found(let found): .found(found, found.metadata)
         case .nothing: .nothing

@@ -11,7 +11,7 @@ import Upstream
 extension ProxyShard {
     func upstreamRequest(for request: DecidedRequest, _ body: RequestBody, client: UpstreamRequestFields.Client) -> UpstreamRequest {
         let head = request.head
-        var fields = requestFields.make(from: head, client: client)
+        var fields = messages.requestFields.make(from: head, client: client)
         if request.place != nil { Self.prepareForStore(&fields, request.found, head.method) }
         if case .streamed(let content) = body, content.awaitsContinue { fields.append(.expect, "100-continue") }
         return UpstreamRequest(
@@ -23,7 +23,7 @@ extension ProxyShard {
         if let found, method.isSafe {
             Validation.addConditions(to: &fields, stored: found.metadata, head: found.head)
         } else if found != nil {
-            // To POST a condition that does not hold is answered with 412 (RFC 9110 §13.1.2).
+            // The response to a POST whose condition does not hold is 412 (RFC 9110 §13.1.2).
             Validation.removeConditions(from: &fields)
         }
         guard fields.contains(.acceptEncoding) else { return }

@@ -46,6 +46,7 @@ final class Rechecks {
     func keep(
         _ stop: FailureStop, _ request: DecidedRequest, client: @autoclosure () -> UpstreamRequestFields.Client, behind number: UInt64
     ) {
+        shard.loop.assertOnLoop()
         let key: UInt64
         switch stop.scope {
         case .address: return watchAddress()
@@ -64,9 +65,10 @@ final class Rechecks {
     }
 
     func watchAddress() {
+        shard.loop.assertOnLoop()
         guard !watchesAddress else { return }
         watchesAddress = true
-        wake(after: shard.health.recheck)
+        wake(after: shard.shared.health.recheck)
     }
 
     private func wake(after milliseconds: Int64) {
@@ -83,29 +85,29 @@ final class Rechecks {
 
     /// Returns how many milliseconds it is until the next look; nil where there is nothing to look at.
     private func lookAround() -> Int64? {
-        guard shard.modes.all != .offline else { return shard.health.recheck }
+        guard shard.modes.all != .offline else { return shard.shared.health.recheck }
         var next: Int64?
         func note(_ wait: Int64) { next = min(next ?? wait, wait) }
         if watchesAddress {
-            switch shard.health.attempt(now: now) {
+            switch shard.shared.health.attempt(now: now) {
             case .over: watchesAddress = false
             case .notYet(let wait): note(wait)
             case .due:
                 tryToConnect()
-                note(shard.health.recheck)
+                note(shard.shared.health.recheck)
             }
         }
         for (place, known) in stopped {
-            guard now - known.askedAt < shard.health.window else {
+            guard now - known.askedAt < shard.shared.health.window else {
                 stopped[place] = nil
                 continue
             }
-            switch shard.health.look(place.kind, known.request.scopes, now: now) {
+            switch shard.shared.health.look(place.kind, known.request.scopes, now: now) {
             case .over: stopped[place] = nil
             case .notYet(let wait): note(wait)
             case .due:
-                shard.backgroundFetches.look(known.request, client: known.client, behind: known.number)
-                note(shard.health.recheck)
+                shard.background.fetches.look(known.request, client: known.client, behind: known.number)
+                note(shard.shared.health.recheck)
             }
         }
         return next

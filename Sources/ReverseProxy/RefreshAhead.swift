@@ -2,8 +2,8 @@
 
 import CachePolicy
 
-/// Touched on its shard's loop only; each shard counts its own hits.
-final class RefreshAhead {
+/// Belongs to one shard, which counts its own hits.
+struct RefreshAhead {
     private let routes: Routes
     /// By key: hits, and the time at which their freshness ends, after which they count no more.
     private var hits: [[UInt8]: (count: Int, until: Int64)] = [:]
@@ -11,7 +11,11 @@ final class RefreshAhead {
     /// Targets counted at once; beyond it the counts begin anew.
     private static let limit = 10_000
 
-    init(routes: Routes) { self.routes = routes }
+    /// nil where no route asks for it.
+    init?(_ routes: Routes) {
+        guard routes.all.contains(where: { $0.refreshAhead > 0 }) else { return nil }
+        self.routes = routes
+    }
 
     /// Counts one fresh hit.
     /// - Parameters:
@@ -19,7 +23,7 @@ final class RefreshAhead {
     ///   - route: the place of its route.
     ///   - ttl: seconds of freshness left.
     ///   - lifetime: seconds of freshness in all.
-    func isDue(_ key: [UInt8], route: Int, ttl: Int64, lifetime: Int64, now: Timestamp) -> Bool {
+    mutating func isDue(_ key: [UInt8], route: Int, ttl: Int64, lifetime: Int64, now: Timestamp) -> Bool {
         let route = routes.all[route]
         guard route.refreshAhead > 0 else { return false }
         var entry = hits[key] ?? (0, 0)

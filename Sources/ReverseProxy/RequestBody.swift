@@ -51,7 +51,7 @@ struct WholeContent {
 /// Content that is passed on as it comes.
 struct StreamedContent {
     let framing: ContentFraming
-    /// nil where the request is answered here, whatever its content.
+    /// nil where Cistern responds itself, whatever the content.
     let reason: StreamingReason?
     /// Of what was taken before it was known that it streams.
     var hold: ContentHold?

@@ -19,6 +19,6 @@ extension ResponseCacheSettings {
         remembersCookieOrigins = routes.all.contains { $0.rescueWithShared == .own } && !settings.policy.isPrivate
         via = settings.forwarding.via ? Array("1.1 \(settings.forwarding.name)".utf8) : nil
         rewritesLocation = settings.forwarding.rewriteLocation
-        contentLimitBytes = settings.bufferLimitBytes
+        contentLimitBytes = settings.content.bufferLimitBytes
     }
 }

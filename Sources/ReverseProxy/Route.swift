@@ -39,8 +39,8 @@ package struct Route: Sendable {
 }
 
 /// All routes, the last of them for every path that no other fits.
-struct Routes: Sendable {
-    let all: [Route]
+package struct Routes: Sendable {
+    package let all: [Route]
 
     init(_ routes: [Route], rest: Route, strictness: Strictness = .rescue) {
         all = (routes + [rest]).map { route in
@@ -67,13 +67,13 @@ struct Routes: Sendable {
     }
 
     /// What an explanation has to know of a target's route.
-    func explained(_ target: [UInt8]) -> ExplainedRoute {
+    package func explained(_ target: [UInt8]) -> ExplainedRoute {
         let route = all[place(of: target[...])]
         return ExplainedRoute(name: route.name, arguments: route.arguments)
     }
 
     /// The place of the first route for this target.
-    func place(of target: ArraySlice<UInt8>) -> Int {
+    package func place(of target: ArraySlice<UInt8>) -> Int {
         for index in 0..<(all.count - 1) where all[index].pattern.matches(target) { return index }
         return all.count - 1
     }

@@ -77,7 +77,7 @@ package final class HitMemo {
         self.cache = cache
         let policy = cache.settings.policy
         var unread = Self.unread
-        for name in policy.credentialFields + policy.keyFields { KnownField(Array(name.utf8).span).map { unread.remove($0) } }
+        for name in policy.credentials.fields + policy.keyFields { KnownField(Array(name.utf8).span).map { unread.remove($0) } }
         self.unread = unread
     }
 

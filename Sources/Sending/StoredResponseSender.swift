@@ -56,7 +56,7 @@ package struct StoredResponseSender {
         self.compressFromBytes = compressFromBytes
     }
 
-    /// Answers the client's own condition with 304 where it holds, and its Range with a part.
+    /// Sends 304 where the client's own condition holds, and a part where the client asks for a range.
     /// - Parameter head: the request's.
     package func send(_ response: Response, to head: RequestHead, lines: UnsafeRawBufferPointer, on stream: any ClientStream) -> Sent {
         let output = Output(lines: lines, stream: stream)

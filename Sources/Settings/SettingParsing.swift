@@ -25,11 +25,11 @@ extension Setting {
         case .flag(let path):
             guard let flag = Self.flags[word.lowercased()] else { return "must be true or false, not \"\(word)\"" }
             settings[keyPath: path] = flag
-        case .count(let path, let range): return set(path, Int(word), range, word, "a whole number", String.init, &settings)
+        case .count(let path, let range): return set(path, .count, range, word, &settings)
         case .size(let path, let range):
-            return set(path, ByteSize.parse(word), range, word, "a size such as 8MiB", ByteSize.format, &settings)
+            return set(path, .size, range, word, &settings)
         case .duration(let path, let range):
-            return set(path, TimeSpan.parse(word), range, word, "a duration such as 1.5s", TimeSpan.format, &settings)
+            return set(path, .duration, range, word, &settings)
         case .list: break
         }
         return nil
@@ -38,12 +38,11 @@ extension Setting {
     private static var flags: [String: Bool] { ["true": true, "yes": true, "on": true, "false": false, "no": false, "off": false] }
 
     private func set(
-        _ path: WritableKeyPath<Root, Int>, _ value: Int?, _ range: ClosedRange<Int>, _ word: String, _ kind: String,
-        _ format: (Int) -> String, _ settings: inout Root
+        _ path: WritableKeyPath<Root, Int>, _ kind: NumberKind, _ range: ClosedRange<Int>, _ word: String, _ settings: inout Root
     ) -> String? {
-        guard let value else { return "must be \(kind), not \"\(word)\"" }
+        guard let value = kind.parse(word) else { return "must be \(kind.rawValue), not \"\(word)\"" }
         guard range.contains(value) else {
-            return "must be between \(format(range.lowerBound)) and \(format(range.upperBound)), not \(word)"
+            return "must be between \(kind.format(range.lowerBound)) and \(kind.format(range.upperBound)), not \(word)"
         }
         settings[keyPath: path] = value
         return nil
@@ -58,6 +57,29 @@ extension Setting {
         case .count(let path, _): String(settings[keyPath: path])
         case .size(let path, _): ByteSize.format(settings[keyPath: path])
         case .duration(let path, _): TimeSpan.format(settings[keyPath: path])
+        }
+    }
+}
+
+/// What a number counts, in the words of a mistake.
+private enum NumberKind: String {
+    case count = "a whole number"
+    case size = "a size such as 8MiB"
+    case duration = "a duration such as 1.5s"
+
+    func parse(_ word: String) -> Int? {
+        switch self {
+        case .count: Int(word)
+        case .size: ByteSize.parse(word)
+        case .duration: TimeSpan.parse(word)
+        }
+    }
+
+    func format(_ number: Int) -> String {
+        switch self {
+        case .count: String(number)
+        case .size: ByteSize.format(number)
+        case .duration: TimeSpan.format(number)
         }
     }
 }

@@ -128,7 +128,7 @@ package enum SettingsTable {
         Setting(
             path: "admin.mode_field", binding: .flag(\.admin.modeField), help: "Let a request choose its mode by a Cistern-Mode field."),
         Setting(
-            path: "own_pages", binding: .flag(\.ownPages), help: "Answer /metrics, /healthz and /readyz on the proxy's own addresses."),
+            path: "own_pages", binding: .flag(\.ownPages), help: "Serve /metrics, /healthz and /readyz on the proxy's own addresses."),
         Setting(path: "shards", binding: .count(\.shards, 0...64), help: "Event loops; 0 for one for each core that the process may use."),
     ]
 
@@ -262,7 +262,7 @@ package enum SettingsTable {
         ),
         Setting(
             path: "limits.requests_per_connection", binding: .count(\.limits.requestsPerConnection, 0...1_000_000_000),
-            help: "Requests answered on one connection before it is closed; 0 for no limit."),
+            help: "Requests on one connection before it is closed; 0 for no limit."),
         Setting(
             path: "timeouts.head", binding: .duration(\.timeouts.head, 100...hour),
             help: "From a request's first byte to the end of its head."),

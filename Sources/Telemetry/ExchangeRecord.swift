@@ -1,10 +1,10 @@
 // What is remembered of one exchange: recorded once, at its end, in counters and in the access log.
 
-/// How the request was answered, as the `result` label says it.
+/// Where the response came from, as the `result` label says it.
 package enum CacheResult: Int, Sendable, CaseIterable {
     /// From the store, fresh, without asking.
     case hit
-    /// The upstream was asked and answered; nothing was stored for this request before, or what was stored was replaced.
+    /// The upstream was asked and responded; nothing was stored for this request before, or what was stored was replaced.
     case miss
     /// The upstream confirmed what was stored.
     case revalidated
@@ -76,7 +76,7 @@ package struct ExchangeRecord: Sendable {
     package var status: UInt16
     /// Microseconds from the request's head to the end of the response.
     package var durationMicroseconds: Int64 = 0
-    /// Microseconds until the upstream had answered or failed; nil where it was not asked.
+    /// Microseconds until the upstream had responded or failed; nil where it was not asked.
     package var upstreamMicroseconds: Int64?
     /// Microseconds from the request's head until its content was whole; nil where it had none, or it went on as it came.
     package var contentMicroseconds: Int64?

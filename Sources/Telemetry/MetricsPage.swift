@@ -120,7 +120,8 @@ package enum MetricsPage {
     }
 
     private static func requests(_ shards: ShardMetrics, _ writer: inout MetricsWriter) {
-        writer.counter("cistern_requests", "Requests answered, by how.", shards.countedRequests.map { ($0.labels, Double($0.count)) })
+        writer.counter(
+            "cistern_requests", "Requests, by how they were responded to.", shards.countedRequests.map { ($0.labels, Double($0.count)) })
         writer.counter(
             "cistern_response_bytes", "Bytes of content sent to clients, by where it came from.",
             ContentSource.allCases.map { ("source=\"\($0.label)\"", Double(shards.responseBytes[$0.rawValue])) })
@@ -132,7 +133,7 @@ package enum MetricsPage {
             "cistern_request_duration_seconds", "From a request's head to the end of its response.", scale: 1e-6,
             CacheResult.allCases.map { ("result=\"\($0.label)\"", shards.durations[$0.rawValue]) })
         writer.counter(
-            "cistern_rescued_requests", "Requests answered from the store because the upstream failed, by cause.",
+            "cistern_rescued_requests", "Requests for which a stored response went out because the upstream failed, by cause.",
             labelled("cause", shards.labels.rescueCauses, shards.rescued))
         writer.counter(
             "cistern_rescued_with_shared",

@@ -151,7 +151,7 @@ final class CurlConnector {
             Connected(ours, resolved: task.time(CURLINFO_NAMELOOKUP_TIME_T), connected: task.time(CURLINFO_CONNECT_TIME_T)))
     }
 
-    /// What the forward proxy answered to CONNECT; 0 where it was not asked, or has not answered.
+    /// The status of the forward proxy's response to CONNECT; 0 where there is none.
     private func tunnelStatus(of task: Task) -> Int {
         var status = 0
         cistern_easy_get_long(task.pointer, CURLINFO_HTTP_CONNECTCODE, &status)

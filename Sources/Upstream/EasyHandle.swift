@@ -25,7 +25,7 @@ struct EasyHandle: ~Copyable {
         long(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1)
         long(CURLOPT_NOSIGNAL, 1)
         long(CURLOPT_NOPROGRESS, 1)
-        // A name server that does not answer: libcurl must not wait for its resolving thread when the attempt is ended.
+        // A name server that does not respond: libcurl must not wait for its resolving thread when the attempt is ended.
         long(CURLOPT_QUICK_EXIT, 1)
         // The attempt has a timer of its own; libcurl's default of 300 s must not come first.
         long(CURLOPT_CONNECTTIMEOUT_MS, 86_400_000)

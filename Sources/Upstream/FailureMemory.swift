@@ -127,7 +127,7 @@ package struct FailureMemory: Sendable {
         }
         let known = targets[scopes.target]
         if known?.isApart != true || known?.era != era {
-            if let answer = askUpstream(scopes, mayLookBehind, now) ?? askFamily(scopes, mayLookBehind, now) { return answer }
+            if let admission = askUpstream(scopes, mayLookBehind, now) ?? askFamily(scopes, mayLookBehind, now) { return admission }
         }
         guard let known, known.opening != nil else { return .go }
         return askTarget(scopes, mayLookBehind, now) ?? .go
@@ -146,9 +146,9 @@ package struct FailureMemory: Sendable {
     private mutating func askUpstream(_ scopes: RequestScopes, _ mayLookBehind: Bool, _ now: Int64) -> FailureAdmission? {
         var opening = upstream.opening
         guard opening != nil, upstream.concerns(scopes) else { return nil }
-        let answer = ask(&opening, .upstream, mayLookBehind, now)
+        let admission = ask(&opening, .upstream, mayLookBehind, now)
         if opening == nil { forgetUpstream() } else { upstream.opening = opening }
-        return answer
+        return admission
     }
 
     private mutating func askFamily(_ scopes: RequestScopes, _ mayLookBehind: Bool, _ now: Int64) -> FailureAdmission? {
@@ -156,13 +156,13 @@ package struct FailureMemory: Sendable {
             return nil
         }
         var opening = family.opening
-        let answer = ask(&opening, .family, mayLookBehind, now)
+        let admission = ask(&opening, .family, mayLookBehind, now)
         families.change(scopes.family) { value in
             value?.opening = opening
             if opening == nil { value?.failed.forget() }
         }
         if opening == nil { changes.append(Change(scope: .family(family.name), cause: nil)) }
-        return answer
+        return admission
     }
 
     private mutating func askTarget(_ scopes: RequestScopes, _ mayLookBehind: Bool, _ now: Int64) -> FailureAdmission? {
@@ -170,13 +170,13 @@ package struct FailureMemory: Sendable {
         var opening = target.opening
         // What others of its family have brought since says more.
         if let known = opening, known.lookedAt < families[scopes.family]?.closedAt ?? .min { opening = nil }
-        let answer = ask(&opening, .target, mayLookBehind, now)
+        let admission = ask(&opening, .target, mayLookBehind, now)
         targets.change(scopes.target) { value in
             value?.opening = opening
             if opening == nil { value?.failuresInRow = 0 }
         }
         if opening == nil { changes.append(Change(scope: .target(target.path), cause: nil)) }
-        return answer
+        return admission
     }
 
     /// - Parameter opening: nil afterwards where nobody has looked for so long that the request is sent as if nothing had failed.

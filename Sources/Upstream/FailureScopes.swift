@@ -55,14 +55,22 @@ package struct FailureStop: Sendable, Equatable {
     package let wait: Int64
 
     /// The setting in play, as in the configuration file.
-    package var setting: String {
+    package var setting: FailureSetting {
         switch scope {
-        case .pause: "failure.retry_after_limit"
-        case .address: "failure.threshold"
-        case .target: cause == .slow ? "cache.rescue_after" : "failure.threshold"
-        case .upstream, .family: cause == .slow ? "cache.rescue_after" : "failure.window"
+        case .pause: .retryAfterLimit
+        case .address: .threshold
+        case .target: cause == .slow ? .rescueAfter : .threshold
+        case .upstream, .family: cause == .slow ? .rescueAfter : .window
         }
     }
+}
+
+/// A setting by which a failure is told from what is well.
+package enum FailureSetting: String, Sendable {
+    case threshold = "failure.threshold"
+    case window = "failure.window"
+    case retryAfterLimit = "failure.retry_after_limit"
+    case rescueAfter = "cache.rescue_after"
 }
 
 package enum FailureAdmission: Sendable, Equatable {

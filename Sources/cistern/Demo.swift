@@ -5,6 +5,7 @@ import CacheStore
 import Glibc
 import Reactor
 import ReverseProxy
+import Server
 import Settings
 import Telemetry
 

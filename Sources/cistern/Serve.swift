@@ -9,6 +9,7 @@ import Glibc
 import Logging
 import Reactor
 import ReverseProxy
+import Server
 import Settings
 import Telemetry
 

@@ -219,10 +219,10 @@ extension ProxySettings {
         policy.makesEntityTags = settings.cache.entityTags
         policy.setCookie = SetCookieTreatment(rawValue: settings.cache.setCookie) ?? .strip
         policy.contentTypes = ContentTypes(settings.cache.contentTypes)
-        policy.credentialFields = settings.cache.credentialFields.map { $0.lowercased() }
-        policy.groupCredentials = settings.cache.groupCredentials.map { $0.lowercased() }
-        policy.credentialCookies = settings.cache.credentialCookies
-        policy.ignoredCookies = settings.cache.ignoredCookies
+        policy.credentials.fields = settings.cache.credentialFields.map { $0.lowercased() }
+        policy.credentials.groupFields = settings.cache.groupCredentials.map { $0.lowercased() }
+        policy.credentials.cookies = settings.cache.credentialCookies
+        policy.credentials.ignoredCookies = settings.cache.ignoredCookies
         policy.keyFields = settings.cache.keyFields.map { $0.lowercased() }
         forwarding.name = settings.forwarding.name
         forwarding.forwarded = ForwardedPolicy(rawValue: settings.forwarding.forwarded) ?? .replace
@@ -234,28 +234,28 @@ extension ProxySettings {
         forwarding.addressFields = settings.forwarding.addressFields.map { $0.lowercased() }
         forwarding.overrideFields = settings.forwarding.overrideFields.map { $0.lowercased() }
         store = StoreSettings(directory: Self.storeDirectory(settings), capacityBytes: settings.store.size)
-        listen = settings.listen.compactMap { ListenAddress($0) }
-        adminListen = settings.adminListen.compactMap { ListenAddress($0) }
-        servesOwnPages = settings.ownPages
+        listening.addresses = settings.listen.compactMap { ListenAddress($0) }
+        listening.adminAddresses = settings.adminListen.compactMap { ListenAddress($0) }
+        listening.servesOwnPages = settings.ownPages
         admin.socket = settings.admin.socket == "off" ? nil : AdminSettings.socketPath(settings)
-        admin.records = settings.admin.records
-        admin.allowsWhyField = settings.admin.whyField
-        admin.allowsKeyField = settings.admin.keyField
-        admin.allowsModeField = settings.admin.modeField
+        records = settings.admin.records
+        ownFields.allowsWhy = settings.admin.whyField
+        ownFields.allowsKey = settings.admin.keyField
+        ownFields.allowsMode = settings.admin.modeField
         mode = ServingMode(rawValue: settings.cache.mode) ?? .live
         admin.isSocketRequired = !settings.admin.socket.isEmpty
         if !settings.admin.tokenFile.isEmpty { admin.token = FileContent.read(settings.admin.tokenFile).flatMap(AdminToken.parse) }
-        compressFromBytes = settings.cache.compressFrom
-        bufferLimitBytes = settings.cache.bufferLimit
+        content.compressFromBytes = settings.cache.compressFrom
+        content.bufferLimitBytes = settings.cache.bufferLimit
         routes = settings.routes.map { Route($0) }
         otherRoute = Route(CisternSettings.Route(settings))
         remembersGone = settings.cache.gone == "remember"
-        collapses = settings.cache.collapse
-        collapseWait = Int64(settings.cache.collapseWait)
-        backgroundLimit = settings.cache.backgroundLimit
-        probe.path = settings.failure.probePath
-        probe.interval = .milliseconds(settings.failure.probeInterval)
-        probe.status = Status(rawValue: UInt16(settings.failure.probeStatus))
+        collapsing.isOn = settings.cache.collapse
+        collapsing.wait = Int64(settings.cache.collapseWait)
+        background.limit = settings.cache.backgroundLimit
+        background.probe.path = settings.failure.probePath
+        background.probe.interval = .milliseconds(settings.failure.probeInterval)
+        background.probe.status = Status(rawValue: UInt16(settings.failure.probeStatus))
         version = Version.text
     }
 

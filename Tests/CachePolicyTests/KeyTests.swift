@@ -8,7 +8,8 @@ import Testing
 private func key(_ target: String, authority: String = "http://a", partition: [UInt8] = [], extra: [UInt8] = []) -> [UInt8] {
     var key: [UInt8] = []
     let bytes = Array(target.utf8)
-    CacheKey.append(to: &key, authority: Array(authority.utf8), target: bytes.span, partition: partition, extra: extra)
+    let prefix = CacheKey.prefix(authority: Array(authority.utf8), partition: partition, extra: extra)
+    CacheKey.append(to: &key, prefix: prefix, target: bytes.span, rules: nil)
     return key
 }
 

@@ -25,9 +25,9 @@ func stored(
     _ lines: String, status: UInt16 = 200, contentBytes: Int = 7, isDecoded: Bool = false, at time: Timestamp = noon,
     settings: CachePolicySettings = CachePolicySettings()
 ) -> (bytes: [UInt8], metadata: StoredMetadata) {
-    let answer = ResponseHead(status: Status(rawValue: status), reason: Array("Fine".utf8), fields: fields(lines))
+    let response = ResponseHead(status: Status(rawValue: status), reason: Array("Fine".utf8), fields: fields(lines))
     var received = ReceivedResponse(
-        answer, control: ResponseCacheControl(answer.fields, targeted: settings.targetedFields), contentBytes: contentBytes,
+        response, control: ResponseCacheControl(response.fields, targeted: settings.targetedFields), contentBytes: contentBytes,
         requestTime: time, responseTime: time)
     received.isDecoded = isDecoded
     return StoredHead.make(received, settings: settings)

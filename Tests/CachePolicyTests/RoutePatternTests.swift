@@ -1,4 +1,4 @@
-// Which paths a route is for, and what it may demand of answers.
+// Which paths a route is for, and what it may demand of responses.
 
 import HTTPCore
 import JSON

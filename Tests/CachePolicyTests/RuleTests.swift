@@ -191,7 +191,7 @@ struct ReuseTests {
             Reuse.rescue(self.stored(60, .authorized), RequestCacheControl(), strictness: .rescue, now: earlier) == .forbidden(.authorized))
     }
 
-    @Test("strict obeys what forbids stale answers, rescue does not")
+    @Test("strict obeys what forbids stale responses, rescue does not")
     func rescue() {
         let later = Timestamp(seconds: noon.seconds + 10)
         for (flag, reason) in [
@@ -327,7 +327,7 @@ struct ValidationTests {
                 + "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n")
     }
 
-    @Test("a decoded answer's strong tag is shown as weak, and asked with as it was")
+    @Test("a decoded response's strong tag is shown as weak, and asked with as it was")
     func weakened() {
         let made = make("ETag: \"x\"\nContent-Encoding: gzip", decoded: true)
         var asked = Fields()

@@ -1,11 +1,11 @@
-// RFC 9111 clause by clause: stale answers, validation, HEAD, Vary, invalidation.
+// RFC 9111 clause by clause: stale responses, validation, HEAD, Vary, invalidation.
 
 import HTTPCore
 import Testing
 
 @testable import CachePolicy
 
-@Suite("Stale answers (RFC 9111 §4.2.4, RFC 5861)")
+@Suite("Stale responses (RFC 9111 §4.2.4, RFC 5861)")
 struct StaleTests {
     private func rescue(_ lines: String, _ asked: String = "X: 1", status: UInt16 = 200, flags: StoredFlags = [], _ strictness: Strictness)
         -> RescueDecision
@@ -35,7 +35,7 @@ struct StaleTests {
         #expect(rescue(lines, asked, .strict) == expected)
     }
 
-    @Test("in both modes: no stale answer of another's authorised request, and no stored error")
+    @Test("in both modes: no stale response of another's authorised request, and no stored error")
     func both() {
         for strictness in Strictness.allCases {
             #expect(rescue("Cache-Control: max-age=10", flags: .authorized, strictness) == .forbidden(.authorized))

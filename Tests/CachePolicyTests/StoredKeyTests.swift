@@ -10,7 +10,8 @@ struct StoredKeyTests {
     private func key(_ target: String, partition: [UInt8] = [], extra: [UInt8] = []) -> [UInt8] {
         var key: [UInt8] = []
         let bytes = Array(target.utf8)
-        CacheKey.append(to: &key, authority: Array("https://api.test".utf8), target: bytes.span, partition: partition, extra: extra)
+        let prefix = CacheKey.prefix(authority: Array("https://api.test".utf8), partition: partition, extra: extra)
+        CacheKey.append(to: &key, prefix: prefix, target: bytes.span, rules: nil)
         return key
     }
 

@@ -51,11 +51,11 @@ struct UserCredentialsTests {
 
     @Test("a cookie that the operator names tells users apart whatever its value; what cannot be read tells nothing")
     func named() {
-        #expect(Self.arePresent("Cookie: uid=4711") { $0.credentialCookies = ["uid", "x*"] })
-        #expect(!Self.arePresent("Cookie: uid=") { $0.credentialCookies = ["uid"] })
-        #expect(!Self.arePresent("Cookie: x1=4711") { $0.credentialCookies = ["uid", "x*"] })
+        #expect(Self.arePresent("Cookie: uid=4711") { $0.credentials.cookies = ["uid", "x*"] })
+        #expect(!Self.arePresent("Cookie: uid=") { $0.credentials.cookies = ["uid"] })
+        #expect(!Self.arePresent("Cookie: x1=4711") { $0.credentials.cookies = ["uid", "x*"] })
         #expect(!Self.arePresent("Cookie: 0123456789abcdef01234") && !Self.arePresent("Cookie: a=\"0123456789abcdef"))
-        #expect(!Self.arePresent("Cookie: a=0123456789abcdef") { $0.credentialFields = ["authorization"] })
-        #expect(Self.arePresent("X-Tenant-Id: 7") { $0.groupCredentials = [] })
+        #expect(!Self.arePresent("Cookie: a=0123456789abcdef") { $0.credentials.fields = ["authorization"] })
+        #expect(Self.arePresent("X-Tenant-Id: 7") { $0.credentials.groupFields = [] })
     }
 }

@@ -101,7 +101,7 @@ struct ResponseStoreTests {
         #expect(store.statistics.evicted > 0 && store.statistics.reinserted > 0)
     }
 
-    @Test("what takes back others outlives its segment once, unused; what may rescue goes before what may not")
+    @Test("a tombstone outlives its segment once, unused; what may rescue goes before what may not")
     func retention() throws {
         let directory = try Directory()
         let store = try directory.open(4 << 20)
@@ -142,7 +142,7 @@ struct ResponseStoreTests {
         #expect((store.lookUp(key(24).span) == nil) == everything)
     }
 
-    @Test("what takes back others counts from memory where it cannot be written")
+    @Test("a tombstone counts from memory where it cannot be written")
     func markOnFullDisk() throws {
         let directory = try Directory()
         let store = try directory.open { _, _ in EIO }
@@ -309,7 +309,7 @@ struct ResponseStoreTests {
         }
     }
 
-    @Test("an answer that is being sent stays readable while its segment is evicted", .slow)
+    @Test("a response that is being sent stays readable while its segment is evicted", .slow)
     func heldWhileEvicted() throws {
         let directory = try Directory()
         let store = try directory.open(4 << 20)

@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Archives, there and back")
 struct ArchiveTests {
-    private static func configure(_ settings: inout ProxySettings) { settings.policy.credentialFields = ["x-api-key"] }
+    private static func configure(_ settings: inout ProxySettings) { settings.policy.credentials.fields = ["x-api-key"] }
 
     private static func fields(of target: String) -> [String] {
         let fresh = "Cache-Control: max-age=60"

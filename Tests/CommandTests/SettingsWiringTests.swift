@@ -21,7 +21,7 @@ struct SettingsWiringTests {
         var made = ProxySettings(Self.given)
         let own = ProxySettings(upstream: UpstreamSettings(host: "api.test", port: 81))
         // Of this machine, and of the program.
-        (made.listen, made.store, made.shards, made.version) = (own.listen, own.store, own.shards, own.version)
+        (made.listening, made.store, made.shards, made.version) = (own.listening, own.store, own.shards, own.version)
         made.admin.socket = own.admin.socket
         let differences = Self.lines(made).difference(from: Self.lines(own))
         #expect(differences.isEmpty)

@@ -33,18 +33,18 @@ struct ExchangeMachineTests {
 
     @Test("it asks, and the response goes out")
     func response() {
-        #expect(play(Self.asking + [(.responseCame, .respond), (.sent, .nothing)]) == .finished)
+        #expect(play(Self.asking + [(.responseCame, .accept), (.sent, .nothing)]) == .finished)
         #expect(
             play(
-                [(.begun, .askFailureMemory), (.admitted(.go), .fetch(leads: false)), (.responseCame, .respond), (.sent, .nothing)],
+                [(.begun, .askFailureMemory), (.admitted(.go), .fetch(leads: false)), (.responseCame, .accept), (.sent, .nothing)],
                 mayJoin: false) == .finished)
     }
 
     @Test("it passes on what comes, to its end")
     func stream() {
-        #expect(play(Self.asking + [(.streamBegan, .passOn), (.streamEnded, .end), (.clientLeft, .nothing)]) == .finished)
+        #expect(play(Self.asking + [(.streamBegan, .accept), (.streamEnded, .accept), (.clientLeft, .nothing)]) == .finished)
         let broken = Event.streamBroke(.transfer(.responseIncomplete), isTakenBack: false)
-        #expect(play(Self.asking + [(.streamBegan, .passOn), (broken, .breakOff), (broken, .nothing)]) == .finished)
+        #expect(play(Self.asking + [(.streamBegan, .accept), (broken, .accept), (broken, .nothing)]) == .finished)
     }
 
     @Test("what the client has seen nothing of is taken back, and a copy may go out")
@@ -53,8 +53,8 @@ struct ExchangeMachineTests {
         #expect(
             play(
                 Self.asking + [
-                    (.streamBegan, .passOn), (.streamBroke(failure, isTakenBack: true), .decide(.failed(failure))),
-                    (.decided(.respond, of: .failed(failure)), .respond), (.sent, .nothing),
+                    (.streamBegan, .accept), (.streamBroke(failure, isTakenBack: true), .decide(.failed(failure))),
+                    (.decided(.respond, of: .failed(failure)), .accept), (.sent, .nothing),
                 ]) == .finished)
     }
 
@@ -70,7 +70,7 @@ struct ExchangeMachineTests {
         #expect(
             play(
                 Self.waiting + [
-                    (.flightEnded(.stored), .decide(.flight(.stored))), (.decided(.respond, of: .flight(.stored)), .respond),
+                    (.flightEnded(.stored), .decide(.flight(.stored))), (.decided(.respond, of: .flight(.stored)), .accept),
                     (.sent, .nothing),
                 ]) == .finished)
     }
@@ -87,7 +87,7 @@ struct ExchangeMachineTests {
         #expect(
             play(
                 Self.waiting + again + [
-                    (.flightEnded(failed), .decide(.flight(failed))), (.decided(.respond, of: .flight(failed)), .respond),
+                    (.flightEnded(failed), .decide(.flight(failed))), (.decided(.respond, of: .flight(failed)), .accept),
                 ]) == .ending)
     }
 
@@ -109,7 +109,7 @@ struct ExchangeMachineTests {
             #expect(
                 play(
                     before + [
-                        (.softDeadlinePassed, .decide(.softDeadline)), (.decided(.respond, of: .softDeadline), .leaveAndRespond),
+                        (.softDeadlinePassed, .decide(.softDeadline)), (.decided(.respond, of: .softDeadline), .leaveAndAccept),
                         (.responseCame, .nothing), (.sent, .nothing), (.flightEnded(.stored), .nothing),
                     ]) == .finished)
         }
@@ -127,15 +127,15 @@ struct ExchangeMachineTests {
         #expect(
             play(
                 Self.asking + [
-                    (.softDeadlinePassed, .decide(.softDeadline)), (.responseCame, .respond),
+                    (.softDeadlinePassed, .decide(.softDeadline)), (.responseCame, .accept),
                     (.decided(.respond, of: .softDeadline), .nothing), (.sent, .nothing),
                 ]) == .finished)
     }
 
     @Test("the client leaves, whatever is under way")
     func left() {
-        for before in [Self.asking, Self.waiting, Self.asking + [(.streamBegan, .passOn)]] {
-            #expect(play(before + [(.clientLeft, .abandon), (.clientLeft, .nothing), (.responseCame, .nothing)]) == .finished)
+        for before in [Self.asking, Self.waiting, Self.asking + [(.streamBegan, .accept)]] {
+            #expect(play(before + [(.clientLeft, .accept), (.clientLeft, .nothing), (.responseCame, .nothing)]) == .finished)
         }
     }
 
@@ -146,7 +146,7 @@ struct ExchangeMachineTests {
                 play(
                     before + [
                         (.mustRespond, .leaveAndDecide(.failed(.slow))), (.mustRespond, .nothing),
-                        (.decided(.respond, of: .failed(.slow)), .respond), (.sent, .nothing),
+                        (.decided(.respond, of: .failed(.slow)), .accept), (.sent, .nothing),
                     ]) == .finished)
         }
     }

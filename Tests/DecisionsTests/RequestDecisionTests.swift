@@ -27,13 +27,13 @@ struct RequestRow: CustomTestStringConvertible, Sendable {
         change(&self)
     }
 
-    private var result: LookedUp<Stored>.Result {
+    private var result: LookUpFacts<Stored>.Result {
         if let found { return .found(Stored("copy"), found) }
         return hasOtherVariant ? .otherVariant : .nothing
     }
 
     var decision: RequestDecision<Stored> {
-        let lookedUp = LookedUp<Stored>(result, keys: TargetKeys(own: [1], shared: [1]), flight: [2])
+        let lookedUp = LookUpFacts<Stored>(result, keys: TargetKeys(own: [1], shared: [1]), flight: [2])
         lookedUp.isForPart = isForPart
         lookedUp.isKeptByContent = isKeptByContent
         lookedUp.isRefreshDue = isRefreshDue

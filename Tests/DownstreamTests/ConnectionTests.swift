@@ -18,7 +18,7 @@ private final class Answering: RequestReceiver {
 
     func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) {}
 
-    /// Sizes of the requests that came alone, and of their answers.
+    /// Sizes of the requests that came alone, and of their responses.
     let wholes = Mutex([String]())
 
     /// Gives these two again, and nothing else.
@@ -63,7 +63,7 @@ private final class Answering: RequestReceiver {
         if let bytes { wholes.withLock { $0.append("\(bytes.count) \(sent)") } }
     }
 
-    /// Answers when it has the whole request.
+    /// Responds when it has the whole request.
     private final class Late: ClientExchange {
         private unowned let receiver: Answering
         private unowned let connection: ClientConnection
@@ -95,7 +95,8 @@ private final class Answering: RequestReceiver {
             if connection.write(flood.span) { return connection.endResponse() }
             let piece = [UInt8](repeating: 120, count: 16 << 10)
             while !connection.output.isEmpty {
-                usleep(1_000)
+                var one = pollfd(fd: connection.descriptor, events: Int16(POLLOUT), revents: 0)
+                poll(&one, 1, 10_000)
                 _ = connection.write(piece.span)
             }
         }
@@ -124,7 +125,7 @@ private final class Answering: RequestReceiver {
         strays.withLock { $0 = ($0.answers + 1, $0.bytes + max(0, count)) }
     }
 
-    /// Never answers.
+    /// Never responds.
     private final class Waiting: ClientExchange {
         func requestContent(_ bytes: Span<UInt8>) {}
         func requestEnded() {}
@@ -210,6 +211,13 @@ private final class Listening: @unchecked Sendable {
     var cut: Int { table.budget.cut }
     var unsentBytes: Int { table.budget.unsentBytes }
 
+    /// Lets the loop do what there is to do.
+    func turn() {
+        let done = DispatchSemaphore(value: 0)
+        loop.execute { done.signal() }
+        done.wait()
+    }
+
     var wholes: [String] { receiver.wholes.withLock { $0 } }
 
     func waitForRequest() { receiver.waits.wait() }
@@ -277,7 +285,7 @@ struct ConnectionTests {
         }
     }
 
-    @Test("an answer for a connection that is closed already goes nowhere")
+    @Test("a response for a connection that is closed already goes nowhere")
     func answeredTooLate() throws {
         let listening = try Listening()
         defer { listening.end() }
@@ -300,7 +308,7 @@ struct ConnectionTests {
         #expect(client.isClosedByServer())
     }
 
-    @Test("an answer that is given again counts as one: of a connection's requests, and where the client reads it slowly")
+    @Test("a response that is given again counts as one: of a connection's requests, and where the client reads it slowly")
     func again() throws {
         let listening = try Listening {
             $0.requestsPerConnection = 3
@@ -377,7 +385,7 @@ struct ConnectionTests {
         #expect(stuck.readResponse()?.isComplete == false)
     }
 
-    @Test("what slow clients leave untaken has a limit: whose answer goes beyond is cut off, the others are served")
+    @Test("what slow clients leave untaken has a limit: whose response goes beyond is cut off, the others are served")
     func unsentLimit() throws {
         let listening = try Listening { $0.unsentLimitBytes = 64 << 20 }
         defer { listening.end() }
@@ -387,11 +395,11 @@ struct ConnectionTests {
             client.send(Answering.request("/whole"))
             #expect(client.hasInput(within: 10_000))
         }
-        while listening.cut == 0 { usleep(1_000) }
+        while listening.cut == 0 { listening.turn() }
         let answers = clients.map { $0.readResponse()?.isComplete }
         #expect(answers.filter { $0 == true }.count == 2)
         #expect(listening.cut == 1)
-        while listening.unsentBytes > 0 { usleep(1_000) }
+        while listening.unsentBytes > 0 { listening.turn() }
         #expect(clients.contains { $0.get("/a")?.status == 200 })
     }
 

@@ -87,7 +87,7 @@ struct FindingTests {
     func privateCache() throws {
         let test = try TestCache {
             $0.policy.isPrivate = true
-            $0.policy.credentialFields = ["x-user"]
+            $0.policy.credentials.fields = ["x-user"]
         }
         try test.fetch("/a", [("X-User", "secret")], [Self.fresh, ("Vary", "X-User")], "1")
         #expect(try test.text("/a", [("X-User", "secret")]) == "1")

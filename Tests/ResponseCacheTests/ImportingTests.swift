@@ -47,7 +47,7 @@ struct ImportingTests {
     func equal(request: TestCache.Lines, response: TestCache.Lines) throws {
         func make() throws -> TestCache {
             try TestCache {
-                $0.policy.credentialFields = ["x-user"]
+                $0.policy.credentials.fields = ["x-user"]
                 $0.via = Array("1.1 cistern".utf8)
             }
         }

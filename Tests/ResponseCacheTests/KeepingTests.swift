@@ -59,7 +59,7 @@ struct KeepingTests {
 
     @Test("what came with Authorization by leave of a directive stays marked as such, and goes when a 304 takes the leave back")
     func authorized() throws {
-        let test = try TestCache { $0.policy.credentialFields = ["x-user"] }
+        let test = try TestCache { $0.policy.credentials.fields = ["x-user"] }
         let authorization = [("Authorization", "Basic x")]
         #expect(try test.fetch("/a", authorization, [("Cache-Control", "max-age=60"), ("ETag", "\"1\"")]) == .forbidden(.authorized))
         #expect(try test.fetch("/a", authorization, [("Cache-Control", "public, max-age=60"), ("ETag", "\"1\"")]) == .allowed)
@@ -147,7 +147,7 @@ struct KeepingTests {
         let recency = Recency(order: sent.order, isImported: false, requestTime: sent.time, responseTime: test.time.wall)
         let keys = test.cache.keysOfGet(for: sent.request.head)
         let whole = WholeResponse(TestCache.response(200, [Self.fresh]), Array("1".utf8), isDecoded: false, recency, isOfPOST: true)
-        let stored = test.cache.store(whole, for: LookedUpRequest(sent.request.head, keys: keys, found: nil), at: test.time)
+        let stored = test.cache.store(whole, for: PlacedRequest(sent.request.head, keys: keys, found: nil), at: test.time)
         #expect(stored.result == .stored && stored.metadata.ageValue == 1)
         #expect(try test.text("/a") == "1")
     }

@@ -110,7 +110,7 @@ struct ReferenceStore {
         }
     }
 
-    /// An answer to HEAD.
+    /// A response to HEAD.
     mutating func compare(_ version: String, _ times: WalkTimes, for question: WalkQuestion) {
         guard var now = find(question), !times.isOutdated(by: now.times) else { return }
         if now.version == version { return update(now, times, question) }

@@ -1,4 +1,4 @@
-// A random walk over fetches that overlap, confirmations, answers to HEAD, imports, writes, purges and restarts, through the code by which the
+// A random walk over fetches that overlap, confirmations, responses to HEAD, imports, writes, purges and restarts, through the code by which the
 // flow looks up and stores: it must agree with a reference at every step, and what is found must never become older.
 
 import CachePolicy
@@ -44,9 +44,9 @@ private final class WalkedStore {
         return RequestHead(method: method, target: Array(question.target.utf8)[...], version: .http11, fields: fields)
     }
 
-    private func lookedUp(_ question: WalkQuestion, _ method: HTTPCore.Method = .get, found: FoundResponse? = nil) -> LookedUpRequest {
+    private func lookedUp(_ question: WalkQuestion, _ method: HTTPCore.Method = .get, found: FoundResponse? = nil) -> PlacedRequest {
         let head = Self.request(question, method)
-        return LookedUpRequest(head, keys: cache.keysOfGet(for: head), found: found)
+        return PlacedRequest(head, keys: cache.keysOfGet(for: head), found: found)
     }
 
     private func time(_ recency: Recency) -> CacheTime {

@@ -20,7 +20,7 @@ final class TestCache {
         if let residency { place.residency = residency }
         let store = try ResponseStore(place)
         var settings = ResponseCacheSettings(upstream: UpstreamOrigin(Array("http://upstream.test".utf8)))
-        settings.policy.credentialFields = ["authorization", "cookie", "x-user"]
+        settings.policy.credentials.fields = ["authorization", "cookie", "x-user"]
         configure(&settings)
         cache = ResponseCache(SharedCacheState(store: store, sent: SentRequests(), settings: settings), mayWait: true)
     }
@@ -49,7 +49,7 @@ final class TestCache {
 
     /// A request that has been sent: with what was found for it.
     struct Sent {
-        let request: LookedUpRequest
+        let request: PlacedRequest
         let order: SentOrder
         let time: Timestamp
     }
@@ -57,7 +57,7 @@ final class TestCache {
     func send(_ target: String, _ lines: Lines = [], method: HTTPCore.Method = .get, content: String? = nil) throws -> Sent {
         let head = Self.request(target, lines, method: method)
         let finding = try cache.find(head, content: content.map { Array($0.utf8) })
-        let request = LookedUpRequest(head, RequestCacheControl(head.fields), keys: finding.keys, found: finding.result.found)
+        let request = PlacedRequest(head, RequestCacheControl(head.fields), keys: finding.keys, found: finding.result.found)
         return Sent(request: request, order: cache.shared.sent.take(), time: time.wall)
     }
 

@@ -6,6 +6,7 @@ import Glibc
 import HTTPCore
 import JSON
 import Reactor
+import Server
 import TestSupport
 import Testing
 
@@ -24,8 +25,8 @@ struct AdminTests {
         return try ProxyPlay(origin, configure)
     }
 
-    private func targets(_ answer: TestResponse) -> [String] {
-        JSONValue(answer.content)?["entries"]?.array?.compactMap { $0["target"]?.string } ?? []
+    private func targets(_ response: TestResponse) -> [String] {
+        JSONValue(response.content)?["entries"]?.array?.compactMap { $0["target"]?.string } ?? []
     }
 
     private func isHit(_ play: ProxyPlay, _ target: String, _ fields: [(String, String)] = []) throws -> Bool {
@@ -33,9 +34,9 @@ struct AdminTests {
     }
 
     private func purged(_ play: ProxyPlay, _ arguments: String) throws -> Int? {
-        let answer = try play.admin("POST", "/-/purge?" + arguments)
+        let response = try play.admin("POST", "/-/purge?" + arguments)
         play.time.advance(by: .milliseconds(1))
-        return JSONValue(answer.content)?["purged"]?.integer
+        return JSONValue(response.content)?["purged"]?.integer
     }
 
     @Test(
@@ -51,7 +52,7 @@ struct AdminTests {
         if !prefix.contains("%") { #expect(try play.admin("GET", "/-/why?path=\(given)").text.contains(target)) }
     }
 
-    @Test("stored answers are listed by target, by prefix and tag, page by page")
+    @Test("stored responses are listed by target, by prefix and tag, page by page")
     func listing() throws {
         let play = try play()
         for target in ["/users/2", "/users?b=2&a=1", "/posts", "/users/1"] { _ = try play.get(target) }
@@ -64,15 +65,15 @@ struct AdminTests {
         var paged: [String] = []
         var after = ""
         repeat {
-            let answer = try play.admin("GET", "/-/entries?limit=2" + after)
-            #expect(!answer.text.contains("secret"))
-            paged += targets(answer)
-            after = JSONValue(answer.content)?["next"]?.string.map { "&after=" + PercentCoding.encode($0) } ?? ""
+            let response = try play.admin("GET", "/-/entries?limit=2" + after)
+            #expect(!response.text.contains("secret"))
+            paged += targets(response)
+            after = JSONValue(response.content)?["next"]?.string.map { "&after=" + PercentCoding.encode($0) } ?? ""
         } while !after.isEmpty && paged.count < 20
         #expect(paged == all)
     }
 
-    @Test("an answer is shown with its freshness, its tags and its variant, secrets left out")
+    @Test("a response is shown with its freshness, its tags and its variant, secrets left out")
     func show() throws {
         let play = try play()
         _ = try play.get("/lang?api_key=secret", [("Accept-Language", "de"), ("X-Tenant", "secret")])
@@ -80,9 +81,9 @@ struct AdminTests {
         let list = try play.admin("GET", "/-/entries?prefix=/lang")
         let entry = try #require(JSONValue(list.content)?["entries"]?.array?.first)
         let id = try #require(entry["id"]?.string)
-        let answer = try play.admin("GET", "/-/entries/" + id)
-        let shown = try #require(JSONValue(answer.content))
-        #expect(!answer.text.contains("secret"))
+        let response = try play.admin("GET", "/-/entries/" + id)
+        let shown = try #require(JSONValue(response.content))
+        #expect(!response.text.contains("secret"))
         #expect(shown["target"] == "/lang?api_key=REDACTED")
         #expect(shown["vary"] == [["name": "accept-language", "value": "de"], ["name": "x-tenant", "value": "REDACTED"]])
         #expect(shown["age"] == 10 && shown["ttl"] == 50 && shown["fresh"] == true)
@@ -136,15 +137,15 @@ struct AdminTests {
         #expect(try purged(play, arguments + "&soft=true") == 1)
         try play.restart()
         play.origin.down()
-        let answer = try play.get("/users/1")
-        #expect(answer.status == 200)
-        #expect(answer["Cache-Status"]?.contains("connection_refused") == true)
+        let response = try play.get("/users/1")
+        #expect(response.status == 200)
+        #expect(response["Cache-Status"]?.contains("connection_refused") == true)
         play.origin.up()
         #expect(try !isHit(play, "/users/1"))
         #expect(try isHit(play, "/users/1"))
     }
 
-    @Test("an answer that was asked for before a purge is not stored after it")
+    @Test("a response that was asked for before a purge is not stored after it")
     func overtaken() throws {
         let play = try play()
         let gate = Gate()
@@ -180,10 +181,10 @@ struct AdminTests {
     func mistakes(method: String, target: String, status: Int) throws {
         let play = try play()
         _ = try play.get("/users/1")
-        let answer = try play.admin(method, target)
-        #expect(answer.status == status)
-        #expect(answer["Content-Type"] == "application/problem+json")
-        #expect(JSONValue(answer.content)?["detail"]?.string?.isEmpty == false)
+        let response = try play.admin(method, target)
+        #expect(response.status == status)
+        #expect(response["Content-Type"] == "application/problem+json")
+        #expect(JSONValue(response.content)?["detail"]?.string?.isEmpty == false)
         #expect(try isHit(play, "/users/1"))
     }
 
@@ -232,7 +233,7 @@ struct AdminTests {
     @Test("over TCP a token is asked for, and metrics need none")
     func token() throws {
         let play = try play { settings in
-            settings.adminListen = [.ipv4(host: "127.0.0.1", port: 0)]
+            settings.listening.adminAddresses = [.ipv4(host: "127.0.0.1", port: 0)]
             settings.admin.token = Array("0123456789abcdef".utf8)
         }
         let client = try TestClient(port: play.adminPort)

@@ -27,19 +27,19 @@ struct BackgroundWhyTests {
 
     private func sentences(_ why: JSONValue) -> [String] { why["explanation"]?.array?.compactMap(\.string) ?? [] }
 
-    @Test("a stale answer validated behind the client's back: stored, confirmed, or left as it was")
+    @Test("a stale response validated behind the client's back: stored, confirmed, or left as it was")
     func staleWhileRevalidate() throws {
         let fields = ["Cache-Control: max-age=10, stale-while-revalidate=90", "ETag: \"1\""]
-        func stale(_ answer: OriginStep) throws -> JSONValue {
+        func stale(_ response: OriginStep) throws -> JSONValue {
             let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1", fields)] })
             _ = try play.get("/a")
             play.time.advance(by: .seconds(15))
-            play.origin.react { _ in [answer] }
+            play.origin.react { _ in [response] }
             _ = try play.get("/a")
             return try why(play, .staleWhileRevalidate)
         }
         let stored = try stale(.json("2", fields))
-        #expect(stored["decision"] == "stored_answer_of_upstream" && stored["stored"] == true && stored["behind"] == "0-2")
+        #expect(stored["decision"] == "stored_response_of_upstream" && stored["stored"] == true && stored["behind"] == "0-2")
         #expect(stored["upstream"]?["status"] == 200 && stored["freshness"] == ["lifetime": 10, "age": 15, "left": -5])
         let confirmed = try stale(.send("HTTP/1.1 304 Not Modified\r\nETag: \"1\"\r\n\r\n"))
         #expect(confirmed["decision"] == "confirmed_stored_copy" && confirmed["status"] == 304)
@@ -48,7 +48,7 @@ struct BackgroundWhyTests {
         #expect(sentences(junk).first?.contains("in the background") == true && sentences(junk).last == "The stored response stays.")
     }
 
-    @Test("a new answer brought before the stored one is stale")
+    @Test("a new response brought before the stored one is stale")
     func refreshAhead() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=100"])] }) {
             $0.otherRoute.refreshAhead = 20

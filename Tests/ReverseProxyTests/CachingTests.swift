@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 import Upstream
 
-/// An origin that counts its answers, so that a repeated number came from the store.
+/// An origin that counts its responses, so that a repeated number came from the store.
 private func countingOrigin(_ fields: String...) -> ScriptedOrigin {
     let counter = Counter()
     return ScriptedOrigin { _ in [.json("{\"n\":\(counter.next())}", fields)] }
@@ -15,7 +15,7 @@ private func countingOrigin(_ fields: String...) -> ScriptedOrigin {
 
 @Suite("Caching", .play)
 struct CachingTests {
-    @Test("an explicitly fresh answer is served without asking, until it is stale")
+    @Test("an explicitly fresh response is served without asking, until it is stale")
     func freshness() throws {
         let play = try ProxyPlay(countingOrigin("Cache-Control: max-age=60"))
         #expect(try play.get("/a")["Cache-Status"] == "cistern; fwd=uri-miss; stored")
@@ -84,7 +84,7 @@ struct CachingTests {
         #expect(try ask("b").status == 502)
     }
 
-    @Test("nobody is ever given another's answer, fresh or rescued")
+    @Test("nobody is ever given another's response, fresh or rescued")
     func partitions() throws {
         let origin = ScriptedOrigin { request in
             [
@@ -109,7 +109,7 @@ struct CachingTests {
         #expect(try play.get("/me", [("Authorization", "Basic c")]).status == 502)
     }
 
-    @Test("answers vary by what Vary names; a star is never stored")
+    @Test("responses vary by what Vary names; a star is never stored")
     func vary() throws {
         let origin = ScriptedOrigin { request in
             [.json("{\"language\":\"\(request["Accept-Language"] ?? "-")\"}", ["Vary: Accept-Language", "Cache-Control: max-age=60"])]
@@ -125,7 +125,7 @@ struct CachingTests {
         #expect(origin.requests.count == 4)
     }
 
-    @Test("an upstream that echoes the Origin without saying so makes its answers vary by it")
+    @Test("an upstream that echoes the Origin without saying so makes its responses vary by it")
     func echoedOrigin() throws {
         let origin = ScriptedOrigin { request in
             [.json("{}", ["Access-Control-Allow-Origin: \(request["Origin"] ?? "none")", "Cache-Control: max-age=60"])]
@@ -156,7 +156,7 @@ struct CachingTests {
         #expect(try play.get("/a").text == "{\"n\":3}")
     }
 
-    @Test("a coded answer is stored decoded, and goes out as each client can read it")
+    @Test("a coded response is stored decoded, and goes out as each client can read it")
     func coding() throws {
         let packed: [UInt8] = [
             0x1f, 0x8b, 0x08, 0, 0, 0, 0, 0, 0x02, 0x03, 0xab, 0x56, 0xca, 0x4c, 0x51, 0xb2, 0x32, 0xac, 0x05, 0, 0xc5, 0xf8, 0x5d, 0x44,
@@ -188,10 +188,10 @@ struct CachingTests {
         let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\nETag: \"s\"\r\n"
         let play = try ProxyPlay(
             ScriptedOrigin { _ in [.sendBytes(Array("\(head)Content-Length: \(packed.count)\r\n\r\n".utf8) + packed)] })
-        let answer = try play.get("/a", accepted.map { [("Accept-Encoding", $0)] } ?? [])
-        #expect(answer.text == "{\"id\":1}")
-        #expect(answer["Content-Encoding"] == nil)
-        #expect(answer["ETag"] == "W/\"s\"")
+        let response = try play.get("/a", accepted.map { [("Accept-Encoding", $0)] } ?? [])
+        #expect(response.text == "{\"id\":1}")
+        #expect(response["Content-Encoding"] == nil)
+        #expect(response["ETag"] == "W/\"s\"")
         let untouched = "\(head)Cache-Control: no-transform\r\nContent-Length: \(packed.count)\r\n\r\n"
         play.origin.react { _ in [.sendBytes(Array(untouched.utf8) + packed)] }
         #expect(try play.get("/b")["Content-Encoding"] == "gzip")
@@ -215,7 +215,7 @@ struct CachingTests {
             default: [.json("[\"" + String(repeating: "x", count: 3_000) + "\"]", ["Cache-Control: max-age=60"])]
             }
         }
-        let play = try ProxyPlay(origin) { $0.bufferLimitBytes = 2_000 }
+        let play = try ProxyPlay(origin) { $0.content.bufferLimitBytes = 2_000 }
         for target in ["/page", "/problem", "/large"] {
             #expect(try play.get(target).status == 200)
             #expect(try play.get(target)["Cache-Status"]?.contains("hit") == (target == "/problem"))
@@ -236,7 +236,7 @@ struct CachingTests {
         #expect(try play.get("/b").text == "{\"n\":5}")
     }
 
-    @Test("a precondition or content makes a GET go by the store")
+    @Test("a precondition or content makes a GET bypass the store")
     func bypass() throws {
         let play = try ProxyPlay(countingOrigin("Cache-Control: max-age=60"))
         _ = try play.get("/a")

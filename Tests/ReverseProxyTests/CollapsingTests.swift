@@ -27,14 +27,14 @@ struct CollapsingTests {
         #expect(try play.waitFor("cistern_collapsed_waiting", 99))
         gate.open()
         for client in clients {
-            let answer = try #require(client.readResponse())
-            #expect(answer.text == "{\"n\":1}")
+            let response = try #require(client.readResponse())
+            #expect(response.text == "{\"n\":1}")
         }
         #expect(origin.requests.count == 1)
         #expect(try play.metric("cistern_requests_total{result=\"collapsed\",method=\"GET\",status_class=\"2xx\"}") == 99)
     }
 
-    @Test("a follower's answer says that it was collapsed")
+    @Test("a follower's response says that it was collapsed")
     func status() throws {
         let gate = Gate()
         let origin = ScriptedOrigin { _ in [.pass(gate), .json("1")] }
@@ -45,9 +45,9 @@ struct CollapsingTests {
         #expect(try play.waitFor("cistern_collapsed_waiting", 1))
         gate.open()
         #expect(leader.readResponse()?["Cache-Status"] == "cistern; fwd=uri-miss; stored")
-        let answer = follower.readResponse()
-        #expect(answer?["Cache-Status"] == "cistern; fwd=uri-miss; collapsed")
-        #expect(answer?["Age"] == "0")
+        let response = follower.readResponse()
+        #expect(response?["Cache-Status"] == "cistern; fwd=uri-miss; collapsed")
+        #expect(response?["Age"] == "0")
     }
 
     @Test("what cannot be shared is not waited for: not beyond its head, and not a second time")
@@ -171,7 +171,7 @@ struct CollapsingTests {
 
     // MARK: In the background
 
-    @Test("stale-while-revalidate: the stale answer at once, one validation behind it (RFC 5861 §3)")
+    @Test("stale-while-revalidate: the stale response at once, one validation behind it (RFC 5861 §3)")
     func staleWhileRevalidate() throws {
         let counter = Counter()
         let origin = ScriptedOrigin { _ in [.json("\(counter.next())", ["Cache-Control: max-age=10, stale-while-revalidate=30"])] }
@@ -189,7 +189,7 @@ struct CollapsingTests {
         #expect(try play.get("/a").text == "3")
     }
 
-    @Test("a bad answer behind the client's back replaces nothing")
+    @Test("a bad response behind the client's back replaces nothing")
     func badBackground() throws {
         let origin = ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=10, stale-while-revalidate=30"])] }
         let play = try ProxyPlay(origin)

@@ -36,9 +36,9 @@ struct ContinueTests {
             #expect(client.hasInput(within: 10_000))
             #expect(try play.metric("cistern_upstream_active_requests") == 0)
             client.send(rest)
-            let answer = client.readResponse()
-            #expect(answer?.informational == ["HTTP/1.1 100 Continue"])
-            #expect(answer?.text == "{\"expect\":\"\",\"count\":4}")
+            let response = client.readResponse()
+            #expect(response?.informational == ["HTTP/1.1 100 Continue"])
+            #expect(response?.text == "{\"expect\":\"\",\"count\":4}")
         }
     }
 
@@ -55,9 +55,9 @@ struct ContinueTests {
         gate.open()
         #expect(client.hasInput(within: 10_000))
         client.send(String(repeating: "x", count: 20))
-        let answer = client.readResponse()
-        #expect(answer?.informational == ["HTTP/1.1 100 Continue"])
-        #expect(answer?.text == "{\"expect\":\"100-continue\",\"count\":20}")
+        let response = client.readResponse()
+        #expect(response?.informational == ["HTTP/1.1 100 Continue"])
+        #expect(response?.text == "{\"expect\":\"100-continue\",\"count\":20}")
     }
 
     @Test("after a final response the content is not taken: the client need not have sent it", arguments: [413, 417])
@@ -69,9 +69,9 @@ struct ContinueTests {
         let play = try play(origin)
         let client = try play.client()
         client.send(head("/a", 20))
-        let answer = client.readResponse()
-        #expect(answer?.status == status && answer?.text == "no" && answer?.informational == [])
-        #expect(answer?["Connection"] == "close")
+        let response = client.readResponse()
+        #expect(response?.status == status && response?.text == "no" && response?.informational == [])
+        #expect(response?["Connection"] == "close")
         #expect(client.isClosedByServer())
         #expect(origin.requests.isEmpty)
         #expect(try play.metric("cistern_upstream_active_requests") == 0)
@@ -87,9 +87,9 @@ struct ContinueTests {
         play.time.advance(by: .milliseconds(1_100))
         #expect(client.hasInput(within: 10_000))
         client.send(String(repeating: "x", count: 20))
-        let answer = client.readResponse()
-        #expect(answer?.informational == ["HTTP/1.1 100 Continue"])
-        #expect(answer?.text == "{\"expect\":\"100-continue\",\"count\":20}")
+        let response = client.readResponse()
+        #expect(response?.informational == ["HTTP/1.1 100 Continue"])
+        #expect(response?.text == "{\"expect\":\"100-continue\",\"count\":20}")
     }
 
     @Test("a client that does not wait is not told: its content is on its way")
@@ -97,8 +97,8 @@ struct ContinueTests {
         let play = try play(echo())
         let client = try play.client()
         client.send(head("/a", 20) + String(repeating: "x", count: 20))
-        let answer = client.readResponse()
-        #expect(answer?.text == "{\"expect\":\"100-continue\",\"count\":20}" && answer?.informational == [])
+        let response = client.readResponse()
+        #expect(response?.text == "{\"expect\":\"100-continue\",\"count\":20}" && response?.informational == [])
         play.time.advance(by: .seconds(2))
         client.send(head("/b", 20) + String(repeating: "x", count: 10))
         #expect(try play.waitFor("cistern_upstream_active_requests", 1))
@@ -119,8 +119,8 @@ struct ContinueTests {
         ] {
             let client = try play.client()
             client.send(text)
-            let answer = client.readResponse()
-            #expect(answer?.status == status && answer?.informational == [])
+            let response = client.readResponse()
+            #expect(response?.status == status && response?.informational == [])
             #expect(client.isClosedByServer())
         }
         #expect(play.origin.requests.isEmpty)
@@ -132,8 +132,8 @@ struct ContinueTests {
         let client = try play.client()
         client.send("POST /a HTTP/1.0\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: \(count)\r\n\r\n")
         client.send(String(repeating: "x", count: count))
-        let answer = client.readResponse()
-        #expect(answer?.text == "{\"expect\":\"\",\"count\":\(count)}" && answer?.informational == [])
+        let response = client.readResponse()
+        #expect(response?.text == "{\"expect\":\"\",\"count\":\(count)}" && response?.informational == [])
     }
 
     @Test("the admin interface asks for content too")
@@ -143,7 +143,7 @@ struct ContinueTests {
         client.send("POST /-/entries HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n")
         #expect(client.hasInput(within: 10_000))
         client.send("{")
-        let answer = client.readResponse()
-        #expect(answer?.status == 400 && answer?.informational == ["HTTP/1.1 100 Continue"])
+        let response = client.readResponse()
+        #expect(response?.status == 400 && response?.informational == ["HTTP/1.1 100 Continue"])
     }
 }

@@ -159,7 +159,7 @@ struct DiskWaitTests {
         // Each looks until it may wait.
         #expect(residency.reads >= 5 * 8)
         let why = String(decoding: try play.admin("GET", "/-/why?path=/a&last=5").content, as: UTF8.self)
-        #expect(why.contains("it was read from the disk first") && why.contains("served_answer_of_another_request"))
+        #expect(why.contains("it was read from the disk first") && why.contains("served_response_of_another_request"))
     }
 
     @Test("where the memory is so short that nothing stays in it, everything goes out all the same", arguments: [[], ["gzip"]])
@@ -168,7 +168,7 @@ struct DiskWaitTests {
         let long = "[" + (0..<60_000).map { "\($0)" }.joined(separator: ",") + "]"
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json(long, ["Cache-Control: max-age=60"])] }) { settings in
             settings.store?.residency = residency
-            settings.compressFromBytes = 1
+            settings.content.compressFromBytes = 1
         }
         #expect(try play.get("/a").status == 200)
         play.flushStore()
@@ -187,7 +187,7 @@ struct DiskWaitTests {
         let origin = ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=60"])] }
         let play = try ProxyPlay(origin) { settings in
             settings.store?.residency = residency
-            settings.admin.allowsWhyField = true
+            settings.ownFields.allowsWhy = true
         }
         try storeAway("/a", play, residency)
         #expect(try play.get("/a", [("Cistern-Why", "?1")])["Cistern-Why"]?.contains("; disk-reads=1;") == true)

@@ -45,8 +45,8 @@ struct DownloadTests {
         // The only connection serves another meanwhile.
         let other = try play.client()
         #expect(other.request(row.method, "/b")?.content.count == Self.content.utf8.count)
-        let answer = slow.readResponse()
-        #expect(answer?.isComplete == true && answer?.text == Self.content)
+        let response = slow.readResponse()
+        #expect(response?.isComplete == true && response?.text == Self.content)
         #expect(try play.waitFor("cistern_unsent_bytes", 0))
         #expect(try play.metric("cistern_connections_cut_total") == 0)
     }
@@ -57,7 +57,7 @@ struct DownloadTests {
         let head = OriginStep.send("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: \(length)\r\n\r\n")
         let long: [OriginStep] = [head] + Array(repeating: OriginStep.send(Self.content), count: 16)
         let origin = ScriptedOrigin { $0.target.hasSuffix("/long") ? long : [.json("1")] }
-        let play = try ProxyPlay(origin) { ($0.upstream.maximumConnections, $0.bufferLimitBytes) = (4, 1 << 20) }
+        let play = try ProxyPlay(origin) { ($0.upstream.maximumConnections, $0.content.bufferLimitBytes) = (4, 1 << 20) }
         let slow = try ["/a/long", "/b/long", "/f/long", "/g/long"].map { target in
             let client = try play.client()
             client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -79,7 +79,7 @@ struct DownloadTests {
         let long: [OriginStep] = [head] + Array(repeating: OriginStep.send(Self.content), count: 16)
         let origin = ScriptedOrigin { $0.target == "/a" ? long : [.json("1")] }
         let play = try ProxyPlay(origin) {
-            $0.bufferLimitBytes = why == "longer" ? 1 << 20 : 1 << 30
+            $0.content.bufferLimitBytes = why == "longer" ? 1 << 20 : 1 << 30
             $0.downstream.unsentLimitBytes = why == "longer" ? 512 << 20 : 4 << 20
         }
         let slow = try play.client()
@@ -89,8 +89,8 @@ struct DownloadTests {
         for _ in 0..<100 { #expect(try play.get("/b").status == 200) }
         #expect(try play.metric("cistern_upstream_active_requests") == 1)
         #expect(try (play.metric("cistern_unsent_bytes") ?? .infinity) <= 2_097_152)
-        let answer = slow.readResponse()
-        #expect(answer?.isComplete == true && answer?.content.count == length)
+        let response = slow.readResponse()
+        #expect(response?.isComplete == true && response?.content.count == length)
         #expect(try play.waitFor("cistern_unsent_bytes", 0))
         #expect(try play.metric("cistern_connections_cut_total") == 0)
     }

@@ -35,7 +35,7 @@ struct ExaminationTests {
                 ]
             }
             let play = try ProxyPlay(origin) {
-                $0.examinedAtOnceBytes = atOnce
+                $0.content.examinedAtOnceBytes = atOnce
                 $0.otherRoute.good.mustHave = [JSONPointer("/data/2999/id")].compactMap(\.self)
             }
             let first = try play.get("/a", [("Accept-Encoding", "gzip")])
@@ -65,7 +65,7 @@ struct ExaminationTests {
                 .send(text),
             ]
         }
-        let play = try ProxyPlay(origin) { $0.examinedAtOnceBytes = 0 }
+        let play = try ProxyPlay(origin) { $0.content.examinedAtOnceBytes = 0 }
         let clients = try (0..<4).map { _ in try play.client() }
         for client in clients { client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n") }
         #expect(try play.waitFor("cistern_collapsed_waiting", 3))
@@ -94,7 +94,7 @@ struct ExaminationTests {
     @Test("the end does not wait for what is examined or coded, and the next start finds all in order")
     func end() throws {
         let text = Self.list(10_000)
-        let play = try ProxyPlay(ScriptedOrigin { _ in [.json(text, ["Cache-Control: max-age=60"])] }) { $0.compressFromBytes = 1 }
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json(text, ["Cache-Control: max-age=60"])] }) { $0.content.compressFromBytes = 1 }
         let client = try play.client()
         client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
         #expect(try play.waitFor("cistern_content_examined_beside_total", 1))

@@ -24,7 +24,7 @@ struct FailureScopeTests {
         return try #require(client.readResponse())
     }
 
-    private func detail(_ answer: TestResponse) -> String? { answer["Cache-Status"]?.split(separator: "=").last.map(String.init) }
+    private func detail(_ response: TestResponse) -> String? { response["Cache-Status"]?.split(separator: "=").last.map(String.init) }
 
     private func open(_ play: ProxyPlay, _ kind: FailureScopeKind) throws -> Double? {
         try play.metric("cistern_failure_scopes{scope=\"\(kind.rawValue)\"}")
@@ -248,8 +248,8 @@ struct FailureScopeTests {
         #expect(try play.waitFor("cistern_collapsed_waiting", 7))
         gate.open()
         for client in clients {
-            let answer = try #require(client.readResponse())
-            #expect(answer.status == 503 && answer.text == "{\"busy\":1}" && answer["Retry-After"] == "7")
+            let response = try #require(client.readResponse())
+            #expect(response.status == 503 && response.text == "{\"busy\":1}" && response["Retry-After"] == "7")
         }
     }
 
@@ -257,7 +257,7 @@ struct FailureScopeTests {
     func activeProbe() throws {
         let origin = ScriptedOrigin { _ in [.json("{}", status: "404 Not Found")] }
         let play = try ProxyPlay(origin) {
-            $0.probe.path = "/health"
+            $0.background.probe.path = "/health"
             $0.upstream.failure.threshold = 1
         }
         #expect(try play.waitFor("cistern_failure_scopes{scope=\"target\"}", 1))

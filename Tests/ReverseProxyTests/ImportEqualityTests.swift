@@ -57,7 +57,7 @@ struct ImportEqualityTests {
         let content = "{\"b\": 1, \"a\": [1,2]}"
         let lines = response.map { "\($0.0): \($0.1)" } + ["Date: \(Self.date)"]
         let origin = ScriptedOrigin { _ in [.json(content, lines)] }
-        let configure: (inout ProxySettings) -> Void = { $0.policy.credentialFields = ["x-api-key"] }
+        let configure: (inout ProxySettings) -> Void = { $0.policy.credentials.fields = ["x-api-key"] }
         let fetching = try ProxyPlay(origin, configure)
         #expect(try fetching.get(target, request).status == 200)
         let importing = try ProxyPlay(origin, configure)

@@ -1,4 +1,4 @@
-// Archived answers: what is taken into the store, and what is left out and why.
+// Archived responses: what is taken into the store, and what is left out and why.
 
 import CachePolicy
 import HTTPCore
@@ -9,7 +9,7 @@ import Testing
 
 @testable import ReverseProxy
 
-@Suite("Importing archived answers", .play)
+@Suite("Importing archived responses", .play)
 struct ImportTests {
     private static func entry(
         _ target: String, origin: String = "https://api.test/v1", method: String = "GET", status: Int = 200,
@@ -83,7 +83,7 @@ struct ImportTests {
         #expect(try play.get("/a").text == "{\"a\":1}")
     }
 
-    @Test("a newer answer is not replaced by an older one; with credentials left out it is everybody's")
+    @Test("a newer response is not replaced by an older one; with credentials left out it is everybody's")
     func order() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{\"new\":1}")] })
         _ = try play.get("/a")

@@ -62,7 +62,7 @@ struct InvalidationTests {
         _ = try play.get("/a", user)
         play.flushStore()
         #expect(isHit(try play.get("/a", user)))
-        // The answer's segment goes before that of the mark, and the answer is kept since it was used.
+        // The response's segment goes before that of the mark, and the response is kept since it was used.
         try fill(0..<12)
         play.time.advance(by: .seconds(1))
         #expect(try play.request("PUT", how == "group" ? "/b" : "/a", content: "x").status == 200)
@@ -87,7 +87,7 @@ struct InvalidationTests {
         #expect(try play.metric(removed) == 1)
     }
 
-    @Test("an answer to POST that was under way then is not kept", arguments: ["/search", "/own"])
+    @Test("a response to POST that was under way then is not kept", arguments: ["/search", "/own"])
     func underWay(target: String) throws {
         for how in ["purge", "PUT"] where how == "purge" || target == "/search" {
             let gate = Gate()
@@ -115,7 +115,7 @@ struct InvalidationTests {
         }
     }
 
-    @Test("an answer that was under way then is not kept, though the store has evicted the mark meanwhile", arguments: ["", "Bearer x"])
+    @Test("a response that was under way then is not kept, though the store has evicted the mark meanwhile", arguments: ["", "Bearer x"])
     func underWayWhileEvicting(credentials: String) throws {
         let gate = Gate()
         let counter = Counter()
@@ -145,7 +145,7 @@ struct InvalidationTests {
         #expect(!isHit(try play.get("/a", user)))
     }
 
-    @Test("the age of an answer to POST takes in how long it took")
+    @Test("the age of a response to POST takes in how long it took")
     func delayOfPost() throws {
         let gate = Gate()
         let origin = ScriptedOrigin { _ in [.pass(gate), .json("1", ["Cache-Control: max-age=60", "Content-Location: /own"])] }
@@ -176,7 +176,7 @@ struct InvalidationTests {
         #expect(try play.get("/a?a=1").text != first.text)
     }
 
-    @Test("who waits for another's answer gets none that a write to a member has overtaken")
+    @Test("who waits for another's response gets none that a write to a member has overtaken")
     func whileWaiting() throws {
         let gate = Gate()
         let counter = Counter()

@@ -11,7 +11,7 @@ import Testing
 struct LetterTests {
     private static let fresh = "Cache-Control: max-age=60"
 
-    private func isHit(_ answer: TestResponse) -> Bool { answer["Cache-Status"]?.contains("; hit") == true }
+    private func isHit(_ response: TestResponse) -> Bool { response["Cache-Status"]?.contains("; hit") == true }
 
     @Test("content in a coding that is not known goes out as it came, to those who allow that; for others the upstream is asked")
     func unknownCoding() throws {
@@ -21,7 +21,7 @@ struct LetterTests {
         }
         let play = try ProxyPlay(origin) {
             $0.policy.keepsAny = true
-            $0.compressFromBytes = 1
+            $0.content.compressFromBytes = 1
         }
         let first = try play.get("/a", [("Accept-Encoding", "exi, gzip")])
         #expect(first.text == "1\u{1}xyz" && first["Content-Encoding"] == "exi" && first["ETag"] == "\"a\"")
@@ -60,7 +60,7 @@ struct LetterTests {
     @Test("a request with no-transform gets stored content as it is (RFC 9111 §5.2.1.6)")
     func requestNoTransform() throws {
         let long = "[" + String(repeating: "1, ", count: 500) + "1]"
-        let play = try ProxyPlay(ScriptedOrigin { _ in [.json(long, [Self.fresh])] }) { $0.compressFromBytes = 1 }
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json(long, [Self.fresh])] }) { $0.content.compressFromBytes = 1 }
         let accepting = ("Accept-Encoding", "gzip")
         _ = try play.get("/a", [accepting])
         #expect(try play.get("/a", [accepting])["Content-Encoding"] == "gzip")

@@ -61,7 +61,7 @@ struct LoopTests {
 
     @Test("all explanations are found, however many pieces they are looked for in", .slow)
     func explanations() throws {
-        let play = try play { $0.admin.records = 3_000 }
+        let play = try play { $0.records = 3_000 }
         for number in 0..<2_500 { _ = try play.get("/a/\(number % 2)") }
         let all = try #require(JSONValue(play.admin("GET", "/-/why?last=10000").content)?["exchanges"]?.array)
         #expect(all.count == 2_500)

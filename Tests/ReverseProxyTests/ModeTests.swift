@@ -16,8 +16,8 @@ struct ModeTests {
     }
 
     private func set(_ play: ProxyPlay, _ mode: String, prefix: String? = nil) throws {
-        let answer = try play.admin("PUT", "/-/mode?mode=\(mode)" + (prefix.map { "&prefix=" + $0 } ?? ""))
-        #expect(answer.status == 200)
+        let response = try play.admin("PUT", "/-/mode?mode=\(mode)" + (prefix.map { "&prefix=" + $0 } ?? ""))
+        #expect(response.status == 200)
     }
 
     @Test("offline: what is stored is served, however old; the rest gets 504; the upstream is not asked")
@@ -52,8 +52,8 @@ struct ModeTests {
         let play = try play()
         _ = try play.get("/a")
         try set(play, "record")
-        let answer = try play.get("/a")
-        #expect(answer["Cache-Status"] == "cistern; fwd=bypass; stored")
+        let response = try play.get("/a")
+        #expect(response["Cache-Status"] == "cistern; fwd=bypass; stored")
         #expect(play.origin.requests.count == 2)
         play.origin.down()
         #expect(try play.get("/a").status == 502)
@@ -118,7 +118,7 @@ struct ModeTests {
     @Test("a request chooses for itself only where that is allowed, and the upstream never sees it")
     func field() throws {
         for isAllowed in [true, false] {
-            let play = try play { $0.admin.allowsModeField = isAllowed }
+            let play = try play { $0.ownFields.allowsMode = isAllowed }
             #expect(try play.get("/a", [("Cistern-Mode", "offline")]).status == (isAllowed ? 504 : 200))
             _ = try play.get("/b")
             _ = try play.get("/b", [("Cistern-Mode", "record")])

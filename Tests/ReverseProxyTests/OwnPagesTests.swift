@@ -63,12 +63,12 @@ struct OwnPagesTests {
     @Test("with an address of their own they are not on the proxy's")
     func adminListen() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{\"api\":1}")] }) { settings in
-            settings.adminListen = [.ipv4(host: "127.0.0.1", port: 0)]
+            settings.listening.adminAddresses = [.ipv4(host: "127.0.0.1", port: 0)]
         }
         #expect(try play.get("/metrics").text == "{\"api\":1}")
     }
 
-    @Test("a running answer is finished when the proxy stops, and stopping does not hang")
+    @Test("a running response is finished when the proxy stops, and stopping does not hang")
     func gracefulStop() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
         let idle = try play.client()

@@ -31,24 +31,24 @@ struct ProxyingTests {
         #expect(try play.request("DELETE", "/a").status == 200)
     }
 
-    @Test("large answers stream through whole")
-    func largeAnswer() throws {
+    @Test("large responses stream through whole")
+    func largeResponse() throws {
         let text = String(repeating: "abcdefghij", count: 1_000_000)
         let play = try ProxyPlay(ScriptedOrigin { _ in [.answer(text, type: "text/plain")] })
-        let answer = try play.get("/a")
-        #expect(answer.content.count == 10_000_000)
-        #expect(answer.text == text)
+        let response = try play.get("/a")
+        #expect(response.content.count == 10_000_000)
+        #expect(response.text == text)
     }
 
-    @Test("a streamed answer that breaks off ends in a cut connection, not in a whole answer")
+    @Test("a streamed response that breaks off ends in a cut connection, not in a whole response")
     func brokenStream() throws {
         let play = try ProxyPlay(
             ScriptedOrigin { _ in
                 [.send("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"), .close]
             })
         let client = try play.client()
-        let answer = client.get("/a")
-        #expect(answer == nil || answer?.isComplete == false)
+        let response = client.get("/a")
+        #expect(response == nil || response?.isComplete == false)
     }
 
     @Test("pipelined requests are answered in order")
@@ -79,27 +79,27 @@ struct ProxyingTests {
             })
         let client = try play.client()
         client.send("GET /a HTTP/1.0\r\n\r\n")
-        let answer = client.readResponse()
-        #expect(answer?["Transfer-Encoding"] == nil)
-        #expect(answer?.text == "abc")
+        let response = client.readResponse()
+        #expect(response?["Transfer-Encoding"] == nil)
+        #expect(response?.text == "abc")
         #expect(client.isClosedByServer())
     }
 
     @Test("Expect: 100-continue is answered; another expectation is refused")
     func expect() throws {
         let play = try ProxyPlay(Self.echo())
-        let answer = try play.request("PUT", "/a", [("Expect", "100-continue")], content: "abc")
-        #expect(answer.informational == ["HTTP/1.1 100 Continue"])
-        #expect(answer.text.hasSuffix("|abc"))
+        let response = try play.request("PUT", "/a", [("Expect", "100-continue")], content: "abc")
+        #expect(response.informational == ["HTTP/1.1 100 Continue"])
+        #expect(response.text.hasSuffix("|abc"))
         #expect(try play.request("PUT", "/a", [("Expect", "magic")], content: "abc").status == 417)
     }
 
-    @Test("103 is passed on, and its fields are not mixed into the answer")
+    @Test("103 is passed on, and its fields are not mixed into the response")
     func earlyHints() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.send("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"), .json("{}")] })
-        let answer = try play.get("/a")
-        #expect(answer.informational == ["HTTP/1.1 103 Early Hints"])
-        #expect(answer["Link"] == nil)
+        let response = try play.get("/a")
+        #expect(response.informational == ["HTTP/1.1 103 Early Hints"])
+        #expect(response["Link"] == nil)
     }
 
     @Test("a 1xx that tells of content is passed on without (RFC 9110 §8.6)")
@@ -226,9 +226,9 @@ struct ProxyingTests {
         let play = try ProxyPlay(Self.echo())
         _ = try play.get("/a")
         let via = try #require(play.origin.requests.last?["Via"])
-        let answer = try play.get("/a", [("Via", via)])
-        #expect(answer.status == 502)
-        #expect(answer["Proxy-Status"] == "cistern; error=proxy_loop_detected")
+        let response = try play.get("/a", [("Via", via)])
+        #expect(response.status == 502)
+        #expect(response["Proxy-Status"] == "cistern; error=proxy_loop_detected")
     }
 
     @Test("TRACE and CONNECT are refused; Max-Forwards is counted")
@@ -271,11 +271,11 @@ struct ProxyingTests {
         let play = try ProxyPlay(Self.echo())
         let client = try play.client()
         client.send(request)
-        let answer = try #require(client.readResponse())
-        #expect(answer.status == status)
-        #expect(answer["Connection"] == "close")
-        #expect(answer["Content-Type"] == "text/plain; charset=utf-8")
-        #expect(answer.text.hasSuffix(".\n"))
+        let response = try #require(client.readResponse())
+        #expect(response.status == status)
+        #expect(response["Connection"] == "close")
+        #expect(response["Content-Type"] == "text/plain; charset=utf-8")
+        #expect(response.text.hasSuffix(".\n"))
         #expect(client.isClosedByServer())
         #expect(play.origin.requests.isEmpty)
     }
@@ -318,10 +318,10 @@ struct ProxyingTests {
     @Test("problem details for clients that prefer JSON")
     func problemDetails() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.close] })
-        let answer = try play.get("/a", [("Accept", "application/json")])
-        #expect(answer["Content-Type"] == "application/problem+json")
-        #expect(answer.text.contains("\"status\":502"))
-        #expect(try play.metric("cistern_response_bytes_total{source=\"own\"}") == Double(answer.content.count))
+        let response = try play.get("/a", [("Accept", "application/json")])
+        #expect(response["Content-Type"] == "application/problem+json")
+        #expect(response.text.contains("\"status\":502"))
+        #expect(try play.metric("cistern_response_bytes_total{source=\"own\"}") == Double(response.content.count))
         #expect(try play.metric("cistern_response_bytes_total{source=\"upstream\"}") == 0)
     }
 

@@ -7,38 +7,45 @@ import Testing
 
 @Suite("Refreshing ahead, as a rule")
 struct RefreshAheadTests {
-    private static func rule(percent: Int, hits: Int = 3) -> RefreshAhead {
+    private static func rule(percent: Int, hits: Int = 3) throws -> RefreshAhead {
         var route = Route()
         (route.refreshAhead, route.refreshAheadHits) = (percent, hits)
-        return RefreshAhead(routes: Routes([], rest: route))
+        return try #require(RefreshAhead(Routes([], rest: route)))
     }
 
     /// Of these freshness times left, in seconds, one hit each at the same moment: which are due.
-    private static func due(_ rule: RefreshAhead, ttl: [Int64], key: UInt8 = 1, now: Int64 = 0) -> [Bool] {
+    private static func due(_ rule: inout RefreshAhead, ttl: [Int64], key: UInt8 = 1, now: Int64 = 0) -> [Bool] {
         ttl.map { rule.isDue([key], route: 0, ttl: $0, lifetime: 100, now: Timestamp(seconds: now)) }
     }
 
     @Test("the third hit with less than the share left")
-    func third() {
-        #expect(Self.due(Self.rule(percent: 10), ttl: [9, 9, 9, 9]) == [false, false, true, true])
+    func third() throws {
+        var rule = try Self.rule(percent: 10)
+        #expect(Self.due(&rule, ttl: [9, 9, 9, 9]) == [false, false, true, true])
     }
 
     @Test("earlier hits count, but none is due while enough is left")
-    func enough() {
-        #expect(Self.due(Self.rule(percent: 10), ttl: [50, 40, 30, 10, 9]) == [false, false, false, false, true])
+    func enough() throws {
+        var rule = try Self.rule(percent: 10)
+        #expect(Self.due(&rule, ttl: [50, 40, 30, 10, 9]) == [false, false, false, false, true])
     }
 
-    @Test("switched off, nothing is ever due")
-    func off() {
-        #expect(Self.due(Self.rule(percent: 0), ttl: [1, 1, 1, 1]) == [false, false, false, false])
+    @Test("where no route asks for it, nothing is counted; where another does, nothing is due")
+    func off() throws {
+        #expect(RefreshAhead(Routes([], rest: Route())) == nil)
+        var asking = Route()
+        (asking.pattern, asking.refreshAhead) = (RoutePattern("/asking"), 10)
+        var rule = try #require(RefreshAhead(Routes([asking], rest: Route())))
+        let due = (0..<4).map { _ in rule.isDue([1], route: 1, ttl: 1, lifetime: 100, now: Timestamp(seconds: 0)) }
+        #expect(due == [false, false, false, false])
     }
 
     @Test("each key counts its own hits, and anew once its freshness has ended")
-    func counting() {
-        let rule = Self.rule(percent: 10, hits: 2)
-        #expect(Self.due(rule, ttl: [5], key: 1) == [false])
-        #expect(Self.due(rule, ttl: [5], key: 2) == [false])
-        #expect(Self.due(rule, ttl: [1], key: 1, now: 4) == [true])
-        #expect(Self.due(rule, ttl: [5], key: 1, now: 5) == [false])
+    func counting() throws {
+        var rule = try Self.rule(percent: 10, hits: 2)
+        #expect(Self.due(&rule, ttl: [5], key: 1) == [false])
+        #expect(Self.due(&rule, ttl: [5], key: 2) == [false])
+        #expect(Self.due(&rule, ttl: [1], key: 1, now: 4) == [true])
+        #expect(Self.due(&rule, ttl: [5], key: 1, now: 5) == [false])
     }
 }

@@ -25,7 +25,7 @@ struct RepeatedHitTests {
 
     private func repeated(_ play: ProxyPlay) throws -> Double? { try play.metric("cistern_repeated_hits_total") }
 
-    /// Asks until the next such request is one that repeats. Returns the last answer.
+    /// Asks until the next such request is one that repeats. Returns the last response.
     @discardableResult
     private func warm(_ play: ProxyPlay, _ target: String = "/a", _ fields: [(String, String)] = []) throws -> TestResponse {
         _ = try play.get(target, fields)
@@ -33,7 +33,7 @@ struct RepeatedHitTests {
         return try play.get(target, fields)
     }
 
-    @Test("what comes again gets the same answer, and is counted, explained and logged like any hit")
+    @Test("what comes again gets the same response, and is counted, explained and logged like any hit")
     func again() throws {
         let play = try play()
         let first = try warm(play)
@@ -53,7 +53,7 @@ struct RepeatedHitTests {
         #expect(play.origin.requests.count == 1)
     }
 
-    @Test("an answer is repeated until its age changes")
+    @Test("a response is repeated until its age changes")
     func age() throws {
         let play = try play()
         try warm(play)
@@ -145,7 +145,7 @@ struct RepeatedHitTests {
         #expect(try play.get("/a")["Connection"] == nil)
     }
 
-    @Test("nobody is given another's answer: each request has its own")
+    @Test("nobody is given another's response: each request has its own")
     func others() throws {
         let play = try play(["Vary: Accept-Language"])
         let requests: [[(String, String)]] = [
@@ -160,9 +160,9 @@ struct RepeatedHitTests {
         #expect(try repeated(play) ?? 0 >= 12)
     }
 
-    @Test("answers to HEAD, to conditions, of a part, and coded ones are repeated as they are")
+    @Test("responses to HEAD, to conditions, of a part, and coded ones are repeated as they are")
     func forms() throws {
-        let play = try play { $0.compressFromBytes = 100 }
+        let play = try play { $0.content.compressFromBytes = 100 }
         _ = try play.get("/a")
         let requests: [(String, [(String, String)], Int)] = [
             ("HEAD", [], 200), ("GET", [("If-None-Match", "\"v1\"")], 304), ("GET", [("Range", "bytes=0-9")], 206),
@@ -207,7 +207,7 @@ struct RepeatedHitTests {
         #expect(try repeated(play) == 12)
     }
 
-    @Test("an answer that ends its connection is not one for others")
+    @Test("a response that ends its connection is not one for others")
     func ending() throws {
         let play = try play()
         for _ in 0..<5 {
@@ -218,7 +218,7 @@ struct RepeatedHitTests {
         #expect(try repeated(play) == 0)
     }
 
-    @Test("a stale answer is not repeated: each asks for a new one")
+    @Test("a stale response is not repeated: each asks for a new one")
     func stale() throws {
         let play = try play(["Cache-Control: stale-while-revalidate=60"])
         _ = try play.get("/a")
@@ -245,7 +245,7 @@ struct RepeatedHitTests {
 
     @Test("a request that asks for an explanation takes the long way, and so do all where hits are counted")
     func longWay() throws {
-        let play = try play { $0.admin.allowsWhyField = true }
+        let play = try play { $0.ownFields.allowsWhy = true }
         for fields in [[("Cistern-Why", "?1")], [("Cistern-Key", "?1")]] {
             try warm(play, "/a", fields)
             _ = try play.get("/a", fields)

@@ -86,8 +86,8 @@ struct RequestHardeningTests {
         #expect(client.readResponse()?.text == "[\"GET\",\"/a\",\"evil\"]")
     }
 
-    @Test("HEAD and a range never take the place of GET's whole answer")
-    func wholeAnswerStays() throws {
+    @Test("HEAD and a range never take the place of GET's whole response")
+    func wholeResponseStays() throws {
         let origin = ScriptedOrigin { request in
             if request.method == "HEAD" {
                 return [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n")]
@@ -106,9 +106,9 @@ struct RequestHardeningTests {
     @Test("an upgrade is never passed on, h2c neither")
     func upgrade() throws {
         let play = try ProxyPlay(Self.telling())
-        let answer = try play.get(
+        let response = try play.get(
             "/a", [("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", "h2c"), ("HTTP2-Settings", "AAMAAABkAAQAAP__")])
-        #expect(answer.status == 200)
+        #expect(response.status == 200)
         let seen = try #require(play.origin.requests.last)
         #expect(seen["Upgrade"] == nil && seen["HTTP2-Settings"] == nil && seen["Connection"] == nil)
     }
@@ -125,7 +125,7 @@ struct RequestHardeningTests {
         #expect(!play.origin.requests.contains { $0.target == "/smuggled" })
     }
 
-    @Test("a target with https over this plain listener is not ours to answer")
+    @Test("a target with https over this plain listener is not ours to response")
     func misdirected() throws {
         let play = try ProxyPlay(Self.telling())
         let client = try play.client()
@@ -144,7 +144,7 @@ struct RequestHardeningTests {
         #expect(try play.get("/a").text == "1")
     }
 
-    @Test("fields that the operator made part of the key keep answers apart")
+    @Test("fields that the operator made part of the key keep responses apart")
     func keyFields() throws {
         let origin = ScriptedOrigin { [.json("\"\($0["User-Agent"] ?? "-")\"", ["Cache-Control: max-age=3600"])] }
         let play = try ProxyPlay(origin) { $0.policy.keyFields = ["user-agent"] }
@@ -153,7 +153,7 @@ struct RequestHardeningTests {
         #expect(origin.requests.count == 3)
     }
 
-    @Test("a JSON answer is judged by its type, not by how the path ends; a page under .json is not kept")
+    @Test("a JSON response is judged by its type, not by how the path ends; a page under .json is not kept")
     func deception() throws {
         let origin = ScriptedOrigin { request in
             request.target.hasSuffix(".css")
@@ -183,7 +183,7 @@ struct RequestHardeningTests {
     }
 
     @Test("a body that only drips ends with the total time-out, with and without a copy", arguments: [true, false])
-    func drippingAnswer(hasCopy: Bool) throws {
+    func drippingResponse(hasCopy: Bool) throws {
         let origin = ScriptedOrigin { _ in [.json("{\"good\":1}")] }
         let play = try ProxyPlay(origin) {
             $0.upstream.totalTimeout = .seconds(60)
@@ -199,8 +199,8 @@ struct RequestHardeningTests {
         client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
         #expect(try play.waitFor("cistern_upstream_active_requests", 1))
         while !client.hasInput(within: 10) { play.time.advance(by: .seconds(1)) }
-        let answer = try #require(client.readResponse())
-        #expect(answer.status == (hasCopy ? 200 : 504))
+        let response = try #require(client.readResponse())
+        #expect(response.status == (hasCopy ? 200 : 504))
         gate.open()
     }
 }

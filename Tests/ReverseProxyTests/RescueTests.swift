@@ -90,7 +90,7 @@ struct Failure: Sendable, CustomTestStringConvertible {
 
 @Suite("Rescue: a stored copy stands in for a failing upstream", .play)
 struct RescueTests {
-    @Test("with a copy it goes out exact, and the next good answer takes over", arguments: Failure.all)
+    @Test("with a copy it goes out exact, and the next good response takes over", arguments: Failure.all)
     func rescued(_ failure: Failure) throws {
         let good = "{\"id\": 1, \"text\": \"ä\"}"
         let origin = ScriptedOrigin { _ in [.json(good)] }
@@ -127,7 +127,7 @@ struct RescueTests {
         #expect(answer["Content-Type"] == "text/plain; charset=utf-8")
     }
 
-    @Test("a part or a 304 that nobody asked for is no answer", arguments: ["206 Partial Content", "304 Not Modified"])
+    @Test("a part or a 304 that nobody asked for is no response", arguments: ["206 Partial Content", "304 Not Modified"])
     func unasked(_ status: String) throws {
         let origin = ScriptedOrigin { _ in [.send("HTTP/1.1 \(status)\r\nCache-Control: max-age=60\r\nContent-Length: 0\r\n\r\n"), .close] }
         let play = try ProxyPlay(origin)
@@ -141,7 +141,7 @@ struct RescueTests {
         #expect(try play.get("/a").text == "{\"id\":2}")
     }
 
-    @Test("what a kept connection says unasked is not taken for the next answer")
+    @Test("what a kept connection says unasked is not taken for the next response")
     func saysUnasked() throws {
         let gate = Gate()
         let origin = ScriptedOrigin { request in
@@ -218,7 +218,7 @@ struct RescueTests {
         #expect(try play.get("/a").text == "{\"id\":1}")
     }
 
-    /// Moves the clock until the client has an answer.
+    /// Moves the clock until the client has a response.
     private func moveClock(_ play: ProxyPlay, until client: TestClient) {
         while !client.hasInput(within: 10) { play.time.advance(by: .seconds(2)) }
     }

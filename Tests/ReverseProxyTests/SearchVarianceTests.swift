@@ -12,13 +12,13 @@ import Testing
 struct SearchVariancePlays {
     private let field = "No-Vary-Search: params=(\"utm\" \"session\")"
 
-    /// Each answer is another number, with these fields.
+    /// Each response is another number, with these fields.
     private func counting(_ fields: String...) -> ScriptedOrigin {
         let counter = Counter()
         return ScriptedOrigin { _ in [.json("{\"n\":\(counter.next())}", ["Cache-Control: max-age=60"] + fields)] }
     }
 
-    /// Each answer is another number; the second has the field.
+    /// Each response is another number; the second has the field.
     private func secondSaysSo() -> ScriptedOrigin {
         let counter = Counter()
         return ScriptedOrigin { _ in
@@ -57,11 +57,11 @@ struct SearchVariancePlays {
         #expect(isHit(try play.get("/a?utm=x")))
     }
 
-    @Test("only answers that said so are found by it: what the upstream says later counts from then on")
+    @Test("only responses that said so are found by it: what the upstream says later counts from then on")
     func changes() throws {
         let play = try ProxyPlay(secondSaysSo())
         #expect(try play.get("/a").text == "1")
-        // The field is new; the answer without it stays one for its own target.
+        // The field is new; the response without it stays one for its own target.
         #expect(try play.get("/a?utm=x").text == "2")
         #expect(try play.get("/a?utm=y").text == "2")
         #expect(try play.get("/a").text == "1")
@@ -72,7 +72,7 @@ struct SearchVariancePlays {
         #expect(try play.get("/a?utm=z").text == "4")
     }
 
-    @Test("of two fresh answers that fit, the more recent one is served (RFC 9111 §4)")
+    @Test("of two fresh responses that fit, the more recent one is served (RFC 9111 §4)")
     func mostRecent() throws {
         let play = try ProxyPlay(secondSaysSo())
         #expect(try play.get("/a").text == "1")
@@ -80,12 +80,12 @@ struct SearchVariancePlays {
         #expect(try play.get("/a?utm=x").text == "2")
         #expect(try play.get("/a").text == "2")
         play.time.advance(by: .seconds(1))
-        // An answer that is for one target alone, and the latest for it.
+        // A response that is for one target alone, and the latest for it.
         #expect(try play.get("/a?utm=x", [("Cache-Control", "no-cache")]).text == "3")
         #expect(try play.get("/a?utm=x").text == "3")
     }
 
-    @Test("a write to one spelling drops the answer for all")
+    @Test("a write to one spelling drops the response for all")
     func invalidation() throws {
         let origin = counting(field)
         let play = try ProxyPlay(origin)
@@ -127,7 +127,7 @@ struct SearchVariancePlays {
         #expect(try play.get("/a?utm=w").text == "[1]")
     }
 
-    @Test("purging one spelling, or asking for it, means the answer for all; another target's stays", arguments: [false, true])
+    @Test("purging one spelling, or asking for it, means the response for all; another target's stays", arguments: [false, true])
     func purging(isSoft: Bool) throws {
         let counter = Counter()
         let play = try ProxyPlay(

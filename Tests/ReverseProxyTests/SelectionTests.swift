@@ -1,4 +1,4 @@
-// Which stored answer is for which request, where fields play tricks (RFC 9111 §4.1, RFC 9110 §7.6.1).
+// Which stored response is for which request, where fields play tricks (RFC 9111 §4.1, RFC 9110 §7.6.1).
 
 import CachePolicy
 import Reactor
@@ -15,7 +15,7 @@ struct SelectionTests {
 
     private func isHit(_ answer: TestResponse) -> Bool { answer["Cache-Status"]?.contains("; hit") == true }
 
-    @Test("who hides a field from the upstream by Connection does not store its answer for those who send it")
+    @Test("who hides a field from the upstream by Connection does not store its response for those who send it")
     func hidden() throws {
         let play = try ProxyPlay(echoing("X-F", "Vary: X-F"))
         #expect(try play.get("/a", [("X-F", "1"), ("Connection", "keep-alive, x-f")]).text == "\"none\"")
@@ -27,7 +27,7 @@ struct SelectionTests {
         #expect(isHit(try keyed.get("/a")))
     }
 
-    @Test("an answer that depends on where the client is, is for that client alone")
+    @Test("a response that depends on where the client is, is for that client alone")
     func address() throws {
         let play = try ProxyPlay(echoing("X-Forwarded-For", "Vary: X-Forwarded-For"))
         _ = try play.get("/a")
@@ -44,7 +44,7 @@ struct SelectionTests {
         #expect(try !play.admin("GET", "/-/entries").text.contains("secret"))
     }
 
-    @Test("to the letter, requests share an answer only where each may have it unasked (RFC 9111 §4)")
+    @Test("to the letter, requests share a response only where each may have it unasked (RFC 9111 §4)")
     func sharing() throws {
         for (strictness, control, count) in [
             (Strictness.strict, "no-cache", 2), (.strict, "max-age=0", 2), (.strict, "public", 2), (.strict, "max-age=60", 1),
@@ -78,7 +78,7 @@ struct SelectionTests {
     func negotiated() throws {
         let text = "[\"" + String(repeating: "abc", count: 100) + "\"]"
         let origin = ScriptedOrigin { _ in [.json(text, ["Cache-Control: max-age=60", "ETag: \"x\""])] }
-        let play = try ProxyPlay(origin) { $0.compressFromBytes = 100 }
+        let play = try ProxyPlay(origin) { $0.content.compressFromBytes = 100 }
         _ = try play.get("/a")
         let gzip = ("Accept-Encoding", "gzip")
         for (fields, tag) in [([gzip], "W/\"x\""), ([], "\"x\"")] {

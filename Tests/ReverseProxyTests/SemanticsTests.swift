@@ -11,7 +11,7 @@ import Testing
 
 @Suite("Semantics", .play)
 struct SemanticsTests {
-    /// Each answer is another number, with these fields.
+    /// Each response is another number, with these fields.
     private func counting(_ fields: String...) -> ScriptedOrigin {
         let counter = Counter()
         return ScriptedOrigin { _ in [.json("{\"n\":\(counter.next())}", fields)] }
@@ -125,7 +125,7 @@ struct SemanticsTests {
         #expect(isHit(hit) && hit["X-User"] == nil && hit["X-Once"] == nil && hit["X"] == "2")
     }
 
-    @Test("trailers are dropped: they are no header fields, of this answer or of the stored one")
+    @Test("trailers are dropped: they are no header fields, of this response or of the stored one")
     func trailers() throws {
         let play = try ProxyPlay(
             ScriptedOrigin { _ in
@@ -179,7 +179,7 @@ struct SemanticsTests {
 
     // MARK: Other methods
 
-    @Test("HEAD that differs from the stored answer makes it stale (§4.3.5)")
+    @Test("HEAD that differs from the stored response makes it stale (§4.3.5)")
     func head() throws {
         let origin = counting("Cache-Control: max-age=60", "ETag: \"1\"")
         let play = try ProxyPlay(origin)
@@ -191,7 +191,7 @@ struct SemanticsTests {
         #expect(try play.get("/a").text == "{\"n\":9}")
     }
 
-    @Test("an answer to POST that is what GET would bring serves later GETs (RFC 9110 §9.3.3)")
+    @Test("a response to POST that is what GET would bring serves later GETs (RFC 9110 §9.3.3)")
     func post() throws {
         let play = try ProxyPlay(
             ScriptedOrigin { request in
@@ -409,7 +409,7 @@ struct SemanticsTests {
                 let fields = request.target == "/kept" ? ["Cache-Control: max-age=60, no-transform"] : ["Cache-Control: max-age=60"]
                 return [.json(request.target == "/short" ? "[]" : text, fields + ["ETag: \"x\""])]
             }
-        ) { $0.compressFromBytes = 1_000 }
+        ) { $0.content.compressFromBytes = 1_000 }
         for target in ["/a", "/short", "/kept"] { _ = try play.get(target) }
         let coded = try play.get("/a", [("Accept-Encoding", "br, gzip")])
         #expect(coded["Content-Encoding"] == "gzip" && coded["ETag"] == "W/\"x\"" && coded["Vary"] == "Accept-Encoding")
@@ -430,7 +430,9 @@ struct SemanticsTests {
     @Test("a long stored copy is coded while it is sent, and the connection goes on after it")
     func longCompression() throws {
         let text = "[" + (0..<40_000).map { "{\"n\":\($0)}" }.joined(separator: ",") + "]"
-        let play = try ProxyPlay(ScriptedOrigin { _ in [.json(text, ["Cache-Control: max-age=60"])] }) { $0.compressFromBytes = 1_000 }
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json(text, ["Cache-Control: max-age=60"])] }) {
+            $0.content.compressFromBytes = 1_000
+        }
         _ = try play.get("/a")
         let client = try play.client()
         for _ in 0..<2 {

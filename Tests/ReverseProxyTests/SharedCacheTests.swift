@@ -20,7 +20,10 @@ struct SharedCacheTests {
             switch request.target {
             case "/204": [.send("HTTP/1.1 204 No Content\r\nX-Number: \(number)\r\nCache-Control: max-age=60\r\n\r\n")]
             case "/301":
-                [.answer("", type: "text/html", status: "301 Moved", ["Location: \(request["X-Origin"] ?? "")/b", "X-Number: \(number)"])]
+                [
+                    .answer(
+                        "", type: "text/html", status: "301 Moved", ["Location: \(request["X-Origin"] ?? "")/b", "X-Number: \(number)"])
+                ]
             default:
                 [
                     .answer(
@@ -112,7 +115,7 @@ struct SharedCacheTests {
         #expect(try play.get("/a").all("Via") == ["1.1 second", "1.1 cistern"])
     }
 
-    @Test("only-if-cached is never answered by asking, also where a range or a precondition goes by the store")
+    @Test("only-if-cached is never answered by asking, also where a range or a precondition bypasses the store")
     func onlyIfCached() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
         for field in [("Range", "bytes=0-1"), ("If-Match", "*"), ("X", "1")] {
@@ -140,7 +143,7 @@ struct SharedCacheTests {
         #expect(try play.get("/made").text != first)
     }
 
-    @Test("Set-Cookie out of the store: stripped, kept, or the answer is not stored")
+    @Test("Set-Cookie out of the store: stripped, kept, or the response is not stored")
     func setCookie() throws {
         for treatment in SetCookieTreatment.allCases {
             let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Set-Cookie: a=1", "Cache-Control: max-age=60"])] }) {
@@ -153,10 +156,10 @@ struct SharedCacheTests {
         }
     }
 
-    @Test("another's answer to a request with Authorization is shared while fresh, and never stale")
+    @Test("another's response to a request with Authorization is shared while fresh, and never stale")
     func authorized() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=60, must-revalidate"])] }) {
-            $0.policy.credentialFields = []
+            $0.policy.credentials.fields = []
         }
         _ = try play.get("/a", [("Authorization", "x")])
         #expect(try play.get("/a")["Age"] == "0")

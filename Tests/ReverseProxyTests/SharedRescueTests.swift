@@ -25,12 +25,12 @@ struct CookieClient {
     mutating func request(
         _ method: String, _ target: String, _ play: ProxyPlay, _ more: [(String, String)] = [], content: String? = nil
     ) throws -> TestResponse {
-        let answer = try play.request(method, target, fields + more, content: content)
-        for line in answer.all("Set-Cookie") {
+        let response = try play.request(method, target, fields + more, content: content)
+        for line in response.all("Set-Cookie") {
             let pair = line.prefix { $0 != ";" }.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
             cookies[String(pair[0])] = pair.count > 1 ? String(pair[1]) : ""
         }
-        return answer
+        return response
     }
 }
 
@@ -80,9 +80,9 @@ struct SharedRescuePlays {
         var client = CookieClient()
         #expect(try client.request("/users", play, [("X-Give", "SID=1 lb=x")]).status == 200)
         play.origin.down()
-        let answer = try client.request("/users", play)
-        #expect(answer.status == 200)
-        #expect(answer["Cache-Status"] == "cistern; hit; ttl=0; detail=connection_refused/shared:own_cookies")
+        let response = try client.request("/users", play)
+        #expect(response.status == 200)
+        #expect(response["Cache-Status"] == "cistern; hit; ttl=0; detail=connection_refused/shared:own_cookies")
         #expect(try play.metric("cistern_rescued_with_shared_total{leave=\"own_cookies\"}") == 1)
         let why = String(decoding: try play.admin("GET", "/-/why?path=/users&last=1").content, as: UTF8.self)
         #expect(why.contains("the request's cookies are those that the upstream gave to a client without any"))
@@ -123,9 +123,9 @@ struct SharedRescuePlays {
         #expect(try play.get("/public/a").status == 200)
         #expect(try play.get("/plain").status == 200)
         play.origin.react { _ in [.json("{}", status: "\(status) Trouble")] }
-        let answer = try play.get("/public/a", [("Authorization", "Bearer x")])
-        #expect(answer.status == 200)
-        #expect(answer["Cache-Status"]?.hasSuffix("fwd=uri-miss; fwd-status=\(status); detail=server_error/shared:public") == true)
+        let response = try play.get("/public/a", [("Authorization", "Bearer x")])
+        #expect(response.status == 200)
+        #expect(response["Cache-Status"]?.hasSuffix("fwd=uri-miss; fwd-status=\(status); detail=server_error/shared:public") == true)
         #expect(try play.get("/plain", [("Authorization", "Bearer x")]).status == status)
         #expect(try play.metric("cistern_rescued_with_shared_total{leave=\"public\"}") == 1)
     }

@@ -74,8 +74,8 @@ struct SharedRescueWalk {
             case 9..<12: clients[number].cookies["_ga"] = "\(step)"
             case 12..<15 where isUp:
                 value += 1
-                let answer = try clients[number].request("POST", "/login", play, [("X-Give", "SID=\(value)")], content: "x")
-                if Self.isFromUpstream(answer), !before.jar.isEmpty { reference.origins[before.jar] = nil }
+                let response = try clients[number].request("POST", "/login", play, [("X-Give", "SID=\(value)")], content: "x")
+                if Self.isFromUpstream(response), !before.jar.isEmpty { reference.origins[before.jar] = nil }
             default:
                 // While it is down, nobody can tell whether the request was sent, and so ended what is known of its cookies.
                 if !isUp, before.authorization != nil, reference.origins[before.jar] != nil { continue }
@@ -84,14 +84,14 @@ struct SharedRescueWalk {
                     value += 1
                     more = [("X-Give", ["SID", "lb", "_ga"].randomElement(using: &random).map { "\($0)=\(value)" } ?? "")]
                 }
-                let answer = try clients[number].request(target, play, more)
-                let who = answer.status == 200 ? answer.text.split(separator: "\"").dropFirst(3).first.map(String.init) : nil
+                let response = try clients[number].request(target, play, more)
+                let who = response.status == 200 ? response.text.split(separator: "\"").dropFirst(3).first.map(String.init) : nil
                 // What is remembered of the outage may last a little longer: then the rules of an outage hold.
-                let isAsked = isUp && Self.isFromUpstream(answer)
+                let isAsked = isUp && Self.isFromUpstream(response)
                 if isUp { (asked, asUp) = (asked + (isAsked ? 1 : 0), asUp + 1) }
                 #expect(
                     who == (isAsked ? before.who : reference.rescue(before, target)),
-                    "step \(step), up: \(isUp), \(answer.status) \(answer["Cache-Status"] ?? ""), \(before), \(target)")
+                    "step \(step), up: \(isUp), \(response.status) \(response["Cache-Status"] ?? ""), \(before), \(target)")
                 if isAsked { reference.answered(before, clients[number], target) }
             }
         }
@@ -99,8 +99,8 @@ struct SharedRescueWalk {
         #expect(asked * 100 > asUp * 95, "\(asked) of \(asUp) while it was up")
     }
 
-    private static func isFromUpstream(_ answer: TestResponse) -> Bool {
-        answer.status == 200 && answer["Cache-Status"]?.contains("detail=") != true
+    private static func isFromUpstream(_ response: TestResponse) -> Bool {
+        response.status == 200 && response["Cache-Status"]?.contains("detail=") != true
     }
 
     private func turn(_ isUp: inout Bool, _ play: ProxyPlay) throws {

@@ -136,7 +136,7 @@ struct StoringOrderTests {
         #expect(origin.requests.last?["If-None-Match"] == "\"b\"")
     }
 
-    @Test("a late answer to HEAD does not make stale what replaced the one it speaks of")
+    @Test("a late response to HEAD does not make stale what replaced the one it speaks of")
     func head() throws {
         let gate = Gate()
         let origin = Self.origin(

@@ -12,7 +12,7 @@ import Upstream
 
 @Suite("An upstream in trouble", .play)
 struct TroubleTests {
-    /// Sends a request and moves the clock until there is an answer.
+    /// Sends a request and moves the clock until there is a response.
     private func answer(_ play: ProxyPlay, _ target: String, step: Duration = .milliseconds(500)) throws -> TestResponse {
         let client = try play.client()
         client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -64,7 +64,7 @@ struct TroubleTests {
         #expect(answers[0]?.text == "1" && answers[0]?["Cache-Status"]?.hasSuffix("detail=slow") == true)
     }
 
-    @Test("what the fetch brings after the soft deadline is judged like any answer")
+    @Test("what the fetch brings after the soft deadline is judged like any response")
     func softDeadlineThenJunk() throws {
         let gate = Gate()
         let origin = ScriptedOrigin { _ in [.json("{\"n\":1}")] }
@@ -122,7 +122,7 @@ struct TroubleTests {
 
     // MARK: Repeats
 
-    @Test("a safe request that got no byte of an answer is sent once more, a write never")
+    @Test("a safe request that got no byte of a response is sent once more, a write never")
     func retries() throws {
         let counter = Counter()
         let origin = ScriptedOrigin { _ in counter.next() % 2 == 1 ? [.close] : [.json("1")] }
@@ -133,7 +133,7 @@ struct TroubleTests {
         #expect(origin.requests.map(\.method) == ["GET", "GET", "POST"])
     }
 
-    @Test("an answer that has begun is not asked for again, nor beyond the budget")
+    @Test("a response that has begun is not asked for again, nor beyond the budget")
     func noRetries() throws {
         let origin = ScriptedOrigin { _ in [.send("HTTP/1.1 200 OK\r\n"), .close] }
         let play = try ProxyPlay(origin)

@@ -11,7 +11,7 @@ import Upstream
 
 @testable import Downstream
 
-/// Answers with the request's line, the fields that speak of its content, and how much of it came.
+/// Responses with the request's line, the fields that speak of its content, and how much of it came.
 private func echo() -> ScriptedOrigin {
     ScriptedOrigin { request in
         let fields = ["Content-Length", "Transfer-Encoding", "Expect"].compactMap { name in request[name].map { "\(name): \($0)" } }
@@ -153,8 +153,8 @@ struct UploadTests {
         #expect(try play.waitFor(held, 8))
         play.stop()
         for client in clients {
-            let answer = client.readResponse()
-            #expect(answer?.status == 503 && answer?["Connection"] == "close")
+            let response = client.readResponse()
+            #expect(response?.status == 503 && response?["Connection"] == "close")
         }
         #expect(origin.requests.isEmpty)
     }
@@ -289,8 +289,8 @@ struct KeptByContentTests {
         // The soft deadline is the upstream's: it begins when the content is whole.
         play.time.advance(by: .seconds(10))
         client.send(":1}")
-        let answer = client.readResponse()
-        #expect(answer?.text == "[1]" && answer?["Age"] != nil)
+        let response = client.readResponse()
+        #expect(response?.text == "[1]" && response?["Age"] != nil)
         #expect(try play.metric("cistern_requests_total{result=\"rescued\",method=\"POST\",status_class=\"2xx\"}") == 1)
         #expect(try play.waitFor(held, 0))
     }

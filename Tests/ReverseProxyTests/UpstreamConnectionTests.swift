@@ -63,9 +63,9 @@ struct UpstreamConnectionTests {
     @Test("an upstream that does not speak TLS")
     func noTLS() throws {
         let server = try WebServer(WebServer.Setup())
-        let answer = try play(server, ca: nil).get("/a")
-        #expect(answer.status == 502)
-        #expect(answer["Proxy-Status"] == "cistern; error=tls_protocol_error")
+        let response = try play(server, ca: nil).get("/a")
+        #expect(response.status == 502)
+        #expect(response["Proxy-Status"] == "cistern; error=tls_protocol_error")
     }
 
     @Test("our certificate is shown to an upstream that asks for one")
@@ -125,11 +125,11 @@ struct UpstreamConnectionTests {
             $0.upstream.port = 443
             $0.upstream.isTLS = true
         }
-        let answer = try play.request(method, "/a", content: method == "POST" ? "{}" : nil)
-        #expect(answer.status == 502)
+        let response = try play.request(method, "/a", content: method == "POST" ? "{}" : nil)
+        #expect(response.status == 502)
         let details = "the forward proxy responded \(status) to CONNECT"
-        #expect(answer["Proxy-Status"] == "cistern; error=connection_refused; details=\"\(details)\"")
-        #expect(answer.text.contains(details) && !answer.text.contains("proxy\":1"))
+        #expect(response["Proxy-Status"] == "cistern; error=connection_refused; details=\"\(details)\"")
+        #expect(response.text.contains(details) && !response.text.contains("proxy\":1"))
         #expect(proxy.requests.map(\.line) == ["CONNECT api.test:443 HTTP/1.1"])
         #expect(try play.metric("cistern_upstream_errors_total{error=\"tunnel_refused\"}") == 1)
     }

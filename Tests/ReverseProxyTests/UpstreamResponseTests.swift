@@ -1,4 +1,4 @@
-// Answers that are badly framed, unasked, or made to exhaust: none is used, none replaces a good copy, and the connection is not used again.
+// Responses that are badly framed, unasked, or made to exhaust: none is used, none replaces a good copy, and the connection is not used again.
 
 import HTTPCore
 import Reactor
@@ -11,7 +11,7 @@ import Upstream
 struct BadResponse: Sendable, CustomTestStringConvertible {
     let name: String
     let steps: [OriginStep]
-    /// What goes into Proxy-Status where there is no copy; nil where the answer is passed on all the same.
+    /// What goes into Proxy-Status where there is no copy; nil where the response is passed on all the same.
     var error: String?
 
     var testDescription: String { name }
@@ -52,7 +52,7 @@ struct BadResponse: Sendable, CustomTestStringConvertible {
     ]
 }
 
-@Suite("Answers that cannot be used", .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
+@Suite("Responses that cannot be used", .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
 struct UpstreamResponseTests {
     private static let good = "{\"good\":true}"
 

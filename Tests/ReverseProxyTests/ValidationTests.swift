@@ -1,4 +1,4 @@
-// What a 304, or an answer to HEAD, may do to what is stored, and what it may not (RFC 9111 §3, §4.3).
+// What a 304, or a response to HEAD, may do to what is stored, and what it may not (RFC 9111 §3, §4.3).
 
 import CachePolicy
 import HTTPCore
@@ -19,7 +19,7 @@ struct ValidationTests {
 
     private func isHit(_ answer: TestResponse) -> Bool { answer["Cache-Status"]?.contains("; hit") == true }
 
-    /// Stored once, then asked for again with the fields of a 304 as the answer; from the third request on the content is another.
+    /// Stored once, then asked for again with the fields of a 304 as the response; from the third request on the content is another.
     private func play(_ control: [String], then fields: String, _ strictness: Strictness = .rescue) throws -> ProxyPlay {
         let counter = Counter()
         let origin = ScriptedOrigin { request in
@@ -60,14 +60,14 @@ struct ValidationTests {
                 default: [.json("2")]
                 }
             }
-            let play = try ProxyPlay(origin) { $0.policy.credentialFields = [] }
+            let play = try ProxyPlay(origin) { $0.policy.credentials.fields = [] }
             _ = try play.get("/a", [("Authorization", "a")])
             #expect(try play.get("/a", validating).text == "1")
             #expect(try play.get("/a", [("Authorization", "b")]).text == "2")
         }
     }
 
-    @Test("nothing of the answer to a request that says no-store is kept", arguments: ["GET", "HEAD"])
+    @Test("nothing of the response to a request that says no-store is kept", arguments: ["GET", "HEAD"])
     func requestNoStore(method: String) throws {
         let play = try play(Self.stale, then: Self.fresh + "\r\nX-New: 1")
         _ = try play.get("/a")
@@ -75,7 +75,7 @@ struct ValidationTests {
         #expect(try play.get("/a", [("Cache-Control", "only-if-cached")]).status == 504)
     }
 
-    @Test("a 304 or a HEAD that varies otherwise than the stored answer: by its Vary from then on", arguments: ["GET", "HEAD"])
+    @Test("a 304 or a HEAD that varies otherwise than the stored response: by its Vary from then on", arguments: ["GET", "HEAD"])
     func vary(method: String) throws {
         for control in [Self.stale, Self.stale + ["Vary: X-Old"]] {
             try varyOfUnfresh(method)

@@ -2,6 +2,7 @@
 
 import Administration
 import CachePolicy
+import Decisions
 import Downstream
 import Explanation
 import HTTPCore
@@ -23,7 +24,7 @@ struct WhyTests {
 
     struct Row: Sendable, CustomTestStringConvertible {
         let title: String
-        let answer: OriginStep
+        let response: OriginStep
         let method: String
         let fields: [(String, String)]
         let reason: String
@@ -32,11 +33,11 @@ struct WhyTests {
         var testDescription: String { title }
 
         init(
-            _ title: String, _ answer: OriginStep, _ method: String = "GET", _ fields: [(String, String)] = [],
+            _ title: String, _ response: OriginStep, _ method: String = "GET", _ fields: [(String, String)] = [],
             reason: String = "nothing_stored",
             notStored: String?, setting: String? = nil
         ) {
-            (self.title, self.answer, self.method, self.fields) = (title, answer, method, fields)
+            (self.title, self.response, self.method, self.fields) = (title, response, method, fields)
             (self.reason, self.notStored, self.setting) = (reason, notStored, setting)
         }
     }
@@ -63,8 +64,8 @@ struct WhyTests {
             Row("PUT: no setting makes a write be kept", .json("{}"), "PUT", reason: "method", notStored: "method"),
         ])
     func notStored(_ row: Row) throws {
-        let answer = row.answer
-        let play = try ProxyPlay(ScriptedOrigin { _ in [answer] })
+        let response = row.response
+        let play = try ProxyPlay(ScriptedOrigin { _ in [response] })
         _ = try play.request(row.method, "/a", row.fields, content: row.method == "POST" ? "{}" : nil)
         let why = try why(play)
         #expect(why["reason"]?.string == row.reason)
@@ -74,7 +75,7 @@ struct WhyTests {
         #expect(why["upstream"]?["total_seconds"]?.double != nil && why["upstream"]?["wait_seconds"]?.double != nil)
     }
 
-    @Test("a hit, a stale answer confirmed, a rescue and an error each say how they came about")
+    @Test("a hit, a stale response confirmed, a rescue and an error each say how they came about")
     func life() throws {
         let play = try ProxyPlay(
             ScriptedOrigin { request in
@@ -175,7 +176,7 @@ struct WhyTests {
         }
     }
 
-    @Test("the demand that an answer does not meet is named, and its setting")
+    @Test("the demand that a response does not meet is named, and its setting")
     func demands() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{\"a\":1}")] }) { settings in
             settings.otherRoute.good.mustHave = [JSONPointer("/b")].compactMap(\.self)
@@ -199,7 +200,7 @@ struct WhyTests {
 
     @Test("exchanges are found by path and by id; only so many are remembered")
     func finding() throws {
-        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { $0.admin.records = 4 }
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { $0.records = 4 }
         for number in 0..<6 { _ = try play.get("/\(number % 2 == 0 ? "even" : "odd")/\(number)") }
         let all = JSONValue(try play.admin("GET", "/-/why").content)?["exchanges"]?.array ?? []
         #expect(all.compactMap { $0["target"]?.string } == ["/odd/5", "/even/4", "/odd/3", "/even/2"])
@@ -231,7 +232,7 @@ struct WhyTests {
     func field() throws {
         for isAllowed in [true, false] {
             let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=60"])] }) { settings in
-                settings.admin.allowsWhyField = isAllowed
+                settings.ownFields.allowsWhy = isAllowed
             }
             let asking = [("Cistern-Why", "?1")]
             #expect(try play.get("/a")["Cistern-Why"] == nil)
@@ -241,7 +242,7 @@ struct WhyTests {
             #expect((hit != nil) == isAllowed && (miss != nil) == isAllowed)
             guard isAllowed else { continue }
             #expect(hit == "served_from_store; reason=fresh; id=\"0-2\"; found=stored; lifetime=60; age=0; key=\"/a\"")
-            #expect(miss == "served_answer_of_upstream; reason=nothing_stored; id=\"0-3\"; found=nothing; stored; key=\"/b\"")
+            #expect(miss == "served_response_of_upstream; reason=nothing_stored; id=\"0-3\"; found=nothing; stored; key=\"/b\"")
             play.origin.down()
             #expect(try play.get("/c", asking)["Cistern-Why"]?.hasPrefix("failed; reason=connection_refused") == true)
         }
@@ -251,7 +252,7 @@ struct WhyTests {
     func key() throws {
         for isAllowed in [true, false] {
             let origin = ScriptedOrigin { request in [.json("{}", request.target == "/post" ? [] : ["Cache-Control: max-age=60"])] }
-            let play = try ProxyPlay(origin) { $0.admin.allowsKeyField = isAllowed }
+            let play = try ProxyPlay(origin) { $0.ownFields.allowsKey = isAllowed }
             let asking = [("Cistern-Key", "?1")]
             func status(_ target: String, _ fields: [(String, String)]) throws -> String? { try play.get(target, fields)["Cache-Status"] }
             func shown(_ key: String) -> String { isAllowed ? "; key=\"\(key)\"" : "" }
@@ -272,13 +273,14 @@ struct WhyTests {
     @Test("every setting that is named exists")
     func settings() {
         let known = SettingsTable.all.map(\.path) + RouteTable.all.map { "routes." + $0.path }
-        let advice =
-            NotStoredReason.allCases.compactMap(\.advice) + NoRescueReason.allCases.compactMap(\.advice)
-            + MetricNames.rescueCauses.compactMap { FailureAdvice.advice(for: $0) }
         let stops = FailureScopeKind.allCases.flatMap { kind in
-            [FailureCause.slow, .junk].map { FailureStop(scope: kind, cause: $0, since: 0, wait: 0).setting }
+            [FailureCause.slow, .junk].map { FetchFailure.stopped(FailureStop(scope: kind, cause: $0, since: 0, wait: 0)) }
         }
-        for setting in advice.map(\.setting) + stops + ["cache.mode", "cache.heuristics", "admin.records"] {
+        let failures = UpstreamError.allCases.map { FetchFailure.transfer($0) } + UpstreamFault.allCases.map { .fault($0, 200) } + stops
+        let advice: [WhyAdvice] =
+            NotStoredReason.allCases.compactMap(\.advice) + NoRescueReason.allCases.compactMap(\.advice)
+            + (failures + [.slow]).compactMap(\.advice)
+        for setting in advice.map(\.setting) + ["cache.mode", "cache.heuristics", "admin.records"] {
             #expect(known.contains(setting), "\(setting) is not a setting")
         }
     }

@@ -163,7 +163,7 @@ struct HitMemoTests {
         #expect(find(nil, other).byKey == "1")
         var policy = CachePolicySettings()
         policy.keyFields = ["accept-language"]
-        policy.credentialFields = ["user-agent"]
+        policy.credentials.fields = ["user-agent"]
         let keyed = HitMemo(cache: Self.shared(store, policy))
         for _ in 1...3 { keep(in: keyed, "a", one, "1") }
         #expect(find(in: keyed, nil, one).byKey == "1" && find(in: keyed, nil, other).byKey == nil)

@@ -24,6 +24,8 @@ package final class ManualTime: TimeSource {
     /// Whoever waits is woken.
     package func wait(until monotonic: Int64) -> Int64 { monotonic <= monotonicMilliseconds ? 0 : .max }
 
+    package var isMovedByHand: Bool { true }
+
     package func whenMoved(_ wake: @escaping @Sendable () -> Void) {
         state.withLock { $0.wakers.append(wake) }
     }

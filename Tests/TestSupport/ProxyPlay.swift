@@ -9,6 +9,7 @@ import Glibc
 import Logging
 import Reactor
 import ReverseProxy
+import Server
 import Upstream
 
 package final class ProxyPlay {
@@ -35,7 +36,7 @@ package final class ProxyPlay {
 
     package func start() throws {
         var settings = ProxySettings(upstream: UpstreamSettings(host: "127.0.0.1", port: origin.port))
-        settings.listen = [.ipv4(host: "127.0.0.1", port: 0)]
+        settings.listening.addresses = [.ipv4(host: "127.0.0.1", port: 0)]
         settings.store = StoreSettings(directory: directory, capacityBytes: 16 << 20)
         settings.admin.socket = adminSocket
         configure(&settings)
@@ -63,10 +64,10 @@ package final class ProxyPlay {
 
     /// Asks the administrator's interface, over a connection of its own.
     package func admin(_ method: String, _ target: String, content: String? = nil) throws -> TestResponse {
-        guard let answer = try TestClient(.unix(path: adminSocket)).request(method, target, content: content) else {
+        guard let response = try TestClient(.unix(path: adminSocket)).request(method, target, content: content) else {
             throw TestClient.NoConnection()
         }
-        return answer
+        return response
     }
 
     /// Waits until what was handed to the store is readable from its files.
@@ -90,15 +91,15 @@ package final class ProxyPlay {
     package func request(_ method: String, _ target: String, _ fields: [(String, String)] = [], content: String? = nil) throws
         -> TestResponse
     {
-        if let connection, let answer = connection.request(method, target, fields, content: content) {
-            if answer["Connection"]?.lowercased() == "close" { self.connection = nil }
-            return answer
+        if let connection, let response = connection.request(method, target, fields, content: content) {
+            if response["Connection"]?.lowercased() == "close" { self.connection = nil }
+            return response
         }
         let fresh = try client()
         connection = fresh
-        guard let answer = fresh.request(method, target, fields, content: content) else { throw TestClient.NoConnection() }
-        if answer["Connection"]?.lowercased() == "close" { connection = nil }
-        return answer
+        guard let response = fresh.request(method, target, fields, content: content) else { throw TestClient.NoConnection() }
+        if response["Connection"]?.lowercased() == "close" { connection = nil }
+        return response
     }
 
     /// The number behind a metric's name and labels.

@@ -55,7 +55,7 @@ package enum OriginStep: Sendable {
     /// Passes on what comes, both ways, from and to a port on loopback, until one side ends: what a forward proxy does after CONNECT.
     case tunnel(UInt16)
 
-    /// A complete JSON answer.
+    /// A complete JSON response.
     package static func json(_ content: String, status: String = "200 OK", _ fields: [String] = []) -> OriginStep {
         answer(content, type: "application/json", status: status, fields)
     }

@@ -4,12 +4,12 @@ import CSystem
 import Downstream
 import Glibc
 
-/// An answer as it came off the wire.
+/// A response as it came off the wire.
 package struct TestResponse {
     package var statusLine: String
     package var fields: [(name: String, value: String)]
     package var content: [UInt8]
-    /// 1xx answers that came before.
+    /// 1xx responses that came before.
     package var informational: [String] = []
     /// The content ended as its framing said, not by a cut.
     package var isComplete = true
@@ -61,7 +61,7 @@ package final class TestClient {
         }
     }
 
-    /// Says that nothing more comes from here; answers can still be read.
+    /// Says that nothing more comes from here; responses can still be read.
     package func finishSending() { shutdown(descriptor, Int32(SHUT_WR)) }
 
     /// The connection's end will be a reset, which the server sees at once.
@@ -70,7 +70,7 @@ package final class TestClient {
         setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
     }
 
-    /// Sends a request without content, or with `content` and its Content-Length, and reads the answer.
+    /// Sends a request without content, or with `content` and its Content-Length, and reads the response.
     package func request(_ method: String, _ target: String, _ fields: [(String, String)] = [], content: String? = nil) -> TestResponse? {
         var text = "\(method) \(target) HTTP/1.1\r\n"
         if !fields.contains(where: { $0.0.lowercased() == "host" }) { text += "Host: cistern.test\r\n" }
@@ -82,7 +82,7 @@ package final class TestClient {
 
     package func get(_ target: String, _ fields: [(String, String)] = []) -> TestResponse? { request("GET", target, fields) }
 
-    /// Reads one answer; nil where the connection ended without one.
+    /// Reads one response; nil where the connection ended without one.
     package func readResponse(toHead: Bool = false) -> TestResponse? {
         var informational: [String] = []
         while let head = readHead() {

@@ -26,7 +26,8 @@ package final class WebServer {
         /// What else the server is told.
         package var more = ""
         /// What is answered, in nginx's words, with `$` variables.
-        package var answer = "return 200 '{\"protocol\":\"$server_protocol\",\"target\":\"$request_uri\",\"client\":\"$ssl_client_s_dn\"}';"
+        package var response =
+            "return 200 '{\"protocol\":\"$server_protocol\",\"target\":\"$request_uri\",\"client\":\"$ssl_client_s_dn\"}';"
 
         package init() {}
     }
@@ -68,7 +69,7 @@ package final class WebServer {
                 access_log off; \(temporary)
                 server {
                     listen 127.0.0.1:\(port) \(setup.listens); \(tls) \(setup.more)
-                    location / { default_type application/json; \(setup.answer) }
+                    location / { default_type application/json; \(setup.response) }
                 }
             }
             """

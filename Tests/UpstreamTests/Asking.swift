@@ -20,7 +20,7 @@ final class Recorder: TransferReceiver, Sendable {
     /// Written on the loop, read by the test.
     private let state = Mutex(State())
     private let ended = DispatchSemaphore(value: 0)
-    /// Called within each event: 0 for a 1xx answer, 1 for the head, 2 for content.
+    /// Called within each event: 0 for a 1xx response, 1 for the head, 2 for content.
     private let onEvent: @Sendable (Transfer, Int) -> Void
 
     init(onEvent: @escaping @Sendable (Transfer, Int) -> Void = { _, _ in }) { self.onEvent = onEvent }

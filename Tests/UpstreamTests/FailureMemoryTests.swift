@@ -1,4 +1,4 @@
-// The failure memory as lists of events and answers; the time is given.
+// The failure memory as lists of events and responses; the time is given.
 
 import HTTPCore
 import TestSupport
@@ -395,9 +395,9 @@ struct FailureMemoryTests {
                 let fails = Int.random(in: 0..<10, using: &random) < tenths
                 let user: UInt64 = fails && bad != .onePath ? 1 : .random(in: 2...9, using: &random)
                 let path = fails && bad != .oneUser ? "/f/bad" : "/f/\(Int.random(in: 0..<20, using: &random))"
-                let answer = memory.ask(path, user: user)
-                if !fails { #expect(answer == .go, "\(bad): \(path) of \(user) at \(memory.now)") }
-                guard answer == .go else { continue }
+                let response = memory.ask(path, user: user)
+                if !fails { #expect(response == .go, "\(bad): \(path) of \(user) at \(memory.now)") }
+                guard response == .go else { continue }
                 guard fails else {
                     memory.good(path, user: user)
                     continue

@@ -25,7 +25,7 @@ struct TLSTests {
         setup.listens = "ssl"
         setup.certificate = try certificates.make("server")
         setup.more = "ssl_protocols \(version); keepalive_timeout 0;"
-        setup.answer = "return 200 '$ssl_protocol $ssl_session_reused';"
+        setup.response = "return 200 '$ssl_protocol $ssl_session_reused';"
         let server = try WebServer(setup)
         let asking = asking(server.port, certificates.authority)
         defer { asking.end() }

@@ -19,7 +19,7 @@ struct UpstreamClientTests {
         ScriptedOrigin(tls: isTLS ? SharedCertificates.tls : nil, script)
     }
 
-    @Test("an answer, its 1xx answers, and a kept connection", arguments: [false, true])
+    @Test("a response, its 1xx responses, and a kept connection", arguments: [false, true])
     func answers(isTLS: Bool) {
         let origin = origin(isTLS) { _ in [.send("HTTP/1.1 103 Early Hints\r\n\r\n"), .json("[1]")] }
         let asking = asking(origin, isTLS: isTLS)
@@ -54,7 +54,7 @@ struct UpstreamClientTests {
         #expect(asking.ask("GET", "/cut").end() == (isTLS ? .failure(.responseIncomplete) : .success(false)))
     }
 
-    @Test("an answer that comes in pieces of any size", arguments: [false, true])
+    @Test("a response that comes in pieces of any size", arguments: [false, true])
     func pieces(isTLS: Bool) {
         let head = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nX: \(String(repeating: "x", count: 300))\r\n"
         let origin = origin(isTLS) { request in
@@ -87,7 +87,7 @@ struct UpstreamClientTests {
         let asking = asking(origin, isTLS: isTLS)
         defer { asking.end() }
         #expect(asking.ask("GET", "/a").end() == .success(true))
-        // The second request finds the connection ended without an answer: it is asked anew, on the next.
+        // The second request finds the connection ended without a response: it is asked anew, on the next.
         #expect(asking.ask("GET", "/b").end() == .success(true))
         #expect(asking.counters.connectionsOpened == 2)
         #expect(asking.ask("POST", "/c").end() == .failure(.connectionTerminated))
@@ -200,9 +200,9 @@ struct UpstreamClientTests {
         #expect(asking.counters.turnedAway == 1)
     }
 
-    @Test("what is said behind an answer is not the answer to one who waits for the connection", arguments: [false, true])
+    @Test("what is said behind a response is not the response to one who waits for the connection", arguments: [false, true])
     func surplus(isTLS: Bool) {
-        // One read takes the answer and nothing of what is behind it.
+        // One read takes the response and nothing of what is behind it.
         let head = "HTTP/1.1 200 OK\r\nContent-Length: 48000\r\nX: "
         let filler = String(repeating: "x", count: 48 * 1024 - 48_000 - head.utf8.count - 4)
         let answer = head + filler + "\r\n\r\n" + String(repeating: "1", count: 48_000)
@@ -225,7 +225,7 @@ struct UpstreamClientTests {
         #expect(asking.counters.connectionsOpened == 2)
     }
 
-    @Test("what an answer's head or content brings about may be another request", arguments: [false, true])
+    @Test("what a response's head or content brings about may be another request", arguments: [false, true])
     func askingFromWithin(isTLS: Bool) {
         let origin = origin(isTLS) { [.send("HTTP/1.1 103 Early Hints\r\n\r\n"), .json("\"\($0.target)\"")] }
         let asking = asking(origin, isTLS: isTLS)

@@ -12,7 +12,7 @@ enum PlainHTTP {
         setsockopt(socket.number, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
         setsockopt(socket.number, SOL_SOCKET, SO_SNDTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
         guard address.withSocketAddress({ connect(socket.number, $0, $1) }) == 0 else { return nil }
-        // It may have answered and closed before it took all: the response says why.
+        // It may have responded and closed before it took all: the response says why.
         _ = bytes.withUnsafeBytes { WholeWrite.send($0, to: socket.number) }
         var response: [UInt8] = []
         var piece = [UInt8](repeating: 0, count: 1 << 16)

@@ -20,7 +20,7 @@ struct PolicyCache {
         var settings = CachePolicySettings()
         settings.keepsAny = true
         settings.strictness = .strict
-        if !hasPartitions { settings.credentialFields = [] }
+        if !hasPartitions { settings.credentials.fields = [] }
         self.settings = settings
     }
 

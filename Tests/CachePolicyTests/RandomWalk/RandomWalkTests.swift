@@ -1,4 +1,4 @@
-// A random walk over requests, answers and steps of the clock: the rules and the reference cache must agree at every step. The seed is fixed;
+// A random walk over requests, responses and steps of the clock: the rules and the reference cache must agree at every step. The seed is fixed;
 // CISTERN_SOAK_STEPS sets the length (`make soak`), CISTERN_SOAK_SEED another seed.
 
 import HTTPCore
@@ -107,7 +107,7 @@ struct RandomWalkTests {
         #expect(stoodIn > steps / 20)
     }
 
-    /// The upstream is asked: a 304, or an answer that may be stored. Returns false where the caches disagree.
+    /// The upstream is asked: a 304, or a response that may be stored. Returns false where the caches disagree.
     private func goOn(
         _ walk: inout Walk, _ request: WalkRequest, isFound: Bool, _ rules: inout PolicyCache, _ reference: inout ReferenceCache,
         _ step: Int

@@ -55,7 +55,7 @@ struct ReferenceCache {
     struct Entry {
         var target: String
         var user: String
-        /// What the request said in the fields that the answer varies by.
+        /// What the request said in the fields that the response varies by.
         var selecting: [Line]
         var vary: [String]
         var answer: WalkResponse
@@ -200,7 +200,7 @@ struct ReferenceCache {
         guard let index = index(request) else { return }
         var lines = entries[index].answer.lines.filter { old in !answer.lines.contains { $0.name == old.name } }
         lines += answer.lines
-        // What the 304 does not say of its own making is not the old answer's either.
+        // What the 304 does not say of its own making is not the old response's either.
         lines.removeAll { ($0.name == "age" || $0.name == "date") && answer.lines.values($0.name).isEmpty }
         entries[index].answer = WalkResponse(
             status: entries[index].answer.status, lines: lines, requestTime: answer.requestTime, responseTime: answer.responseTime)

@@ -83,7 +83,7 @@ private struct Reading: Equatable {
     }
 
     private static func saysNothing(_ name: String) -> Bool {
-        CachePolicySettings().ignoredCookies.contains { pattern in
+        CachePolicySettings().credentials.ignoredCookies.contains { pattern in
             pattern.hasSuffix("*") ? name.hasPrefix(pattern.dropLast()) : name == pattern
         }
     }

@@ -24,7 +24,8 @@ enum KeysProperty {
 
     private static func key(_ target: [UInt8], partition: [UInt8] = [], extra: [UInt8] = []) -> [UInt8] {
         var key: [UInt8] = []
-        CacheKey.append(to: &key, authority: authority, target: target.span, partition: partition, extra: extra)
+        let prefix = CacheKey.prefix(authority: authority, partition: partition, extra: extra)
+        CacheKey.append(to: &key, prefix: prefix, target: target.span, rules: nil)
         return key
     }
 

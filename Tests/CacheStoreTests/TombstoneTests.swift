@@ -1,4 +1,4 @@
-// What takes back what was stored, removals and marks: it outlives what it takes back, whatever the load and the disk do.
+// Tombstones, removals and marks: they outlive what they remove, whatever the load and the disk do.
 
 import CSystem
 import Glibc
@@ -7,8 +7,8 @@ import Testing
 
 @testable import CacheStore
 
-@Suite("What takes back")
-struct TakingBackTests {
+@Suite("Tombstones")
+struct TombstoneTests {
     private func large(_ number: Int, _ bytes: Int) -> NewItem {
         NewItem(key: key(number), metadata: [], head: [], body: [UInt8](repeating: 7, count: bytes), retention: .mayRescue)
     }

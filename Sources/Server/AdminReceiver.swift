@@ -1,25 +1,28 @@
-// The listener's side of the administrator's interface: takes a request whole, hands it to `AdminInterface`, sends what comes back. The own
-// pages are answered on these addresses too.
+// The listener's side of the administrator's interface: takes a request whole, hands it to `AdminInterface`, sends what comes back.
+// The proxy's own pages are served on these addresses too.
 
 import Administration
 import Downstream
 import HTTPCore
 import Reactor
+import ReverseProxy
 
 final class AdminReceiver: RequestReceiver {
     private let shard: ProxyShard
     private let interface: AdminInterface
+    private let pages: OwnPages
     private let address: ListenAddress
 
-    init(shard: ProxyShard, interface: AdminInterface, address: ListenAddress) {
+    init(shard: ProxyShard, interface: AdminInterface, pages: OwnPages, address: ListenAddress) {
         self.shard = shard
         self.interface = interface
+        self.pages = pages
         self.address = address
     }
 
     func received(_ request: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
         let head = request.head
-        if let page = OwnPage(head) { return page.respond(shard: shard, stream: stream, head: head) }
+        if let page = OwnPage(head) { return pages.respond(with: page, to: head, on: stream, of: shard) }
         let exchange = AdminExchange(shard: shard, stream: stream, interface: interface)
         guard let adminRequest = AdminRequest(head) else {
             let sentence = "Here are /metrics, /healthz, /readyz and the administrator's interface under /-/, described by /-/openapi.json."
@@ -47,7 +50,7 @@ final class AdminReceiver: RequestReceiver {
 private final class AdminExchange: ClientExchange, @unchecked Sendable {
     var request: AdminRequest?
     private let shard: ProxyShard
-    /// nil once it is answered, or the client is gone.
+    /// nil once the response is sent, or the client is gone.
     private var stream: (any ClientStream)?
     private let interface: AdminInterface
 
@@ -88,7 +91,7 @@ private final class AdminExchange: ClientExchange, @unchecked Sendable {
 }
 
 extension AdminDoor {
-    init(_ address: ListenAddress) {
+    package init(_ address: ListenAddress) {
         if case .unix = address {
             self = .unixSocket
         } else {

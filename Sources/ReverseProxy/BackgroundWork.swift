@@ -1,0 +1,27 @@
+// What a shard does without a client that waits for it: fetches behind responses that went out, and looks whether what fails is well again.
+
+import Telemetry
+
+/// Touched on its shard's loop only.
+final class BackgroundWork {
+    let fetches: BackgroundFetches
+    let rechecks: Rechecks
+    /// Held here for as long as the shard is.
+    private let probe: ActiveProbe
+
+    init(shard: ProxyShard) {
+        fetches = BackgroundFetches(shard: shard)
+        rechecks = Rechecks(shard: shard)
+        probe = ActiveProbe(shard: shard)
+    }
+
+    /// Looks after the upstream without clients; one shard does it for all.
+    func startProbe() { probe.start() }
+
+    func addFigures(to figures: inout MetricsSnapshot.Connections) {
+        figures.attempted += rechecks.attempted
+        figures.backgroundRunning += fetches.running
+        figures.backgroundStarted += fetches.started
+        figures.backgroundSkipped += fetches.skipped
+    }
+}

@@ -1,0 +1,94 @@
+// What a shard counts, and what of it goes to the page at /metrics.
+
+import Coordination
+import Downstream
+import Explanation
+import HTTPCore
+import Reactor
+import Telemetry
+import Upstream
+
+extension ProxyShard {
+    /// Adds this shard's counts to those of the others.
+    package func addFigures(to snapshot: inout MetricsSnapshot) {
+        loop.assertOnLoop()
+        snapshot.shards.merge(records.metrics)
+        snapshot.loops.append(
+            MetricsSnapshot.LoopLine(
+                shard: number, longestWait: loop.waits.longestLately(now: loop.batchMicroseconds), waits: Histogram(loop.waits),
+                workers: [("content", workers.content), ("gzip", workers.gzip)].map { ($0, $1.queue.count, $1.queue.bytes) }))
+        addClients(to: &snapshot.connections)
+        addUpstream(to: &snapshot.connections)
+        background.addFigures(to: &snapshot.connections)
+    }
+
+    private func addClients(to figures: inout MetricsSnapshot.Connections) {
+        let counters = connections.counters
+        figures.open += counters.open
+        figures.accepted += counters.accepted
+        figures.timedOut += counters.timedOut
+        figures.acceptPauses += counters.acceptPauses
+    }
+
+    private func addUpstream(to figures: inout MetricsSnapshot.Connections) {
+        let counters = upstream.counters
+        figures.upstreamActive += counters.active
+        figures.upstreamOpened += counters.connectionsOpened
+        figures.upstreamRequests += counters.requests
+        figures.handshakesFull += counters.handshakesFull
+        figures.handshakesResumed += counters.handshakesResumed
+        for cause in ConnectionEnd.allCases { figures.upstreamEnded[cause.rawValue, default: 0] += counters.ended[cause] ?? 0 }
+        figures.upstreamRetries += counters.retries
+        figures.upstreamTurnedAway += counters.turnedAway
+        figures.upstreamWaiting += upstream.waitingCount
+        figures.upstreamLeftQueue += counters.leftQueue
+    }
+
+    // MARK: Counting
+
+    func countRepeated() { records.metrics.repeated += 1 }
+
+    func countStored() { records.metrics.stored += 1 }
+
+    func countExaminedBeside() { records.metrics.examinedBeside += 1 }
+
+    /// Only counted: whoever watches us is not in the access log.
+    package func countOwnPage(_ method: MethodLabel, _ status: Status) {
+        var record = ExchangeRecord(result: .own, method: method, status: status.rawValue)
+        record.durationMicroseconds = SystemTime.monotonicMicroseconds - loop.batchMicroseconds
+        records.metrics.record(record)
+    }
+
+    func countRequestBytes(_ count: Int) { records.metrics.requestBytes += UInt64(count) }
+
+    func countContent(_ outcome: ContentOutcome) { records.metrics.countContent(MetricNames.contentOutcomes.firstIndex(of: outcome) ?? 0) }
+
+    func countUpstreamError(_ error: UpstreamError) {
+        records.metrics.upstreamFailed(MetricNames.upstreamErrors.firstIndex { $0.rawValue == error.rawValue } ?? 0)
+    }
+}
+
+extension Histogram {
+    /// How long events waited, in microseconds; the bounds are powers of two.
+    fileprivate init(_ waits: LoopWaits) {
+        let last = LoopWaits.buckets - 1
+        self.init(bounds: (0..<last).map { Int64(1) << Int64($0) }, counts: (0...last).map { waits.counts[$0] }, sum: waits.sum)
+    }
+}
+
+extension MethodLabel {
+    package init(_ method: Method) {
+        self =
+            switch method {
+            case .get: .get
+            case .head: .head
+            case .post: .post
+            case .put: .put
+            case .patch: .patch
+            case .delete: .delete
+            case .options: .options
+            case .query: .query
+            case .connect, .trace, .other: .other
+            }
+    }
+}

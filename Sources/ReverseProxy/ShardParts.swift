@@ -1,0 +1,70 @@
+// What a shard is made of beside its loop and its connections: what it makes heads with, its threads for long content, its records.
+
+import CachePolicy
+import Downstream
+import Explanation
+import Forwarding
+import HTTPCore
+import Reactor
+import ResponseCache
+import Sending
+import Telemetry
+import Upstream
+
+/// Threads beside the loop.
+struct ShardWorkers {
+    /// Goes through long content.
+    let content: LoopWorker
+    /// Puts gzip on long responses: apart, so that hits do not wait for what somebody sends.
+    let gzip: LoopWorker
+
+    init(_ loop: EventLoop) { (content, gzip) = (LoopWorker(loop: loop), LoopWorker(loop: loop)) }
+}
+
+/// Makes heads and lines, for both sides.
+struct ShardMessages {
+    let requestFields: UpstreamRequestFields
+    let clientHead: ClientResponseHead
+    let cacheStatus: CacheStatus
+    let hitLines: HitLines
+    let storedResponses: StoredResponseSender
+
+    init(_ settings: ProxySettings, instance: String, _ gzip: LoopWorker) {
+        let (forwarding, upstream) = (settings.forwarding, settings.upstream)
+        requestFields = UpstreamRequestFields(settings: forwarding, authority: Array(upstream.authority.utf8), instance: instance)
+        storedResponses = StoredResponseSender(settings.policy, compressFromBytes: settings.content.compressFromBytes, gzip)
+        clientHead = ClientResponseHead(
+            settings: forwarding, origin: upstream.origin.utf8.map(\.asciiLowercased), basePath: Array(upstream.basePath.utf8),
+            hiddenFields: storedResponses.hiddenFields)
+        cacheStatus = CacheStatus(name: Array(forwarding.name.utf8))
+        hitLines = HitLines(cacheStatus)
+    }
+}
+
+/// What is known of the keys that are made here.
+struct ShardKeys {
+    let maker: RequestKeyMaker
+    /// Where the partition lies in them.
+    let partitionOffset: Int
+
+    init(_ maker: RequestKeyMaker) { (self.maker, partitionOffset) = (maker, maker.partitionOffset) }
+}
+
+/// What is remembered of exchanges.
+struct ShardRecords {
+    var metrics = ShardMetrics(labels: MetricNames.labels)
+    let why: WhyRing
+    let accessLog: AccessLog?
+}
+
+/// The current IMF-fixdate, made once a second.
+struct DateText {
+    private var second: Int64 = -1
+    private var text: [UInt8] = []
+
+    mutating func at(_ wallMilliseconds: Int64) -> [UInt8] {
+        let now = wallMilliseconds / 1000
+        if now != second { (second, text) = (now, HTTPDate.format(now)) }
+        return text
+    }
+}

@@ -1,0 +1,68 @@
+// What all shards of one process have in common: each has a reference to it, and all of it guards itself.
+
+import CachePolicy
+import Coordination
+import Downstream
+import HTTPCore
+import Locking
+import Logging
+import ResponseCache
+import Telemetry
+import Upstream
+
+package final class SharedFlowState: Sendable {
+    package let settings: ProxySettings
+    package let routes: Routes
+    package let logger: Logger
+    package let accessLog: AccessLog?
+    /// nil where nothing is stored.
+    package let cache: SharedCacheState?
+    package let health: UpstreamHealth
+    package let collapsed = CollapsedRequests()
+    package let connections: ConnectionBudget
+    package let content: ContentBudget
+    let cacheSettings: ResponseCacheSettings
+    let sentRequests = SentRequests()
+    /// What Via and Forwarded tell this process by.
+    let instance: String
+    /// Changed by the administrator; each shard has a copy.
+    private let modeTable: Mutex<ModeTable>
+
+    /// - Throws: `StoreError`, where the store cannot be opened.
+    package init(_ settings: ProxySettings, logger: Logger, accessLog: AccessLog?) throws {
+        self.settings = settings
+        self.logger = logger
+        self.accessLog = accessLog
+        connections = ConnectionBudget(settings.downstream)
+        content = ContentBudget(settings.downstream)
+        routes = Routes(settings.routes, rest: settings.otherRoute, strictness: settings.policy.strictness)
+        modeTable = Mutex(ModeTable(all: settings.mode, routes: routes.modes))
+        health = UpstreamHealth(routes: routes.all.map(\.name), settings: settings.upstream.failure, logger: logger)
+        var generator = SystemRandomNumberGenerator()
+        instance = String(generator.next() as UInt64, radix: 36)
+        cacheSettings = ResponseCacheSettings(settings, routes)
+        cache = try settings.store.map { [cacheSettings, sentRequests] place in
+            try SharedCacheState(opening: place, sent: sentRequests, settings: cacheSettings) { Self.logWriting($0, $1, logger) }
+        }
+    }
+
+    package var modes: ModeTable { modeTable.withLock { $0 } }
+
+    /// Returns the modes as they are after `change`; nil where there was nothing to change.
+    package func changeModes(_ change: (inout ModeTable) -> Bool) -> ModeTable? {
+        modeTable.withLock { modes in change(&modes) ? modes : nil }
+    }
+
+    /// Each change is said once.
+    private static func logWriting(_ isWritable: Bool, _ directory: String, _ logger: Logger) {
+        if isWritable {
+            logger.notice("the cache directory \(directory) takes responses again")
+        } else {
+            logger.error("the cache directory \(directory) takes no more (is its disk full?): new responses are passed on and not kept")
+        }
+    }
+
+    func logRefusal(_ refusal: RequestRejection.Kind, peer: PeerAddress) {
+        logger.debug("refused a request of \(String(decoding: peer.text, as: UTF8.self)): \(refusal.rawValue)")
+    }
+}

@@ -1,0 +1,62 @@
+// What the own pages say: /healthz that the process lives, /readyz that it takes requests, /metrics all that is counted.
+
+import Downstream
+import Forwarding
+import HTTPCore
+import Reactor
+import ReverseProxy
+import Telemetry
+
+final class OwnPages: OwnPageSource {
+    private unowned let server: ProxyServer
+    private let metricsPages = MetricsPages()
+
+    init(_ server: ProxyServer) { self.server = server }
+
+    func respond(
+        with page: OwnPage, to head: RequestHead, on stream: any ClientStream, of shard: ProxyShard
+    ) -> (any ClientExchange)? {
+        var status: Status = 200
+        defer { shard.countOwnPage(MethodLabel(head.method), status) }
+        switch page {
+        case .healthz: Self.send(status, "ok\n", shard, stream)
+        case .readyz:
+            if !server.isReady { status = 503 }
+            Self.send(status, status == 200 ? "ready\n" : "stopping\n", shard, stream)
+        case .metrics:
+            let format = MetricsFormat(accept: head.fields.combined(.accept))
+            let exchange = MetricsExchange(stream)
+            metricsPages.make(format, of: server) { page in
+                let response = OwnResponse(status: 200, contentType: format.contentType, content: page)
+                shard.loop.execute { exchange.send(response, date: shard.date) }
+            }
+            return exchange
+        }
+        return nil
+    }
+
+    private static func send(_ status: Status, _ text: String, _ shard: ProxyShard, _ stream: any ClientStream) {
+        let response = OwnResponse(status: status, contentType: "text/plain; charset=utf-8", content: Array(text.utf8))
+        stream.sendWhole(head: response.head(date: shard.date), body: .bytes(response.content))
+    }
+}
+
+/// Waits for the page. `@unchecked Sendable` because it is touched on its shard's loop only; the pages' queue does no more than carry it back
+/// there.
+private final class MetricsExchange: ClientExchange, @unchecked Sendable {
+    /// nil once the response is sent, or the client is gone.
+    private var stream: (any ClientStream)?
+
+    init(_ stream: any ClientStream) { self.stream = stream }
+
+    func send(_ response: OwnResponse, date: [UInt8]) {
+        guard let stream else { return }
+        self.stream = nil
+        stream.sendWhole(head: response.head(date: date), body: .bytes(response.content))
+    }
+
+    func requestContent(_ bytes: Span<UInt8>) {}
+    func requestEnded() {}
+    func responseDrained() {}
+    func clientLeft() { stream = nil }
+}
