@@ -171,27 +171,27 @@ package final class LookUpFacts<Response: AnyObject> {
 
 // MARK: The decision
 
-extension RequestFacts {
-    /// A stored response that fits, and what the rules say of it for this request.
-    private struct Candidate {
-        let response: Response
-        let stored: StoredMetadata
-        let reuse: ReuseDecision
-    }
+/// What the rules say of a stored response that fits. Not generic, and without the response: what a generic type is has to be looked up at each
+/// use, which costs as much as the rules do.
+private struct Rating {
+    let stored: StoredMetadata
+    let reuse: ReuseDecision
+}
 
+extension RequestFacts {
     package func decide() -> RequestDecision<Response> {
-        var candidate: Candidate?
+        var rating: Rating?
         if case .lookedUp(let lookedUp) = storeUse, case .found(let response, let stored) = lookedUp.result {
-            let found = Candidate(response: response, stored: stored, reuse: Reuse.decide(stored, directives, now: now))
-            if let served = serve(found, lookedUp) { return served }
-            candidate = found
+            let found = Rating(stored: stored, reuse: Reuse.decide(stored, directives, now: now))
+            if let served = serve(response, found, lookedUp) { return served }
+            rating = found
         }
         if let refusal { return .refuse(.request(refusal)) }
         if mode == .offline { return .refuse(.offline) }
         switch storeUse {
         case .noStore: return .pass(nil)
         case .bypassed(let reason): return isForStoredOnly ? .refuse(.onlyIfCached) : .pass(reason)
-        case .lookedUp(let lookedUp): return directives.onlyIfCached ? .refuse(.onlyIfCached) : ask(candidate, lookedUp)
+        case .lookedUp(let lookedUp): return directives.onlyIfCached ? .refuse(.onlyIfCached) : ask(rating, lookedUp)
         }
     }
 
@@ -199,16 +199,18 @@ extension RequestFacts {
     private var isForStoredOnly: Bool { directives.onlyIfCached && (method.isRead || method == .query) }
 
     /// nil where nothing that is stored goes out without asking.
-    private func serve(_ found: Candidate, _ lookedUp: LookUpFacts<Response>) -> RequestDecision<Response>? {
+    private func serve(_ response: Response, _ found: Rating, _ lookedUp: LookUpFacts<Response>) -> RequestDecision<Response>? {
         switch mode {
         case .record: nil
-        case .offline: serveWhatIsStored(found, lookedUp)
-        case .replay: serveWhatIsStored(found, lookedUp) ?? serveByRules(found, lookedUp)
-        case .live: serveByRules(found, lookedUp)
+        case .offline: serveWhatIsStored(response, found, lookedUp)
+        case .replay: serveWhatIsStored(response, found, lookedUp) ?? serveByRules(response, found, lookedUp)
+        case .live: serveByRules(response, found, lookedUp)
         }
     }
 
-    private func serveByRules(_ found: Candidate, _ lookedUp: LookUpFacts<Response>) -> RequestDecision<Response>? {
+    private func serveByRules(
+        _ response: Response, _ found: Rating, _ lookedUp: LookUpFacts<Response>
+    ) -> RequestDecision<Response>? {
         switch found.reuse {
         case .validate: return nil
         case .serve(let ttl, let age):
@@ -216,44 +218,47 @@ extension RequestFacts {
             let place = place(lookedUp)
             // RFC 8246 §2: what is immutable is not asked after while it is fresh.
             guard lookedUp.isRefreshDue, place.sharing == .repeated, !found.stored.flags.contains(.immutable) else {
-                return .serve(found.response, serving)
+                return .serve(response, serving)
             }
-            return .serveAndRefresh(found.response, serving, .refreshAhead, place)
+            return .serveAndRefresh(response, serving, .refreshAhead, place)
         // Only a GET can be asked anew without its client.
         case .serveWhileValidating where method != .get || lookedUp.isForPart: return nil
         case .serveWhileValidating(let ttl, let age):
             let serving = Serving(age: age, ttl: ttl, .staleWhileRevalidate)
-            return .serveAndRefresh(found.response, serving, .staleWhileRevalidate, place(lookedUp))
+            return .serveAndRefresh(response, serving, .staleWhileRevalidate, place(lookedUp))
         }
     }
 
     /// However old, where it may go out at all.
-    private func serveWhatIsStored(_ found: Candidate, _ lookedUp: LookUpFacts<Response>) -> RequestDecision<Response>? {
+    private func serveWhatIsStored(
+        _ response: Response, _ found: Rating, _ lookedUp: LookUpFacts<Response>
+    ) -> RequestDecision<Response>? {
         if case .serve(let ttl, let age) = found.reuse {
-            return .serve(found.response, Serving(age: age, ttl: ttl, .mode(mode)))
+            return .serve(response, Serving(age: age, ttl: ttl, .mode(mode)))
         }
         if case .found(let gone, let metadata) = lookedUp.gone, case .allowed(let age, let ttl) = rescue(metadata) {
             return .serve(gone, Serving(age: age, ttl: ttl, .gone(mode)))
         }
         guard case .allowed(let age, let ttl) = rescue(found.stored) else { return nil }
-        return .serve(found.response, Serving(age: age, ttl: ttl, .mode(mode)))
+        return .serve(response, Serving(age: age, ttl: ttl, .mode(mode)))
     }
 
-    private func ask(_ found: Candidate?, _ lookedUp: LookUpFacts<Response>) -> RequestDecision<Response> {
-        let copy = found.map {
-            StoredCopy(response: $0.response, rescue: mode == .record ? .forbidden(.record) : rescue($0.stored))
+    /// - Parameter found: of what is stored; nil where nothing is.
+    private func ask(_ found: Rating?, _ lookedUp: LookUpFacts<Response>) -> RequestDecision<Response> {
+        guard let found, case .found(let response, _) = lookedUp.result else {
+            if lookedUp.isForPart { return .part(nil) }
+            if case .otherVariant = lookedUp.result { return .forward(.otherVariant, place(lookedUp)) }
+            return .forward(.nothingStored, place(lookedUp))
         }
-        if lookedUp.isForPart { return .part(copy) }
-        if let found, let copy { return .validate(copy, validationCause(found), place(lookedUp)) }
-        if case .otherVariant = lookedUp.result { return .forward(.otherVariant, place(lookedUp)) }
-        return .forward(.nothingStored, place(lookedUp))
+        let copy = StoredCopy(response: response, rescue: mode == .record ? .forbidden(.record) : rescue(found.stored))
+        return lookedUp.isForPart ? .part(copy) : .validate(copy, validationCause(found), place(lookedUp))
     }
 
     private func rescue(_ stored: StoredMetadata) -> RescueDecision {
         Reuse.rescue(stored, directives, strictness: strictness, now: now)
     }
 
-    private func validationCause(_ found: Candidate) -> ValidationCause {
+    private func validationCause(_ found: Rating) -> ValidationCause {
         guard mode != .record else { return .record }
         switch found.reuse {
         case .serve, .serveWhileValidating: return .stale(.stale)
