@@ -1,8 +1,8 @@
 // The machine of one client's exchange that asks the upstream: an event in, an action out, nothing done. Its shell is `Exchange`.
 //
-//     entering ► (failure memory) ► (flight) ► asking  ► responding
+//     entering ► (failure memory) ► (flight) ► asking  ► streaming ► finished
 //        ▲                             └─────► waiting ┤
-//        └───── asks anew ◄── OutcomeDecision ◄────────┴► ending ► responding
+//        └───── asks anew ◄── OutcomeDecision ◄────────┴► ending ► finished
 //
 // Whatever ends without a response goes to `ending`: there the store is looked into, perhaps after a read from the disk, and `OutcomeDecision` is made.
 
@@ -84,7 +84,7 @@ package struct ExchangeMachine {
 
     private var isWaiting: Bool { if case .waiting = state { true } else { false } }
 
-    /// Whether it has waited for a fetch that failed.
+    /// Whether it has waited for a fetch that brought it nothing.
     package var hasWaited: Bool { if case .waiting(isLast: true) = state { true } else { false } }
 
     /// Whether an ending still is one: what is stored may have been read in meanwhile.

@@ -102,7 +102,7 @@ package struct OutcomeFacts<Response: AnyObject> {
     package let mode: ServingMode
     package let strictness: Strictness
     package let now: Timestamp
-    /// Whether it has waited before for a fetch that failed.
+    /// Whether it has waited before for a fetch that brought it nothing.
     package var hasWaited = false
     package var stored = StoredNow<Response>()
 

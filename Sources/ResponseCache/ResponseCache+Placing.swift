@@ -1,4 +1,4 @@
-// The one way into the store, for all that comes: what a fetch brings, what a 304 confirms, what HEAD brings up to date, and what was archived.
+// The one way into the store for all that takes the place of a copy: what a fetch brings, what a 304 confirms, what HEAD brings up to date, and what was archived.
 // It is held against what is stored now, not against what was found when its request began (`Recency`): an older response never takes the place
 // of a newer one, whichever ends first and on whatever shard. Comparing and putting in are one step of the store.
 

@@ -12,7 +12,7 @@ import Upstream
 struct FetchedResponse {
     /// End-to-end fields only: what concerned the connection is gone, Content-Length is not among them.
     var head: ResponseHead
-    /// As sent: still content-coded where the upstream coded it.
+    /// As this client gets it: coded only where it accepts that.
     var content: [UInt8]
     /// Whether it was handed to the store, or why not.
     var storage: StorageDecision

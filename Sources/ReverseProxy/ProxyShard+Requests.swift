@@ -1,4 +1,5 @@
-// What is done with a request: it is looked up, `RequestFacts.decide` says what follows, and that is done. Nothing is decided here.
+// What is done with a request: it is looked up, `RequestFacts.decide` says what follows, and that is done. What a plain
+// fresh hit needs is known before, by the same rule.
 
 import CachePolicy
 import Coordination
