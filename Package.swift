@@ -110,9 +110,8 @@ let package = Package(
         .target(
             name: "TestSupport",
             dependencies: [
-                "CSystem", "CTestTLS", "Reactor", "Administration", "Server", "ReverseProxy", "CachePolicy", "Downstream", "CacheStore",
-                "Upstream",
-                "Locking",
+                "CSystem", "CTestTLS", "Reactor", "Administration", "Server", "ReverseProxy", "CachePolicy", "ContentCodings", "Downstream",
+                "CacheStore", "Upstream", "Locking",
                 logging,
             ],
             path: "Tests/TestSupport", swiftSettings: strict),

@@ -34,14 +34,7 @@ package struct ForwardingSettings: Sendable {
     package var overrideFields = WellKnownNames.overrideFields
     /// Fields beside X-Forwarded-For and X-Real-IP that tell where a request came from, in lower case. Whatever of them a client writes, an
     /// upstream behind a content network or a load balancer may believe: so they go the same way as `X-Forwarded-For`.
-    package var addressFields = [
-        "x-client-ip", "x-clientip", "client-ip", "x-cluster-client-ip", "x-remote-ip", "x-remote-addr", "remote-addr",
-        "x-originating-ip", "x-original-forwarded-for", "x-original-remote-addr", "x-forwarded", "forwarded-for", "x-proxyuser-ip",
-        "x-envoy-external-address", "true-client-ip", "cf-connecting-ip", "cf-connecting-ipv6", "cf-pseudo-ipv4", "fastly-client-ip",
-        "fly-client-ip", "do-connecting-ip", "x-nf-client-connection-ip", "x-vercel-forwarded-for", "x-vercel-ip", "x-azure-clientip",
-        "x-azure-socketip", "x-arr-clientip", "x-appengine-user-ip", "x-appengine-remote-addr", "x-sucuri-clientip", "cdn-real-ip",
-        "ali-cdn-real-ip", "cdn-src-ip", "incap-client-ip", "wl-proxy-client-ip", "proxy-client-ip",
-    ]
+    package var addressFields = WellKnownNames.addressFields
 
     package init() {}
 

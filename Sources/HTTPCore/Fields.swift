@@ -125,18 +125,17 @@ package struct Fields: Sendable {
 
     /// The values of all lines of that name (any case), in order.
     package func all(named name: Span<UInt8>) -> [ArraySlice<UInt8>] {
-        var values: [ArraySlice<UInt8>] = []
-        for entry in entries where entry.nameLength == name.count {
-            guard bytes.span.extracting(entry.nameRange).equalsIgnoringCase(name) else { continue }
-            values.append(bytes[entry.valueRange])
-        }
-        return values
+        values(nameLength: name.count) { $0.equalsIgnoringCase(name) }
     }
 
     package func all(named name: StaticString) -> [ArraySlice<UInt8>] {
+        values(nameLength: name.utf8CodeUnitCount) { $0.equalsIgnoringCase(name) }
+    }
+
+    @inline(__always)
+    private func values(nameLength: Int, where isNamed: (Span<UInt8>) -> Bool) -> [ArraySlice<UInt8>] {
         var values: [ArraySlice<UInt8>] = []
-        for entry in entries where entry.nameLength == name.utf8CodeUnitCount {
-            guard bytes.span.extracting(entry.nameRange).equalsIgnoringCase(name) else { continue }
+        for entry in entries where entry.nameLength == nameLength && isNamed(bytes.span.extracting(entry.nameRange)) {
             values.append(bytes[entry.valueRange])
         }
         return values

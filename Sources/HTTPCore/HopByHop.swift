@@ -28,7 +28,7 @@ extension Fields {
     private func removingOfConnection() -> Fields {
         var kept = Fields()
         kept.take(bytes: bytes, of: self)
-        for entry in entries where !isOfConnection(entry) { kept.take(entry) }
+        for entry in entries where !Self.always.holds(entry) { kept.take(entry) }
         return kept
     }
 
@@ -37,11 +37,9 @@ extension Fields {
     package func removingNamed() -> Fields? {
         guard contains(.connection), !connectionIs("keep-alive") else { return nil }
         let named = NamedFields(self)
-        let isTaken = { (entry: Entry) in !isOfConnection(entry) && isNamed(entry, by: named) }
+        let isTaken = { (entry: Entry) in !Self.always.holds(entry) && isNamed(entry, by: named) }
         return entries.contains(where: isTaken) ? Fields(bytes: bytes, entries: entries.filter { !isTaken($0) }) : nil
     }
-
-    private func isOfConnection(_ entry: Entry) -> Bool { entry.known.map(Self.always.contains) ?? false }
 
     private func isNamed(_ entry: Entry, by named: NamedFields) -> Bool {
         if let known = entry.known, Self.protected.contains(known) { return false }

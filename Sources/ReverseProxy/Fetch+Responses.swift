@@ -93,19 +93,16 @@ extension Fetch: TransferReceiver {
         return cache.decideStoring(response, to: subject.head, subject.directives, isPartitioned: keys.isPartitioned, good: good)
     }
 
-    func control(_ response: ResponseHead) -> ResponseCacheControl {
-        ResponseCacheControl(response.fields, targeted: shard.settings.policy.targetedFields)
-    }
-
     /// RFC 9110 §9.3.3: a response to POST that says how long it is fresh, and that it is what GET would bring, may answer later GETs.
     private func takeKeyOfGet(_ response: ResponseHead) {
-        let control = control(response)
+        guard let cache = shard.cache else { return }
+        let control = cache.control(response)
         let hasLifetime =
             control.maxAge != nil || control.sharedMaxAge != nil || (!control.isTargeted && response.fields.contains(.expires))
         guard response.status == 200, hasLifetime, let location = response.fields.first(.contentLocation),
             Invalidation.isSame(location, as: subject.head.pathAndQuery, origin: shard.shared.cacheSettings.upstream)
         else { return }
-        keys = shard.cache?.keysOfGet(for: subject.head)
+        keys = cache.keysOfGet(for: subject.head)
     }
 
     // MARK: The content

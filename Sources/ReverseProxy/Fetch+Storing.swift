@@ -32,7 +32,7 @@ extension Fetch {
         guard let placedRequest, let cache = shard.cache else { return nil }
         let findings = collected.findings
         // What no-transform keeps in its coding is only checked without it.
-        let decoded = findings.decoded.flatMap { Storing.staysCoded(head, control(head)) ? nil : $0 }
+        let decoded = findings.decoded.flatMap { Storing.staysCoded(head, cache.control(head)) ? nil : $0 }
         let whole = WholeResponse(
             head, decoded ?? collected.bytes, isDecoded: decoded != nil, ownTag: findings.ownTag, recency, isOfPOST: subject.place == nil)
         return cache.store(whole, for: placedRequest, at: shard.cacheTime)

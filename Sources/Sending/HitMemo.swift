@@ -131,7 +131,7 @@ package final class HitMemo {
                 memcpy(out + count + 1, bytes.baseAddress! + range.lowerBound, range.count)
                 count += 1 + range.count
             }
-            for entry in head.fields.entries where !(entry.known.map(unread.contains) ?? false) {
+            for entry in head.fields.entries where !unread.holds(entry) {
                 put(entry.nameRange, behind: 0x0a)
                 put(entry.valueRange, behind: 0x3a)
             }

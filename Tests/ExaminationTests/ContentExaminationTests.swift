@@ -1,25 +1,15 @@
 // What is found in content that was taken whole: whether it is good, what it is without its coding, and its tag. Without sockets.
 
 import CachePolicy
-import ContentCodings
 import HTTPCore
 import JSON
+import TestSupport
 import Testing
 
 @testable import Examination
 
 @Suite("What is found in content")
 struct ContentExaminationTests {
-    private static func list(_ count: Int, _ more: String = "") -> String {
-        "{\"data\":[" + (0..<count).map { "{\"id\":\($0),\"b\":[1.0,\"x\"],\"a\":null}" }.joined(separator: ",") + "]\(more)}"
-    }
-
-    private static func gzip(_ text: String) throws -> [UInt8] {
-        let encoder = GzipEncoder()
-        try #require(encoder.begin())
-        return Array(text.utf8).withUnsafeBytes { encoder.code($0, isLast: true) }
-    }
-
     private static let nothing = ContentExamination.Findings()
 
     private func examination(
@@ -35,8 +25,8 @@ struct ContentExaminationTests {
 
     @Test("what there is to go through decides what is too long to be looked at on the loop")
     func lengths() throws {
-        let text = Array(Self.list(20).utf8)
-        let coded = try Self.gzip(Self.list(20))
+        let text = Array(TestContent.list(20).utf8)
+        let coded = try TestContent.gzip(TestContent.list(20))
         // It was checked as it came.
         #expect(examination(text).findings(within: 10) == Self.nothing)
         #expect(examination(text, isJSON: false).findings(within: 10) == Self.nothing)
@@ -54,12 +44,12 @@ struct ContentExaminationTests {
 
     @Test("faults are the same at once and beside the loop")
     func faults() throws {
-        let bomb = try Self.gzip(String(repeating: " ", count: 100_000) + "1")
+        let bomb = try TestContent.gzip(String(repeating: " ", count: 100_000) + "1")
         let rows: [(ContentExamination, UpstreamFault?)] = [
             (examination(Array("[1".utf8)), .invalidJSON), (examination(Array("[1]".utf8), mustHave: "/0"), nil),
             (examination(Array("[1]".utf8), mustHave: "/1"), .missingValue), (examination([], .gzip), .emptyContent),
-            (examination([1, 2], .gzip), .undecodable), (examination(try Self.gzip("[1"), .gzip), .invalidJSON),
-            (examination(try Self.gzip("[1]"), .gzip, mustHave: "/1"), .missingValue),
+            (examination([1, 2], .gzip), .undecodable), (examination(try TestContent.gzip("[1"), .gzip), .invalidJSON),
+            (examination(try TestContent.gzip("[1]"), .gzip, mustHave: "/1"), .missingValue),
             (examination(bomb, .gzip, limit: 50_000), .undecodable),
         ]
         for (examination, fault) in rows {
@@ -70,11 +60,11 @@ struct ContentExaminationTests {
 
     @Test("a tag is of what the data means, however long it is")
     func tags() throws {
-        let one = examination(Array(Self.list(10_000, ",\"x\":1,\"y\":2").utf8), makesTag: true).findings()?.ownTag
-        let other = examination(Array(Self.list(10_000, ", \"y\" : 2.0, \"x\":1e0").utf8), makesTag: true).findings()?.ownTag
+        let one = examination(Array(TestContent.list(10_000, ",\"x\":1,\"y\":2").utf8), makesTag: true).findings()?.ownTag
+        let other = examination(Array(TestContent.list(10_000, ", \"y\" : 2.0, \"x\":1e0").utf8), makesTag: true).findings()?.ownTag
         #expect(one != nil && one == other)
-        #expect(one != examination(Array(Self.list(10_000, ",\"x\":1,\"y\":3").utf8), makesTag: true).findings()?.ownTag)
-        let coded = try Self.gzip(Self.list(10_000, ",\"x\":1,\"y\":2"))
+        #expect(one != examination(Array(TestContent.list(10_000, ",\"x\":1,\"y\":3").utf8), makesTag: true).findings()?.ownTag)
+        let coded = try TestContent.gzip(TestContent.list(10_000, ",\"x\":1,\"y\":2"))
         #expect(examination(coded, .gzip, makesTag: true).findings()?.ownTag == one)
     }
 }

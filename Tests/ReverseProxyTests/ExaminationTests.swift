@@ -1,7 +1,6 @@
 // Content looked at: at once where it is short, beside the loop where it is long, and with the same result.
 
 import CachePolicy
-import ContentCodings
 import HTTPCore
 import JSON
 import TestSupport
@@ -11,20 +10,10 @@ import Testing
 
 @Suite("Content is looked at", .play)
 struct ExaminationTests {
-    private static func list(_ count: Int, _ more: String = "") -> String {
-        "{\"data\":[" + (0..<count).map { "{\"id\":\($0),\"b\":[1.0,\"x\"],\"a\":null}" }.joined(separator: ",") + "]\(more)}"
-    }
-
-    private static func gzip(_ text: String) throws -> [UInt8] {
-        let encoder = GzipEncoder()
-        try #require(encoder.begin())
-        return Array(text.utf8).withUnsafeBytes { encoder.code($0, isLast: true) }
-    }
-
     @Test("a large response is served the same whether it was looked at on the loop or beside it", .slow, arguments: [false, true])
     func plays(isCoded: Bool) throws {
-        let text = Self.list(3_000)
-        let content = isCoded ? try Self.gzip(text) : Array(text.utf8)
+        let text = TestContent.list(3_000)
+        let content = isCoded ? try TestContent.gzip(text) : Array(text.utf8)
         let coding = isCoded ? "Content-Encoding: gzip\r\n" : ""
         var seen: [[String?]] = []
         for atOnce in [0, 1 << 20] {
@@ -43,7 +32,7 @@ struct ExaminationTests {
             let tag = try #require(first["ETag"])
             let second = try play.get("/a", [("If-None-Match", tag)])
             #expect(second.status == 304)
-            let junk = Array(Self.list(2_999).utf8)
+            let junk = Array(TestContent.list(2_999).utf8)
             origin.react { _ in
                 [.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: \(junk.count)\r\n\r\n"), .sendBytes(junk)]
             }
@@ -57,7 +46,7 @@ struct ExaminationTests {
 
     @Test("followers of a long response wait for its end and get the copy")
     func followers() throws {
-        let text = Self.list(3_000)
+        let text = TestContent.list(3_000)
         let gate = Gate()
         let origin = ScriptedOrigin { _ in
             [
@@ -76,7 +65,7 @@ struct ExaminationTests {
 
     @Test("a client that leaves while its response is examined harms nobody, and the response is stored")
     func leaves() throws {
-        let text = Self.list(10_000)
+        let text = TestContent.list(10_000)
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json(text, ["Cache-Control: max-age=60"])] })
         do {
             let client = try play.client()
@@ -93,7 +82,7 @@ struct ExaminationTests {
 
     @Test("the end does not wait for what is examined or coded, and the next start finds all in order")
     func end() throws {
-        let text = Self.list(10_000)
+        let text = TestContent.list(10_000)
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json(text, ["Cache-Control: max-age=60"])] }) { $0.content.compressFromBytes = 1 }
         let client = try play.client()
         client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -109,7 +98,7 @@ struct ExaminationTests {
 
     @Test("a long request's content is one key in any spelling, and a small difference is another", .slow)
     func requests() throws {
-        let content = { (more: String) in Self.list(3_000, more) }
+        let content = { (more: String) in TestContent.list(3_000, more) }
         let origin = ScriptedOrigin { request in [.json("[\(request.content.count)]", ["Cache-Control: max-age=60"])] }
         let play = try ProxyPlay(origin) {
             $0.otherRoute.methods = [.post]
