@@ -45,7 +45,8 @@ extension StoredEntry {
             "response_delay": seconds(Freshness.responseDelay(of: metadata)),
             "resident_time": seconds(Freshness.residentTime(of: metadata, now: now)),
             "stale_if_error": seconds(metadata.staleIfError), "stale_while_revalidate": seconds(metadata.staleWhileRevalidate),
-            "asks_upstream_because": reason,
+            "asks_upstream_because": reason, "lifetime_source": .string(metadata.lifetimeSource.label),
+            "is_disregarded": .bool(metadata.flags.contains(.disregarded)),
         ]
         var fields: [JSONValue] = []
         for index in 0..<head.fields.count {

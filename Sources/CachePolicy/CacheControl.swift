@@ -20,8 +20,8 @@ package struct ResponseCacheControl: Sendable, Equatable {
     package var immutable = false
     /// The fields that `no-cache` and `private` name (§5.2.2.4, §5.2.2.7), in lower case: they are not kept, and the rest is.
     package var unkept: [[UInt8]] = []
-    /// It comes from a targeted field: then Expires says nothing either (RFC 9213 §2.2).
-    package var isTargeted = false
+    /// Expires says nothing: it comes from a targeted field (RFC 9213 §2.2), or the operator disregards it.
+    package var hidesExpires = false
 
     package init() {}
 
@@ -103,6 +103,13 @@ package struct RequestCacheControl: Sendable, Equatable {
     package var noTransform = false
 
     package init() {}
+
+    /// The same without what can have the upstream asked where something fresh is stored.
+    package var withoutForcing: RequestCacheControl {
+        var directives = self
+        (directives.noCache, directives.maxAge, directives.minFresh) = (false, nil, nil)
+        return directives
+    }
 
     package init(_ fields: Fields) {
         guard fields.contains(.cacheControl) else {

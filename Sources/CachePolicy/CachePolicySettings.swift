@@ -65,6 +65,8 @@ package struct CachePolicySettings: Sendable {
     package var credentials = CredentialSettings()
     /// Request fields that are part of every key, in lower case: for upstreams whose responses depend on them without saying so in Vary.
     package var keyFields: [String] = []
+    /// Of the request's route.
+    package var freshness = FreshnessRules()
 
     package init() {}
 

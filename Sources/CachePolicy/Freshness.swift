@@ -8,7 +8,7 @@ package enum Freshness {
     package static func lifetime(_ fields: Fields, _ control: ResponseCacheControl, date: Timestamp, now: Int64) -> Int64? {
         if let shared = control.sharedMaxAge { return shared }
         if let age = control.maxAge { return age }
-        guard !control.isTargeted else { return nil }
+        guard !control.hidesExpires else { return nil }
         let expires = fields.all(.expires)
         guard let first = expires.first else { return nil }
         // §5.3: an invalid date, above all "0", is in the past.

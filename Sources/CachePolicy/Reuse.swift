@@ -34,6 +34,8 @@ package enum NoRescueReason: String, Sendable, CaseIterable {
     /// Another's response, which may be shared only as long as it is validated (RFC 9111 §3.5).
     case authorized
     case storedError = "stored_error"
+    /// It has been stale for longer than `stale_for`.
+    case staleFor = "stale_for"
     /// The mode is `record`.
     case record
 }
@@ -69,13 +71,15 @@ package enum Reuse {
     }
 
     /// Whether the stored response may go out while the upstream fails. Without permission too (§4.2.4: a disconnected cache).
+    /// - Parameter staleFor: seconds for which the operator lets stale responses stand in; nil: for ever.
     package static func rescue(
-        _ stored: StoredMetadata, _ directives: RequestCacheControl, strictness: Strictness, now: Timestamp
+        _ stored: StoredMetadata, _ directives: RequestCacheControl, strictness: Strictness, staleFor: Int64? = nil, now: Timestamp
     ) -> RescueDecision {
         let age = Freshness.currentAge(of: stored, now: now)
         let ttl = Freshness.isAgeUnknown(of: stored, now: now) ? nil : stored.freshnessLifetime.map { $0 - age }
+        // An error that was stored is no better than the one at hand.
+        if stored.isNegative { return .forbidden(.storedError) }
         if ttl ?? 0 <= 0 {
-            // An error that was stored is no better than the one at hand.
             if stored.status.rawValue >= 500 { return .forbidden(.storedError) }
             if stored.flags.contains(.authorized), !stored.flags.contains(.isPublic) { return .forbidden(.authorized) }
         }
@@ -84,10 +88,21 @@ package enum Reuse {
             if directives.noCache { return .forbidden(.requestNoCache) }
         }
         // What says nothing of freshness is stale from the beginning.
-        if strictness == .strict, let limit = directives.staleIfError ?? stored.staleIfError, -(ttl ?? -age) > limit {
+        let staleness = -(ttl ?? -age)
+        if strictness == .strict, let limit = directives.staleIfError ?? stored.staleIfError, staleness > limit {
             return .forbidden(.staleIfError)
         }
+        if let staleFor, staleness > staleFor { return .forbidden(.staleFor) }
         return .allowed(age: age, ttl: ttl)
+    }
+
+    /// The same for what lies beside a copy and says that it is gone: it stands for what the upstream last said, however short it counts as fresh.
+    package static func rescueGone(
+        _ gone: StoredMetadata, _ directives: RequestCacheControl, strictness: Strictness, staleFor: Int64? = nil, now: Timestamp
+    ) -> RescueDecision {
+        var gone = gone
+        gone.lifetimeSource = .response
+        return rescue(gone, directives, strictness: strictness, staleFor: staleFor, now: now)
     }
 
     /// Whether it could stand in for a failing upstream at some time, if the request did not matter.

@@ -23,7 +23,7 @@ package enum SelectingFields {
             let name = member.map(\.asciiLowercased)
             let isCredential = settings.credentials.fields.contains { $0.utf8.elementsEqual(name) }
             let isCovered = name.elementsEqual("accept-encoding".utf8) || (isCredential && !settings.isPrivate)
-            if !isCovered { names.insert(name) }
+            if !isCovered, settings.freshness.varies(by: name, credentials: settings.credentials.fields) { names.insert(name) }
         }
         // An upstream that echoes the Origin and forgets to say so.
         if let allowed = response.first(.accessControlAllowOrigin), let own = request.first(.origin), allowed == own {

@@ -34,7 +34,8 @@ package enum StoredHead {
     private static let dropped: KnownFieldSet = [.age, .contentLength, .proxyStatus]
 
     package static func make(_ received: ReceivedResponse, settings: CachePolicySettings) -> (bytes: [UInt8], metadata: StoredMetadata) {
-        let control = received.control.asRead(by: settings)
+        let said = received.control.asRead(by: settings)
+        let control = settings.freshness.applied(to: said)
         var fields = received.head.fields
         for name in control.unkept { fields.remove(named: name.span) }
         let isWeakened = received.isDecoded && removeCoding(from: &fields)
@@ -44,20 +45,28 @@ package enum StoredHead {
             date: date.map { Timestamp(seconds: $0) } ?? received.responseTime)
         metadata.status = received.head.status
         metadata.flags = flags(control)
+        if control != said { metadata.flags.insert(.disregarded) }
         if isWeakened { metadata.flags.insert(.weakenedETag) }
         if MediaType(of: received.head.fields)?.isJSON == true { metadata.flags.insert(.isJSON) }
         if ContentCoding(fields) != .identity { metadata.flags.insert(.coded) }
         if CacheTags.groups(of: fields, named: "cache-groups")?.isEmpty == false { metadata.flags.insert(.hasGroups) }
         if settings.targetedFields.contains(where: { fields.contains(named: $0.span) }) { metadata.flags.insert(.hasTargeted) }
-        metadata.freshnessLifetime =
-            Freshness.lifetime(fields, control, date: metadata.date, now: received.responseTime.seconds)
-            ?? Freshness.heuristic(fields, received.head.status, control, date: metadata.date, settings: settings)
+        (metadata.freshnessLifetime, metadata.lifetimeSource) = lifetime(of: received, fields, control, metadata.date, settings)
         metadata.staleIfError = control.staleIfError
-        metadata.staleWhileRevalidate = control.staleWhileRevalidate
+        metadata.staleWhileRevalidate = control.staleWhileRevalidate ?? settings.freshness.staleWhileRevalidate
         metadata.ageValue = Freshness.ageValue(received.head.fields)
         var omitted = settings.setCookie == .keep ? dropped : dropped.union([.setCookie, .setCookie2])
         if date == nil { omitted.insert(.date) }
         return (serialize(received, fields, without: omitted, &metadata), metadata)
+    }
+
+    private static func lifetime(
+        of received: ReceivedResponse, _ fields: Fields, _ control: ResponseCacheControl, _ date: Timestamp, _ settings: CachePolicySettings
+    ) -> (seconds: Int64?, source: LifetimeSource) {
+        let status = received.head.status
+        let said = Freshness.lifetime(fields, control, date: date, now: received.responseTime.seconds)
+        let heuristic = said == nil ? Freshness.heuristic(fields, status, control, date: date, settings: settings) : nil
+        return settings.freshness.lifetime(of: status, said: said, heuristic: heuristic, control)
     }
 
     private static func flags(_ control: ResponseCacheControl) -> StoredFlags {

@@ -47,6 +47,11 @@ package struct StoredFlags: OptionSet, Sendable {
     package static let imported = StoredFlags(rawValue: 1 << 14)
     /// Its content is stored in a coding: it is only for those who allow that.
     package static let coded = StoredFlags(rawValue: 1 << 15)
+    /// The operator's rules have left out something that it said (`FreshnessRules`).
+    package static let disregarded = StoredFlags(rawValue: 1 << 16)
+    /// Three bits: who said how long it is fresh.
+    fileprivate static let lifetimeSourceShift: UInt32 = 17
+    fileprivate static let lifetimeSource = StoredFlags(rawValue: 7 << lifetimeSourceShift)
 }
 
 /// The plain part of a stored response.
@@ -89,6 +94,21 @@ package struct StoredMetadata: Sendable, Equatable {
         stale.flags.subtract([.imported, .markedStale])
         return stale
     }
+
+    /// Who said how long it is fresh.
+    package var lifetimeSource: LifetimeSource {
+        get {
+            let number = flags.intersection(.lifetimeSource).rawValue >> StoredFlags.lifetimeSourceShift
+            return LifetimeSource(rawValue: UInt8(number)) ?? .response
+        }
+        set {
+            flags.subtract(.lifetimeSource)
+            flags.formUnion(StoredFlags(rawValue: UInt32(newValue.rawValue) << StoredFlags.lifetimeSourceShift))
+        }
+    }
+
+    /// An error that is kept for a moment, so that it is not asked for each time: it never takes the place of anything good.
+    package var isNegative: Bool { lifetimeSource == .negative }
 
     package var hasValidator: Bool { !etag.isEmpty || !lastModified.isEmpty }
 

@@ -58,7 +58,7 @@ package enum Storing {
     ) -> StorageDecision {
         let request = asked.head
         guard request.method != .head else { return .forbidden(.methodNotCacheable) }
-        let control = control.asRead(by: settings)
+        let control = settings.freshness.applied(to: control.asRead(by: settings))
         if let reason = statusReason(response, control, settings) { return .forbidden(reason) }
         guard !asked.directives.noStore else { return .forbidden(.requestNoStore) }
         // §5.2.2.3: must-understand lets a cache that knows the status ignore no-store.
@@ -71,7 +71,8 @@ package enum Storing {
         guard FieldLists.members(of: .vary, in: response.fields, limit: settings.memberLimit + 1).count <= settings.memberLimit,
             let groups = CacheTags.groups(of: response.fields, named: "cache-groups"), groups.count <= settings.memberLimit
         else { return .forbidden(.tooManyMembers) }
-        let isKept = settings.keepsAny || settings.contentTypes.contain(MediaType(of: response.fields))
+        let isNegative = settings.freshness.negativeLifetime(of: response.status, said: nil) != nil
+        let isKept = settings.keepsAny || isNegative || settings.contentTypes.contain(MediaType(of: response.fields))
         guard isKept else { return .forbidden(.contentType) }
         // Stored content is decoded, which no-transform forbids (§5.2.2.6); where every response is kept, it is kept in its coding.
         guard settings.keepsAny || !staysCoded(response, control) else { return .forbidden(.contentCoding) }
@@ -111,6 +112,7 @@ package enum Storing {
     ) -> NotStoredReason? {
         let status = response.status
         guard status != 206 else { return .partial }
+        guard settings.freshness.negativeLifetime(of: status, said: nil) == nil else { return nil }
         guard !settings.keepsAny else { return CacheableStatus.mayKeep(response, control, settings) ? nil : .status }
         switch status {
         case 204, 205: return .noContent
@@ -138,7 +140,7 @@ package enum CacheableStatus {
 
     /// Errors that a field or a moment of one request brings about: not kept for others, whatever they say of freshness, unless the operator wants
     /// the letter.
-    private static func isAboutOneRequest(_ status: Status) -> Bool {
+    static func isAboutOneRequest(_ status: Status) -> Bool {
         [400, 401, 407, 408, 411, 412, 413, 416, 417, 421, 425, 428, 429, 431].contains(status.rawValue)
     }
 
@@ -148,6 +150,6 @@ package enum CacheableStatus {
             return false
         }
         return control.maxAge != nil || control.sharedMaxAge != nil || control.isPublic || (settings.isPrivate && control.isPrivate)
-            || (!control.isTargeted && response.fields.contains(.expires)) || isHeuristicallyCacheable(response.status)
+            || (!control.hidesExpires && response.fields.contains(.expires)) || isHeuristicallyCacheable(response.status)
     }
 }

@@ -9,7 +9,7 @@ enum TargetedCacheControl {
         let lines = fields.all(named: name.span)
         guard !lines.isEmpty else { return nil }
         var control = ResponseCacheControl()
-        control.isTargeted = true
+        control.hidesExpires = true
         guard !FieldListLimit.isExceeded(by: lines, separators: ",;") else {
             control.noStore = true
             return control

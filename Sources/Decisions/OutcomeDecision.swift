@@ -101,6 +101,8 @@ package struct OutcomeFacts<Response: AnyObject> {
     package let directives: RequestCacheControl
     package let mode: ServingMode
     package let strictness: Strictness
+    /// Seconds for which stale responses may stand in; nil: for ever.
+    package var staleFor: Int64?
     package let now: Timestamp
     /// Whether it has waited before for a fetch that brought it nothing.
     package var hasWaited = false
@@ -206,11 +208,11 @@ extension OutcomeFacts {
     private func ownCopy() -> OwnCopy? {
         guard let latest = stored.latest else { return nil }
         guard mode != .record else { return .forbidden(.record) }
-        switch Reuse.rescue(latest.metadata, directives, strictness: strictness, now: now) {
+        switch Reuse.rescue(latest.metadata, directives, strictness: strictness, staleFor: staleFor, now: now) {
         case .forbidden(let reason): return .forbidden(reason)
         case .allowed(let age, let ttl):
             guard let gone = stored.gone else { return .allowed(Rescue(latest.response, age: age, ttl: ttl, .own)) }
-            switch Reuse.rescue(gone.metadata, directives, strictness: strictness, now: now) {
+            switch Reuse.rescueGone(gone.metadata, directives, strictness: strictness, staleFor: staleFor, now: now) {
             case .forbidden(let reason): return .forbidden(reason)
             case .allowed(let age, let ttl): return .allowed(Rescue(gone.response, age: age, ttl: ttl, .gone))
             }

@@ -124,6 +124,8 @@ package struct RequestFacts<Response: AnyObject> {
     /// Why the request would be refused whatever is stored elsewhere.
     package var refusal: RequestRefusal?
     package let strictness: Strictness
+    /// Seconds for which stale responses may stand in for a failing upstream; nil: for ever.
+    package var staleFor: Int64?
     package let now: Timestamp
 
     package init(_ method: Method, _ storeUse: StoreUse<Response>, strictness: Strictness, now: Timestamp) {
@@ -211,6 +213,7 @@ extension RequestFacts {
     private func serveByRules(
         _ response: Response, _ found: Rating, _ lookedUp: LookUpFacts<Response>
     ) -> RequestDecision<Response>? {
+        if case .serve = found.reuse {} else if let negative = negative(lookedUp) { return negative }
         switch found.reuse {
         case .validate: return nil
         case .serve(let ttl, let age):
@@ -229,6 +232,14 @@ extension RequestFacts {
         }
     }
 
+    /// An error that came after what is stored, and is kept for a moment so that it is not asked for each time.
+    private func negative(_ lookedUp: LookUpFacts<Response>) -> RequestDecision<Response>? {
+        guard case .found(let gone, let metadata) = lookedUp.gone, metadata.isNegative,
+            case .serve(let ttl, let age) = Reuse.decide(metadata, directives, now: now)
+        else { return nil }
+        return .serve(gone, Serving(age: age, ttl: ttl, .fresh))
+    }
+
     /// However old, where it may go out at all.
     private func serveWhatIsStored(
         _ response: Response, _ found: Rating, _ lookedUp: LookUpFacts<Response>
@@ -236,10 +247,13 @@ extension RequestFacts {
         if case .serve(let ttl, let age) = found.reuse {
             return .serve(response, Serving(age: age, ttl: ttl, .mode(mode)))
         }
-        if case .found(let gone, let metadata) = lookedUp.gone, case .allowed(let age, let ttl) = rescue(metadata) {
+        if case .found(let gone, let metadata) = lookedUp.gone,
+            case .allowed(let age, let ttl) = Reuse.rescueGone(metadata, directives, strictness: strictness, now: now)
+        {
             return .serve(gone, Serving(age: age, ttl: ttl, .gone(mode)))
         }
-        guard case .allowed(let age, let ttl) = rescue(found.stored) else { return nil }
+        // Who switched this mode on wants what there is, however old.
+        guard case .allowed(let age, let ttl) = Reuse.rescue(found.stored, directives, strictness: strictness, now: now) else { return nil }
         return .serve(response, Serving(age: age, ttl: ttl, .mode(mode)))
     }
 
@@ -255,7 +269,7 @@ extension RequestFacts {
     }
 
     private func rescue(_ stored: StoredMetadata) -> RescueDecision {
-        Reuse.rescue(stored, directives, strictness: strictness, now: now)
+        Reuse.rescue(stored, directives, strictness: strictness, staleFor: staleFor, now: now)
     }
 
     private func validationCause(_ found: Rating) -> ValidationCause {

@@ -18,6 +18,9 @@ package struct ExchangeTrace: Sendable {
         /// Seconds; -1 where the response did not say, or nothing was found.
         package var lifetime: Int64 = -1
         package var age: Int64 = -1
+        /// Who said that lifetime, and whether the operator's rules left out something that the response said.
+        package var lifetimeSource = LifetimeSource.response
+        package var isDisregarded = false
         /// The response says that the resource is gone: remembered as the upstream said it, or served from there.
         package var isGone = false
         /// How often something was read from the disk before it could go on.
@@ -36,6 +39,8 @@ package struct ExchangeTrace: Sendable {
 
     /// Why it was done so, and not otherwise.
     package struct Reasons: Sendable {
+        /// The client wanted the upstream to be asked, and the operator has that ignored.
+        package var isClientIgnored = false
         package var bypass: BypassReason?
         package var validation: ValidationReason?
         package var notStored: NotStoredReason?

@@ -118,6 +118,20 @@ extension ValidationReason {
     }
 }
 
+extension LifetimeSource {
+    /// nil where the response said it itself.
+    var sentence: String? {
+        switch self {
+        case .response: nil
+        case .heuristic: "How long it counts as fresh is a share of the time since its Last-Modified (cache.heuristics)."
+        case .standard: "It did not say how long it is fresh: the setting freshness.default does."
+        case .minimum: "It counts as fresh for longer than it said: the setting freshness.minimum has it so."
+        case .maximum: "It counts as fresh for less than it said: the setting freshness.maximum has it so."
+        case .negative: "It is an error, and is kept for the time that the setting negative gives."
+        }
+    }
+}
+
 extension NoRescueReason {
     /// In words, behind "the stored copy may not stand in: ".
     package var sentence: String {
@@ -130,6 +144,7 @@ extension NoRescueReason {
         case .staleIfError: "it is staler than its stale-if-error allows"
         case .authorized: "it is the response to another's authorized request, and may be shared only as long as it is validated"
         case .storedError: "it is an error itself"
+        case .staleFor: "it has been stale for longer than stale_for"
         case .record: "the mode is record"
         }
     }
@@ -141,6 +156,7 @@ extension NoRescueReason {
             WhyAdvice("cache.policy", "rescue: stored responses go out while the upstream fails, whatever they said")
         case .authorized:
             WhyAdvice("cache.credential_fields", "with authorization among them the response is kept for those with the same credentials")
+        case .staleFor: WhyAdvice("cache.stale_for", "longer, or 0s: stored responses stand in however old they are")
         case .storedError, .record: nil
         }
     }

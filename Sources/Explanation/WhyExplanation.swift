@@ -118,6 +118,10 @@ package struct WhyExplanation {
     /// Sentences for people.
     private var explanation: [String] {
         var sentences = [trace.background?.cause.sentence ?? lookUpSentence]
+        if trace.found.kind == .stored { sentences += freshnessSentences }
+        if trace.reasons.isClientIgnored {
+            sentences.append("The request wanted the upstream to be asked, which the setting client_directives ignores.")
+        }
         if let failure { sentences.append(failure.sentence(status: trace.upstream.status)) }
         if trace.found.isGone {
             sentences.append(
@@ -144,6 +148,16 @@ package struct WhyExplanation {
         if let sentence = trace.content.outcome?.sentence { sentences.append(sentence) }
         if trace.found.diskReads > 0 { sentences.append("What is stored was not all in memory: it was read from the disk first.") }
         if trace.status == 499 { sentences.append("The client left before a response went out.") }
+        return sentences
+    }
+
+    /// Where its lifetime is not what it said itself.
+    private var freshnessSentences: [String] {
+        var sentences: [String] = []
+        if let sentence = trace.found.lifetimeSource.sentence { sentences.append(sentence) }
+        if trace.found.isDisregarded {
+            sentences.append("Some of what the response said of caching is disregarded, as the setting freshness.ignore has it.")
+        }
         return sentences
     }
 
@@ -238,7 +252,10 @@ package struct WhyExplanation {
         guard trace.found.kind == .stored else { return .null }
         let lifetime: JSONValue = trace.found.lifetime < 0 ? .null : .integer(Int(clamping: trace.found.lifetime))
         let left: JSONValue = trace.found.lifetime < 0 ? .null : .integer(Int(clamping: trace.found.lifetime - trace.found.age))
-        return ["lifetime": lifetime, "age": .integer(Int(clamping: trace.found.age)), "left": left]
+        return [
+            "lifetime": lifetime, "age": .integer(Int(clamping: trace.found.age)), "left": left,
+            "lifetime_source": .string(trace.found.lifetimeSource.label),
+        ]
     }
 
     private var requestContent: JSONValue {

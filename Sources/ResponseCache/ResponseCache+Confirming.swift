@@ -32,7 +32,7 @@ extension ResponseCache {
     package func confirm(
         by response: ResponseHead, for request: PlacedRequest, _ recency: Recency, at time: CacheTime
     ) -> (confirmation: Confirmation, result: ConfirmationResult)? {
-        guard let found = request.found, let fresh = freshened(found, by: response, recency) else { return nil }
+        guard let found = request.found, let fresh = freshened(found, by: response, recency, for: request.head) else { return nil }
         let result = storeConfirmed(found, by: response, for: request, recency, now: time.wall)
         if result == .stored { noteCookies(setBy: response.fields, to: request.head, at: time) }
         let cookies = response.fields.all(.setCookie)
@@ -43,9 +43,9 @@ extension ResponseCache {
         _ found: FoundResponse, by response: ResponseHead, for request: PlacedRequest, _ recency: Recency, now: Timestamp
     ) -> ConfirmationResult {
         guard let base = base(of: found, confirmedBy: response, recency, for: request) else { return .outdated }
-        guard let fresh = freshened(base, by: response, recency), mayKeep(fresh.bytes, fresh.metadata, response, for: request) else {
-            return .unshareable
-        }
+        guard let fresh = freshened(base, by: response, recency, for: request.head),
+            mayKeep(fresh.bytes, fresh.metadata, response, for: request)
+        else { return .unshareable }
         return keep(base, fresh, for: request, recency, now: now) == .outdated ? .outdated : .stored
     }
 
@@ -56,9 +56,9 @@ extension ResponseCache {
         switch Validation.update(base.metadata, head: base.item.head, by: response, contentBytes: contentBytes, strictness: strictness) {
         case .nothing: break
         case .freshen:
-            guard let fresh = freshened(base, by: response, recency), mayKeep(fresh.bytes, fresh.metadata, response, for: request) else {
-                return
-            }
+            guard let fresh = freshened(base, by: response, recency, for: request.head),
+                mayKeep(fresh.bytes, fresh.metadata, response, for: request)
+            else { return }
             _ = keep(base, fresh, for: request, recency, now: now)
         case .stale:
             guard base.metadata.freshnessLifetime ?? 0 > 0 else { return }
@@ -90,12 +90,14 @@ extension ResponseCache {
     }
 
     /// The stored head with the response's fields.
-    private func freshened(_ found: FoundResponse, by response: ResponseHead, _ recency: Recency) -> FreshHead? {
+    private func freshened(
+        _ found: FoundResponse, by response: ResponseHead, _ recency: Recency, for head: RequestHead
+    ) -> FreshHead? {
         var response = response
         // Its own Via takes the stored one's place, and our entry belongs into it.
         if response.fields.contains(.via), let via = settings.via { response.fields.append(.via, via) }
         return Validation.freshened(
-            (found.metadata, found.head, found.content.count), by: response, recency, settings: settings.policy)
+            (found.metadata, found.head, found.content.count), by: response, recency, settings: policy(for: head))
     }
 
     /// §3 holds for what a 304 or a HEAD makes of a stored response as for any other: it may be private now, or not to be stored.
@@ -134,7 +136,7 @@ extension ResponseCache {
         guard let fields = head.withUnsafeBytes({ StoredHead.parse($0) })?.fields else { return .refused }
         guard var place = place(fields, of: request.head, lookedUpAt: request.keys, metadata.recency, now: now) else { return .outdated }
         // It may vary by other fields from now on.
-        let names = SelectingFields.names(response: fields, request: request.head.fields, settings: settings.policy)
+        let names = SelectingFields.names(response: fields, request: request.head.fields, settings: policy(for: request.head))
         if names.isEmpty, place.key == request.keys.own { place.key = base.key }
         let new = NewResponse(
             head: head, metadata: metadata, body: .stored(base.item.body, owner: base.item.owner), names: names,

@@ -31,7 +31,7 @@ extension ResponseCache {
     package func judgeGone(
         _ response: ResponseHead, _ decision: StorageDecision, for request: PlacedRequest, by user: UInt64, at time: CacheTime
     ) -> GoneJudgement {
-        guard let gone, request.head.method == .get, let found = request.found else { return .nothing }
+        guard let gone, request.head.method == .get, let found = request.found, !found.metadata.isNegative else { return .nothing }
         if response.status == 404, gone.missing(found.key, by: user, now: time.monotonic) == .routesLost { return .routesLost }
         return decision != .allowed && Self.saysGone(response, instead: found) ? .candidate : .nothing
     }
@@ -59,7 +59,7 @@ extension ResponseCache {
             !isOutdated(response.recency, at: [found.key])
         else { return false }
         // What must not be kept is not kept for this either.
-        var policy = settings.policy
+        var policy = policy(for: request.head)
         policy.keepsAny = true
         let decision = Storing.decide(
             response.head, control(response.head),

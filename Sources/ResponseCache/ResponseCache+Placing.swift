@@ -46,7 +46,7 @@ extension ResponseCache {
             store.remove(place.key.span)
             return .invalidated
         }
-        for key in place.others { removeOlder(than: new.metadata.recency, at: key) }
+        if !new.metadata.isNegative { for key in place.others { removeOlder(than: new.metadata.recency, at: key) } }
         return .stored
     }
 
@@ -83,21 +83,24 @@ extension ResponseCache {
         let item = NewItem(key: key, metadata: new.metadata.encoded(), head: new.head, body: new.body, retention: retention)
         for _ in 0..<Self.attemptLimit {
             let seen = store.see(key.span)
-            guard mayReplace(seen.item, new.metadata.recency, base) else { return .outdated }
+            guard mayReplace(seen.item, new.metadata, base) else { return .outdated }
             guard let result = StoringResult(store.insert(item, ifStill: seen)) else { continue }
-            if result == .stored { gone?.lift(key, by: new.metadata.recency) }
+            if result == .stored, !new.metadata.isNegative { gone?.lift(key, by: new.metadata.recency) }
             return result
         }
         return .refused
     }
 
-    private func mayReplace(_ stored: StoredItem?, _ recency: Recency, _ base: FoundResponse?) -> Bool {
+    private func mayReplace(_ stored: StoredItem?, _ metadata: StoredMetadata, _ base: FoundResponse?) -> Bool {
         guard let stored, let other = StoredMetadata.recency(of: stored.metadata) else { return true }
-        guard !recency.isOutdated(by: other) else { return false }
+        guard !metadata.isNegative || Self.isNegative(stored), !metadata.recency.isOutdated(by: other) else { return false }
         // What this very request has put in belongs to it: an attempt before got as far as its variant.
-        guard let base, other.order != recency.order else { return true }
+        guard let base, other.order != metadata.order else { return true }
         return StoredMetadata.kind(of: stored.metadata) == .response && other.order == base.metadata.order
     }
+
+    /// An error that is kept for a moment takes the place of nothing but another.
+    private static func isNegative(_ stored: StoredItem) -> Bool { StoredMetadata(stored.metadata)?.isNegative == true }
 
     /// Under a variant's key, with a marker that leads to it. The marker is as recent as the latest variant, so that an older response that
     /// varies otherwise does not leave them all behind: it is brought up to date first. A new one comes second: until then what it takes the
@@ -128,7 +131,8 @@ extension ResponseCache {
                 guard let marked = mark(known, seen, replaced: replaced) else { continue }
                 return marked == .stored ? insert(known) : marked
             }
-            guard !isOutdated else { return .outdated }
+            let isInTheWay = new.metadata.isNegative && seen.item.map { !Self.isNegative($0) } ?? false
+            guard !isOutdated, !isInTheWay else { return .outdated }
             let generation = recency.order.number
             let inserted = insert(generation)
             guard inserted == .stored else { return inserted }

@@ -29,7 +29,8 @@ extension ResponseCache {
     ) throws(NotAtHand) -> StandInResult {
         let everybodys = TargetKeys(own: keys.shared, shared: keys.shared)
         guard head.method.isRead, let found = try find(head, at: everybodys).found,
-            case .allowed(let age, let ttl) = Reuse.rescue(found.metadata, directives, strictness: strictness, now: now)
+            case .allowed(let age, let ttl) = Reuse.rescue(
+                found.metadata, directives, strictness: strictness, staleFor: policy(for: head).freshness.staleFor, now: now)
         else { return .nothing }
         guard try gone(beside: found) == nil else { return .forbidden(.gone) }
         let decision = SharedRescue.decide(

@@ -73,7 +73,7 @@ extension ResponseCache {
         if let fault = good.faultOfHead(response) { return .forbidden(fault.notStored) }
         return Storing.decide(
             response, control(response), to: StorableRequest(head, directives, isPartitioned: isPartitioned),
-            settings: settings.policy)
+            settings: policy(for: head))
     }
 
     package func control(_ response: ResponseHead) -> ResponseCacheControl {
@@ -93,6 +93,7 @@ extension ResponseCache {
     }
 
     func make(_ response: WholeResponse, for request: PlacedRequest) -> NewResponse {
+        let policy = policy(for: request.head)
         var recency = response.recency
         // A POST has made invalid what was there before; its own response is later than that.
         if response.isOfPOST { recency.requestTime = Timestamp(milliseconds: recency.responseTime.milliseconds + 1) }
@@ -101,17 +102,17 @@ extension ResponseCache {
             requestTime: recency.requestTime, responseTime: recency.responseTime)
         (received.isDecoded, received.ownTag) = (response.isDecoded, response.ownTag)
         received.via = addedVia(response.head, isImported: recency.isImported)
-        var (head, metadata) = StoredHead.make(received, settings: settings.policy)
+        var (head, metadata) = StoredHead.make(received, settings: policy)
         metadata.order = recency.order
         if recency.isImported { metadata.flags.insert(.imported) }
-        if response.isAuthorized || Storing.isShared(request.head, isPartitioned: request.keys.isPartitioned, settings: settings.policy) {
+        if response.isAuthorized || Storing.isShared(request.head, isPartitioned: request.keys.isPartitioned, settings: policy) {
             metadata.flags.insert(.authorized)
         }
         let sentAt = response.recency.requestTime
         if response.isOfPOST { metadata.ageValue += (recency.responseTime.milliseconds - sentAt.milliseconds) / 1000 }
         return NewResponse(
             head: head, metadata: metadata, body: .bytes(response.content),
-            names: SelectingFields.names(response: response.head.fields, request: request.head.fields, settings: settings.policy),
+            names: SelectingFields.names(response: response.head.fields, request: request.head.fields, settings: policy),
             request: request.head.fields, sentAt: sentAt)
     }
 

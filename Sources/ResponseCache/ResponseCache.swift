@@ -48,6 +48,13 @@ package final class ResponseCache: @unchecked Sendable {
     /// Whether a request that was looked up would be given the same now, as far as that depends on what is stored.
     package func holds(_ basis: FindingBasis) -> Bool { shared.holds(basis) }
 
+    /// The rules of keeping for what a request asks for.
+    func policy(for head: RequestHead) -> CachePolicySettings {
+        var policy = settings.policy
+        policy.freshness = settings.freshness.rules(for: head.pathAndQuery)
+        return policy
+    }
+
     /// Whether what is stored lasts.
     package var isWritable: Bool { store.statistics.isWritable }
 

@@ -9,6 +9,8 @@ package typealias StorePlace = StoreSettings
 
 package struct ResponseCacheSettings: Sendable {
     package var policy = CachePolicySettings()
+    /// What routes say of freshness.
+    package var freshness = FreshnessTable()
     /// Scheme, host and port of the upstream, with its base path: part of every key.
     package var upstream: UpstreamOrigin
     /// Whether the upstream gets to see the host that the client asked for: then that is part of every key.
@@ -53,4 +55,23 @@ package struct ArgumentTable: Sendable {
 
     /// nil where no path has any that make a difference: almost always, and copying them costs a hit something.
     func specialRules(for target: ArraySlice<UInt8>) -> ArgumentRules? { isSpecial ? rules(for: target) : nil }
+}
+
+/// What the operator says of freshness, by path.
+package struct FreshnessTable: Sendable {
+    private let exceptions: [(pattern: RoutePattern, rules: FreshnessRules)]
+    private let rest: FreshnessRules
+
+    /// - Parameters:
+    ///   - exceptions: the first that fits counts.
+    ///   - rest: for all other paths.
+    package init(_ exceptions: [(pattern: RoutePattern, rules: FreshnessRules)] = [], rest: FreshnessRules = FreshnessRules()) {
+        // Where all say the same, nobody has to look which it is.
+        self.exceptions = exceptions.allSatisfy { $0.rules == rest } ? [] : exceptions
+        self.rest = rest
+    }
+
+    package func rules(for target: ArraySlice<UInt8>) -> FreshnessRules {
+        exceptions.first { $0.pattern.matches(target) }?.rules ?? rest
+    }
 }

@@ -45,6 +45,7 @@ final class DecidedRequest: @unchecked Sendable {
         scopes = shard.scopes(of: head, route: route, keys)
         var trace = ExchangeTrace(facts, decision)
         trace.found.diskReads = UInt8(clamping: arrival.reads)
+        trace.reasons.isClientIgnored = arrival.isClientIgnored
         if let keys { trace.partition = ExchangeTrace.partition(in: keys.own, at: shard.keys.partitionOffset) }
         self.trace = trace
     }
@@ -74,6 +75,8 @@ struct Arrival {
     var basis: FindingBasis?
     /// How often something was read from the disk for it.
     var reads = 0
+    /// The client wanted the upstream to be asked, and the operator has that ignored.
+    var isClientIgnored = false
 }
 
 extension ExchangeTrace {
@@ -98,6 +101,8 @@ extension ExchangeTrace {
             found.kind = .stored
             found.lifetime = stored.freshnessLifetime ?? -1
             found.age = Freshness.currentAge(of: stored, now: now)
+            found.lifetimeSource = stored.lifetimeSource
+            found.isDisregarded = stored.flags.contains(.disregarded)
         }
     }
 }

@@ -188,6 +188,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         var facts = OutcomeFacts<FoundResponse>(
             request.directives, request.mode, strictness: shard.settings.policy.strictness, now: shard.now)
         facts.hasWaited = machine.hasWaited
+        facts.staleFor = shard.routes.all[request.route].freshness.staleFor
         if ending.looksIntoStore, let cache = shard.cache {
             do throws(NotAtHand) {
                 facts.stored = try cache.waiting(reads >= ResponseCache.readLimit) { () throws(NotAtHand) in

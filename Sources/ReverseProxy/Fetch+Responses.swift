@@ -90,6 +90,12 @@ extension Fetch: TransferReceiver {
     private func storageDecision(_ response: ResponseHead) -> StorageDecision {
         if subject.head.method == .post, keys == nil { takeKeyOfGet(response) }
         guard let keys, let cache = shard.cache else { return .forbidden(subject.decision.notStored) }
+        // An error that would be kept for a moment lies beside what is good, or nowhere.
+        if let found = subject.found, !found.metadata.isNegative,
+            shard.routes.all[subject.route].freshness.negativeLifetime(of: response.status, said: nil) != nil
+        {
+            return .forbidden(.status)
+        }
         return cache.decideStoring(response, to: subject.head, subject.directives, isPartitioned: keys.isPartitioned, good: good)
     }
 
@@ -98,7 +104,7 @@ extension Fetch: TransferReceiver {
         guard let cache = shard.cache else { return }
         let control = cache.control(response)
         let hasLifetime =
-            control.maxAge != nil || control.sharedMaxAge != nil || (!control.isTargeted && response.fields.contains(.expires))
+            control.maxAge != nil || control.sharedMaxAge != nil || (!control.hidesExpires && response.fields.contains(.expires))
         guard response.status == 200, hasLifetime, let location = response.fields.first(.contentLocation),
             Invalidation.isSame(location, as: subject.head.pathAndQuery, origin: shard.shared.cacheSettings.upstream)
         else { return }

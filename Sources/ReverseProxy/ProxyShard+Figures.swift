@@ -48,6 +48,8 @@ extension ProxyShard {
 
     func countRepeated() { records.metrics.repeated += 1 }
 
+    func countIgnoredDirectives() { records.metrics.ignoredDirectives += 1 }
+
     func countStored() { records.metrics.stored += 1 }
 
     func countExaminedBeside() { records.metrics.examinedBeside += 1 }

@@ -18,6 +18,10 @@ extension ProxyShard {
         trace.mode = serving.mode
         trace.found.lifetime = ttl.map { $0 + age } ?? -1
         trace.found.age = age
+        trace.found.lifetimeSource = found.metadata.lifetimeSource
+        trace.reasons.isClientIgnored = arrival.isClientIgnored
+        if arrival.isClientIgnored { countIgnoredDirectives() }
+        trace.found.isDisregarded = found.metadata.flags.contains(.disregarded)
         trace.partition = ExchangeTrace.partition(in: found.key, at: keys.partitionOffset)
         trace.found.diskReads = UInt8(clamping: arrival.reads)
         let stored = StoredResponseSender.Response(
@@ -37,7 +41,8 @@ extension ProxyShard {
         record.source = .store
         record.bodyBytes = sent.bodyBytes
         record.age = age
-        if isPlain, serving.cause == .fresh, let response = sent.bytes {
+        // An error that is kept for a moment may lie beside a copy, and goes with what happens to that.
+        if isPlain, serving.cause == .fresh, !found.metadata.isNegative, let response = sent.bytes {
             remember(head, arrival) { basis in
                 let ageEnds = Freshness.ageEnds(of: found.metadata, now: now)
                 return KeptHit(response, basis, times: now.milliseconds..<ageEnds.milliseconds, record, trace)

@@ -36,6 +36,7 @@ extension ProxyShard {
 
     private func finishRepeated(_ hit: KeptHit, _ head: RequestHead, _ stream: any ClientStream) {
         countRepeated()
+        if hit.trace.reasons.isClientIgnored { countIgnoredDirectives() }
         var record = hit.record
         var trace = hit.trace
         trace.number = records.why.nextNumber()

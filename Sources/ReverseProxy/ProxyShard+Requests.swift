@@ -82,7 +82,9 @@ extension ProxyShard {
         guard let cache else { return pass(head, body, on: stream) }
         let finding = try cache.find(head, content: arrival.identity)
         arrival.basis = finding.basis
-        let directives = directives(of: head)
+        let said = directives(of: head)
+        let directives = said == RequestCacheControl() || obeysClient(of: head) ? said : said.withoutForcing
+        arrival.isClientIgnored = directives != said
         // Nearly all hits: what `decide` would say of them is known at once.
         if case .found(let found) = finding.result, refreshAhead == nil, !isModal(head),
             let serving = Serving(fresh: found.metadata, directives, now: now)
@@ -92,7 +94,13 @@ extension ProxyShard {
         }
         var facts = facts(head, .lookedUp(try lookFurther(finding.result, finding.keys, head, directives)))
         facts.directives = directives
+        facts.staleFor = routes.all[routes.place(of: head.pathAndQuery)].freshness.staleFor
         return perform(facts, head, body, arrival, stream)
+    }
+
+    /// Whether what a client says of freshness counts.
+    private func obeysClient(of head: RequestHead) -> Bool {
+        routes.obeyClients || routes.all[routes.place(of: head.pathAndQuery)].obeysClients
     }
 
     /// What is not plainly a fresh hit. Apart from `look`, so that what a hit needs stays small.
@@ -115,7 +123,7 @@ extension ProxyShard {
             let lifetime = found.metadata.freshnessLifetime ?? 0
             lookedUp.isRefreshDue =
                 refreshAhead?.isDue(lookedUp.flight, route: route, ttl: serving.ttl ?? 0, lifetime: lifetime, now: now) ?? false
-        } else if mode(of: head).servesWhatIsStored {
+        } else if mode(of: head).servesWhatIsStored || routes.all[route].freshness.negative > 0 {
             if let gone = try cache?.gone(beside: found) { lookedUp.gone = .found(gone, gone.metadata) }
         }
         return lookedUp

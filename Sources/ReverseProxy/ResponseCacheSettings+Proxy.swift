@@ -13,6 +13,7 @@ extension ResponseCacheSettings {
         policy = settings.policy
         isKeyedByHost = settings.forwarding.sendsClientHost
         arguments = routes.arguments
+        freshness = routes.freshness
         checksCollections = routes.all.contains(where: \.invalidatesCollection)
         remembersGone = settings.remembersGone
         goneWindow = settings.upstream.failure.window

@@ -27,20 +27,41 @@ package struct Route: Sendable {
     package var invalidatesCollection = false
     /// What a response must be like to count as good.
     package var good = GoodResponse()
+    /// What the operator says of how long responses count as fresh.
+    package var freshness = FreshnessRules()
+    /// Whether a client's directives can have the upstream asked where something fresh is stored.
+    package var obeysClients = true
 
     package init() {}
 
-    package var sharedRescueWarning: String {
+    /// What is allowed and may mislead or harm clients.
+    package var warnings: [String] {
         let place = name.isEmpty ? "" : " on route \(name)"
-        return
-            "cache.rescue_with_shared is always\(place): while the upstream fails, clients with credentials may get the stored response of "
-            + "those without any, and take it for a logout"
+        var warnings: [String] = []
+        if rescueWithShared == .always {
+            warnings.append(
+                "cache.rescue_with_shared is always\(place): while the upstream fails, clients with credentials may get the stored response of "
+                    + "those without any, and take it for a logout")
+        }
+        for directive in IgnoredDirective.allCases where freshness.ignored.contains(directive) {
+            guard let harm = directive.harm else { continue }
+            warnings.append("cache.freshness.ignore has \(directive.rawValue)\(place): \(harm)")
+        }
+        let asked = ["no-cache", "max-age", "must-revalidate"].filter { name in !freshness.ignored.contains { $0.rawValue == name } }
+        if freshness.minimum != nil, !asked.isEmpty {
+            warnings.append(
+                "cache.freshness.minimum\(place) does not change responses that say they must be asked for each time "
+                    + "(no-cache, max-age=0, must-revalidate): cache.freshness.ignore does not name \(asked.joined(separator: ", "))")
+        }
+        return warnings
     }
 }
 
 /// All routes, the last of them for every path that no other fits.
 package struct Routes: Sendable {
     package let all: [Route]
+    /// Whether all of them do.
+    let obeyClients: Bool
 
     init(_ routes: [Route], rest: Route, strictness: Strictness = .rescue) {
         all = (routes + [rest]).map { route in
@@ -48,6 +69,7 @@ package struct Routes: Sendable {
             route.arguments.keepsEmptyQuery = strictness == .strict
             return route
         }
+        obeyClients = all.allSatisfy(\.obeysClients)
     }
 
     /// Whether such a request only reads on this route, and its response is kept by its content. Asked here and not of the route, which would
@@ -62,6 +84,11 @@ package struct Routes: Sendable {
     }
 
     /// What the cache has to know of them.
+    var freshness: FreshnessTable {
+        FreshnessTable(all.dropLast().map { ($0.pattern, $0.freshness) }, rest: all.last?.freshness ?? FreshnessRules())
+    }
+
+    /// The same of arguments.
     var arguments: ArgumentTable {
         ArgumentTable(all.dropLast().map { ($0.pattern, $0.arguments) }, rest: all.last?.arguments ?? ArgumentRules())
     }
@@ -76,5 +103,17 @@ package struct Routes: Sendable {
     package func place(of target: ArraySlice<UInt8>) -> Int {
         for index in 0..<(all.count - 1) where all[index].pattern.matches(target) { return index }
         return all.count - 1
+    }
+}
+
+extension IgnoredDirective {
+    /// What may happen where it is disregarded; nil where no more than that responses are older than they say.
+    fileprivate var harm: String? {
+        switch self {
+        case .noStore: "what the upstream wants to be kept nowhere lies on the disk, and goes to all who have the same credentials, or none"
+        case .privateResponse: "what is for one user goes to all who have the same credentials, or none"
+        case .vary: "clients may get a response in another language or form than they ask for; only Origin and credentials still count"
+        case .noCache, .maxAge, .expires, .mustRevalidate: nil
+        }
     }
 }

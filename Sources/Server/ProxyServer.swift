@@ -220,7 +220,7 @@ package final class ProxyServer: @unchecked Sendable {
         if !adminAddresses.isEmpty {
             logger.info("metrics and admin interface on \(adminAddresses.map(\.description).joined(separator: ", "))")
         }
-        for route in shared.routes.all where route.rescueWithShared == .always { logger.warning("\(route.sharedRescueWarning)") }
+        for warning in shared.routes.all.flatMap(\.warnings) { logger.warning("\(warning)") }
         guard let cache = shared.cache else { return logger.warning("no store: nothing is kept") }
         for line in OpeningReport(cache).lines {
             switch line {

@@ -79,6 +79,7 @@ package struct CisternSettings: Sendable, Equatable {
         package var refreshAhead = 0
         package var refreshAheadHits = 3
         package var backgroundLimit = 32
+        package var freshness = Freshness()
     }
 
     /// What is different for some paths. Begins as what the other settings say.
@@ -96,8 +97,10 @@ package struct CisternSettings: Sendable, Equatable {
         package var invalidatesCollection = false
         package var arguments = Arguments()
         package var good = LastGood()
+        package var freshness: Freshness
 
         package init(_ settings: CisternSettings) {
+            freshness = settings.cache.freshness
             rescueAfter = settings.cache.rescueAfter
             rescueWithShared = settings.cache.rescueWithShared
             refreshAhead = settings.cache.refreshAhead

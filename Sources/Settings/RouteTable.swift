@@ -3,59 +3,62 @@
 package enum RouteTable {
     private static let hour = 3_600_000
 
-    package static let all: [Setting<CisternSettings.Route>] = [
-        Setting(path: "name", binding: .text(\.name), help: "What metrics and logs call it: letters, digits, - and _."),
-        Setting(
-            path: "path", binding: .text(\.path),
-            help: "The paths it is for: * stands for one segment, ** at the end for any rest. The first route that fits counts."),
-        Setting(
-            path: "mode", binding: .choice(\.mode, ["live", "offline", "record", "replay"]),
-            help: "As cache.mode; without it that of all paths, also when it is switched."),
-        Setting(
-            path: "rescue_after", binding: .duration(\.rescueAfter, 0...hour), help: "As cache.rescue_after."),
-        Setting(
-            path: "rescue_with_shared", binding: .choice(\.rescueWithShared, ["own", "public", "always", "never"]),
-            help: "As cache.rescue_with_shared."),
-        Setting(path: "refresh_ahead", binding: .count(\.refreshAhead, 0...99), help: "As cache.refresh_ahead."),
-        Setting(
-            path: "refresh_ahead_hits", binding: .count(\.refreshAheadHits, 1...1_000_000), help: "As cache.refresh_ahead_hits."),
-        Setting(
-            path: "methods", binding: .list(\.methods),
-            help: "Methods beside GET and HEAD whose responses are kept, by the request's content: QUERY, and POST where it only reads."),
-        Setting(
-            path: "content_limit", binding: .size(\.contentLimit, 0...(16 << 20)),
-            help: "Longest content of such a request; longer ones are passed on and not kept."),
-        Setting(
-            path: "invalidates_collection", binding: .flag(\.invalidatesCollection),
-            help: "A write to /users/1 makes /users invalid too, with any arguments."),
-        Setting(
-            path: "arguments.sort", binding: .flag(\.arguments.sort),
-            help: "Whether arguments in another order are the same; values of one name never change places."),
-        Setting(
-            path: "arguments.ignore", binding: .list(\.arguments.ignore),
-            help: "Arguments that make no difference; * at the end stands for any rest, as in utm_*."),
-        Setting(
-            path: "arguments.only", binding: .list(\.arguments.only), help: "The only arguments that make a difference; empty for all."),
-        Setting(
-            path: "arguments.ignore_case", binding: .flag(\.arguments.ignoreCase),
-            help: "Whether capital and small letters of arguments are the same."),
-        Setting(
-            path: "good.content_types", binding: .list(\.good.contentTypes),
-            help: "A good response has one of these media types: type/subtype or +suffix."),
-        Setting(path: "good.min_bytes", binding: .size(\.good.minimumBytes, 0...(1 << 30)), help: "A good response is not shorter."),
-        Setting(
-            path: "good.max_bytes", binding: .size(\.good.maximumBytes, 0...(1 << 30)),
-            help: "A good response is not longer; 0 for no limit."
-        ),
-        Setting(
-            path: "good.must_have", binding: .list(\.good.mustHave), help: "A good response has a value at each of these JSON Pointers."),
-        Setting(
-            path: "good.must_not_have", binding: .list(\.good.mustNotHave),
-            help: "A good response has no value at any of these JSON Pointers."),
-        Setting(
-            path: "good.shrink_limit", binding: .count(\.good.shrinkLimit, 0...100),
-            help: "A good response has at least this percentage of the stored one's length; 0 for any."),
-    ]
+    package static let all: [Setting<CisternSettings.Route>] =
+        [
+            Setting(path: "name", binding: .text(\.name), help: "What metrics and logs call it: letters, digits, - and _."),
+            Setting(
+                path: "path", binding: .text(\.path),
+                help: "The paths it is for: * stands for one segment, ** at the end for any rest. The first route that fits counts."),
+            Setting(
+                path: "mode", binding: .choice(\.mode, ["live", "offline", "record", "replay"]),
+                help: "As cache.mode; without it that of all paths, also when it is switched."),
+            Setting(
+                path: "rescue_after", binding: .duration(\.rescueAfter, 0...hour), help: "As cache.rescue_after."),
+            Setting(
+                path: "rescue_with_shared", binding: .choice(\.rescueWithShared, ["own", "public", "always", "never"]),
+                help: "As cache.rescue_with_shared."),
+            Setting(path: "refresh_ahead", binding: .count(\.refreshAhead, 0...99), help: "As cache.refresh_ahead."),
+            Setting(
+                path: "refresh_ahead_hits", binding: .count(\.refreshAheadHits, 1...1_000_000), help: "As cache.refresh_ahead_hits."),
+            Setting(
+                path: "methods", binding: .list(\.methods),
+                help: "Methods beside GET and HEAD whose responses are kept, by the request's content: QUERY, and POST where it only reads."
+            ),
+            Setting(
+                path: "content_limit", binding: .size(\.contentLimit, 0...(16 << 20)),
+                help: "Longest content of such a request; longer ones are passed on and not kept."),
+            Setting(
+                path: "invalidates_collection", binding: .flag(\.invalidatesCollection),
+                help: "A write to /users/1 makes /users invalid too, with any arguments."),
+            Setting(
+                path: "arguments.sort", binding: .flag(\.arguments.sort),
+                help: "Whether arguments in another order are the same; values of one name never change places."),
+            Setting(
+                path: "arguments.ignore", binding: .list(\.arguments.ignore),
+                help: "Arguments that make no difference; * at the end stands for any rest, as in utm_*."),
+            Setting(
+                path: "arguments.only", binding: .list(\.arguments.only), help: "The only arguments that make a difference; empty for all."),
+            Setting(
+                path: "arguments.ignore_case", binding: .flag(\.arguments.ignoreCase),
+                help: "Whether capital and small letters of arguments are the same."),
+            Setting(
+                path: "good.content_types", binding: .list(\.good.contentTypes),
+                help: "A good response has one of these media types: type/subtype or +suffix."),
+            Setting(path: "good.min_bytes", binding: .size(\.good.minimumBytes, 0...(1 << 30)), help: "A good response is not shorter."),
+            Setting(
+                path: "good.max_bytes", binding: .size(\.good.maximumBytes, 0...(1 << 30)),
+                help: "A good response is not longer; 0 for no limit."
+            ),
+            Setting(
+                path: "good.must_have", binding: .list(\.good.mustHave), help: "A good response has a value at each of these JSON Pointers."
+            ),
+            Setting(
+                path: "good.must_not_have", binding: .list(\.good.mustNotHave),
+                help: "A good response has no value at any of these JSON Pointers."),
+            Setting(
+                path: "good.shrink_limit", binding: .count(\.good.shrinkLimit, 0...100),
+                help: "A good response has at least this percentage of the stored one's length; 0 for any."),
+        ] + FreshnessGroup.settings(\.freshness, isRoute: true)
 }
 
 extension CisternSettings.Route {

@@ -36,7 +36,9 @@ package enum SettingsTable {
         "failure.recheck_limit": "it is looked each failure.recheck, never less often: take the line out",
     ]
 
-    package static let all: [Setting<CisternSettings>] = upstream + failure + listening + caching + limits + forwarding + logging
+    package static let all: [Setting<CisternSettings>] =
+        upstream + failure + listening + caching + FreshnessGroup.settings(\.cache.freshness, prefix: "cache.") + limits + forwarding
+        + logging
 
     private static let upstream: [Setting<CisternSettings>] = [
         Setting(

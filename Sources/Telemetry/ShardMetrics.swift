@@ -45,6 +45,8 @@ package struct ShardMetrics: Sendable {
     package var repeated: UInt64 = 0
     /// Long content that was looked at beside the loop.
     package var examinedBeside: UInt64 = 0
+    /// Requests that wanted the upstream to be asked, and were not obeyed.
+    package var ignoredDirectives: UInt64 = 0
 
     private static let classes = 5
     private static let methods = MethodLabel.allCases.count
@@ -99,6 +101,7 @@ package struct ShardMetrics: Sendable {
         stored += other.stored
         repeated += other.repeated
         examinedBeside += other.examinedBeside
+        ignoredDirectives += other.ignoredDirectives
         Self.add(other.rescued, to: &rescued)
         Self.add(other.rescuedWithShared, to: &rescuedWithShared)
         Self.add(other.notStored, to: &notStored)

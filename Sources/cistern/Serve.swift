@@ -50,9 +50,7 @@ struct Check: ParsableCommand {
     func run() throws {
         let reader = try options.checkedReader()
         let settings = ProxySettings(reader.settings)
-        for route in settings.routes + [settings.otherRoute] where route.rescueWithShared == .always {
-            print("warning: \(route.sharedRescueWarning)")
-        }
+        for warning in (settings.routes + [settings.otherRoute]).flatMap(\.warnings) { print("warning: \(warning)") }
         if let warning = DescriptorLimit.warning(settings) { print("warning: \(warning)") }
         if !reader.profiled.isEmpty {
             print("The profile \(reader.settings.cache.profile) sets:")

@@ -28,6 +28,7 @@ enum SettingsCheck {
         checkAddresses(&reader)
         checkWords(&reader)
         checkRoutes(&reader)
+        checkFreshness(&reader)
         checkFiles(&reader)
     }
 
@@ -121,6 +122,36 @@ enum SettingsCheck {
             for type in route.good.contentTypes where !ContentTypes.isPattern(type) {
                 tell(&reader, "good.content_types", "\"\(type)\" is not \(ContentTypes.forms)")
             }
+        }
+    }
+
+    private static func checkFreshness(_ reader: inout SettingsReader) {
+        let settings = reader.settings
+        checkFreshness(settings.cache.freshness, "cache.") { name, sentence in
+            reader.add(about: "cache.\(name)", "cache.\(name)\(sentence)")
+        }
+        for route in settings.routes where route.freshness != settings.cache.freshness {
+            checkFreshness(route.freshness, "") { name, sentence in
+                reader.add(about: "routes.\(route.name).\(name)", "route \(route.name): \(name)\(sentence)")
+            }
+        }
+    }
+
+    private static func checkFreshness(
+        _ freshness: CisternSettings.Freshness, _ prefix: String, _ tell: (_ name: String, _ sentence: String) -> Void
+    ) {
+        for word in freshness.ignore where IgnoredDirective(rawValue: word) == nil {
+            let known = IgnoredDirective.allCases.map(\.rawValue).joined(separator: ", ")
+            tell("freshness.ignore", ": \"\(word)\" is none of \(known)")
+        }
+        if freshness.maximum > 0, freshness.minimum > freshness.maximum {
+            tell("freshness.minimum", " must not be more than \(prefix)freshness.maximum")
+        }
+        for word in freshness.negativeStatuses where UInt16(word).map(FreshnessRules.mayBeNegative) != true {
+            tell(
+                "negative_statuses",
+                ": \"\(word)\" is not a status from 400 to 599 that is about the resource, as 404 and 410 are (401 and 429 are about a request)"
+            )
         }
     }
 
@@ -332,6 +363,24 @@ extension Route {
         good.mustHave = settings.good.mustHave.compactMap { JSONPointer($0) }
         good.mustNotHave = settings.good.mustNotHave.compactMap { JSONPointer($0) }
         good.shrinkLimit = settings.good.shrinkLimit
+        freshness = FreshnessRules(settings.freshness)
+        obeysClients = settings.freshness.clientDirectives == "obey"
+    }
+}
+
+extension FreshnessRules {
+    /// - Parameter settings: checked ones.
+    fileprivate init(_ settings: CisternSettings.Freshness) {
+        self.init()
+        let seconds = { (milliseconds: Int) -> Int64? in milliseconds == 0 ? nil : Int64((milliseconds + 999) / 1000) }
+        standard = seconds(settings.standard)
+        minimum = seconds(settings.minimum)
+        maximum = seconds(settings.maximum)
+        ignored = Set(settings.ignore.compactMap { IgnoredDirective(rawValue: $0) })
+        staleFor = seconds(settings.staleFor)
+        staleWhileRevalidate = seconds(settings.staleWhileRevalidate)
+        negative = seconds(settings.negative) ?? 0
+        negativeStatuses = settings.negativeStatuses.compactMap { UInt16($0) }
     }
 }
 

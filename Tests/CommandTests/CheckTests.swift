@@ -87,6 +87,29 @@ struct CheckTests {
         #expect(outcome.lines.first?.hasPrefix("warning: cache.rescue_with_shared is always: while the upstream fails") == true)
     }
 
+    @Test("what freshness settings cannot be, and what of them may do harm, is told")
+    func freshness() throws {
+        let wrong = try check(
+            """
+            upstream: {url: http://x}
+            cache: {freshness: {minimum: 60s, maximum: 5s}, negative_statuses: [404, 429, 200, x]}
+            routes:
+              - name: a
+                path: /a
+                freshness: {ignore: [nocache]}
+            """)
+        #expect(wrong.status == 78)
+        #expect(wrong.text.contains("2: cache.freshness.minimum must not be more than cache.freshness.maximum"))
+        for word in ["429", "200", "x"] { #expect(wrong.text.contains("2: cache.negative_statuses: \"\(word)\" is not a status")) }
+        #expect(wrong.text.contains("6: route a: freshness.ignore: \"nocache\" is none of no-store, no-cache, private"))
+        let harmful = try check("upstream: {url: http://x}\ncache: {freshness: {ignore: [no-store, private, vary], minimum: 5s}}")
+        #expect(harmful.status == 0 && harmful.lines.count == 5)
+        for word in ["no-store", "private", "vary"] {
+            #expect(harmful.lines.contains { $0.hasPrefix("warning: cache.freshness.ignore has \(word): ") })
+        }
+        #expect(harmful.lines.contains { $0.hasPrefix("warning: cache.freshness.minimum does not change responses that say") })
+    }
+
     @Test("fewer descriptors than the settings may need are warned of")
     func descriptors() throws {
         let file = "upstream: {url: http://x, connections: 100}\nshards: 2\nlimits: {connections: 300}"

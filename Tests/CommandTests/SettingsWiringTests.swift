@@ -38,7 +38,8 @@ struct SettingsWiringTests {
     private static let texts = ["upstream.url": "http://other.test/x", "path": "/x/*"]
     private static let lists = [
         "listen": ":9", "admin_listen": ":9", "cache.content_types": "text/x", "methods": "QUERY", "good.content_types": "text/x",
-        "good.must_have": "/x", "good.must_not_have": "/x",
+        "good.must_have": "/x", "good.must_not_have": "/x", "cache.freshness.ignore": "expires", "freshness.ignore": "expires",
+        "cache.negative_statuses": "500", "negative_statuses": "500",
     ]
 
     private static func change<Root>(_ setting: Setting<Root>, in root: inout Root) {

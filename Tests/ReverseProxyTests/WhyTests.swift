@@ -89,7 +89,7 @@ struct WhyTests {
         _ = try play.get("/a?a=1&b=2")
         var last = try why(play)
         #expect(last["result"] == "hit" && last["reason"] == "fresh" && last["upstream"] == .null)
-        #expect(last["freshness"] == ["lifetime": 60, "age": 10, "left": 50])
+        #expect(last["freshness"] == ["lifetime": 60, "age": 10, "left": 50, "lifetime_source": "response"])
         #expect(last["key"]?["target"] == "/a?a=1&b=2" && last["key"]?["dropped"] == [])
         play.time.advance(by: .seconds(60))
         _ = try play.get("/a?b=2&a=1")

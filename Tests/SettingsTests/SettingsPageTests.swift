@@ -14,17 +14,14 @@ struct SettingsPageTests {
     /// The default of each setting, as the file spells it.
     private static func defaults(_ file: String) -> [String: String] {
         var values: [String: String] = [:]
-        var group = ""
+        var groups: [Substring] = []
         for line in file.split(separator: "\n") {
             let name = line.drop { $0 == " " }.prefix { $0 != ":" }
             guard !line.drop(while: { $0 == " " }).hasPrefix("#"), name.endIndex < line.endIndex else { continue }
             let value = line[line.index(after: name.endIndex)...].drop { $0 == " " }
-            if line.hasPrefix(" ") {
-                values[group + "." + name] = String(value)
-            } else {
-                group = String(name)
-                values[group] = String(value)
-            }
+            // Each group is set in by two.
+            groups = groups.prefix(line.prefix { $0 == " " }.count / 2) + [name]
+            values[groups.joined(separator: ".")] = String(value)
         }
         return values
     }

@@ -145,6 +145,7 @@ struct Show: AdminCommand {
         var text = "age \(age) s"
         if let lifetime = sum?["lifetime"]?.integer {
             text = "lifetime \(lifetime) s - age \(age) s = \(lifetime - age) s left"
+            if let source = sum?["lifetime_source"]?.string, source != "response" { text += " (by \(source))" }
         } else {
             text += ", and the response did not say for how long it is fresh"
         }

@@ -1,0 +1,59 @@
+// What may be said of freshness, for all paths (`cache.…`) and for each route: declared once for both.
+
+extension CisternSettings {
+    /// Durations are in milliseconds; 0 for nothing said.
+    package struct Freshness: Sendable, Equatable {
+        package var standard = 0
+        package var minimum = 0
+        package var maximum = 0
+        package var ignore: [String] = []
+        package var staleFor = 0
+        package var staleWhileRevalidate = 0
+        package var clientDirectives = "obey"
+        package var negative = 0
+        package var negativeStatuses = ["404", "410"]
+    }
+}
+
+enum FreshnessGroup {
+    private static let year = 366 * 24 * 3_600_000
+
+    /// - Parameters:
+    ///   - group: where it goes.
+    ///   - prefix: of the names.
+    ///   - isRoute: whether each begins as the setting that holds for all.
+    static func settings<Root>(
+        _ group: WritableKeyPath<Root, CisternSettings.Freshness>, prefix: String = "", isRoute: Bool = false
+    ) -> [Setting<Root>] {
+        func duration(_ name: String, _ path: WritableKeyPath<CisternSettings.Freshness, Int>, _ help: String) -> Setting<Root> {
+            setting(name, .duration(group.appending(path: path), 0...year), help)
+        }
+        func setting(_ name: String, _ binding: Setting<Root>.Binding, _ help: String) -> Setting<Root> {
+            Setting(path: prefix + name, binding: binding, help: isRoute ? "As cache.\(name)." : help)
+        }
+        return [
+            duration("freshness.default", \.standard, "How long a response that says nothing of it counts as fresh; 0 for not at all."),
+            duration(
+                "freshness.minimum", \.minimum,
+                "Shortest freshness, also of what says nothing; not of no-cache, max-age=0 and must-revalidate, but where ignore names them."
+            ),
+            duration("freshness.maximum", \.maximum, "Longest freshness, whatever a response says; 0 for no limit."),
+            setting(
+                "freshness.ignore", .list(group.appending(path: \.ignore)),
+                "What responses say in vain: no-store, no-cache, private, max-age (and s-maxage), expires, must-revalidate, vary."),
+            duration("stale_for", \.staleFor, "How long a stale response may stand in for a failing upstream; 0 for ever."),
+            duration(
+                "stale_while_revalidate", \.staleWhileRevalidate,
+                "How long a stale response goes out while a new one is fetched, where it does not say so itself; 0 for not at all."),
+            setting(
+                "client_directives", .choice(group.appending(path: \.clientDirectives), ["obey", "ignore"]),
+                "Whether a client's no-cache, max-age, min-fresh and Pragma can have the upstream asked; no-store and only-if-cached always count."
+            ),
+            duration(
+                "negative", \.negative, "How long errors of the statuses below are kept, so that they are not asked for each time; 0: not."),
+            setting(
+                "negative_statuses", .list(group.appending(path: \.negativeStatuses)),
+                "The statuses of those errors. They never take the place of a good response, and never stand in for a failing upstream."),
+        ]
+    }
+}
