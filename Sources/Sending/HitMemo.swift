@@ -43,15 +43,14 @@ package final class HitMemo {
 
     package final class Entry {
         fileprivate let key: [UInt8]
-        fileprivate let hash: UInt64
         package let hit: KeptHit
         /// The request's, where its bytes are the key.
         package let head: RequestHead?
         /// Since another wanted its place.
         fileprivate var isUsed = true
 
-        fileprivate init(_ key: [UInt8], _ hash: UInt64, _ hit: KeptHit, _ head: RequestHead? = nil) {
-            (self.key, self.hash, self.hit, self.head) = (key, hash, hit, head)
+        fileprivate init(_ key: [UInt8], _ hit: KeptHit, _ head: RequestHead? = nil) {
+            (self.key, self.hit, self.head) = (key, hit, head)
         }
 
         fileprivate var bytes: Int { key.count + (head?.fields.bytes.count ?? 0) + hit.response.count }
@@ -64,6 +63,8 @@ package final class HitMemo {
 
     private let cache: SharedCacheState
     private let unread: KnownFieldSet
+    /// Of targets: most requests for one that does not come often end here, before anything is made for them.
+    private var targets = RecentHashes(places: 16_384)
     private var byBytes = HitTable(places: 256)
     private var byKey = HitTable(places: 2_048)
     /// The memory of the last request's key, which is used again.
@@ -99,12 +100,13 @@ package final class HitMemo {
 
     private func holds(_ hit: KeptHit, _ now: Int64) -> Bool { hit.times.contains(now) && cache.holds(hit.basis) }
 
-    /// nil where its hits are not kept.
+    /// nil where its hits are not kept: also where its target has not come a moment ago.
     /// - Parameters:
     ///   - head: of a request without content.
     ///   - bytes: all of it, where it came alone (`ReceivedRequest`). They are read again in `keep`, and nowhere later.
     package func request(_ head: RequestHead, _ bytes: UnsafeRawBufferPointer?) -> Request? {
-        guard head.method.isRead, !head.target.isEmpty, head.target.count + head.fields.bytes.count <= Self.keyLimitBytes
+        guard head.method.isRead, !head.target.isEmpty, head.target.count + head.fields.bytes.count <= Self.keyLimitBytes,
+            targets.hasCome(head.target.withUnsafeBytes { ContentHash.number(of: $0) })
         else { return nil }
         scratch.removeAll(keepingCapacity: true)
         // Method and version in one, and two bytes between the parts of each line.
@@ -151,7 +153,7 @@ package final class HitMemo {
         }
         guard byKey.hasCome(request.hash) else { return }
         let hit = makeHit()
-        byKey.keep(Entry(request.key, request.hash, hit), limitBytes: Self.limitBytes)
+        byKey.keep(Entry(request.key, hit), request.hash, limitBytes: Self.limitBytes)
         if let bytes = request.bytes { keep(bytes, head) { hit } }
     }
 
@@ -163,7 +165,7 @@ package final class HitMemo {
     private func keep(_ bytes: UnsafeRawBufferPointer, _ head: RequestHead, _ makeHit: () -> KeptHit) {
         let hash = ContentHash.number(of: bytes)
         guard byBytes.hasCome(hash) else { return }
-        byBytes.keep(Entry(Array(bytes), hash, makeHit(), head), limitBytes: Self.limitBytes)
+        byBytes.keep(Entry(Array(bytes), makeHit(), head), hash, limitBytes: Self.limitBytes)
     }
 
     package func forget() {
@@ -175,8 +177,9 @@ package final class HitMemo {
 /// A place for each of so many hashes.
 private struct HitTable {
     private var entries: [HitMemo.Entry?]
-    /// Of each place's last requests, parts of their hashes: only what comes twice is kept.
-    private var come: [UInt32]
+    /// The entries', so that nothing is touched of those that are not asked for.
+    private var hashes: [UInt64]
+    private var recent: RecentHashes
     private var keptBytes = 0
 
     /// How many requests are remembered for each place.
@@ -185,41 +188,54 @@ private struct HitTable {
     /// - Parameter places: a power of two.
     init(places: Int) {
         entries = Array(repeating: nil, count: places)
-        come = Array(repeating: 0, count: places * Self.remembered)
+        hashes = Array(repeating: 0, count: places)
+        recent = RecentHashes(places: places * Self.remembered)
     }
 
     private func place(_ hash: UInt64) -> Int { Int(truncatingIfNeeded: hash) & (entries.count - 1) }
 
     func find(_ key: UnsafeRawBufferPointer, _ hash: UInt64) -> HitMemo.Entry? {
-        guard let entry = entries[place(hash)], entry.hash == hash, entry.key.count == key.count,
+        let place = place(hash)
+        guard hashes[place] == hash, let entry = entries[place], entry.key.count == key.count,
             entry.key.withUnsafeBytes({ memcmp($0.baseAddress!, key.baseAddress!, key.count) }) == 0
         else { return nil }
         if !entry.isUsed { entry.isUsed = true }
         return entry
     }
 
-    /// Whether such a request has come a moment ago; from now on one has.
-    mutating func hasCome(_ hash: UInt64) -> Bool {
-        let place = Int(truncatingIfNeeded: hash) & (come.count - 1)
-        let part = UInt32(truncatingIfNeeded: hash >> 32)
-        defer { come[place] = part }
-        return come[place] == part
-    }
+    /// Only what comes twice is kept.
+    mutating func hasCome(_ hash: UInt64) -> Bool { recent.hasCome(hash) }
 
     /// What others in its place are asked for stays once more.
-    mutating func keep(_ entry: HitMemo.Entry, limitBytes: Int) {
-        let place = place(entry.hash)
-        if let old = entries[place], old.hash != entry.hash, old.isUsed, old.hit.times.contains(entry.hit.times.lowerBound) {
+    mutating func keep(_ entry: HitMemo.Entry, _ hash: UInt64, limitBytes: Int) {
+        let place = place(hash)
+        if let old = entries[place], hashes[place] != hash, old.isUsed, old.hit.times.contains(entry.hit.times.lowerBound) {
             old.isUsed = false
             return
         }
         if keptBytes > limitBytes { forget() }
         keptBytes += entry.bytes - (entries[place]?.bytes ?? 0)
-        entries[place] = entry
+        (entries[place], hashes[place]) = (entry, hash)
     }
 
     mutating func forget() {
-        for place in entries.indices { entries[place] = nil }
+        for place in entries.indices { (entries[place], hashes[place]) = (nil, 0) }
         keptBytes = 0
+    }
+}
+
+/// What came last in each of so many places: parts of hashes.
+private struct RecentHashes {
+    private var parts: [UInt32]
+
+    /// - Parameter places: a power of two.
+    init(places: Int) { parts = Array(repeating: 0, count: places) }
+
+    /// Whether it has come a moment ago; from now on it has.
+    mutating func hasCome(_ hash: UInt64) -> Bool {
+        let place = Int(truncatingIfNeeded: hash) & (parts.count - 1)
+        let part = UInt32(truncatingIfNeeded: hash >> 32)
+        defer { parts[place] = part }
+        return parts[place] == part
     }
 }
