@@ -13,6 +13,16 @@ package enum GoneVerdict: Sendable, Equatable {
     case routesLost
 }
 
+/// What the head of a 404 or 410 says of the copy.
+package enum GoneJudgement: Sendable {
+    /// Nothing of that, or it is not believed.
+    case nothing
+    /// It is believed once it is whole and, for 404, proves to be JSON.
+    case candidate
+    /// The upstream has lost its routes.
+    case routesLost
+}
+
 package struct GoneWatch: Sendable {
     private struct Slot {
         /// 0: nothing is here.

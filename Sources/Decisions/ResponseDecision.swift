@@ -76,10 +76,15 @@ package struct ResponseFacts {
     }
 
     /// What the head alone tells; nil where the response can be used.
-    package func judge() -> ResponseDecision? {
+    /// - Parameter hasStandIn: whether the copy of others may stand in. Asked only where it counts: where the request has no copy of its own, only an
+    ///   upstream in trouble is a reason for it, since all else that is wrong with a response may be about this user.
+    package func judge(hasStandIn: () -> Bool) -> ResponseDecision? {
         if Validation.isUnasked(response.status, request: sent) { return .fail(.unexpectedStatus) }
         if let answered = answersConditions() { return answered }
-        guard mayRescue, let copy, let fault = fault(beside: copy) else { return nil }
+        guard let copy else {
+            return response.status != 429 && LastGood.isTrouble(response.status) && hasStandIn() ? .fail(.serverError) : nil
+        }
+        guard mayRescue, let fault = fault(beside: copy) else { return nil }
         return .fail(fault)
     }
 
@@ -130,9 +135,10 @@ package struct ResponseFacts {
 
     /// - Parameters:
     ///   - storage: whether the rules let it be stored.
-    ///   - saysGone: it says that the resource is gone, and is believed if it is whole.
-    package func use(_ storage: StorageDecision, saysGone: Bool, _ room: Room) -> ResponseDecision {
-        if isLookedUp, request.method != .head, let purpose = purpose(storage, saysGone: saysGone) {
+    ///   - gone: what it says of the copy.
+    package func use(_ storage: StorageDecision, _ gone: GoneJudgement, _ room: Room) -> ResponseDecision {
+        if case .routesLost = gone, mayRescue, strictness == .rescue { return .fail(.routesLost) }
+        if isLookedUp, request.method != .head, let purpose = purpose(storage, gone) {
             if room.isRefused { return .stream(.storeRefused) }
             if !room.isTooLarge { return .collect(purpose) }
         }
@@ -140,11 +146,12 @@ package struct ResponseFacts {
         return .stream(.tooLarge)
     }
 
-    private func purpose(_ storage: StorageDecision, saysGone: Bool) -> CollectedFor? {
-        switch storage {
-        case .allowed: .store
-        case .forbidden(let reason) where saysGone: .gone(reason)
-        case .forbidden(let reason): mayRescue && response.status.isSuccessful ? .check(reason) : nil
+    private func purpose(_ storage: StorageDecision, _ gone: GoneJudgement) -> CollectedFor? {
+        switch (storage, gone) {
+        case (.allowed, _): .store
+        case (.forbidden(let reason), .candidate): .gone(reason)
+        case (.forbidden(let reason), .nothing), (.forbidden(let reason), .routesLost):
+            mayRescue && response.status.isSuccessful ? .check(reason) : nil
         }
     }
 }

@@ -109,7 +109,7 @@ extension ResponseCache {
         else { return false }
         let own = request.head
         let asked = own.method == .head ? RequestHead(method: .get, target: own.target, version: own.version, fields: own.fields) : own
-        return decideStoring(merged, to: asked, request.directives, isPartitioned: request.keys.isPartitioned) == .allowed
+        return decideStoring(merged, for: PlacedRequest(asked, request.directives, keys: request.keys, found: nil)) == .allowed
     }
 
     // MARK: Writing

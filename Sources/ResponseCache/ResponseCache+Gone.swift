@@ -4,18 +4,6 @@ import CachePolicy
 import CacheStore
 import HTTPCore
 
-/// What the head of a response says of the copy.
-package enum GoneJudgement: Sendable {
-    /// Nothing of that, or it is not believed.
-    case nothing
-    /// It is believed once it is whole and, for 404, proves to be JSON.
-    case candidate
-    /// The upstream has lost its routes.
-    case routesLost
-
-    package var isCandidate: Bool { if case .candidate = self { true } else { false } }
-}
-
 extension ResponseCache {
     /// The response that came after this copy and says that it is gone.
     package func gone(beside found: FoundResponse) throws(NotAtHand) -> FoundResponse? {

@@ -60,7 +60,7 @@ extension ResponseCache {
     ) -> ImportResult {
         let head = archived.request
         let keys = keysOfGet(for: head)
-        let decision = decideStoring(archived.response, to: head, isPartitioned: keys.isPartitioned, good: good)
+        let decision = decideStoring(archived.response, for: PlacedRequest(head, keys: keys, found: nil), good: good)
         let recency = Recency(
             order: shared.sent.take(), isImported: true, requestTime: archived.requestTime, responseTime: archived.responseTime)
         let whole = WholeResponse(

@@ -67,13 +67,19 @@ struct NewResponse {
 extension ResponseCache {
     /// RFC 9111 §3, and what the operator calls good.
     package func decideStoring(
-        _ response: ResponseHead, to head: RequestHead, _ directives: RequestCacheControl = RequestCacheControl(), isPartitioned: Bool,
-        good: GoodResponse = GoodResponse()
+        _ response: ResponseHead, for request: PlacedRequest, good: GoodResponse = GoodResponse()
     ) -> StorageDecision {
         if let fault = good.faultOfHead(response) { return .forbidden(fault.notStored) }
+        let policy = policy(for: request.head)
+        // An error that would be kept for a moment lies beside what is good, or nowhere.
+        if let found = request.found, !found.metadata.isNegative,
+            policy.freshness.negativeLifetime(of: response.status, said: nil) != nil
+        {
+            return .forbidden(.status)
+        }
         return Storing.decide(
-            response, control(response), to: StorableRequest(head, directives, isPartitioned: isPartitioned),
-            settings: policy(for: head))
+            response, control(response), to: StorableRequest(request.head, request.directives, isPartitioned: request.keys.isPartitioned),
+            settings: policy)
     }
 
     package func control(_ response: ResponseHead) -> ResponseCacheControl {

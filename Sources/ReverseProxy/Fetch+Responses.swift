@@ -70,18 +70,15 @@ extension Fetch: TransferReceiver {
             subject.head, sent: request.fields, response, copy: subject.found.map { ($0.metadata, $0.head) },
             mayRescue: subject.mayRescue, isLookedUp: keys != nil, good: subject.found == nil ? GoodResponse() : good,
             strictness: shard.settings.policy.strictness)
-        if let decision = facts.judge() { return decision }
-        if hasStandIn(insteadOf: response.status) { return .fail(.serverError) }
+        if let decision = facts.judge(hasStandIn: hasStandIn) { return decision }
         // Now its place is known, where that is another than its request's.
         let storage = storageDecision(response)
-        let gone = judgeGone(response, storage)
-        if case .routesLost = gone { return .fail(.routesLost) }
         facts.isLookedUp = keys != nil
         let room = ResponseFacts.Room(
             length: length, limitBytes: shard.settings.content.bufferLimitBytes,
             examinedAtOnceBytes: shard.settings.content.examinedAtOnceBytes,
             isExaminerFull: shard.workers.content.isFull)
-        return facts.use(storage, saysGone: gone.isCandidate, room)
+        return facts.use(storage, judgeGone(response, storage), room)
     }
 
     /// What the operator demands of this route's responses.
@@ -89,14 +86,8 @@ extension Fetch: TransferReceiver {
 
     private func storageDecision(_ response: ResponseHead) -> StorageDecision {
         if subject.head.method == .post, keys == nil { takeKeyOfGet(response) }
-        guard let keys, let cache = shard.cache else { return .forbidden(subject.decision.notStored) }
-        // An error that would be kept for a moment lies beside what is good, or nowhere.
-        if let found = subject.found, !found.metadata.isNegative,
-            shard.routes.all[subject.route].freshness.negativeLifetime(of: response.status, said: nil) != nil
-        {
-            return .forbidden(.status)
-        }
-        return cache.decideStoring(response, to: subject.head, subject.directives, isPartitioned: keys.isPartitioned, good: good)
+        guard let placedRequest, let cache = shard.cache else { return .forbidden(subject.decision.notStored) }
+        return cache.decideStoring(response, for: placedRequest, good: good)
     }
 
     /// RFC 9110 §9.3.3: a response to POST that says how long it is fresh, and that it is what GET would bring, may answer later GETs.

@@ -63,12 +63,9 @@ extension Fetch {
             after: head, to: subject.head, withCollection: shard.routes.all[subject.route].invalidatesCollection, at: recency.responseTime)
     }
 
-    /// Where the request has no copy of its own, only an upstream in trouble is a reason for the copy of others to stand in: all else that is
-    /// wrong with a response may be about this user.
-    func hasStandIn(insteadOf status: Status) -> Bool {
-        guard subject.found == nil, let keys = subject.place?.keys, keys.isPartitioned, status != 429, LastGood.isTrouble(status) else {
-            return false
-        }
+    /// Whether the copy of others may stand in, where the request has none of its own.
+    func hasStandIn() -> Bool {
+        guard let keys = subject.place?.keys, keys.isPartitioned else { return false }
         // It was in memory when the request was looked up.
         let result = try? shard.cache?.waiting { () throws(NotAtHand) in
             try shard.standIn(for: subject.head, at: keys, subject.directives, route: subject.route)
@@ -84,9 +81,7 @@ extension Fetch {
     func judgeGone(_ response: ResponseHead, _ decision: StorageDecision) -> GoneJudgement {
         // Said of what was found, and not asked where nothing was.
         guard subject.found != nil, let placedRequest, let cache = shard.cache else { return .nothing }
-        let judgement = cache.judgeGone(response, decision, for: placedRequest, by: subject.scopes.user, at: shard.cacheTime)
-        if case .routesLost = judgement, !subject.mayRescue || shard.settings.policy.strictness != .rescue { return .nothing }
-        return judgement
+        return cache.judgeGone(response, decision, for: placedRequest, by: subject.scopes.user, at: shard.cacheTime)
     }
 
     /// Remembers that it is gone, if the whole response says so.

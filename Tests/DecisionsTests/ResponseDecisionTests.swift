@@ -22,6 +22,7 @@ struct HeadRow: CustomTestStringConvertible, Sendable {
     var method = Method.get
     var sent: [String] = []
     var hasCopy = true
+    var hasStandIn = false
     var mayRescue = true
     var strictness = Strictness.rescue
 
@@ -68,6 +69,11 @@ struct ResponseDecisionTests {
         HeadRow("a 412 of the application", 412, [json], nil) { $0.method = .query },
         HeadRow("trouble where there is a copy", 503, [json], .fail(.serverError)),
         HeadRow("trouble without one", 503, [json], nil) { $0.hasCopy = false },
+        HeadRow("trouble where the copy of others may stand in", 503, [json], .fail(.serverError)) {
+            ($0.hasCopy, $0.hasStandIn) = (false, true)
+        },
+        HeadRow("too many requests of this user, where it may", 429, [json], nil) { ($0.hasCopy, $0.hasStandIn) = (false, true) },
+        HeadRow("what is about this user, where it may", 403, [json], nil) { ($0.hasCopy, $0.hasStandIn) = (false, true) },
         HeadRow("trouble where the copy may not go out", 503, [json], nil) { $0.mayRescue = false },
         HeadRow("a web page instead of JSON", 200, ["Content-Type: text/html"], .fail(.unexpectedType)),
         HeadRow("which to the letter is a response", 200, ["Content-Type: text/html"], nil) { $0.strictness = .strict },
@@ -77,7 +83,7 @@ struct ResponseDecisionTests {
 
     @Test("by its head", arguments: heads)
     func head(_ row: HeadRow) {
-        #expect(row.decide { $0.judge() } == row.expected)
+        #expect(row.decide { $0.judge { row.hasStandIn } } == row.expected)
     }
 
     private static func room(_ length: Int?, isFull: Bool = false) -> ResponseFacts.Room {
@@ -85,28 +91,28 @@ struct ResponseDecisionTests {
     }
 
     private static func use(
-        _ storage: StorageDecision, saysGone: Bool = false, _ room: ResponseFacts.Room = room(10),
+        _ storage: StorageDecision, _ gone: GoneJudgement = .nothing, room: ResponseFacts.Room = room(10),
         _ change: (inout HeadRow) -> Void = { _ in }
     ) -> ResponseDecision {
-        HeadRow("", 200, [json], nil, change).decide { $0.use(storage, saysGone: saysGone, room) }
+        HeadRow("", 200, [json], nil, change).decide { $0.use(storage, gone, room) }
     }
 
     @Test("what is stored is taken whole, where there is room")
     func stored() {
         #expect(Self.use(.allowed) == .collect(.store))
-        #expect(Self.use(.allowed, Self.room(nil)) == .collect(.store))
-        #expect(Self.use(.allowed, Self.room(1_000)) == .collect(.store))
-        #expect(Self.use(.allowed, Self.room(1_001)) == .stream(.tooLarge))
+        #expect(Self.use(.allowed, room: Self.room(nil)) == .collect(.store))
+        #expect(Self.use(.allowed, room: Self.room(1_000)) == .collect(.store))
+        #expect(Self.use(.allowed, room: Self.room(1_001)) == .stream(.tooLarge))
         // What is long waits for the worker; what is short does not.
-        #expect(Self.use(.allowed, Self.room(101, isFull: true)) == .stream(.storeRefused))
-        #expect(Self.use(.allowed, Self.room(nil, isFull: true)) == .stream(.storeRefused))
-        #expect(Self.use(.allowed, Self.room(100, isFull: true)) == .collect(.store))
+        #expect(Self.use(.allowed, room: Self.room(101, isFull: true)) == .stream(.storeRefused))
+        #expect(Self.use(.allowed, room: Self.room(nil, isFull: true)) == .stream(.storeRefused))
+        #expect(Self.use(.allowed, room: Self.room(100, isFull: true)) == .collect(.store))
     }
 
     @Test("what is not stored is taken whole only where a copy could go out instead")
     func checked() {
         #expect(Self.use(.forbidden(.noStore)) == .collect(.check(.noStore)))
-        #expect(Self.use(.forbidden(.noStore), Self.room(1_001)) == .stream(.noStore))
+        #expect(Self.use(.forbidden(.noStore), room: Self.room(1_001)) == .stream(.noStore))
         #expect(Self.use(.forbidden(.noStore)) { $0.hasCopy = false } == .stream(.noStore))
         #expect(Self.use(.forbidden(.noStore)) { $0.mayRescue = false } == .stream(.noStore))
         #expect(Self.use(.forbidden(.methodNotCacheable)) { $0.method = .head } == .stream(.methodNotCacheable))
@@ -116,7 +122,11 @@ struct ResponseDecisionTests {
 
     @Test("what says that the resource is gone is remembered beside the copy")
     func gone() {
-        #expect(Self.use(.forbidden(.status), saysGone: true) == .collect(.gone(.status)))
+        #expect(Self.use(.forbidden(.status), .candidate) == .collect(.gone(.status)))
+        // The upstream has lost its routes: that is no word about this resource.
+        #expect(Self.use(.forbidden(.status), .routesLost) == .fail(.routesLost))
+        #expect(Self.use(.forbidden(.status), .routesLost) { $0.mayRescue = false } == .stream(.status))
+        #expect(Self.use(.forbidden(.status), .routesLost) { $0.strictness = .strict } == .collect(.check(.status)))
         #expect(CollectedFor.gone(.status).decide(nil, mayRescue: true, .rescue) == .rememberGone(.status))
         #expect(CollectedFor.gone(.status).decide(.invalidJSON, mayRescue: true, .rescue) == .rememberGone(.status))
     }

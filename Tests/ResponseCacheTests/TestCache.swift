@@ -69,8 +69,7 @@ final class TestCache {
     @discardableResult
     func complete(_ sent: Sent, _ lines: Lines, _ content: String = "{}", status: Status = 200, ownTag: String? = nil) -> StorageDecision {
         let response = Self.response(status, lines)
-        let decision = cache.decideStoring(
-            response, to: sent.request.head, sent.request.directives, isPartitioned: sent.request.keys.isPartitioned)
+        let decision = cache.decideStoring(response, for: sent.request)
         guard decision == .allowed else { return decision }
         let whole = WholeResponse(
             response, Array(content.utf8), isDecoded: false, ownTag: ownTag.map { Array($0.utf8) }, recency(sent))
