@@ -14,6 +14,10 @@ static inline CURLcode cistern_easy_set_pointer(CURL *easy, CURLoption option, v
 static inline CURLcode cistern_easy_set_close(CURL *easy, cistern_close_callback value) {
     return curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, value);
 }
+typedef size_t (*cistern_write_callback)(char *bytes, size_t one, size_t count, void *user);
+static inline CURLcode cistern_easy_set_write(CURL *easy, cistern_write_callback value) {
+    return curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, value);
+}
 static inline CURLcode cistern_easy_get_long(CURL *easy, CURLINFO info, long *value) { return curl_easy_getinfo(easy, info, value); }
 static inline CURLcode cistern_easy_get_offset(CURL *easy, CURLINFO info, curl_off_t *value) { return curl_easy_getinfo(easy, info, value); }
 static inline CURLcode cistern_easy_get_socket(CURL *easy, curl_socket_t *value) {

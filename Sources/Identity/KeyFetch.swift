@@ -1,0 +1,51 @@
+// Asks for a set of keys, by libcurl, on a thread of its own: once in some minutes, for all. Nothing of a request goes with it, and no
+// redirect is followed: the operator has said where the keys are.
+
+import CLibcurl
+import Glibc
+
+enum KeyFetch {
+    /// Why there are no keys, for people.
+    struct Failure: Error { let sentence: String }
+
+    private static let timeoutMilliseconds = 10_000
+    /// Kept by libcurl: initialised once, and thread-safe since.
+    private static let isReady = curl_global_init(cistern_global_all()) == CURLE_OK
+
+    private final class Received {
+        var bytes: [UInt8] = []
+    }
+
+    /// Blocks.
+    static func get(_ url: String) throws(Failure) -> [UInt8] {
+        guard isReady, let handle = curl_easy_init() else { throw Failure(sentence: "libcurl cannot be used") }
+        defer { curl_easy_cleanup(handle) }
+        let received = Received()
+        setUp(handle, url, received)
+        let result = withExtendedLifetime(received) { curl_easy_perform(handle) }
+        guard result == CURLE_OK else { throw Failure(sentence: String(cString: curl_easy_strerror(result))) }
+        var status = 0
+        _ = cistern_easy_get_long(handle, CURLINFO_RESPONSE_CODE, &status)
+        guard status == 200 else { throw Failure(sentence: "the response has status \(status)") }
+        return received.bytes
+    }
+
+    private static func setUp(_ handle: UnsafeMutableRawPointer, _ url: String, _ received: Received) {
+        _ = cistern_easy_set_text(handle, CURLOPT_URL, url)
+        _ = cistern_easy_set_text(handle, CURLOPT_PROTOCOLS_STR, "http,https")
+        // Never the proxy of the environment.
+        _ = cistern_easy_set_text(handle, CURLOPT_PROXY, "")
+        _ = cistern_easy_set_long(handle, CURLOPT_NOSIGNAL, 1)
+        _ = cistern_easy_set_long(handle, CURLOPT_NOPROGRESS, 1)
+        _ = cistern_easy_set_long(handle, CURLOPT_TIMEOUT_MS, timeoutMilliseconds)
+        _ = cistern_easy_set_pointer(handle, CURLOPT_WRITEDATA, Unmanaged.passUnretained(received).toOpaque())
+        _ = cistern_easy_set_write(handle) { bytes, _, count, user in
+            guard let bytes, let user else { return 0 }
+            let received = Unmanaged<Received>.fromOpaque(user).takeUnretainedValue()
+            // Less than what was given ends it.
+            guard received.bytes.count + count <= KeySet.byteLimit else { return 0 }
+            received.bytes += UnsafeRawBufferPointer(start: bytes, count: count)
+            return count
+        }
+    }
+}

@@ -1,0 +1,170 @@
+// The keys that a token may be signed with: a JWK Set (RFC 7517 §5). A key that we cannot use is left out, with the reason; the others count.
+
+import CSignature
+import HTTPCore
+import JSON
+
+/// A public key. `@unchecked Sendable` because OpenSSL lets several threads check signatures with one, and nothing changes it.
+package final class VerificationKey: @unchecked Sendable {
+    package enum Kind: Sendable { case rsa, p256, p384, p521, ed25519, ed448 }
+
+    package let kind: Kind
+    /// `kid`: its name in the set.
+    package let name: String?
+    /// `alg`: the only algorithm that it is for.
+    let algorithm: SignatureAlgorithm?
+    private let key: OpaquePointer
+
+    fileprivate init(_ kind: Kind, name: String?, algorithm: SignatureAlgorithm?, key: OpaquePointer) {
+        (self.kind, self.name, self.algorithm, self.key) = (kind, name, algorithm, key)
+    }
+
+    deinit { csignature_free(key) }
+
+    func isFor(_ algorithm: SignatureAlgorithm) -> Bool {
+        algorithm.fits(kind) && (self.algorithm == nil || self.algorithm == algorithm)
+    }
+
+    func verifies(_ signature: [UInt8], of message: ArraySlice<UInt8>, _ algorithm: SignatureAlgorithm) -> Bool {
+        guard isFor(algorithm) else { return false }
+        return message.withUnsafeBufferPointer { message in
+            csignature_verify(
+                key, algorithm.scheme, algorithm.hashBits, message.baseAddress, message.count, signature, signature.count) == 1
+        }
+    }
+}
+
+/// Why a member of a set is not used.
+package enum KeyRefusal: String, Sendable {
+    case unknownKind = "not of kty RSA, EC or OKP with a curve that we know"
+    case notForSignatures = "its use or key_ops is another than checking signatures"
+    case unknownAlgorithm = "its alg is none that we check"
+    case otherAlgorithm = "its alg is not for keys of its kind"
+    case malformed = "its numbers are missing, or are no key"
+    case tooShort = "an RSA key of less than 2,048 bits"
+    case tooLong = "an RSA key of more than 8,192 bits or with a long exponent, which takes too long to check"
+    case repeated = "a member stands in it twice"
+}
+
+package struct KeySet: Sendable {
+    package let keys: [VerificationKey]
+    /// What was left out: its name, or its place in the set, and why.
+    package let refused: [(name: String, reason: KeyRefusal)]
+
+    /// More than that is no set of keys. Half a mebibyte and 256 keys.
+    package static let byteLimit = 512 * 1024
+    package static let keyLimit = 256
+
+    package init(keys: [VerificationKey] = []) {
+        self.keys = keys
+        refused = []
+    }
+
+    /// nil where the text is no JWK Set at all.
+    package init?(_ text: [UInt8]) {
+        guard text.count <= Self.byteLimit, let members = JSONValue(text)?["keys"]?.array, members.count <= Self.keyLimit else {
+            return nil
+        }
+        var keys: [VerificationKey] = []
+        var refused: [(name: String, reason: KeyRefusal)] = []
+        for (index, member) in members.enumerated() {
+            switch Self.key(member) {
+            case .success(let key): keys.append(key)
+            case .failure(let reason): refused.append((member["kid"]?.string ?? "number \(index + 1)", reason.reason))
+            }
+        }
+        self.keys = keys
+        self.refused = refused
+    }
+
+    /// The one key that a token's head means; nil where it is unclear.
+    /// - Parameter name: the token's `kid`. Without one a set must have just one key for the algorithm.
+    func key(named name: String?, for algorithm: SignatureAlgorithm) -> VerificationKey? {
+        var found: VerificationKey?
+        for key in keys where key.isFor(algorithm) && (name == nil || key.name == name) {
+            guard found == nil else { return nil }
+            found = key
+        }
+        return found
+    }
+
+    /// Whether any key has that name.
+    package func contains(named name: String) -> Bool { keys.contains { $0.name == name } }
+
+    // MARK: Reading
+
+    private struct Refused: Error { let reason: KeyRefusal }
+
+    private static func key(_ member: JSONValue) -> Result<VerificationKey, Refused> {
+        do throws(Refused) {
+            return .success(try read(member))
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    private static func read(_ member: JSONValue) throws(Refused) -> VerificationKey {
+        guard let names = member.members?.map(\.name), Set(names).count == names.count else { throw Refused(reason: .repeated) }
+        let operations = member["key_ops"].map { $0.array?.compactMap(\.string) ?? [] }
+        guard member["use"].map({ $0.string == "sig" }) ?? true, operations?.contains("verify") ?? true else {
+            throw Refused(reason: .notForSignatures)
+        }
+        let kind = try kind(member)
+        var algorithm: SignatureAlgorithm?
+        if let named = member["alg"] {
+            guard let known = named.string.flatMap(SignatureAlgorithm.init) else { throw Refused(reason: .unknownAlgorithm) }
+            guard known.fits(kind) else { throw Refused(reason: .otherAlgorithm) }
+            algorithm = known
+        }
+        return VerificationKey(kind, name: member["kid"]?.string, algorithm: algorithm, key: try pointer(member, kind))
+    }
+
+    private static func kind(_ member: JSONValue) throws(Refused) -> VerificationKey.Kind {
+        switch (member["kty"]?.string, member["crv"]?.string) {
+        case ("RSA", _): return .rsa
+        case ("EC", "P-256"): return .p256
+        case ("EC", "P-384"): return .p384
+        case ("EC", "P-521"): return .p521
+        case ("OKP", "Ed25519"): return .ed25519
+        case ("OKP", "Ed448"): return .ed448
+        default: throw Refused(reason: .unknownKind)
+        }
+    }
+
+    private static func pointer(_ member: JSONValue, _ kind: VerificationKey.Kind) throws(Refused) -> OpaquePointer {
+        func number(_ name: String) throws(Refused) -> [UInt8] {
+            guard let text = member[name]?.string, let bytes = Base64URL.decode(Array(text.utf8)[...]) else {
+                throw Refused(reason: .malformed)
+            }
+            return bytes
+        }
+        let key: OpaquePointer?
+        switch kind {
+        case .rsa: key = try rsa(modulus: number("n"), exponent: number("e"))
+        case .p256: key = try point(CSIGNATURE_P256, number("x"), number("y"))
+        case .p384: key = try point(CSIGNATURE_P384, number("x"), number("y"))
+        case .p521: key = try point(CSIGNATURE_P521, number("x"), number("y"))
+        case .ed25519: key = try edwards(CSIGNATURE_ED25519, number("x"))
+        case .ed448: key = try edwards(CSIGNATURE_ED448, number("x"))
+        }
+        guard let key else { throw Refused(reason: .malformed) }
+        return key
+    }
+
+    /// OpenSSL takes longer the longer the numbers are: a key from outside must not hold a loop.
+    private static func rsa(modulus: [UInt8], exponent: [UInt8]) throws(Refused) -> OpaquePointer? {
+        let bits = modulus.drop { $0 == 0 }.count * 8 - (modulus.first { $0 != 0 }?.leadingZeroBitCount ?? 0)
+        guard bits >= 2048 else { throw Refused(reason: .tooShort) }
+        let trimmed = Array(exponent.drop { $0 == 0 })
+        guard bits <= 8192, trimmed.count <= 4 else { throw Refused(reason: .tooLong) }
+        // Of an even exponent, or 1, nothing can be checked: with 1 any message is its own signature.
+        guard let last = trimmed.last, last & 1 == 1, trimmed != [1] else { return nil }
+        return csignature_rsa_key(modulus, modulus.count, trimmed, trimmed.count)
+    }
+
+    private static func point(_ curve: csignature_curve, _ x: [UInt8], _ y: [UInt8]) -> OpaquePointer? {
+        x.count == y.count ? csignature_ec_key(curve, x, y, x.count) : nil
+    }
+
+    private static func edwards(_ curve: csignature_curve, _ x: [UInt8]) -> OpaquePointer? { csignature_edwards_key(curve, x, x.count) }
+}

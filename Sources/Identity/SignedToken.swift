@@ -1,0 +1,92 @@
+// A token as it comes: three parts joined by dots (RFC 7515 §3.1). What its head may say is narrow: anything that would let the token itself
+// choose how it is checked makes it one without an identity (RFC 8725 §3).
+
+import HTTPCore
+import JSON
+
+/// Why a request has no identity of its own, and so the partition of its credentials as they are.
+package enum TokenRefusal: String, Sendable, CaseIterable {
+    /// Not one Authorization field of the form `Bearer TOKEN`.
+    case noBearer = "no_bearer"
+    case severalFields = "several_fields"
+    case tooLong = "too_long"
+    /// Not three parts of JSON and a signature: a JWE, or something else.
+    case malformed
+    /// `crit`, `jku`, `x5u`, `jwk` or `x5c` in its head.
+    case forbiddenHeader = "forbidden_header"
+    case duplicateMember = "duplicate_member"
+    case algorithm
+    case type
+    case unknownKey = "unknown_key"
+    case signature
+    case issuer
+    case audience
+    case subject
+    /// No `exp`, or one that is no time.
+    case noExpiry = "no_expiry"
+    case expired
+    case notYetValid = "not_yet_valid"
+    /// It is bound to a key of the client's (`cnf`, or a DPoP field): who has no more than the token is not its user.
+    case bound
+    /// More tokens than may be looked at in a second.
+    case tooMany = "too_many"
+}
+
+struct SignedToken {
+    let algorithm: SignatureAlgorithm
+    let keyName: String?
+    /// The claims in canonical form.
+    let claims: [UInt8]
+    let signature: [UInt8]
+    /// What was signed.
+    let message: ArraySlice<UInt8>
+
+    /// A longer one has no identity: checking takes as long as it is.
+    static let byteLimit = 8 * 1024
+    private static let forbidden = ["crit", "jku", "x5u", "jwk", "x5c"]
+
+    init(_ token: ArraySlice<UInt8>, types: [String]) throws(Refused) {
+        guard token.count <= Self.byteLimit else { throw Refused(.tooLong) }
+        let parts = token.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+        guard parts.count == 3, let head = Base64URL.decode(parts[0]), let payload = Base64URL.decode(parts[1]),
+            let signature = Base64URL.decode(parts[2])
+        else { throw Refused(.malformed) }
+        (algorithm, keyName) = try Self.readHead(head, types)
+        claims = try Self.canonical(payload)
+        self.signature = signature
+        message = token[parts[0].startIndex..<parts[1].endIndex]
+    }
+
+    private static func readHead(_ head: [UInt8], _ types: [String]) throws(Refused) -> (SignatureAlgorithm, String?) {
+        guard let head = JSONValue(try canonical(head)) else { throw Refused(.malformed) }
+        guard !forbidden.contains(where: { head[$0] != nil }) else { throw Refused(.forbiddenHeader) }
+        guard let algorithm = head["alg"]?.string.flatMap(SignatureAlgorithm.init) else { throw Refused(.algorithm) }
+        guard types.isEmpty || head["typ"]?.string.map({ isType($0, in: types) }) == true else { throw Refused(.type) }
+        guard let name = head["kid"] else { return (algorithm, nil) }
+        guard let name = name.string else { throw Refused(.malformed) }
+        return (algorithm, name)
+    }
+
+    /// RFC 7515 §4.1.9: `application/` may be left out, and capitals make no difference.
+    private static func isType(_ type: String, in types: [String]) -> Bool {
+        func plain(_ text: String) -> [UInt8] {
+            let bytes = text.utf8.map(\.asciiLowercased)
+            let prefix = Array("application/".utf8)
+            return bytes.starts(with: prefix) ? Array(bytes.dropFirst(prefix.count)) : bytes
+        }
+        return types.contains { plain($0) == plain(type) }
+    }
+
+    /// An object in canonical form, which it has only where no member stands in it twice.
+    private static func canonical(_ text: [UInt8]) throws(Refused) -> [UInt8] {
+        guard JSONTextChecker.check(text.span) == .valid else { throw Refused(.malformed) }
+        guard let canonical = CanonicalJSON.make(checked: text.span) else { throw Refused(.duplicateMember) }
+        guard canonical.first == UInt8(ascii: "{") else { throw Refused(.malformed) }
+        return canonical
+    }
+}
+
+struct Refused: Error {
+    let reason: TokenRefusal
+    init(_ reason: TokenRefusal) { self.reason = reason }
+}

@@ -1,0 +1,32 @@
+// What the operator says of the tokens of a route (`credentials.identity.jwt`).
+
+package struct TokenSettings: Sendable, Equatable {
+    /// Who may have made them, and for whom they are: a token must name one of each.
+    package var issuers: [String]
+    package var audiences: [String]
+    /// The claim that tells whom a token belongs to.
+    package var subject = "sub"
+    /// What `typ` must be (RFC 8725 §3.11); empty for anything.
+    package var types: [String] = []
+    /// Claims that a refresh changes, beside those that always count as such.
+    package var volatileClaims: [String] = []
+    /// How far the clocks may be apart, in seconds.
+    package var leeway: Int64 = 60
+
+    /// Claims that two tokens of one user differ in, whatever their rights.
+    package static let alwaysVolatile = ["exp", "iat", "nbf", "jti", "auth_time", "nonce", "at_hash", "sid"]
+
+    package init(issuers: [String], audiences: [String]) {
+        (self.issuers, self.audiences) = (issuers, audiences)
+    }
+
+    /// Whether a claim is left out of an identity. Never those that say who, by whom and for whom.
+    func isVolatile(_ claim: [UInt8]) -> Bool {
+        let name = String(decoding: claim, as: UTF8.self)
+        guard name != subject, !Self.alwaysIdentity.contains(name) else { return false }
+        return Self.alwaysVolatile.contains(name) || volatileClaims.contains(name)
+    }
+
+    /// Claims that no setting can leave out.
+    package static let alwaysIdentity = ["iss", "sub", "aud"]
+}

@@ -1,0 +1,143 @@
+// Whom a token belongs to. Two tokens have one identity only if their signatures are good and all of their claims are the same but those that
+// a refresh changes: so one with fewer rights is another identity, and what does not verify has none.
+
+import HTTPCore
+import JSON
+
+/// Whom a request's token belongs to.
+package struct TokenIdentity: Sendable, Equatable {
+    /// Its claims in canonical form, without those that a refresh changes.
+    package let claims: [UInt8]
+    /// `exp`: seconds since 1970.
+    package let expires: Int64
+}
+
+package enum TokenFinding: Sendable {
+    case verified(TokenIdentity)
+    /// Good in all but its time, which has passed, the leeway with it.
+    case expired(TokenIdentity)
+    case refused(TokenRefusal)
+    /// Signed with a key that we do not have.
+    case unknownKey(name: String)
+}
+
+package struct TokenVerifier: Sendable {
+    private let settings: TokenSettings
+
+    package init(_ settings: TokenSettings) { self.settings = settings }
+
+    private static let scheme = Array("bearer".utf8)
+    private static let dpop = Array("dpop".utf8)
+
+    /// The token of a request (RFC 6750 §2.1).
+    package static func token(of fields: Fields) -> Result<ArraySlice<UInt8>, TokenRefusalError> {
+        var value: ArraySlice<UInt8>?
+        for field in fields.all(.authorization) {
+            guard value == nil else { return .failure(TokenRefusalError(.severalFields)) }
+            value = field
+        }
+        guard let value, value.count > scheme.count, value.prefix(scheme.count).map(\.asciiLowercased) == scheme else {
+            return .failure(TokenRefusalError(.noBearer))
+        }
+        let rest = value.dropFirst(scheme.count)
+        let token = rest.drop { $0 == 0x20 }
+        guard token.count < rest.count, !token.isEmpty else { return .failure(TokenRefusalError(.noBearer)) }
+        if fields.contains(named: dpop.span) { return .failure(TokenRefusalError(.bound)) }
+        return .success(token)
+    }
+
+    /// - Parameter now: seconds since 1970.
+    package func verify(_ token: ArraySlice<UInt8>, keys: KeySet, now: Int64) -> TokenFinding {
+        do throws(Refused) {
+            let token = try SignedToken(token, types: settings.types)
+            guard let key = keys.key(named: token.keyName, for: token.algorithm) else {
+                if let name = token.keyName, !keys.contains(named: name) { return .unknownKey(name: name) }
+                return .refused(.unknownKey)
+            }
+            guard key.verifies(token.signature, of: token.message, token.algorithm) else { return .refused(.signature) }
+            let identity = try identity(token.claims, now: now)
+            let hasEnded = identity.expires <= now - settings.leeway
+            return hasEnded ? .expired(identity) : .verified(identity)
+        } catch {
+            return .refused(error.reason)
+        }
+    }
+
+    private func identity(_ claims: [UInt8], now: Int64) throws(Refused) -> TokenIdentity {
+        guard let value = JSONValue(claims) else { throw Refused(.malformed) }
+        guard value["cnf"] == nil else { throw Refused(.bound) }
+        guard let issuer = value["iss"]?.string, settings.issuers.contains(issuer) else { throw Refused(.issuer) }
+        guard isAudience(value["aud"]) else { throw Refused(.audience) }
+        guard value[settings.subject].map(isSomebody) == true else { throw Refused(.subject) }
+        guard let expires = value["exp"].flatMap(Self.time) else { throw Refused(.noExpiry) }
+        if let start = value["nbf"] {
+            guard let start = Self.time(start), start <= now + settings.leeway else { throw Refused(.notYetValid) }
+        }
+        return TokenIdentity(claims: withoutVolatile(claims), expires: expires)
+    }
+
+    private func isAudience(_ value: JSONValue?) -> Bool {
+        switch value {
+        case .string(let name): settings.audiences.contains(name)
+        case .array(let names):
+            // A list of anything but names is no audience (RFC 7519 §4.1.3).
+            names.allSatisfy { $0.string != nil } && names.contains { $0.string.map(settings.audiences.contains) == true }
+        default: false
+        }
+    }
+
+    private func isSomebody(_ value: JSONValue) -> Bool {
+        switch value {
+        case .string(let text): !text.isEmpty
+        case .integer, .number: true
+        case .null, .bool, .array, .object: false
+        }
+    }
+
+    /// NumericDate (RFC 7519 §2), in whole seconds; nil for what is no time that a clock will show.
+    private static func time(_ value: JSONValue) -> Int64? {
+        guard let seconds = value.double, seconds >= 0, seconds < 1e11 else { return nil }
+        return Int64(seconds)
+    }
+
+    /// The claims are in canonical form, so each member ends where the next one begins.
+    private func withoutVolatile(_ claims: [UInt8]) -> [UInt8] {
+        var out: [UInt8] = [UInt8(ascii: "{")]
+        for member in ObjectMembers.of(claims) where !settings.isVolatile(member.name) {
+            if out.count > 1 { out.append(UInt8(ascii: ",")) }
+            out += claims[member.range]
+        }
+        return out + [UInt8(ascii: "}")]
+    }
+}
+
+package struct TokenRefusalError: Error {
+    package let reason: TokenRefusal
+    init(_ reason: TokenRefusal) { self.reason = reason }
+}
+
+/// The members of an object in canonical form, each with the place of its name and value.
+enum ObjectMembers {
+    static func of(_ object: [UInt8]) -> [(name: [UInt8], range: Range<Int>)] {
+        var members: [(name: [UInt8], range: Range<Int>)] = []
+        var depth = 0
+        JSONWalk.through(object.span) { token, meaning in
+            switch token {
+            case .beginObject, .beginArray: depth += 1
+            case .endObject, .endArray: depth -= 1
+            case .name(let range) where depth == 1:
+                // Before it stand a quote, and a comma where another member does.
+                close(&members, at: range.lowerBound - 2)
+                members.append((meaning(range), range.lowerBound - 1..<object.count - 1))
+            case .name, .string, .number, .literal: break
+            }
+            return true
+        }
+        return members
+    }
+
+    private static func close(_ members: inout [(name: [UInt8], range: Range<Int>)], at end: Int) {
+        guard let last = members.last else { return }
+        members[members.count - 1].range = last.range.lowerBound..<end
+    }
+}

@@ -1,0 +1,211 @@
+// What is remembered of tokens, and for how long; and where keys come from.
+
+import CacheStore
+import Glibc
+import HTTPCore
+import Locking
+import TestSupport
+import Testing
+
+@testable import Identity
+
+private let noon: Int64 = 1_795_000_000
+private let settings = TokenSettings(issuers: ["https://id.example"], audiences: ["api"])
+
+private func claims(_ user: String = "ann", until: Int64 = noon + 300) -> String {
+    #"{"iss":"https://id.example","aud":"api","sub":"\#(user)","exp":\#(until),"jti":"\#(until)"}"#
+}
+
+private func set(_ issuers: TokenIssuer...) -> String { #"{"keys":[\#(issuers.map { $0.jwk() }.joined(separator: ","))]}"# }
+
+/// A file of keys, and what was told of it.
+private final class Keys {
+    private let directory = TestTools.temporaryDirectory()
+    let told = Mutex<[KeySource.Event]>([])
+    let source: KeySource
+
+    private var path: String { directory.path + "/keys" }
+
+    init(_ text: String) throws {
+        let told = self.told
+        source = KeySource(
+            .file(directory.path + "/keys"),
+            run: {
+                $0()
+                return true
+            }, tell: { event in told.withLock { $0.append(event) } })
+        try write(text)
+        source.start(now: 0)
+    }
+
+    func write(_ text: String) throws { try TestTools.write(text, to: path) }
+}
+
+/// Looks at requests of one route, and counts what it came to.
+private struct Looker {
+    var identities: RequestIdentities
+    var clock: Int64 = 0
+    /// Seconds since 1970.
+    var now = noon
+
+    init(_ keys: Keys) { identities = RequestIdentities(settings, keys.source) }
+
+    mutating func look(_ token: String) -> String {
+        var fields = Fields()
+        fields.append(name: "Authorization", value: "Bearer \(token)")
+        let found = identities.identity(of: fields, hash: Array(token.utf8), now: now * 1000, clock: clock) { $0 }
+        switch found {
+        case .verified(let partition, _): return String(decoding: partition, as: UTF8.self)
+        case .expired: return "expired"
+        case .none(let reason): return reason.rawValue
+        }
+    }
+}
+
+private let ann = #"{"aud":"api","iss":"https://id.example","sub":"ann"}"#
+
+@Suite("Whose a request is")
+struct RequestIdentitiesTests {
+    @Test("Refreshed tokens of one user are one; what is remembered ends with the token")
+    func refreshed() throws {
+        let issuer = TokenIssuer()
+        var looker = try Looker(Keys(set(issuer)))
+        let (first, second) = (issuer.token(claims()), issuer.token(claims(until: noon + 900)))
+        #expect(looker.look(first) == ann)
+        #expect(looker.look(second) == ann)
+        #expect(looker.look(issuer.token(claims("bob"))) != ann)
+        looker.now = noon + 359
+        #expect(looker.look(first) == ann)
+        looker.now = noon + 360
+        #expect(looker.look(first) == "expired")
+        #expect(looker.look(first) == "expired")
+        #expect(looker.look(second) == ann)
+    }
+
+    @Test("What is remembered ends when the key leaves the set")
+    func withdrawn() throws {
+        let (old, new) = (TokenIssuer(name: "old"), TokenIssuer(name: "new"))
+        let keys = try Keys(set(old))
+        var looker = Looker(keys)
+        let token = old.token(claims())
+        #expect(looker.look(token) == ann)
+        try keys.write(set(new))
+        #expect(looker.look(token) == ann)
+        looker.clock = KeySource.refreshMilliseconds
+        // What is remembered asks for no keys; somebody else's token does.
+        #expect(looker.look(new.token(claims())) == "unknown_key")
+        #expect(looker.look(new.token(claims())) == ann)
+        #expect(looker.look(token) == "unknown_key")
+    }
+
+    @Test("A key that nobody knows is looked for once in 30 seconds, whoever names one")
+    func unknownKeys() throws {
+        let (issuer, next) = (TokenIssuer(), TokenIssuer(name: "next"))
+        let keys = try Keys(set(issuer))
+        var looker = Looker(keys)
+        let token = next.token(claims())
+        looker.clock = 29_999
+        #expect(looker.look(token) == "unknown_key")
+        try keys.write(set(issuer, next))
+        #expect(looker.look(token) == "unknown_key")
+        looker.clock = 30_000
+        #expect(looker.look(token) == "unknown_key")
+        #expect(looker.look(token) == ann)
+        #expect(keys.told.withLock { $0 } == [.read(keys: 1, refused: []), .read(keys: 2, refused: [])])
+    }
+
+    @Test("A file that is no set of keys any more changes nothing but the log")
+    func brokenFile() throws {
+        let issuer = TokenIssuer()
+        let keys = try Keys(set(issuer))
+        var looker = Looker(keys)
+        try keys.write("{")
+        looker.clock = KeySource.refreshMilliseconds
+        #expect(looker.look(issuer.token(claims())) == ann)
+        #expect(looker.look(issuer.token(claims(until: noon + 1))) == ann)
+        #expect(
+            keys.told.withLock { $0.last } == .failed("it is no JWK Set (RFC 7517) of at most 512 KiB and 256 keys", hasKeys: true))
+    }
+
+    @Test("Who sends ever new tokens has so many looked at in a second, and what is known stays known")
+    func budget() throws {
+        let issuer = TokenIssuer()
+        var looker = try Looker(Keys(set(issuer)))
+        let token = issuer.token(claims())
+        #expect(looker.look(token) == ann)
+        for number in 1..<Int(VerificationBudget.ratePerSecond) { #expect(looker.look("\(number)") == "malformed") }
+        #expect(looker.look("more") == "too_many")
+        #expect(looker.look(token) == ann)
+        looker.clock = 2
+        #expect(looker.look("more") == "malformed")
+        #expect(looker.look("and more") == "too_many")
+        looker.clock = 1_000_000
+        #expect(looker.look("and more") == "malformed")
+    }
+
+    @Test("No more tokens are remembered than the limit says, and those asked for now stay")
+    func limit() throws {
+        let issuer = TokenIssuer()
+        var looker = try Looker(Keys(set(issuer)))
+        for number in 0..<(3 * RequestIdentities.limit) {
+            looker.clock += 1000
+            _ = looker.look("\(number)")
+        }
+        #expect(looker.identities.count <= 2 * RequestIdentities.limit)
+    }
+}
+
+@Suite("Where keys come from", .play)
+struct KeySourceTests {
+    private func source(_ url: String, kept: String, _ told: Mutex<[KeySource.Event]>) -> KeySource {
+        KeySource(
+            .url(url, kept: kept),
+            run: {
+                $0()
+                return true
+            }, tell: { event in told.withLock { $0.append(event) } })
+    }
+
+    @Test("Keys are fetched, and kept for when they cannot be")
+    func kept() {
+        let issuer = TokenIssuer()
+        let origin = ScriptedOrigin { _ in [.json(set(issuer))] }
+        let directory = TestTools.temporaryDirectory()
+        let kept = directory.path + "/kept"
+        let told = Mutex<[KeySource.Event]>([])
+        let url = "http://127.0.0.1:\(origin.port)/keys"
+        let first = source(url, kept: kept, told)
+        first.start(now: 0)
+        #expect(first.keys(now: 1).contains(named: "one"))
+        origin.down()
+        let second = source(url, kept: kept, told)
+        second.start(now: 0)
+        #expect(second.keys(now: 1).contains(named: "one"))
+        guard case .failed(_, hasKeys: true) = told.withLock({ $0.last }) else {
+            Issue.record("the failure is not told")
+            return
+        }
+    }
+
+    @Test("What cannot be a set of keys is not used", arguments: ["long", "error", "junk"])
+    func refused(kind: String) {
+        let origin = ScriptedOrigin { _ in
+            switch kind {
+            case "long": [.json(String(repeating: " ", count: KeySet.byteLimit) + set(TokenIssuer()))]
+            case "error": [.json(set(TokenIssuer()), status: "500 Oops")]
+            default: [.json("[]")]
+            }
+        }
+        let directory = TestTools.temporaryDirectory()
+        let kept = directory.path + "/kept"
+        let told = Mutex<[KeySource.Event]>([])
+        let source = source("http://127.0.0.1:\(origin.port)/keys", kept: kept, told)
+        source.start(now: 0)
+        #expect(source.keys(now: 1).keys.isEmpty)
+        guard case .failed(_, hasKeys: false) = told.withLock({ $0.last }) else {
+            Issue.record("the failure is not told")
+            return
+        }
+        #expect(access(kept, F_OK) != 0)
+    }
+}

@@ -1,0 +1,236 @@
+// Whom a token belongs to, without a network: each way in which a token can be forged, mixed up or unclear has a row.
+
+import HTTPCore
+import TestSupport
+import Testing
+
+@testable import Identity
+
+private let noon: Int64 = 1_795_000_000
+private let issuer = TokenIssuer()
+private let plainClaims = #"{"iss":"https://id.example","aud":"api","sub":"ann","exp":1795000300,"scope":"read"}"#
+
+private var settings: TokenSettings { TokenSettings(issuers: ["https://id.example"], audiences: ["api", "app"]) }
+
+private func keys(_ members: String...) throws -> KeySet {
+    try #require(KeySet(Array(#"{"keys":[\#(members.joined(separator: ","))]}"#.utf8)))
+}
+
+/// What a finding is, in a word: for comparing.
+private func word(_ finding: TokenFinding) -> String {
+    switch finding {
+    case .verified: "verified"
+    case .expired: "expired"
+    case .refused(let reason): reason.rawValue
+    case .unknownKey(let name): "unknown key \(name)"
+    }
+}
+
+private func verify(_ token: String, _ set: KeySet? = nil, _ settings: TokenSettings = settings, now: Int64 = noon) throws -> TokenFinding {
+    TokenVerifier(settings).verify(Array(token.utf8)[...], keys: try set ?? keys(issuer.jwk()), now: now)
+}
+
+private func identity(_ claims: String, _ settings: TokenSettings = settings) throws -> String? {
+    guard case .verified(let identity) = try verify(issuer.token(claims), nil, settings) else { return nil }
+    return String(decoding: identity.claims, as: UTF8.self)
+}
+
+@Suite("Whom a token belongs to")
+struct TokenVerifierTests {
+    @Test(
+        "A token is good by each algorithm that we know, and by no other of its key's kind",
+        arguments: SignatureAlgorithm.allCases.map(\.rawValue))
+    func algorithms(name: String) throws {
+        let issuer = TokenIssuer(name)
+        let token = issuer.token(plainClaims)
+        #expect(word(try verify(token, keys(issuer.jwk()))) == "verified")
+        #expect(word(try verify(token, keys(issuer.jwk(#""alg":"\#(name)""#)))) == "verified")
+        for other in SignatureAlgorithm.allCases where other.rawValue != name {
+            // The same signature under another name, and a key that is for another algorithm.
+            let renamed = issuer.token(plainClaims, head: #"{"alg":"\#(other.rawValue)","kid":"one"}"#)
+            #expect(word(try verify(renamed, keys(issuer.jwk()))) != "verified", "\(other)")
+            let set = try keys(issuer.jwk(#""alg":"\#(other.rawValue)""#))
+            #expect(word(try verify(token, set)) != "verified", "\(other)")
+        }
+    }
+
+    @Test("Ed448 is checked too")
+    func ed448() throws {
+        let issuer = TokenIssuer("EdDSA", kind: "ED448")
+        #expect(word(try verify(issuer.token(plainClaims), keys(issuer.jwk()))) == "verified")
+    }
+
+    @Test(
+        "A head that lets the token say how it is checked gives no identity",
+        arguments: [
+            (#"{"alg":"none"}"#, "algorithm"),
+            (#"{"alg":"None","kid":"one"}"#, "algorithm"),
+            (#"{"alg":"HS256","kid":"one"}"#, "algorithm"),
+            (#"{"alg":"es256","kid":"one"}"#, "algorithm"),
+            (#"{"kid":"one"}"#, "algorithm"),
+            (#"{"alg":["ES256"],"kid":"one"}"#, "algorithm"),
+            (#"{"alg":"ES256","kid":"one","crit":["exp"]}"#, "forbidden_header"),
+            (#"{"alg":"ES256","kid":"one","jku":"https://evil.example/keys"}"#, "forbidden_header"),
+            (#"{"alg":"ES256","kid":"one","x5u":"https://evil.example/keys"}"#, "forbidden_header"),
+            (#"{"alg":"ES256","kid":"one","jwk":{}}"#, "forbidden_header"),
+            (#"{"alg":"ES256","kid":"one","x5c":[]}"#, "forbidden_header"),
+            (#"{"alg":"ES256","kid":"one","\u006ajku":1}"#, "verified"),
+            (#"{"alg":"ES256","kid":"one","\u006aku":1}"#, "forbidden_header"),
+            (#"{"alg":"none","alg":"ES256","kid":"one"}"#, "duplicate_member"),
+            (#"{"alg":"ES256","kid":"one","a":{"b":1,"b":2}}"#, "duplicate_member"),
+            (#"{"alg":"ES256","kid":1}"#, "malformed"),
+            (#"["alg","ES256"]"#, "malformed"),
+            (#"{"alg":"ES256","kid":"two"}"#, "unknown key two"),
+            (#"{"alg":"ES256"}"#, "verified"),
+            (#"{"alg":"ES256","kid":"one","typ":"at+jwt"}"#, "verified"),
+            ("", "malformed"),
+        ])
+    func heads(head: String, expected: String) throws {
+        #expect(word(try verify(issuer.token(plainClaims, head: head))) == expected)
+    }
+
+    @Test(
+        "Claims that do not say who, by whom, for whom and until when give no identity",
+        arguments: [
+            (#""sub":"ann","exp":1795000300"#, "verified"),
+            (#""sub":7,"exp":1795000300"#, "verified"),
+            (#""sub":"","exp":1795000300"#, "subject"),
+            (#""sub":null,"exp":1795000300"#, "subject"),
+            (#""sub":["ann"],"exp":1795000300"#, "subject"),
+            (#""exp":1795000300"#, "subject"),
+            (#""sub":"ann""#, "no_expiry"),
+            (#""sub":"ann","exp":"1795000300""#, "no_expiry"),
+            (#""sub":"ann","exp":1e300"#, "no_expiry"),
+            (#""sub":"ann","exp":-1"#, "no_expiry"),
+            (#""sub":"ann","exp":1795000300.9"#, "verified"),
+            (#""sub":"ann","exp":1794999941"#, "verified"),
+            (#""sub":"ann","exp":1794999940"#, "expired"),
+            (#""sub":"ann","exp":0"#, "expired"),
+            (#""sub":"ann","exp":1795000300,"nbf":1795000060"#, "verified"),
+            (#""sub":"ann","exp":1795000300,"nbf":1795000061"#, "not_yet_valid"),
+            (#""sub":"ann","exp":1795000300,"nbf":"soon""#, "not_yet_valid"),
+            (#""sub":"ann","exp":1795000300,"cnf":{"jkt":"x"}"#, "bound"),
+            (#""sub":"ann","sub":"bob","exp":1795000300"#, "duplicate_member"),
+            (#""sub":"ann","\u0073ub":"bob","exp":1795000300"#, "duplicate_member"),
+            (#""sub":"ann","exp":1795000300,"a":[{"b":1,"b":1}]"#, "duplicate_member"),
+        ])
+    func requiredClaims(members: String, expected: String) throws {
+        let token = issuer.token(#"{"iss":"https://id.example","aud":"api",\#(members)}"#)
+        #expect(word(try verify(token)) == expected)
+    }
+
+    @Test(
+        "Issuer and audience must be configured ones, compared whole",
+        arguments: [
+            (#""iss":"https://id.example","aud":"api""#, "verified"),
+            (#""iss":"https://id.example","aud":["x","app"]"#, "verified"),
+            (#""iss":"https://id.example/","aud":"api""#, "issuer"),
+            (#""iss":["https://id.example"],"aud":"api""#, "issuer"),
+            (#""aud":"api""#, "issuer"),
+            (#""iss":"https://id.example""#, "audience"),
+            (#""iss":"https://id.example","aud":"API""#, "audience"),
+            (#""iss":"https://id.example","aud":[]"#, "audience"),
+            (#""iss":"https://id.example","aud":["api",1]"#, "audience"),
+            (#""iss":"https://id.example","aud":{"api":1}"#, "audience"),
+        ])
+    func parties(members: String, expected: String) throws {
+        #expect(word(try verify(issuer.token(#"{\#(members),"sub":"ann","exp":1795000300}"#))) == expected)
+    }
+
+    @Test("Who changes a byte of a token has none: of its head, its claims or its signature")
+    func forgery() throws {
+        let token = Array(issuer.token(plainClaims).utf8)
+        for index in token.indices {
+            var forged = token
+            forged[index] = forged[index] == UInt8(ascii: "A") ? UInt8(ascii: "B") : UInt8(ascii: "A")
+            #expect(word(try verify(String(decoding: forged, as: UTF8.self))) != "verified", "byte \(index)")
+        }
+    }
+
+    @Test("Another's key, another's signature, parts of two tokens, and other forms have no identity")
+    func mixtures() throws {
+        let thief = TokenIssuer()
+        #expect(word(try verify(thief.token(plainClaims))) == "signature")
+        let other = issuer.token(#"{"iss":"https://id.example","aud":"api","sub":"bob","exp":1795000300}"#)
+        let (mine, theirs) = (issuer.token(plainClaims).split(separator: "."), other.split(separator: "."))
+        #expect(word(try verify("\(mine[0]).\(theirs[1]).\(mine[2])")) == "signature")
+        #expect(word(try verify("\(mine[0]).\(mine[1]).")) == "signature")
+        #expect(word(try verify("\(mine[0]).\(mine[1])")) == "malformed")
+        #expect(word(try verify("\(mine[0]).\(mine[1]).\(mine[2]).a.b")) == "malformed")
+        #expect(word(try verify("\(mine[0]).\(mine[1]).\(mine[2])=")) == "malformed")
+        #expect(word(try verify(String(repeating: "a", count: 8193))) == "too_long")
+    }
+
+    @Test("The identity is all claims but those that a refresh changes: fewer rights are another identity")
+    func identities() throws {
+        let first = #"{"iss":"https://id.example","aud":"api","sub":"ann","scope":"read","exp":1795000300,"jti":"1","sid":"a","iat":1}"#
+        let second = #"{ "exp": 1795000400, "nonce":"z", "scope":"r\u0065ad", "sub":"ann", "aud":"api", "iss":"https://id.example"}"#
+        let expected = #"{"aud":"api","iss":"https://id.example","scope":"read","sub":"ann"}"#
+        #expect(try identity(first) == expected)
+        #expect(try identity(second) == expected)
+        for other in [
+            #""scope":"read write""#, #""scope":["read"]"#, #""scope":"read","admin":true"#,
+            #""scope":"read","tenant":12345678901234567890"#,
+            #""scope":"read","tenant":12345678901234567891"#,
+        ] {
+            let claims = #"{"iss":"https://id.example","aud":"api","sub":"ann","exp":1795000300,\#(other)}"#
+            let different = try identity(claims)
+            #expect(different != nil && different != expected, "\(other)")
+        }
+    }
+
+    @Test("Large numbers are not one number, and the members named by the settings are left out, but never who it is")
+    func volatileClaims() throws {
+        var settings = settings
+        settings.volatileClaims = ["trace", "sub", "iss", "aud"]
+        let claims =
+            #"{"iss":"https://id.example","aud":"api","sub":"ann","exp":1795000300,"trace":[1,{"exp":2}],"n":12345678901234567891}"#
+        #expect(
+            try identity(claims, settings)
+                == #"{"aud":"api","iss":"https://id.example","n":12345678901234567891,"sub":"ann"}"#)
+        settings.subject = "uid"
+        #expect(try identity(claims, settings) == nil)
+        settings.volatileClaims = ["uid"]
+        #expect(
+            try identity(#"{"iss":"https://id.example","aud":"api","uid":"7","exp":1795000300}"#, settings)
+                == #"{"aud":"api","iss":"https://id.example","uid":"7"}"#)
+    }
+
+    @Test(
+        "typ must be the configured one where one is configured",
+        arguments: [
+            (#""typ":"at+jwt""#, "verified"), (#""typ":"application/AT+JWT""#, "verified"), (#""typ":"JWT""#, "type"),
+            (#""typ":1"#, "type"), (#""x":1"#, "type"),
+        ])
+    func types(member: String, expected: String) throws {
+        var settings = settings
+        settings.types = ["at+jwt"]
+        let token = issuer.token(plainClaims, head: #"{"alg":"ES256","kid":"one",\#(member)}"#)
+        #expect(word(try verify(token, nil, settings)) == expected)
+    }
+
+    @Test(
+        "The token is the one that Authorization has, and a token that is bound to a key is nobody's",
+        arguments: [
+            (["Authorization: Bearer abc"], "abc"),
+            (["authorization: bearer  abc"], "abc"),
+            (["Authorization: Bearer abc", "Authorization: Bearer abc"], "several_fields"),
+            (["Authorization: Basic abc"], "no_bearer"),
+            (["Authorization: Bearer"], "no_bearer"),
+            (["Authorization: Bearerabc"], "no_bearer"),
+            (["Authorization: DPoP abc"], "no_bearer"),
+            (["Authorization: Bearer abc", "DPoP: x"], "bound"),
+            (["Accept: */*"], "no_bearer"),
+        ])
+    func fields(lines: [String], expected: String) {
+        var fields = Fields()
+        for line in lines {
+            let parts = line.split(separator: ":", maxSplits: 1)
+            fields.append(name: String(parts[0]), value: String(parts[1].drop { $0 == " " }))
+        }
+        switch TokenVerifier.token(of: fields) {
+        case .success(let token): #expect(String(decoding: token, as: UTF8.self) == expected)
+        case .failure(let error): #expect(error.reason.rawValue == expected)
+        }
+    }
+}

@@ -1,0 +1,70 @@
+// Makes keys, sets of them and signed tokens, as an issuer does (RFC 7515, RFC 7517).
+
+import CTestTokens
+
+/// `@unchecked Sendable` because nothing changes after `init`, and each signature has a context of its own in OpenSSL.
+package final class TokenIssuer: @unchecked Sendable {
+    package let algorithm: String
+    package let name: String
+    private let key: OpaquePointer
+
+    /// - Parameter kind: of the key, where it is not the algorithm's usual one: `RSA1024`, `ED448`, …
+    package init(_ algorithm: String = "ES256", name: String = "one", kind: String? = nil) {
+        (self.algorithm, self.name) = (algorithm, name)
+        let usual = [
+            "ES256": "P-256", "ES384": "P-384", "ES512": "P-521", "EdDSA": "ED25519",
+        ]
+        key = test_key_make(kind ?? usual[algorithm] ?? "RSA2048")
+    }
+
+    deinit { test_key_free(key) }
+
+    /// The public key as a JWK.
+    /// - Parameter more: further members, as JSON.
+    package func jwk(_ more: String = "") -> String {
+        let number = { (name: String) in #""\#(name)":"\#(Self.base64URL(self.number(name)))""# }
+        let numbers =
+            if algorithm.hasPrefix("ES") {
+                #""kty":"EC","crv":"\#(["ES256": "P-256", "ES384": "P-384"][algorithm] ?? "P-521")",\#(number("x")),\#(number("y"))"#
+            } else if algorithm == "EdDSA" {
+                #""kty":"OKP","crv":"\#(self.number("x").count == 32 ? "Ed25519" : "Ed448")",\#(number("x"))"#
+            } else {
+                #""kty":"RSA",\#(number("n")),\#(number("e"))"#
+            }
+        return #"{"kid":"\#(name)",\#(numbers)\#(more.isEmpty ? "" : ",")\#(more)}"#
+    }
+
+    package func number(_ name: String) -> [UInt8] {
+        var bytes = [UInt8](repeating: 0, count: 2048)
+        let count = test_key_number(key, name, &bytes, bytes.count)
+        return Array(bytes.prefix(count))
+    }
+
+    /// A token.
+    /// - Parameters:
+    ///   - claims: as JSON.
+    ///   - head: as JSON, in the place of one with `alg` and `kid`.
+    package func token(_ claims: String, head: String? = nil) -> String {
+        let head = head ?? #"{"alg":"\#(algorithm)","kid":"\#(name)"}"#
+        let message = Self.base64URL(Array(head.utf8)) + "." + Self.base64URL(Array(claims.utf8))
+        return message + "." + Self.base64URL(signature(Array(message.utf8)))
+    }
+
+    package func signature(_ message: [UInt8]) -> [UInt8] {
+        var bytes = [UInt8](repeating: 0, count: 1024)
+        let bits = algorithm == "EdDSA" ? 0 : Int32(algorithm.suffix(3)) ?? 256
+        let count = test_key_sign(key, algorithm.hasPrefix("PS") ? 1 : 0, bits, message, message.count, &bytes, bytes.count)
+        return Array(bytes.prefix(count))
+    }
+
+    package static func base64URL(_ bytes: [UInt8]) -> String {
+        let digits = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
+        var out: [UInt8] = []
+        for start in stride(from: 0, to: bytes.count, by: 3) {
+            let count = min(3, bytes.count - start)
+            let group = (0..<3).reduce(0) { $0 << 8 | ($1 < count ? Int(bytes[start + $1]) : 0) }
+            for place in 0...count { out.append(digits[group >> (18 - 6 * place) & 63]) }
+        }
+        return String(decoding: out, as: UTF8.self)
+    }
+}
