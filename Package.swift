@@ -113,7 +113,8 @@ let package = Package(
         .target(
             name: "TestSupport",
             dependencies: [
-                "CSystem", "CTestTLS", "CTestTokens", "Reactor", "Administration", "Server", "ReverseProxy", "CachePolicy", "ContentCodings", "Downstream",
+                "CSystem", "CTestTLS", "CTestTokens", "Reactor", "Administration", "Server", "ReverseProxy", "CachePolicy",
+                "ContentCodings", "Downstream",
                 "CacheStore", "Upstream", "Locking",
                 logging,
             ],

@@ -20,7 +20,11 @@ package final class AdminInterface: @unchecked Sendable {
         self.server = server
         self.settings = settings
         sharedCache = cache
-        self.cache = cache.map { ResponseCache($0, mayWait: true) }
+        self.cache = cache.map {
+            ResponseCache($0, mayWait: true) { [unowned server] in
+                CacheTime(wall: Timestamp(milliseconds: server.wallMilliseconds), monotonic: server.monotonicMilliseconds)
+            }
+        }
     }
 
     package typealias Reply = @Sendable (AdminResponse) -> Void

@@ -15,14 +15,15 @@ package enum SelectingFields {
 
     /// The names by which this response varies, in lower case and in order. Left out are Accept-Encoding, since what is stored is decoded and
     /// serves everyone, and the credential fields where the key's partition holds them already.
-    package static func names(response: Fields, request: Fields, settings: CachePolicySettings) -> [[UInt8]] {
+    /// - Parameter isForAll: whether the operator has said that responses there are the same for all: then no key holds them.
+    package static func names(response: Fields, request: Fields, settings: CachePolicySettings, isForAll: Bool = false) -> [[UInt8]] {
         guard response.containsAny(of: [.vary, .accessControlAllowOrigin]) else { return [] }
         // A set, since there may be many.
         var names: Set<[UInt8]> = []
         for member in FieldLists.members(of: .vary, in: response) {
             let name = member.map(\.asciiLowercased)
             let isCredential = settings.credentials.fields.contains { $0.utf8.elementsEqual(name) }
-            let isCovered = name.elementsEqual("accept-encoding".utf8) || (isCredential && !settings.isPrivate)
+            let isCovered = name.elementsEqual("accept-encoding".utf8) || (isCredential && !settings.isPrivate && !isForAll)
             if !isCovered, settings.freshness.varies(by: name, credentials: settings.credentials.fields) { names.insert(name) }
         }
         // An upstream that echoes the Origin and forgets to say so.

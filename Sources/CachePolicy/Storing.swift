@@ -43,12 +43,16 @@ package struct StorableRequest {
     fileprivate let head: RequestHead
     fileprivate let directives: RequestCacheControl
     fileprivate let isPartitioned: Bool
+    fileprivate let isForAll: Bool
 
-    /// - Parameter isPartitioned: whether the key holds the request's credentials, so that nobody with others is given its response.
-    package init(_ head: RequestHead, _ directives: RequestCacheControl, isPartitioned: Bool) {
+    /// - Parameters:
+    ///   - isPartitioned: whether the key holds the request's credentials, so that nobody with others is given its response.
+    ///   - isForAll: whether the operator has said that responses there are the same for all.
+    package init(_ head: RequestHead, _ directives: RequestCacheControl, isPartitioned: Bool, isForAll: Bool = false) {
         self.head = head
         self.directives = directives
         self.isPartitioned = isPartitioned
+        self.isForAll = isForAll
     }
 }
 
@@ -65,7 +69,7 @@ package enum Storing {
         let isUnderstood = CacheableStatus.isUnderstood(response.status)
         guard !control.noStore || (control.mustUnderstand && isUnderstood) else { return .forbidden(.noStore) }
         guard !control.mustUnderstand || isUnderstood else { return .forbidden(.status) }
-        if let reason = sharingReason(request, control, isPartitioned: asked.isPartitioned, settings) { return .forbidden(reason) }
+        if let reason = sharingReason(asked, control, settings) { return .forbidden(reason) }
         if settings.setCookie == .refuse, response.fields.contains(.setCookie) { return .forbidden(.setCookie) }
         guard !SelectingFields.isStar(response.fields) else { return .forbidden(.varyStar) }
         guard FieldLists.members(of: .vary, in: response.fields, limit: settings.memberLimit + 1).count <= settings.memberLimit,
@@ -81,14 +85,16 @@ package enum Storing {
 
     /// What is private, or was asked for with Authorization, is for one user: whose partition it is must be certain.
     private static func sharingReason(
-        _ request: RequestHead, _ control: ResponseCacheControl, isPartitioned: Bool, _ settings: CachePolicySettings
+        _ asked: StorableRequest, _ control: ResponseCacheControl, _ settings: CachePolicySettings
     ) -> NotStoredReason? {
+        let fields = asked.head.fields
         // §3.5; a partition of one's own is stricter than the three exceptions.
-        let needsOwn = control.isPrivate || (request.fields.contains(.authorization) && !mayShare(control))
+        let isAuthorized = fields.contains(.authorization) && !asked.isForAll
+        let needsOwn = control.isPrivate || (isAuthorized && !mayShare(control))
         guard needsOwn, !settings.isPrivate else { return nil }
-        if isPartitioned, UserCredentials.arePresent(in: request.fields, settings: settings) { return nil }
+        if asked.isPartitioned, UserCredentials.arePresent(in: fields, settings: settings) { return nil }
         guard control.isPrivate else { return .authorized }
-        return isPartitioned ? .userUnknown : .privateResponse
+        return asked.isPartitioned ? .userUnknown : .privateResponse
     }
 
     /// Whether the content's coding cannot be taken off, or may not.

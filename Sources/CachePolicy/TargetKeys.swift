@@ -4,6 +4,8 @@
 package struct TargetKeys: Sendable, Equatable {
     package var own: [UInt8]
     package var shared: [UInt8]
+    /// In the partition that is common to all who send Authorization, and the same other credentials; nil where the route shares nothing.
+    package var common: [UInt8]?
 
     package init(own: [UInt8], shared: [UInt8]) {
         self.own = own
@@ -11,4 +13,10 @@ package struct TargetKeys: Sendable, Equatable {
     }
 
     package var isPartitioned: Bool { own != shared }
+
+    /// Whether what lies under this key lies in the common partition.
+    package func isCommon(_ key: [UInt8]) -> Bool { common.map(key.starts) ?? false }
+
+    /// With the common partition in the place of the request's own.
+    package var inCommon: TargetKeys { TargetKeys(own: common ?? own, shared: shared) }
 }

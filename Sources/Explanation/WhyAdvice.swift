@@ -30,7 +30,7 @@ extension NotStoredReason {
         case .requestNoStore: "the request said Cache-Control: no-store"
         case .noStore: "the response said Cache-Control: no-store, which is absolute"
         case .privateResponse:
-            "the response said Cache-Control: private, and the request had no credentials to give it a partition of its own"
+            "the response said Cache-Control: private, and the request had no credentials that give it a partition of its own"
         case .userUnknown:
             """
             the response said Cache-Control: private, and none of the request's credentials need be one user's alone: neither a credential field \

@@ -28,11 +28,14 @@ package enum LookUpResult {
     }
 
     /// The key under which requests that can have one response meet.
-    package func flightKey(_ key: [UInt8]) -> [UInt8] {
+    package func flightKey(_ keys: TargetKeys) -> [UInt8] {
         switch self {
-        case .found(let found): found.key
-        case .otherVariant(let variant): variant
-        case .nothing: key
+        case .found(let found): Self.flightKey(found.key, keys)
+        case .otherVariant(let variant): Self.flightKey(variant, keys)
+        case .nothing: keys.own
         }
     }
+
+    /// What one user's request brings may be for that user alone: so nobody else waits for it, also where what was found is for others too.
+    private static func flightKey(_ key: [UInt8], _ keys: TargetKeys) -> [UInt8] { keys.isCommon(key) ? keys.own + key : key }
 }

@@ -19,6 +19,7 @@ package struct RequestKeyMaker {
     /// Which cookies count; nil where Cookie is no credential field.
     let cookies: CredentialCookies?
     private let keyNames: [[UInt8]]
+    private let rules: CredentialTable
     /// Of almost every key.
     private let plainPrefix: [UInt8]
 
@@ -34,6 +35,7 @@ package struct RequestKeyMaker {
         for name in names { KnownField(name.span).map { known.insert($0) } }
         knownCredentials = known
         cookies = policy.credentials.fields.contains("cookie") ? CredentialCookies(policy) : nil
+        rules = settings.credentials
         keyNames = policy.keyFields.map { Array($0.utf8) }
         plainPrefix = CacheKey.prefix(authority: authority)
     }
@@ -48,9 +50,22 @@ package struct RequestKeyMaker {
     func append(
         to key: inout [UInt8], head: RequestHead, target: Span<UInt8>, rules: ArgumentRules?, content: [UInt8]? = nil
     ) -> Bool {
-        let partition = isPrivate ? [] : partition(of: head.fields)
+        let partition = partition(of: head)
         CacheKey.append(to: &key, prefix: prefix(partition, extra(of: head, content)), target: target, rules: rules)
         return !partition.isEmpty
+    }
+
+    /// The same target's key in the partition that is common to all who send Authorization; nil where the route shares nothing.
+    func common(
+        for head: RequestHead, target: Span<UInt8>, rules: ArgumentRules?, content: [UInt8]? = nil
+    ) -> [UInt8]? {
+        guard head.fields.contains(.authorization), !isPrivate, knownCredentials.contains(.authorization),
+            self.rules.specialRules(for: head.pathAndQuery).map({ $0.sharesPublic && !$0.areIgnored }) == true
+        else { return nil }
+        var key: [UInt8] = []
+        let partition = partition(credentials(of: head.fields, authorizedBy: .anybody))
+        CacheKey.append(to: &key, prefix: prefix(partition, extra(of: head, content)), target: target, rules: rules)
+        return key
     }
 
     /// The same target's key in the partition of those without credentials.
@@ -83,8 +98,9 @@ package struct RequestKeyMaker {
         }
     }
 
-    private func partition(of fields: Fields) -> [UInt8] {
-        let parts = credentials(of: fields)
+    private func partition(of head: RequestHead) -> [UInt8] {
+        guard !isPrivate, !rules.areIgnored(for: head.pathAndQuery) else { return [] }
+        let parts = credentials(of: head.fields)
         return parts.isEmpty ? [] : partition(parts)
     }
 
@@ -105,16 +121,27 @@ package struct RequestKeyMaker {
         return partition(parts)
     }
 
-    private func credentials(of fields: Fields) -> [UInt8] {
-        var parts = fieldCredentials(of: fields)
+    /// What stands for the Authorization field among the credentials.
+    private enum Authorization {
+        case itself
+        case anybody
+
+        /// No field has a name with a space in it.
+        static let anybodysMark = Array("anybody's authorization".utf8)
+    }
+
+    private func credentials(of fields: Fields, authorizedBy authorization: Authorization = .itself) -> [UInt8] {
+        var parts = fieldCredentials(of: fields, authorizedBy: authorization)
         if fields.contains(.cookie) { cookies?.append(of: fields, to: &parts) }
         return parts
     }
 
-    private func fieldCredentials(of fields: Fields) -> [UInt8] {
+    private func fieldCredentials(of fields: Fields, authorizedBy authorization: Authorization = .itself) -> [UInt8] {
         var parts: [UInt8] = []
+        if case .anybody = authorization { CacheKey.appendPart(Authorization.anybodysMark, to: &parts) }
         for entry in fields.entries {
             guard entry.known.map(knownCredentials.contains) ?? true, entry.nameLength < credentialNames.count else { continue }
+            if entry.known == .authorization, case .anybody = authorization { continue }
             let name = fields.bytes.span.extracting(entry.nameRange)
             for wanted in credentialNames[Int(entry.nameLength)] where name.isReadAsName(wanted.span) {
                 CacheKey.appendPart(fields.bytes[entry.nameRange].map(\.asciiLowercased), to: &parts)

@@ -105,11 +105,16 @@ extension ResponseCache {
     private func mayKeep(_ head: [UInt8], _ metadata: StoredMetadata, _ response: ResponseHead, for request: PlacedRequest) -> Bool {
         if settings.policy.setCookie == .refuse, response.fields.contains(.setCookie) { return false }
         guard let merged = head.withUnsafeBytes({ StoredHead.parse($0) }),
-            !metadata.flags.contains(.authorized) || Storing.mayShare(control(merged))
+            !metadata.flags.contains(.authorized) || mayShare(merged, for: request)
         else { return false }
         let own = request.head
         let asked = own.method == .head ? RequestHead(method: .get, target: own.target, version: own.version, fields: own.fields) : own
         return decideStoring(merged, for: PlacedRequest(asked, request.directives, keys: request.keys, found: nil)) == .allowed
+    }
+
+    /// Whether what was asked for with Authorization may still be others'.
+    private func mayShare(_ response: ResponseHead, for request: PlacedRequest) -> Bool {
+        request.keys.common == nil ? Storing.mayShare(control(response)) : sharing(of: response, to: request.head) != .own
     }
 
     // MARK: Writing
@@ -134,10 +139,14 @@ extension ResponseCache {
     ) -> StoringResult {
         let (head, metadata) = fresh
         guard let fields = head.withUnsafeBytes({ StoredHead.parse($0) })?.fields else { return .refused }
-        guard var place = place(fields, of: request.head, lookedUpAt: request.keys, metadata.recency, now: now) else { return .outdated }
+        let isCommon = request.keys.isCommon(base.key)
+        let keys = isCommon ? request.keys.inCommon : request.keys
+        guard var place = place(fields, of: request.head, lookedUpAt: request.keys, isCommon: isCommon, metadata.recency, now: now) else {
+            return .outdated
+        }
         // It may vary by other fields from now on.
-        let names = SelectingFields.names(response: fields, request: request.head.fields, settings: policy(for: request.head))
-        if names.isEmpty, place.key == request.keys.own { place.key = base.key }
+        let names = selectingNames(fields, of: request.head)
+        if names.isEmpty, place.key == keys.own { place.key = base.key }
         let new = NewResponse(
             head: head, metadata: metadata, body: .stored(base.item.body, owner: base.item.owner), names: names,
             request: request.head.fields, sentAt: recency.requestTime)

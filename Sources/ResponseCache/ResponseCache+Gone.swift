@@ -19,7 +19,10 @@ extension ResponseCache {
     package func judgeGone(
         _ response: ResponseHead, _ decision: StorageDecision, for request: PlacedRequest, by user: UInt64, at time: CacheTime
     ) -> GoneJudgement {
-        guard let gone, request.head.method == .get, let found = request.found, !found.metadata.isNegative else { return .nothing }
+        // What one user's request got says nothing of the copy that others have in common.
+        guard let gone, request.head.method == .get, let found = request.found, !request.keys.isCommon(found.key),
+            !found.metadata.isNegative
+        else { return .nothing }
         if response.status == 404, gone.missing(found.key, by: user, now: time.monotonic) == .routesLost { return .routesLost }
         return decision != .allowed && Self.saysGone(response, instead: found) ? .candidate : .nothing
     }
@@ -51,8 +54,7 @@ extension ResponseCache {
         policy.keepsAny = true
         let decision = Storing.decide(
             response.head, control(response.head),
-            to: StorableRequest(request.head, request.directives, isPartitioned: request.keys.isPartitioned),
-            settings: policy)
+            to: storable(request), settings: policy)
         guard decision == .allowed else { return false }
         return gone.remember(
             make(response, for: request), beside: found.key, isCertain: response.head.status == 410 || response.recency.isImported,

@@ -72,7 +72,8 @@ extension ResponseCache {
         }
         guard archived.content.count <= settings.contentLimitBytes else { return .notStored(.tooLarge) }
         if let fault { return .notStored(fault.notStored) }
-        if archived.origin.isAuthorized, !settings.policy.isPrivate, !Storing.mayShare(control(archived.response)) {
+        let isForOne = !settings.policy.isPrivate && !settings.credentials.areIgnored(for: head.pathAndQuery)
+        if archived.origin.isAuthorized, isForOne, !Storing.mayShare(control(archived.response)) {
             return .notStored(.authorized)
         }
         switch store(whole, for: PlacedRequest(head, keys: keys, found: nil), at: time).result {

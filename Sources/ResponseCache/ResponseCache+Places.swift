@@ -52,24 +52,32 @@ extension ResponseCache {
 
     /// Where a response with these fields belongs; what the upstream said is remembered. nil where a later response lies in another place, or
     /// said something else of the path's arguments.
-    /// - Parameter old: where the request was looked up.
-    func place(_ fields: Fields, of head: RequestHead, lookedUpAt old: TargetKeys, _ recency: Recency, now: Timestamp) -> StoringPlace? {
+    /// - Parameters:
+    ///   - old: where the request was looked up.
+    ///   - isCommon: whether it belongs in the common partition (`TargetKeys.common`).
+    func place(
+        _ fields: Fields, of head: RequestHead, lookedUpAt old: TargetKeys, isCommon: Bool = false, _ recency: Recency, now: Timestamp
+    ) -> StoringPlace? {
+        func keys(_ remembered: RememberedVariance?) -> TargetKeys {
+            let keys = self.keys(for: head, target: Array(head.pathAndQuery), remembered)
+            return isCommon ? keys.inCommon : keys
+        }
+        let old = isCommon ? old.inCommon : old
         let place = StoringPlace(key: old.own, sharedKeys: [old.shared], collection: collectionKey(of: head))
         guard head.method == .get, let variances else { return place }
         let variance = SearchVariance(fields)
         guard variance != nil || !variances.isEmpty else { return place }
-        let target = Array(head.pathAndQuery)
-        let path = pathKey(of: target[...], for: head)
+        let path = pathKey(of: head.pathAndQuery, for: head)
         let current = variances.variance(of: path)
-        var candidates = [old, keys(for: head, target: target, nil)]
-        if let current { candidates.append(keys(for: head, target: target, current)) }
+        var candidates = [old, keys(nil)]
+        if let current { candidates.append(keys(current)) }
         // What is said now may leave behind what lies under what was said before: so first it is seen whether it may.
         let expected = variance == current?.variance ? current : nil
-        let own = variance == nil || expected != nil ? keys(for: head, target: target, expected).own : nil
+        let own = variance == nil || expected != nil ? keys(expected).own : nil
         guard !isOutdated(recency, at: candidates.map(\.own).filter { $0 != own }) else { return nil }
-        guard let variance else { return place.moved(to: keys(for: head, target: target, nil), from: candidates) }
+        guard let variance else { return place.moved(to: keys(nil), from: candidates) }
         guard let remembered = variances.remember(variance, of: path, at: now, recency) else { return nil }
-        return place.moved(to: keys(for: head, target: target, remembered), from: candidates)
+        return place.moved(to: keys(remembered), from: candidates)
     }
 
     // MARK: Keys
@@ -96,6 +104,7 @@ extension ResponseCache {
         let encoded = remembered?.encoded
         _ = keyMaker.append(to: &keys.own, head: head, target: target.span, rules: rules, content: encoded)
         keyMaker.appendShared(to: &keys.shared, head: head, target: target.span, rules: rules, content: encoded)
+        keys.common = keyMaker.common(for: head, target: target.span, rules: rules, content: encoded)
         return keys
     }
 }

@@ -78,8 +78,13 @@ extension ResponseCache {
             return .forbidden(.status)
         }
         return Storing.decide(
-            response, control(response), to: StorableRequest(request.head, request.directives, isPartitioned: request.keys.isPartitioned),
-            settings: policy)
+            response, control(response), to: storable(request), settings: policy)
+    }
+
+    func storable(_ request: PlacedRequest) -> StorableRequest {
+        StorableRequest(
+            request.head, request.directives, isPartitioned: request.keys.isPartitioned,
+            isForAll: settings.credentials.areIgnored(for: request.head.pathAndQuery))
     }
 
     package func control(_ response: ResponseHead) -> ResponseCacheControl {
@@ -93,7 +98,7 @@ extension ResponseCache {
     ) -> (result: StoringResult, head: [UInt8], metadata: StoredMetadata) {
         let new = make(response, for: request)
         let result =
-            isKnownAlready(new, response, beside: request.found) ? .stored : put(new, response.head.fields, for: request, now: time.wall)
+            isKnownAlready(new, response, beside: request.found) ? .stored : put(new, response.head, for: request, now: time.wall)
         if result == .stored { noteCookies(setBy: response.head.fields, to: request.head, at: time) }
         return (result, new.head, new.metadata)
     }
@@ -111,15 +116,22 @@ extension ResponseCache {
         var (head, metadata) = StoredHead.make(received, settings: policy)
         metadata.order = recency.order
         if recency.isImported { metadata.flags.insert(.imported) }
-        if response.isAuthorized || Storing.isShared(request.head, isPartitioned: request.keys.isPartitioned, settings: policy) {
-            metadata.flags.insert(.authorized)
-        }
+        let isForAll = settings.credentials.areIgnored(for: request.head.pathAndQuery)
+        let isShared = Storing.isShared(request.head, isPartitioned: request.keys.isPartitioned, settings: policy)
+        if !isForAll, response.isAuthorized || isShared { metadata.flags.insert(.authorized) }
         let sentAt = response.recency.requestTime
         if response.isOfPOST { metadata.ageValue += (recency.responseTime.milliseconds - sentAt.milliseconds) / 1000 }
         return NewResponse(
             head: head, metadata: metadata, body: .bytes(response.content),
-            names: SelectingFields.names(response: response.head.fields, request: request.head.fields, settings: policy),
+            names: selectingNames(response.head.fields, of: request.head),
             request: request.head.fields, sentAt: sentAt)
+    }
+
+    /// The names of the fields by which a response varies.
+    func selectingNames(_ response: Fields, of head: RequestHead) -> [[UInt8]] {
+        SelectingFields.names(
+            response: response, request: head.fields, settings: policy(for: head),
+            isForAll: settings.credentials.areIgnored(for: head.pathAndQuery))
     }
 
     /// A redirect within the upstream, made relative so that the client stays here.
@@ -140,11 +152,40 @@ extension ResponseCache {
         return via
     }
 
-    /// Puts a response where its own fields say that it belongs.
-    private func put(_ new: NewResponse, _ fields: Fields, for request: PlacedRequest, now: Timestamp) -> StoringResult {
-        guard let place = place(fields, of: request.head, lookedUpAt: request.keys, new.metadata.recency, now: now) else {
+    /// Puts a response where its own fields say that it belongs. What others may have only as long as it is validated lies in its user's
+    /// partition too, whose rescue it is.
+    private func put(_ new: NewResponse, _ response: ResponseHead, for request: PlacedRequest, now: Timestamp) -> StoringResult {
+        let sharing = request.keys.common == nil || new.metadata.isNegative ? .own : sharing(of: response, to: request.head)
+        if sharing != .everybody {
+            guard let place = place(response.fields, of: request.head, lookedUpAt: request.keys, new.metadata.recency, now: now) else {
+                return .outdated
+            }
+            let result = put(new, at: place)
+            if sharing == .whileValidated, result == .stored {
+                _ = putCommon(new, response.fields, for: request, isOnlyThere: false, now: now)
+            }
+            return result
+        }
+        return putCommon(new, response.fields, for: request, isOnlyThere: true, now: now)
+    }
+
+    /// Who may have it, by what it says; and by what is left of that where the operator ignores some: what may not go out stale must be marked so.
+    func sharing(of response: ResponseHead, to head: RequestHead) -> AuthorizedSharing {
+        let control = control(response)
+        guard AuthorizedSharing(response.fields, control) != .own else { return .own }
+        return AuthorizedSharing(response.fields, policy(for: head).freshness.applied(to: control))
+    }
+
+    private func putCommon(
+        _ new: NewResponse, _ fields: Fields, for request: PlacedRequest, isOnlyThere: Bool, now: Timestamp
+    ) -> StoringResult {
+        let recency = new.metadata.recency
+        guard var place = place(fields, of: request.head, lookedUpAt: request.keys, isCommon: true, recency, now: now) else {
             return .outdated
         }
+        if isOnlyThere { place.others.append(request.keys.own) }
+        var new = new
+        new.metadata.flags.insert(.authorized)
         return put(new, at: place)
     }
 
@@ -157,7 +198,7 @@ extension ResponseCache {
     ) -> NotAtHand? {
         let (head, keys) = (request.head, request.keys)
         var others = cookieKeys(setBy: response, to: head, now: now) + (request.found.map { [$0.key] } ?? [])
-        var places = [keys]
+        var places = keys.common == nil ? [keys] : [keys, keys.inCommon]
         if head.method == .get, let variances, !variances.isEmpty {
             let target = Array(head.pathAndQuery)
             let path = pathKey(of: target[...], for: head)

@@ -15,12 +15,14 @@ package final class ResponseCache: @unchecked Sendable {
     let store: ResponseStore
     let variances: SearchVarianceMemory?
     let gone: GoneMemory?
-    /// Selecting fields whose values are secrets: those of one user's own cache, where keys have no partitions.
+    /// Selecting fields whose values are secrets: those of one user's own cache and of paths that are the same for all, where keys have no
+    /// partitions.
     private let concealed: [String]
     private let memo = SelectingMemo()
     /// The key of the request that was looked up last: its memory is used again.
     private var scratchKey: [UInt8] = []
     var reading: Reading
+    private let time: () -> CacheTime
 
     /// How what lies in the store is read.
     enum Reading {
@@ -31,16 +33,20 @@ package final class ResponseCache: @unchecked Sendable {
         case looking
     }
 
-    /// - Parameter mayWait: whether its thread may wait for the disk.
-    package init(_ shared: SharedCacheState, mayWait: Bool = false) {
+    /// - Parameters:
+    ///   - mayWait: whether its thread may wait for the disk.
+    ///   - time: as its thread has it.
+    package init(_ shared: SharedCacheState, mayWait: Bool = false, time: @escaping () -> CacheTime) {
         self.shared = shared
+        self.time = time
         reading = mayWait ? .waiting : .atHand
         settings = shared.settings
         store = shared.store
         variances = shared.variances
         gone = shared.gone
         keyMaker = RequestKeyMaker(shared.settings, store: shared.store)
-        concealed = settings.policy.isPrivate ? settings.policy.credentials.fields : []
+        let areShared = settings.policy.isPrivate || settings.credentials.ignoresSome
+        concealed = areShared ? settings.policy.credentials.fields : []
     }
 
     var strictness: Strictness { settings.policy.strictness }
@@ -89,6 +95,23 @@ package final class ResponseCache: @unchecked Sendable {
     }
 
     func find(_ head: RequestHead, at keys: TargetKeys, _ basis: inout FindingBasis) throws(NotAtHand) -> LookUpResult {
+        let own = try findOwn(head, at: keys, &basis)
+        guard keys.common != nil else { return own }
+        return try Self.preferred(own, findOwn(head, at: keys.inCommon, &basis), now: time().wall)
+    }
+
+    /// The more recent one (RFC 9111 §4). What others may have only as long as it is validated does not keep its own user from a copy that may go out stale.
+    private static func preferred(_ own: LookUpResult, _ common: LookUpResult, now: Timestamp) -> LookUpResult {
+        guard let shared = common.found?.metadata else {
+            if case .nothing = own { return common }
+            return own
+        }
+        guard let known = own.found?.metadata else { return common }
+        let isLater = (known.date, known.responseTime) < (shared.date, shared.responseTime)
+        return isLater && (shared.flags.contains(.isPublic) || Reuse.isFresh(shared, now: now)) ? common : own
+    }
+
+    private func findOwn(_ head: RequestHead, at keys: TargetKeys, _ basis: inout FindingBasis) throws(NotAtHand) -> LookUpResult {
         guard let item = try item(keys.own, &basis) else { return .nothing }
         switch StoredMetadata.kind(of: item.metadata) {
         case .response: return try accept(item, keys.own, keys, head, &basis)
@@ -114,9 +137,10 @@ package final class ResponseCache: @unchecked Sendable {
         scratchKey.removeAll(keepingCapacity: true)
         let isPartitioned = keyMaker.append(to: &scratchKey, head: head, target: target.span, rules: rules, content: content)
         guard isPartitioned else { return TargetKeys(own: scratchKey, shared: scratchKey) }
-        var shared: [UInt8] = []
-        keyMaker.appendShared(to: &shared, head: head, target: target.span, rules: rules, content: content)
-        return TargetKeys(own: scratchKey, shared: shared)
+        var keys = TargetKeys(own: scratchKey, shared: [])
+        keyMaker.appendShared(to: &keys.shared, head: head, target: target.span, rules: rules, content: content)
+        keys.common = keyMaker.common(for: head, target: target.span, rules: rules, content: content)
+        return keys
     }
 
     /// When an unsafe request last made the target invalid: part of the keys of what is kept by a request's content, since what lies under all

@@ -16,6 +16,7 @@ package struct ResponseCacheSettings: Sendable {
     /// Whether the upstream gets to see the host that the client asked for: then that is part of every key.
     package var isKeyedByHost = false
     package var arguments = ArgumentTable()
+    package var credentials = CredentialTable()
     /// Whether a write to a member may make its collection invalid: then that is looked for at every look-up.
     package var checksCollections = false
     /// Whether a 410, or a 404 in JSON, stands for its copy while the upstream fails.

@@ -108,7 +108,7 @@ extension ProxyShard {
     private func lookFurther(
         _ result: LookUpResult, _ keys: TargetKeys, _ head: RequestHead, _ directives: RequestCacheControl
     ) throws(NotAtHand) -> LookUpFacts<FoundResponse> {
-        let lookedUp = LookUpFacts(result.fact, keys: keys, flight: result.flightKey(keys.own))
+        let lookedUp = LookUpFacts(result.fact, keys: keys, flight: result.flightKey(keys))
         lookedUp.isForPart = RequestUse(head, content: .none) == .lookUpPart
         lookedUp.isKeptByContent = isKeptByContent(head)
         let route = routes.place(of: head.pathAndQuery)

@@ -48,7 +48,7 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
         workers = ShardWorkers(loop)
         connections = ClientConnections(loop: loop, settings: settings.downstream, budget: shared.connections)
         upstream = UpstreamClient(loop: loop, settings: settings.upstream)
-        cache = shared.cache.map { ResponseCache($0) }
+        cache = shared.cache.map { [loop] in ResponseCache($0) { Self.cacheTime(of: loop) } }
         connections.contentMemory = shared.cache
         keys = ShardKeys(cache?.keyMaker ?? RequestKeyMaker(shared.cacheSettings))
         messages = ShardMessages(settings, instance: shared.instance, workers.gzip)
@@ -84,10 +84,11 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
     }
 
     /// The scopes of failure that a request belongs to.
-    /// - Parameter keys: where it was looked up: they tell who asks, but for one user's own cache.
+    /// - Parameter keys: where it was looked up: where they have a partition, they tell who asks.
     func scopes(of head: RequestHead, route: Int, _ keys: TargetKeys?) -> RequestScopes {
         let own = route == routes.all.count - 1 ? nil : route
-        let known = settings.policy.isPrivate ? nil : keys
+        // What is the same for all may still fail for one.
+        let known = keys.flatMap { $0.isPartitioned ? $0 : nil }
         let user = known.map { self.keys.maker.user(inKey: $0.own) } ?? self.keys.maker.user(of: head.fields)
         return RequestScopes(pathAndQuery: head.pathAndQuery, route: own, user: user)
     }
@@ -103,7 +104,11 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
     var now: Timestamp { Timestamp(milliseconds: loop.batchWallMilliseconds) }
 
     /// The same, and the loop's, as the cache uses them.
-    var cacheTime: CacheTime { CacheTime(wall: now, monotonic: loop.time.monotonicMilliseconds) }
+    var cacheTime: CacheTime { Self.cacheTime(of: loop) }
+
+    private static func cacheTime(of loop: EventLoop) -> CacheTime {
+        CacheTime(wall: Timestamp(milliseconds: loop.batchWallMilliseconds), monotonic: loop.time.monotonicMilliseconds)
+    }
 
     /// As the field Date has it.
     package var date: [UInt8] { dateText.at(loop.batchWallMilliseconds) }

@@ -14,6 +14,7 @@ extension ResponseCacheSettings {
         isKeyedByHost = settings.forwarding.sendsClientHost
         arguments = routes.arguments
         freshness = routes.freshness
+        credentials = routes.credentials
         checksCollections = routes.all.contains(where: \.invalidatesCollection)
         remembersGone = settings.remembersGone
         goneWindow = settings.upstream.failure.window

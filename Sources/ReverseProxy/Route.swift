@@ -23,6 +23,8 @@ package struct Route: Sendable {
     /// Longest content of such a request, since it is held while the key is made.
     package var contentLimitBytes = 64 << 10
     package var arguments = ArgumentRules()
+    /// Whether requests' credentials tell users apart.
+    package var credentials = CredentialRules()
     /// Whether a write to a member (`/users/1`) makes its collection (`/users`, with any arguments) invalid too.
     package var invalidatesCollection = false
     /// What a response must be like to count as good.
@@ -52,6 +54,11 @@ package struct Route: Sendable {
             warnings.append(
                 "cache.freshness.minimum\(place) does not change responses that say they must be asked for each time "
                     + "(no-cache, max-age=0, must-revalidate): cache.freshness.ignore does not name \(asked.joined(separator: ", "))")
+        }
+        if credentials.areIgnored {
+            warnings.append(
+                "credentials are ignored\(place): whoever asks gets the response that was stored for anybody, also with a wrong password or none"
+            )
         }
         return warnings
     }
@@ -91,6 +98,11 @@ package struct Routes: Sendable {
     /// The same of arguments.
     var arguments: ArgumentTable {
         ArgumentTable(all.dropLast().map { ($0.pattern, $0.arguments) }, rest: all.last?.arguments ?? ArgumentRules())
+    }
+
+    /// The same of credentials.
+    var credentials: CredentialTable {
+        CredentialTable(all.dropLast().map { ($0.pattern, $0.credentials) }, rest: all.last?.credentials ?? CredentialRules())
     }
 
     /// What an explanation has to know of a target's route.

@@ -82,6 +82,12 @@ package struct CisternSettings: Sendable, Equatable {
         package var freshness = Freshness()
     }
 
+    /// Whether requests' credentials tell users apart.
+    package struct Credentials: Sendable, Equatable {
+        package var partition = "fields"
+        package var sharePublic = false
+    }
+
     /// What is different for some paths. Begins as what the other settings say.
     package struct Route: Sendable, Equatable {
         package var name = ""
@@ -98,6 +104,7 @@ package struct CisternSettings: Sendable, Equatable {
         package var arguments = Arguments()
         package var good = LastGood()
         package var freshness: Freshness
+        package var credentials: Credentials
 
         package init(_ settings: CisternSettings) {
             freshness = settings.cache.freshness
@@ -105,6 +112,7 @@ package struct CisternSettings: Sendable, Equatable {
             rescueWithShared = settings.cache.rescueWithShared
             refreshAhead = settings.cache.refreshAhead
             refreshAheadHits = settings.cache.refreshAheadHits
+            credentials = settings.credentials
         }
     }
 
@@ -177,6 +185,7 @@ package struct CisternSettings: Sendable, Equatable {
     package var shards = 0
     package var store = Store()
     package var cache = Cache()
+    package var credentials = Credentials()
     package var limits = Limits()
     package var timeouts = Timeouts()
     package var forwarding = Forwarding()

@@ -45,6 +45,8 @@ struct GroupReading<Root> {
         switch value {
         case .mapping: read(value, prefix: path + ".")
         case .scalar("", _): break
+        case .scalar where path == CredentialSettingsTable.group:
+            if let setting = table.first(where: { $0.path == CredentialSettingsTable.shortForm }) { apply(setting, value, line) }
         case .scalar, .sequence: add(line, "\(name)\(path) is a group of settings, not one with a value")
         }
     }

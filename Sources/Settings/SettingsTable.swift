@@ -37,8 +37,8 @@ package enum SettingsTable {
     ]
 
     package static let all: [Setting<CisternSettings>] =
-        upstream + failure + listening + caching + FreshnessGroup.settings(\.cache.freshness, prefix: "cache.") + limits + forwarding
-        + logging
+        upstream + failure + listening + caching + FreshnessGroup.settings(\.cache.freshness, prefix: "cache.")
+        + CredentialSettingsTable.all(\.credentials) + limits + forwarding + logging
 
     private static let upstream: [Setting<CisternSettings>] = [
         Setting(

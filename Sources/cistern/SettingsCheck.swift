@@ -357,6 +357,8 @@ extension Route {
         arguments.ignore = settings.arguments.ignore.map { ArgumentPattern($0) }
         arguments.only = settings.arguments.only.map { ArgumentPattern($0) }
         arguments.ignoresCase = settings.arguments.ignoreCase
+        credentials.areIgnored = settings.credentials.partition == "ignore"
+        credentials.sharesPublic = settings.credentials.sharePublic
         good.contentTypes = ContentTypes(settings.good.contentTypes)
         good.minimumBytes = settings.good.minimumBytes
         good.maximumBytes = settings.good.maximumBytes

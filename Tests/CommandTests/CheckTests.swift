@@ -110,6 +110,17 @@ struct CheckTests {
         #expect(harmful.lines.contains { $0.hasPrefix("warning: cache.freshness.minimum does not change responses that say") })
     }
 
+    @Test(
+        "credentials that make no difference are warned of, in the long and in the short form",
+        arguments: ["ignore", "{partition: ignore}"])
+    func ignoredCredentials(_ value: String) throws {
+        let outcome = try check("upstream: {url: http://x}\nroutes: [{name: a, path: /a, credentials: \(value)}]")
+        #expect(outcome.status == 0 && outcome.lines.count == 2)
+        #expect(outcome.lines.first?.hasPrefix("warning: credentials are ignored on route a: whoever asks gets") == true)
+        let mistaken = try check("upstream: {url: http://x}\ncredentials: all")
+        #expect(mistaken.status == 78 && mistaken.text.contains("2: credentials.partition must be one of fields, ignore, not \"all\""))
+    }
+
     @Test("fewer descriptors than the settings may need are warned of")
     func descriptors() throws {
         let file = "upstream: {url: http://x, connections: 100}\nshards: 2\nlimits: {connections: 300}"

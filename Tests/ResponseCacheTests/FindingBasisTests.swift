@@ -81,7 +81,7 @@ struct FindingBasisTests {
         let test = try TestCache { $0.checksCollections = true }
         let credentials = row.user.map { [("X-User", $0)] } ?? []
         try test.fetch(Self.target, credentials, Self.stored, "1")
-        let shard = ResponseCache(test.cache.shared, mayWait: true)
+        let shard = TestCache.other(test.cache.shared)
         let finding = try shard.find(TestCache.request(Self.target, credentials))
         #expect(finding.result.found != nil && finding.basis.selecting.isEmpty && shard.holds(finding.basis))
         try row.change(test)

@@ -37,7 +37,7 @@ struct FindingTests {
             Issue.record("\(result)")
             return
         }
-        #expect(result.flightKey([]) == key)
+        #expect(result.flightKey(TargetKeys(own: [], shared: [])) == key)
         // What varies by nothing takes the place of all variants.
         try test.fetch("/a", [], [Self.fresh], "all")
         #expect(try test.text("/a", [("Accept-Language", "de")]) == "all")
@@ -103,7 +103,7 @@ struct FindingTests {
         try test.fetch("/a", [("Accept", "x")], [Self.fresh, ("Vary", "Accept")], "1")
         test.cache.store.flush()
         residency.takeAway()
-        let onLoop = ResponseCache(test.cache.shared)
+        let onLoop = TestCache.other(test.cache.shared, mayWait: false)
         let request = TestCache.request("/a", [("Accept", "x")])
         var reads = 0
         while true {

@@ -126,7 +126,7 @@ struct ListingTests {
         var settings = test.cache.settings
         func listed() -> Int {
             let shared = SharedCacheState(store: test.cache.store, sent: SentRequests(), settings: settings)
-            return ResponseCache(shared, mayWait: true).list(EntrySelection(), limit: 10).entries.count
+            return TestCache.other(shared).list(EntrySelection(), limit: 10).entries.count
         }
         #expect(listed() == 1)
         settings.upstream = UpstreamOrigin(Array("http://other.test".utf8))

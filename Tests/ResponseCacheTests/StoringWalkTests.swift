@@ -27,7 +27,7 @@ private final class WalkedStore {
     private static func open(_ directory: String) throws -> ResponseCache {
         let store = try ResponseStore(StoreSettings(directory: directory, capacityBytes: 4 << 20))
         let settings = ResponseCacheSettings(upstream: UpstreamOrigin(Array("http://upstream.test".utf8)))
-        return ResponseCache(SharedCacheState(store: store, sent: SentRequests(), settings: settings), mayWait: true)
+        return TestCache.other(SharedCacheState(store: store, sent: SentRequests(), settings: settings))
     }
 
     /// - Parameter keepsIndex: without it the next start reads through all segments.
@@ -306,7 +306,7 @@ struct StoringWalkTests {
         let keys = TargetKeys(own: [1], shared: [1])
         let request = RequestHead(method: .get, target: [0x2f], version: .http11, fields: Fields())
         DispatchQueue.concurrentPerform(iterations: 4) { thread in
-            let cache = ResponseCache(shared)
+            let cache = TestCache.other(shared, mayWait: false)
             var last: UInt64 = 0
             for number in numbers[(thread * 1_000)..<(thread * 1_000 + 1_000)] {
                 var metadata = StoredMetadata(
@@ -321,7 +321,7 @@ struct StoringWalkTests {
                 last = found
             }
         }
-        let cache = ResponseCache(shared)
+        let cache = TestCache.other(shared, mayWait: false)
         #expect(cache.findWaiting(request, at: keys).found?.metadata.order.number == 4_000)
     }
 }

@@ -12,8 +12,21 @@ final class TestCache {
 
     private let temporary = TestTools.temporaryDirectory()
     let cache: ResponseCache
+    private let clock = Clock()
     /// Milliseconds.
-    var now: Int64 = 1_795_000_000_000
+    var now: Int64 {
+        get { clock.now }
+        set { clock.now = newValue }
+    }
+
+    private final class Clock {
+        var now: Int64 = 1_795_000_000_000
+    }
+
+    /// Another of the same cache, as another thread has it.
+    static func other(_ shared: SharedCacheState, mayWait: Bool = true) -> ResponseCache {
+        ResponseCache(shared, mayWait: mayWait) { CacheTime(wall: Timestamp(seconds: 1_795_000_000), monotonic: 0) }
+    }
 
     init(residency: ScriptedResidency? = nil, _ configure: (inout ResponseCacheSettings) -> Void = { _ in }) throws {
         var place = StoreSettings(directory: temporary.path, capacityBytes: 16 << 20)
@@ -22,7 +35,9 @@ final class TestCache {
         var settings = ResponseCacheSettings(upstream: UpstreamOrigin(Array("http://upstream.test".utf8)))
         settings.policy.credentials.fields = ["authorization", "cookie", "x-user"]
         configure(&settings)
-        cache = ResponseCache(SharedCacheState(store: store, sent: SentRequests(), settings: settings), mayWait: true)
+        cache = ResponseCache(SharedCacheState(store: store, sent: SentRequests(), settings: settings), mayWait: true) { [clock] in
+            CacheTime(wall: Timestamp(milliseconds: clock.now), monotonic: clock.now)
+        }
     }
 
     deinit { cache.store.close() }

@@ -22,7 +22,9 @@ struct HitMemoTests {
 
     init() throws {
         store = try ResponseStore(StoreSettings(directory: temporary.path, capacityBytes: 4 << 20))
-        let cache = ResponseCache(Self.shared(store, CachePolicySettings()), mayWait: true)
+        let cache = ResponseCache(Self.shared(store, CachePolicySettings()), mayWait: true) {
+            CacheTime(wall: Timestamp(seconds: 1_795_000_000), monotonic: 0)
+        }
         finding = try cache.find(Self.plain)
         memo = HitMemo(cache: cache.shared)
     }

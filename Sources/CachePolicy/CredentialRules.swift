@@ -1,0 +1,61 @@
+// What the operator says of the credentials of some paths' requests (`credentials`), and what is shared although it was asked for with
+// Authorization (RFC 9111 §3.5).
+
+import HTTPCore
+
+package struct CredentialRules: Sendable {
+    /// Responses are the same for all, whoever asks: there are no partitions.
+    package var areIgnored = false
+    /// What a response to a request with Authorization lets others have, all have who send Authorization.
+    package var sharesPublic = false
+
+    package init() {}
+
+    var isSpecial: Bool { areIgnored || sharesPublic }
+}
+
+/// The rules by path.
+package struct CredentialTable: Sendable {
+    private let exceptions: [(pattern: RoutePattern, rules: CredentialRules)]
+    private let rest: CredentialRules
+    private let isSpecial: Bool
+
+    /// - Parameters:
+    ///   - exceptions: the first that fits counts.
+    ///   - rest: for all other paths.
+    package init(_ exceptions: [(pattern: RoutePattern, rules: CredentialRules)] = [], rest: CredentialRules = CredentialRules()) {
+        self.exceptions = exceptions
+        self.rest = rest
+        isSpecial = rest.isSpecial || exceptions.contains { $0.rules.isSpecial }
+    }
+
+    /// nil where no path has any: almost always, and a hit asks for them.
+    package func specialRules(for target: ArraySlice<UInt8>) -> CredentialRules? {
+        isSpecial ? exceptions.first { $0.pattern.matches(target) }?.rules ?? rest : nil
+    }
+
+    package func areIgnored(for target: ArraySlice<UInt8>) -> Bool { specialRules(for: target)?.areIgnored ?? false }
+
+    /// Whether some path's responses are for all, whoever asks.
+    package var ignoresSome: Bool { rest.areIgnored || exceptions.contains { $0.rules.areIgnored } }
+}
+
+/// Who may have the response to a request with Authorization.
+package enum AuthorizedSharing: Sendable, Equatable {
+    /// Those with the same credentials.
+    case own
+    /// Others too, as long as it is fresh or validated: `s-maxage` or `must-revalidate` alone. In a rescue only its own user.
+    case whileValidated
+    /// Others too: it said `public`.
+    case everybody
+
+    /// RFC 9111 §3.5. What depends on the Authorization field, or is private, is for nobody else, whatever else it says.
+    package init(_ response: Fields, _ control: ResponseCacheControl) {
+        let varies = FieldLists.contains(.vary, in: response) { $0.equalsIgnoringCase("authorization") }
+        guard !control.isPrivate, !varies, Storing.mayShare(control) else {
+            self = .own
+            return
+        }
+        self = control.isPublic ? .everybody : .whileValidated
+    }
+}

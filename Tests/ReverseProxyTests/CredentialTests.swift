@@ -1,0 +1,205 @@
+// What the operator says of credentials on a route: that they make no difference, or that public responses are for all who send Authorization
+// (RFC 9111 §3.5).
+
+import CachePolicy
+import Reactor
+import ReverseProxy
+import TestSupport
+import Testing
+
+/// Says who asked, with the fields that the path names: `/x/public,max-age=60`.
+private func origin() -> ScriptedOrigin {
+    ScriptedOrigin { request in
+        let control = request.target.split(separator: "/").last.map { $0.split(separator: "?")[0] } ?? ""
+        if let tag = request["If-None-Match"] {
+            return [.send("HTTP/1.1 304 Not Modified\r\nETag: \(tag)\r\nCache-Control: \(control)\r\n\r\n")]
+        }
+        let vary = request.target.hasPrefix("/vary") ? ["Vary: Authorization"] : []
+        let who = [request["Authorization"], request["X-API-Key"]].compactMap(\.self).joined(separator: "+")
+        return [.json("{\"who\":\"\(who)\"}", ["Cache-Control: \(control)", "ETag: \"1\""] + vary)]
+    }
+}
+
+private func play(_ change: @escaping (inout CredentialRules) -> Void) throws -> ProxyPlay {
+    try ProxyPlay(origin()) { change(&$0.otherRoute.credentials) }
+}
+
+private let ann = [("Authorization", "Bearer ann")]
+private let bob = [("Authorization", "Bearer bob")]
+
+@Suite("Credentials that make no difference", .play)
+struct IgnoredCredentialPlays {
+    @Test("whoever asks gets what was stored for anybody")
+    func ignored() throws {
+        let play = try play { $0.areIgnored = true }
+        #expect(try play.get("/a/max-age=60", ann).text == "{\"who\":\"Bearer ann\"}")
+        for fields in [bob, [], [("Cookie", "SID=1")], [("X-API-Key", "k")]] {
+            #expect(try play.get("/a/max-age=60", fields).text == "{\"who\":\"Bearer ann\"}")
+        }
+        #expect(play.origin.requests.count == 1)
+        play.time.advance(by: .seconds(100))
+        play.origin.down()
+        #expect(try play.get("/a/max-age=60", bob).text == "{\"who\":\"Bearer ann\"}")
+    }
+
+    @Test(
+        "what says that it is one user's, or depends on the credentials, still is nobody else's",
+        arguments: ["/a/private", "/vary/max-age=60"])
+    func notForAll(_ target: String) throws {
+        let play = try play { $0.areIgnored = true }
+        _ = try play.get(target, ann)
+        #expect(try play.get(target, bob).text == "{\"who\":\"Bearer bob\"}")
+        play.origin.down()
+        #expect(try play.get(target, [("Authorization", "Bearer eve")]).status == 502)
+    }
+
+    @Test("a user whom the upstream asks to pause is no reason to let others wait")
+    func pause() throws {
+        let play = try play { $0.areIgnored = true }
+        _ = try play.get("/a/no-cache", ann)
+        let before = play.origin.requests.count
+        play.origin.react { request in
+            request["Authorization"] == "Bearer ann" ? [.json("{}", status: "429 Slow", ["Retry-After: 60"])] : [.json("{\"new\":1}")]
+        }
+        _ = try play.get("/a/no-cache", ann)
+        #expect(try play.get("/a/no-cache", bob).text == "{\"new\":1}")
+        #expect(play.origin.requests.count == before + 2)
+    }
+
+    @Test("other routes keep their partitions")
+    func otherRoutes() throws {
+        let play = try ProxyPlay(origin()) { settings in
+            var route = Route()
+            (route.name, route.pattern, route.credentials.areIgnored) = ("open", RoutePattern("/open/**"), true)
+            settings.routes = [route]
+        }
+        for target in ["/open/max-age=60", "/own/max-age=60"] { _ = try play.get(target, ann) }
+        #expect(try play.get("/open/max-age=60", bob).text == "{\"who\":\"Bearer ann\"}")
+        #expect(try play.get("/own/max-age=60", bob).text == "{\"who\":\"Bearer bob\"}")
+    }
+}
+
+@Suite("What others may have although it was asked for with Authorization", .play)
+struct SharedAuthorizedPlays {
+    @Test(
+        "public, s-maxage and must-revalidate are for all who send Authorization",
+        arguments: ["public,max-age=60", "s-maxage=60", "must-revalidate,max-age=60"])
+    func shared(_ control: String) throws {
+        let play = try play { $0.sharesPublic = true }
+        _ = try play.get("/a/\(control)", ann)
+        #expect(try play.get("/a/\(control)", bob).text == "{\"who\":\"Bearer ann\"}")
+        #expect(try play.get("/a/\(control)", ann).text == "{\"who\":\"Bearer ann\"}")
+        #expect(play.origin.requests.count == 1)
+        // Other credentials, and none at all, are others still.
+        #expect(try play.get("/a/\(control)", bob + [("X-API-Key", "k")]).text == "{\"who\":\"Bearer bob+k\"}")
+        #expect(try play.get("/a/\(control)").text == "{\"who\":\"\"}")
+        #expect(try play.get("/a/\(control)", bob).text == "{\"who\":\"Bearer ann\"}")
+    }
+
+    @Test(
+        "nothing else is", arguments: ["/a/max-age=60", "/a/private,max-age=60", "/a/public,private,max-age=60", "/vary/public,max-age=60"])
+    func own(_ target: String) throws {
+        let play = try play { $0.sharesPublic = true }
+        _ = try play.get(target, ann)
+        #expect(try play.get(target, bob).text == "{\"who\":\"Bearer bob\"}")
+        play.origin.down()
+        #expect(try play.get(target, ann).text == "{\"who\":\"Bearer ann\"}")
+        #expect(try play.get(target, [("Authorization", "Bearer eve")]).status == 502)
+    }
+
+    @Test("what the operator ignores lets nobody have it: what may not go out stale must say so")
+    func ignored() throws {
+        let play = try ProxyPlay(origin()) { settings in
+            settings.otherRoute.credentials.sharesPublic = true
+            settings.otherRoute.freshness.ignored = [.mustRevalidate]
+        }
+        _ = try play.get("/a/must-revalidate,max-age=60", ann)
+        #expect(try play.get("/a/must-revalidate,max-age=60", bob).text == "{\"who\":\"Bearer bob\"}")
+    }
+
+    @Test("without the setting nothing is")
+    func off() throws {
+        let play = try play { _ in }
+        _ = try play.get("/a/public,max-age=60", ann)
+        #expect(try play.get("/a/public,max-age=60", bob).text == "{\"who\":\"Bearer bob\"}")
+    }
+
+    @Test(
+        "s-maxage or must-revalidate alone: stale, it goes to nobody but the user whose request brought it, also in a rescue",
+        arguments: [("s-maxage=60", 502), ("must-revalidate,max-age=60", 502), ("public,max-age=60", 200)])
+    func staleRescue(_ control: String, _ others: Int) throws {
+        let play = try play { $0.sharesPublic = true }
+        _ = try play.get("/a/\(control)", ann)
+        #expect(try play.get("/a/\(control)", bob).status == 200)
+        play.time.advance(by: .seconds(61))
+        play.origin.down()
+        #expect(try play.get("/a/\(control)", ann).text == "{\"who\":\"Bearer ann\"}")
+        #expect(try play.get("/a/\(control)", bob).status == others)
+        #expect(try play.get("/a/\(control)", bob + [("Cache-Control", "max-stale")]).status == others)
+    }
+
+    @Test("what is stale is validated with the user's own credentials, and is fresh for all again")
+    func validated() throws {
+        let play = try play { $0.sharesPublic = true }
+        _ = try play.get("/a/must-revalidate,max-age=60", ann)
+        play.time.advance(by: .seconds(61))
+        #expect(try play.get("/a/must-revalidate,max-age=60", bob).text == "{\"who\":\"Bearer ann\"}")
+        #expect(play.origin.requests.last?["Authorization"] == "Bearer bob" && play.origin.requests.last?["If-None-Match"] == "\"1\"")
+        #expect(try play.get("/a/must-revalidate,max-age=60", [("Authorization", "Bearer eve")]).status == 200)
+        #expect(play.origin.requests.count == 2)
+    }
+
+    @Test("what a user is told of a shared copy is for that user alone: other content, that it is private, that it is gone")
+    func othersResponses() throws {
+        let play = try play { $0.sharesPublic = true }
+        _ = try play.get("/a/public,max-age=60", ann)
+        play.time.advance(by: .seconds(61))
+        play.origin.react { request in
+            switch request["Authorization"] {
+            case "Bearer bob": [.json("{\"secret\":\"bob\"}", ["Cache-Control: private"])]
+            case "Bearer eve": [.json("{\"secret\":\"eve\"}", status: "410 Gone")]
+            default:
+                [
+                    .send(
+                        "HTTP/1.1 304 Not Modified\r\nETag: \"1\"\r\nCache-Control: private, max-age=60\r\nX-Secret: \(request["Authorization"] ?? "")\r\n\r\n"
+                    )
+                ]
+            }
+        }
+        #expect(try play.get("/a/public,max-age=60", bob).text == "{\"secret\":\"bob\"}")
+        #expect(try play.get("/a/public,max-age=60", [("Authorization", "Bearer eve")]).status == 410)
+        #expect(try play.get("/a/public,max-age=60", [("Authorization", "Bearer sue")])["X-Secret"] == "Bearer sue")
+        play.origin.down()
+        let response = try play.get("/a/public,max-age=60", [("Authorization", "Bearer zoe")])
+        #expect(response.text == "{\"who\":\"Bearer ann\"}" && response["X-Secret"] == nil)
+        #expect(try play.get("/a/public,max-age=60", bob).text == "{\"secret\":\"bob\"}")
+    }
+
+    @Test("a write makes it invalid for all")
+    func invalidated() throws {
+        let play = try play { $0.sharesPublic = true }
+        _ = try play.get("/a/public,max-age=60", ann)
+        #expect(try play.request("PUT", "/a/public,max-age=60", bob, content: "{}").status == 200)
+        play.time.advance(by: .seconds(1))
+        #expect(try play.get("/a/public,max-age=60", bob).text == "{\"who\":\"Bearer bob\"}")
+        #expect(try play.get("/a/public,max-age=60", ann).text == "{\"who\":\"Bearer bob\"}")
+    }
+
+    @Test("two who ask at once for what is stale never get each other's response")
+    func atOnce() throws {
+        let play = try play { $0.sharesPublic = true }
+        _ = try play.get("/a/s-maxage=1", ann)
+        play.time.advance(by: .seconds(2))
+        let gate = Gate()
+        play.origin.react { request in
+            let who = request["Authorization"] ?? ""
+            return (who == "Bearer bob" ? [.pass(gate)] : []) + [.json("{\"secret\":\"\(who)\"}", ["Cache-Control: private"])]
+        }
+        let client = try play.client()
+        client.send("GET /a/s-maxage=1 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer bob\r\n\r\n")
+        #expect(play.origin.waitForRequests(2))
+        #expect(try play.get("/a/s-maxage=1", [("Authorization", "Bearer eve")]).text == "{\"secret\":\"Bearer eve\"}")
+        gate.open()
+        #expect(client.readResponse()?.text == "{\"secret\":\"Bearer bob\"}")
+    }
+}
