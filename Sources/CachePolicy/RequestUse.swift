@@ -5,12 +5,14 @@ import HTTPCore
 /// Why the store has nothing to do with a request.
 package enum BypassReason: String, Sendable, CaseIterable {
     case method, content, range, precondition
+    /// The operator says that responses of its route are streams.
+    case stream
 
     /// RFC 9211 §2.2.
     package var forwardToken: StaticString {
         switch self {
         case .method: "method"
-        case .content, .range, .precondition: "bypass"
+        case .content, .range, .precondition, .stream: "bypass"
         }
     }
 
@@ -21,6 +23,7 @@ package enum BypassReason: String, Sendable, CaseIterable {
         case .content: .requestContent
         case .range: .rangeRequest
         case .precondition: .preconditions
+        case .stream: .stream
         }
     }
 }

@@ -31,6 +31,7 @@ package enum NotStoredReason: String, Error, Sendable, CaseIterable {
     /// A response whose request was sent later is stored.
     case outdated = "outdated"
     case storeRefused = "store_refused"
+    case stream
 }
 
 package enum StorageDecision: Sendable, Equatable {

@@ -14,6 +14,8 @@ package enum FetchFailure: Sendable, Equatable {
     case stopped(FailureStop)
     /// There was no response within the soft deadline. The fetch goes on.
     case slow
+    /// The response is a stream, and streams hold as many connections as they may.
+    case tooManyStreams
 
     package static let slowLabel = "slow"
 
@@ -24,13 +26,14 @@ package enum FetchFailure: Sendable, Equatable {
         case .fault(let fault, _): fault.rawValue
         case .stopped(let stop): stop.scope.label
         case .slow: Self.slowLabel
+        case .tooManyStreams: "too_many_streams"
         }
     }
 
     /// The status of the upstream's response; nil where there was none (RFC 9211 §2.3 `fwd-status`).
     package var status: Status? {
         switch self {
-        case .transfer, .stopped, .slow: nil
+        case .transfer, .stopped, .slow, .tooManyStreams: nil
         case .fault(_, let status): status
         }
     }

@@ -79,6 +79,8 @@ package struct FetchMachine {
         case failTransfer(UpstreamError)
         /// The same, and no more of it is read.
         case failAndStop(UpstreamFault)
+        /// It is a stream for which there is no room.
+        case turnAway
         /// The upstream is asked no more.
         case stop
         /// It goes on, and another takes the client's place.
@@ -120,6 +122,7 @@ package struct FetchMachine {
         case .askWithoutConditions: go(.misled(discardedBytes: 0), .nothing)
         case .collect(let purpose): go(.collecting(purpose), .collect)
         case .stream(let reason): go(.streaming, .stream(reason))
+        case .turnAway: end(.turnAway)
         }
     }
 

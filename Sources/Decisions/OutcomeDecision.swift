@@ -165,6 +165,7 @@ extension OutcomeFacts {
         case .outdated: return share()
         case .unshareable: return .askAlone
         case .abandoned: return .askAnew(isLast: hasWaited)
+        case .failed(.tooManyStreams): return end(.tooManyStreams)
         case .failed(let failure):
             if let rescue = ownRescue { return .rescue(rescue, failure) }
             guard hasWaited else { return .askAnew(isLast: true) }
@@ -187,6 +188,8 @@ extension OutcomeFacts {
     }
 
     private func end(_ failure: FetchFailure) -> OutcomeDecision<Response> {
+        // A copy is no stream.
+        if failure == .tooManyStreams { return .refuse(failure, .nothingStored) }
         switch ownCopy() {
         case .allowed(let rescue)?: return .rescue(rescue, failure)
         case .forbidden(let reason)?: return .refuse(failure, .forbidden(reason))

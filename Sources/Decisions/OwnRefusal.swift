@@ -57,6 +57,10 @@ extension FetchFailure {
             OwnRefusal(
                 status: 503, sentence: "The upstream cannot be reached (\(stop.cause.label)), and no stored copy may be served.",
                 proxyError: label, retryAfter: max(1, (stop.wait + 999) / 1000))
+        case .tooManyStreams:
+            OwnRefusal(
+                status: 503, sentence: "The response is a stream, and as many streams are open as may be.",
+                proxyError: UpstreamError.connectionLimitReached.rawValue, retryAfter: 1)
         case .slow: OwnRefusal(status: 504, sentence: "The upstream is too slow.", proxyError: UpstreamError.responseTimeout.rawValue)
         }
     }

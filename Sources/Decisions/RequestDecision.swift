@@ -126,6 +126,8 @@ package struct RequestFacts<Response: AnyObject> {
     package let strictness: Strictness
     /// Seconds for which stale responses may stand in for a failing upstream; nil: for ever.
     package var staleFor: Int64?
+    /// A stream and nothing else is wanted.
+    package var wantsStream = false
     package let now: Timestamp
 
     package init(_ method: Method, _ storeUse: StoreUse<Response>, strictness: Strictness, now: Timestamp) {
@@ -282,7 +284,7 @@ extension RequestFacts {
 
     private func place(_ lookedUp: LookUpFacts<Response>) -> RequestPlace {
         let sharing: RequestPlace.Sharing =
-            if mode == .record || directives != RequestCacheControl() {
+            if mode == .record || wantsStream || directives != RequestCacheControl() {
                 .none
             } else if method == .get {
                 .repeated

@@ -15,6 +15,8 @@ package enum ResponseDecision: Sendable, Equatable {
     case collect(CollectedFor)
     /// It goes out as it comes, and is not stored.
     case stream(NotStoredReason)
+    /// It is a stream, and streams hold as many connections as they may: it is given up.
+    case turnAway
 }
 
 /// Why a response is taken whole.
@@ -55,6 +57,8 @@ package struct ResponseFacts {
     package let copy: Copy?
     /// Whether the copy may go out instead.
     package var mayRescue: Bool
+    /// It is a stream (`StreamedResponse`).
+    package var isStream = false
     /// Whether the response has a place in the store.
     package var isLookedUp: Bool
     /// What the operator demands; it matters where there is a copy.
@@ -80,6 +84,8 @@ package struct ResponseFacts {
     ///   upstream in trouble is a reason for it, since all else that is wrong with a response may be about this user.
     package func judge(hasStandIn: () -> Bool) -> ResponseDecision? {
         if Validation.isUnasked(response.status, request: sent) { return .fail(.unexpectedStatus) }
+        // Whatever is stored: a copy is no stream.
+        if isStream { return .stream(.stream) }
         if let answered = answersConditions() { return answered }
         guard let copy else {
             return response.status != 429 && LastGood.isTrouble(response.status) && hasStandIn() ? .fail(.serverError) : nil

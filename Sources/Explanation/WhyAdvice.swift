@@ -50,6 +50,7 @@ extension NotStoredReason {
         case .notGood: "the response is not what the route calls a good one"
         case .outdated: "a response that was asked for later had come before it, and is stored"
         case .storeRefused: "the store did not take it, or something was purged or written meanwhile"
+        case .stream: "it is a stream, which is passed on as it comes"
         }
     }
 
@@ -70,7 +71,7 @@ extension NotStoredReason {
         case .notGood: WhyAdvice("routes.good.must_have", "and the others beside it say what a good response of the route is like")
         case .storeRefused: WhyAdvice("store.directory", "must be writable; `cistern stats` tells")
         case .requestContent, .rangeRequest, .preconditions, .noContent, .partial, .requestNoStore, .noStore, .varyStar, .contentCoding,
-            .incomplete, .invalidJSON, .empty, .unprovenEnd, .undecodable, .outdated:
+            .incomplete, .invalidJSON, .empty, .unprovenEnd, .undecodable, .outdated, .stream:
             nil
         }
     }
@@ -84,6 +85,7 @@ extension BypassReason {
         case .content: "The request had content, so the store has no response for it."
         case .range: "Only a part was asked for, and no fresh whole is stored."
         case .precondition: "The request had preconditions that only the upstream can judge."
+        case .stream: "Responses of this route are streams (routes.stream), which never come from the store."
         }
     }
 }
@@ -270,6 +272,7 @@ extension FetchFailure {
         switch self {
         case .stopped(let stop): stop.sentence
         case .slow: "The upstream took too long for one who has a copy; it was still listened to."
+        case .tooManyStreams: "The upstream's response is a stream, and streams hold half of the connections already: as many as they may."
         case .transfer(.connectionLimitReached): "The upstream was not asked: too many others were waiting for it."
         case .transfer(.tunnelRefused): "The forward proxy made no tunnel to the upstream, which was not asked."
         case .transfer(let error): "The upstream failed: \(error.rawValue)\(status == 0 ? "" : ", after status \(status)")."
@@ -281,6 +284,7 @@ extension FetchFailure {
         switch self {
         case .stopped(let stop): stop.advice
         case .slow: WhyAdvice("cache.rescue_after", "is how long the upstream has where a copy could go out")
+        case .tooManyStreams: WhyAdvice("upstream.connections", "is how many there are; streams may hold half of them")
         case .transfer(let error): error.advice
         case .fault(let fault, _): fault.advice
         }
@@ -292,7 +296,8 @@ extension UpstreamError {
         switch self {
         case .dnsTimeout, .connectionTimeout: WhyAdvice("upstream.connect_timeout", "is how long connecting may take")
         case .connectionReadTimeout:
-            WhyAdvice("upstream.first_byte_timeout", "and upstream.between_bytes_timeout are how long the upstream may be silent")
+            WhyAdvice(
+                "upstream.first_byte_timeout", "upstream.between_bytes_timeout and, of streams, timeouts.stream are its longest pauses")
         case .responseTimeout: WhyAdvice("upstream.total_timeout", "is how long a whole exchange may take")
         case .connectionLimitReached: WhyAdvice("upstream.queue", "and upstream.connections are how many requests may wait and run")
         case .responseBodyTooLarge: WhyAdvice("cache.buffer_limit", "is the longest response that is taken whole")

@@ -27,7 +27,7 @@ extension Fetch: TransferReceiver {
         judge(head)
         invalidate(after: head)
         let length = head.contentLength
-        let action = machine.handle(.decided(decide(response, length: length)))
+        let action = machine.handle(.decided(admit(decide(response, length: length))))
         updateStored(by: response)
         switch action {
         case .collect: collected.begin(length: length, isJSON: isJSON(response) && ContentCoding(response.fields) == .identity)
@@ -56,7 +56,8 @@ extension Fetch: TransferReceiver {
     func transferFailed(_ transfer: Transfer, _ error: UpstreamError) {
         shard.loop.assertOnLoop()
         shard.countUpstreamError(error)
-        note(error)
+        // How a stream ends tells nothing of other requests.
+        if !report.isStream { note(error) }
         perform(machine.handle(.transferFailed(error)))
     }
 
@@ -70,6 +71,8 @@ extension Fetch: TransferReceiver {
             subject.head, sent: request.fields, response, copy: subject.found.map { ($0.metadata, $0.head) },
             mayRescue: subject.mayRescue, isLookedUp: keys != nil, good: subject.found == nil ? GoodResponse() : good,
             strictness: shard.settings.policy.strictness)
+        facts.isStream = StreamedResponse.isStream(
+            response, to: subject.head.method, onStreamRoute: shard.routes.all[subject.route].streams)
         if let decision = facts.judge(hasStandIn: hasStandIn) { return decision }
         // Now its place is known, where that is another than its request's.
         let storage = storageDecision(response)
@@ -79,6 +82,15 @@ extension Fetch: TransferReceiver {
             examinedAtOnceBytes: shard.settings.content.examinedAtOnceBytes,
             isExaminerFull: shard.workers.content.isFull)
         return facts.use(storage, judgeGone(response, storage), room)
+    }
+
+    /// A stream takes part of the connections that streams may hold.
+    private func admit(_ decision: ResponseDecision) -> ResponseDecision {
+        guard decision == .stream(.stream) else { return decision }
+        guard becomeStream() else { return .turnAway }
+        report.isStream = true
+        noteSuccess()
+        return decision
     }
 
     /// What the operator demands of this route's responses.

@@ -20,6 +20,8 @@ final class Fetch: @unchecked Sendable {
         var isTrouble = false
         /// It has failed: that is reported once.
         var hasFailed = false
+        /// The response is a stream: that it has begun is all that it tells.
+        var isStream = false
     }
 
     let shard: ProxyShard
@@ -80,6 +82,8 @@ final class Fetch: @unchecked Sendable {
         recency.order = shard.shared.sentRequests.take()
     }
 
+    func becomeStream() -> Bool { transfer?.becomeStream() ?? false }
+
     /// When each phase of asking ended.
     var times: TransferTimes { transfer?.times ?? TransferTimes() }
 
@@ -138,7 +142,7 @@ final class Fetch: @unchecked Sendable {
         switch action {
         case .nothing, .collect, .hold, .stream, .passOn, .passOnHeld, .handOver: break
         case .endStream:
-            noteSuccess()
+            if !report.isStream { noteSuccess() }
             letGo { $0.streamEnded() }
         case .breakStream(let error): letGo { $0.streamBroke(error) }
         case .examine(let purpose, let isDelimited): examine(purpose, isDelimited: isDelimited)
@@ -156,6 +160,9 @@ final class Fetch: @unchecked Sendable {
         case .failTransfer(let error): fail(.transfer(error))
         case .failAndStop(let fault):
             fail(fault)
+            stop()
+        case .turnAway:
+            fail(.tooManyStreams)
             stop()
         case .stop: stop()
         }

@@ -42,6 +42,9 @@ extension ProxyShard {
         figures.upstreamTurnedAway += counters.turnedAway
         figures.upstreamWaiting += upstream.waitingCount
         figures.upstreamLeftQueue += counters.leftQueue
+        figures.streams += counters.streams
+        figures.streamsBegun += counters.streamsBegun
+        figures.streamsTurnedAway += counters.streamsTurnedAway
     }
 
     // MARK: Counting

@@ -17,11 +17,14 @@ extension ProxyShard {
     func consider(
         _ head: RequestHead, _ body: RequestBody, _ arrival: inout Arrival, on stream: any ClientStream
     ) -> (any ClientExchange)? {
-        guard cache != nil else { return pass(head, body, on: stream) }
-        switch RequestUse(head, content: body.framing) {
-        case .bypass: return pass(head, body, on: stream)
-        case .lookUp, .lookUpPart: return look(head, body, &arrival, on: stream)
-        }
+        guard cache != nil, bypass(head, body) == nil else { return pass(head, body, on: stream) }
+        return look(head, body, &arrival, on: stream)
+    }
+
+    /// Why the store has nothing to do with a request; nil where it may have.
+    private func bypass(_ head: RequestHead, _ body: RequestBody) -> BypassReason? {
+        if case .bypass(let reason) = RequestUse(head, content: body.framing) { return reason }
+        return routes.stream(head.pathAndQuery) ? .stream : nil
     }
 
     func arrival(_ body: RequestBody, identity: [UInt8]? = nil) -> Arrival {
@@ -30,7 +33,7 @@ extension ProxyShard {
 
     /// Passes a request on that the store has nothing to do with.
     func pass(_ head: RequestHead, _ body: RequestBody, on stream: any ClientStream) -> (any ClientExchange)? {
-        guard cache != nil, case .bypass(let reason) = RequestUse(head, content: body.framing) else {
+        guard cache != nil, let reason = bypass(head, body) else {
             return perform(facts(head, .noStore), head, body, arrival(body), stream)
         }
         var facts = facts(head, .bypassed(reason))
@@ -94,6 +97,7 @@ extension ProxyShard {
         }
         var facts = facts(head, .lookedUp(try lookFurther(finding.result, finding.keys, head, directives)))
         facts.directives = directives
+        facts.wantsStream = StreamedResponse.isWanted(by: head.fields)
         facts.staleFor = routes.all[routes.place(of: head.pathAndQuery)].freshness.staleFor
         return perform(facts, head, body, arrival, stream)
     }

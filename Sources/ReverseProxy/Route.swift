@@ -29,6 +29,8 @@ package struct Route: Sendable {
     package var invalidatesCollection = false
     /// What a response must be like to count as good.
     package var good = GoodResponse()
+    /// Whether its responses are streams: passed on as they come, and nothing else.
+    package var streams = false
     /// What the operator says of how long responses count as fresh.
     package var freshness = FreshnessRules()
     /// Whether a client's directives can have the upstream asked where something fresh is stored.
@@ -69,6 +71,8 @@ package struct Routes: Sendable {
     package let all: [Route]
     /// Whether all of them do.
     let obeyClients: Bool
+    /// Whether one of them is for streams.
+    private let someStream: Bool
 
     init(_ routes: [Route], rest: Route, strictness: Strictness = .rescue) {
         all = (routes + [rest]).map { route in
@@ -77,6 +81,7 @@ package struct Routes: Sendable {
             return route
         }
         obeyClients = all.allSatisfy(\.obeysClients)
+        someStream = all.contains(where: \.streams)
     }
 
     /// Whether such a request only reads on this route, and its response is kept by its content. Asked here and not of the route, which would
@@ -104,6 +109,9 @@ package struct Routes: Sendable {
     var credentials: CredentialTable {
         CredentialTable(all.dropLast().map { ($0.pattern, $0.credentials) }, rest: all.last?.credentials ?? CredentialRules())
     }
+
+    /// Whether responses for this target are streams by its route.
+    func stream(_ target: ArraySlice<UInt8>) -> Bool { someStream && all[place(of: target)].streams }
 
     /// What an explanation has to know of a target's route.
     package func explained(_ target: [UInt8]) -> ExplainedRoute {

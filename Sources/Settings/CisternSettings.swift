@@ -101,6 +101,7 @@ package struct CisternSettings: Sendable, Equatable {
         package var methods: [String] = []
         package var contentLimit = 64 << 10
         package var invalidatesCollection = false
+        package var stream = false
         package var arguments = Arguments()
         package var good = LastGood()
         package var freshness: Freshness
@@ -153,6 +154,7 @@ package struct CisternSettings: Sendable, Equatable {
         package var content = 30_000
         package var contentTotal = 120_000
         package var write = 60_000
+        package var stream = 300_000
         package var shutdown = 10_000
     }
 

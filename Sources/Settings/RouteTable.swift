@@ -28,6 +28,9 @@ package enum RouteTable {
                 path: "content_limit", binding: .size(\.contentLimit, 0...(16 << 20)),
                 help: "Longest content of such a request; longer ones are passed on and not kept."),
             Setting(
+                path: "stream", binding: .flag(\.stream),
+                help: "Responses are streams of whatever type: passed on as they come, never kept or rescued, as long as they like."),
+            Setting(
                 path: "invalidates_collection", binding: .flag(\.invalidatesCollection),
                 help: "A write to /users/1 makes /users invalid too, with any arguments."),
             Setting(
@@ -71,6 +74,9 @@ extension CisternSettings.Route {
         let segments = path.split(separator: "/", omittingEmptySubsequences: false).dropFirst()
         for segment in segments where segment.contains("*") && segment != "*" && segment != "**" {
             problems.append("route \(name): * stands for a whole segment, as in /users/*")
+        }
+        if stream, !methods.isEmpty {
+            problems.append("route \(name): nothing is kept of streams, so stream and methods exclude each other")
         }
         if segments.dropLast().contains("**") { problems.append("route \(name): ** can only be the last segment") }
         return problems

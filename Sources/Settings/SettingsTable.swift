@@ -279,6 +279,9 @@ package enum SettingsTable {
             path: "timeouts.write", binding: .duration(\.timeouts.write, 100...hour),
             help: "Longest time without progress while a client takes its response."),
         Setting(
+            path: "timeouts.stream", binding: .duration(\.timeouts.stream, 0...(24 * hour)),
+            help: "Longest pause within a response that is a stream; 0 for no limit."),
+        Setting(
             path: "timeouts.shutdown", binding: .duration(\.timeouts.shutdown, 0...hour),
             help: "How long running responses may take to finish at the end."),
     ]

@@ -19,6 +19,10 @@ package struct MetricsSnapshot: Sendable {
         package var upstreamTurnedAway = 0
         package var upstreamWaiting = 0
         package var upstreamLeftQueue = 0
+        /// Open now, all, and those for which there was no room.
+        package var streams = 0
+        package var streamsBegun = 0
+        package var streamsTurnedAway = 0
         package var handshakesFull = 0
         package var handshakesResumed = 0
         /// Connections to the upstream that ended, by cause.
@@ -186,6 +190,11 @@ package enum MetricsPage {
         writer.counter(
             "cistern_upstream_left_queue", "Requests given up while they waited for a connection: nobody wanted them any more.",
             UInt64(snapshot.connections.upstreamLeftQueue))
+        writer.gauge("cistern_streams", "Responses that are streams and are passed on now.", Double(snapshot.connections.streams))
+        writer.counter("cistern_streams_begun", "Those begun.", UInt64(snapshot.connections.streamsBegun))
+        writer.counter(
+            "cistern_streams_turned_away", "Those that got 503, since streams held half of the connections.",
+            UInt64(snapshot.connections.streamsTurnedAway))
         writer.counter(
             "cistern_cookie_sets_left_out", "Sets of cookies of new clients that were not remembered, because too many came.",
             UInt64(snapshot.cookieSetsLeftOut))

@@ -13,6 +13,8 @@ package struct ConnectionShare: Hashable, Sendable {
         case family(UInt64)
         /// All paths that count as failing.
         case failing
+        /// Requests whose responses are streams.
+        case streams
     }
 
     package enum Limit: Hashable, Sendable {
@@ -147,6 +149,15 @@ struct ConnectionQueue<Element> {
         let known = known(wanted)
         guard hasRoom(wanted, known) else { return false }
         running += 1
+        known.held += 1
+        return true
+    }
+
+    /// For one that has a connection, and turns out to belong to another share.
+    /// - Returns: false where that is full.
+    mutating func join(_ wanted: ConnectionShare) -> Bool {
+        let known = known(wanted)
+        guard hasRoom(wanted, known) else { return false }
         known.held += 1
         return true
     }

@@ -117,7 +117,18 @@ final class OriginConnections {
     func releaseShares(of transfer: Transfer) {
         guard transfer.holdsShares else { return }
         transfer.holdsShares = false
-        waiting.release(transfer.request.shares)
+        let shares = transfer.request.shares
+        waiting.release(transfer.joinedShare.map { shares + [$0] } ?? shares)
+    }
+
+    /// The response is a stream. Where its connection has been given back already it holds none.
+    /// - Returns: false where streams hold half of the connections.
+    func admitStream(_ transfer: Transfer) -> Bool {
+        guard transfer.holdsShares else { return true }
+        let share = ConnectionShare(.streams, .connections(settings.maximumConnections / 2))
+        guard waiting.join(share) else { return false }
+        transfer.joinedShare = share
+        return true
     }
 
     // MARK: Slow clients

@@ -41,6 +41,8 @@ package final class Transfer {
     var place = 0
     /// Whether it holds its part of the shares that its request names.
     var holdsShares = false
+    /// One more that it holds then.
+    var joinedShare: ConnectionShare?
     /// Held until the transfer ends: so a fetch whose client left goes on.
     private(set) var receiver: (any TransferReceiver)?
     package private(set) var times = TransferTimes()
@@ -109,6 +111,18 @@ package final class Transfer {
     }
 
     // MARK: The carrier's side
+
+    /// The response whose head has come is a stream: from now on only its pauses are bounded, and it is one of those that hold half of the
+    /// connections at most.
+    /// - Returns: false where they do already.
+    package func becomeStream() -> Bool {
+        client.loop.assertOnLoop()
+        guard !progress.hasEnded, client.admitStream(self) else { return false }
+        note(.streamBegan)
+        return true
+    }
+
+    var isStream: Bool { progress.isStream }
 
     private func note(_ event: TransferProgress.Event) { _ = progress.handle(event, at: client.coarseNow) }
 

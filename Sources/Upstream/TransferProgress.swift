@@ -1,7 +1,7 @@
 // How far an exchange with the upstream has come: an event in, an action out, nothing done. It knows which time-out holds, and whether the request may be
 // sent again. Its shell is `Transfer`.
 //
-//     queued ► connecting ► asking ► receiving ► ended
+//     queued ► connecting ► asking ► receiving ► (streaming) ► ended
 //        ▲                    │ ▲        │
 //        └── sent once more ◄─┘ └────────┘ after an informational response
 
@@ -17,6 +17,8 @@ struct TransferProgress {
         case asking(hasHeard: Bool)
         /// The head comes, or the content.
         case receiving(Pace)
+        /// The same, of a response that is a stream: it lasts as long as it likes.
+        case streaming(Pace)
         case ended
     }
 
@@ -40,6 +42,8 @@ struct TransferProgress {
         /// Whole lines of a head have come.
         case headLinesCame
         case informationalCame
+        /// The response whose head has come is a stream.
+        case streamBegan
         case contentCame
         case paused
         case resumed
@@ -84,23 +88,36 @@ struct TransferProgress {
         case .queuedAgain: state = .queued
         case .headLinesCame: state = .receiving(.steady)
         case .informationalCame: state = .asking(hasHeard: true)
+        case .streamBegan: if let pace { state = .streaming(pace) }
         case .contentCame: return contentCame()
-        case .paused: if state == .receiving(.steady) { state = .receiving(.paused) }
+        case .paused: if pace == .steady { go(on: .paused) }
         case .resumed: return resumed()
         case .ended: state = .ended
         }
         return .nothing
     }
 
+    /// Of a response that comes.
+    private var pace: Pace? {
+        switch state {
+        case .receiving(let pace), .streaming(let pace): pace
+        case .queued, .connecting, .asking, .ended: nil
+        }
+    }
+
+    var isStream: Bool { if case .streaming = state { true } else { false } }
+
+    private mutating func go(on pace: Pace) { state = isStream ? .streaming(pace) : .receiving(pace) }
+
     private mutating func contentCame() -> Action {
-        guard case .receiving(let pace) = state, pace != .steady else { return .deliver }
-        state = .receiving(.heldBack)
+        guard let pace, pace != .steady else { return .deliver }
+        go(on: .heldBack)
         return .holdBack
     }
 
     private mutating func resumed() -> Action {
-        guard case .receiving(let pace) = state else { return .nothing }
-        state = .receiving(.steady)
+        guard let pace else { return .nothing }
+        go(on: .steady)
         return pace == .heldBack ? .readOn : .nothing
     }
 
@@ -120,7 +137,7 @@ struct TransferProgress {
     /// The time-out that has passed, if any, as the error that it is.
     /// - Parameter hasResolved: the upstream's name has been looked up.
     func overdue(at now: Int64, _ limits: TransferLimits, _ content: PendingContent.State, hasResolved: Bool) -> UpstreamError? {
-        if limits.total > 0, now - beganAt >= limits.total { return totalError(hasResolved: hasResolved) }
+        if limits.total > 0, !isStream, now - beganAt >= limits.total { return totalError(hasResolved: hasResolved) }
         guard let (limit, error) = timeOut(limits, content), now - movedAt >= limit else { return nil }
         return error
     }
@@ -137,6 +154,8 @@ struct TransferProgress {
         case (.asking, .taken): (limits.firstByte, .connectionReadTimeout)
         case (.receiving(.steady), _): (limits.betweenBytes, .connectionReadTimeout)
         case (.receiving(.paused), _), (.receiving(.heldBack), _): nil
+        case (.streaming(.steady), _): limits.stream > 0 ? (limits.stream, .connectionReadTimeout) : nil
+        case (.streaming(.paused), _), (.streaming(.heldBack), _): nil
         case (.ended, _): nil
         }
     }
@@ -145,7 +164,7 @@ struct TransferProgress {
         switch state {
         case .queued: .connectionLimitReached
         case .connecting: hasResolved ? .connectionTimeout : .dnsTimeout
-        case .asking, .receiving, .ended: .responseTimeout
+        case .asking, .receiving, .streaming, .ended: .responseTimeout
         }
     }
 }

@@ -11,6 +11,10 @@ package struct UpstreamCounters: Sendable {
     package var turnedAway = 0
     /// Given up while they waited for a connection.
     package var leftQueue = 0
+    /// Streams: open now, all, and those for which there was no room.
+    package var streams = 0
+    package var streamsBegun = 0
+    package var streamsTurnedAway = 0
     /// Sent for the second time.
     package var retries = 0
     package var handshakesFull = 0
@@ -111,7 +115,19 @@ package final class UpstreamClient {
         active[place].place = place
         active.removeLast()
         counters.active -= 1
+        if transfer.isStream { counters.streams -= 1 }
         if transfer.isQueued, transfer.receiver == nil { counters.leftQueue += 1 }
+    }
+
+    /// - Returns: false where there is no room for one more stream.
+    func admitStream(_ transfer: Transfer) -> Bool {
+        guard connections?.admitStream(transfer) == true else {
+            counters.streamsTurnedAway += 1
+            return false
+        }
+        counters.streams += 1
+        counters.streamsBegun += 1
+        return true
     }
 
     func leaveQueue(_ place: ConnectionQueue<Transfer>.Place) { connections?.leaveQueue(place) }

@@ -27,6 +27,9 @@ package struct UpstreamSettings: Sendable {
     /// A whole exchange with the upstream; zero: no limit.
     package var totalTimeout = Duration.seconds(120)
 
+    /// Longest pause within a response that is a stream, which has neither of the two limits before; zero: no limit.
+    package var streamTimeout = Duration.seconds(300)
+
     /// Connections open at once, of one shard; more requests wait for one.
     package var maximumConnections = 512
     /// Requests that may wait for a connection, of one shard; more are not taken.

@@ -319,6 +319,7 @@ extension UpstreamSettings {
         firstByteTimeout = .milliseconds(upstream.firstByteTimeout)
         betweenBytesTimeout = .milliseconds(upstream.betweenBytesTimeout)
         totalTimeout = .milliseconds(upstream.totalTimeout)
+        streamTimeout = .milliseconds(settings.timeouts.stream)
         maximumConnections = upstream.connections
         queueLimit = upstream.queue
         idleForWrites = .milliseconds(upstream.idleForWrites)
@@ -353,6 +354,7 @@ extension Route {
         methods = settings.methods.map { Method(Array($0.utf8).span) }
         contentLimitBytes = settings.contentLimit
         invalidatesCollection = settings.invalidatesCollection
+        streams = settings.stream
         arguments.sorts = settings.arguments.sort
         arguments.ignore = settings.arguments.ignore.map { ArgumentPattern($0) }
         arguments.only = settings.arguments.only.map { ArgumentPattern($0) }

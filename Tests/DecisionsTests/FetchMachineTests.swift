@@ -49,6 +49,11 @@ struct FetchMachineTests {
         play(Self.examining + [(.examined(.store), .readIn(.store)), (.examined(.store), .nothing)])
     }
 
+    @Test("a stream for which there is no room is given up, and what still comes of it is nobody's")
+    func turnedAway() {
+        #expect(play([(.decided(.turnAway), .turnAway), (.contentCame(bytes: 9, fits: true), .nothing)]) == .ended)
+    }
+
     @Test("what becomes too long to be held is passed on from there")
     func tooLong() {
         let events: [(Event, Action)] =

@@ -95,6 +95,12 @@ struct OutcomeDecisionTests {
             "why it may not go out", .failed(down),
             "refuse: connection_refused, sharedForbidden(CachePolicy.NoSharedRescueReason.otherCookies)"
         ) { $0.sharedForbidden = .otherCookies },
+        OutcomeRow("a copy does not stand in for a stream", .failed(.tooManyStreams), "refuse: too_many_streams, nothingStored") {
+            ($0.found, $0.current) = (copy, copy)
+        },
+        OutcomeRow("nor for those who waited with it", .flight(.failed(.tooManyStreams)), "refuse: too_many_streams, nothingStored") {
+            $0.found = copy
+        },
         OutcomeRow("what is junk counts as a failure", .failed(junk), "rescue with found (own), age 100: invalid_json") { $0.found = copy },
     ]
 

@@ -19,6 +19,7 @@ struct RequestRow: CustomTestStringConvertible, Sendable {
     var isForPart = false
     var isKeptByContent = false
     var isRefreshDue = false
+    var wantsStream = false
     let expected: String
 
     init(_ name: String, _ expected: String, _ change: (inout RequestRow) -> Void = { _ in }) {
@@ -42,6 +43,7 @@ struct RequestRow: CustomTestStringConvertible, Sendable {
         facts.directives = directives(asked)
         facts.mode = mode
         facts.refusal = refusal
+        facts.wantsStream = wantsStream
         return facts.decide()
     }
 }
@@ -51,6 +53,12 @@ struct RequestDecisionTests {
     private static let fresh = metadata(age: 10)
     private static let stale = metadata(age: 100)
     private static let revalidatable = metadata(age: 100, staleWhileRevalidate: 60)
+
+    private static func negative(age: Int64) -> StoredMetadata {
+        var error = metadata(age: age, lifetime: 10, status: 404)
+        error.lifetimeSource = .negative
+        return error
+    }
 
     private static let live: [RequestRow] = [
         RequestRow("a fresh response is served", "serve copy: fresh, age 10, 50 left") { $0.found = fresh },
@@ -68,6 +76,15 @@ struct RequestDecisionTests {
         },
         RequestRow("nor for HEAD", "serve copy: fresh, age 59, 1 left") {
             ($0.found, $0.isRefreshDue, $0.method) = (metadata(age: 59), true, .head)
+        },
+        RequestRow("an error that is kept for a moment goes out in the place of a stale copy", "serve gone: fresh, age 5, 5 left") {
+            ($0.found, $0.gone) = (stale, negative(age: 5))
+        },
+        RequestRow("but not once it is stale", "validate copy (may rescue): stale(CachePolicy.ValidationReason.stale), repeated") {
+            ($0.found, $0.gone) = (stale, negative(age: 10))
+        },
+        RequestRow("nor in the place of a fresh one", "serve copy: fresh, age 10, 50 left") {
+            ($0.found, $0.gone) = (fresh, negative(age: 5))
         },
         RequestRow("max-stale takes it as it is", "serve copy: fresh, age 100, -40 left") {
             ($0.found, $0.asked) = (stale, "max-stale")
@@ -102,6 +119,7 @@ struct RequestDecisionTests {
         RequestRow("nothing is stored", "forward: nothingStored, repeated"),
         RequestRow("nothing for these selecting fields", "forward: otherVariant, repeated") { $0.hasOtherVariant = true },
         RequestRow("HEAD is asked for alone", "forward: nothingStored, none") { $0.method = .head },
+        RequestRow("who wants a stream waits for nobody else's", "forward: nothingStored, none") { $0.wantsStream = true },
         RequestRow("QUERY may wait for another with the same content", "forward: nothingStored, collapsed") {
             ($0.method, $0.isKeptByContent) = (.query, true)
         },

@@ -25,6 +25,7 @@ struct HeadRow: CustomTestStringConvertible, Sendable {
     var hasStandIn = false
     var mayRescue = true
     var strictness = Strictness.rescue
+    var isStream = false
 
     init(
         _ name: String, _ status: Status, _ lines: [String], _ expected: ResponseDecision?, _ change: (inout HeadRow) -> Void = { _ in }
@@ -48,6 +49,7 @@ struct HeadRow: CustomTestStringConvertible, Sendable {
                 request, sent: fields(sent), response, copy: hasCopy ? (Self.copy.metadata, bytes) : nil, strictness: strictness)
             facts.mayRescue = hasCopy && mayRescue
             facts.isLookedUp = method != .post
+            facts.isStream = isStream
             return body(facts)
         }
     }
@@ -78,6 +80,9 @@ struct ResponseDecisionTests {
         HeadRow("a web page instead of JSON", 200, ["Content-Type: text/html"], .fail(.unexpectedType)),
         HeadRow("which to the letter is a response", 200, ["Content-Type: text/html"], nil) { $0.strictness = .strict },
         HeadRow("a part of what has a copy, and trouble", 503, [], .fail(.serverError)) { $0.sent = ["Range: bytes=0-1"] },
+        HeadRow("a stream, although there is a copy in JSON", 200, ["Content-Type: text/event-stream"], .stream(.stream)) {
+            $0.isStream = true
+        },
         HeadRow("a part of another type says nothing", 206, ["Content-Type: text/html"], nil) { $0.sent = ["Range: bytes=0-1"] },
     ]
 
@@ -95,6 +100,26 @@ struct ResponseDecisionTests {
         _ change: (inout HeadRow) -> Void = { _ in }
     ) -> ResponseDecision {
         HeadRow("", 200, [json], nil, change).decide { $0.use(storage, gone, room) }
+    }
+
+    @Test("which responses are streams")
+    func streams() {
+        func isStream(_ type: String, _ status: Status = 200, to method: HTTPCore.Method = .get, route: Bool = false) -> Bool {
+            let response = ResponseHead(status: status, reason: [], fields: fields(["Content-Type: \(type)"]))
+            return StreamedResponse.isStream(response, to: method, onStreamRoute: route)
+        }
+        let types = ["text/event-stream", "Text/Event-Stream; charset=utf-8", "application/x-ndjson", "application/jsonl"]
+        for type in types + ["application/json-seq"] {
+            #expect(isStream(type) && isStream(type, to: .post))
+            #expect(!isStream(type, to: .head) && !isStream(type, 204) && !isStream(type, 500))
+        }
+        for type in ["application/json", "text/plain", "application/json-seq-x", ""] {
+            #expect(!isStream(type) && isStream(type, route: true) && !isStream(type, 404, route: true))
+        }
+        func isWanted(_ accept: String...) -> Bool { StreamedResponse.isWanted(by: fields(accept.map { "Accept: \($0)" })) }
+        #expect(isWanted("text/event-stream") && isWanted("application/x-ndjson, application/jsonl;q=0.5"))
+        #expect(!isWanted() && !isWanted("") && !isWanted("*/*") && !isWanted("application/json, text/event-stream"))
+        #expect(!isWanted("text/event-stream", "*/*"))
     }
 
     @Test("what is stored is taken whole, where there is room")

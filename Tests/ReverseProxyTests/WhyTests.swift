@@ -279,7 +279,7 @@ struct WhyTests {
         let failures = UpstreamError.allCases.map { FetchFailure.transfer($0) } + UpstreamFault.allCases.map { .fault($0, 200) } + stops
         let advice: [WhyAdvice] =
             NotStoredReason.allCases.compactMap(\.advice) + NoRescueReason.allCases.compactMap(\.advice)
-            + (failures + [.slow]).compactMap(\.advice)
+            + (failures + [.slow, .tooManyStreams]).compactMap(\.advice)
         for setting in advice.map(\.setting) + ["cache.mode", "cache.heuristics", "admin.records"] {
             #expect(known.contains(setting), "\(setting) is not a setting")
         }

@@ -48,9 +48,10 @@ package final class ProxyPlay {
         if case .ipv4(_, let port)? = server.addresses.first { self.port = port }
     }
 
-    package func stop() {
+    /// - Parameter deadline: by the play's clock; responses that run have so long.
+    package func stop(deadline: Duration = .zero) {
         connection = nil
-        server?.stop(deadline: .zero)
+        server?.stop(deadline: deadline)
         server = nil
     }
 

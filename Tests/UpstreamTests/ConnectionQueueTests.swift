@@ -37,6 +37,18 @@ struct ConnectionQueueTests {
         #expect([queue.next(), queue.next(), queue.next()] == ["b", "e", nil])
     }
 
+    @Test("one that runs joins another share where that has room, and gives its part back with its connection")
+    func join() {
+        var queue = Queue(connections: 4, limit: 10)
+        let share = ConnectionShare(.streams, .connections(2))
+        for _ in 0..<3 { #expect(queue.take([]) == true) }
+        #expect([queue.join(share), queue.join(share), queue.join(share)] == [true, true, false])
+        queue.release([share])
+        #expect(queue.join(share) == true)
+        // It holds a connection already: the last one is free still.
+        #expect(queue.take([ConnectionShare(.family(1), .free)]) == true)
+    }
+
     @Test("a place in two shares is given when both have room, and keeps nobody out of the one that has")
     func twoShares() {
         var queue = Queue(connections: 100, limit: 10)

@@ -87,12 +87,13 @@ struct TransferProgressTests {
 
     // MARK: Time-outs
 
-    private static func limits(total: Duration = .zero) -> TransferLimits {
+    private static func limits(total: Duration = .zero, stream: Duration = .seconds(50)) -> TransferLimits {
         var settings = UpstreamSettings(host: "a", port: 1)
         settings.connectTimeout = .seconds(3)
         settings.firstByteTimeout = .seconds(7)
         settings.betweenBytesTimeout = .seconds(11)
         settings.totalTimeout = total
+        settings.streamTimeout = stream
         return TransferLimits(settings)
     }
 
@@ -158,6 +159,22 @@ struct TransferProgressTests {
         let total = Self.limits(total: .seconds(2))
         #expect(progress.overdue(at: 1_999, total, row.content, hasResolved: true) == nil)
         #expect(progress.overdue(at: 2_000, total, row.content, hasResolved: true) == row.totalError)
+    }
+
+    @Test("a stream has no limit but for its pauses, and none where the operator says so; what is held back has none at all")
+    func streams() {
+        let began = play(Self.receiving + [(.streamBegan, .nothing)])
+        #expect(began.isStream)
+        let limits = Self.limits(total: .seconds(2))
+        #expect(began.overdue(at: 50_004, limits, .taken, hasResolved: true) == nil)
+        #expect(began.overdue(at: 50_005, limits, .taken, hasResolved: true) == .connectionReadTimeout)
+        #expect(began.overdue(at: .max, Self.limits(stream: .zero), .taken, hasResolved: true) == nil)
+        let held = Self.receiving + [(.streamBegan, .nothing), (.paused, .nothing), (.contentCame, .holdBack)]
+        #expect(play(held).state == .streaming(.heldBack))
+        #expect(play(held).overdue(at: .max, limits, .taken, hasResolved: true) == nil)
+        #expect(play(held + [(.resumed, .readOn), (.contentCame, .deliver)]).state == .streaming(.steady))
+        // Before its head nothing is one.
+        #expect(!play(Self.asking + [(.streamBegan, .nothing)]).isStream)
     }
 
     @Test("where all of the time is over while a connection is made, the name may not even be known")

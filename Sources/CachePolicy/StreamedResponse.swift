@@ -1,0 +1,29 @@
+// Which responses are streams: they come piece by piece for as long as the upstream likes, and each piece is wanted at once. So they are passed on as they
+// come, and are never stored, shared or rescued.
+
+import HTTPCore
+
+package enum StreamedResponse {
+    /// Server-sent events, and JSON in lines or sequences (RFC 7464).
+    private static let types: [StaticString] = [
+        "text/event-stream", "application/x-ndjson", "application/jsonl", "application/json-seq",
+    ]
+
+    /// Whether a response is a stream.
+    /// - Parameter onStreamRoute: the operator says so of all on its route.
+    package static func isStream(_ response: ResponseHead, to method: Method, onStreamRoute: Bool) -> Bool {
+        guard method != .head, response.status.isSuccessful, !response.status.forbidsContent else { return false }
+        return onStreamRoute || response.fields.first(.contentType).map(isStreamed) ?? false
+    }
+
+    /// Whether a request wants a stream and nothing else, as browsers' event sources do. Nobody waits for the head of another's then.
+    package static func isWanted(by request: Fields) -> Bool {
+        guard request.contains(.accept) else { return false }
+        let members = FieldLists.members(of: .accept, in: request, limit: types.count + 1)
+        return !members.isEmpty && members.count <= types.count && members.allSatisfy(isStreamed)
+    }
+
+    private static func isStreamed(_ type: ArraySlice<UInt8>) -> Bool {
+        MediaType(type).map { type in types.contains { type.isEssence($0) } } ?? false
+    }
+}

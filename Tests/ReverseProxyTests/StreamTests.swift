@@ -1,0 +1,181 @@
+// Responses that are streams, through the whole proxy: passed on piece by piece, never kept, and bounded by their pauses and their share alone.
+
+import CachePolicy
+import Dispatch
+import JSON
+import Reactor
+import ReverseProxy
+import TestSupport
+import Testing
+import Upstream
+
+private let open = "cistern_streams"
+
+@Suite("Streams", .play)
+struct StreamTests {
+    private static let events = "text/event-stream"
+
+    private static func begin(_ type: String, _ pieces: String...) -> OriginStep {
+        .send("HTTP/1.1 200 OK\r\nContent-Type: \(type)\r\nTransfer-Encoding: chunked\r\n\r\n" + pieces.map(chunk).joined())
+    }
+
+    private static func chunk(_ text: String) -> String { String(text.utf8.count, radix: 16) + "\r\n" + text + "\r\n" }
+
+    private static let end = OriginStep.send("0\r\n\r\n")
+
+    /// Sends one event, waits for the gate, and ends.
+    private func gated(_ gate: Gate, type: String = events) -> ScriptedOrigin {
+        ScriptedOrigin { request in
+            guard request.target.hasPrefix("/stream") else { return [.json("\"\(request.target)\"")] }
+            return [Self.begin(type, "first\n"), .pass(gate), .send(Self.chunk("last\n")), Self.end]
+        }
+    }
+
+    private func start(_ play: ProxyPlay, _ target: String = "/stream", method: String = "GET", _ lines: String = "") throws -> TestClient {
+        let client = try play.client()
+        client.send("\(method) \(target) HTTP/1.1\r\nHost: a\r\n\(lines)\r\n")
+        return client
+    }
+
+    @Test(
+        "each piece goes out as it comes, also where the type would be kept",
+        arguments: [
+            (events, false), ("application/x-ndjson", false), ("application/jsonl", false), ("application/json-seq", false),
+            ("application/json", true), ("application/vnd.items+json", true),
+        ])
+    func atOnce(type: String, onRoute: Bool) throws {
+        let gate = Gate()
+        let play = try ProxyPlay(gated(gate, type: type)) { settings in
+            settings.policy.contentTypes = ContentTypes(["*"])
+            guard onRoute else { return }
+            var route = Route()
+            (route.name, route.pattern, route.streams) = ("streams", RoutePattern("/stream/**"), true)
+            settings.routes = [route]
+        }
+        let client = try start(play, "/stream/1")
+        // It waits at the gate: what is there is the first piece.
+        #expect(client.hasInput(within: 10_000))
+        #expect(try play.metric(open) == 1)
+        gate.open()
+        let response = client.readResponse()
+        #expect(response?.text == "first\nlast\n" && response?.isComplete == true)
+        // Nothing of it is kept.
+        #expect(try play.get("/stream/1").text == "first\nlast\n")
+        #expect(play.origin.requests.count == 2)
+        #expect(try play.waitFor(open, 0))
+        #expect(try play.metric("cistern_streams_begun_total") == 2)
+        let why = JSONValue(try play.admin("GET", "/-/why?last=1").content)?["exchanges"]?.array?.first
+        #expect(why?["explanation"]?.array?.contains { $0.string?.contains("stream") == true } == true)
+    }
+
+    @Test("a write may bring one too, and is sent once")
+    func write() throws {
+        let gate = Gate()
+        let play = try ProxyPlay(gated(gate))
+        let client = try start(play, method: "POST", "Content-Length: 0\r\n")
+        #expect(try play.waitFor(open, 1))
+        gate.open()
+        #expect(client.readResponse()?.text == "first\nlast\n")
+        #expect(play.origin.requests.count == 1)
+    }
+
+    @Test("requests for one stream at one time each get their own, also where its head is long in coming")
+    func alone() throws {
+        let gate = Gate()
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.pass(gate), Self.begin(Self.events, "1"), Self.end] })
+        let clients = try (0..<4).map { _ in try start(play, "/stream", "Accept: text/event-stream\r\n") }
+        #expect(play.origin.waitForRequests(4))
+        gate.open()
+        for client in clients { #expect(client.readResponse()?.text == "1") }
+    }
+
+    @Test("a stream outlasts the time-outs of others, and ends with a pause of its own length; that is no failure of the upstream's")
+    func pauses() throws {
+        let gate = Gate()
+        let play = try ProxyPlay(gated(gate)) { settings in
+            settings.upstream.totalTimeout = .seconds(60)
+            settings.upstream.betweenBytesTimeout = .seconds(5)
+            settings.upstream.streamTimeout = .seconds(300)
+            settings.upstream.failure.threshold = 1
+        }
+        let client = try start(play)
+        #expect(try play.waitFor(open, 1))
+        for _ in 0..<4 {
+            play.time.advance(by: .seconds(70))
+            #expect(try play.get("/other").status == 200)
+        }
+        #expect(try play.metric(open) == 1)
+        play.time.advance(by: .seconds(25))
+        #expect(try play.waitFor(open, 0))
+        #expect(client.readResponse()?.isComplete == false)
+        let upstream = JSONValue(try play.admin("GET", "/-/upstream").content)
+        #expect(upstream?["scopes"]?.array?.isEmpty ?? true, "\(upstream as Any)")
+        // The next one is asked for as ever.
+        gate.open()
+        #expect(try play.get("/stream").status == 200)
+    }
+
+    @Test("streams hold half of the connections; one more gets a clear 503, and all else goes on")
+    func half() throws {
+        let gate = Gate()
+        let play = try ProxyPlay(gated(gate)) { $0.upstream.maximumConnections = 4 }
+        let clients = try (0..<2).map { try start(play, "/stream/\($0)/x") }
+        #expect(try play.waitFor(open, 2))
+        let refused = try play.get("/stream/2/x", [("Accept", "text/plain")])
+        #expect(refused.status == 503 && refused["Retry-After"] != nil && refused.text.contains("as many streams are open as may be"))
+        #expect(refused["Proxy-Status"]?.contains("connection_limit_reached") == true)
+        #expect(try play.get("/other").status == 200)
+        #expect(try play.metric("cistern_streams_turned_away_total") == 1)
+        gate.open()
+        for client in clients { #expect(client.readResponse()?.isComplete == true) }
+        #expect(try play.waitFor(open, 0))
+        #expect(try play.get("/stream/2/x").status == 200)
+    }
+
+    @Test("a stream that takes a copy's place is passed on, and the copy stays; the copy of another type never stands in for it")
+    func besideCopy() throws {
+        let origin = ScriptedOrigin { _ in [.json("1", ["ETag: \"1\""])] }
+        let play = try ProxyPlay(origin)
+        #expect(try play.get("/stream").text == "1")
+        origin.react { _ in [Self.begin(Self.events, "event"), Self.end] }
+        #expect(try play.get("/stream").text == "event")
+        origin.down()
+        #expect(try play.get("/stream").text == "1")
+    }
+
+    @Test("at the end streams are the last: other responses finish, a stream that ends in time is whole, and one that does not is cut")
+    func drain() throws {
+        let (gates, asked) = (["/stream/ends": Gate(), "/stream/goes-on": Gate()], Gate())
+        let other = Gate()
+        let origin = ScriptedOrigin { request in
+            guard let gate = gates[request.target] else { return [.open(asked), .pass(other), .json("1")] }
+            return [Self.begin(Self.events, "first\n"), .pass(gate), .send(Self.chunk("last\n")), Self.end]
+        }
+        let play = try ProxyPlay(origin)
+        let (ending, lasting, plain) = (try start(play, "/stream/ends"), try start(play, "/stream/goes-on"), try start(play, "/other"))
+        #expect(try play.waitFor(open, 2))
+        asked.pass()
+        let stopped = DispatchSemaphore(value: 0)
+        let server = StoppedPlay(play)
+        TestThread.start {
+            server.play.stop(deadline: .seconds(10))
+            stopped.signal()
+        }
+        other.open()
+        #expect(plain.readResponse()?.text == "1")
+        gates["/stream/ends"]?.open()
+        let whole = ending.readResponse()
+        #expect(whole?.isComplete == true && whole?.text == "first\nlast\n")
+        #expect(stopped.wait(timeout: .now()) == .timedOut)
+        play.time.advance(by: .seconds(11))
+        #expect(stopped.wait(timeout: .now() + 20) == .success)
+        #expect(lasting.readResponse()?.isComplete == false)
+        gates["/stream/goes-on"]?.open()
+    }
+}
+
+/// `@unchecked Sendable` because the test does not touch the play's server until the thread that stops it has ended.
+private final class StoppedPlay: @unchecked Sendable {
+    let play: ProxyPlay
+    init(_ play: ProxyPlay) { self.play = play }
+}
