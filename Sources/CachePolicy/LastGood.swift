@@ -47,6 +47,16 @@ package enum LastGood {
         }
     }
 
+    /// The same for a preflight: what it says is in its fields. Browsers follow no redirect there (Fetch §4.8).
+    package static func faultOfPreflight(_ response: ResponseHead) -> UpstreamFault? {
+        switch response.status {
+        case 429: .rateLimited
+        case let status where isTrouble(status): .serverError
+        case let status where status.rawValue / 100 == 3: .redirected
+        default: nil
+        }
+    }
+
     /// What gateways and hosts say that are full, go in circles or are over their share (507 to 509), what a captive portal says (511), what
     /// content delivery networks say that cannot reach the origin (520 to 530), what proxies say whose own time ran out (598, 599), and what
     /// is no status (RFC 9110 §15: to be taken for a 5xx).

@@ -32,6 +32,8 @@ package enum NotStoredReason: String, Error, Sendable, CaseIterable {
     case outdated = "outdated"
     case storeRefused = "store_refused"
     case stream
+    /// A preflight, and the upstream has not allowed what it asks for.
+    case notAllowed = "not_allowed"
 }
 
 package enum StorageDecision: Sendable, Equatable {
@@ -64,6 +66,7 @@ package enum Storing {
         let request = asked.head
         guard request.method != .head else { return .forbidden(.methodNotCacheable) }
         let control = settings.freshness.applied(to: control.asRead(by: settings))
+        guard request.method != .options else { return decidePreflight(response, control, asked, settings) }
         if let reason = statusReason(response, control, settings) { return .forbidden(reason) }
         guard !asked.directives.noStore else { return .forbidden(.requestNoStore) }
         // §5.2.2.3: must-understand lets a cache that knows the status ignore no-store.
@@ -82,6 +85,16 @@ package enum Storing {
         // Stored content is decoded, which no-transform forbids (§5.2.2.6); where every response is kept, it is kept in its coding.
         guard settings.keepsAny || !staysCoded(response, control) else { return .forbidden(.contentCoding) }
         return .allowed
+    }
+
+    /// How long it is kept, Access-Control-Max-Age says, and not Cache-Control, as with browsers. But no-store is absolute here too.
+    private static func decidePreflight(
+        _ response: ResponseHead, _ control: ResponseCacheControl, _ asked: StorableRequest, _ settings: CachePolicySettings
+    ) -> StorageDecision {
+        guard !asked.directives.noStore else { return .forbidden(.requestNoStore) }
+        guard !control.noStore else { return .forbidden(.noStore) }
+        let preflight = Preflight(asked.head, content: .none, credentials: settings.credentials.fields)
+        return preflight?.isAllowed(by: response) == true ? .allowed : .forbidden(.notAllowed)
     }
 
     /// What is private, or was asked for with Authorization, is for one user: whose partition it is must be certain.

@@ -108,6 +108,7 @@ package struct ResponseFacts {
     }
 
     private func fault(beside copy: Copy) -> UpstreamFault? {
+        if request.method == .options { return LastGood.faultOfPreflight(response) }
         // A part was asked for: only an upstream in trouble is a reason to cut it from the copy.
         if request.fields.contains(.range) { return LastGood.isTrouble(response.status) ? .serverError : nil }
         let fault = LastGood.faultOfHead(

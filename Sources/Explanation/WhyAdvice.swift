@@ -51,6 +51,7 @@ extension NotStoredReason {
         case .outdated: "a response that was asked for later had come before it, and is stored"
         case .storeRefused: "the store did not take it, or something was purged or written meanwhile"
         case .stream: "it is a stream, which is passed on as it comes"
+        case .notAllowed: "the upstream does not let scripts of this origin send what the preflight asked for"
         }
     }
 
@@ -71,7 +72,8 @@ extension NotStoredReason {
         case .notGood: WhyAdvice("routes.good.must_have", "and the others beside it say what a good response of the route is like")
         case .storeRefused: WhyAdvice("store.directory", "must be writable; `cistern stats` tells")
         case .requestContent, .rangeRequest, .preconditions, .noContent, .partial, .requestNoStore, .noStore, .varyStar, .contentCoding,
-            .incomplete, .invalidJSON, .empty, .unprovenEnd, .undecodable, .outdated, .stream:
+            .incomplete, .invalidJSON, .empty, .unprovenEnd, .undecodable, .outdated, .stream,
+            .notAllowed:
             nil
         }
     }

@@ -87,7 +87,8 @@ extension ResponseCache {
         guard key.authority == keyMaker.authority, let extra = keyMaker.split(extra: key.extra), isLed(to: key, bytes),
             isSaid(extra.content, key, extra.rest, bytes)
         else { return false }
-        let collection = settings.checksCollections ? Self.pathKey(key, extra.rest) : nil
+        let isPreflight = extra.content.map(Preflight.isIdentity) ?? false
+        let collection = settings.checksCollections && !isPreflight ? Self.pathKey(key, extra.rest) : nil
         let sharedKey = key.partition.isEmpty ? nil : key.sharedKey(of: bytes)
         return looking {
             var basis = FindingBasis()
@@ -106,7 +107,7 @@ extension ResponseCache {
 
     /// Whether the part of a key that stands for a request's content, or for what the upstream said of its arguments, is still made so.
     private func isSaid(_ content: [UInt8]?, _ key: StoredKey, _ rest: [UInt8], _ bytes: [UInt8]) -> Bool {
-        guard let content else { return true }
+        guard let content, !Preflight.isIdentity(content) else { return true }
         guard !RememberedVariance.isEncoded(content) else {
             let path = Self.pathKey(key, rest)
             return variances?.remembered(ofPath: path)?.encoded == content

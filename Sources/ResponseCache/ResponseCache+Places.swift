@@ -91,7 +91,7 @@ extension ResponseCache {
 
     /// Beside it stands when a write to a member made what the request names invalid; nil where no route's writes do.
     func collectionKey(of head: RequestHead) -> [UInt8]? {
-        settings.checksCollections ? pathKey(of: head.pathAndQuery, for: head) : nil
+        settings.checksCollections && head.method != .options ? pathKey(of: head.pathAndQuery, for: head) : nil
     }
 
     func pathKey(of target: ArraySlice<UInt8>, for head: RequestHead) -> [UInt8] { sharedKey(of: target.withoutQuery, for: head) }

@@ -99,11 +99,12 @@ extension ResponseCache {
         let new = make(response, for: request)
         let result =
             isKnownAlready(new, response, beside: request.found) ? .stored : put(new, response.head, for: request, now: time.wall)
-        if result == .stored { noteCookies(setBy: response.head.fields, to: request.head, at: time) }
+        if result == .stored, request.head.method != .options { noteCookies(setBy: response.head.fields, to: request.head, at: time) }
         return (result, new.head, new.metadata)
     }
 
     func make(_ response: WholeResponse, for request: PlacedRequest) -> NewResponse {
+        guard request.head.method != .options else { return makePreflight(response, for: request) }
         let policy = policy(for: request.head)
         var recency = response.recency
         // A POST has made invalid what was there before; its own response is later than that.
@@ -132,6 +133,20 @@ extension ResponseCache {
         SelectingFields.names(
             response: response, request: head.fields, settings: policy(for: head),
             isForAll: settings.credentials.areIgnored(for: head.pathAndQuery))
+    }
+
+    /// What is kept of the response to a preflight: fields, and no content.
+    private func makePreflight(_ response: WholeResponse, for request: PlacedRequest) -> NewResponse {
+        let recency = response.recency
+        let received = ReceivedResponse(
+            Preflight.kept(of: response.head), control: ResponseCacheControl(), contentBytes: 0, requestTime: recency.requestTime,
+            responseTime: recency.responseTime)
+        var (head, metadata) = StoredHead.make(received, settings: settings.policy)
+        metadata.order = recency.order
+        metadata.freshnessLifetime = Preflight.lifetime(response.head.fields)
+        metadata.lifetimeSource = .response
+        return NewResponse(
+            head: head, metadata: metadata, body: .bytes([]), names: [], request: request.head.fields, sentAt: recency.requestTime)
     }
 
     /// A redirect within the upstream, made relative so that the client stays here.

@@ -131,7 +131,8 @@ package final class ResponseCache: @unchecked Sendable {
 
     private func keys(for head: RequestHead, content: [UInt8]?, _ basis: inout FindingBasis) throws(NotAtHand) -> TargetKeys {
         var content = content
-        if content != nil { content! += try invalidationPart(of: head, &basis) }
+        // A write changes nothing of what preflights ask for.
+        if content != nil, head.method != .options { content! += try invalidationPart(of: head, &basis) }
         let target = head.pathAndQuery
         let rules = settings.arguments.specialRules(for: target)
         scratchKey.removeAll(keepingCapacity: true)

@@ -67,8 +67,8 @@ final class DecidedRequest: @unchecked Sendable {
 struct Arrival {
     /// When its head was there, in microseconds.
     let began: Int64
-    /// What its content says, where the response depends on it.
-    let identity: [UInt8]?
+    /// What its content says, where the response depends on it; of a preflight, what it asks for.
+    var identity: [UInt8]?
     /// How the memo of hits knows it, where it may. Only while it is being received.
     var request: HitMemo.Request?
     /// What its look-up went by.

@@ -22,6 +22,7 @@ extension Exchange {
             var lines: [UInt8] = []
             lines.append(age: age)
             shard.messages.cacheStatus.forwarded(forwarding(isCollapsed: true), to: &lines)
+            if head.method == .options { Preflight.appendMaxAge(found.metadata.freshnessLifetime.map { $0 - age }, to: &lines) }
             send(found, head: found.head, found.metadata, age: age, lines)
         case .rescue(let rescue, let failure): send(rescue, failure)
         case .refuse(let failure, let reason): refuse(failure, reason)

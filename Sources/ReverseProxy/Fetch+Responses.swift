@@ -94,7 +94,9 @@ extension Fetch: TransferReceiver {
     }
 
     /// What the operator demands of this route's responses.
-    private var good: GoodResponse { shard.routes.all[subject.route].good }
+    private var good: GoodResponse {
+        subject.head.method == .options ? GoodResponse() : shard.routes.all[subject.route].good
+    }
 
     private func storageDecision(_ response: ResponseHead) -> StorageDecision {
         if subject.head.method == .post, keys == nil { takeKeyOfGet(response) }
@@ -217,6 +219,7 @@ extension Fetch: TransferReceiver {
 
     /// Without a type it must still be JSON where the copy is.
     private func isJSON(_ head: ResponseHead) -> Bool {
-        MediaType.isJSON(head.fields, orElse: subject.found?.metadata.flags.contains(.isJSON) ?? false)
+        // What a preflight says is in its fields, whatever the type of its empty content.
+        subject.head.method != .options && MediaType.isJSON(head.fields, orElse: subject.found?.metadata.flags.contains(.isJSON) ?? false)
     }
 }

@@ -31,7 +31,7 @@ extension ProxyShard {
         }
         var record = ExchangeRecord(result: serving.result, method: MethodLabel(head.method), status: 200)
         let sent: StoredResponseSender.Sent
-        let isPlain = trace.mode == .live && !asksForWords(head)
+        let isPlain = trace.mode == .live && !asksForWords(head) && head.method != .options
         if let ttl, isPlain {
             sent = send(messages.hitLines.make(age: age, ttl: ttl))
         } else {
@@ -61,6 +61,7 @@ extension ProxyShard {
         lines.append(age: serving.age)
         let detail = trace.mode == .live ? nil : trace.mode.rawValue
         messages.cacheStatus.hit(ttl: serving.ttl, key: shownKey(found.key, head), detail: detail, to: &lines)
+        if head.method == .options { Preflight.appendMaxAge(serving.ttl, to: &lines) }
         if explains(head) { lines += whyField(record, trace, head) }
         return lines
     }

@@ -17,8 +17,19 @@ extension ProxyShard {
     func consider(
         _ head: RequestHead, _ body: RequestBody, _ arrival: inout Arrival, on stream: any ClientStream
     ) -> (any ClientExchange)? {
-        guard cache != nil, bypass(head, body) == nil else { return pass(head, body, on: stream) }
+        guard cache != nil else { return pass(head, body, on: stream) }
+        if head.method == .options, let preflight = preflight(head, body) {
+            arrival.identity = preflight.identity
+        } else if bypass(head, body) != nil {
+            return pass(head, body, on: stream)
+        }
         return look(head, body, &arrival, on: stream)
+    }
+
+    /// nil where the store has nothing to do with it.
+    private func preflight(_ head: RequestHead, _ body: RequestBody) -> Preflight? {
+        guard settings.policy.strictness == .rescue else { return nil }
+        return Preflight(head, content: body.framing, credentials: settings.policy.credentials.fields)
     }
 
     /// Why the store has nothing to do with a request; nil where it may have.
@@ -114,7 +125,8 @@ extension ProxyShard {
     ) throws(NotAtHand) -> LookUpFacts<FoundResponse> {
         let lookedUp = LookUpFacts(result.fact, keys: keys, flight: result.flightKey(keys))
         lookedUp.isForPart = RequestUse(head, content: .none) == .lookUpPart
-        lookedUp.isKeptByContent = isKeptByContent(head)
+        // Of all requests by OPTIONS only preflights are looked up.
+        lookedUp.isKeptByContent = isKeptByContent(head) || head.method == .options
         let route = routes.place(of: head.pathAndQuery)
         guard let found = result.found else {
             // What may stand in where the upstream fails: by then it is known at once whether it does.

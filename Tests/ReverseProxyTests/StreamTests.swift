@@ -155,12 +155,16 @@ struct StreamTests {
         let (ending, lasting, plain) = (try start(play, "/stream/ends"), try start(play, "/stream/goes-on"), try start(play, "/other"))
         #expect(try play.waitFor(open, 2))
         asked.pass()
+        let idle = try play.client()
+        #expect(idle.get("/healthz")?.status == 200)
         let stopped = DispatchSemaphore(value: 0)
         let server = StoppedPlay(play)
         TestThread.start {
             server.play.stop(deadline: .seconds(10))
             stopped.signal()
         }
+        // From then on the time counts.
+        #expect(idle.isClosedByServer())
         other.open()
         #expect(plain.readResponse()?.text == "1")
         gates["/stream/ends"]?.open()

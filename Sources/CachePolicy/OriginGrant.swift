@@ -1,0 +1,51 @@
+// What an upstream lets scripts of another origin read (Fetch §3.2.3): the Access-Control fields of a response. A response that we make, or that is
+// older than the leave, is no use to a web app without them.
+
+import HTTPCore
+
+/// The upstream's leave for one origin, or for all.
+package struct OriginGrant: Sendable, Equatable {
+    /// The lines to send, each with CRLF.
+    package let lines: [UInt8]
+    /// It depends on who asks.
+    package let isForOneOrigin: Bool
+
+    /// More of it is not remembered.
+    private static let limitBytes = 2_048
+
+    /// nil where the response gives none to this origin.
+    /// - Parameter origin: the request's.
+    package init?(_ response: Fields, to origin: ArraySlice<UInt8>) {
+        // Two of them count as none.
+        guard response.all(.accessControlAllowOrigin).count == 1, let allowed = response.first(.accessControlAllowOrigin) else {
+            return nil
+        }
+        let isForAll = allowed.elementsEqual("*".utf8)
+        guard isForAll || allowed.elementsEqual(origin) else { return nil }
+        var lines: [UInt8] = []
+        for index in 0..<response.count {
+            let name = response.name(at: index)
+            guard Self.isGrantField(name), !name.equalsIgnoringCase("access-control-max-age") else { continue }
+            // Leave for all is none for credentials.
+            if isForAll, name.equalsIgnoringCase("access-control-allow-credentials") { continue }
+            lines += name
+            lines.append(": ")
+            lines += response.value(at: index)
+            lines.append("\r\n")
+        }
+        guard lines.count <= Self.limitBytes else { return nil }
+        self.lines = lines
+        isForOneOrigin = !isForAll
+    }
+
+    static func isGrantField(_ name: ArraySlice<UInt8>) -> Bool { name.prefix(15).equalsIgnoringCase("access-control-") }
+
+    /// The names of such fields, in lower case.
+    package static func names(in fields: Fields) -> [[UInt8]] {
+        var names: [[UInt8]] = []
+        for index in 0..<fields.count where isGrantField(fields.name(at: index)) {
+            names.append(fields.name(at: index).map(\.asciiLowercased))
+        }
+        return names
+    }
+}
