@@ -11,7 +11,7 @@ let strict: [SwiftSetting] = [
 
 /// Rooms that tell of their decisions.
 let withReadMe: Set = [
-    "CachePolicy", "CacheStore", "Coordination", "Downstream", "Examination", "Explanation",
+    "Archives", "CachePolicy", "CacheStore", "Coordination", "Downstream", "Examination", "Explanation",
     "HTTPCore", "Reactor", "ResponseCache", "Sending", "Upstream",
 ]
 
@@ -55,6 +55,7 @@ let package = Package(
         room("ContentCodings", ["HTTPCore", "CZlib", "CBrotli", "CZstd"]),
         room("CachePolicy", ["HTTPCore", "JSON", "WellKnownNames", structuredFields]),
         room("Forwarding", ["HTTPCore", "WellKnownNames"]),
+        room("Archives", ["HTTPCore", "JSON", "CachePolicy", "Forwarding"]),
         room("Locking"),
         room("Descriptors"),
         room("Hashing", ["CHash"]),
@@ -95,7 +96,8 @@ let package = Package(
         .executableTarget(
             name: "cistern",
             dependencies: [
-                "Server", "Administration", "ReverseProxy", "Settings", "HTTPCore", "JSON", "CachePolicy", "CacheStore", "Forwarding",
+                "Server", "Administration", "Archives", "ContentCodings", "ReverseProxy", "Settings", "HTTPCore", "JSON", "CachePolicy",
+                "CacheStore", "Forwarding",
                 "Reactor",
                 "Upstream",
                 "Downstream",
@@ -122,6 +124,7 @@ let package = Package(
         tests("ReactorTests", ["Reactor", "CSystem", "Descriptors", "Locking", "TestSupport"]),
         tests("HTTPCoreTests", ["HTTPCore", "TestSupport"]),
         tests("IdentityTests", ["Identity", "CacheStore", "HTTPCore", "Locking", "TestSupport"]),
+        tests("ArchivesTests", ["Archives", "CachePolicy", "HTTPCore", "JSON"]),
         tests("JSONTests", ["JSON", "HTTPCore"]),
         tests("CachePolicyTests", ["CachePolicy", "HTTPCore", "JSON", "TestSupport", "CInstructions", structuredFields]),
         tests("DecisionsTests", ["Decisions", "CachePolicy", "Forwarding", "HTTPCore", "Upstream"]),

@@ -13,13 +13,19 @@ package enum RequestContent {
     ) -> [UInt8]? {
         let type = fields.first(.contentType)
         guard type != nil || method != .query else { return nil }
+        let isPlain = !fields.contains(.contentEncoding)
+        guard !mayChange(method, content, type.flatMap(MediaType.init), isPlain: isPlain) else { return nil }
+        return said(method: method, fields: fields, content: content, rules: rules)
+    }
+
+    /// The same whatever the request may change.
+    package static func said(method: Method, fields: Fields, content: Span<UInt8>, rules: ArgumentRules?) -> [UInt8] {
+        let type = fields.first(.contentType)
         var identity: [UInt8] = []
         CacheKey.appendPart(method.bytes, to: &identity)
         let media = type.flatMap(MediaType.init)
         let isPlain = !fields.contains(.contentEncoding)
-        let isForm = media?.isForm == true
-        guard !mayChange(method, content, media, isPlain: isPlain) else { return nil }
-        let isCanonical = isPlain && (isForm || media?.isJSON == true)
+        let isCanonical = isPlain && (media?.isForm == true || media?.isJSON == true)
         let parts = isPlain ? type.flatMap { MultipartForm.canonical(Array(copying: content), type: $0, rules: rules) } : nil
         if parts != nil {
             // No field's value has a zero byte, so this is no client's own spelling.
@@ -57,7 +63,7 @@ package enum RequestContent {
 }
 
 extension MediaType {
-    fileprivate var isForm: Bool { isEssence("application/x-www-form-urlencoded") }
+    package var isForm: Bool { isEssence("application/x-www-form-urlencoded") }
     fileprivate var isGraphQL: Bool { isEssence("application/graphql") }
 }
 

@@ -13,6 +13,15 @@ package enum SecretNames {
         "signature", "sig", "hmac", "xamzsignature", "xamzcredential", "xamzsecuritytoken", "awsaccesskeyid", "state", "otp", "pin",
     ]
 
+    /// Members of JSON objects of these names, where their value is a text; the same does not count. Fewer, since `code`, `state` and `key` are
+    /// ordinary there.
+    private static let members: Set<String> = [
+        "apikey", "accesskey", "secretkey", "privatekey", "token", "accesstoken", "refreshtoken", "idtoken", "authtoken", "sessiontoken",
+        "bearertoken", "secret", "clientsecret", "password", "passwd", "pwd", "newpassword", "oldpassword", "passphrase", "sessionid",
+        "jwt",
+        "otp",
+    ]
+
     /// Fields of requests and responses beyond those that are set as credential fields. In lower case.
     private static let fields: Set<String> = [
         "authorization", "proxy-authorization", "cookie", "cookie2", "set-cookie", "set-cookie2", "x-api-key", "api-key", "apikey",
@@ -23,9 +32,13 @@ package enum SecretNames {
     /// Request fields whose values may be shown where they select a variant.
     private static let harmless: Set<String> = ["accept", "accept-language", "accept-charset", "origin", "prefer", "accept-datetime"]
 
-    package static func isSecret(argument name: some Collection<UInt8>) -> Bool {
-        let plain = name.filter { $0 != UInt8(ascii: "-") && $0 != UInt8(ascii: "_") }.map(\.asciiLowercased)
-        return arguments.contains(String(decoding: plain, as: UTF8.self))
+    package static func isSecret(argument name: some Collection<UInt8>) -> Bool { arguments.contains(plain(name)) }
+
+    package static func isSecret(member name: some Collection<UInt8>) -> Bool { members.contains(plain(name)) }
+
+    /// As it is compared here.
+    package static func plain(_ name: some Collection<UInt8>) -> String {
+        String(decoding: name.filter { $0 != UInt8(ascii: "-") && $0 != UInt8(ascii: "_") }.map(\.asciiLowercased), as: UTF8.self)
     }
 
     /// - Parameter name: in lower case.

@@ -16,7 +16,8 @@ package enum JSONToken: Equatable {
 
 struct JSONCursor {
     let text: UnsafeBufferPointer<UInt8>
-    private var position = 0
+    /// Behind the token that came last.
+    private(set) var position = 0
     /// Whether there are escapes in the name or string that came last.
     private(set) var hasEscapes = false
 

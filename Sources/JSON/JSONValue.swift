@@ -84,6 +84,13 @@ extension JSONValue {
         return out
     }
 
+    /// Over several lines, to stand so deep in a larger text; the first line has no spaces before it.
+    package func serialized(depth: Int) -> [UInt8] {
+        var out: [UInt8] = []
+        write(to: &out, indent: depth)
+        return out
+    }
+
     private func write(to out: inout [UInt8], indent: Int?) {
         switch self {
         case .null: out.append("null")

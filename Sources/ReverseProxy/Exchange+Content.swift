@@ -33,6 +33,7 @@ extension Exchange {
     func requestContent(_ bytes: Span<UInt8>) {
         shard.loop.assertOnLoop()
         shard.countRequestBytes(bytes.count)
+        recording?.addRequest(bytes)
         guard let fetch else { return }
         if case .awaitingContinue = upload { goOnStreaming() }
         if fetch.write(bytes) { goOnStreaming() } else { stream.pauseContent() }

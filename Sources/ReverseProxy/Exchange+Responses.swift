@@ -213,6 +213,7 @@ extension Exchange {
 
     func finish(_ status: Status) {
         stopTimers()
+        recording?.finish()
         record.status = status.rawValue
         shard.finish(&record, trace, head, stream, began)
     }

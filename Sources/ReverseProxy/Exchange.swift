@@ -34,6 +34,8 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     private var timer: LoopTimer?
     var record: ExchangeRecord
     var trace: ExchangeTrace
+    /// nil where nothing is recorded.
+    let recording: ExchangeRecording?
 
     init(shard: ProxyShard, stream: any ClientStream, request: DecidedRequest, body: RequestBody, began: Int64) {
         self.shard = shard
@@ -49,6 +51,11 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         trace = request.trace
         trace.number = shard.records.why.nextNumber()
         trace.content.outcome = body.outcome
+        recording = shard.shared.recorder.map {
+            ExchangeRecording(
+                $0, request.head, content: body.bytes, started: shard.loop.batchWallMilliseconds,
+                began: shard.loop.time.monotonicMilliseconds)
+        }
     }
 
     var isFinished: Bool { machine.isFinished }
@@ -240,6 +247,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
             leaveFetch(.clientLeft)
             record.status = 499
             record.result = .error
+            recording?.finish()
             shard.finish(&record, trace, head, stream, began)
         }
     }
@@ -259,6 +267,9 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
 
     func fetchBrought(_ response: FetchedResponse) {
         noteUpstream()
+        recording?.begin(response.head)
+        recording?.add(response.content.span)
+        recording?.end(at: shard.loop.time.monotonicMilliseconds)
         perform(machine.handle(.responseCame)) { self.send(response) }
     }
 
@@ -277,6 +288,7 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         perform(machine.handle(.streamBegan)) {
             stopTimers()
             body = .none
+            recording?.begin(head)
             self.begin(head, length: length, notStored)
         }
         return machine.state == .streaming
@@ -286,11 +298,13 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
         shard.loop.assertOnLoop()
         guard machine.state == .streaming else { return }
         record.bodyBytes += bytes.count
+        recording?.add(bytes)
         if !stream.write(bytes) { fetch?.pause() }
     }
 
     func streamEnded() {
         perform(machine.handle(.streamEnded)) {
+            recording?.end(at: shard.loop.time.monotonicMilliseconds)
             stream.endResponse()
             finish(Status(rawValue: record.status))
         }

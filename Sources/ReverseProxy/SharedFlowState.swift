@@ -21,6 +21,8 @@ package final class SharedFlowState: Sendable {
     package let collapsed = CollapsedRequests()
     package let connections: ConnectionBudget
     package let content: ContentBudget
+    /// nil where nothing is recorded.
+    package let recorder: (any ExchangeRecorder)?
     let cacheSettings: ResponseCacheSettings
     let sentRequests = SentRequests()
     /// What Via and Forwarded tell this process by.
@@ -29,8 +31,11 @@ package final class SharedFlowState: Sendable {
     private let modeTable: Mutex<ModeTable>
 
     /// - Throws: `StoreError`, where the store cannot be opened.
-    package init(_ settings: ProxySettings, logger: Logger, accessLog: AccessLog?) throws {
+    package init(
+        _ settings: ProxySettings, logger: Logger, accessLog: AccessLog?, recorder: (any ExchangeRecorder)? = nil
+    ) throws {
         self.settings = settings
+        self.recorder = recorder
         self.logger = logger
         self.accessLog = accessLog
         connections = ConnectionBudget(settings.downstream)

@@ -30,9 +30,12 @@ package final class ProxyServer: @unchecked Sendable {
     private let time: any TimeSource
 
     /// - Throws: `StoreError` or `ListenError`: nothing is left running then.
-    package init(_ settings: ProxySettings, logger: Logger, accessLog: AccessLog? = nil, time: any TimeSource = SystemTime.shared) throws {
+    package init(
+        _ settings: ProxySettings, logger: Logger, accessLog: AccessLog? = nil, recorder: (any ExchangeRecorder)? = nil,
+        time: any TimeSource = SystemTime.shared
+    ) throws {
         self.time = time
-        shared = try SharedFlowState(settings, logger: logger, accessLog: accessLog)
+        shared = try SharedFlowState(settings, logger: logger, accessLog: accessLog, recorder: recorder)
         var sockets: [PlacedSocket] = []
         for number in 0..<settings.shards { try bind(shard: number, &sockets) }
         try bindAdminSocket(&sockets)
@@ -198,6 +201,7 @@ package final class ProxyServer: @unchecked Sendable {
         }
         snapshot.cookieSetsLeftOut = shared.cache?.cookieOrigins?.leftOut ?? 0
         snapshot.gone = shared.cache?.gone?.counts.map { (event: $0.event, count: UInt64($0.count)) } ?? []
+        snapshot.recorded = shared.recorder?.counts ?? []
         snapshot.collapsedWaiting = shared.collapsed.waiting
         snapshot.failures = shared.health.summary(now: time.monotonicMilliseconds)
         snapshot.accessLogDropped = shared.accessLog?.dropped ?? 0
@@ -221,7 +225,10 @@ package final class ProxyServer: @unchecked Sendable {
             logger.info("metrics and admin interface on \(adminAddresses.map(\.description).joined(separator: ", "))")
         }
         for warning in shared.routes.all.flatMap(\.warnings) { logger.warning("\(warning)") }
-        guard let cache = shared.cache else { return logger.warning("no store: nothing is kept") }
+        guard let cache = shared.cache else {
+            return shared.recorder == nil
+                ? logger.warning("no store: nothing is kept") : logger.info("recording: nothing is kept in a store")
+        }
         for line in OpeningReport(cache).lines {
             switch line {
             case .info(let text): logger.info("\(text)")

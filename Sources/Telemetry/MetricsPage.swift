@@ -104,6 +104,8 @@ package struct MetricsSnapshot: Sendable {
     package var collapsedWaiting = 0
     package var cookieSetsLeftOut = 0
     package var gone: [(event: String, count: UInt64)] = []
+    /// Empty where nothing is recorded.
+    package var recorded: [(result: String, count: UInt64)] = []
     package var accessLogDropped = 0
 
     package init(shards: ShardMetrics) { self.shards = shards }
@@ -201,6 +203,11 @@ package enum MetricsPage {
         writer.counter(
             "cistern_gone", "404 and 410 for what there is a copy of: remembered, served, lifted, and not believed.",
             snapshot.gone.map { ("event=\"\($0.event)\"", Double($0.count)) })
+        if !snapshot.recorded.isEmpty {
+            writer.counter(
+                "cistern_recorded_exchanges", "Exchanges that are in the recording, or left out of it, and why.",
+                snapshot.recorded.map { ("result=\"\($0.result)\"", Double($0.count)) })
+        }
         writer.gauge("cistern_collapsed_waiting", "Requests that wait for another's fetch now.", Double(snapshot.collapsedWaiting))
         writer.gauge("cistern_background_fetches", "Fetches that no client waits for, now.", Double(snapshot.connections.backgroundRunning))
         writer.counter("cistern_background_fetches_started", "Those started.", UInt64(snapshot.connections.backgroundStarted))

@@ -8,7 +8,7 @@ struct Cistern: ParsableCommand {
         commandName: "cistern",
         abstract: "A cache-aware HTTP forwarding proxy for JSON web APIs: serves the last good response while the API is down.",
         version: Version.text,
-        subcommands: [Serve.self, Check.self, Demo.self, HealthCheck.self],
+        subcommands: [Serve.self, Check.self, Demo.self, Record.self, ReplayCommand.self, HealthCheck.self],
         groupedSubcommands: [
             CommandGroup(
                 name: "Looking into a running Cistern",

@@ -77,7 +77,10 @@ extension SettingsOptions {
 }
 
 enum Startup {
-    static func makeServer(_ settings: ProxySettings, _ log: CisternSettings.Log, _ logger: Logger) throws -> ProxyServer {
+    static func makeServer(_ settings: ProxySettings, _ log: CisternSettings.Log, _ logger: Logger, recorder: (any ExchangeRecorder)? = nil)
+        throws
+        -> ProxyServer
+    {
         var accessLog: AccessLog?
         if log.access != "off" {
             let format = AccessLog.Format(rawValue: log.accessFormat) ?? .json
@@ -88,7 +91,7 @@ enum Startup {
             }
         }
         do {
-            return try ProxyServer(settings, logger: logger, accessLog: accessLog)
+            return try ProxyServer(settings, logger: logger, accessLog: accessLog, recorder: recorder)
         } catch let error as ListenError {
             logger.critical("\(error)\(advice(error.code))")
         } catch {

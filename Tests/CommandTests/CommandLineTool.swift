@@ -15,7 +15,7 @@ struct CommandLineTool {
     }
 
     /// Beside the tests' own binary.
-    private static let path: String = {
+    static let path: String = {
         var buffer = [CChar](repeating: 0, count: 4096)
         let count = readlink("/proc/self/exe", &buffer, buffer.count)
         let own = String(decoding: buffer[..<max(0, count)].map { UInt8(bitPattern: $0) }, as: UTF8.self)

@@ -1,0 +1,141 @@
+// Writes an HTTP archive (HAR 1.2) that people can review: in the order of the requests, indented, text as text, and without secrets.
+
+import CachePolicy
+import HTTPCore
+import JSON
+
+package struct ArchiveWriter: Sendable {
+    private let upstream: String
+    private let version: String
+    private let secrets: SecretCovering?
+    private var count = 0
+
+    /// - Parameters:
+    ///   - upstream: the base URL of what is recorded.
+    ///   - version: of Cistern.
+    ///   - secrets: puts placeholders in their place; nil to write them as they are.
+    package init(upstream: String, version: String, secrets: SecretCovering?) {
+        (self.upstream, self.version, self.secrets) = (upstream, version, secrets)
+    }
+
+    /// What stands before the entries.
+    package var opening: [UInt8] {
+        let creator: JSONValue = ["name": "cistern", "version": .string(version)]
+        let own: JSONValue = ["upstream": .string(upstream)]
+        let lines = ["{", "  \"log\": {", "    \"version\": \"1.2\",", "    \"creator\": "].joined(separator: "\n")
+        return Array(lines.utf8) + creator.serialized(depth: 2) + Array(",\n    \"_cistern\": ".utf8) + own.serialized(depth: 2)
+            + Array(",\n    \"entries\": [".utf8)
+    }
+
+    package var closing: [UInt8] { Array((count == 0 ? "]\n  }\n}\n" : "\n    ]\n  }\n}\n").utf8) }
+
+    /// One entry, with what stands between it and the one before.
+    package mutating func entry(_ exchange: ArchivedExchange) -> [UInt8] {
+        defer { count += 1 }
+        return Array((count == 0 ? "\n      " : ",\n      ").utf8) + value(exchange).serialized(depth: 3)
+    }
+
+    private func value(_ exchange: ArchivedExchange) -> JSONValue {
+        let requestType = exchange.requestFields.first(.contentType).map { String(decoding: $0, as: UTF8.self) } ?? ""
+        let sent = cover(exchange.requestContent, MediaType(of: exchange.requestFields))
+        let post: JSONValue? =
+            sent.isEmpty ? nil : ArchiveEntry.content(sent, [.init("mimeType", .string(requestType))], encodedBy: "_encoding")
+        let fields = exchange.response.fields
+        let isCoded = fields.contains(.contentEncoding) && !exchange.isDecoded
+        return ArchiveEntry.make(
+            ArchiveEntry.Request(
+                method: String(decoding: exchange.method, as: UTF8.self), url: cover(url: exchange.url),
+                fields: ArchiveEntry.fields(cover(exchange.requestFields)), content: post, contentBytes: sent.count),
+            ArchiveEntry.Response(
+                status: Int(exchange.response.status.rawValue), fields: ArchiveEntry.fields(cover(fields)),
+                content: cover(exchange.content, MediaType(of: fields)),
+                type: fields.first(.contentType).map { String(decoding: $0, as: UTF8.self) } ?? ""),
+            started: exchange.started.map { .string(RFC3339.format(milliseconds: $0)) }, milliseconds: Int(clamping: exchange.duration),
+            more: isCoded ? [.init("_cistern", ["coded": true])] : [])
+    }
+
+    private func cover(_ fields: Fields) -> Fields { secrets?.cover(fields) ?? fields }
+
+    private func cover(_ content: [UInt8], _ type: MediaType?) -> [UInt8] { secrets?.cover(content: content, type: type) ?? content }
+
+    private func cover(url: String) -> String {
+        guard let secrets else { return url }
+        return String(decoding: secrets.cover(target: url.utf8), as: UTF8.self)
+    }
+}
+
+/// The members of an entry, as HAR 1.2 wants them.
+package enum ArchiveEntry {
+    package struct Request {
+        let method: String
+        let url: String
+        let fields: [JSONValue]
+        let content: JSONValue?
+        let contentBytes: Int
+
+        package init(method: String, url: String, fields: [JSONValue], content: JSONValue? = nil, contentBytes: Int = 0) {
+            (self.method, self.url, self.fields, self.content, self.contentBytes) = (method, url, fields, content, contentBytes)
+        }
+    }
+
+    package struct Response {
+        let status: Int
+        let fields: [JSONValue]
+        let content: [UInt8]
+        let type: String
+
+        package init(status: Int, fields: [JSONValue], content: [UInt8], type: String) {
+            (self.status, self.fields, self.content, self.type) = (status, fields, content, type)
+        }
+    }
+
+    package static func make(
+        _ request: Request, _ response: Response, started: JSONValue?, milliseconds: Int, more: [JSONValue.Member]
+    ) -> JSONValue {
+        let asked: JSONValue = [
+            "method": .string(request.method), "url": .string(request.url), "httpVersion": "HTTP/1.1", "cookies": [],
+            "headers": .array(request.fields), "queryString": .array(arguments(request.url)), "postData": request.content,
+            "headersSize": -1, "bodySize": .integer(request.contentBytes),
+        ]
+        let size = JSONValue.Member("size", .integer(response.content.count))
+        let got: JSONValue = [
+            "status": .integer(response.status),
+            "statusText": .string(
+                String(decoding: [UInt8](ReasonPhrase.standard(for: Status(rawValue: UInt16(clamping: response.status)))), as: UTF8.self)),
+            "httpVersion": "HTTP/1.1", "cookies": [], "headers": .array(response.fields),
+            "content": content(response.content, [size, .init("mimeType", .string(response.type))], encodedBy: "encoding"),
+            "redirectURL": "", "headersSize": -1, "bodySize": .integer(response.content.count),
+        ]
+        let entry: JSONValue = [
+            "startedDateTime": started, "time": .integer(milliseconds), "request": asked, "response": got, "cache": [:],
+            "timings": ["send": 0, "wait": .integer(milliseconds), "receive": 0],
+        ]
+        return .object((entry.members ?? []) + more)
+    }
+
+    package static func fields(_ fields: Fields) -> [JSONValue] {
+        (0..<fields.count).map { index in
+            [
+                "name": .string(String(decoding: fields.name(at: index), as: UTF8.self)),
+                "value": .string(String(decoding: fields.value(at: index), as: UTF8.self)),
+            ]
+        }
+    }
+
+    /// Text as text, all else in base64.
+    static func content(_ bytes: [UInt8], _ members: [JSONValue.Member], encodedBy name: String) -> JSONValue {
+        guard let text = String(validating: bytes, as: UTF8.self) else {
+            return .object(members + [.init("text", .string(Base64.encode(bytes))), .init(name, "base64")])
+        }
+        return .object(members + [.init("text", .string(text))])
+    }
+
+    private static func arguments(_ url: String) -> [JSONValue] {
+        guard let question = url.firstIndex(of: "?") else { return [] }
+        return url[url.index(after: question)...].split(separator: "&").map { argument in
+            let parts = argument.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            let decode = { (text: Substring) in PercentCoding.decode(Array(text.utf8), plusIsSpace: true) ?? String(text) }
+            return ["name": .string(decode(parts[0])), "value": .string(parts.count > 1 ? decode(parts[1]) : "")]
+        }
+    }
+}

@@ -1,0 +1,167 @@
+// One request and its response as an HTTP archive (HAR 1.2) has them, read from what Chromium, Firefox, mitmproxy, Playwright and Cistern itself
+// write. They differ: base64 or text, coded or not, members of their own that begin with `_`, pseudo fields of HTTP/2, contents that are
+// missing or cut. Here all of it becomes one form, or it is said why not.
+
+import HTTPCore
+import JSON
+
+package struct ArchivedExchange: Sendable {
+    package let method: [UInt8]
+    package let url: String
+    package let requestFields: Fields
+    package let requestContent: [UInt8]
+    /// With the fields that can be sent, as they are in the archive.
+    package let response: ResponseHead
+    package let content: [UInt8]
+    /// Whether the coding that Content-Encoding names has been taken off the content.
+    package let isDecoded: Bool
+    /// Milliseconds since 1970; nil where the archive does not say.
+    package let started: Int64?
+    /// Milliseconds.
+    package let duration: Int64
+
+    /// What takes longer is not believed.
+    package static let durationLimit: Int64 = 3_600_000
+
+    package init(
+        method: [UInt8], url: String, requestFields: Fields, requestContent: [UInt8], response: ResponseHead, content: [UInt8],
+        isDecoded: Bool, started: Int64?, duration: Int64
+    ) {
+        (self.method, self.url, self.requestFields, self.requestContent) = (method, url, requestFields, requestContent)
+        (self.response, self.content, self.isDecoded, self.started, self.duration) = (response, content, isDecoded, started, duration)
+    }
+}
+
+/// Why an entry has no exchange.
+package enum ArchiveFault: Error, Equatable {
+    /// It is not as HAR 1.2 has it: which member, and what is wrong.
+    case malformed(String)
+    /// It is in order, and holds nothing that could be served.
+    case unusable(UnusableReason)
+}
+
+package enum UnusableReason: String, Error, CaseIterable, Sendable {
+    /// Status 0: the request was stopped, blocked or never answered.
+    case noResponse = "no_response"
+    case webSocket = "websocket"
+    /// The archive does not hold it, though there was some.
+    case noContent = "no_content"
+    /// The archive holds the beginning of it only.
+    case cutContent = "cut_content"
+    /// It lies in a file of its own.
+    case contentElsewhere = "content_elsewhere"
+
+    package var sentence: String {
+        switch self {
+        case .noResponse: "the request got no response (status 0)"
+        case .webSocket: "a WebSocket is no exchange of a request and a response"
+        case .noContent: "the archive does not hold the content"
+        case .cutContent: "the archive holds only the beginning of the content"
+        case .contentElsewhere: "the content lies in another file; have the recorder embed it"
+        }
+    }
+}
+
+extension ArchivedExchange {
+    package init(_ entry: JSONValue) throws(ArchiveFault) {
+        guard let request = entry["request"], request.members != nil else { throw .malformed("request is missing") }
+        guard let response = entry["response"], response.members != nil else { throw .malformed("response is missing") }
+        guard let method = request["method"]?.string, !method.isEmpty, method.utf8.allSatisfy(isTokenByte) else {
+            throw .malformed("request.method is missing or not a method")
+        }
+        guard let url = request["url"]?.string else { throw .malformed("request.url is missing") }
+        let isSocket = entry["_webSocketMessages"] != nil || entry["_resourceType"]?.string == "websocket"
+        if isSocket || url.hasPrefix("ws:") || url.hasPrefix("wss:") { throw .unusable(.webSocket) }
+        let status = try Self.status(response)
+        var fields = try Self.fields(response["headers"], "response.headers")
+        if !fields.contains(.contentType), let type = response["content"]?["mimeType"]?.string, !type.isEmpty, type != "x-unknown",
+            Self.isValue(type)
+        {
+            fields.append(.contentType, type)
+        }
+        self.method = Array(method.utf8)
+        self.url = url
+        requestFields = try Self.requestFields(request)
+        requestContent = try Self.requestContent(request["postData"])
+        self.response = ResponseHead(status: status, fields: fields)
+        let hasContent = !status.forbidsContent && method != "HEAD"
+        content = hasContent ? try Self.content(response["content"]) : []
+        isDecoded =
+            (fields.contains(.contentEncoding) && entry["_cistern"]?["coded"] != true) || entry["_cistern"]?["decoded"] == true
+        started = entry["startedDateTime"]?.string.flatMap { RFC3339.parse($0) }
+        duration = Int64(max(0, min(entry["time"]?.double ?? 0, Double(Self.durationLimit))))
+    }
+
+    private static func status(_ response: JSONValue) throws(ArchiveFault) -> Status {
+        guard let status = response["status"]?.integer else { throw .malformed("response.status is missing or not a number") }
+        switch status {
+        case 0, -1: throw .unusable(.noResponse)
+        case 101: throw .unusable(.webSocket)
+        case 200...599: return Status(rawValue: UInt16(status))
+        default: throw .malformed("response.status is not between 200 and 599")
+        }
+    }
+
+    /// Those that can be sent; an archive of HTTP/2 has others too. Some recorders join the lines of one field by line breaks.
+    private static func fields(_ headers: JSONValue?, _ place: String) throws(ArchiveFault) -> Fields {
+        var fields = Fields()
+        for (index, header) in (headers?.array ?? []).enumerated() {
+            guard let name = header["name"]?.string, let value = header["value"]?.string else {
+                throw .malformed("\(place)[\(index)] has no name or no value")
+            }
+            guard !name.isEmpty, name.utf8.allSatisfy(isTokenByte) else { continue }
+            for line in value.split(separator: "\n", omittingEmptySubsequences: false) where isValue(String(line)) {
+                fields.append(name: name, value: String(line))
+            }
+        }
+        return fields
+    }
+
+    /// Some say the type of the content there only.
+    private static func requestFields(_ request: JSONValue) throws(ArchiveFault) -> Fields {
+        var fields = try fields(request["headers"], "request.headers")
+        if !fields.contains(.contentType), let type = request["postData"]?["mimeType"]?.string, !type.isEmpty, isValue(type) {
+            fields.append(.contentType, type)
+        }
+        return fields
+    }
+
+    private static func isValue(_ text: String) -> Bool { text.utf8.allSatisfy(isFieldValueByte) }
+
+    // MARK: Content
+
+    private static func requestContent(_ post: JSONValue?) throws(ArchiveFault) -> [UInt8] {
+        guard let post, post != .null else { return [] }
+        if let text = post["text"]?.string, !text.isEmpty || post["params"]?.array?.isEmpty != false {
+            return try bytes(text, encoding: post["_encoding"] ?? post["encoding"], "request.postData")
+        }
+        if isElsewhere(post) { throw .unusable(.contentElsewhere) }
+        let pairs = (post["params"]?.array ?? []).map { parameter in
+            PercentCoding.encode(parameter["name"]?.string ?? "") + "=" + PercentCoding.encode(parameter["value"]?.string ?? "")
+        }
+        return Array(pairs.joined(separator: "&").utf8)
+    }
+
+    private static func content(_ content: JSONValue?) throws(ArchiveFault) -> [UInt8] {
+        let size = content?["size"]?.integer ?? 0
+        guard let content, let text = content["text"]?.string else {
+            if let content, isElsewhere(content) { throw .unusable(.contentElsewhere) }
+            if size > 0 { throw .unusable(.noContent) }
+            return []
+        }
+        let bytes = try bytes(text, encoding: content["encoding"], "response.content")
+        // Where something was saved by a coding, some say the coded length.
+        let isPlain = (content["compression"]?.integer ?? 0) == 0
+        if isPlain, size > bytes.count { throw .unusable(bytes.isEmpty ? .noContent : .cutContent) }
+        return bytes
+    }
+
+    private static func bytes(_ text: String, encoding: JSONValue?, _ place: String) throws(ArchiveFault) -> [UInt8] {
+        guard encoding?.string == "base64" else { return Array(text.utf8) }
+        guard let bytes = Base64.decode(text) else { throw .malformed("\(place).text is not base64") }
+        return bytes
+    }
+
+    /// Playwright writes contents into files of their own where it is told to.
+    private static func isElsewhere(_ value: JSONValue) -> Bool { value["_file"] != nil || value["_sha1"] != nil }
+}

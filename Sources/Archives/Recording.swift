@@ -1,0 +1,61 @@
+// An archive made ready for replaying: which of its entries can be served, and what they become.
+
+import HTTPCore
+
+package struct Recording: Sendable {
+    /// Of the same order and number as `responses`.
+    package private(set) var requests: [(request: ReplayRequest, response: Fields)] = []
+    package private(set) var responses: [ReplayResponse] = []
+    /// Where the requests went.
+    package private(set) var origins: [ArchiveOrigin] = []
+    /// Entries that cannot be served, by the sentence that says why.
+    package private(set) var leftOut: [String: Int] = [:]
+    package let secrets: SecretCovering
+
+    /// - Parameters:
+    ///   - given: origins whose requests count; where there are none, the recorded upstream, else all.
+    ///   - now: seconds since 1970.
+    package init(
+        _ reader: ArchiveReader, origins given: [ArchiveOrigin], secrets: SecretCovering, now: Int64
+    ) throws(ArchiveReader.Mistake) {
+        var secrets = secrets
+        let wanted = given.isEmpty ? reader.upstream.flatMap { ArchiveOrigin($0) }.map { [$0] } ?? [] : given
+        var exchanges: [(exchange: ArchivedExchange, target: [UInt8])] = []
+        for index in 0..<reader.count {
+            guard let exchange = try Self.exchange(index, of: reader, &leftOut) else { continue }
+            let origin = wanted.isEmpty ? ArchiveOrigin(ofRecorded: exchange.url) : wanted.first { $0.target(of: exchange.url) != nil }
+            guard let origin, let target = origin.target(of: exchange.url) else {
+                leftOut["it went to another origin", default: 0] += 1
+                continue
+            }
+            if !origins.contains(origin) { origins.append(origin) }
+            secrets.addNames(of: exchange)
+            exchanges.append((exchange, target))
+        }
+        self.secrets = secrets
+        for (exchange, target) in exchanges {
+            let request = ReplayRequest(
+                method: exchange.method, target: target, fields: exchange.requestFields, content: exchange.requestContent, secrets)
+            requests.append((request, exchange.response.fields))
+            responses.append(ReplayResponse(exchange, origins: origins, now: now))
+        }
+    }
+
+    private static func exchange(
+        _ index: Int, of reader: ArchiveReader, _ leftOut: inout [String: Int]
+    ) throws(ArchiveReader.Mistake) -> ArchivedExchange? {
+        let sentence: String
+        do throws(ArchiveFault) {
+            let exchange = try ArchivedExchange(reader.entry(index))
+            guard exchange.response.status == 304 else { return exchange }
+            sentence = "a 304 says nothing without the copy that the recorded client had"
+        } catch {
+            switch error {
+            case .malformed(let what): throw reader.mistake(what, in: index)
+            case .unusable(let reason): sentence = reason.sentence
+            }
+        }
+        leftOut[sentence, default: 0] += 1
+        return nil
+    }
+}

@@ -1,0 +1,192 @@
+// Which recorded response a request gets. A machine without I/O: it knows the requests and their order, and the shell has the responses.
+
+import HTTPCore
+
+/// In which order recorded responses go out.
+package enum ReplayOrder: Sendable, Equatable {
+    /// Those to the same request in the order of the recording, the last again and again.
+    case repeating
+    /// The same, but each goes out once.
+    case once
+    /// All requests must come as they were recorded, each once.
+    case strict
+}
+
+/// What a request gets.
+package enum ReplayDecision: Equatable, Sendable {
+    /// The recorded response of this number.
+    case serve(Int)
+    case refuse(ReplayRefusal)
+}
+
+package enum ReplayRefusal: Equatable, Sendable {
+    /// The method and target were recorded, but with other content. The nearest come first.
+    case otherContent(nearest: [Int])
+    case notRecorded(nearest: [Int])
+    /// All responses that were recorded to it have gone out.
+    case usedUp(count: Int)
+    /// Another request must come first.
+    case outOfOrder(next: Int)
+    /// All recorded requests have come.
+    case atEnd
+}
+
+package struct Replay: Sendable {
+    private let requests: [ReplayRequest]
+    private let order: ReplayOrder
+    private var groups: [ReplayRequest.Key: [Variant]] = [:]
+    /// The first request of each key, in the order of the recording.
+    private let distinct: [Int]
+    /// In strict order.
+    private var next = 0
+    package private(set) var served = 0
+    package private(set) var refused = 0
+    private var isServed: [Bool]
+
+    /// Recorded responses to the same request that differ by what `Vary` names, or by whether there were credentials.
+    private struct Variant: Sendable {
+        let hasCredentials: Bool
+        let selecting: [Selecting]
+        var numbers: [Int]
+        var next = 0
+    }
+
+    private struct Selecting: Equatable, Sendable {
+        let name: [UInt8]
+        let values: [[UInt8]]
+    }
+
+    /// - Parameter recorded: requests with the response fields that they got.
+    package init(_ recorded: [(request: ReplayRequest, response: Fields)], order: ReplayOrder) {
+        self.order = order
+        requests = recorded.map(\.request)
+        isServed = Array(repeating: false, count: recorded.count)
+        var distinct: [Int] = []
+        for (number, one) in recorded.enumerated() {
+            let selecting = Self.selecting(one.request.fields, vary: one.response)
+            if groups[one.request.key] == nil { distinct.append(number) }
+            let place = groups[one.request.key, default: []].firstIndex {
+                $0.hasCredentials == one.request.hasCredentials && $0.selecting == selecting
+            }
+            if let place {
+                groups[one.request.key]?[place].numbers.append(number)
+            } else {
+                groups[one.request.key, default: []].append(
+                    Variant(hasCredentials: one.request.hasCredentials, selecting: selecting, numbers: [number]))
+            }
+        }
+        self.distinct = distinct
+    }
+
+    package var count: Int { requests.count }
+    /// How many recorded responses have not gone out yet.
+    package var left: Int { isServed.count { !$0 } }
+    package func request(_ number: Int) -> ReplayRequest { requests[number] }
+
+    package mutating func respond(to request: ReplayRequest) -> ReplayDecision {
+        let decision = order == .strict ? inOrder(request) : choose(request)
+        switch decision {
+        case .serve(let number):
+            served += 1
+            isServed[number] = true
+        case .refuse: refused += 1
+        }
+        return decision
+    }
+
+    // MARK: In strict order
+
+    private mutating func inOrder(_ request: ReplayRequest) -> ReplayDecision {
+        guard next < requests.count else { return .refuse(.atEnd) }
+        guard requests[next].key == request.key else { return .refuse(.outOfOrder(next: next)) }
+        next += 1
+        return .serve(next - 1)
+    }
+
+    // MARK: In any order
+
+    private mutating func choose(_ request: ReplayRequest) -> ReplayDecision {
+        guard let key = recordedKey(for: request), let variants = groups[key] else { return .refuse(unknown(request)) }
+        let place = Self.fitting(variants, request)
+        let variant = variants[place]
+        guard variant.next < variant.numbers.count || order == .repeating else {
+            return .refuse(.usedUp(count: variant.numbers.count))
+        }
+        groups[key]?[place].next += 1
+        return .serve(variant.numbers[min(variant.next, variant.numbers.count - 1)])
+    }
+
+    /// A server may send the whole where a part is asked for (RFC 9110 §14.2), and HEAD gets what GET would without the content (§9.3.2).
+    private func recordedKey(for request: ReplayRequest) -> ReplayRequest.Key? {
+        var keys = [request.key, request.key.with(range: [])]
+        if request.key.method == Array("HEAD".utf8) { keys += keys.map { $0.with(method: Array("GET".utf8)) } }
+        return keys.first { groups[$0] != nil }
+    }
+
+    /// Credentials where there were some, and the same values of what `Vary` names, as far as there is such a one.
+    private static func fitting(_ variants: [Variant], _ request: ReplayRequest) -> Int {
+        var places = Array(variants.indices)
+        let alike = places.filter { variants[$0].hasCredentials == request.hasCredentials }
+        if !alike.isEmpty { places = alike }
+        let selected = places.filter { place in
+            variants[place].selecting.allSatisfy { $0.values == values(of: $0.name, in: request.fields) }
+        }
+        return selected.first ?? places[0]
+    }
+
+    private static func selecting(_ request: Fields, vary response: Fields) -> [Selecting] {
+        let names = FieldLists.members(of: .vary, in: response, limit: FieldListLimit.members).map { $0.map(\.asciiLowercased) }
+        // Codings are none of the recording's matter, and credentials are placeholders.
+        let skipped = ["*", "accept-encoding", "authorization", "cookie"].map { Array($0.utf8) }
+        return names.filter { !skipped.contains($0) }.map { Selecting(name: $0, values: values(of: $0, in: request)) }
+    }
+
+    private static func values(of name: [UInt8], in fields: Fields) -> [[UInt8]] { fields.all(named: name.span).map { Array($0) } }
+
+    // MARK: What is near
+
+    /// So many nearest are told.
+    private static let nearestCount = 3
+    /// So many of different requests are looked at, so that a long recording holds no loop up.
+    private static let lookedAtLimit = 5_000
+
+    private func unknown(_ request: ReplayRequest) -> ReplayRefusal {
+        var hasOtherContent = false
+        var best: [(likeness: Int, number: Int)] = []
+        for number in distinct.prefix(Self.lookedAtLimit) {
+            let other = requests[number]
+            if other.key.method == request.key.method, other.key.target == request.key.target { hasOtherContent = true }
+            let likeness = Likeness.of(request, other)
+            guard best.count < Self.nearestCount || likeness > best[best.count - 1].likeness else { continue }
+            // Of two that are as near, the one that was recorded first.
+            let place = best.firstIndex { $0.likeness < likeness } ?? best.count
+            best.insert((likeness, number), at: place)
+            if best.count > Self.nearestCount { best.removeLast() }
+        }
+        let nearest = best.map(\.number)
+        return hasOtherContent ? .otherContent(nearest: nearest) : .notRecorded(nearest: nearest)
+    }
+}
+
+/// How near two requests are. Cheap, since all recorded ones are compared: what is the same at the beginning and at the end counts.
+enum Likeness {
+    static func of(_ one: ReplayRequest, _ other: ReplayRequest) -> Int {
+        let (path, query) = parts(one.target)
+        let (otherPath, otherQuery) = parts(other.target)
+        return 4 * share(path, otherPath) + share(query, otherQuery) + (one.method == other.method ? 60 : 0)
+    }
+
+    private static func parts(_ target: [UInt8]) -> (path: ArraySlice<UInt8>, query: ArraySlice<UInt8>) {
+        let question = target.firstIndex(of: UInt8(ascii: "?")) ?? target.endIndex
+        return (target[..<question], target[question...])
+    }
+
+    /// Percent of the longer one.
+    private static func share(_ one: ArraySlice<UInt8>, _ other: ArraySlice<UInt8>) -> Int {
+        let longest = max(one.count, other.count)
+        guard longest > 0 else { return 100 }
+        let start = zip(one, other).prefix { $0 == $1 }.count
+        let end = zip(one.dropFirst(start).reversed(), other.dropFirst(start).reversed()).prefix { $0 == $1 }.count
+        return (start + end) * 100 / longest
+    }
+}

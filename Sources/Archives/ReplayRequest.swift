@@ -1,0 +1,43 @@
+// What of a request is compared: method, target and content, with placeholders for secrets, in one spelling; and what chooses among several
+// recorded responses to the same.
+
+import CachePolicy
+import HTTPCore
+
+package struct ReplayRequest: Sendable {
+    package let method: [UInt8]
+    /// Path and query, as they may be shown.
+    package let target: [UInt8]
+    package let hasCredentials: Bool
+    let fields: Fields
+    /// Two requests with the same key are the same.
+    let key: Key
+
+    struct Key: Hashable, Sendable {
+        let method: [UInt8]
+        let target: [UInt8]
+        let range: [UInt8]
+        let content: [UInt8]
+
+        func with(method: [UInt8]? = nil, range: [UInt8]? = nil) -> Key {
+            Key(method: method ?? self.method, target: target, range: range ?? self.range, content: content)
+        }
+    }
+
+    /// - Parameter target: path and query.
+    package init(method: [UInt8], target: [UInt8], fields: Fields, content: [UInt8], _ secrets: SecretCovering) {
+        self.method = method
+        let target = secrets.cover(target: target)
+        self.target = target
+        self.fields = fields
+        hasCredentials = (0..<fields.count).contains { secrets.isSecret(field: fields.name(at: $0)) }
+        var canonical: [UInt8] = []
+        CacheKey.append(to: &canonical, prefix: [], target: target.span, rules: nil)
+        var said: [UInt8] = []
+        if !content.isEmpty {
+            let covered = secrets.cover(content: content, type: MediaType(of: fields))
+            said = RequestContent.said(method: Method(method.span), fields: fields, content: covered.span, rules: nil)
+        }
+        key = Key(method: method, target: canonical, range: fields.first(.range).map { Array($0) } ?? [], content: said)
+    }
+}

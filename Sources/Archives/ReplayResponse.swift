@@ -1,0 +1,99 @@
+// A recorded response as it goes out again: without what belonged to its connection, its day and its host.
+
+import Forwarding
+import HTTPCore
+
+package struct ReplayResponse: Sendable {
+    package let status: Status
+    /// Status line and field lines, without Date, Content-Length and the empty line.
+    package let head: [UInt8]
+    package let content: [UInt8]
+    /// What Content-Length said; nil where it said nothing.
+    package let recordedLength: Int?
+    /// Milliseconds that the upstream took.
+    package let duration: Int64
+
+    /// - Parameters:
+    ///   - origins: the recorded origins, in lower case, each with its base path; redirects to them become relative.
+    ///   - now: of the day on which it is replayed, in seconds since 1970.
+    package init(_ exchange: ArchivedExchange, origins: [ArchiveOrigin], now: Int64) {
+        var fields = exchange.response.fields.removingHopByHop()
+        recordedLength = fields.first(.contentLength).flatMap { Int(String(decoding: $0, as: UTF8.self)) }.flatMap { $0 >= 0 ? $0 : nil }
+        // The response is made anew: its Date is of now, and what was said of an older copy is over.
+        for field in [KnownField.contentLength, .date, .age] { fields.remove(field) }
+        if exchange.isDecoded { fields.remove(.contentEncoding) }
+        for field in [KnownField.location, .contentLocation] {
+            guard let value = fields.first(field) else { continue }
+            for origin in origins {
+                guard let path = LocationRewriting.relative(value, to: origin.origin, basePath: origin.basePath) else { continue }
+                fields.set(field, path)
+                break
+            }
+        }
+        let cookies = fields.all(.setCookie).map { Array($0) }
+        fields.remove(.setCookie)
+        let recordedAt = (exchange.started ?? now * 1000) / 1000
+        for cookie in cookies { fields.append(.setCookie, Self.cookie(cookie, recordedAt: recordedAt, now: now)) }
+        var head: [UInt8] = []
+        ResponseSerializer.append(ResponseHead(status: exchange.response.status, fields: fields), to: &head)
+        (status, self.head, content, duration) = (exchange.response.status, head, exchange.content, exchange.duration)
+    }
+
+    /// A cookie for the replay's host (RFC 6265 §4.1.2): no client takes one for the recorded host from here, and what was to last for days
+    /// must not be over because the recording is older.
+    static func cookie(_ value: [UInt8], recordedAt: Int64, now: Int64) -> [UInt8] {
+        let kept = value.split(separator: UInt8(ascii: ";"), omittingEmptySubsequences: false).enumerated().filter { index, attribute in
+            guard index > 0, let equals = attribute.firstIndex(of: UInt8(ascii: "=")) else { return true }
+            let name = attribute[..<equals].trimmed
+            if name.equalsIgnoringCase("domain") { return false }
+            guard name.equalsIgnoringCase("expires"), let time = HTTPDate.parse(attribute[(equals + 1)...].trimmed, now: now) else {
+                return true
+            }
+            return time <= recordedAt
+        }
+        return Array(kept.map(\.element).joined(separator: [UInt8(ascii: ";")]))
+    }
+}
+
+/// Where recorded requests went: scheme and authority in lower case, and what stands before each target.
+package struct ArchiveOrigin: Sendable, Hashable {
+    package let origin: [UInt8]
+    package let basePath: [UInt8]
+
+    /// nil where the text is no http or https URL.
+    package init?(_ url: String) {
+        guard let (origin, rest) = Self.split(url) else { return nil }
+        var path = rest.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }
+        while path.last == UInt8(ascii: "/") { path.removeLast() }
+        (self.origin, basePath) = (origin, Array(path))
+    }
+
+    /// Path and query of a URL of this origin, as a client of Cistern asks for it; nil for other URLs.
+    package func target(of url: String) -> [UInt8]? {
+        guard let (origin, rest) = Self.split(url), origin == self.origin, rest.starts(with: basePath) else { return nil }
+        var target = Array(rest.dropFirst(basePath.count).prefix { $0 != UInt8(ascii: "#") })
+        if target.isEmpty || target.first == UInt8(ascii: "?") { target.insert(UInt8(ascii: "/"), at: 0) }
+        guard target.first == UInt8(ascii: "/"), target.allSatisfy({ $0 > 0x20 && $0 != 0x7f }) else { return nil }
+        return Array(RequestTarget.escaped(target[...]))
+    }
+
+    /// Of a recorded URL without a base path.
+    package init?(ofRecorded url: String) {
+        guard let (origin, _) = Self.split(url) else { return nil }
+        (self.origin, basePath) = (origin, [])
+    }
+
+    private static func split(_ url: String) -> (origin: [UInt8], rest: ArraySlice<UInt8>)? {
+        let bytes = Array(url.utf8)
+        let scheme = ["http://", "https://"].first { bytes.prefix($0.utf8.count).map(\.asciiLowercased).elementsEqual($0.utf8) }
+        guard let scheme else { return nil }
+        let rest = bytes[scheme.utf8.count...]
+        let end = rest.firstIndex { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "#") } ?? rest.endIndex
+        guard end > rest.startIndex else { return nil }
+        return (bytes[..<end].map(\.asciiLowercased), rest[end...])
+    }
+}
+
+extension ArchiveOrigin: CustomStringConvertible {
+    package var description: String { String(decoding: origin + basePath, as: UTF8.self) }
+}

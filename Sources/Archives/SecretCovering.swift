@@ -1,0 +1,148 @@
+// Puts a placeholder in the place of each secret, so that an archive can be reviewed and kept beside the tests that use it. The same is done
+// to a request before it is compared with recorded ones: so any credential is as good as the recorded one.
+
+import CachePolicy
+import HTTPCore
+import JSON
+
+package struct SecretCovering: Sendable {
+    /// Request fields that hold credentials, in lower case.
+    private let fields: Set<String>
+    /// Arguments and members of contents that hold secrets beside those of known names; `-`, `_` and case do not count.
+    private var others: Set<String>
+
+    package static let placeholder = SecretNames.redaction
+
+    /// - Parameters:
+    ///   - fields: credential fields beside the known ones, in lower case.
+    ///   - names: other fields, arguments and members of contents that hold secrets.
+    package init(fields: [String], names: [String] = []) {
+        self.fields = Set(fields + names.map { $0.lowercased() })
+        others = Set(names.map { Self.plain($0.utf8) })
+    }
+
+    /// Arguments and members that hold the placeholder in an archive hold secrets, whatever their names.
+    package mutating func addNames(of exchange: ArchivedExchange) {
+        let placeholder = Array(Self.placeholder.utf8)[...]
+        let target = Array(exchange.url.utf8)
+        if let question = target.firstIndex(of: UInt8(ascii: "?")) { addNames(ofArguments: target[(question + 1)...], placeholder) }
+        let media = MediaType(of: exchange.requestFields)
+        if media?.isForm == true { return addNames(ofArguments: exchange.requestContent[...], placeholder) }
+        guard media?.isJSON == true else { return }
+        Self.walk(exchange.requestContent) { name, value in
+            if exchange.requestContent[value].elementsEqual(placeholder) { others.insert(Self.plain(name)) }
+        }
+    }
+
+    private mutating func addNames(ofArguments query: ArraySlice<UInt8>, _ placeholder: ArraySlice<UInt8>) {
+        for argument in query.split(separator: UInt8(ascii: "&")) {
+            guard let equals = argument.firstIndex(of: UInt8(ascii: "=")), argument[(equals + 1)...].elementsEqual(placeholder) else {
+                continue
+            }
+            others.insert(Self.plain(argument[..<equals]))
+        }
+    }
+
+    // MARK: Names
+
+    private static func plain(_ name: some Collection<UInt8>) -> String {
+        SecretNames.plain(PercentCoding.decode(name, plusIsSpace: true).map { Array($0.utf8) } ?? Array(name))
+    }
+
+    private func isSecret(argument name: some Collection<UInt8>) -> Bool {
+        SecretNames.isSecret(argument: name) || others.contains(Self.plain(name))
+    }
+
+    /// Fewer than of arguments: `code`, `state` or `key` are ordinary members of ordinary objects.
+    private func isSecret(member name: [UInt8]) -> Bool {
+        SecretNames.isSecret(member: name) || others.contains(Self.plain(name))
+    }
+
+    /// Whether a request field holds credentials.
+    package func isSecret(field name: some Collection<UInt8>) -> Bool {
+        let lower = String(decoding: name.map(\.asciiLowercased), as: UTF8.self)
+        return fields.contains(lower) || SecretNames.isSecret(field: lower)
+    }
+
+    // MARK: Covering
+
+    /// Path and query, or a whole URI. Some logins hand tokens over behind the `#` (RFC 6749 §4.2.2).
+    package func cover(target: some Collection<UInt8>) -> [UInt8] {
+        let bytes = Array(target)
+        let mark = bytes.firstIndex { $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "#") }
+        guard let mark else { return bytes }
+        let fragment = bytes[(mark + 1)...].firstIndex(of: UInt8(ascii: "#")) ?? bytes.endIndex
+        let covered = Array(bytes[...mark]) + cover(arguments: bytes[(mark + 1)..<fragment])
+        return fragment == bytes.endIndex ? covered : covered + [UInt8(ascii: "#")] + cover(arguments: bytes[(fragment + 1)...])
+    }
+
+    private func cover(arguments query: ArraySlice<UInt8>) -> [UInt8] {
+        let arguments = query.split(separator: UInt8(ascii: "&"), omittingEmptySubsequences: false).map { argument -> [UInt8] in
+            guard let equals = argument.firstIndex(of: UInt8(ascii: "=")), isSecret(argument: argument[..<equals]) else {
+                return Array(argument)
+            }
+            return Array(argument[...equals]) + Array(Self.placeholder.utf8)
+        }
+        return Array(arguments.joined(separator: [UInt8(ascii: "&")]))
+    }
+
+    /// Of a request or a response. What can be seen of them without the secret stays: the scheme of Authorization, names and attributes of cookies.
+    package func cover(_ fields: Fields) -> Fields {
+        var covered = Fields()
+        for index in 0..<fields.count {
+            let (name, value) = (fields.name(at: index), fields.value(at: index))
+            covered.append(name: name.span, value: cover(value, of: String(decoding: name, as: UTF8.self).lowercased()).span)
+        }
+        return covered
+    }
+
+    /// These hold URIs.
+    private static let linking: Set<String> = ["location", "content-location", "referer"]
+
+    private func cover(_ value: ArraySlice<UInt8>, of name: String) -> [UInt8] {
+        guard isSecret(field: name.utf8) else { return Self.linking.contains(name) ? cover(target: value) : Array(value) }
+        let placeholder = Array(Self.placeholder.utf8)
+        switch name {
+        case "authorization", "proxy-authorization":
+            guard let space = value.firstIndex(of: 0x20) else { return placeholder }
+            return Array(value[...space]) + placeholder
+        case "set-cookie":
+            guard let equals = value.firstIndex(of: UInt8(ascii: "=")) else { return placeholder }
+            let attributes = value.firstIndex(of: UInt8(ascii: ";")).map { value[$0...] } ?? []
+            // Without an equals sign in its first part it is not a cookie's name that stands there.
+            guard attributes.isEmpty || equals < attributes.startIndex else { return placeholder }
+            return Array(value[...equals]) + placeholder + Array(attributes)
+        default: return placeholder
+        }
+    }
+
+    /// Of JSON and forms; others stay as they are.
+    package func cover(content: [UInt8], type: MediaType?) -> [UInt8] {
+        if type?.isForm == true { return cover(arguments: content[...]) }
+        guard type?.isJSON == true else { return content }
+        var covered: [UInt8] = []
+        var copied = 0
+        Self.walk(content) { name, value in
+            guard isSecret(member: name), !value.isEmpty else { return }
+            covered += content[copied..<value.lowerBound] + Array(Self.placeholder.utf8)
+            copied = value.upperBound
+        }
+        return copied == 0 ? content : covered + content[copied...]
+    }
+
+    /// Gives each member whose value is a text, with the place of the text.
+    private static func walk(_ content: [UInt8], _ take: ([UInt8], Range<Int>) -> Void) {
+        guard JSONTextChecker.check(content.span) == .valid else { return }
+        var name: [UInt8]?
+        JSONWalk.through(content.span) { token, meaning in
+            switch token {
+            case .name(let range): name = meaning(range)
+            case .string(let range):
+                if let member = name { take(member, range) }
+                name = nil
+            case .beginObject, .endObject, .beginArray, .endArray, .number, .literal: name = nil
+            }
+            return true
+        }
+    }
+}

@@ -1,0 +1,146 @@
+// What a recording keeps of an exchange: the client's request, and what the upstream sent for it, byte by byte. It stands beside the flow and
+// changes nothing there: what cannot be held is left out of the recording, never out of the response.
+
+import HTTPCore
+
+/// One exchange, whole.
+package struct RecordedExchange: Sendable {
+    /// Its place among all, in the order in which their requests came.
+    package let number: Int
+    package let request: RequestHead
+    package fileprivate(set) var requestContent: [UInt8] = []
+    /// As the upstream sent it, without what concerned the connection.
+    package fileprivate(set) var response = ResponseHead(status: 200)
+    package fileprivate(set) var content: [UInt8] = []
+    /// Milliseconds since 1970.
+    package let started: Int64
+    package fileprivate(set) var milliseconds: Int64 = 0
+}
+
+/// Why an exchange is not in the recording.
+package enum NotRecordedReason: String, Sendable, CaseIterable {
+    /// What is recorded already takes all memory that it may.
+    case noRoom = "no_room"
+    /// No replay would compare so long a content.
+    case requestTooLong = "request_too_long"
+    /// The upstream sent no response: what the client got is Cistern's own.
+    case noResponse = "no_response"
+    /// The client left, or the upstream broke off.
+    case brokenOff = "broken_off"
+
+    package var sentence: String {
+        switch self {
+        case .noRoom: "the recording was full"
+        case .requestTooLong: "the request's content was too long"
+        case .noResponse: "the upstream sent no response"
+        case .brokenOff: "the response broke off, or the client left before its end"
+        }
+    }
+}
+
+/// Takes the exchanges of all shards.
+package protocol ExchangeRecorder: AnyObject, Sendable {
+    /// Longest content of a request that is recorded.
+    var requestContentLimitBytes: Int { get }
+    /// Returns the number of an exchange that begins.
+    func begin() -> Int
+    /// Whether so many more bytes may be held. They count until `leaveOut` gives them back, or for ever.
+    func hold(_ bytes: Int) -> Bool
+    func take(_ exchange: RecordedExchange)
+    /// - Parameter held: bytes that are given back.
+    func leaveOut(_ reason: NotRecordedReason, held: Int)
+    /// How many exchanges were recorded, and left out by reason.
+    var counts: [(result: String, count: UInt64)] { get }
+}
+
+/// Belongs to one exchange, on its shard's loop.
+final class ExchangeRecording {
+    private let recorder: any ExchangeRecorder
+    private let began: Int64
+    private var held = 0
+    private var phase: Phase
+
+    private enum Phase {
+        case request(RecordedExchange)
+        case response(RecordedExchange)
+        /// Recorded, or left out.
+        case ended
+    }
+
+    /// - Parameters:
+    ///   - started: milliseconds since 1970.
+    ///   - began: the same moment by the loop's clock, in milliseconds.
+    init(_ recorder: any ExchangeRecorder, _ request: RequestHead, content: [UInt8], started: Int64, began: Int64) {
+        (self.recorder, self.began) = (recorder, began)
+        phase = .request(RecordedExchange(number: recorder.begin(), request: request, started: started))
+        addRequest(content.span)
+    }
+
+    func addRequest(_ bytes: Span<UInt8>) {
+        switch phase {
+        case .request(var exchange):
+            guard take(bytes.count, whole: exchange.requestContent.count + bytes.count) else { return }
+            // Else the array would be copied.
+            phase = .ended
+            exchange.requestContent.append(copying: bytes)
+            phase = .request(exchange)
+        // The upstream may respond before it has all of it.
+        case .response(var exchange):
+            guard take(bytes.count, whole: exchange.requestContent.count + bytes.count) else { return }
+            phase = .ended
+            exchange.requestContent.append(copying: bytes)
+            phase = .response(exchange)
+        case .ended: break
+        }
+    }
+
+    func begin(_ response: ResponseHead) {
+        guard case .request(var exchange) = phase else { return }
+        exchange.response = response
+        phase = .response(exchange)
+    }
+
+    func add(_ bytes: Span<UInt8>) {
+        guard case .response(var exchange) = phase else { return }
+        guard recorder.hold(bytes.count) else { return leaveOut(.noRoom) }
+        held += bytes.count
+        phase = .ended
+        exchange.content.append(copying: bytes)
+        phase = .response(exchange)
+    }
+
+    /// The response is whole.
+    func end(at now: Int64) {
+        guard case .response(var exchange) = phase else { return }
+        phase = .ended
+        exchange.milliseconds = max(0, now - began)
+        recorder.take(exchange)
+    }
+
+    /// The exchange is over, whole or not.
+    func finish() {
+        switch phase {
+        case .request: leaveOut(.noResponse)
+        case .response: leaveOut(.brokenOff)
+        case .ended: break
+        }
+    }
+
+    private func take(_ count: Int, whole: Int) -> Bool {
+        guard whole <= recorder.requestContentLimitBytes else {
+            leaveOut(.requestTooLong)
+            return false
+        }
+        guard recorder.hold(count) else {
+            leaveOut(.noRoom)
+            return false
+        }
+        held += count
+        return true
+    }
+
+    private func leaveOut(_ reason: NotRecordedReason) {
+        phase = .ended
+        recorder.leaveOut(reason, held: held)
+    }
+}

@@ -1,0 +1,89 @@
+// `cistern record`: the proxy without a store, and a recorder beside its flow.
+
+import Administration
+import Archives
+import ArgumentParser
+import CachePolicy
+import Logging
+import ReverseProxy
+import Server
+import Settings
+import Telemetry
+import Upstream
+
+struct Record: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Pass requests on to the upstream, and write them with their responses into an HTTP archive at the end.",
+        discussion: """
+            Nothing is cached: every request goes to the upstream, and every response of it is recorded, whatever its status and content. The \
+            archive is written on SIGINT or SIGTERM. Credential fields, cookies, and arguments and members of contents that are named like \
+            secrets are written as \(SecretCovering.placeholder), which `replay` accepts for any; other contents are written as they are, so look \
+            through the file before you share it. Nothing but the file's owner can read it.
+
+            When it listens, it writes a line with its address to standard output. It ends with 0 where the archive is written, with 1 where \
+            something failed or there was nothing to write (a file of that name stays as it was), with 78 where the settings are wrong.
+
+            Examples:
+              cistern record --upstream https://api.example.com --har api.har
+              cistern record --upstream http://localhost:3000 --har api.har --listen 127.0.0.1:0 --secret customer-number
+            """)
+
+    @OptionGroup var options: SettingsOptions
+
+    @Option(help: ArgumentHelp("Where the archive is written.", valueName: "file"))
+    var har: String
+
+    @Option(help: ArgumentHelp("A field, argument or member of contents that holds a secret too. May be repeated.", valueName: "name"))
+    var secret: [String] = []
+
+    @Flag(help: "Write secrets as they are.")
+    var withSecrets = false
+
+    @OptionGroup var readiness: ReadinessOptions
+
+    func run() throws {
+        let settings = try options.checked()
+        let signals = Signals()
+        let logger = LogSetup.start(settings.log)
+        DescriptorLimit.raise()
+        defer { LogSetup.writer.finish() }
+        do {
+            // Before anything is asked: who records for an hour wants to know that it can be written.
+            let file = try NewFile(har)
+            do {
+                try record(settings, signals, logger, into: file)
+            } catch {
+                file.discard()
+                throw error
+            }
+        } catch let failure as NewFile.Failure {
+            StandardError.write("cistern: \(failure)\n")
+            throw ExitCode.failure
+        } catch let failure as AdminFailure {
+            StandardError.write("cistern: \(failure)\n")
+            throw ExitCode.failure
+        }
+    }
+
+    private func record(_ settings: CisternSettings, _ signals: Signals, _ logger: Logger, into file: NewFile) throws {
+        var proxy = ProxySettings(settings)
+        proxy.store = nil
+        // The usual one belongs to the Cistern that runs with this cache directory.
+        if !proxy.admin.isSocketRequired { proxy.admin.socket = nil }
+        // /metrics and the health pages may be the upstream's own here.
+        proxy.listening.servesOwnPages = false
+        let recorder = Recorder()
+        let server = try Startup.makeServer(proxy, settings.log, logger, recorder: recorder)
+        server.start()
+        if let address = server.addresses.first { try readiness.announce(address) }
+        signals.wait(onHangUp: { server.reopenAccessLog() })
+        server.stop(deadline: .milliseconds(settings.timeouts.shutdown))
+        guard !recorder.isEmpty else { throw AdminFailure("\(recorder.summary): \(har) is not written") }
+        let upstream = proxy.upstream.origin + proxy.upstream.basePath
+        let secrets = SecretCovering(fields: proxy.policy.credentials.fields, names: secret)
+        let writer = ArchiveWriter(upstream: upstream, version: Version.text, secrets: withSecrets ? nil : secrets)
+        try recorder.write(to: file, writer, upstream: upstream)
+        try file.finish()
+        StandardError.write("\(recorder.summary) in \(har)\n")
+    }
+}

@@ -1,0 +1,131 @@
+// Holds what is recorded until the end, and writes it then. All shards bring exchanges; nothing is written while they run.
+
+import Archives
+import CSystem
+import ContentCodings
+import Descriptors
+import Glibc
+import HTTPCore
+import Locking
+import ReverseProxy
+
+final class Recorder: ExchangeRecorder {
+    /// What all recorded contents may take of memory. Exchanges beyond it are passed on and left out.
+    static let heldLimitBytes = 256 << 20
+    /// Longest content once its coding is off; what is longer stays coded.
+    private static let decodedLimitBytes = 64 << 20
+
+    private struct State {
+        var next = 0
+        var held = 0
+        var exchanges: [RecordedExchange] = []
+        var leftOut: [NotRecordedReason: UInt64] = [:]
+    }
+
+    /// All shards' loops bring something.
+    private let state = Mutex(State())
+
+    var requestContentLimitBytes: Int { ReplayLimits.contentBytes }
+
+    func begin() -> Int {
+        state.withLock { state in
+            state.next += 1
+            return state.next
+        }
+    }
+
+    func hold(_ bytes: Int) -> Bool {
+        state.withLock { state in
+            guard state.held + bytes <= Self.heldLimitBytes else { return false }
+            state.held += bytes
+            return true
+        }
+    }
+
+    func take(_ exchange: RecordedExchange) { state.withLock { $0.exchanges.append(exchange) } }
+
+    func leaveOut(_ reason: NotRecordedReason, held: Int) {
+        state.withLock { state in
+            state.held -= held
+            state.leftOut[reason, default: 0] += 1
+        }
+    }
+
+    var counts: [(result: String, count: UInt64)] {
+        state.withLock { state in
+            [("recorded", UInt64(state.exchanges.count))] + NotRecordedReason.allCases.map { ($0.rawValue, state.leftOut[$0] ?? 0) }
+        }
+    }
+
+    /// What came of it, for people.
+    var summary: String {
+        let (count, leftOut) = state.withLock { ($0.exchanges.count, $0.leftOut) }
+        let reasons = NotRecordedReason.allCases.compactMap { reason in leftOut[reason].map { "\($0) since \(reason.sentence)" } }
+        return "\(count) exchanges recorded" + (reasons.isEmpty ? "" : "; left out: " + reasons.joined(separator: ", "))
+    }
+
+    var isEmpty: Bool { state.withLock { $0.exchanges.isEmpty } }
+
+    /// In the order in which the requests came.
+    /// - Parameter upstream: the base URL.
+    func write(to file: NewFile, _ writer: ArchiveWriter, upstream: String) throws(NewFile.Failure) {
+        var writer = writer
+        try file.write(writer.opening)
+        for exchange in state.withLock({ $0.exchanges }).sorted(by: { $0.number < $1.number }) {
+            try file.write(writer.entry(Self.archived(exchange, upstream: upstream)))
+        }
+        try file.write(writer.closing)
+    }
+
+    private static func archived(_ exchange: RecordedExchange, upstream: String) -> ArchivedExchange {
+        let coding = ContentCoding(exchange.response.fields)
+        var content = exchange.content
+        // The client's Host names this proxy; where the request went is in the URL.
+        var fields = exchange.request.fields
+        fields.remove(.host)
+        var isDecoded = false
+        if let coding, coding != .identity, !content.isEmpty,
+            let decoded = try? ContentDecoder.decode(content, coding, limit: Self.decodedLimitBytes)
+        {
+            (content, isDecoded) = (decoded, true)
+        }
+        return ArchivedExchange(
+            method: exchange.request.method.bytes,
+            url: upstream + String(decoding: RequestTarget.escaped(exchange.request.pathAndQuery), as: UTF8.self),
+            requestFields: fields, requestContent: exchange.requestContent, response: exchange.response,
+            content: content, isDecoded: isDecoded, started: exchange.started, duration: exchange.milliseconds)
+    }
+}
+
+/// A file that takes another's place when it is whole: one that is there stays as it is until then. Only its owner can read it.
+final class NewFile {
+    struct Failure: Error, CustomStringConvertible {
+        let description: String
+
+        /// What `errno` says.
+        init(_ path: String) { description = "\(path): \(String(cString: strerror(errno)))" }
+    }
+
+    private let path: String
+    private let temporary: String
+    private let file: Descriptor
+
+    init(_ path: String) throws(Failure) {
+        self.path = path
+        temporary = "\(path).\(getpid()).new"
+        file = Descriptor(csystem_open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600))
+        guard file.isOpen else { throw Failure(path) }
+    }
+
+    func write(_ bytes: [UInt8]) throws(Failure) {
+        let written = bytes.withUnsafeBytes { WholeWrite.write($0, to: file.number) }
+        guard written == bytes.count else { throw Failure(temporary) }
+    }
+
+    /// Puts it in its place.
+    func finish() throws(Failure) {
+        guard fsync(file.number) == 0, rename(temporary, path) == 0 else { throw Failure(path) }
+    }
+
+    func discard() { unlink(temporary) }
+}

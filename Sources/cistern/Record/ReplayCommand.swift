@@ -1,0 +1,176 @@
+// `cistern replay`: serves a recording, for tests without a network and for demonstrations.
+
+import Archives
+import ArgumentParser
+import CachePolicy
+import Descriptors
+import Dispatch
+import Downstream
+import Glibc
+import Locking
+
+struct ReplayCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "replay",
+        abstract: "Serve an HTTP archive, such as `record` has written, with no upstream at all.",
+        discussion: """
+            A request gets the response that was recorded for the same method, target and content. Several to the same go out in their order, the \
+            last again and again. Credentials may be any. What was not recorded gets 404, with the three nearest recorded requests.
+
+            When it listens, it writes a line with its address to standard output. It stays until it gets SIGINT or SIGTERM, and then says on \
+            standard error what was served. It ends with 0; with 1 where the file cannot be read, is no HTTP archive, or the address cannot be \
+            listened on, and with --once or --strict-order also where a request had no recorded response; with --strict-order also where a \
+            recorded response was never asked for.
+
+            Examples:
+              cistern replay api.har
+              cistern replay api.har --listen 127.0.0.1:0 --strict-order
+              cistern replay browser.har --origin https://api.example.com --delay recorded
+            """)
+
+    @Argument(help: "The archive: of `record`, a browser, mitmproxy or Playwright.")
+    var file: String
+
+    @OptionGroup var listening: ListeningOptions
+
+    @Option(help: ArgumentHelp("Serve only requests to this base URL. May be repeated. (default: what was recorded)", valueName: "url"))
+    var origin: [String] = []
+
+    @Flag(help: "Each recorded response goes out once.")
+    var once = false
+
+    @Flag(help: "The requests must come in the order of the recording, each once.")
+    var strictOrder = false
+
+    @Option(help: ArgumentHelp("How long responses take: none, or recorded, as long as the upstream took.", valueName: "which"))
+    var delay = Delay.none
+
+    enum Delay: String, ExpressibleByArgument, CaseIterable { case none, recorded }
+
+    func run() throws {
+        do {
+            try serve()
+        } catch let failure as AdminFailure {
+            StandardError.write("cistern: \(failure)\n")
+            throw ExitCode.failure
+        }
+    }
+
+    private func serve() throws {
+        let signals = Signals()
+        let address = try listening.address()
+        let recording = try read()
+        let order: ReplayOrder = strictOrder ? .strict : once ? .once : .repeating
+        let server: ReplayServer
+        do throws(ListenError) {
+            server = try ReplayServer(recording, order, delays: delay == .recorded, at: address)
+        } catch {
+            throw AdminFailure("\(error)")
+        }
+        server.start()
+        describe(recording)
+        try listening.announce(server.address)
+        signals.wait()
+        guard isGood(Self.stop(server), order) else { throw ExitCode.failure }
+    }
+
+    private func read() throws -> Recording {
+        do throws(ArchiveReader.Mistake) {
+            let origins = try origins()
+            let reader = try ArchiveReader(try ArchiveFile.read(file))
+            let secrets = SecretCovering(fields: CredentialSettings().fields)
+            let recording = try Recording(reader, origins: origins, secrets: secrets, now: Int64(time(nil)))
+            guard recording.responses.isEmpty else { return recording }
+            throw ArchiveReader.Mistake("it holds no response that could be served\(Self.text(recording.leftOut))")
+        } catch {
+            throw AdminFailure("\(file): \(error)")
+        }
+    }
+
+    private func origins() throws(ArchiveReader.Mistake) -> [ArchiveOrigin] {
+        var origins: [ArchiveOrigin] = []
+        for text in origin {
+            guard let one = ArchiveOrigin(text) else { throw ArchiveReader.Mistake("--origin \(text) is not an http or https URL") }
+            origins.append(one)
+        }
+        return origins
+    }
+
+    private static func text(_ leftOut: [String: Int]) -> String {
+        guard !leftOut.isEmpty else { return "" }
+        let reasons = leftOut.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.map { "\($0.value) since \($0.key)" }
+        return "; left out: " + reasons.joined(separator: ", ")
+    }
+
+    private func describe(_ recording: Recording) {
+        let origins = recording.origins.map(\.description).joined(separator: ", ")
+        StandardError.write("\(recording.responses.count) recorded responses of \(origins)\(Self.text(recording.leftOut))\n")
+        if recording.origins.count > 1 { StandardError.write("Requests to all of these are served by their path; --origin chooses\n") }
+    }
+
+    private static func stop(_ server: ReplayServer) -> Replay {
+        let stopped = DispatchSemaphore(value: 0)
+        // Written on the loop's thread.
+        let result = Mutex<Replay?>(nil)
+        server.stop(deadline: .seconds(1)) { replay in
+            result.withLock { $0 = replay }
+            stopped.signal()
+        }
+        stopped.wait()
+        guard let replay = result.withLock({ $0 }) else { preconditionFailure("a replay stopped without a result") }
+        return replay
+    }
+
+    private func isGood(_ replay: Replay, _ order: ReplayOrder) -> Bool {
+        let left = replay.left == 0 ? "" : ", \(replay.left) recorded responses were never asked for"
+        StandardError.write("\(replay.served) requests served, \(replay.refused) without a recorded response\(left)\n")
+        switch order {
+        case .repeating: return true
+        case .once: return replay.refused == 0
+        case .strict: return replay.refused == 0 && replay.left == 0
+        }
+    }
+}
+
+/// Where `record` and `replay` listen, and how they say that they do.
+struct ListeningOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("Where to listen; port 0 for any free one.", valueName: "address"))
+    var listen = "127.0.0.1:8080"
+
+    @OptionGroup var readiness: ReadinessOptions
+
+    func address() throws -> ListenAddress {
+        guard let address = ListenAddress(listen) else { throw AdminFailure("--listen: \(listen) is not an address") }
+        return address
+    }
+
+    func announce(_ address: ListenAddress) throws { try readiness.announce(address) }
+}
+
+struct ReadinessOptions: ParsableArguments {
+    @Option(
+        name: .customLong("ready-fd"),
+        help: ArgumentHelp("Write the address to this open file descriptor too once it is listened on, and close it.", valueName: "number"))
+    var descriptor: Int32?
+
+    /// For who waits until requests are taken.
+    func announce(_ address: ListenAddress) throws {
+        let text = if case .unix = address { "\(address)" } else { "http://\(address)" }
+        StandardOutput.write("listening on \(text)\n")
+        guard let descriptor else { return }
+        let file = Descriptor(descriptor)
+        let line = Array("\(text)\n".utf8)
+        let written = line.withUnsafeBytes { WholeWrite.write($0, to: file.number) }
+        guard written == line.count else { throw AdminFailure("--ready-fd \(descriptor): \(String(cString: strerror(errno)))") }
+    }
+}
+
+enum ArchiveFile {
+    /// - Throws: a sentence where it cannot be read; what is too long is the reader's to say.
+    static func read(_ path: String) throws(ArchiveReader.Mistake) -> [UInt8] {
+        guard let bytes = FileContent.read(path, limit: ArchiveReader.limitBytes + 1) else {
+            throw ArchiveReader.Mistake(String(cString: strerror(errno)))
+        }
+        return bytes
+    }
+}

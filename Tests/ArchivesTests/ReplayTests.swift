@@ -1,0 +1,142 @@
+// Which recorded response a request gets: tables of recordings, requests and decisions.
+
+import HTTPCore
+import Testing
+
+@testable import Archives
+
+/// `METHOD target`, then fields as `name: value`, then content behind an empty line.
+enum Spelt {
+    static func request(_ text: String, _ secrets: SecretCovering) -> ReplayRequest {
+        let parts = text.split(separator: "\n\n", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+        let lines = parts[0].split(separator: "\n").map(String.init)
+        let words = lines[0].split(separator: " ").map { Array($0.utf8) }
+        return ReplayRequest(
+            method: words[0], target: words[1], fields: fields(lines.dropFirst()), content: parts.count > 1 ? Array(parts[1].utf8) : [],
+            secrets)
+    }
+
+    static func fields(_ lines: some Collection<String>) -> Fields {
+        var fields = Fields()
+        for line in lines {
+            let colon = line.firstIndex(of: ":") ?? line.endIndex
+            fields.append(name: String(line[..<colon]), value: String(line[line.index(after: colon)...].drop { $0 == " " }))
+        }
+        return fields
+    }
+}
+
+struct ReplayRow: CustomTestStringConvertible {
+    let sentence: String
+    let recorded: [String]
+    let order: ReplayOrder
+    /// What each request gets, one after the other.
+    let steps: [(request: String, decision: ReplayDecision)]
+    var vary = ""
+
+    var testDescription: String { sentence }
+}
+
+private let json = "Content-Type: application/json"
+
+@Suite("Which recorded response a request gets")
+struct ReplayTests {
+    private let secrets = SecretCovering(fields: ["x-tenant-key"], names: ["customer"])
+
+    static let rows: [ReplayRow] = [
+        ReplayRow(
+            sentence: "method and target tell requests apart", recorded: ["GET /a", "POST /a", "GET /b"], order: .repeating,
+            steps: [("GET /b", .serve(2)), ("POST /a", .serve(1)), ("GET /a", .serve(0))]),
+        ReplayRow(
+            sentence: "arguments in another order, and another spelling of the same bytes, are the same request",
+            recorded: ["GET /a?x=1&y=%41"], order: .repeating, steps: [("GET /a?y=A&x=1", .serve(0))]),
+        ReplayRow(
+            sentence: "several responses to one request go out in their order, the last again and again",
+            recorded: ["GET /a", "GET /b", "GET /a"],
+            order: .repeating, steps: [("GET /a", .serve(0)), ("GET /a", .serve(2)), ("GET /a", .serve(2)), ("GET /b", .serve(1))]),
+        ReplayRow(
+            sentence: "once: each goes out once", recorded: ["GET /a", "GET /a"], order: .once,
+            steps: [("GET /a", .serve(0)), ("GET /a", .serve(1)), ("GET /a", .refuse(.usedUp(count: 2)))]),
+        ReplayRow(
+            sentence: "strict: the next request must be the next recorded one", recorded: ["GET /a", "GET /b"], order: .strict,
+            steps: [
+                ("GET /b", .refuse(.outOfOrder(next: 0))), ("GET /a", .serve(0)), ("GET /b", .serve(1)), ("GET /b", .refuse(.atEnd)),
+            ]),
+        ReplayRow(
+            sentence: "JSON content is compared by what it says", recorded: ["POST /a\n\(json)\n\n{\"a\":1,\"b\":2}"], order: .repeating,
+            steps: [
+                ("POST /a\n\(json); charset=utf-8\n\n{\"b\": 2, \"a\": 1.0}", .serve(0)),
+                ("POST /a\n\(json)\n\n{\"a\":2}", .refuse(.otherContent(nearest: [0]))),
+            ]),
+        ReplayRow(
+            sentence: "any credential is as good as the recorded one",
+            recorded: ["GET /a?api_key=REDACTED\nAuthorization: Bearer REDACTED"],
+            order: .repeating, steps: [("GET /a?api_key=x\nAuthorization: Bearer y", .serve(0)), ("GET /a?api_key=z", .serve(0))]),
+        ReplayRow(
+            sentence: "so are a password and a token in the content, and what the operator names",
+            recorded: ["POST /login?customer=REDACTED\n\(json)\n\n{\"user\":\"a\",\"password\":\"REDACTED\"}"], order: .repeating,
+            steps: [
+                ("POST /login?customer=7\n\(json)\n\n{\"user\":\"a\",\"password\":\"x\"}", .serve(0)),
+                (
+                    "POST /login?customer=7\n\(json)\n\n{\"user\":\"b\",\"password\":\"x\"}",
+                    .refuse(.otherContent(nearest: [0]))
+                ),
+            ]),
+        ReplayRow(
+            sentence: "with credentials comes what was recorded with some, without what was recorded without",
+            recorded: ["GET /me", "GET /me\nX-Tenant-Key: REDACTED"], order: .repeating,
+            steps: [("GET /me\nX-Tenant-Key: t", .serve(1)), ("GET /me", .serve(0)), ("GET /me\nX-Tenant-Key: t", .serve(1))]),
+        ReplayRow(
+            sentence: "the fields that Vary names choose", recorded: ["GET /a\nAccept-Language: de", "GET /a\nAccept-Language: fr"],
+            order: .repeating,
+            steps: [
+                ("GET /a\nAccept-Language: fr", .serve(1)), ("GET /a\nAccept-Language: de", .serve(0)),
+                ("GET /a\nAccept-Language: it", .serve(0)),
+            ],
+            vary: "Vary: Accept-Language, Accept-Encoding"),
+        ReplayRow(
+            sentence: "HEAD gets what GET would; a recorded HEAD comes first", recorded: ["GET /a", "HEAD /b", "GET /b"], order: .repeating,
+            steps: [("HEAD /a", .serve(0)), ("HEAD /b", .serve(1))]),
+        ReplayRow(
+            sentence: "a part goes to who asks for that part, else the whole", recorded: ["GET /a\nRange: bytes=0-1", "GET /b"],
+            order: .repeating,
+            steps: [
+                ("GET /a\nRange: bytes=0-1", .serve(0)), ("GET /b\nRange: bytes=0-1", .serve(1)),
+                ("GET /a", .refuse(.otherContent(nearest: [0, 1]))),
+            ]),
+        ReplayRow(
+            sentence: "three nearest are told, the nearest first",
+            recorded: ["DELETE /orders", "GET /users", "GET /users/1", "POST /users", "GET /x/y/z"], order: .repeating,
+            steps: [("GET /userz", .refuse(.notRecorded(nearest: [1, 3, 2])))]),
+    ]
+
+    @Test("one request after the other", arguments: rows)
+    func steps(row: ReplayRow) {
+        let vary = Spelt.fields(row.vary.isEmpty ? [] : [row.vary])
+        var replay = Replay(row.recorded.map { (Spelt.request($0, secrets), vary) }, order: row.order)
+        for step in row.steps { #expect(replay.respond(to: Spelt.request(step.request, secrets)) == step.decision) }
+        let served = row.steps.count { if case .serve = $0.decision { true } else { false } }
+        #expect(replay.served == served && replay.refused == row.steps.count - served)
+    }
+
+    @Test("what was never asked for is counted")
+    func left() {
+        var replay = Replay(["GET /a", "GET /b"].map { (Spelt.request($0, secrets), Fields()) }, order: .once)
+        #expect(replay.left == 2)
+        for _ in 0..<2 { _ = replay.respond(to: Spelt.request("GET /a", secrets)) }
+        #expect(replay.left == 1)
+    }
+
+    @Test("a refusal says what was recorded instead, and shows no secret")
+    func sentences() {
+        let replay = Replay(["GET /users?token=REDACTED", "GET /b"].map { (Spelt.request($0, secrets), Fields()) }, order: .repeating)
+        let request = Spelt.request("GET /user?token=mine", secrets)
+        let sentence = replay.sentence(.notRecorded(nearest: [0, 1]), to: request)
+        #expect(
+            sentence
+                == "GET /user?token=REDACTED was not recorded. The nearest recorded requests are GET /users?token=REDACTED and GET /b.")
+        let problem = String(decoding: replay.problem(.outOfOrder(next: 1), to: request, status: 404), as: UTF8.self)
+        #expect(problem.contains("In strict order the next request must be GET /b, number 2 of 2, not GET /user?token=REDACTED."))
+        #expect(problem.contains("\"target\": \"/b\"") && !problem.contains("mine"))
+    }
+}

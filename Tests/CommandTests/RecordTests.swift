@@ -1,0 +1,128 @@
+// Recordings and replays by the real binary: what was recorded comes again with no upstream at all.
+
+import CacheStore
+import Glibc
+import TestSupport
+import Testing
+
+@testable import cistern
+
+@Suite("Record and replay", .play)
+struct RecordTests {
+    private let temporary = TestTools.temporaryDirectory()
+    private var har: String { temporary.path + "/api.har" }
+    private static let isJSON = ("Content-Type", "application/json")
+
+    private static func origin() -> ScriptedOrigin {
+        ScriptedOrigin { request in
+            switch request.target {
+            case "/login": [.json("{\"access_token\":\"tell-nobody\",\"name\":\"Ada\"}", ["Set-Cookie: sid=tell-nobody; Path=/"])]
+            case "/missing": [.json("{\"error\":1}", status: "404 Not Found")]
+            case "/image":
+                [.sendBytes(Array("HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nContent-Length: 3\r\n\r\n".utf8) + [0xff, 0, 0xfe])]
+            case "/moved": [.answer("", type: "text/plain", status: "302 Found", ["Location: http://\(request["Host"] ?? "")/users"])]
+            case "/cut": [.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc"), .cut]
+            default: [.json("{\"target\":\"\(request.method) \(request.target.prefix { $0 != "?" })\"}")]
+            }
+        }
+    }
+
+    private func text(_ path: String) throws -> String { String(decoding: try #require(FileContent.read(path)), as: UTF8.self) }
+
+    @Test("every method, status and content is recorded, without secrets, and comes again for any credentials and no upstream")
+    func thereAndBack() throws {
+        let origin = Self.origin()
+        let record = try RunningCommand("record --upstream http://127.0.0.1:\(origin.port) --har \(har) --secret pet", in: temporary.path)
+        let login = #"{"user":"ada","password":"tell-nobody"}"#
+        #expect(try record.request("POST", "/login", [Self.isJSON], content: login).text.contains("tell-nobody"))
+        #expect(try record.get("/me?api_key=tell-nobody&pet=tell-nobody", [("Authorization", "Bearer tell-nobody")]).status == 200)
+        #expect(try record.get("/missing").status == 404)
+        #expect(try record.get("/image").content == [0xff, 0, 0xfe])
+        #expect(try record.get("/moved")["Location"] == "/users")
+        for target in ["/users", "/users"] { #expect(try record.request("DELETE", target).status == 200) }
+        #expect(try record.get("/cut").isComplete == false)
+        let recorded = record.stop(SIGINT)
+        #expect(recorded.status == 0 && recorded.text.contains("7 exchanges recorded; left out: 1 since the response broke off"))
+        let archive = try text(har)
+        #expect(!archive.contains("tell-nobody") && archive.contains(#"{\"access_token\":\"REDACTED\",\"name\":\"Ada\"}"#))
+        origin.down()
+
+        let replay = try RunningCommand("replay \(har)", in: temporary.path)
+        let another = #"{"password":"another","user":"ada"}"#
+        let token = try replay.request("POST", "/login", [Self.isJSON], content: another)
+        #expect(token.text == #"{"access_token":"REDACTED","name":"Ada"}"# && token["Set-Cookie"] == "sid=REDACTED; Path=/")
+        #expect(try replay.get("/me?pet=b&api_key=a", [("Authorization", "Bearer REDACTED")]).text == "{\"target\":\"GET /me\"}")
+        #expect(try replay.get("/missing").text == "{\"error\":1}")
+        let image = try replay.get("/image")
+        #expect(image.content == [0xff, 0, 0xfe] && image["Content-Type"] == "image/png")
+        #expect(try replay.get("/moved")["Location"] == "/users")
+        let unknown = try replay.get("/mee")
+        #expect(unknown.status == 404 && unknown.text.hasPrefix("GET /mee was not recorded. The nearest recorded requests are GET /me"))
+        let problem = try replay.get("/mee", [("Accept", "application/json")])
+        #expect(problem["Content-Type"] == "application/problem+json" && problem.text.contains("\"nearest\""))
+        let replayed = replay.stop()
+        #expect(replayed.status == 0 && replayed.text.contains("5 requests served, 2 without a recorded response"))
+    }
+
+    @Test("with the order of the recording, and each once: what a test did not do as recorded is its exit code")
+    func orders() throws {
+        let origin = Self.origin()
+        let record = try RunningCommand("record --upstream http://127.0.0.1:\(origin.port) --har \(har)", in: temporary.path)
+        for target in ["/a", "/b"] { _ = try record.get(target) }
+        #expect(record.stop().status == 0)
+        let strict = try RunningCommand("replay \(har) --strict-order", in: temporary.path)
+        #expect(try strict.get("/b").text.contains("the next request must be GET /a, number 1 of 2"))
+        for target in ["/a", "/b"] { #expect(try strict.get(target).status == 200) }
+        #expect(strict.stop().status == 1)
+        let short = try RunningCommand("replay \(har) --strict-order --delay recorded", in: temporary.path)
+        #expect(try short.get("/a").status == 200)
+        let stopped = short.stop()
+        #expect(stopped.status == 1 && stopped.text.contains("1 recorded responses were never asked for"))
+        let once = try RunningCommand("replay \(har) --once", in: temporary.path)
+        #expect(try once.get("/a").status == 200)
+        #expect(once.stop().status == 0)
+    }
+
+    @Test("a recording of nothing leaves an older file alone")
+    func nothing() throws {
+        let origin = Self.origin()
+        try TextFile.write("older", to: har)
+        let record = try RunningCommand("record --upstream http://127.0.0.1:\(origin.port) --har \(har)", in: temporary.path)
+        let outcome = record.stop()
+        #expect(outcome.status == 1 && outcome.text.contains("0 exchanges recorded: \(har) is not written"))
+        #expect(try text(har) == "older")
+    }
+
+    @Test(
+        "what is no archive is said in one sentence with the place",
+        arguments: [
+            ("{\"log\":\n tru}", "it is not JSON: line 2, column 5"), ("{}", "log.entries is missing or not a list"),
+            ("", "line 1, column 1"),
+            ("{\"log\":{\"entries\":[\n{}]}}", "log.entries[0], line 2: request is missing"),
+            ("{\"log\":{\"entries\":[7]}}", "log.entries[0], line 1: request is missing"),
+            ("{\"log\":{\"entries\":[]}}", "it holds no response that could be served"),
+            (
+                #"{"log":{"entries":[{"request":{"method":"GET","url":"http://a/"},"response":{"status":0}}]}}"#,
+                "left out: 1 since the request got no response (status 0)"
+            ),
+        ])
+    func broken(archive: String, sentence: String) throws {
+        try TextFile.write(archive, to: har)
+        let outcome = try CommandLineTool.run("replay \(har) --listen 127.0.0.1:0")
+        #expect(outcome.status == 1 && outcome.lines.count == 1)
+        #expect(outcome.text.hasPrefix("cistern: \(har): ") && outcome.text.contains(sentence))
+    }
+
+    @Test(
+        "what cannot begin says why",
+        arguments: [
+            ("replay /none.har", 1, "/none.har: No such file or directory"),
+            ("replay \(#filePath) --listen x", 1, "--listen: x is not an address"),
+            ("record --har /none/x.har --upstream http://127.0.0.1:1", 1, "/none/x.har: No such file or directory"),
+            ("record --har x.har", 78, "upstream.url is missing"), ("record --upstream http://127.0.0.1:1", 64, "--har"),
+        ])
+    func refused(arguments: String, status: Int32, sentence: String) throws {
+        let outcome = try CommandLineTool.run(arguments)
+        #expect(outcome.status == status && outcome.text.contains(sentence))
+    }
+}
