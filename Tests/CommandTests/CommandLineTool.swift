@@ -33,7 +33,12 @@ struct CommandLineTool {
     ///   - arguments: as typed in a shell.
     ///   - environment: as typed before a command.
     static func run(_ arguments: String, environment: String = "") throws -> Outcome {
-        let command = "\(environment) \(path) \(arguments) 2>&1"
+        try run(program: "\(environment) \(path) \(arguments)")
+    }
+
+    /// - Parameter program: any, with its arguments.
+    static func run(program: String) throws -> Outcome {
+        let command = "\(program) 2>&1"
         guard let pipe = popen(command, "r") else { throw NotRun() }
         var bytes: [UInt8] = []
         var piece = [UInt8](repeating: 0, count: 1 << 16)

@@ -1,6 +1,7 @@
 // The recipes of Configuration/README.md, read from there and played as they stand.
 
 import Administration
+import CacheStore
 import ReverseProxy
 import Settings
 import TestSupport
@@ -10,16 +11,24 @@ import Testing
 
 /// What a recipe's lines make of a proxy.
 enum Recipe {
-    private static let page = #filePath.dropLast("Tests/CommandTests/RecipeTests.swift".count) + "Configuration/README.md"
+    private static let root = #filePath.dropLast("Tests/CommandTests/RecipeTests.swift".count)
+
+    /// - Parameters:
+    ///   - language: of the lines.
+    ///   - sentence: what stands before them.
+    static func lines(_ language: String, behind sentence: String, of page: String) throws -> String {
+        let page = String(decoding: try #require(FileContent.read(root + page)), as: UTF8.self)
+        let rest = page[try #require(page.firstRange(of: sentence)).upperBound...]
+        let start = try #require(rest.firstRange(of: "```\(language)\n")).upperBound
+        let end = try #require(rest[start...].firstRange(of: "```")).lowerBound
+        return String(rest[start..<end])
+    }
 
     /// - Parameter sentence: what stands before the recipe's lines.
     static func settings(behind sentence: String) throws -> ProxySettings {
-        let page = String(decoding: try #require(FileContent.read(String(page))), as: UTF8.self)
-        let rest = page[try #require(page.firstRange(of: sentence)).upperBound...]
-        let start = try #require(rest.firstRange(of: "```yaml\n")).upperBound
-        let end = try #require(rest[start...].firstRange(of: "```")).lowerBound
+        let lines = try lines("yaml", behind: sentence, of: "Configuration/README.md")
         var reader = SettingsReader()
-        reader.read(file: "recipe", text: Array("upstream: {url: http://api.test}\n".utf8) + Array(rest[start..<end].utf8))
+        reader.read(file: "recipe", text: Array("upstream: {url: http://api.test}\n".utf8) + Array(lines.utf8))
         reader.finish()
         SettingsCheck.check(&reader)
         #expect(reader.mistakes.isEmpty)
@@ -48,5 +57,30 @@ struct RecipeTests {
             }
             #expect(origin.requests.count == minute * words.count)
         }
+    }
+
+    @Test(
+        "CI without a network: recorded with one, replayed without, and what was not recorded fails the run",
+        .enabled(if: TestTools.has("curl")))
+    func continuousIntegration() throws {
+        let origin = ScriptedOrigin { request in [.json("{\"target\":\"\(request.target)\"}")] }
+        let temporary = TestTools.temporaryDirectory()
+        let page = "docker/README.md"
+        let record = try Recipe.lines("sh", behind: "Once, with a network; the archive goes into the repository:", of: page)
+        let replay = try Recipe.lines("sh", behind: "In CI. The last line ends with 1", of: page)
+        let run = { (lines: String, target: String) in
+            let script = lines.replacing("npm test", with: "curl -sf \"$API_URL\(target)\"")
+                .replacing("https://api.example.com", with: "http://127.0.0.1:\(origin.port)")
+            let tools = CommandLineTool.path[..<(CommandLineTool.path.lastIndex(of: "/") ?? CommandLineTool.path.startIndex)]
+            try TextFile.write("cd \(temporary.path)\nrm -f ready\nPATH=\(tools):$PATH\n\(script)", to: temporary.path + "/recipe.sh")
+            return try CommandLineTool.run(program: "sh \(temporary.path)/recipe.sh")
+        }
+        let recorded = try run(record, "/users")
+        #expect(recorded.status == 0 && recorded.text.contains("1 exchanges recorded in api.har"))
+        origin.down()
+        let good = try run(replay, "/users")
+        #expect(good.status == 0 && good.text.contains("{\"target\":\"/users\"}"))
+        let unknown = try run(replay, "/user")
+        #expect(unknown.status == 1 && unknown.text.contains("GET /user was not recorded. The nearest recorded request is GET /users."))
     }
 }
