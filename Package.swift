@@ -77,7 +77,7 @@ let package = Package(
                 "Telemetry", "Hashing",
             ]),
         room(
-            "Administration", ["HTTPCore", "JSON", "CachePolicy", "ResponseCache", "Explanation", "Upstream", "Telemetry"],
+            "Administration", ["Archives", "HTTPCore", "JSON", "CachePolicy", "ResponseCache", "Explanation", "Upstream", "Telemetry"],
             resources: [.embedInCode("openapi.json")]),
         room(
             "ReverseProxy",
@@ -161,7 +161,8 @@ let package = Package(
 
 // What must hold for any bytes from outside (Tests/Fuzz): replayed by the ordinary tests, and built for the fuzzer by `make fuzz`.
 let fuzzed: [Target.Dependency] = [
-    "HTTPCore", "JSON", "ContentCodings", "CachePolicy", "CacheStore", "ResponseCache", "Administration", "Upstream", "Downstream",
+    "HTTPCore", "JSON", "ContentCodings", "CachePolicy", "CacheStore", "ResponseCache", "Archives", "Administration", "Upstream",
+    "Downstream",
     "ReverseProxy",
     "Settings",
     "CHash",

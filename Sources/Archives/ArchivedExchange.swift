@@ -87,7 +87,7 @@ extension ArchivedExchange {
         let hasContent = !status.forbidsContent && method != "HEAD"
         content = hasContent ? try Self.content(response["content"]) : []
         isDecoded =
-            (fields.contains(.contentEncoding) && entry["_cistern"]?["coded"] != true) || entry["_cistern"]?["decoded"] == true
+            (ContentCoding(fields) != .identity && entry["_cistern"]?["coded"] != true) || entry["_cistern"]?["decoded"] == true
         started = entry["startedDateTime"]?.string.flatMap { RFC3339.parse($0) }
         duration = Int64(max(0, min(entry["time"]?.double ?? 0, Double(Self.durationLimit))))
     }

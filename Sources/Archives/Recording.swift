@@ -28,9 +28,10 @@ package struct Recording: Sendable {
                 leftOut["it went to another origin", default: 0] += 1
                 continue
             }
+            guard ArchiveOrigin.canBeSent(target) else { throw reader.mistake("request.url is not a URL", in: index) }
             if !origins.contains(origin) { origins.append(origin) }
             secrets.addNames(of: exchange)
-            exchanges.append((exchange, target))
+            exchanges.append((exchange, Array(RequestTarget.escaped(target[...]))))
         }
         self.secrets = secrets
         for (exchange, target) in exchanges {

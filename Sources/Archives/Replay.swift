@@ -171,22 +171,19 @@ package struct Replay: Sendable {
 /// How near two requests are. Cheap, since all recorded ones are compared: what is the same at the beginning and at the end counts.
 enum Likeness {
     static func of(_ one: ReplayRequest, _ other: ReplayRequest) -> Int {
-        let (path, query) = parts(one.target)
-        let (otherPath, otherQuery) = parts(other.target)
-        return 4 * share(path, otherPath) + share(query, otherQuery) + (one.method == other.method ? 60 : 0)
-    }
-
-    private static func parts(_ target: [UInt8]) -> (path: ArraySlice<UInt8>, query: ArraySlice<UInt8>) {
-        let question = target.firstIndex(of: UInt8(ascii: "?")) ?? target.endIndex
-        return (target[..<question], target[question...])
+        let path = share(one.target.span.extracting(0..<one.pathBytes), other.target.span.extracting(0..<other.pathBytes))
+        let query = share(one.target.span.extracting(one.pathBytes...), other.target.span.extracting(other.pathBytes...))
+        return 4 * path + query + (one.method == other.method ? 60 : 0)
     }
 
     /// Percent of the longer one.
-    private static func share(_ one: ArraySlice<UInt8>, _ other: ArraySlice<UInt8>) -> Int {
-        let longest = max(one.count, other.count)
+    private static func share(_ one: Span<UInt8>, _ other: Span<UInt8>) -> Int {
+        let (longest, shortest) = (max(one.count, other.count), min(one.count, other.count))
         guard longest > 0 else { return 100 }
-        let start = zip(one, other).prefix { $0 == $1 }.count
-        let end = zip(one.dropFirst(start).reversed(), other.dropFirst(start).reversed()).prefix { $0 == $1 }.count
+        var start = 0
+        while start < shortest, one[start] == other[start] { start += 1 }
+        var end = 0
+        while end < shortest - start, one[one.count - 1 - end] == other[other.count - 1 - end] { end += 1 }
         return (start + end) * 100 / longest
     }
 }

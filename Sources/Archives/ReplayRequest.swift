@@ -8,6 +8,8 @@ package struct ReplayRequest: Sendable {
     package let method: [UInt8]
     /// Path and query, as they may be shown.
     package let target: [UInt8]
+    /// Of the target.
+    let pathBytes: Int
     package let hasCredentials: Bool
     let fields: Fields
     /// Two requests with the same key are the same.
@@ -29,6 +31,7 @@ package struct ReplayRequest: Sendable {
         self.method = method
         let target = secrets.cover(target: target)
         self.target = target
+        pathBytes = target.firstIndex(of: UInt8(ascii: "?")) ?? target.count
         self.fields = fields
         hasCredentials = (0..<fields.count).contains { secrets.isSecret(field: fields.name(at: $0)) }
         var canonical: [UInt8] = []

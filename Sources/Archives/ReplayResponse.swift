@@ -73,9 +73,11 @@ package struct ArchiveOrigin: Sendable, Hashable {
         guard let (origin, rest) = Self.split(url), origin == self.origin, rest.starts(with: basePath) else { return nil }
         var target = Array(rest.dropFirst(basePath.count).prefix { $0 != UInt8(ascii: "#") })
         if target.isEmpty || target.first == UInt8(ascii: "?") { target.insert(UInt8(ascii: "/"), at: 0) }
-        guard target.first == UInt8(ascii: "/"), target.allSatisfy({ $0 > 0x20 && $0 != 0x7f }) else { return nil }
-        return Array(RequestTarget.escaped(target[...]))
+        return target.first == UInt8(ascii: "/") ? target : nil
     }
+
+    /// Whether no byte of it would end a request's line, or a part of it.
+    package static func canBeSent(_ target: [UInt8]) -> Bool { target.allSatisfy { $0 > 0x20 && $0 != 0x7f } }
 
     /// Of a recorded URL without a base path.
     package init?(ofRecorded url: String) {

@@ -73,8 +73,12 @@ final class ExchangeRecording {
     init(_ recorder: any ExchangeRecorder, _ request: RequestHead, content: [UInt8], started: Int64, began: Int64) {
         (self.recorder, self.began) = (recorder, began)
         phase = .request(RecordedExchange(number: recorder.begin(), request: request, started: started))
+        _ = hold(Self.exchangeBytes + request.fields.bytes.count)
         addRequest(content.span)
     }
+
+    /// What an exchange takes beside its fields and contents, about.
+    private static let exchangeBytes = 512
 
     func addRequest(_ bytes: Span<UInt8>) {
         switch phase {
@@ -95,15 +99,14 @@ final class ExchangeRecording {
     }
 
     func begin(_ response: ResponseHead) {
-        guard case .request(var exchange) = phase else { return }
+        guard case .request(var exchange) = phase, hold(response.fields.bytes.count) else { return }
         exchange.response = response
         phase = .response(exchange)
     }
 
     func add(_ bytes: Span<UInt8>) {
         guard case .response(var exchange) = phase else { return }
-        guard recorder.hold(bytes.count) else { return leaveOut(.noRoom) }
-        held += bytes.count
+        guard hold(bytes.count) else { return }
         phase = .ended
         exchange.content.append(copying: bytes)
         phase = .response(exchange)
@@ -131,6 +134,11 @@ final class ExchangeRecording {
             leaveOut(.requestTooLong)
             return false
         }
+        return hold(count)
+    }
+
+    /// Where there is no room for more, it is left out as a whole.
+    private func hold(_ count: Int) -> Bool {
         guard recorder.hold(count) else {
             leaveOut(.noRoom)
             return false

@@ -75,7 +75,8 @@ struct CommandTests {
         _ = try play.get("/users/2", [("Authorization", "Bearer secret")])
         let file = play.directory + "/export.har"
         let exported = try tool.run("export --har \(file)")
-        #expect(exported.text.hasPrefix("3 responses written, 1 left out"))
+        #expect(exported.lines.first == "3 responses written, 1 left out:")
+        #expect(exported.text.contains("1 asked for with credentials; --with-partitions") && exported.text.contains("--with-secrets"))
         let archive = try tool.run("export --har -").text
         #expect(archive.contains("/posts?a=1&b=2") && archive.contains("api_key=REDACTED") && !archive.contains("Bearer"))
         let colleague = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { $0.mode = .offline }
@@ -83,7 +84,14 @@ struct CommandTests {
         #expect(imported.lines == ["2 of 3 responses stored", "  1 left out: redacted"])
         #expect(try colleague.get("/posts?b=2&a=1").text == "{\"target\":\"/posts?b=2&a=1\"}")
         #expect(try colleague.get("/users/2").status == 504)
-        #expect(try tool.run("import /dev/null").status == 1)
+        let empty = try tool.run("import /dev/null")
+        #expect(empty.status == 1 && empty.text.contains("/dev/null: it is not JSON: line 1, column 1"))
+        try TextFile.write(#"{"log":{"entries":[{},{"request":{"method":"GET","url":"/"},"response":{"status":0}}]}}"#, to: file)
+        let broken = try tool.run("import \(file)")
+        #expect(
+            broken.lines.contains("cistern: \(file): log.entries[0], line 1: request is missing")
+                && broken.text.contains("1 left out: malformed"))
+        #expect(broken.text.contains("1 left out: no_response (the request got no response (status 0))"))
     }
 
     @Test("warm takes paths, URLs, lists, OpenAPI documents and archives")

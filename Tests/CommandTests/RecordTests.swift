@@ -32,7 +32,10 @@ struct RecordTests {
     @Test("every method, status and content is recorded, without secrets, and comes again for any credentials and no upstream")
     func thereAndBack() throws {
         let origin = Self.origin()
-        let record = try RunningCommand("record --upstream http://127.0.0.1:\(origin.port) --har \(har) --secret pet", in: temporary.path)
+        let adminPort = TestTools.freePort()
+        let record = try RunningCommand(
+            "record --upstream http://127.0.0.1:\(origin.port) --har \(har) --secret pet --admin-listen 127.0.0.1:\(adminPort)",
+            in: temporary.path)
         let login = #"{"user":"ada","password":"tell-nobody"}"#
         #expect(try record.request("POST", "/login", [Self.isJSON], content: login).text.contains("tell-nobody"))
         #expect(try record.get("/me?api_key=tell-nobody&pet=tell-nobody", [("Authorization", "Bearer tell-nobody")]).status == 200)
@@ -41,6 +44,10 @@ struct RecordTests {
         #expect(try record.get("/moved")["Location"] == "/users")
         for target in ["/users", "/users"] { #expect(try record.request("DELETE", target).status == 200) }
         #expect(try record.get("/cut").isComplete == false)
+        let metrics = try #require(try TestClient(port: adminPort).get("/metrics")).text
+        for line in ["recorded\"} 7", "broken_off\"} 1", "no_room\"} 0"] {
+            #expect(metrics.contains("cistern_recorded_exchanges_total{result=\"\(line)\n"))
+        }
         let recorded = record.stop(SIGINT)
         #expect(recorded.status == 0 && recorded.text.contains("7 exchanges recorded; left out: 1 since the response broke off"))
         let archive = try text(har)

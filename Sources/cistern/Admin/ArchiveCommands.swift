@@ -1,5 +1,6 @@
 // `cistern export` and `import`: what is stored as an HTTP archive (HAR 1.2), for a colleague or a browser's tools, and back.
 
+import Archives
 import ArgumentParser
 import CSystem
 import CachePolicy
@@ -40,19 +41,21 @@ struct Export: AdminCommand {
         let creator: JSONValue = ["name": "cistern", "version": .string(version)]
         try file.write(Array("{\"log\":{\"version\":\"1.2\",\"creator\":".utf8) + creator.serialized() + Array(",\"entries\":[".utf8))
         var written = 0
-        var leftOut = 0
+        var leftOut: [NotExportedReason: Int] = [:]
+        var hasPlaceholders = false
         var after: String?
         repeat {
             let page = try client.value("GET", "entries", [("prefix", prefix), ("limit", "200"), ("after", after)])
             for entry in page["entries"]?.array ?? [] {
-                let isPlain = (entry["partition"] == nil || withPartitions) && entry["keyed_by_more"] != true
-                guard isPlain, let id = entry["id"]?.string, let copy = details(id, client) else {
-                    leftOut += 1
+                if let reason = reason(notToExport: entry) {
+                    leftOut[reason, default: 0] += 1
                     continue
                 }
+                guard let id = entry["id"]?.string, let copy = details(id, client) else { continue }
                 // What says that it is gone comes after it: else it would come back where this is imported.
                 for entry in [copy] + (copy["gone"]?.string.flatMap { details($0, client) }.map { [$0] } ?? []) {
                     guard let archived = archive(entry, client) else { continue }
+                    hasPlaceholders = hasPlaceholders || Self.holdsPlaceholder(archived)
                     try file.write(Array((written > 0 ? ",\n" : "\n").utf8) + archived.serialized())
                     written += 1
                 }
@@ -60,8 +63,31 @@ struct Export: AdminCommand {
             after = page["next"]?.string
         } while after != nil
         try file.write(Array("\n]}}\n".utf8))
-        let rest = leftOut == 0 ? "" : ", \(leftOut) left out: asked for with credentials, or kept by more than their target"
-        StandardError.write("\(written) responses written\(rest)\n")
+        StandardError.write("\(written) responses written\(leftOut.isEmpty ? "" : ", \(leftOut.values.reduce(0, +)) left out:")\n")
+        for reason in NotExportedReason.allCases {
+            if let count = leftOut[reason] { StandardError.write("  \(count) \(reason.rawValue)\n") }
+        }
+        if hasPlaceholders {
+            StandardError.write(
+                "Secret values are written as \(SecretNames.redaction), and import leaves those out; --with-secrets writes them\n")
+        }
+    }
+
+    /// What an export leaves out, and how one has it.
+    private enum NotExportedReason: String, CaseIterable {
+        case partition = "asked for with credentials; --with-partitions writes them too, without the credentials"
+        case keyedByMore = "kept by more than their target (content, host or fields of the request); record has those"
+    }
+
+    private func reason(notToExport entry: JSONValue) -> NotExportedReason? {
+        if entry["partition"] != nil, !withPartitions { return .partition }
+        return entry["keyed_by_more"] == true ? .keyedByMore : nil
+    }
+
+    private static func holdsPlaceholder(_ archived: JSONValue) -> Bool {
+        let fields = [archived["request"], archived["response"]].flatMap { $0?["headers"]?.array ?? [] }
+        return archived["request"]?["url"]?.string?.contains("=" + SecretNames.redaction) == true
+            || fields.contains { $0["value"]?.string == SecretNames.redaction }
     }
 
     /// nil where it is stored no more.
@@ -73,26 +99,14 @@ struct Export: AdminCommand {
         guard let id = entry["id"]?.string, let content = try? client.request("GET", "entries/\(id)/content") else { return nil }
         let fields = Self.fields(entry)
         let type = fields.first { $0["name"]?.string?.lowercased() == "content-type" }?["value"]?.string ?? ""
-        let text = String(validating: content, as: UTF8.self)
-        var body: [JSONValue.Member] = [.init("size", .integer(content.count)), .init("mimeType", .string(type))]
-        body.append(.init("text", .string(text ?? Base64.encode(content))))
-        if text == nil { body.append(.init("encoding", "base64")) }
         let requestFields = (entry["vary"]?.array ?? []).filter { $0["value"]?.string != nil }
-        let target = entry["target"]?.string ?? "/"
-        let request: JSONValue = [
-            "method": "GET", "url": .string((entry["upstream"]?.string ?? "") + target), "httpVersion": "HTTP/1.1", "cookies": [],
-            "headers": .array(requestFields), "queryString": .array(Self.arguments(target)), "headersSize": -1, "bodySize": 0,
-        ]
-        let response: JSONValue = [
-            "status": entry["status"], "statusText": "", "httpVersion": "HTTP/1.1", "cookies": [], "headers": .array(fields),
-            "content": .object(body), "redirectURL": "", "headersSize": -1, "bodySize": .integer(content.count),
-        ]
         let times = ["requested_at", "stored_at"].map { entry[$0]?.string.flatMap { RFC3339.parse($0) } ?? 0 }
-        let delay = max(0, Int(clamping: times[1] - times[0]))
-        return [
-            "startedDateTime": entry["requested_at"], "time": .integer(delay), "request": request, "response": response, "cache": [:],
-            "timings": ["send": 0, "wait": .integer(delay), "receive": 0], "_partition": entry["partition"], "_cistern": Self.origin(entry),
-        ]
+        return ArchiveEntry.make(
+            ArchiveEntry.Request(
+                method: "GET", url: (entry["upstream"]?.string ?? "") + (entry["target"]?.string ?? "/"), fields: requestFields),
+            ArchiveEntry.Response(status: entry["status"]?.integer ?? 0, fields: fields, content: content, type: type),
+            started: entry["requested_at"], milliseconds: max(0, Int(clamping: times[1] - times[0])),
+            more: (entry["partition"].map { [.init("_partition", $0)] } ?? []) + [.init("_cistern", Self.origin(entry))])
     }
 
     /// As the upstream sent them, as far as that is known.
@@ -110,15 +124,6 @@ struct Export: AdminCommand {
     private static func origin(_ entry: JSONValue) -> JSONValue {
         let isStale = entry["marked_stale"] == true || entry["freshness"]?["lifetime"]?.integer == 0
         return ["decoded": entry["weakened_tag"], "authorized": entry["authorized"], "stale": .bool(isStale)]
-    }
-
-    private static func arguments(_ target: String) -> [JSONValue] {
-        guard let question = target.firstIndex(of: "?") else { return [] }
-        return target[target.index(after: question)...].split(separator: "&").map { argument in
-            let parts = argument.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-            let decode = { (text: Substring) in PercentCoding.decode(Array(text.utf8), plusIsSpace: true) ?? String(text) }
-            return ["name": .string(decode(parts[0])), "value": .string(parts.count > 1 ? decode(parts[1]) : "")]
-        }
     }
 }
 
@@ -163,22 +168,51 @@ struct Import: AdminCommand {
 
     @OptionGroup var options: AdminOptions
 
-    /// Largest archive: it is held whole.
-    private static let limitBytes = 1 << 30
+    /// So many broken entries are told with their places.
+    private static let toldLimit = 5
 
     func run(_ client: AdminClient) throws {
-        guard let bytes = FileContent.read(file, limit: Self.limitBytes) else {
-            throw AdminFailure("\(file): \(String(cString: strerror(errno)))")
+        let reader: ArchiveReader
+        do throws(ArchiveReader.Mistake) {
+            reader = try ArchiveReader(try ArchiveFile.read(file))
+        } catch {
+            throw AdminFailure("\(file): \(error)")
         }
-        guard let entries = JSONValue(bytes)?["log"]?["entries"]?.array else { throw AdminFailure("\(file) is not an HTTP archive") }
+        let arguments = origin.map { ("origin", Optional($0)) } + [("shared", shared ? "true" : nil)]
         var imported = 0
         var leftOut: [String: Int] = [:]
-        for entry in entries {
-            let arguments = origin.map { ("origin", Optional($0)) } + [("shared", shared ? "true" : nil)]
+        for index in 0..<reader.count {
+            let entry = reader.entry(index)
+            if let fault = Self.fault(entry) {
+                leftOut[Self.reason(fault), default: 0] += 1
+                guard case .malformed(let what) = fault, leftOut["malformed", default: 0] <= Self.toldLimit else { continue }
+                StandardError.write("cistern: \(file): \(reader.mistake(what, in: index))\n")
+                continue
+            }
             let response = try client.value("POST", "entries", arguments, content: entry.serialized())
             if let reason = response["reason"]?.string { leftOut[reason, default: 0] += 1 } else { imported += 1 }
         }
-        print("\(imported) of \(entries.count) responses stored")
-        for (reason, count) in leftOut.sorted(by: { ($1.value, $0.key) < ($0.value, $1.key) }) { print("  \(count) left out: \(reason)") }
+        print("\(imported) of \(reader.count) responses stored")
+        for (reason, count) in leftOut.sorted(by: { ($1.value, $0.key) < ($0.value, $1.key) }) {
+            let sentence = UnusableReason(rawValue: reason).map { " (\($0.sentence))" } ?? ""
+            print("  \(count) left out: \(reason)\(sentence)")
+        }
+    }
+
+    /// What is wrong with an entry by itself: it need not be sent to hear that.
+    private static func fault(_ entry: JSONValue) -> ArchiveFault? {
+        do throws(ArchiveFault) {
+            _ = try ArchivedExchange(entry)
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    private static func reason(_ fault: ArchiveFault) -> String {
+        switch fault {
+        case .malformed: "malformed"
+        case .unusable(let reason): reason.rawValue
+        }
     }
 }

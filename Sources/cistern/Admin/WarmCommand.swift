@@ -1,5 +1,6 @@
 // `cistern warm`: fetches targets through the proxy, so that they are stored before anybody needs them.
 
+import Archives
 import ArgumentParser
 import Dispatch
 import Downstream
@@ -161,15 +162,16 @@ enum WarmList {
     static func targets(in source: String) throws -> [String] {
         if source.hasPrefix("/"), !isFile(source) { return [try target(source)] }
         if source.hasPrefix("http://") || source.hasPrefix("https://") { return [try target(source)] }
-        guard let bytes = FileContent.read(source, limit: 1 << 30) else {
+        guard let bytes = FileContent.read(source, limit: ArchiveReader.limitBytes + 1) else {
             throw AdminFailure("\(source) is no path, no URL, and no file that can be read")
+        }
+        if let archive = try? ArchiveReader(bytes) {
+            let requests = (0..<archive.count).lazy.compactMap { archive.entry($0)["request"] }
+            return try requests.filter { $0["method"] == "GET" }.compactMap { $0["url"]?.string }.map(target)
         }
         guard let document = JSONValue(bytes), document.members != nil else {
             let lines = bytes.split { $0 == 0x0a || $0 == 0x0d }.map { String(decoding: $0, as: UTF8.self) }
             return try lines.map { $0.prefix { $0 != "#" }.trimmingWhitespace }.filter { !$0.isEmpty }.map(target)
-        }
-        if let entries = document["log"]?["entries"]?.array {
-            return try entries.compactMap { $0["request"] }.filter { $0["method"] == "GET" }.compactMap { $0["url"]?.string }.map(target)
         }
         guard let paths = document["paths"]?.members else {
             throw AdminFailure("\(source) is neither an OpenAPI document nor an HTTP archive")

@@ -10,7 +10,7 @@ import Locking
 import ReverseProxy
 
 final class Recorder: ExchangeRecorder {
-    /// What all recorded contents may take of memory. Exchanges beyond it are passed on and left out.
+    /// What all that is recorded may take of memory. Exchanges beyond it are passed on and left out.
     static let heldLimitBytes = 256 << 20
     /// Longest content once its coding is off; what is longer stays coded.
     private static let decodedLimitBytes = 64 << 20

@@ -1,5 +1,6 @@
 // Whatever an archive holds, what is imported of it is a request and a response that could have come over the wire, and not from the future.
 
+import Archives
 import CachePolicy
 import HTTPCore
 import JSON
@@ -12,6 +13,7 @@ enum ArchiveProperty {
     private static let origins = ["https://upstream.example/base", "http://u"]
 
     static func check(_ bytes: [UInt8]) throws(Violation) {
+        try checkReplay(bytes)
         guard let value = JSONValue(bytes) else { return }
         for isShared in [false, true] {
             let settings = CachePolicySettings()
@@ -33,6 +35,27 @@ enum ArchiveProperty {
             try checkStored(entry, settings)
         }
     }
+
+    /// The same for what is replayed of it.
+    static func checkReplay(_ bytes: [UInt8]) throws(Violation) {
+        let archive = Array("{\"log\":{\"entries\":[".utf8) + bytes + Array("]}}".utf8)
+        guard let reader = try? ArchiveReader(archive),
+            let recording = try? Recording(reader, origins: [], secrets: SecretCovering(fields: []), now: now / 1000)
+        else { return }
+        var replay = Replay(recording.requests, order: .once)
+        for (number, one) in recording.requests.enumerated() {
+            let head = recording.responses[number].head
+            try expect(head.allSatisfy { isFieldValueByte($0) || $0 == 0x0d || $0 == 0x0a }, "a replayed head holds a control character")
+            guard case .serve = replay.respond(to: one.request) else { throw Violation(description: "a recorded request gets no response") }
+        }
+        guard case .refuse(let refusal) = replay.respond(to: strange) else {
+            throw Violation(description: "what nobody asked gets a response")
+        }
+        _ = replay.problem(refusal, to: strange, status: 404)
+    }
+
+    private static let strange = ReplayRequest(
+        method: Array("STRANGE".utf8), target: Array("/a?token=b".utf8), fields: Fields(), content: [], SecretCovering(fields: []))
 
     private static func checkStored(_ entry: ArchivedResponse, _ settings: CachePolicySettings) throws(Violation) {
         let received = ReceivedResponse(
