@@ -15,7 +15,7 @@ BENCH_PACKAGES := nginx haproxy wrk gcc libc6-dev python3 openssl
 FAULT_PACKAGES := python3 openssl util-linux
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cistern
 
-.PHONY: run build test bench kill faults fuzz fuzz-merge stress lint image sanitize soak compare clean help packages test-packages bench-packages fault-packages
+.PHONY: run build test browser bench kill faults fuzz fuzz-merge stress lint image sanitize soak compare clean help packages test-packages bench-packages fault-packages
 
 run: build
 ifdef UPSTREAM
@@ -70,6 +70,10 @@ compare: build
 	Tests/Comparison/clients.py --cistern .build/release/cistern
 	Tests/Comparison/caches.py --cistern .build/release/cistern
 
+# A web app of another origin in a real Chromium, before and in an outage; skipped with a sentence where none is installed.
+browser: build
+	Tests/Browser/browser.py --cistern .build/release/cistern
+
 # A long walk of the caching rules against a reference cache; another seed with SEED=…
 soak: packages
 	CISTERN_SOAK_STEPS=$(or $(STEPS),1000000) CISTERN_SOAK_SEED=$(or $(SEED),4711) $(SWIFT) test --filter RandomWalk
@@ -122,6 +126,7 @@ help:
 	@echo "make faults             every way of failing that we know of, as a table"
 	@echo "make fuzz               made-up bytes for everything that reads bytes from outside (TIME=, TARGET=)"
 	@echo "make stress             everything at once, every response checked (TIME=, SEED=, TLS=1)"
+	@echo "make browser            a web app of another origin in a real Chromium, through an outage"
 	@echo "make compare            beside other parsers, clients and caches"
 	@echo "make soak               the caching rules beside a reference cache, a million steps"
 	@echo "make sanitize           the tests under ThreadSanitizer and AddressSanitizer"

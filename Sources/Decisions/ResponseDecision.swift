@@ -19,6 +19,16 @@ package enum ResponseDecision: Sendable, Equatable {
     case turnAway
 }
 
+extension ResponseDecision {
+    /// Whether the response counts for what it is.
+    package var isUse: Bool {
+        switch self {
+        case .confirm, .collect, .stream: true
+        case .fail, .askWithoutConditions, .turnAway: false
+        }
+    }
+}
+
 /// Why a response is taken whole.
 package enum CollectedFor: Sendable, Equatable {
     /// It is stored if its content is good.

@@ -52,6 +52,8 @@ package struct ExchangeTrace: Sendable {
         package var fault: UpstreamFault?
         /// Why Cistern responded itself, without asking.
         package var refusal: Refusal?
+        /// What it told a preflight, by the operator's word.
+        package var preflight: CrossOriginRules.Verdict?
     }
 
     /// The request's content.

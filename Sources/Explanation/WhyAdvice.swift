@@ -79,6 +79,18 @@ extension NotStoredReason {
     }
 }
 
+extension CrossOriginRules.Verdict {
+    /// In words.
+    var sentence: String {
+        switch self {
+        case .allowed: "Cistern responded to the preflight itself, as the setting cors says, and allowed what it asked for."
+        case .originNotNamed: "Cistern refused the preflight: cors.origins does not name its origin."
+        case .methodNotNamed: "Cistern refused the preflight: cors.methods does not name the method that it asked for."
+        case .fieldNotNamed: "Cistern refused the preflight: cors.fields does not name a field that it asked for."
+        }
+    }
+}
+
 extension BypassReason {
     /// In words.
     package var sentence: String {

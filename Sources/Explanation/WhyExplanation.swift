@@ -180,6 +180,7 @@ package struct WhyExplanation {
         case .onlyIfCached: return "Nothing fresh is stored, and the request wanted nothing else (only-if-cached)."
         case nil: break
         }
+        if let preflight = trace.reasons.preflight { return preflight.sentence }
         if isUnasked { return "Cistern refused the request itself." }
         if let bypass = trace.reasons.bypass { return bypass.sentence }
         switch trace.found.kind {

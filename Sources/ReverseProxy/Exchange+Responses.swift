@@ -76,6 +76,8 @@ extension Exchange {
 
     /// One of our own.
     func send(_ response: OwnResponse) {
+        var response = response
+        shard.appendGrant(ofPath: head, to: &response.fieldLines)
         record.result = .error
         record.source = .own
         record.bodyBytes = head.method == .head ? 0 : response.content.count
@@ -194,6 +196,7 @@ extension Exchange {
         record.age = age
         handle(.sent)
         var lines = lines
+        shard.appendGrant(ofTarget: head, beside: bytes, to: &lines)
         appendWhy(to: &lines)
         let stored = StoredResponseSender.Response(
             head: bytes, metadata: metadata, body: .borrowed(found.content, owner: found.owner))

@@ -27,7 +27,9 @@ extension Fetch: TransferReceiver {
         judge(head)
         invalidate(after: head)
         let length = head.contentLength
-        let action = machine.handle(.decided(admit(decide(response, length: length))))
+        let decision = decide(response, length: length)
+        if decision.isUse { shard.noteGrant(response, to: subject.head, route: subject.route) }
+        let action = machine.handle(.decided(admit(decision)))
         updateStored(by: response)
         switch action {
         case .collect: collected.begin(length: length, isJSON: isJSON(response) && ContentCoding(response.fields) == .identity)

@@ -31,7 +31,7 @@ extension ProxyShard {
         }
         var record = ExchangeRecord(result: serving.result, method: MethodLabel(head.method), status: 200)
         let sent: StoredResponseSender.Sent
-        let isPlain = trace.mode == .live && !asksForWords(head) && head.method != .options
+        let isPlain = trace.mode == .live && !asksForWords(head) && head.method != .options && !asksFromScript(head)
         if let ttl, isPlain {
             sent = send(messages.hitLines.make(age: age, ttl: ttl))
         } else {
@@ -52,6 +52,11 @@ extension ProxyShard {
         finish(&record, trace, head, stream, arrival.began)
     }
 
+    /// A script's own condition: its 304 has what says that the script may read it, also where the copy was stored without.
+    private func asksFromScript(_ head: RequestHead) -> Bool {
+        head.contains(.origin) && (head.contains(.ifNoneMatch) || head.contains(.ifModifiedSince))
+    }
+
     /// Those of a hit that has more to tell than how old it is and how long it is fresh.
     @inline(never)
     private func longerLines(
@@ -61,6 +66,7 @@ extension ProxyShard {
         lines.append(age: serving.age)
         let detail = trace.mode == .live ? nil : trace.mode.rawValue
         messages.cacheStatus.hit(ttl: serving.ttl, key: shownKey(found.key, head), detail: detail, to: &lines)
+        if asksFromScript(head) { appendGrant(ofTarget: head, beside: found.head, to: &lines) }
         if head.method == .options { Preflight.appendMaxAge(serving.ttl, to: &lines) }
         if explains(head) { lines += whyField(record, trace, head) }
         return lines

@@ -117,6 +117,11 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
         loop.assertOnLoop()
         let head = request.head
         if ownPages != nil, let page = OwnPage(head) { return ownPages?.respond(with: page, to: head, on: stream, of: self) }
+        var stream = stream
+        if let rules = routes.crossOrigin(head.pathAndQuery) {
+            if request.framing == .none || request.framing == .length(0), respondToPreflight(head, rules, on: stream) { return nil }
+            stream = CrossOriginStream(stream, rules, head)
+        }
         switch request.framing {
         case .none where !isKeptByContent(head): return considerPlain(request, on: stream)
         case .length(0) where !isKeptByContent(head): return receivedWhole(head, .whole(.empty), on: stream)

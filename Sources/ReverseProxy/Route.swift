@@ -29,6 +29,8 @@ package struct Route: Sendable {
     package var invalidatesCollection = false
     /// What a response must be like to count as good.
     package var good = GoodResponse()
+    /// What scripts of other origins may do; off where the upstream says it itself.
+    package var crossOrigin = CrossOriginRules()
     /// Whether its responses are streams: passed on as they come, and nothing else.
     package var streams = false
     /// What the operator says of how long responses count as fresh.
@@ -73,6 +75,8 @@ package struct Routes: Sendable {
     let obeyClients: Bool
     /// Whether one of them is for streams.
     private let someStream: Bool
+    /// Whether the operator decides on one of them what scripts of other origins may do.
+    private let someCrossOrigin: Bool
 
     init(_ routes: [Route], rest: Route, strictness: Strictness = .rescue) {
         all = (routes + [rest]).map { route in
@@ -82,6 +86,7 @@ package struct Routes: Sendable {
         }
         obeyClients = all.allSatisfy(\.obeysClients)
         someStream = all.contains(where: \.streams)
+        someCrossOrigin = all.contains(where: \.crossOrigin.isOn)
     }
 
     /// Whether such a request only reads on this route, and its response is kept by its content. Asked here and not of the route, which would
@@ -112,6 +117,13 @@ package struct Routes: Sendable {
 
     /// Whether responses for this target are streams by its route.
     func stream(_ target: ArraySlice<UInt8>) -> Bool { someStream && all[place(of: target)].streams }
+
+    /// The operator's word on scripts of other origins; nil where there is none.
+    func crossOrigin(_ target: ArraySlice<UInt8>) -> CrossOriginRules? {
+        guard someCrossOrigin else { return nil }
+        let rules = all[place(of: target)].crossOrigin
+        return rules.isOn ? rules : nil
+    }
 
     /// What an explanation has to know of a target's route.
     package func explained(_ target: [UInt8]) -> ExplainedRoute {

@@ -25,6 +25,7 @@ package final class SharedFlowState: Sendable {
     package let recorder: (any ExchangeRecorder)?
     let cacheSettings: ResponseCacheSettings
     let sentRequests = SentRequests()
+    let grants = OriginGrants()
     /// What Via and Forwarded tell this process by.
     let instance: String
     /// Changed by the administrator; each shard has a copy.

@@ -106,8 +106,10 @@ package struct CisternSettings: Sendable, Equatable {
         package var good = LastGood()
         package var freshness: Freshness
         package var credentials: Credentials
+        package var crossOrigin: CrossOrigin
 
         package init(_ settings: CisternSettings) {
+            crossOrigin = settings.crossOrigin
             freshness = settings.cache.freshness
             rescueAfter = settings.cache.rescueAfter
             rescueWithShared = settings.cache.rescueWithShared
@@ -191,6 +193,7 @@ package struct CisternSettings: Sendable, Equatable {
     package var limits = Limits()
     package var timeouts = Timeouts()
     package var forwarding = Forwarding()
+    package var crossOrigin = CrossOrigin()
     package var log = Log()
 
     package init() {}

@@ -62,6 +62,7 @@ package enum RouteTable {
                 path: "good.shrink_limit", binding: .count(\.good.shrinkLimit, 0...100),
                 help: "A good response has at least this percentage of the stored one's length; 0 for any."),
         ] + FreshnessGroup.settings(\.freshness, isRoute: true) + CredentialSettingsTable.all(\.credentials)
+        + CrossOriginGroup.settings(\.crossOrigin, isRoute: true)
 }
 
 extension CisternSettings.Route {

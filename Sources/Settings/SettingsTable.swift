@@ -38,7 +38,7 @@ package enum SettingsTable {
 
     package static let all: [Setting<CisternSettings>] =
         upstream + failure + listening + caching + FreshnessGroup.settings(\.cache.freshness, prefix: "cache.")
-        + CredentialSettingsTable.all(\.credentials) + limits + forwarding + logging
+        + CredentialSettingsTable.all(\.credentials) + limits + forwarding + CrossOriginGroup.settings(\.crossOrigin) + logging
 
     private static let upstream: [Setting<CisternSettings>] = [
         Setting(

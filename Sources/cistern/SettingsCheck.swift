@@ -29,6 +29,7 @@ enum SettingsCheck {
         checkWords(&reader)
         checkRoutes(&reader)
         checkFreshness(&reader)
+        checkCrossOrigin(&reader)
         checkFiles(&reader)
     }
 
@@ -355,6 +356,7 @@ extension Route {
         contentLimitBytes = settings.contentLimit
         invalidatesCollection = settings.invalidatesCollection
         streams = settings.stream
+        crossOrigin = CrossOriginRules(settings.crossOrigin)
         arguments.sorts = settings.arguments.sort
         arguments.ignore = settings.arguments.ignore.map { ArgumentPattern($0) }
         arguments.only = settings.arguments.only.map { ArgumentPattern($0) }

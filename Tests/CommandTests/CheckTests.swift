@@ -121,6 +121,35 @@ struct CheckTests {
         #expect(mistaken.status == 78 && mistaken.text.contains("2: credentials.partition must be one of fields, ignore, not \"all\""))
     }
 
+    @Test("what cors cannot be is told, with its line")
+    func crossOrigin() throws {
+        let wrong = try check(
+            """
+            upstream: {url: http://x}
+            cors:
+              origins: ["*", https://app.test/, https://App.test, app.test, "https://*.test", "https://a.test:443"]
+              credentials: true
+              methods: ["G ET"]
+            routes:
+              - name: a
+                path: /a
+                cors: {origins: [https://a.test/x], fields: [""], credentials: false}
+            """)
+        #expect(wrong.status == 78)
+        for origin in ["https://app.test/", "https://App.test", "app.test", "https://*.test", "https://a.test:443"] {
+            #expect(wrong.text.contains("3: cors.origins: \"\(origin)\" is not a whole origin"), "\(origin)")
+        }
+        for sentence in [
+            "3: cors.origins: * stands for all", "4: cors.credentials needs origins that are named", "5: cors.methods: \"G ET\"",
+            "9: route a: cors.origins: \"https://a.test/x\"", "9: route a: cors.fields: \"\"",
+        ] {
+            #expect(wrong.text.contains(sentence), "\(sentence)")
+        }
+        let right = try check(
+            "upstream: {url: http://x}\ncors: {origins: [https://a.test, 'null', 'http://localhost:3000'], credentials: true}")
+        #expect(right.status == 0)
+    }
+
     @Test("fewer descriptors than the settings may need are warned of")
     func descriptors() throws {
         let file = "upstream: {url: http://x, connections: 100}\nshards: 2\nlimits: {connections: 300}"

@@ -83,4 +83,25 @@ struct RecipeTests {
         let unknown = try run(replay, "/user")
         #expect(unknown.status == 1 && unknown.text.contains("GET /user was not recorded. The nearest recorded request is GET /users."))
     }
+
+    @Test("a web app of another origin, with logins, in front of an API that knows no CORS")
+    func browserApp() throws {
+        let recipe = try Recipe.settings(behind: "A web app of another origin, with logins, in front of an API that knows no CORS")
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: no-cache"])] }) {
+            ($0.policy, $0.routes, $0.otherRoute) = (recipe.policy, recipe.routes, recipe.otherRoute)
+        }
+        let app = [("Origin", "https://app.example.com")]
+        let asking = [("Access-Control-Request-Method", "PUT"), ("Access-Control-Request-Headers", "authorization,content-type")]
+        func check(_ response: TestResponse, _ status: Int) {
+            #expect(response.status == status && response["Access-Control-Allow-Origin"] == "https://app.example.com")
+            #expect(response["Access-Control-Allow-Credentials"] == "true")
+        }
+        for isUp in [true, false] {
+            if !isUp { play.origin.down() }
+            check(try play.request("OPTIONS", "/items", app + asking), 200)
+            check(try play.get("/items", app + [("Authorization", "Bearer ann")]), 200)
+        }
+        check(try play.get("/never", app + [("Authorization", "Bearer ann")]), 502)
+        #expect(try play.get("/items", [("Origin", "https://other.example.com")])["Access-Control-Allow-Origin"] == nil)
+    }
 }

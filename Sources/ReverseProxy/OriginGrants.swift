@@ -1,0 +1,69 @@
+// What the upstream last let scripts of which origin read, by target and by path: for the responses that we make ourselves, and for stored ones that
+// came without. In memory only. A good response to the same origin that gives no leave takes it back.
+
+import CachePolicy
+import HTTPCore
+import Locking
+
+/// Shared by all shards: noted with responses of the upstream to requests with Origin, asked where it fails. Never for a hit.
+final class OriginGrants: Sendable {
+    private struct State {
+        /// What was noted or asked for lately moves into the young half; when that is full, the old one is dropped.
+        var young: [[UInt8]: OriginGrant] = [:]
+        var old: [[UInt8]: OriginGrant] = [:]
+        var youngBytes = 0
+    }
+
+    private let state = Mutex(State())
+
+    /// Of each half, keys and lines together.
+    private static let limitBytes = 2 << 20
+    /// Longer ones are not remembered.
+    private static let keyLimitBytes = 4_096
+    private static let entryBytes = 128
+
+    /// - Parameter grant: nil where a good response gave none.
+    func note(_ grant: OriginGrant?, to head: RequestHead) {
+        guard let origin = head.fields.first(.origin) else { return }
+        let (target, path) = (head.pathAndQuery, head.pathAndQuery.withoutQuery)
+        let keys = target.count == path.count ? [Self.key(target, origin)] : [Self.key(target, origin), Self.key(path, origin)]
+        state.withLock { state in
+            for key in keys where key.count <= Self.keyLimitBytes { Self.set(grant, key, &state) }
+        }
+    }
+
+    /// For this very target.
+    func ofTarget(_ head: RequestHead) -> OriginGrant? { find(head, head.pathAndQuery) }
+
+    /// For the path, whatever its arguments: what we say ourselves tells nothing of them.
+    func ofPath(_ head: RequestHead) -> OriginGrant? { find(head, head.pathAndQuery.withoutQuery) }
+
+    private func find(_ head: RequestHead, _ target: ArraySlice<UInt8>) -> OriginGrant? {
+        guard let origin = head.fields.first(.origin) else { return nil }
+        let key = Self.key(target, origin)
+        return state.withLock { state in
+            guard let grant = state.young[key] ?? state.old[key] else { return nil }
+            if state.young[key] == nil { Self.set(grant, key, &state) }
+            return grant
+        }
+    }
+
+    private static func set(_ grant: OriginGrant?, _ key: [UInt8], _ state: inout State) {
+        if let known = state.young[key] {
+            if known == grant { return }
+            state.youngBytes -= size(key, known)
+        }
+        state.young[key] = grant
+        state.old[key] = nil
+        guard let grant else { return }
+        state.youngBytes += size(key, grant)
+        if state.youngBytes > limitBytes { (state.old, state.young, state.youngBytes) = (state.young, [:], 0) }
+    }
+
+    private static func size(_ key: [UInt8], _ grant: OriginGrant) -> Int { key.count + grant.lines.count + entryBytes }
+
+    /// Neither of them has a space in it.
+    private static func key(_ target: ArraySlice<UInt8>, _ origin: ArraySlice<UInt8>) -> [UInt8] {
+        Array(target) + [0x20] + Array(origin)
+    }
+}

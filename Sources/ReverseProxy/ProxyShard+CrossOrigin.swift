@@ -1,0 +1,63 @@
+// What scripts of other origins may read and send: by the operator's word where there is one (`cors`), else by the upstream's last one.
+
+import CachePolicy
+import Downstream
+import Explanation
+import Forwarding
+import HTTPCore
+import Reactor
+import Telemetry
+
+extension ProxyShard {
+    // MARK: The operator's word
+
+    /// Responds to a preflight where the operator decides.
+    /// - Returns: whether it did.
+    func respondToPreflight(_ head: RequestHead, _ rules: CrossOriginRules, on stream: any ClientStream) -> Bool {
+        guard let verdict = rules.verdict(of: head) else { return false }
+        let response =
+            verdict.refusal.map { OwnResponse(status: 403, sentence: $0, accept: head.fields.combined(.accept)) }
+            ?? OwnResponse(status: 200, contentType: "text/plain; charset=utf-8", content: [])
+        var lines = verdict == .allowed ? rules.leave(to: head) : []
+        lines.append("Vary: Access-Control-Request-Method, Access-Control-Request-Headers\r\n")
+        var record = ExchangeRecord(result: .own, method: MethodLabel(head.method), status: response.status.rawValue)
+        record.source = .own
+        record.bodyBytes = response.content.count
+        var trace = ExchangeTrace()
+        trace.number = records.why.nextNumber()
+        trace.reasons.preflight = verdict
+        CrossOriginStream(stream, rules, head)
+            .sendWhole(head: response.head(date: date), lines: lines, body: .bytes(response.content))
+        finish(&record, trace, head, stream, loop.batchMicroseconds)
+        return true
+    }
+
+    // MARK: The upstream's word
+
+    /// Remembers what a good response lets scripts of the request's origin read. A 304 need not say it again.
+    func noteGrant(_ response: ResponseHead, to head: RequestHead, route: Int) {
+        guard let origin = head.fields.first(.origin), head.method != .options, !routes.all[route].crossOrigin.isOn else { return }
+        let grant = OriginGrant(response.fields, to: origin)
+        if response.status.isSuccessful || (response.status == 304 && grant != nil) { shared.grants.note(grant, to: head) }
+    }
+
+    /// Lets scripts of the request's origin read one of our own responses, where the upstream has let them read the last good one of the path.
+    func appendGrant(ofPath head: RequestHead, to lines: inout [UInt8]) {
+        guard head.contains(.origin), head.method != .options else { return }
+        Self.append(shared.grants.ofPath(head), to: &lines)
+    }
+
+    /// The same for a stored response that says nothing of it, where the last good one for the very same target did.
+    func appendGrant(ofTarget head: RequestHead, beside stored: UnsafeRawBufferPointer, to lines: inout [UInt8]) {
+        guard head.contains(.origin), head.method != .options, let grant = shared.grants.ofTarget(head),
+            StoredHead.parse(stored)?.fields.contains(.accessControlAllowOrigin) == false
+        else { return }
+        Self.append(grant, to: &lines)
+    }
+
+    private static func append(_ grant: OriginGrant?, to lines: inout [UInt8]) {
+        guard let grant else { return }
+        lines += grant.lines
+        lines.append("Vary: Origin\r\n")
+    }
+}

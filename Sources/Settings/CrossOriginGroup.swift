@@ -1,0 +1,35 @@
+// What scripts of other origins may do (CORS), for all paths (`cors.…`) and for each route: declared once for both.
+
+extension CisternSettings {
+    package struct CrossOrigin: Sendable, Equatable {
+        package var origins: [String] = []
+        package var methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+        package var fields = ["*"]
+        package var credentials = false
+        /// Milliseconds.
+        package var maxAge = 600_000
+    }
+}
+
+enum CrossOriginGroup {
+    private static let day = 24 * 3_600_000
+
+    /// - Parameters:
+    ///   - group: where it goes.
+    ///   - isRoute: whether each begins as the setting that holds for all.
+    static func settings<Root>(_ group: WritableKeyPath<Root, CisternSettings.CrossOrigin>, isRoute: Bool = false) -> [Setting<Root>] {
+        func setting(_ name: String, _ binding: Setting<Root>.Binding, _ help: String) -> Setting<Root> {
+            Setting(path: name, binding: binding, help: isRoute ? "As \(name)." : help)
+        }
+        return [
+            setting(
+                "cors.origins", .list(group.appending(path: \.origins)),
+                "Origins whose scripts may ask, whole: https://app.example.com; * for all. Empty: what the upstream says of CORS holds."),
+            setting("cors.methods", .list(group.appending(path: \.methods)), "Methods that they may use."),
+            setting(
+                "cors.fields", .list(group.appending(path: \.fields)), "Request fields that they may set; * for all that are asked for."),
+            setting("cors.credentials", .flag(group.appending(path: \.credentials)), "Whether browsers send cookies with such requests."),
+            setting("cors.max_age", .duration(group.appending(path: \.maxAge), 0...day), "How long browsers may remember it."),
+        ]
+    }
+}

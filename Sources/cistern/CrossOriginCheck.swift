@@ -1,0 +1,61 @@
+// What can be wrong with `cors`, and how it becomes the rules that the flow takes.
+
+import CachePolicy
+import HTTPCore
+import ReverseProxy
+import Settings
+
+extension SettingsCheck {
+    static func checkCrossOrigin(_ reader: inout SettingsReader) {
+        let settings = reader.settings
+        for (name, sentence) in mistakes(of: settings.crossOrigin) { reader.add(about: name, sentence) }
+        for route in settings.routes where route.crossOrigin != settings.crossOrigin {
+            for (name, sentence) in mistakes(of: route.crossOrigin) {
+                reader.add(about: "routes.\(route.name).\(name)", "route \(route.name): \(sentence)")
+            }
+        }
+    }
+
+    private static func mistakes(of rules: CisternSettings.CrossOrigin) -> [(name: String, sentence: String)] {
+        var mistakes: [(String, String)] = []
+        for origin in rules.origins where origin != "*" && origin != "null" && !isOrigin(origin) {
+            mistakes.append(
+                ("cors.origins", "cors.origins: \"\(origin)\" is not a whole origin as browsers send it: https://app.example.com"))
+        }
+        if rules.origins.contains("*"), rules.origins.contains(where: { $0 != "*" && $0 != "null" }) {
+            mistakes.append(("cors.origins", "cors.origins: * stands for all, so only null can be named beside it"))
+        }
+        if rules.origins.contains("*"), rules.credentials {
+            mistakes.append(
+                ("cors.credentials", "cors.credentials needs origins that are named: browsers let none through with *"))
+        }
+        for (name, words) in [("cors.methods", rules.methods), ("cors.fields", rules.fields)] {
+            for word in words where word.isEmpty || !word.utf8.allSatisfy(isTokenByte) {
+                mistakes.append((name, "\(name): \"\(word)\" is not one word of letters, digits and -"))
+            }
+        }
+        return mistakes
+    }
+
+    /// Scheme, host in lower case, and a port that is not the scheme's own (RFC 6454 §6.2).
+    private static func isOrigin(_ text: String) -> Bool {
+        guard let end = text.firstRange(of: "://"), text == text.lowercased(), text.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else {
+            return false
+        }
+        let (scheme, host) = (text[..<end.lowerBound], text[end.upperBound...])
+        guard !scheme.isEmpty, !host.isEmpty, !host.contains(where: { "/?#@,*\"'<>".contains($0) }) else { return false }
+        return !(scheme == "http" && host.hasSuffix(":80")) && !(scheme == "https" && host.hasSuffix(":443"))
+    }
+}
+
+extension CrossOriginRules {
+    /// - Parameter settings: checked ones.
+    init(_ settings: CisternSettings.CrossOrigin) {
+        self.init()
+        origins = settings.origins.map { Array($0.utf8) }
+        methods = settings.methods.map { Array($0.utf8) }
+        fields = settings.fields.map { Array($0.lowercased().utf8) }
+        allowsCredentials = settings.credentials
+        maxAge = Int64(settings.maxAge / 1000)
+    }
+}

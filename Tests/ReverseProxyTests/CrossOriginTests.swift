@@ -1,0 +1,206 @@
+// What scripts of other origins can read through the whole proxy: by the upstream's word, carried to what we say ourselves, and by the operator's.
+
+import CachePolicy
+import JSON
+import ReverseProxy
+import TestSupport
+import Testing
+
+@Suite("Scripts of other origins", .play)
+struct CrossOriginTests {
+    private static let (app, other) = ("https://app.test", "https://other.test")
+
+    private func from(_ origin: String, _ more: [(String, String)] = []) -> [(String, String)] { [("Origin", origin)] + more }
+
+    /// Lets scripts of the app read what it says, and nobody else's. `/late` says it only to those who send an origin, and forgets Vary.
+    private func upstream() -> ScriptedOrigin {
+        ScriptedOrigin { request in
+            let isApp = request["Origin"] == Self.app
+            let leave = isApp ? ["Access-Control-Allow-Origin: \(Self.app)", "Access-Control-Allow-Credentials: true"] : []
+            switch request.target.dropFirst().prefix(4) {
+            case "late": return [.json("1", ["ETag: \"1\""] + (request["Origin"] == nil ? [] : ["Access-Control-Allow-Origin: *"]))]
+            case "stor": return [.json("1", leave + ["Cache-Control: no-store"])]
+            default: return [.json("1", leave + ["Vary: Origin", "ETag: \"1\""])]
+            }
+        }
+    }
+
+    private func leaves(_ response: TestResponse) -> [String] { response.all("Access-Control-Allow-Origin") }
+
+    // MARK: By the upstream's word
+
+    @Test("where nothing is stored, our own error can be read by the origin that could read the last good response of the path")
+    func ownError() throws {
+        let play = try ProxyPlay(upstream())
+        _ = try play.get("/store/1?a=1", from(Self.app))
+        _ = try play.get("/store/1?a=1", from(Self.other))
+        play.origin.down()
+        let error = try play.get("/store/1?a=2", from(Self.app))
+        #expect(error.status >= 502 && leaves(error) == [Self.app] && error["Access-Control-Allow-Credentials"] == "true")
+        #expect(error.all("Vary").contains("Origin") && error.text.contains("no stored copy may be served"))
+        // Nobody else's, and nobody's without an origin.
+        #expect(try leaves(play.get("/store/1?a=1", from(Self.other))).isEmpty)
+        #expect(try leaves(play.get("/store/1?a=1")).isEmpty)
+        #expect(try leaves(play.get("/store/2", from(Self.app))).isEmpty)
+    }
+
+    @Test("leave for all goes on without credentials")
+    func forAll() throws {
+        let play = try ProxyPlay(
+            ScriptedOrigin { _ in
+                [.json("1", ["Cache-Control: no-store", "Access-Control-Allow-Origin: *", "Access-Control-Allow-Credentials: true"])]
+            })
+        _ = try play.get("/a", from(Self.app))
+        play.origin.down()
+        let error = try play.get("/a", from(Self.app))
+        #expect(leaves(error) == ["*"] && error["Access-Control-Allow-Credentials"] == nil)
+    }
+
+    @Test("a good response that gives no leave takes it back; one that is no good does not")
+    func takenBack() throws {
+        let play = try ProxyPlay(upstream())
+        _ = try play.get("/store", from(Self.app))
+        play.origin.react { _ in [.json("1", status: "503 Service Unavailable")] }
+        _ = try play.get("/store", from(Self.app))
+        play.origin.down()
+        #expect(try leaves(play.get("/store", from(Self.app))) == [Self.app])
+        play.origin.up()
+        play.time.advance(by: .seconds(60))
+        play.origin.react { _ in [.json("1", ["Cache-Control: no-store"])] }
+        _ = try play.get("/store", from(Self.app))
+        play.origin.down()
+        #expect(try leaves(play.get("/store", from(Self.app))).isEmpty)
+    }
+
+    @Test("a rescue, a confirmed copy and a 304 have the leave that the target gave, also where the copy was stored without")
+    func stored() throws {
+        let play = try ProxyPlay(upstream())
+        _ = try play.get("/late?a=1")
+        // This brings no copy, and tells that the script may read.
+        #expect(try leaves(play.get("/late?a=1", from(Self.app, [("Cache-Control", "no-store")]))) == ["*"])
+        play.origin.react { request in
+            request["If-None-Match"] == nil ? [.json("1", ["ETag: \"1\""])] : [.send("HTTP/1.1 304 Not Modified\r\nETag: \"1\"\r\n\r\n")]
+        }
+        #expect(try leaves(play.get("/late?a=1", from(Self.app))) == ["*"])
+        let condition = try play.get("/late?a=1", from(Self.app, [("If-None-Match", "\"1\"")]))
+        #expect(condition.status == 304 && leaves(condition) == ["*"] && condition.all("Vary").contains("Origin"))
+        play.origin.down()
+        let rescue = try play.get("/late?a=1", from(Self.app))
+        #expect(rescue.status == 200 && leaves(rescue) == ["*"] && rescue.all("Vary").contains("Origin"))
+        // Never told to this origin, and never said of this target.
+        #expect(try leaves(play.get("/late?a=1", from(Self.other))).isEmpty)
+        // What has its own leave has it once.
+        play.origin.up()
+        play.time.advance(by: .seconds(60))
+        let own = try ProxyPlay(upstream())
+        _ = try own.get("/own", from(Self.app))
+        own.origin.down()
+        #expect(try leaves(own.get("/own", from(Self.app))) == [Self.app])
+    }
+
+    @Test("the 304 to a script's condition on a fresh copy, each time")
+    func freshCondition() throws {
+        let origin = ScriptedOrigin { request in
+            let leave = request["Origin"] == nil ? [] : ["Access-Control-Allow-Origin: *"]
+            return [.json("1", ["ETag: \"1\"", "Cache-Control: max-age=60"] + leave)]
+        }
+        let play = try ProxyPlay(origin)
+        _ = try play.get("/a")
+        _ = try play.get("/a", from(Self.app, [("Cache-Control", "no-store, no-cache")]))
+        for _ in 0..<4 {
+            let condition = try play.get("/a", from(Self.app, [("If-None-Match", "\"1\"")]))
+            #expect(condition.status == 304 && leaves(condition) == ["*"])
+            #expect(try leaves(play.get("/a", from(Self.other, [("If-None-Match", "\"1\"")]))).isEmpty)
+        }
+    }
+
+    // MARK: By the operator's word
+
+    private func ruled(_ origin: ScriptedOrigin, _ change: (inout CrossOriginRules) -> Void = { _ in }) throws -> ProxyPlay {
+        var rules = CrossOriginRules()
+        rules.origins = [Array(Self.app.utf8)]
+        rules.methods = [Array("PUT".utf8)]
+        rules.fields = [Array("*".utf8)]
+        change(&rules)
+        return try ProxyPlay(origin) { [rules] in $0.otherRoute.crossOrigin = rules }
+    }
+
+    @Test("every response has the operator's leave in the place of the upstream's: hits, misses, streams, rescues, errors")
+    func everywhere() throws {
+        let origin = ScriptedOrigin { request in
+            let said = ["Access-Control-Allow-Origin: *", "Access-Control-Expose-Headers: X", "ETag: \"1\""]
+            switch request.target {
+            case "/fresh": return [.json("1", said + ["Cache-Control: max-age=60"])]
+            case "/stream": return [.answer("data", type: "text/event-stream", said)]
+            case "/store": return [.json("1", said + ["Cache-Control: no-store"])]
+            default: return [.json("1", said)]
+            }
+        }
+        let play = try ruled(origin) { $0.allowsCredentials = true }
+        func check(_ target: String, _ fields: [(String, String)] = [], status: ClosedRange<Int> = 200...200) throws {
+            for (sent, expected) in [(Self.app, [Self.app]), (Self.other, []), ("", [])] {
+                let response = try play.get(target, (sent.isEmpty ? [] : from(sent)) + fields)
+                #expect(status.contains(response.status) && leaves(response) == expected, "\(target) from \(sent)")
+                #expect(response.all("Access-Control-Allow-Credentials") == (expected.isEmpty ? [] : ["true"]))
+                #expect(response.all("Vary").contains("Origin") && response["Access-Control-Expose-Headers"] == nil)
+            }
+        }
+        for _ in 0..<4 { try check("/fresh") }
+        for target in ["/plain", "/store", "/stream"] { try check(target) }
+        try check("/fresh", [("If-None-Match", "\"1\"")], status: 304...304)
+        origin.down()
+        try check("/plain")
+        try check("/store", status: 502...504)
+    }
+
+    @Test("preflights are responded to here, whether the upstream is there or not")
+    func preflights() throws {
+        let play = try ruled(ScriptedOrigin { _ in [.json("1")] }) { $0.fields = ["authorization", "x-a"].map { Array($0.utf8) } }
+        func ask(_ origin: String, _ method: String, _ fields: String = "X-A, authorization") throws -> TestResponse {
+            try play.request(
+                "OPTIONS", "/a",
+                from(origin, [("Access-Control-Request-Method", method), ("Access-Control-Request-Headers", fields)]))
+        }
+        play.origin.down()
+        let allowed = try ask(Self.app, "PUT")
+        #expect(allowed.status == 200 && leaves(allowed) == [Self.app] && allowed["Access-Control-Max-Age"] == "600")
+        #expect(allowed["Access-Control-Allow-Methods"] == "PUT" && allowed["Access-Control-Allow-Headers"] == "x-a, authorization")
+        #expect(try ask(Self.app, "GET").status == 200)
+        for (refused, words) in try [
+            (ask(Self.other, "PUT"), "cors.origins"), (ask(Self.app, "DELETE"), "cors.methods"),
+            (ask(Self.app, "PUT", "x-b"), "cors.fields"),
+        ] {
+            #expect(refused.status == 403 && refused.text.contains(words) && refused["Access-Control-Allow-Methods"] == nil)
+        }
+        #expect(try leaves(ask(Self.other, "PUT")).isEmpty && play.origin.requests.isEmpty)
+        let why = JSONValue(try play.admin("GET", "/-/why?last=1").content)?["exchanges"]?.array?.first
+        #expect(why?["explanation"]?.array?.contains { $0.string?.contains("cors.origins") == true } == true)
+        #expect(try play.metric("cistern_requests_total{result=\"own\",method=\"OPTIONS\",status_class=\"4xx\"}") == 4)
+        // Another OPTIONS is the upstream's matter.
+        play.origin.up()
+        #expect(try play.request("OPTIONS", "/a", from(Self.app)).status == 200 && play.origin.requests.count == 1)
+    }
+
+    @Test("* is for all but null, which counts only where it is named")
+    func everybody() throws {
+        for isNamed in [false, true] {
+            let play = try ruled(ScriptedOrigin { _ in [.json("1")] }) {
+                $0.origins = [Array("*".utf8)] + (isNamed ? [Array("null".utf8)] : [])
+            }
+            #expect(try leaves(play.get("/a", from(Self.other))) == ["*"])
+            #expect(try leaves(play.get("/a", from("null"))) == (isNamed ? ["null"] : []))
+        }
+    }
+
+    @Test("a route may decide for itself")
+    func perRoute() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1", ["Access-Control-Allow-Origin: *"])] }) { settings in
+            var route = Route()
+            (route.name, route.pattern) = ("web", RoutePattern("/web/**"))
+            route.crossOrigin.origins = [Array(Self.app.utf8)]
+            settings.routes = [route]
+        }
+        #expect(try leaves(play.get("/web/1", from(Self.app))) == [Self.app] && leaves(play.get("/web/1", from(Self.other))).isEmpty)
+        #expect(try leaves(play.get("/elsewhere", from(Self.other))) == ["*"])
+    }
+}
