@@ -52,6 +52,8 @@ package struct ExchangeTrace: Sendable {
         package var fault: UpstreamFault?
         /// Why Cistern responded itself, without asking.
         package var refusal: Refusal?
+        /// It has what lets scripts of the request's origin read it from the last good response.
+        package var carriesGrant = false
         /// What it told a preflight, by the operator's word.
         package var preflight: CrossOriginRules.Verdict?
     }

@@ -147,6 +147,9 @@ package struct WhyExplanation {
         if let reason = trace.reasons.notStored { sentences.append("Not stored: \(demand?.sentence ?? reason.sentence).") }
         if let sentence = trace.content.outcome?.sentence { sentences.append(sentence) }
         if trace.found.diskReads > 0 { sentences.append("What is stored was not all in memory: it was read from the disk first.") }
+        if trace.reasons.carriesGrant {
+            sentences.append("Scripts of the request's origin can read it, as the upstream let them read the last good response.")
+        }
         if trace.status == 499 { sentences.append("The client left before a response went out.") }
         return sentences
     }

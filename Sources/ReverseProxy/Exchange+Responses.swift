@@ -77,7 +77,7 @@ extension Exchange {
     /// One of our own.
     func send(_ response: OwnResponse) {
         var response = response
-        shard.appendGrant(ofPath: head, to: &response.fieldLines)
+        trace.reasons.carriesGrant = shard.appendGrant(ofPath: head, to: &response.fieldLines)
         record.result = .error
         record.source = .own
         record.bodyBytes = head.method == .head ? 0 : response.content.count
@@ -196,7 +196,7 @@ extension Exchange {
         record.age = age
         handle(.sent)
         var lines = lines
-        shard.appendGrant(ofTarget: head, beside: bytes, to: &lines)
+        trace.reasons.carriesGrant = shard.appendGrant(ofTarget: head, beside: bytes, to: &lines)
         appendWhy(to: &lines)
         let stored = StoredResponseSender.Response(
             head: bytes, metadata: metadata, body: .borrowed(found.content, owner: found.owner))

@@ -42,21 +42,29 @@ extension ProxyShard {
     }
 
     /// Lets scripts of the request's origin read one of our own responses, where the upstream has let them read the last good one of the path.
-    func appendGrant(ofPath head: RequestHead, to lines: inout [UInt8]) {
-        guard head.contains(.origin), head.method != .options else { return }
-        Self.append(shared.grants.ofPath(head), to: &lines)
+    /// - Returns: whether it has.
+    func appendGrant(ofPath head: RequestHead, to lines: inout [UInt8]) -> Bool {
+        guard head.contains(.origin), head.method != .options, let grant = shared.grants.ofPath(head) else { return false }
+        append(grant, to: &lines)
+        return true
     }
 
-    /// The same for a stored response that says nothing of it, where the last good one for the very same target did.
-    func appendGrant(ofTarget head: RequestHead, beside stored: UnsafeRawBufferPointer, to lines: inout [UInt8]) {
-        guard head.contains(.origin), head.method != .options, let grant = shared.grants.ofTarget(head),
-            StoredHead.parse(stored)?.fields.contains(.accessControlAllowOrigin) == false
-        else { return }
-        Self.append(grant, to: &lines)
+    /// The same for a stored response that says nothing of it, where the last good one for the very same target did. What an upstream says to one
+    /// origin alone is for no other, also where it forgets to tell.
+    func appendGrant(ofTarget head: RequestHead, beside stored: UnsafeRawBufferPointer, to lines: inout [UInt8]) -> Bool {
+        guard head.contains(.origin), head.method != .options, let fields = StoredHead.parse(stored)?.fields else { return false }
+        if let allowed = fields.first(.accessControlAllowOrigin) {
+            let isTold = FieldLists.contains(.vary, in: fields) { $0.equalsIgnoringCase("origin") }
+            if !isTold, !allowed.elementsEqual("*".utf8) { lines.append("Vary: Origin\r\n") }
+            return false
+        }
+        guard let grant = shared.grants.ofTarget(head) else { return false }
+        append(grant, to: &lines)
+        return true
     }
 
-    private static func append(_ grant: OriginGrant?, to lines: inout [UInt8]) {
-        guard let grant else { return }
+    private func append(_ grant: OriginGrant, to lines: inout [UInt8]) {
+        countCarriedGrant()
         lines += grant.lines
         lines.append("Vary: Origin\r\n")
     }

@@ -53,6 +53,8 @@ extension ProxyShard {
 
     func countIgnoredDirectives() { records.metrics.ignoredDirectives += 1 }
 
+    func countCarriedGrant() { records.metrics.carriedGrants += 1 }
+
     func countStored() { records.metrics.stored += 1 }
 
     func countExaminedBeside() { records.metrics.examinedBeside += 1 }

@@ -66,7 +66,7 @@ extension ProxyShard {
         lines.append(age: serving.age)
         let detail = trace.mode == .live ? nil : trace.mode.rawValue
         messages.cacheStatus.hit(ttl: serving.ttl, key: shownKey(found.key, head), detail: detail, to: &lines)
-        if asksFromScript(head) { appendGrant(ofTarget: head, beside: found.head, to: &lines) }
+        if asksFromScript(head) { _ = appendGrant(ofTarget: head, beside: found.head, to: &lines) }
         if head.method == .options { Preflight.appendMaxAge(serving.ttl, to: &lines) }
         if explains(head) { lines += whyField(record, trace, head) }
         return lines

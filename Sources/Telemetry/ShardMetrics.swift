@@ -48,6 +48,9 @@ package struct ShardMetrics: Sendable {
     /// Requests that wanted the upstream to be asked, and were not obeyed.
     package var ignoredDirectives: UInt64 = 0
 
+    /// Responses to scripts that have the upstream's leave from an earlier one.
+    package var carriedGrants: UInt64 = 0
+
     private static let classes = 5
     private static let methods = MethodLabel.allCases.count
 
@@ -102,6 +105,7 @@ package struct ShardMetrics: Sendable {
         repeated += other.repeated
         examinedBeside += other.examinedBeside
         ignoredDirectives += other.ignoredDirectives
+        carriedGrants += other.carriedGrants
         Self.add(other.rescued, to: &rescued)
         Self.add(other.rescuedWithShared, to: &rescuedWithShared)
         Self.add(other.notStored, to: &notStored)
