@@ -63,7 +63,8 @@ let package = Package(
         room(
             "ResponseCache", ["HTTPCore", "CachePolicy", "CacheStore", "Forwarding", "Hashing", "Telemetry", "Locking"]),
         room("Reactor", ["CSystem", "Descriptors", "Locking"]),
-        room("Upstream", ["HTTPCore", "Reactor", "CLibcurl", "CSystem", "Descriptors", "CTLS"]),
+        room("FaultInjection", ["HTTPCore", "CachePolicy"]),
+        room("Upstream", ["HTTPCore", "Reactor", "FaultInjection", "CLibcurl", "CSystem", "Descriptors", "CTLS"]),
         room("Downstream", ["HTTPCore", "Reactor", "CSystem", "Descriptors", "Locking"]),
         room("Telemetry", ["CSystem", "Descriptors", "Locking"]),
         room("Decisions", ["HTTPCore", "CachePolicy", "Forwarding", "Upstream"]),
@@ -77,18 +78,22 @@ let package = Package(
                 "Telemetry", "Hashing",
             ]),
         room(
-            "Administration", ["Archives", "HTTPCore", "JSON", "CachePolicy", "ResponseCache", "Explanation", "Upstream", "Telemetry"],
+            "Administration",
+            [
+                "Archives", "HTTPCore", "JSON", "CachePolicy", "ResponseCache", "Explanation", "FaultInjection", "Upstream", "Telemetry",
+            ],
             resources: [.embedInCode("openapi.json")]),
         room(
             "ReverseProxy",
             [
                 "HTTPCore", "JSON", "CachePolicy", "ResponseCache", "Decisions", "Explanation", "Examination", "Sending", "Coordination",
-                "Forwarding", "Reactor", "Upstream", "Downstream", "Telemetry", "Locking", "Administration", logging,
+                "Forwarding", "FaultInjection", "Reactor", "Upstream", "Downstream", "Telemetry", "Locking", "Administration", logging,
             ]),
         room(
             "Server",
             [
-                "ReverseProxy", "Administration", "Coordination", "Examination", "Explanation", "Forwarding", "ResponseCache",
+                "ReverseProxy", "Administration", "Coordination", "Examination", "Explanation", "FaultInjection", "Forwarding",
+                "ResponseCache",
                 "CachePolicy",
                 "Downstream", "Upstream", "Reactor", "Telemetry", "HTTPCore", "JSON", "Locking", logging,
             ]),
@@ -96,7 +101,8 @@ let package = Package(
         .executableTarget(
             name: "cistern",
             dependencies: [
-                "Server", "Administration", "Archives", "ContentCodings", "ReverseProxy", "Settings", "HTTPCore", "JSON", "CachePolicy",
+                "Server", "Administration", "Archives", "ContentCodings", "ReverseProxy", "FaultInjection", "Settings", "HTTPCore", "JSON",
+                "CachePolicy",
                 "CacheStore", "Forwarding",
                 "Reactor",
                 "Upstream",
@@ -129,6 +135,7 @@ let package = Package(
         tests("CachePolicyTests", ["CachePolicy", "HTTPCore", "JSON", "TestSupport", "CInstructions", structuredFields]),
         tests("DecisionsTests", ["Decisions", "CachePolicy", "Forwarding", "HTTPCore", "Upstream"]),
         tests("ForwardingTests", ["Forwarding", "HTTPCore"]),
+        tests("FaultInjectionTests", ["FaultInjection"]),
         tests("CacheStoreTests", ["CacheStore", "CSystem", "Locking", "TestSupport"]),
         tests("ResponseCacheTests", ["ResponseCache", "CachePolicy", "CacheStore", "HTTPCore", "TestSupport"]),
         tests("CoordinationTests", ["Coordination", "Decisions", "Locking", "Upstream"]),

@@ -86,6 +86,10 @@ package final class AdminInterface: @unchecked Sendable {
         Route(.get, "mode", ModePages.show),
         Route(.put, "mode", ModePages.set),
         Route(.delete, "mode", ModePages.remove),
+        Route(.get, "faults", FaultPages.list),
+        Route(.post, "faults", FaultPages.add),
+        Route(.delete, "faults", FaultPages.removeAll),
+        Route(.delete, "faults/*", FaultPages.remove),
     ]
 
     var now: Timestamp { Timestamp(milliseconds: server.wallMilliseconds) }

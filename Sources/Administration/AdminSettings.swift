@@ -7,6 +7,8 @@ package struct AdminSettings: Sendable {
     package var isSocketRequired = false
     /// What a client must show on TCP addresses (RFC 6750 §2.1); nil: only loopback addresses serve the interface, to every user there.
     package var token: [UInt8]?
+    /// Whether faults may be injected.
+    package var allowsFaults = false
 
     package init() {}
 }

@@ -2,6 +2,7 @@
 
 import CachePolicy
 import Explanation
+import FaultInjection
 import HTTPCore
 import ResponseCache
 import Telemetry
@@ -38,6 +39,13 @@ package protocol AdministeredServer: AnyObject, Sendable {
     var modes: ModeTable { get }
     /// Returns what `change` returns: whether there was something to change. If so, `then` is called once every loop knows.
     func changeModes(_ change: (inout ModeTable) -> Bool, then: @escaping @Sendable () -> Void) -> Bool
+
+    // MARK: Practising outages
+
+    var faults: FaultTable { get }
+    /// Calls `then` with what `change` returned, once every loop knows.
+    func changeFaults<Result: Sendable>(
+        _ change: (inout FaultTable) -> Result, then: @escaping @Sendable (Result) -> Void)
 
     // MARK: Loops
 

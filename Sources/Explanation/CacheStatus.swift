@@ -15,8 +15,10 @@ package struct CacheStatus {
     package init(name: [UInt8]) { beginning = Array("Cache-Status: ".utf8) + name }
 
     /// `hit` with the freshness that is left. Negative where the response is stale.
-    /// - Parameter key: in readable form, where it is asked for (§2.7).
-    package func hit(ttl: Int64?, key: String? = nil, detail: String? = nil, to out: inout [UInt8]) {
+    /// - Parameters:
+    ///   - key: in readable form, where it is asked for (§2.7).
+    ///   - isFaulted: a fault was injected: a word of our own.
+    package func hit(ttl: Int64?, key: String? = nil, detail: String? = nil, isFaulted: Bool = false, to out: inout [UInt8]) {
         begin(&out)
         out.append("; hit")
         if let ttl {
@@ -25,7 +27,7 @@ package struct CacheStatus {
         }
         if let key { add(key: key, to: &out) }
         if let detail { add(detail: detail, to: &out) }
-        out.append("\r\n")
+        end(isFaulted: isFaulted, &out)
     }
 
     /// What is said of a request that was sent on.
@@ -36,6 +38,8 @@ package struct CacheStatus {
         package var status: Status?
         package var isStored = false
         package var isCollapsed = false
+        /// A fault was injected.
+        package var isFaulted = false
         /// In readable form, where it is asked for (§2.7).
         let key: String?
         package var detail: String?
@@ -55,6 +59,11 @@ package struct CacheStatus {
         if forwarding.isCollapsed { out.append("; collapsed") }
         if let key = forwarding.key { add(key: key, to: &out) }
         if let detail = forwarding.detail { add(detail: detail, to: &out) }
+        end(isFaulted: forwarding.isFaulted, &out)
+    }
+
+    private func end(isFaulted: Bool, _ out: inout [UInt8]) {
+        if isFaulted { out.append("; fault-injected") }
         out.append("\r\n")
     }
 

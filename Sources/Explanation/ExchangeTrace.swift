@@ -35,6 +35,8 @@ package struct ExchangeTrace: Sendable {
         /// Of its response; 0 where there was none.
         package var status: UInt16 = 0
         package var failure: FetchFailure?
+        /// A fault was injected.
+        package var isFaulted = false
     }
 
     /// Why it was done so, and not otherwise.

@@ -122,6 +122,9 @@ package struct WhyExplanation {
         if trace.reasons.isClientIgnored {
             sentences.append("The request wanted the upstream to be asked, which the setting client_directives ignores.")
         }
+        if trace.upstream.isFaulted {
+            sentences.append("A fault was injected, to practise an outage: this says nothing of the upstream (cistern fault ls).")
+        }
         if let failure { sentences.append(failure.sentence(status: trace.upstream.status)) }
         if trace.found.isGone {
             sentences.append(

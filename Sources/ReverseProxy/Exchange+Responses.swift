@@ -53,7 +53,8 @@ extension Exchange {
             shard.messages.cacheStatus.forwarded(forwarding(status: status, detail: detail), to: &lines)
         } else {
             // Without a response there is no `fwd`: it would claim that the upstream sent our 200 (RFC 9211 §2.2).
-            shard.messages.cacheStatus.hit(ttl: min(rescue.ttl ?? -rescue.age, 0), key: shownKey, detail: detail, to: &lines)
+            let ttl = min(rescue.ttl ?? -rescue.age, 0)
+            shard.messages.cacheStatus.hit(ttl: ttl, key: shownKey, detail: detail, isFaulted: isFaulted, to: &lines)
         }
         let found = rescue.response
         send(found, head: found.head, found.metadata, age: rescue.age, lines)
@@ -229,12 +230,15 @@ extension Exchange {
     /// For Cache-Status, where the client asks for it and may.
     private var shownKey: String? { shard.shownKey(request.place?.keys.own, head) }
 
+    private var isFaulted: Bool { fetch?.isFaulted ?? false }
+
     /// What Cache-Status says of it.
     private func forwarding(
         status: Status? = nil, isStored: Bool = false, isCollapsed: Bool = false, detail: String? = nil
     ) -> CacheStatus.Forwarding {
         var forwarding = CacheStatus.Forwarding(request.decision.forwardToken, key: shownKey)
         (forwarding.status, forwarding.isStored, forwarding.isCollapsed, forwarding.detail) = (status, isStored, isCollapsed, detail)
+        forwarding.isFaulted = isFaulted
         return forwarding
     }
 
@@ -252,6 +256,7 @@ extension Exchange {
         record.upstreamMicroseconds = SystemTime.monotonicMicroseconds - began - waited
         guard let fetch else { return }
         trace.upstream.times = fetch.times
+        trace.upstream.isFaulted = fetch.isFaulted
         trace.upstream.status = fetch.status?.rawValue ?? 0
     }
 

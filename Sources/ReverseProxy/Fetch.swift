@@ -87,6 +87,9 @@ final class Fetch: @unchecked Sendable {
     /// When each phase of asking ended.
     var times: TransferTimes { transfer?.times ?? TransferTimes() }
 
+    /// Whether what comes is not the upstream's doing, but practised.
+    var isFaulted: Bool { transfer?.fault != nil }
+
     /// What the upstream responded with, as soon as that is known.
     var status: Status? { response?.status }
 

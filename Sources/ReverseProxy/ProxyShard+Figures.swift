@@ -3,6 +3,7 @@
 import Coordination
 import Downstream
 import Explanation
+import FaultInjection
 import HTTPCore
 import Reactor
 import Telemetry
@@ -19,6 +20,7 @@ extension ProxyShard {
                 workers: [("content", workers.content), ("gzip", workers.gzip)].map { ($0, $1.queue.count, $1.queue.bytes) }))
         addClients(to: &snapshot.connections)
         addUpstream(to: &snapshot.connections)
+        addFaults(to: &snapshot)
         background.addFigures(to: &snapshot.connections)
     }
 
@@ -28,6 +30,11 @@ extension ProxyShard {
         figures.accepted += counters.accepted
         figures.timedOut += counters.timedOut
         figures.acceptPauses += counters.acceptPauses
+    }
+
+    private func addFaults(to snapshot: inout MetricsSnapshot) {
+        if snapshot.faults.isEmpty { snapshot.faults = InjectedFault.kinds.map { ($0, 0) } }
+        for (place, count) in upstream.counters.faults.enumerated() { snapshot.faults[place].count += UInt64(count) }
     }
 
     private func addUpstream(to figures: inout MetricsSnapshot.Connections) {

@@ -5,6 +5,7 @@ import CachePolicy
 import Coordination
 import Downstream
 import Explanation
+import FaultInjection
 import Forwarding
 import HTTPCore
 import Reactor
@@ -31,6 +32,8 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
     var records: ShardRecords
     /// A copy of the shared ones.
     package var modes: ModeTable { didSet { memo?.forget() } }
+    /// The same.
+    package var faults = FaultTable() { didSet { followFaults() } }
     /// nil where nothing is stored, and where hits are counted to refresh ahead.
     let memo: HitMemo?
     /// nil where no route asks for it.
@@ -80,6 +83,17 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
             guard error.isFailureToReach else { return }
             shared.health.failToReach(error, began: began, now: now)
             background.rechecks.watchAddress()
+        }
+    }
+
+    /// Requests to the upstream are only looked at while there is something to inject.
+    private func followFaults() {
+        guard !faults.rules.isEmpty else {
+            upstream.chooseFault = nil
+            return
+        }
+        upstream.chooseFault = { [unowned self] target in
+            faults.fault(for: target, now: loop.time.monotonicMilliseconds) { Int.random(in: 0..<100) }
         }
     }
 

@@ -3,6 +3,7 @@
 import CachePolicy
 import Coordination
 import Downstream
+import FaultInjection
 import HTTPCore
 import Locking
 import Logging
@@ -30,6 +31,7 @@ package final class SharedFlowState: Sendable {
     let instance: String
     /// Changed by the administrator; each shard has a copy.
     private let modeTable: Mutex<ModeTable>
+    private let faultTable = Mutex(FaultTable())
 
     /// - Throws: `StoreError`, where the store cannot be opened.
     package init(
@@ -57,6 +59,16 @@ package final class SharedFlowState: Sendable {
     /// Returns the modes as they are after `change`; nil where there was nothing to change.
     package func changeModes(_ change: (inout ModeTable) -> Bool) -> ModeTable? {
         modeTable.withLock { modes in change(&modes) ? modes : nil }
+    }
+
+    package var faults: FaultTable { faultTable.withLock { $0 } }
+
+    /// Returns what `change` returns, and the faults as they are after it.
+    package func changeFaults<Result>(_ change: (inout FaultTable) -> Result) -> (Result, FaultTable) {
+        faultTable.withLock { faults in
+            let result = change(&faults)
+            return (result, faults)
+        }
     }
 
     /// Each change is said once.

@@ -6,6 +6,7 @@ import Coordination
 import Dispatch
 import Downstream
 import Explanation
+import FaultInjection
 import Glibc
 import Locking
 import Logging
@@ -44,7 +45,7 @@ package final class ProxyServer: @unchecked Sendable {
     }
 
     var settings: ProxySettings { shared.settings }
-    private var logger: Logger { shared.logger }
+    var logger: Logger { shared.logger }
 
     /// TCP sockets are bound once for each shard, all to the port that the first one got; a Unix socket belongs to the first shard.
     private func bind(shard: Int, _ sockets: inout [PlacedSocket]) throws(ListenError) {
@@ -146,6 +147,11 @@ package final class ProxyServer: @unchecked Sendable {
         }
     }
 
+    func onFirstShard(_ work: @escaping @Sendable (ProxyShard) -> Void) {
+        guard let shard = shards.first else { return }
+        shard.loop.execute { work(shard) }
+    }
+
     package var modes: ModeTable { shared.modes }
 
     /// Returns what `change` returns: whether there was something to change. If so, `then` is called once every shard knows.
@@ -199,6 +205,7 @@ package final class ProxyServer: @unchecked Sendable {
             return MetricsSnapshot.ModeLine(
                 mode: mode.rawValue, isForAll: modes.all == mode, prefixes: exceptions.prefixes, routes: exceptions.routes)
         }
+        snapshot.faultRules = shared.faults.rules.count
         snapshot.cookieSetsLeftOut = shared.cache?.cookieOrigins?.leftOut ?? 0
         snapshot.gone = shared.cache?.gone?.counts.map { (event: $0.event, count: UInt64($0.count)) } ?? []
         snapshot.recorded = shared.recorder?.counts ?? []
@@ -225,6 +232,7 @@ package final class ProxyServer: @unchecked Sendable {
             logger.info("metrics and admin interface on \(adminAddresses.map(\.description).joined(separator: ", "))")
         }
         for warning in shared.routes.all.flatMap(\.warnings) { logger.warning("\(warning)") }
+        if settings.admin.allowsFaults { logger.warning("admin.faults: an administrator may inject faults, to practise outages") }
         guard let cache = shared.cache else {
             return shared.recorder == nil
                 ? logger.warning("no store: nothing is kept") : logger.info("recording: nothing is kept in a store")

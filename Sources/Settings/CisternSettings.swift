@@ -42,6 +42,7 @@ package struct CisternSettings: Sendable, Equatable {
         package var whyField = false
         package var keyField = false
         package var modeField = false
+        package var faults = false
     }
 
     package struct Store: Sendable, Equatable {

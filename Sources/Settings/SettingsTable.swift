@@ -130,6 +130,9 @@ package enum SettingsTable {
         Setting(
             path: "admin.mode_field", binding: .flag(\.admin.modeField), help: "Let a request choose its mode by a Cistern-Mode field."),
         Setting(
+            path: "admin.faults", binding: .flag(\.admin.faults),
+            help: "Let the administrator inject faults between Cistern and its upstream, to practise outages."),
+        Setting(
             path: "own_pages", binding: .flag(\.ownPages), help: "Serve /metrics, /healthz and /readyz on the proxy's own addresses."),
         Setting(path: "shards", binding: .count(\.shards, 0...64), help: "Event loops; 0 for one for each core that the process may use."),
     ]

@@ -96,6 +96,9 @@ package struct MetricsSnapshot: Sendable {
     }
 
     package var modes: [ModeLine] = []
+    /// How many rules inject faults now, and how often each kind was injected.
+    package var faultRules = 0
+    package var faults: [(kind: String, count: UInt64)] = []
     package var connections = Connections()
     package var process = ProcessFigures()
     package var version = ""
@@ -120,6 +123,7 @@ package enum MetricsPage {
         store(&writer)
         connections(snapshot, &writer)
         modes(snapshot.modes, &writer)
+        faults(snapshot, &writer)
         loops(snapshot.loops, &writer)
         process(snapshot, &writer)
         return writer.finish()
@@ -267,6 +271,13 @@ package enum MetricsPage {
             modes.map { ("mode=\"\($0.mode)\"", Double($0.prefixes)) })
         writer.gauge(
             "cistern_mode_routes", "Routes that have a mode of their own.", modes.map { ("mode=\"\($0.mode)\"", Double($0.routes)) })
+    }
+
+    private static func faults(_ snapshot: MetricsSnapshot, _ writer: inout MetricsWriter) {
+        writer.gauge("cistern_fault_rules", "Rules that inject faults now, to practise an outage.", Double(snapshot.faultRules))
+        writer.counter(
+            "cistern_injected_faults", "Faults that were injected into requests to the upstream, by kind.",
+            snapshot.faults.map { ("kind=\"\($0.kind)\"", Double($0.count)) })
     }
 
     private static func loops(_ loops: [MetricsSnapshot.LoopLine], _ writer: inout MetricsWriter) {

@@ -1,6 +1,7 @@
 // One exchange with the upstream: what carries its bytes on one side, the receiver on the other. What it waits for is said by `TransferProgress`, what
 // of the request's content goes out by `PendingContent`. On the client's loop only.
 
+import FaultInjection
 import HTTPCore
 import Reactor
 
@@ -45,6 +46,9 @@ package final class Transfer {
     var joinedShare: ConnectionShare?
     /// Held until the transfer ends: so a fetch whose client left goes on.
     private(set) var receiver: (any TransferReceiver)?
+    /// What is injected into it, to practise an outage.
+    package let fault: InjectedFault?
+    private var isPausedByFlow = false
     package private(set) var times = TransferTimes()
     private var progress: TransferProgress
     private var content: PendingContent
@@ -53,7 +57,10 @@ package final class Transfer {
     /// Of the request's content, a connection takes pieces of this size.
     private static let pieceBytes = 16 * 1024
 
-    init(client: UpstreamClient, request: consuming UpstreamRequest, receiver: any TransferReceiver, now: Int64) {
+    init(
+        client: UpstreamClient, request: consuming UpstreamRequest, receiver: any TransferReceiver, fault: InjectedFault? = nil, now: Int64
+    ) {
+        self.fault = fault
         self.client = client
         content = PendingContent(isEmpty: !request.hasContent)
         self.request = request
@@ -94,12 +101,22 @@ package final class Transfer {
     /// Takes no more of the response's content for now. What arrived already is held.
     package func pause() {
         client.loop.assertOnLoop()
-        note(.paused)
+        isPausedByFlow = true
+        hold()
     }
 
     package func resume() {
         client.loop.assertOnLoop()
-        guard case .readOn = progress.handle(.resumed, at: client.coarseNow), case .connection(let connection) = carrier else { return }
+        isPausedByFlow = false
+        release()
+    }
+
+    /// The same, for what is between it and the flow.
+    func hold() { note(.paused) }
+
+    func release() {
+        guard !isPausedByFlow, case .readOn = progress.handle(.resumed, at: client.coarseNow), case .connection(let connection) = carrier
+        else { return }
         connection.readOn(for: self)
     }
 

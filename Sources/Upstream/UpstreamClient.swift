@@ -1,5 +1,6 @@
 // Asks the origin: starts transfers, keeps those that run, ends them when a time-out has passed, and decides whether one is sent again.
 
+import FaultInjection
 import HTTPCore
 import Reactor
 
@@ -21,6 +22,8 @@ package struct UpstreamCounters: Sendable {
     package var handshakesResumed = 0
     /// Connections that ended.
     package var ended: [ConnectionEnd: Int] = [:]
+    /// Faults that were injected, by `InjectedFault.kind`.
+    package var faults = [Int](repeating: 0, count: InjectedFault.kinds.count)
 }
 
 /// Belongs to one loop and is used on it only.
@@ -40,6 +43,8 @@ package final class UpstreamClient {
     /// Called on the loop when a connection was made, or could not be: with nil, or with a failure to reach the upstream; and with when it
     /// was begun, in milliseconds of the loop's clock.
     package var onConnectionAttempt: ((UpstreamError?, Int64) -> Void)?
+    /// Called with each request's target: what is injected into it.
+    package var chooseFault: ((ArraySlice<UInt8>) -> InjectedFault?)?
 
     /// How exactly time-outs are kept.
     private static let sweepInterval = Duration.milliseconds(50)
@@ -66,18 +71,43 @@ package final class UpstreamClient {
         loop.assertOnLoop()
         guard !isClosed else { return nil }
         coarseNow = loop.time.monotonicMilliseconds
+        if let fault = chooseFault?(request.target[...]) { return start(request, receiver, under: fault) }
         let transfer = Transfer(client: self, request: request, receiver: receiver, now: coarseNow)
+        return run(transfer) ? transfer : nil
+    }
+
+    private func start(_ request: consuming UpstreamRequest, _ receiver: any TransferReceiver, under fault: InjectedFault) -> Transfer? {
+        let delay = Int64.random(in: fault.delay)
+        let faulty = FaultyReceiver(receiver, fault, delay: delay)
+        let transfer = Transfer(client: self, request: request, receiver: faulty, fault: fault, now: coarseNow)
+        if fault.asksUpstream {
+            guard run(transfer) else { return nil }
+        } else {
+            keep(transfer)
+        }
+        counters.faults[fault.kind] += 1
+        faulty.begin(transfer, delay: delay)
+        return transfer
+    }
+
+    /// Returns false where too many wait.
+    private func run(_ transfer: Transfer) -> Bool {
         guard let connections, connections.start(transfer) else {
             counters.turnedAway += 1
-            return nil
+            return false
         }
         retryBudget.earn()
+        counters.requests += 1
+        keep(transfer)
+        return true
+    }
+
+    /// Until it ends.
+    private func keep(_ transfer: Transfer) {
         transfer.place = active.count
         active.append(transfer)
         counters.active += 1
-        counters.requests += 1
         startSweeping()
-        return transfer
     }
 
     /// Makes a connection in the background, within the time-out for connecting, and keeps it for a later request where there is room.

@@ -270,6 +270,7 @@ extension ProxySettings {
         listening.adminAddresses = settings.adminListen.compactMap { ListenAddress($0) }
         listening.servesOwnPages = settings.ownPages
         admin.socket = settings.admin.socket == "off" ? nil : AdminSettings.socketPath(settings)
+        admin.allowsFaults = settings.admin.faults
         records = settings.admin.records
         ownFields.allowsWhy = settings.admin.whyField
         ownFields.allowsKey = settings.admin.keyField

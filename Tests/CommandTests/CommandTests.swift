@@ -1,9 +1,13 @@
 // The commands that ask a running Cistern, through the real binary.
 
+import Administration
 import CachePolicy
+import JSON
 import ReverseProxy
 import TestSupport
 import Testing
+
+@testable import cistern
 
 @Suite("Commands", .play)
 struct CommandTests {
@@ -50,6 +54,43 @@ struct CommandTests {
         #expect(try play.get("/page").status == 504)
         #expect(try tool.run("mode --reset --prefix /page").lines == ["MODE  PATHS", "live  all"])
         #expect(try tool.run("mode nonsense").status == 64)
+    }
+
+    @Test("fault and drill")
+    func practising() throws {
+        #expect(try tool.run("fault add --refuse").status == 1 && tool.run("fault ls").text == "no fault is injected\n")
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { $0.admin.allowsFaults = true }
+        let tool = CommandLineTool(play: play)
+        let added = try tool.run("fault add --path /orders/** --delay 2s..4s --status 503 --rate 20% --for 5m")
+        #expect(added.lines.count == 3 && added.lines[2].contains("/orders/**  delay 2000–4000 ms, status 503         20 %    300 s"))
+        #expect(try tool.run("fault add --cut body").text.hasPrefix("fault 2 begins\n"))
+        #expect(try tool.run("fault clear 1").text == "1 fault ended\n" && tool.run("fault clear").text == "1 fault ended\n")
+        for wrong in [
+            "", "--refuse --reset", "--delay 4s..2s", "--delay x", "--rate 0% --refuse", "--for 25h --refuse", "--slow x", "--cut head",
+        ] {
+            #expect(try tool.run("fault add " + wrong).status == 64, "\(wrong)")
+        }
+        let drill = try tool.run("drill --for 1s").lines
+        #expect(drill.first == "the upstream is away for /**, for 1 s" && drill.last == "No request came: nothing is known.")
+        #expect(try tool.run("fault ls").text == "no fault is injected\n")
+    }
+
+    @Test("a drill's report: by path, and what would have helped")
+    func drillReport() throws {
+        func exchange(_ id: String, _ target: String, _ result: String, age: Int = 0) -> JSONValue {
+            [
+                "id": .string(id), "target": .string(target), "result": .string(result), "freshness": ["age": .integer(age)],
+                "advice": [["setting": "cache.pass", "effect": "is what passes it"]],
+            ]
+        }
+        var report = DrillReport(before: [exchange("0-1", "/a", "error")])
+        let first = [exchange("0-1", "/a", "error"), exchange("0-2", "/a?b", "rescued", age: 61), exchange("0-3", "/a", "hit")]
+        report.add(first)
+        report.add(first + [exchange("0-4", "/b", "error")])
+        #expect(report.line == "3 requests, 1 rescued, 1 failed")
+        let lines = report.text.split(separator: "\n").map { String($0) }
+        #expect(lines[1].hasPrefix("/b") && lines[2].hasPrefix("/a") && lines[2].contains("1"))
+        #expect(lines.suffix(2) == ["1 of 2 paths had nothing for some.", "→ cache.pass is what passes it"])
     }
 
     @Test("upstream: what is known to fail, and forgetting it")

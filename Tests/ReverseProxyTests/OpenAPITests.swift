@@ -1,6 +1,7 @@
 // The OpenAPI document against the interface: every path and method is there, and answers with what the document says, down to the names
 // and types of members.
 
+import Administration
 import HTTPCore
 import JSON
 import ReverseProxy
@@ -17,13 +18,16 @@ struct OpenAPITests {
         "setMode": ("PUT", "/-/mode?mode=replay&prefix=/a", nil), "removeMode": ("DELETE", "/-/mode?prefix=/a", nil),
         "importEntry": ("POST", "/-/entries", "{}"), "upstream": ("GET", "/-/upstream", nil),
         "resetUpstream": ("POST", "/-/upstream/reset?scope=pause", nil), "stats": ("GET", "/-/stats", nil),
-        "purge": ("POST", "/-/purge?prefix=/none", nil),
+        "purge": ("POST", "/-/purge?prefix=/none", nil), "listFaults": ("GET", "/-/faults", nil),
+        "addFault": ("POST", "/-/faults?path=/none&effect=refuse", nil), "removeFaults": ("DELETE", "/-/faults", nil),
+        "removeFault": ("DELETE", "/-/faults/{id}", nil),
     ]
 
     @Test("every operation is answered as documented, and nothing else is")
     func operations() throws {
         let play = try ProxyPlay(
-            ScriptedOrigin { _ in [.json("{\"a\":1}", ["Cache-Control: max-age=60", "Vary: Accept", "Cache-Tag: x"])] })
+            ScriptedOrigin { _ in [.json("{\"a\":1}", ["Cache-Control: max-age=60", "Vary: Accept", "Cache-Tag: x"])] }
+        ) { $0.admin.allowsFaults = true }
         for target in ["/a", "/b", "/a"] { _ = try play.get(target, [("Cookie", "a=b")]) }
         play.origin.down()
         _ = try play.get("/c")

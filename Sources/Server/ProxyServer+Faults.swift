@@ -1,0 +1,49 @@
+// Faults that the administrator has injected, to practise an outage: told to every shard and to the log, and ended in time.
+
+import FaultInjection
+import Logging
+import Reactor
+import ReverseProxy
+
+extension ProxyServer {
+    package var faults: FaultTable { shared.faults }
+
+    package func changeFaults<Result: Sendable>(
+        _ change: (inout FaultTable) -> Result, then: @escaping @Sendable (Result) -> Void
+    ) {
+        let before = shared.faults.rules
+        let (result, changed) = shared.changeFaults(change)
+        logFaults(before, changed.rules)
+        onEachShard {
+            $0.faults = changed
+        } then: {
+            then(result)
+        }
+        endFaultsInTime(changed)
+    }
+
+    /// Each begins and ends loudly: nobody may take it for an outage.
+    private func logFaults(_ before: [FaultTable.Rule], _ after: [FaultTable.Rule]) {
+        for rule in after where !before.contains(where: { $0.number == rule.number }) {
+            let seconds = (rule.end - monotonicMilliseconds) / 1_000
+            logger.warning(
+                "fault \(rule.number) is injected for \(seconds) s into \(rule.percent) % of \(rule.path): \(rule.fault.text)")
+        }
+        for rule in before where !after.contains(where: { $0.number == rule.number }) {
+            logger.warning("fault \(rule.number) is over: \(rule.path) is asked as ever")
+        }
+    }
+
+    private func endFaultsInTime(_ faults: FaultTable) {
+        guard let end = faults.rules.map(\.end).min() else { return }
+        onFirstShard { [self] shard in
+            shard.loop.schedule(after: .milliseconds(max(0, end - monotonicMilliseconds))) {
+                guard self.shared.faults.rules.contains(where: { $0.end <= self.monotonicMilliseconds }) else { return }
+                self.changeFaults {
+                    $0.removeEnded(now: self.monotonicMilliseconds)
+                } then: { _ in
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+// Stands between a transfer and the one who asked, and does what an injected fault says. Nobody else knows of it: what it brings is what the upstream
+// would have brought.
+
+import FaultInjection
+import HTTPCore
+import Reactor
+
+final class FaultyReceiver: TransferReceiver {
+    private let receiver: any TransferReceiver
+    private let fault: InjectedFault
+    private var response: FaultyResponse
+    /// What came while nothing was to be seen of it.
+    private var held: (head: ResponseHead?, end: Bool?)
+    private var timer: LoopTimer?
+
+    /// - Parameter delay: milliseconds.
+    init(_ receiver: any TransferReceiver, _ fault: InjectedFault, delay: Int64) {
+        self.receiver = receiver
+        self.fault = fault
+        response = FaultyResponse(fault.effect, isDelayed: delay > 0)
+    }
+
+    /// Once the transfer is among those that run.
+    func begin(_ transfer: Transfer, delay: Int64) {
+        let (client, firstByte) = (transfer.client, transfer.client.limits.firstByte)
+        if !fault.asksUpstream { transfer.beginRequest(TransferTimes()) }
+        guard delay > 0 || !fault.asksUpstream else { return }
+        timer = client.loop.schedule(after: .milliseconds(min(delay, firstByte))) { [self] in
+            // As late as that, nobody waits for it any more.
+            if delay >= firstByte { return transfer.giveUp(.connectionReadTimeout) }
+            if fault.asksUpstream { release(transfer) } else { respond(transfer) }
+        }
+    }
+
+    /// In the place of the upstream.
+    private func respond(_ transfer: Transfer) {
+        _ = response.handle(.waitOver)
+        switch fault.effect {
+        case .refuse: transfer.giveUp(.connectionRefused)
+        case .reset: transfer.giveUp(.connectionTerminated)
+        case .status(let status):
+            respond(transfer, status, "{\"error\":\"This response was injected by Cistern to practise an outage.\"}")
+        case .badJSON: respond(transfer, 200, "{\"error\":\"This response was injected by Cistern, and breaks off h")
+        case .none, .cut, .slow: break
+        }
+    }
+
+    private func respond(_ transfer: Transfer, _ status: Status, _ text: String) {
+        var fields = Fields()
+        fields.append(.contentType, "application/json")
+        fields.append(.contentLength, String(text.utf8.count))
+        fields.append(.cacheControl, "no-store")
+        transfer.take(final: ResponseHead(status: status, fields: fields))
+        if transfer.request.method != .head { transfer.take(content: Array(text.utf8).span) }
+        transfer.end(.whole(isDelimited: true))
+    }
+
+    private func release(_ transfer: Transfer) {
+        timer = nil
+        _ = response.handle(.waitOver)
+        let held = held
+        self.held = (nil, nil)
+        if let head = held.head { receiver.transfer(transfer, received: head) }
+        if let isDelimited = held.end { return end(transfer, isDelimited: isDelimited) }
+        transfer.release()
+    }
+
+    private func end(_ transfer: Transfer, isDelimited: Bool) {
+        switch response.handle(.ended) {
+        case .hold: held.end = isDelimited
+        case .breakAfter: receiver.transferFailed(transfer, .responseIncomplete)
+        case .passOn, .release, .passOnAndWait: receiver.transferEnded(transfer, isDelimited: isDelimited)
+        }
+    }
+
+    // MARK: What the transfer brings
+
+    func transferBegins(_ transfer: Transfer) { receiver.transferBegins(transfer) }
+
+    func transfer(_ transfer: Transfer, informational head: ResponseHead) { receiver.transfer(transfer, informational: head) }
+
+    func transfer(_ transfer: Transfer, received head: ResponseHead) {
+        guard case .hold = response.handle(.headCame(contentLength: head.contentLength)) else {
+            return receiver.transfer(transfer, received: head)
+        }
+        held.head = head
+        transfer.hold()
+    }
+
+    func transfer(_ transfer: Transfer, content bytes: Span<UInt8>) {
+        switch response.handle(.contentCame(bytes: bytes.count)) {
+        case .passOn, .release, .hold: receiver.transfer(transfer, content: bytes)
+        case .breakAfter(let count):
+            receiver.transfer(transfer, content: bytes.extracting(first: count))
+            transfer.giveUp(.responseIncomplete)
+        case .passOnAndWait(let milliseconds):
+            receiver.transfer(transfer, content: bytes)
+            transfer.hold()
+            timer = transfer.client.loop.schedule(after: .milliseconds(milliseconds)) { self.release(transfer) }
+        }
+    }
+
+    func transferEnded(_ transfer: Transfer, isDelimited: Bool) { end(transfer, isDelimited: isDelimited) }
+
+    func transferFailed(_ transfer: Transfer, _ error: UpstreamError) {
+        timer?.cancel()
+        receiver.transferFailed(transfer, error)
+    }
+
+    func transferDrained(_ transfer: Transfer) { receiver.transferDrained(transfer) }
+}

@@ -1,0 +1,145 @@
+// `cistern fault`: has requests to the upstream fail on purpose, so that one sees what users would see.
+
+import ArgumentParser
+import FaultInjection
+import HTTPCore
+import JSON
+import Settings
+
+struct Fault: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Inject faults between a running Cistern and its upstream, to practise an outage.",
+        discussion: """
+            Only where the setting admin.faults is true. Each fault ends by itself, 5 minutes after it began if --for says nothing else. The \
+            first one whose path fits counts. Hits are served as ever: what is injected is what the upstream would do.
+
+            Examples:
+              cistern fault add --refuse
+              cistern fault add --path '/orders/**' --delay 2s..4s --status 503 --rate 20% --for 5m
+              cistern fault add --path '/orders/**' --cut body
+              cistern fault ls
+              cistern fault clear
+            """,
+        subcommands: [Add.self, List.self, Clear.self], defaultSubcommand: List.self)
+
+    struct Add: AdminCommand {
+        static let configuration = CommandConfiguration(abstract: "Inject a fault.")
+
+        @Option(help: ArgumentHelp("Paths, as routes have them: * is one segment, ** at the end any rest.", valueName: "pattern"))
+        var path = "/**"
+
+        @Option(help: ArgumentHelp("Wait so long before the response is seen: 2s, or any time from 2s to 4s: 2s..4s.", valueName: "time"))
+        var delay: String?
+
+        @Flag(help: "Take no connection.")
+        var refuse = false
+
+        @Flag(help: "Break the connection before the response.")
+        var reset = false
+
+        @Option(help: "Respond with this status.")
+        var status: Int?
+
+        @Flag(help: "Respond with JSON that breaks off.")
+        var badJSON = false
+
+        @Option(help: ArgumentHelp("body: break the connection in the midst of the content.", valueName: "what"))
+        var cut: CutPart?
+
+        @Option(help: ArgumentHelp("Send so many bytes a second: 10KiB.", valueName: "size"))
+        var slow: String?
+
+        @Option(help: ArgumentHelp("Of so many requests: 20%.", valueName: "percent"))
+        var rate = "100%"
+
+        @Option(name: .customLong("for"), help: ArgumentHelp("End after this time; 24h at most.", valueName: "time"))
+        var duration = "5m"
+
+        @OptionGroup var options: AdminOptions
+
+        func validate() throws { _ = try query() }
+
+        func run(_ client: AdminClient) throws {
+            let added = try client.value("POST", "faults", try query())
+            StandardOutput.write("fault \(added["number"]?.integer ?? 0) begins\n" + Fault.describe(added))
+        }
+
+        func query() throws -> [(String, String?)] {
+            let effects = [
+                refuse ? "refuse" : nil, reset ? "reset" : nil, status.map { _ in "status" }, badJSON ? "bad_json" : nil,
+                cut.map { _ in "cut" }, slow.map { _ in "slow" },
+            ].compactMap(\.self)
+            guard effects.count < 2 else { throw ValidationError("Give one of --refuse, --reset, --status, --bad-json, --cut and --slow.") }
+            guard delay != nil || !effects.isEmpty else {
+                throw ValidationError("Say what is to happen: --delay, --refuse, --reset, --status, --bad-json, --cut or --slow.")
+            }
+            let (least, most) = try Self.delay(delay)
+            guard let percent = Int(rate.hasSuffix("%") ? String(rate.dropLast()) : rate), (1...100).contains(percent) else {
+                throw ValidationError("--rate must be between 1% and 100%, not \(rate).")
+            }
+            guard let time = TimeSpan.parse(duration), (1_000...Int(FaultTable.durationLimit)).contains(time) else {
+                throw ValidationError("--for must be a time between 1s and 24h, not \(duration).")
+            }
+            let bytes = slow.map { ByteSize.parse($0) }
+            if let bytes, bytes ?? 0 < 1 { throw ValidationError("--slow must be a size such as 10KiB, not \(slow ?? "").") }
+            return [
+                ("path", path), ("delay", String(least)), ("delay_to", String(most)), ("effect", effects.first),
+                ("status", status.map { String($0) }), ("rate", bytes.flatMap(\.self).map { String($0) }), ("percent", String(percent)),
+                ("for", String(time / 1_000)),
+            ]
+        }
+
+        private static func delay(_ text: String?) throws -> (least: Int, most: Int) {
+            guard let text else { return (0, 0) }
+            let parts = text.split(separator: "..", omittingEmptySubsequences: false).map { String($0) }
+            let times = parts.compactMap { TimeSpan.parse($0) }
+            guard times.count == parts.count, parts.count <= 2, let least = times.first, let most = times.last, least <= most,
+                most <= 3_600_000
+            else { throw ValidationError("--delay must be a time such as 2s, or 2s..4s, and 1h at most, not \(text).") }
+            return (least, most)
+        }
+    }
+
+    enum CutPart: String, ExpressibleByArgument, CaseIterable { case body }
+
+    struct List: AdminCommand {
+        static let configuration = CommandConfiguration(commandName: "ls", abstract: "Show the faults that are injected now.")
+
+        @Flag(help: "JSON.")
+        var json = false
+
+        @OptionGroup var options: AdminOptions
+
+        func run(_ client: AdminClient) throws {
+            let faults = try client.value("GET", "faults")
+            StandardOutput.write(json ? faults.document : Array(Fault.describe(faults).utf8))
+        }
+    }
+
+    struct Clear: AdminCommand {
+        static let configuration = CommandConfiguration(abstract: "End one fault, or all.")
+
+        @Argument(help: "The fault's number.")
+        var number: Int?
+
+        @OptionGroup var options: AdminOptions
+
+        func run(_ client: AdminClient) throws {
+            let count = try client.value("DELETE", number.map { "faults/\($0)" } ?? "faults")["removed"]?.integer ?? 0
+            StandardOutput.write(count == 1 ? "1 fault ended\n" : "\(count) faults ended\n")
+        }
+    }
+
+    private static func describe(_ response: JSONValue) -> String {
+        let faults = response["faults"]?.array ?? []
+        guard !faults.isEmpty else { return "no fault is injected\n" }
+        var table = TextTable([("NUMBER", true), ("PATH", false), ("FAULT", false), ("OF REQUESTS", true), ("ENDS IN", true)])
+        for fault in faults {
+            table.add([
+                String(fault["number"]?.integer ?? 0), Printable.text(fault["path"]?.string ?? ""), fault["fault"]?.string ?? "",
+                "\(fault["percent"]?.integer ?? 0) %", "\(fault["seconds_left"]?.integer ?? 0) s",
+            ])
+        }
+        return table.text
+    }
+}

@@ -1,0 +1,108 @@
+// Faults that are injected between the proxy and its upstream: users see what they would see in an outage.
+
+import Administration
+import HTTPCore
+import JSON
+import TestSupport
+import Testing
+import Upstream
+
+@testable import ReverseProxy
+
+@Suite("Injected faults", .play)
+struct FaultTests {
+    private func play(_ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws -> ProxyPlay {
+        try ProxyPlay(ScriptedOrigin { _ in [.json("{\"n\":1}", ["Cache-Control: max-age=1"])] }) { settings in
+            settings.admin.allowsFaults = true
+            configure(&settings)
+        }
+    }
+
+    private func add(_ play: ProxyPlay, _ query: String) throws {
+        let response = try play.admin("POST", "/-/faults?\(query)")
+        #expect(response.status == 200, "\(response.text)")
+    }
+
+    struct Row: CustomTestStringConvertible {
+        let testDescription: String
+        let query: String
+        /// Of a path that nothing is stored for.
+        let status: Int
+        let asked: Int
+
+        init(_ sentence: String, _ query: String, _ status: Int, asked: Int = 0) {
+            (testDescription, self.query, self.status, self.asked) = (sentence, query, status, asked)
+        }
+    }
+
+    @Test(
+        "what is stored is rescued, what is not fails as it would; then all is as before",
+        arguments: [
+            Row("refused", "effect=refuse", 502), Row("reset", "effect=reset", 502), Row("a status", "effect=status&status=503", 503),
+            Row("broken JSON", "effect=bad_json", 200), Row("cut", "effect=cut", 502, asked: 2),
+        ])
+    func effects(_ row: Row) throws {
+        let play = try play { $0.upstream.failure.isOn = false }
+        _ = try play.get("/a")
+        play.time.advance(by: .seconds(10))
+        try add(play, row.query)
+        let rescued = try play.get("/a")
+        #expect(rescued.status == 200 && rescued.text == "{\"n\":1}" && rescued["Cache-Status"]?.hasSuffix("; fault-injected") == true)
+        #expect(try play.get("/b").status == row.status)
+        #expect(play.origin.requests.count == 1 + row.asked)
+        let kind = String(row.query.split(separator: "&")[0].dropFirst("effect=".count))
+        #expect(try play.metric("cistern_injected_faults_total{kind=\"\(kind)\"}") == 2)
+        #expect(try play.admin("GET", "/-/why?last=1").text.contains("A fault was injected"))
+        #expect(try play.admin("DELETE", "/-/faults").text.contains("1"))
+        let after = try play.get("/b")
+        #expect(after.status == 200 && after["Cache-Status"] == "cistern; fwd=uri-miss; stored")
+    }
+
+    @Test("only the paths that it is for, and only until its end")
+    func bounded() throws {
+        let play = try play { $0.shards = 2 }
+        try add(play, "path=/orders/**&effect=refuse&for=60")
+        #expect(try play.get("/orders/1").status == 502)
+        #expect(try play.get("/users/1").status == 200)
+        play.time.advance(by: .seconds(61))
+        #expect(try play.get("/orders/2").status == 200)
+        #expect(JSONValue(try play.admin("GET", "/-/faults").content)?["faults"]?.array?.isEmpty == true)
+    }
+
+    @Test("a delay is waited for, and no longer than the upstream is given")
+    func delayed() throws {
+        let play = try play { $0.upstream.firstByteTimeout = .seconds(3) }
+        try add(play, "path=/a&delay=2000")
+        try add(play, "path=/b&delay=5000")
+        for (target, status) in [("/a", 200), ("/b", 504)] {
+            let client = try play.client()
+            client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
+            while !client.hasInput(within: 10) { play.time.advance(by: .milliseconds(500)) }
+            #expect(client.readResponse()?.status == status)
+        }
+    }
+
+    @Test("slow content comes whole")
+    func slow() throws {
+        let content = "[" + String(repeating: "1,", count: 50_000) + "1]"
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json(content, ["Cache-Control: no-store"])] }) { $0.admin.allowsFaults = true }
+        try add(play, "effect=slow&rate=1000000000")
+        #expect(try play.get("/a").text == content)
+    }
+
+    @Test("it is refused without leave, and where it is misspelt; nothing of it happens then")
+    func refused() throws {
+        let play = try play { $0.admin.allowsFaults = false }
+        #expect(try play.admin("POST", "/-/faults?effect=refuse").status == 403)
+        let open = try self.play()
+        for query in [
+            "", "effect=nonsense", "effect=status", "effect=status&status=99", "effect=status&status=204", "effect=slow", "delay=-1",
+            "delay=2&delay_to=1", "effect=refuse&percent=0", "effect=refuse&percent=101", "effect=refuse&for=0", "effect=refuse&for=90000",
+            "effect=refuse&path=a", "effect=refuse&path=/a?b", "effect=refuse&rates=1", "delay=99999999999999999999",
+        ] {
+            #expect(try open.admin("POST", "/-/faults?\(query)").status == 400, "\(query)")
+        }
+        #expect(try open.admin("DELETE", "/-/faults/7").status == 404)
+        #expect(try open.get("/a").status == 200)
+    }
+}
