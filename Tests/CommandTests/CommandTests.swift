@@ -135,6 +135,48 @@ struct CommandTests {
         #expect(broken.text.contains("1 left out: no_response (the request got no response (status 0))"))
     }
 
+    @Test("of a browser's archive what can be stored is stored, and the rest is counted by reason")
+    func foreignArchive() throws {
+        let entry = { (target: String, request: String, response: String) in
+            #"{"request":{"method":"GET","url":"https://api.test\#(target)","headers":[\#(request)]},"response":{\#(response)}}"#
+        }
+        let json = #"{"name":"content-type","value":"application/json"}"#
+        let coding = #"{"name":"content-encoding","value":"lzma"}"#
+        let entries = [
+            entry(
+                "/users/9", #"{"name":":authority","value":"api.test"},{"name":"accept","value":"*/*"}"#,
+                #""status":200,"headers":[\#(json),{"name":"content-encoding","value":"br"}],"#
+                    + #""content":{"size":7,"text":"eyJhIjoxfQ==","encoding":"base64"}"#),
+            entry("/cut", "", #""status":200,"headers":[\#(json)],"content":{"size":99,"text":"{\"a\":1}"}"#),
+            entry("/file", "", #""status":200,"headers":[\#(json)],"content":{"size":9,"_file":"a.json"}"#),
+            entry("/blocked", "", #""status":0,"headers":[]"#), entry("/live", "", #""status":101,"headers":[]"#),
+            entry("/coded", "", #""status":200,"headers":[\#(json),\#(coding)],"content":{"text":"{}"}},"_cistern":{"coded":true"#),
+        ]
+        let file = play.directory + "/browser.har"
+        try TextFile.write(#"{"log":{"entries":[\#(entries.joined(separator: ","))]}}"#, to: file)
+        let imported = try tool.run("import \(file) --origin https://api.test")
+        #expect(imported.status == 0 && imported.lines.first == "1 of 6 responses stored" && imported.lines.count == 6)
+        for reason in ["content_coding", "content_elsewhere", "cut_content", "no_response", "websocket"] {
+            #expect(imported.text.contains("  1 left out: \(reason)"))
+        }
+        let coded = try tool.run("show /users/9 --content")
+        #expect(coded.text == "{\"a\":1}")
+    }
+
+    @Test("an export of one user's own cache has what was asked for with credentials, but not the credentials")
+    func privateRole() throws {
+        let own = try ProxyPlay(ScriptedOrigin { _ in [.json("{\"me\":1}", ["Cache-Control: private, max-age=60"])] }) {
+            $0.policy.isPrivate = true
+        }
+        _ = try own.get("/me?token=secret", [("Authorization", "Bearer secret")])
+        let exported = try CommandLineTool(play: own).run("export --har -")
+        #expect(exported.text.contains("{\\\"me\\\":1}") && !exported.text.contains("secret\""))
+        #expect(
+            exported.text.contains("1 responses written\nSecret values are written as REDACTED") && exported.text.contains("--with-secrets")
+        )
+        #expect(try CommandLineTool(play: own).run("export --har - --with-secrets").text.contains("token=secret"))
+    }
+
     @Test("warm takes paths, URLs, lists, OpenAPI documents and archives")
     func warm() throws {
         play.origin.react { request in
