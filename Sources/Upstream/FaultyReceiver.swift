@@ -21,14 +21,13 @@ final class FaultyReceiver: TransferReceiver {
     }
 
     /// Once the transfer is among those that run.
-    func begin(_ transfer: Transfer, delay: Int64) {
-        let (client, firstByte) = (transfer.client, transfer.client.limits.firstByte)
-        if !fault.asksUpstream { transfer.beginRequest(TransferTimes()) }
-        guard delay > 0 || !fault.asksUpstream else { return }
-        timer = client.loop.schedule(after: .milliseconds(min(delay, firstByte))) { [self] in
-            // As late as that, nobody waits for it any more.
-            if delay >= firstByte { return transfer.giveUp(.connectionReadTimeout) }
-            if fault.asksUpstream { release(transfer) } else { respond(transfer) }
+    /// - Parameter isAsked: whether the upstream is.
+    func begin(_ transfer: Transfer, delay: Int64, isAsked: Bool) {
+        if !isAsked { transfer.beginRequest(TransferTimes()) }
+        // As late as that, the time-out for the first byte has passed.
+        guard delay < transfer.client.limits.firstByte, delay > 0 || !isAsked else { return }
+        timer = transfer.client.loop.schedule(after: .milliseconds(delay)) { [self] in
+            if isAsked { release(transfer) } else { respond(transfer) }
         }
     }
 

@@ -80,13 +80,15 @@ package final class UpstreamClient {
         let delay = Int64.random(in: fault.delay)
         let faulty = FaultyReceiver(receiver, fault, delay: delay)
         let transfer = Transfer(client: self, request: request, receiver: faulty, fault: fault, now: coarseNow)
-        if fault.asksUpstream {
+        // What would come too late need not be asked for.
+        let isAsked = fault.asksUpstream && delay < limits.firstByte
+        if isAsked {
             guard run(transfer) else { return nil }
         } else {
             keep(transfer)
         }
         counters.faults[fault.kind] += 1
-        faulty.begin(transfer, delay: delay)
+        faulty.begin(transfer, delay: delay, isAsked: isAsked)
         return transfer
     }
 
