@@ -51,7 +51,7 @@ let package = Package(
         room("HTTPCore"),
         room("WellKnownNames"),
         room("JSON", ["HTTPCore"]),
-        room("Identity", ["HTTPCore", "JSON", "CSignature", "CLibcurl", "Descriptors", "Locking", "Reactor"]),
+        room("Identity", ["HTTPCore", "JSON", "CachePolicy", "CSignature", "CLibcurl", "Descriptors", "Locking", "Reactor"]),
         room("ContentCodings", ["HTTPCore", "CZlib", "CBrotli", "CZstd"]),
         room("CachePolicy", ["HTTPCore", "JSON", "WellKnownNames", structuredFields]),
         room("Forwarding", ["HTTPCore", "WellKnownNames"]),
@@ -61,7 +61,7 @@ let package = Package(
         room("Hashing", ["CHash"]),
         room("CacheStore", ["CSystem", "Descriptors", "CHash", "Locking"]),
         room(
-            "ResponseCache", ["HTTPCore", "CachePolicy", "CacheStore", "Forwarding", "Hashing", "Telemetry", "Locking"]),
+            "ResponseCache", ["HTTPCore", "CachePolicy", "CacheStore", "Forwarding", "Identity", "Hashing", "Telemetry", "Locking"]),
         room("Reactor", ["CSystem", "Descriptors", "Locking"]),
         room("FaultInjection", ["HTTPCore", "CachePolicy"]),
         room("Upstream", ["HTTPCore", "Reactor", "FaultInjection", "CLibcurl", "CSystem", "Descriptors", "CTLS"]),
@@ -86,8 +86,8 @@ let package = Package(
         room(
             "ReverseProxy",
             [
-                "HTTPCore", "JSON", "CachePolicy", "ResponseCache", "Decisions", "Explanation", "Examination", "Sending", "Coordination",
-                "Forwarding", "FaultInjection", "Reactor", "Upstream", "Downstream", "Telemetry", "Locking", "Administration", logging,
+                "HTTPCore", "JSON", "CachePolicy", "Identity", "ResponseCache", "Decisions", "Explanation", "Examination", "Sending", "Coordination",
+                "Forwarding", "FaultInjection", "Reactor", "Upstream", "Downstream", "Telemetry", "Hashing", "Locking", "Administration", logging,
             ]),
         room(
             "Server",
@@ -103,7 +103,7 @@ let package = Package(
             dependencies: [
                 "Server", "Administration", "Archives", "ContentCodings", "ReverseProxy", "FaultInjection", "Settings", "HTTPCore", "JSON",
                 "CachePolicy",
-                "CacheStore", "Forwarding",
+                "CacheStore", "Forwarding", "Identity",
                 "Reactor",
                 "Upstream",
                 "Downstream",
@@ -129,7 +129,7 @@ let package = Package(
             path: "Tests/TestSupport", swiftSettings: strict),
         tests("ReactorTests", ["Reactor", "CSystem", "Descriptors", "Locking", "TestSupport"]),
         tests("HTTPCoreTests", ["HTTPCore", "TestSupport"]),
-        tests("IdentityTests", ["Identity", "CacheStore", "HTTPCore", "Locking", "TestSupport"]),
+        tests("IdentityTests", ["Identity", "CachePolicy", "CacheStore", "HTTPCore", "Locking", "TestSupport"]),
         tests("ArchivesTests", ["Archives", "CachePolicy", "HTTPCore", "JSON"]),
         tests("JSONTests", ["JSON", "HTTPCore"]),
         tests("CachePolicyTests", ["CachePolicy", "HTTPCore", "JSON", "TestSupport", "CInstructions", structuredFields]),

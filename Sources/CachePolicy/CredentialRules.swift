@@ -8,10 +8,12 @@ package struct CredentialRules: Sendable {
     package var areIgnored = false
     /// What a response to a request with Authorization lets others have, all have who send Authorization.
     package var sharesPublic = false
+    /// Tokens are looked at: requests whose tokens belong to one user have one partition. By the rules in that place of a list.
+    package var tokens: Int?
 
     package init() {}
 
-    var isSpecial: Bool { areIgnored || sharesPublic }
+    var isSpecial: Bool { areIgnored || sharesPublic || tokens != nil }
 }
 
 /// The rules by path.

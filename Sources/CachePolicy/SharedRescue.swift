@@ -20,6 +20,8 @@ package enum SharedCopyPermission: String, Sendable, CaseIterable {
     case isPublic = "public"
     case ownCookies = "own_cookies"
     case always
+    /// It is the copy of the request's own user, whose token has just ended.
+    case expiredToken = "expired_token"
 }
 
 /// Why it may not. The raw value is told by `why`.

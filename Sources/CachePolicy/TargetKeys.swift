@@ -6,6 +6,8 @@ package struct TargetKeys: Sendable, Equatable {
     package var shared: [UInt8]
     /// In the partition that is common to all who send Authorization, and the same other credentials; nil where the route shares nothing.
     package var common: [UInt8]?
+    /// In the partition of its token's user, where the token has just ended; nil otherwise. For a rescue alone.
+    package var expired: [UInt8]?
 
     package init(own: [UInt8], shared: [UInt8]) {
         self.own = own

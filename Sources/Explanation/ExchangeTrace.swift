@@ -88,6 +88,8 @@ package struct ExchangeTrace: Sendable {
     package var content = Content()
     /// The first bytes of the keyed hash of the request's credentials; 0 without credentials.
     package var partition: UInt32 = 0
+    /// What the request's token came to; nil where none was looked at.
+    package var identity: IdentityOutcome?
     package var status: UInt16 = 0
     package var targetCount: UInt16 = 0
     package var method = MethodLabel.other

@@ -179,12 +179,21 @@ extension NoRescueReason {
 }
 
 extension SharedCopyPermission {
+    /// What went out, in words.
+    package var copy: String {
+        switch self {
+        case .isPublic, .ownCookies, .always: "The stored response to those without credentials"
+        case .expiredToken: "The stored response of the token's user"
+        }
+    }
+
     /// In words, behind "went out instead: ".
     package var sentence: String {
         switch self {
         case .isPublic: "it said that it is for everyone"
         case .ownCookies: "the request's cookies are those that the upstream gave to a client without any"
         case .always: "the operator allows any (cache.rescue_with_shared: always)"
+        case .expiredToken: "the token has just ended (credentials.identity.jwt.rescue_expired)"
         }
     }
 }

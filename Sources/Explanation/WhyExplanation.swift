@@ -132,7 +132,7 @@ package struct WhyExplanation {
                     ? "What the upstream said last went out: that it is gone. The older copy stays, and comes back with its next 200 or 304."
                     : "It is remembered beside the stored copy: while the upstream fails, this is what goes out.")
         } else if let permission = trace.reasons.sharedPermission {
-            sentences.append("The stored response to those without credentials went out instead: \(permission.sentence).")
+            sentences.append("\(permission.copy) went out instead: \(permission.sentence).")
         } else if trace.result == .rescued {
             sentences.append("The stored response went out instead.")
         }
@@ -146,6 +146,7 @@ package struct WhyExplanation {
         if trace.result == .error, let reason = trace.reasons.notStoodIn {
             sentences.append("The stored response to those without credentials may not stand in: \(reason.sentence).")
         }
+        if let identity = trace.identity { sentences.append(identity.sentence) }
         if trace.isStored { sentences.append("The response was stored.") }
         if let reason = trace.reasons.notStored { sentences.append("Not stored: \(demand?.sentence ?? reason.sentence).") }
         if let sentence = trace.content.outcome?.sentence { sentences.append(sentence) }
@@ -220,6 +221,7 @@ package struct WhyExplanation {
         if let one = failure?.advice { advice.append(one) }
         if trace.found.isGone { advice.append(WhyAdvice("cache.gone", "ignore: the older copy goes out all the same")) }
         if let one = trace.content.outcome?.advice { advice.append(one) }
+        if let one = trace.identity?.advice { advice.append(one) }
         if trace.result == .error, let one = trace.reasons.notRescued?.advice ?? trace.reasons.notStoodIn?.advice { advice.append(one) }
         return advice
     }
@@ -236,7 +238,8 @@ package struct WhyExplanation {
             "id": .string(record.id), "time": .string(RFC3339.format(milliseconds: trace.wall)), "method": .string("\(trace.method.label)"),
             "target": .string(SecretNames.redacted(record.target)), "status": .integer(Int(trace.status)),
             "result": .string("\(trace.result.label)"), "mode": .string(trace.mode.rawValue), "route": .string(route.name),
-            "key": isLookedUp ? key : .null, "found": .string(found), "freshness": freshness, "decision": .string(decision),
+            "identity": text(trace.identity?.label), "key": isLookedUp ? key : .null, "found": .string(found), "freshness": freshness,
+            "decision": .string(decision),
             "reason": .string(reason), "stored": .bool(trace.isStored), "not_stored": text(trace.reasons.notStored?.rawValue),
             "background": text(trace.background?.cause.rawValue), "behind": text(trace.background.map { "\(record.shard)-\($0.behind)" }),
             "request_content": requestContent, "upstream": upstream, "explanation": .array(explanation.map { .string($0) }),

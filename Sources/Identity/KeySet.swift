@@ -1,6 +1,7 @@
 // The keys that a token may be signed with: a JWK Set (RFC 7517 §5). A key that we cannot use is left out, with the reason; the others count.
 
 import CSignature
+import CachePolicy
 import HTTPCore
 import JSON
 
@@ -14,9 +15,11 @@ package final class VerificationKey: @unchecked Sendable {
     /// `alg`: the only algorithm that it is for.
     let algorithm: SignatureAlgorithm?
     private let key: OpaquePointer
+    /// The same for the same key under the same conditions, also after the set was read anew.
+    let fingerprint: [UInt8]
 
-    fileprivate init(_ kind: Kind, name: String?, algorithm: SignatureAlgorithm?, key: OpaquePointer) {
-        (self.kind, self.name, self.algorithm, self.key) = (kind, name, algorithm, key)
+    fileprivate init(_ kind: Kind, name: String?, algorithm: SignatureAlgorithm?, key: OpaquePointer, fingerprint: [UInt8]) {
+        (self.kind, self.name, self.algorithm, self.key, self.fingerprint) = (kind, name, algorithm, key, fingerprint)
     }
 
     deinit { csignature_free(key) }
@@ -88,6 +91,11 @@ package struct KeySet: Sendable {
         return found
     }
 
+    /// Of a set without keys, in words behind "it has".
+    package var whyUnusable: String {
+        "no key that can be used" + (refused.first.map { " (\($0.name): \($0.reason.rawValue))" } ?? "")
+    }
+
     /// Whether any key has that name.
     package func contains(named name: String) -> Bool { keys.contains { $0.name == name } }
 
@@ -116,7 +124,17 @@ package struct KeySet: Sendable {
             guard known.fits(kind) else { throw Refused(reason: .otherAlgorithm) }
             algorithm = known
         }
-        return VerificationKey(kind, name: member["kid"]?.string, algorithm: algorithm, key: try pointer(member, kind))
+        return VerificationKey(
+            kind, name: member["kid"]?.string, algorithm: algorithm, key: try pointer(member, kind), fingerprint: fingerprint(member))
+    }
+
+    /// All that it is made of, each with its length.
+    private static func fingerprint(_ member: JSONValue) -> [UInt8] {
+        var fingerprint: [UInt8] = []
+        for name in ["kid", "alg", "kty", "crv", "n", "e", "x", "y"] {
+            CacheKey.appendPart(Array((member[name]?.string ?? "").utf8), to: &fingerprint)
+        }
+        return fingerprint
     }
 
     private static func kind(_ member: JSONValue) throws(Refused) -> VerificationKey.Kind {

@@ -28,6 +28,8 @@ package final class KeySource: Sendable {
         /// When it was last tried, and when it last succeeded: milliseconds of the monotonic clock.
         var triedAt: Int64?
         var readAt: Int64?
+        var readCount = 0
+        var failedCount = 0
     }
 
     /// A key that nobody knows is looked for no more often, for all: any client can name one.
@@ -53,6 +55,11 @@ package final class KeySource: Sendable {
     /// Goes up whenever the keys are others: what was verified with those before counts no longer.
     package var version: UInt64 { changes.load(ordering: .acquiring) }
 
+    /// How many keys are there, and how often they were read, or could not be.
+    package var figures: (keys: Int, read: Int, failed: Int) {
+        state.withLock { ($0.keys.keys.count, $0.readCount, $0.failedCount) }
+    }
+
     /// The keys that are there. Begins to read them again where they are old.
     package func keys(now: Int64) -> KeySet {
         let (keys, isDue) = state.withLock { state in
@@ -73,8 +80,8 @@ package final class KeySource: Sendable {
     package func start(now: Int64) {
         switch place {
         case .file: readNow(now: now)
-        case .url(_, let kept):
-            if let kept, let text = Self.contents(kept), let set = KeySet(text) { use(set, text, at: nil) }
+        case .url(let url, let kept):
+            if let kept, let text = Self.kept(of: url, in: kept), let set = KeySet(text) { use(set, text, at: nil) }
             read(now: now)
         }
     }
@@ -112,10 +119,18 @@ package final class KeySource: Sendable {
             guard let set = KeySet(text) else {
                 throw KeyFetch.Failure(sentence: "it is no JWK Set (RFC 7517) of at most 512 KiB and 256 keys")
             }
+            // An issuer without a key signs nothing: this is a mistake, and what was read before is better.
+            guard !set.keys.isEmpty else {
+                throw KeyFetch.Failure(sentence: "it has \(set.whyUnusable)")
+            }
             use(set, text, at: now)
-            if case .url(_, let kept?) = place { Self.keep(text, in: kept) }
+            if case .url(let url, let kept?) = place { Self.keep(text, of: url, in: kept) }
         } catch {
-            tell(.failed(error.sentence, hasKeys: state.withLock { !$0.keys.keys.isEmpty }))
+            let hasKeys = state.withLock { state in
+                state.failedCount += 1
+                return !state.keys.keys.isEmpty
+            }
+            tell(.failed(error.sentence, hasKeys: hasKeys))
         }
     }
 
@@ -131,7 +146,10 @@ package final class KeySource: Sendable {
     /// - Parameter time: when it was read; nil for what was kept.
     private func use(_ set: KeySet, _ text: [UInt8], at time: Int64?) {
         let isNew = state.withLock { state in
-            if let time { state.readAt = time }
+            if let time {
+                state.readAt = time
+                state.readCount += 1
+            }
             guard state.text != text else { return false }
             (state.keys, state.text) = (set, text)
             return true
@@ -143,10 +161,10 @@ package final class KeySource: Sendable {
 
     // MARK: Files
 
-    private static func contents(_ path: String) -> [UInt8]? {
+    private static func contents(_ path: String, limit: Int = KeySet.byteLimit) -> [UInt8]? {
         let file = Descriptor(open(path, O_RDONLY | O_CLOEXEC))
         guard file.isOpen else { return nil }
-        var bytes = [UInt8](repeating: 0, count: KeySet.byteLimit + 1)
+        var bytes = [UInt8](repeating: 0, count: limit + 1)
         var count = 0
         while count < bytes.count {
             let taken = bytes.withUnsafeMutableBytes { Glibc.read(file.number, $0.baseAddress.map { $0 + count }, $0.count - count) }
@@ -157,8 +175,18 @@ package final class KeySource: Sendable {
         return Array(bytes.prefix(count))
     }
 
+    /// What was fetched from that URL: a line before the keys names it, so that one issuer's keys are never taken for another's.
+    private static func kept(of url: String, in path: String) -> [UInt8]? {
+        let line = firstLine(url)
+        guard let text = contents(path, limit: KeySet.byteLimit + line.count), text.starts(with: line) else { return nil }
+        return Array(text.dropFirst(line.count))
+    }
+
+    private static func firstLine(_ url: String) -> [UInt8] { Array("\(url)\n".utf8) }
+
     /// Whole or not at all. That it cannot be kept harms nobody now.
-    private static func keep(_ text: [UInt8], in path: String) {
+    private static func keep(_ keys: [UInt8], of url: String, in path: String) {
+        let text = firstLine(url) + keys
         let new = path + ".new"
         let isWritten: Bool
         do {

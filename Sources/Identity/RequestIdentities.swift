@@ -1,40 +1,86 @@
-// What is known of requests whose tokens were looked at before: checking a signature costs fifty times a hit. On one loop only.
+// What is known of requests whose tokens were looked at before: checking a signature costs fifty times a hit. On one thread only.
 
+import CachePolicy
 import HTTPCore
 
-/// Whose a request is.
-package enum RequestIdentity: Sendable, Equatable {
-    /// - Parameters:
-    ///   - partition: of the cache: the same for all tokens of one user with the same rights.
-    ///   - until: seconds since 1970: then the token ends.
-    case verified(partition: [UInt8], until: Int64)
-    /// The token ended: it is nobody's, but may have its own user's copy while the upstream is away.
-    case expired(partition: [UInt8], at: Int64)
-    case none(TokenRefusal)
+/// Whose a request is, since its token is good.
+package final class VerifiedIdentity: Sendable {
+    /// Of the cache: the same for all tokens of one user with the same rights.
+    package let partition: [UInt8]
+    /// When the token ends: seconds since 1970.
+    let expires: Int64
+    /// The key that it was verified with.
+    let keyFingerprint: [UInt8]
+    private let source: KeySource
+    /// Of the keys, when it was last seen that its own is among them.
+    let keysVersion: UInt64
+    private let leeway: Int64
+    private let rescue: Int64
+
+    init(_ partition: [UInt8], _ token: TokenIdentity, _ source: KeySource, keysVersion: UInt64, _ settings: TokenSettings) {
+        (self.partition, expires, keyFingerprint) = (partition, token.expires, token.keyFingerprint)
+        (self.source, self.keysVersion, leeway, rescue) = (source, keysVersion, settings.leeway, settings.rescuesExpired)
+    }
+
+    /// The same after the keys were read anew.
+    init(_ other: VerifiedIdentity, keysVersion: UInt64) {
+        (partition, expires, keyFingerprint) = (other.partition, other.expires, other.keyFingerprint)
+        (source, leeway, rescue, self.keysVersion) = (other.source, other.leeway, other.rescue, keysVersion)
+    }
+
+    /// Whether the keys are the same as when it was verified. Asked from any thread.
+    package var isCurrent: Bool { source.version == keysVersion }
+
+    /// The first moment at which it is no more: milliseconds since 1970.
+    package var ends: Int64 { (expires + leeway) * 1000 }
+
+    /// The same for its user's copies while the upstream is away.
+    package var rescueEnds: Int64 { (expires + rescue) * 1000 }
 }
 
-package struct RequestIdentities {
-    /// By the hash of all credentials of the request.
-    private var recent: [[UInt8]: RequestIdentity] = [:]
-    private var older: [[UInt8]: RequestIdentity] = [:]
+package enum RequestIdentity: Sendable {
+    case verified(VerifiedIdentity)
+    /// The token has ended: it is nobody's, but while the upstream is away it may have its own user's copy.
+    case expired(VerifiedIdentity)
+    case none(TokenRefusal)
+
+    package var outcome: IdentityOutcome {
+        switch self {
+        case .verified: .verified
+        case .expired: .expired
+        case .none(let reason): .refused(reason)
+        }
+    }
+}
+
+package final class RequestIdentities {
+    /// By the keyed hash of all credentials of the request.
+    private var known = RememberedTokens<VerifiedIdentity>(limit: RequestIdentities.limit)
+    /// Apart, so that who sends what cannot be verified pushes nobody out.
+    private var refused = RememberedTokens<TokenRefusal>(limit: RequestIdentities.limit)
     private var keysVersion: UInt64 = 0
-    private var budget: VerificationBudget
+    private var budget = VerificationBudget()
+    /// When it was last seen whether the keys are due to be read anew.
+    private var lookedAfterKeys = Int64.min
+    /// Tokens that were looked at, by what that came to.
+    package private(set) var counts: [String: UInt64] = [:]
 
     /// How many are remembered.
-    var count: Int { recent.count + older.count }
+    package var count: Int { known.count + refused.count }
 
     private let verifier: TokenVerifier
-    package let source: KeySource
-    private let leeway: Int64
+    private let source: KeySource
+    private let settings: TokenSettings
+    /// Milliseconds.
+    private static let keyPause: Int64 = 1_000
 
-    /// Twice as many are remembered at most.
+    /// Of each kind; twice as many at most.
     package static let limit = 4096
 
     package init(_ settings: TokenSettings, _ source: KeySource) {
         verifier = TokenVerifier(settings)
         self.source = source
-        leeway = settings.leeway
-        budget = VerificationBudget()
+        self.settings = settings
     }
 
     /// - Parameters:
@@ -42,51 +88,88 @@ package struct RequestIdentities {
     ///   - now: the time of day in milliseconds.
     ///   - clock: milliseconds of the monotonic clock.
     ///   - partition: makes the partition of these claims and the request's other credentials.
-    package mutating func identity(
+    package func identity(
         of fields: Fields, hash: [UInt8], now: Int64, clock: Int64, partition: (_ claims: [UInt8]) -> [UInt8]
     ) -> RequestIdentity {
-        let version = source.version
-        if version != keysVersion {
-            (recent, older, keysVersion) = ([:], [:], version)
+        lookAfterKeys(clock)
+        if let known = known[hash] { return Self.rated(known, now: now) }
+        if let reason = refused[hash] { return .none(reason) }
+        let finding = look(fields, now: now / 1000, clock: clock)
+        let identity: RequestIdentity
+        switch finding {
+        case .verified(let token), .expired(let token):
+            let found = VerifiedIdentity(partition(token.claims), token, source, keysVersion: keysVersion, settings)
+            known[hash] = found
+            identity = Self.rated(found, now: now)
+        case .unknownKey:
+            source.miss(now: clock)
+            identity = .none(.unknownKey)
+        case .refused(let reason):
+            // What may be otherwise in a moment is not remembered.
+            if reason != .tooMany, reason != .notYetValid { refused[hash] = reason }
+            identity = .none(reason)
         }
-        if let known = recent[hash] ?? older[hash], isStill(known, now: now / 1000) { return known }
-        let identity = look(fields, now: now / 1000, clock: clock, partition)
-        // Of what nobody could check nothing is known.
-        if identity != .none(.unknownKey), identity != .none(.tooMany) { remember(identity, hash) }
+        counts[identity.outcome.label, default: 0] += 1
         return identity
     }
 
-    private func isStill(_ identity: RequestIdentity, now: Int64) -> Bool {
-        switch identity {
-        case .verified(_, let until): now - leeway < until
-        case .none(.notYetValid): false
-        case .expired, .none: true
-        }
+    private static func rated(_ identity: VerifiedIdentity, now: Int64) -> RequestIdentity {
+        now < identity.ends ? .verified(identity) : .expired(identity)
     }
 
-    private mutating func look(
-        _ fields: Fields, now: Int64, clock: Int64, _ partition: (_ claims: [UInt8]) -> [UInt8]
-    ) -> RequestIdentity {
-        let token: ArraySlice<UInt8>
+    /// A key that has left the set takes with it what was verified with it; a new one may verify what was refused.
+    private func lookAfterKeys(_ clock: Int64) {
+        if clock - Self.keyPause >= lookedAfterKeys {
+            lookedAfterKeys = clock
+            _ = source.keys(now: clock)
+        }
+        let version = source.version
+        guard version != keysVersion else { return }
+        keysVersion = version
+        let fingerprints = Set(source.keys(now: clock).keys.map(\.fingerprint))
+        known.update { fingerprints.contains($0.keyFingerprint) ? VerifiedIdentity($0, keysVersion: version) : nil }
+        refused.update { _ in nil }
+    }
+
+    private func look(_ fields: Fields, now: Int64, clock: Int64) -> TokenFinding {
         switch TokenVerifier.token(of: fields) {
-        case .success(let found): token = found
-        case .failure(let error): return .none(error.reason)
-        }
-        let keys = source.keys(now: clock)
-        guard budget.take(now: clock) else { return .none(.tooMany) }
-        switch verifier.verify(token, keys: keys, now: now) {
-        case .verified(let identity): return .verified(partition: partition(identity.claims), until: identity.expires)
-        case .expired(let identity): return .expired(partition: partition(identity.claims), at: identity.expires)
-        case .refused(let reason): return .none(reason)
-        case .unknownKey:
-            source.miss(now: clock)
-            return .none(.unknownKey)
+        case .failure(let error): return .refused(error.reason)
+        case .success(let token):
+            guard budget.take(now: clock) else { return .refused(.tooMany) }
+            return verifier.verify(token, keys: source.keys(now: clock), now: now)
         }
     }
+}
 
-    private mutating func remember(_ identity: RequestIdentity, _ hash: [UInt8]) {
-        if recent.count >= Self.limit { (older, recent) = (recent, [:]) }
-        recent[hash] = identity
+/// What was used lately, bounded: when half of it is new, what was not used meanwhile goes.
+struct RememberedTokens<Value> {
+    private var recent: [[UInt8]: Value] = [:]
+    private var older: [[UInt8]: Value] = [:]
+    private let limit: Int
+
+    init(limit: Int) { self.limit = limit }
+
+    var count: Int { recent.count + older.count }
+
+    subscript(key: [UInt8]) -> Value? {
+        mutating get {
+            if let value = recent[key] { return value }
+            guard let value = older.removeValue(forKey: key) else { return nil }
+            insert(value, key)
+            return value
+        }
+        set { if let newValue { insert(newValue, key) } }
+    }
+
+    private mutating func insert(_ value: Value, _ key: [UInt8]) {
+        if recent.count >= limit { (older, recent) = (recent, [:]) }
+        recent[key] = value
+    }
+
+    /// - Parameter change: nil for what goes.
+    mutating func update(_ change: (Value) -> Value?) {
+        recent = recent.compactMapValues(change)
+        older = older.compactMapValues(change)
     }
 }
 

@@ -1,36 +1,9 @@
 // A token as it comes: three parts joined by dots (RFC 7515 §3.1). What its head may say is narrow: anything that would let the token itself
 // choose how it is checked makes it one without an identity (RFC 8725 §3).
 
+import CachePolicy
 import HTTPCore
 import JSON
-
-/// Why a request has no identity of its own, and so the partition of its credentials as they are.
-package enum TokenRefusal: String, Sendable, CaseIterable {
-    /// Not one Authorization field of the form `Bearer TOKEN`.
-    case noBearer = "no_bearer"
-    case severalFields = "several_fields"
-    case tooLong = "too_long"
-    /// Not three parts of JSON and a signature: a JWE, or something else.
-    case malformed
-    /// `crit`, `jku`, `x5u`, `jwk` or `x5c` in its head.
-    case forbiddenHeader = "forbidden_header"
-    case duplicateMember = "duplicate_member"
-    case algorithm
-    case type
-    case unknownKey = "unknown_key"
-    case signature
-    case issuer
-    case audience
-    case subject
-    /// No `exp`, or one that is no time.
-    case noExpiry = "no_expiry"
-    case expired
-    case notYetValid = "not_yet_valid"
-    /// It is bound to a key of the client's (`cnf`, or a DPoP field): who has no more than the token is not its user.
-    case bound
-    /// More tokens than may be looked at in a second.
-    case tooMany = "too_many"
-}
 
 struct SignedToken {
     let algorithm: SignatureAlgorithm

@@ -1,9 +1,17 @@
 // What the operator says of the tokens of a route (`credentials.identity.jwt`).
 
+/// The same, with the keys.
+package struct TokenRules: Sendable {
+    package let settings: TokenSettings
+    package let keys: KeySource
+
+    package init(_ settings: TokenSettings, _ keys: KeySource) { (self.settings, self.keys) = (settings, keys) }
+}
+
 package struct TokenSettings: Sendable, Equatable {
     /// Who may have made them, and for whom they are: a token must name one of each.
-    package var issuers: [String]
-    package var audiences: [String]
+    package var issuers: [String] = []
+    package var audiences: [String] = []
     /// The claim that tells whom a token belongs to.
     package var subject = "sub"
     /// What `typ` must be (RFC 8725 §3.11); empty for anything.
@@ -12,9 +20,13 @@ package struct TokenSettings: Sendable, Equatable {
     package var volatileClaims: [String] = []
     /// How far the clocks may be apart, in seconds.
     package var leeway: Int64 = 60
+    /// How long after its end a token may still have its own user's copy while the upstream is away, in seconds.
+    package var rescuesExpired: Int64 = 0
 
     /// Claims that two tokens of one user differ in, whatever their rights.
     package static let alwaysVolatile = ["exp", "iat", "nbf", "jti", "auth_time", "nonce", "at_hash", "sid"]
+
+    package init() {}
 
     package init(issuers: [String], audiences: [String]) {
         (self.issuers, self.audiences) = (issuers, audiences)

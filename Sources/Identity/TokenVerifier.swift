@@ -1,6 +1,7 @@
 // Whom a token belongs to. Two tokens have one identity only if their signatures are good and all of their claims are the same but those that
 // a refresh changes: so one with fewer rights is another identity, and what does not verify has none.
 
+import CachePolicy
 import HTTPCore
 import JSON
 
@@ -10,6 +11,8 @@ package struct TokenIdentity: Sendable, Equatable {
     package let claims: [UInt8]
     /// `exp`: seconds since 1970.
     package let expires: Int64
+    /// Of the key that it is signed with.
+    let keyFingerprint: [UInt8]
 }
 
 package enum TokenFinding: Sendable {
@@ -55,7 +58,7 @@ package struct TokenVerifier: Sendable {
                 return .refused(.unknownKey)
             }
             guard key.verifies(token.signature, of: token.message, token.algorithm) else { return .refused(.signature) }
-            let identity = try identity(token.claims, now: now)
+            let identity = try identity(token.claims, key, now: now)
             let hasEnded = identity.expires <= now - settings.leeway
             return hasEnded ? .expired(identity) : .verified(identity)
         } catch {
@@ -63,7 +66,7 @@ package struct TokenVerifier: Sendable {
         }
     }
 
-    private func identity(_ claims: [UInt8], now: Int64) throws(Refused) -> TokenIdentity {
+    private func identity(_ claims: [UInt8], _ key: VerificationKey, now: Int64) throws(Refused) -> TokenIdentity {
         guard let value = JSONValue(claims) else { throw Refused(.malformed) }
         guard value["cnf"] == nil else { throw Refused(.bound) }
         guard let issuer = value["iss"]?.string, settings.issuers.contains(issuer) else { throw Refused(.issuer) }
@@ -73,7 +76,7 @@ package struct TokenVerifier: Sendable {
         if let start = value["nbf"] {
             guard let start = Self.time(start), start <= now + settings.leeway else { throw Refused(.notYetValid) }
         }
-        return TokenIdentity(claims: withoutVolatile(claims), expires: expires)
+        return TokenIdentity(claims: withoutVolatile(claims), expires: expires, keyFingerprint: key.fingerprint)
     }
 
     private func isAudience(_ value: JSONValue?) -> Bool {

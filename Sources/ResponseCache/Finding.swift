@@ -2,6 +2,7 @@
 
 import CachePolicy
 import CacheStore
+import Identity
 
 /// What is stored for a request, where it was looked for, and what that goes by.
 package struct Finding {
@@ -15,6 +16,23 @@ package struct FindingBasis: Sendable {
     package internal(set) var lookUps = LookUpBasis()
     /// The names of the selecting fields, where the response is one of several variants.
     package internal(set) var selecting: [ArraySlice<UInt8>] = []
+    /// What the request's token came to; nil where none was looked at.
+    package internal(set) var identity: RequestIdentity?
+
+    /// The same for metrics and explanations.
+    package var identityOutcome: IdentityOutcome? { identity?.outcome }
+
+    /// Before it the same is found: milliseconds since 1970.
+    package var ends: Int64 {
+        guard case .verified(let identity)? = identity else { return .max }
+        return identity.ends
+    }
+
+    /// Whether the keys are still those that the token was looked at with.
+    var isIdentityCurrent: Bool {
+        guard case .verified(let identity)? = identity else { return true }
+        return identity.isCurrent
+    }
 }
 
 package enum LookUpResult {

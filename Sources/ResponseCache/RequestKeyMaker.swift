@@ -3,6 +3,7 @@
 import CachePolicy
 import CacheStore
 import HTTPCore
+import Identity
 
 package struct RequestKeyMaker {
     /// Scheme, host and port of the upstream, with its base path.
@@ -20,10 +21,18 @@ package struct RequestKeyMaker {
     let cookies: CredentialCookies?
     private let keyNames: [[UInt8]]
     private let rules: CredentialTable
+    /// What is known of requests' tokens, at the place that the rules name.
+    private let tokens: [RequestIdentities]
+    private let time: () -> CacheTime
     /// Of almost every key.
     private let plainPrefix: [UInt8]
 
-    package init(_ settings: ResponseCacheSettings, store: ResponseStore? = nil) {
+    package init(_ settings: ResponseCacheSettings) {
+        self.init(settings, store: nil) { CacheTime(wall: Timestamp(milliseconds: 0), monotonic: 0) }
+    }
+
+    /// - Parameter time: by which tokens end.
+    init(_ settings: ResponseCacheSettings, store: ResponseStore?, time: @escaping () -> CacheTime) {
         let policy = settings.policy
         authority = settings.upstream.bytes + settings.upstream.basePath
         isPrivate = policy.isPrivate
@@ -36,6 +45,8 @@ package struct RequestKeyMaker {
         knownCredentials = known
         cookies = policy.credentials.fields.contains("cookie") ? CredentialCookies(policy) : nil
         rules = settings.credentials
+        tokens = store == nil ? [] : settings.tokens.map { RequestIdentities($0.settings, $0.keys) }
+        self.time = time
         keyNames = policy.keyFields.map { Array($0.utf8) }
         plainPrefix = CacheKey.prefix(authority: authority)
     }
@@ -43,29 +54,29 @@ package struct RequestKeyMaker {
     /// Where the partition lies in a key.
     package var partitionOffset: Int { 1 + 4 + authority.count + 4 }
 
-    /// Appends the key; returns whether it has a partition.
+    /// Where a request is looked up, and whose its token is, where that is looked at.
     /// - Parameters:
+    ///   - own: empty memory for the key that is made most often.
     ///   - rules: what the target's route says of arguments.
     ///   - content: what the request's content says, where the response depends on it.
-    func append(
-        to key: inout [UInt8], head: RequestHead, target: Span<UInt8>, rules: ArgumentRules?, content: [UInt8]? = nil
-    ) -> Bool {
+    func keys(
+        for head: RequestHead, target: Span<UInt8>, rules: ArgumentRules?, content: [UInt8]?, in own: inout [UInt8]
+    ) -> (keys: TargetKeys, identity: RequestIdentity?) {
+        let extra = extra(of: head, content)
         let partition = partition(of: head)
-        CacheKey.append(to: &key, prefix: prefix(partition, extra(of: head, content)), target: target, rules: rules)
-        return !partition.isEmpty
-    }
-
-    /// The same target's key in the partition that is common to all who send Authorization; nil where the route shares nothing.
-    func common(
-        for head: RequestHead, target: Span<UInt8>, rules: ArgumentRules?, content: [UInt8]? = nil
-    ) -> [UInt8]? {
-        guard head.fields.contains(.authorization), !isPrivate, knownCredentials.contains(.authorization),
-            self.rules.specialRules(for: head.pathAndQuery).map({ $0.sharesPublic && !$0.areIgnored }) == true
-        else { return nil }
-        var key: [UInt8] = []
-        let partition = partition(credentials(of: head.fields, authorizedBy: .anybody))
-        CacheKey.append(to: &key, prefix: prefix(partition, extra(of: head, content)), target: target, rules: rules)
-        return key
+        CacheKey.append(to: &own, prefix: prefix(partition.bytes, extra), target: target, rules: rules)
+        guard !partition.bytes.isEmpty else { return (TargetKeys(own: own, shared: own), nil) }
+        func key(in partition: [UInt8]) -> [UInt8] {
+            var key: [UInt8] = []
+            CacheKey.append(to: &key, prefix: prefix(partition, extra), target: target, rules: rules)
+            return key
+        }
+        var keys = TargetKeys(own: own, shared: key(in: []))
+        keys.common = commonPartition(of: head).map(key)
+        if case .expired(let identity)? = partition.identity, time().wall.milliseconds < identity.rescueEnds {
+            keys.expired = key(in: identity.partition)
+        }
+        return (keys, partition.identity)
     }
 
     /// The same target's key in the partition of those without credentials.
@@ -80,12 +91,14 @@ package struct RequestKeyMaker {
         return CacheKey.prefix(authority: authority, partition: partition, extra: extra)
     }
 
-    /// A number that stands for the request's credentials; 0 without. Where something is stored it is the first part of their partition.
-    package func user(of fields: Fields) -> UInt64 {
-        let parts = credentials(of: fields)
+    /// A number that stands for who asks; 0 without credentials. Where something is stored it is the first part of their partition, or, where
+    /// there is none, of the one that they would have.
+    package func user(of head: RequestHead) -> UInt64 {
+        let parts = credentials(of: head.fields)
         guard !parts.isEmpty else { return 0 }
-        guard let store else { return UInt64(truncatingIfNeeded: parts.hashValue) }
-        return store.credentialPartition(parts).prefix(8).reduce(0) { $0 << 8 | UInt64($1) }
+        guard store != nil else { return UInt64(truncatingIfNeeded: parts.hashValue) }
+        let own = partition(of: head).bytes
+        return (own.isEmpty ? partition(parts) : own).prefix(8).reduce(0) { $0 << 8 | UInt64($1) }
     }
 
     /// The same, where the request's key is known already.
@@ -98,10 +111,36 @@ package struct RequestKeyMaker {
         }
     }
 
-    private func partition(of head: RequestHead) -> [UInt8] {
-        guard !isPrivate, !rules.areIgnored(for: head.pathAndQuery) else { return [] }
+    /// Empty where all have the same responses.
+    private func partition(of head: RequestHead) -> (bytes: [UInt8], identity: RequestIdentity?) {
+        let rules = rules.specialRules(for: head.pathAndQuery)
+        guard !isPrivate, rules?.areIgnored != true else { return ([], nil) }
         let parts = credentials(of: head.fields)
-        return parts.isEmpty ? [] : partition(parts)
+        guard !parts.isEmpty else { return ([], nil) }
+        let own = partition(parts)
+        guard let place = rules?.tokens, place < tokens.count, head.fields.contains(.authorization) else { return (own, nil) }
+        let time = time()
+        let identity = tokens[place].identity(
+            of: head.fields, hash: own, now: time.wall.milliseconds, clock: time.monotonic
+        ) { partition(credentials(of: head.fields, authorizedBy: .claims($0))) }
+        guard case .verified(let verified) = identity else { return (own, identity) }
+        return (verified.partition, identity)
+    }
+
+    /// That of all who send Authorization, and the same other credentials; nil where the route shares nothing.
+    private func commonPartition(of head: RequestHead) -> [UInt8]? {
+        guard head.fields.contains(.authorization), knownCredentials.contains(.authorization),
+            rules.specialRules(for: head.pathAndQuery)?.sharesPublic == true
+        else { return nil }
+        return partition(credentials(of: head.fields, authorizedBy: .anybody))
+    }
+
+    /// What was found of tokens here, for metrics.
+    package var tokenFigures: (looked: [String: UInt64], remembered: Int) {
+        tokens.reduce(into: ([:], 0)) { sum, one in
+            sum.0.merge(one.counts, uniquingKeysWith: +)
+            sum.1 += one.count
+        }
     }
 
     private func partition(_ parts: [UInt8]) -> [UInt8] { store?.credentialPartition(parts) ?? [] }
@@ -125,9 +164,21 @@ package struct RequestKeyMaker {
     private enum Authorization {
         case itself
         case anybody
+        /// What its token says that stays the same for its user.
+        case claims([UInt8])
 
-        /// No field has a name with a space in it.
-        static let anybodysMark = Array("anybody's authorization".utf8)
+        /// Stands before the other parts. No field has a name with a space in it.
+        func append(to parts: inout [UInt8]) {
+            switch self {
+            case .itself: break
+            case .anybody: CacheKey.appendPart(Array("anybody's authorization".utf8), to: &parts)
+            case .claims(let claims):
+                CacheKey.appendPart(Array("claims of a token".utf8), to: &parts)
+                CacheKey.appendPart(claims, to: &parts)
+            }
+        }
+
+        var isItself: Bool { if case .itself = self { true } else { false } }
     }
 
     private func credentials(of fields: Fields, authorizedBy authorization: Authorization = .itself) -> [UInt8] {
@@ -138,10 +189,10 @@ package struct RequestKeyMaker {
 
     private func fieldCredentials(of fields: Fields, authorizedBy authorization: Authorization = .itself) -> [UInt8] {
         var parts: [UInt8] = []
-        if case .anybody = authorization { CacheKey.appendPart(Authorization.anybodysMark, to: &parts) }
+        authorization.append(to: &parts)
         for entry in fields.entries {
             guard entry.known.map(knownCredentials.contains) ?? true, entry.nameLength < credentialNames.count else { continue }
-            if entry.known == .authorization, case .anybody = authorization { continue }
+            if entry.known == .authorization, !authorization.isItself { continue }
             let name = fields.bytes.span.extracting(entry.nameRange)
             for wanted in credentialNames[Int(entry.nameLength)] where name.isReadAsName(wanted.span) {
                 CacheKey.appendPart(fields.bytes[entry.nameRange].map(\.asciiLowercased), to: &parts)

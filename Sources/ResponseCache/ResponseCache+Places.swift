@@ -97,14 +97,10 @@ extension ResponseCache {
     func pathKey(of target: ArraySlice<UInt8>, for head: RequestHead) -> [UInt8] { sharedKey(of: target.withoutQuery, for: head) }
 
     func keys(for head: RequestHead, target: [UInt8], _ remembered: RememberedVariance?) -> TargetKeys {
-        var keys = TargetKeys(own: [], shared: [])
+        var own: [UInt8] = []
         let said = settings.arguments.rules(for: target[...])
         let rules = remembered.map { said.with($0.variance) } ?? said
         // It stands where a request's content would: neither begins as the other does.
-        let encoded = remembered?.encoded
-        _ = keyMaker.append(to: &keys.own, head: head, target: target.span, rules: rules, content: encoded)
-        keyMaker.appendShared(to: &keys.shared, head: head, target: target.span, rules: rules, content: encoded)
-        keys.common = keyMaker.common(for: head, target: target.span, rules: rules, content: encoded)
-        return keys
+        return keyMaker.keys(for: head, target: target.span, rules: rules, content: remembered?.encoded, in: &own).keys
     }
 }

@@ -28,9 +28,11 @@ extension ResponseCache {
         for head: RequestHead, at keys: TargetKeys, _ directives: RequestCacheControl, _ setting: RescueWithShared, now: Timestamp
     ) throws(NotAtHand) -> StandInResult {
         let everybodys = TargetKeys(own: keys.shared, shared: keys.shared)
+        if let expired = keys.expired, let copy = try expiredUsersCopy(head, at: expired, keys, directives, now: now) {
+            return .found(copy)
+        }
         guard head.method.isRead, let found = try find(head, at: everybodys).found,
-            case .allowed(let age, let ttl) = Reuse.rescue(
-                found.metadata, directives, strictness: strictness, staleFor: policy(for: head).freshness.staleFor, now: now)
+            case .allowed(let age, let ttl) = rescue(found, head, directives, now: now)
         else { return .nothing }
         guard try gone(beside: found) == nil else { return .forbidden(.gone) }
         let decision = SharedRescue.decide(
@@ -40,6 +42,21 @@ extension ResponseCache {
         case .forbidden(let reason): return .forbidden(reason)
         case .allowed(let permission): return .found(StandIn(found: found, age: age, ttl: ttl, permission: permission))
         }
+    }
+
+    /// A token that has just ended may still have its own user's copy.
+    private func expiredUsersCopy(
+        _ head: RequestHead, at expired: [UInt8], _ keys: TargetKeys, _ directives: RequestCacheControl, now: Timestamp
+    ) throws(NotAtHand) -> StandIn? {
+        guard head.method.isRead, let found = try find(head, at: TargetKeys(own: expired, shared: keys.shared)).found,
+            try gone(beside: found) == nil,
+            case .allowed(let age, let ttl) = rescue(found, head, directives, now: now)
+        else { return nil }
+        return StandIn(found: found, age: age, ttl: ttl, permission: .expiredToken)
+    }
+
+    private func rescue(_ found: FoundResponse, _ head: RequestHead, _ directives: RequestCacheControl, now: Timestamp) -> RescueDecision {
+        Reuse.rescue(found.metadata, directives, strictness: strictness, staleFor: policy(for: head).freshness.staleFor, now: now)
     }
 
     private func variesByCredentials(_ found: FoundResponse, _ head: RequestHead) -> Bool {

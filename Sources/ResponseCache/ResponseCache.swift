@@ -44,7 +44,7 @@ package final class ResponseCache: @unchecked Sendable {
         store = shared.store
         variances = shared.variances
         gone = shared.gone
-        keyMaker = RequestKeyMaker(shared.settings, store: shared.store)
+        keyMaker = RequestKeyMaker(shared.settings, store: shared.store, time: time)
         let areShared = settings.policy.isPrivate || settings.credentials.ignoresSome
         concealed = areShared ? settings.policy.credentials.fields : []
     }
@@ -136,11 +136,8 @@ package final class ResponseCache: @unchecked Sendable {
         let target = head.pathAndQuery
         let rules = settings.arguments.specialRules(for: target)
         scratchKey.removeAll(keepingCapacity: true)
-        let isPartitioned = keyMaker.append(to: &scratchKey, head: head, target: target.span, rules: rules, content: content)
-        guard isPartitioned else { return TargetKeys(own: scratchKey, shared: scratchKey) }
-        var keys = TargetKeys(own: scratchKey, shared: [])
-        keyMaker.appendShared(to: &keys.shared, head: head, target: target.span, rules: rules, content: content)
-        keys.common = keyMaker.common(for: head, target: target.span, rules: rules, content: content)
+        let (keys, identity) = keyMaker.keys(for: head, target: target.span, rules: rules, content: content, in: &scratchKey)
+        basis.identity = identity
         return keys
     }
 

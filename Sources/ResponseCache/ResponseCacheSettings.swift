@@ -3,9 +3,15 @@
 import CachePolicy
 import CacheStore
 import HTTPCore
+import Identity
 
 /// Where stored responses lie, and how many of them there is room for.
 package typealias StorePlace = StoreSettings
+
+extension StorePlace {
+    /// Of a file that lies beside them.
+    package func path(of name: String) -> String { "\(directory)/\(name)" }
+}
 
 package struct ResponseCacheSettings: Sendable {
     package var policy = CachePolicySettings()
@@ -17,6 +23,8 @@ package struct ResponseCacheSettings: Sendable {
     package var isKeyedByHost = false
     package var arguments = ArgumentTable()
     package var credentials = CredentialTable()
+    /// How requests' tokens are looked at, in the places that `credentials` names.
+    package var tokens: [TokenRules] = []
     /// Whether a write to a member may make its collection invalid: then that is looked for at every look-up.
     package var checksCollections = false
     /// Whether a 410, or a 404 in JSON, stands for its copy while the upstream fails.

@@ -40,7 +40,7 @@ package final class SharedCacheState: Sendable {
     var directory: String { store.settings.directory }
 
     /// Whether a request that was looked up would be given the same now, as far as that depends on what is stored.
-    package func holds(_ basis: FindingBasis) -> Bool { store.holds(basis.lookUps) }
+    package func holds(_ basis: FindingBasis) -> Bool { store.holds(basis.lookUps) && basis.isIdentityCurrent }
 
     /// Stands for a long part of a key, so that nobody can find two contents with one key.
     package func contentDigest(_ content: [UInt8]) -> [UInt8] { store.contentDigest(content) }

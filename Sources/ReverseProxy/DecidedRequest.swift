@@ -44,6 +44,7 @@ final class DecidedRequest: @unchecked Sendable {
         if case .lookedUp(let lookedUp) = facts.storeUse { keys = lookedUp.keys }
         scopes = shard.scopes(of: head, route: route, keys)
         var trace = ExchangeTrace(facts, decision)
+        trace.identity = arrival.basis?.identityOutcome
         trace.found.diskReads = UInt8(clamping: arrival.reads)
         trace.reasons.isClientIgnored = arrival.isClientIgnored
         if let keys { trace.partition = ExchangeTrace.partition(in: keys.own, at: shard.keys.partitionOffset) }

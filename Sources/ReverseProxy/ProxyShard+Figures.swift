@@ -6,6 +6,7 @@ import Explanation
 import FaultInjection
 import HTTPCore
 import Reactor
+import ResponseCache
 import Telemetry
 import Upstream
 
@@ -22,6 +23,9 @@ extension ProxyShard {
         addUpstream(to: &snapshot.connections)
         addFaults(to: &snapshot)
         background.addFigures(to: &snapshot.connections)
+        let tokens = keys.maker.tokenFigures
+        snapshot.tokens.looked.merge(tokens.looked, uniquingKeysWith: +)
+        snapshot.tokens.remembered += tokens.remembered
     }
 
     private func addClients(to figures: inout MetricsSnapshot.Connections) {

@@ -23,6 +23,7 @@ extension ProxyShard {
         if arrival.isClientIgnored { countIgnoredDirectives() }
         trace.found.isDisregarded = found.metadata.flags.contains(.disregarded)
         trace.partition = ExchangeTrace.partition(in: found.key, at: keys.partitionOffset)
+        trace.identity = arrival.basis?.identityOutcome
         trace.found.diskReads = UInt8(clamping: arrival.reads)
         let stored = StoredResponseSender.Response(
             head: found.head, metadata: found.metadata, body: .borrowed(found.content, owner: found.owner))
@@ -45,7 +46,7 @@ extension ProxyShard {
         if isPlain, serving.cause == .fresh, !found.metadata.isNegative, let response = sent.bytes {
             remember(head, arrival) { basis in
                 let ageEnds = Freshness.ageEnds(of: found.metadata, now: now)
-                return KeptHit(response, basis, times: now.milliseconds..<ageEnds.milliseconds, record, trace)
+                return KeptHit(response, basis, times: now.milliseconds..<min(ageEnds.milliseconds, basis.ends), record, trace)
             }
         }
         if case .gone = serving.cause { cache?.shared.gone?.count(.served) }

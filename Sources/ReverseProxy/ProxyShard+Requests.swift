@@ -130,7 +130,7 @@ extension ProxyShard {
         let route = routes.place(of: head.pathAndQuery)
         guard let found = result.found else {
             // What may stand in where the upstream fails: by then it is known at once whether it does.
-            if keys.isPartitioned, routes.all[route].rescueWithShared != .never {
+            if keys.isPartitioned, routes.all[route].rescueWithShared != .never || keys.expired != nil {
                 _ = try standIn(for: head, at: keys, directives, route: route)
             }
             return lookedUp

@@ -7,7 +7,7 @@ import ResponseCache
 import Upstream
 
 extension ResponseCacheSettings {
-    init(_ settings: ProxySettings, _ routes: Routes) {
+    init(_ settings: ProxySettings, _ routes: Routes, _ keys: TokenKeys) {
         let origin = settings.upstream.origin.utf8.map(\.asciiLowercased)
         self.init(upstream: UpstreamOrigin(origin, basePath: Array(settings.upstream.basePath.utf8)))
         policy = settings.policy
@@ -15,6 +15,7 @@ extension ResponseCacheSettings {
         arguments = routes.arguments
         freshness = routes.freshness
         credentials = routes.credentials
+        tokens = keys.rules
         checksCollections = routes.all.contains(where: \.invalidatesCollection)
         remembersGone = settings.remembersGone
         goneWindow = settings.upstream.failure.window

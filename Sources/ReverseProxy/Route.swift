@@ -25,6 +25,8 @@ package struct Route: Sendable {
     package var arguments = ArgumentRules()
     /// Whether requests' credentials tell users apart.
     package var credentials = CredentialRules()
+    /// How their tokens tell whom they belong to.
+    package var tokens = RouteTokens()
     /// Whether a write to a member (`/users/1`) makes its collection (`/users`, with any arguments) invalid too.
     package var invalidatesCollection = false
     /// What a response must be like to count as good.
@@ -64,7 +66,7 @@ package struct Route: Sendable {
                 "credentials are ignored\(place): whoever asks gets the response that was stored for anybody, also with a wrong password or none"
             )
         }
-        return warnings
+        return warnings + tokens.warnings(place)
     }
 }
 
@@ -112,7 +114,17 @@ package struct Routes: Sendable {
 
     /// The same of credentials.
     var credentials: CredentialTable {
-        CredentialTable(all.dropLast().map { ($0.pattern, $0.credentials) }, rest: all.last?.credentials ?? CredentialRules())
+        // As the rules of tokens lie in `TokenKeys`.
+        var tokens = 0
+        let rules = all.map { route in
+            var rules = route.credentials
+            if !route.tokens.keys.isEmpty {
+                rules.tokens = tokens
+                tokens += 1
+            }
+            return (pattern: route.pattern, rules: rules)
+        }
+        return CredentialTable(rules.dropLast(), rest: rules.last?.rules ?? CredentialRules())
     }
 
     /// Whether responses for this target are streams by its route.

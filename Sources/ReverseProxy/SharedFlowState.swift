@@ -25,6 +25,7 @@ package final class SharedFlowState: Sendable {
     /// nil where nothing is recorded.
     package let recorder: (any ExchangeRecorder)?
     let cacheSettings: ResponseCacheSettings
+    let tokenKeys: TokenKeys
     let sentRequests = SentRequests()
     let grants = OriginGrants()
     /// What Via and Forwarded tell this process by.
@@ -48,11 +49,18 @@ package final class SharedFlowState: Sendable {
         health = UpstreamHealth(routes: routes.all.map(\.name), settings: settings.upstream.failure, logger: logger)
         var generator = SystemRandomNumberGenerator()
         instance = String(generator.next() as UInt64, radix: 36)
-        cacheSettings = ResponseCacheSettings(settings, routes)
+        tokenKeys = TokenKeys(routes, beside: settings.store, logger: logger)
+        cacheSettings = ResponseCacheSettings(settings, routes, tokenKeys)
         cache = try settings.store.map { [cacheSettings, sentRequests] place in
             try SharedCacheState(opening: place, sent: sentRequests, settings: cacheSettings) { Self.logWriting($0, $1, logger) }
         }
     }
+
+    /// Reads the keys of tokens that are at hand, and begins to fetch the others.
+    package func startKeys(now: Int64) { tokenKeys.start(now: now) }
+
+    /// Keys that are there, and how often they were read, or could not be.
+    package var keyFigures: (keys: Int, read: Int, failed: Int) { tokenKeys.figures }
 
     package var modes: ModeTable { modeTable.withLock { $0 } }
 

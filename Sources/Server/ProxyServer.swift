@@ -42,6 +42,7 @@ package final class ProxyServer: @unchecked Sendable {
         try bindAdminSocket(&sockets)
         makeShards(sockets)
         logStart()
+        shared.startKeys(now: time.monotonicMilliseconds)
     }
 
     var settings: ProxySettings { shared.settings }
@@ -211,6 +212,7 @@ package final class ProxyServer: @unchecked Sendable {
         snapshot.recorded = shared.recorder?.counts ?? []
         snapshot.collapsedWaiting = shared.collapsed.waiting
         snapshot.failures = shared.health.summary(now: time.monotonicMilliseconds)
+        (snapshot.tokens.keys, snapshot.tokens.keyReads, snapshot.tokens.keyFailures) = shared.keyFigures
         snapshot.accessLogDropped = shared.accessLog?.dropped ?? 0
         snapshot.connections.limit = shared.connections.limit
         snapshot.connections.turnedAway = shared.connections.turnedAway

@@ -87,6 +87,23 @@ package struct CisternSettings: Sendable, Equatable {
     package struct Credentials: Sendable, Equatable {
         package var partition = "fields"
         package var sharePublic = false
+        package var identity = Identity()
+
+        /// How the requests of one user are known as such.
+        package struct Identity: Sendable, Equatable {
+            package var jwt = Tokens()
+        }
+
+        package struct Tokens: Sendable, Equatable {
+            package var keys = ""
+            package var issuer: [String] = []
+            package var audience: [String] = []
+            package var subject = "sub"
+            package var type: [String] = []
+            package var leeway = 60_000
+            package var rescueExpired = 0
+            package var ignoreClaims: [String] = []
+        }
     }
 
     /// What is different for some paths. Begins as what the other settings say.

@@ -16,6 +16,35 @@ enum CredentialSettingsTable {
             Setting(
                 path: "credentials.share_public", binding: .flag(group.appending(path: \.sharePublic)),
                 help: "Responses that say public, s-maxage or must-revalidate are for all who send Authorization (RFC 9111, 3.5)."),
+        ] + tokens(group.appending(path: \.identity.jwt))
+    }
+
+    private static func tokens<Root>(_ group: WritableKeyPath<Root, CisternSettings.Credentials.Tokens>) -> [Setting<Root>] {
+        let prefix = "credentials.identity.jwt."
+        return [
+            Setting(
+                path: prefix + "keys", binding: .text(group.appending(path: \.keys)),
+                help: "A JWK Set, as a file or a URL: requests whose signed tokens belong to one user share a partition. Empty for none."),
+            Setting(
+                path: prefix + "issuer", binding: .list(group.appending(path: \.issuer)), help: "A token must be of one of these (iss)."),
+            Setting(
+                path: prefix + "audience", binding: .list(group.appending(path: \.audience)),
+                help: "A token must be for one of these (aud)."),
+            Setting(
+                path: prefix + "subject", binding: .text(group.appending(path: \.subject)),
+                help: "The claim that says whom a token belongs to."),
+            Setting(
+                path: prefix + "type", binding: .list(group.appending(path: \.type)),
+                help: "A token must have one of these types (typ), such as at+jwt; empty for any."),
+            Setting(
+                path: prefix + "leeway", binding: .duration(group.appending(path: \.leeway), 0...600_000),
+                help: "How far the issuer's clock may be from ours."),
+            Setting(
+                path: prefix + "rescue_expired", binding: .duration(group.appending(path: \.rescueExpired), 0...86_400_000),
+                help: "How long after its end a token still has its user's copies while the upstream fails; 0 for not at all."),
+            Setting(
+                path: prefix + "ignore_claims", binding: .list(group.appending(path: \.ignoreClaims)),
+                help: "Claims that a refresh changes, beside exp, iat, nbf, jti, auth_time, nonce, at_hash and sid."),
         ]
     }
 }

@@ -95,6 +95,18 @@ package struct MetricsSnapshot: Sendable {
         }
     }
 
+    /// Tokens of requests, and the keys that they are verified with.
+    package struct Tokens: Sendable {
+        /// Those that were looked at, by what that came to.
+        package var looked: [String: UInt64] = [:]
+        package var remembered = 0
+        package var keys = 0
+        package var keyReads = 0
+        package var keyFailures = 0
+
+        package init() {}
+    }
+
     package var modes: [ModeLine] = []
     /// How many rules inject faults now, and how often each kind was injected.
     package var faultRules = 0
@@ -110,6 +122,7 @@ package struct MetricsSnapshot: Sendable {
     /// Empty where nothing is recorded.
     package var recorded: [(result: String, count: UInt64)] = []
     package var accessLogDropped = 0
+    package var tokens = Tokens()
 
     package init(shards: ShardMetrics) { self.shards = shards }
 }
@@ -121,6 +134,7 @@ package enum MetricsPage {
         requests(snapshot.shards, &writer)
         upstream(snapshot, &writer)
         store(&writer)
+        tokens(snapshot.tokens, &writer)
         connections(snapshot, &writer)
         modes(snapshot.modes, &writer)
         faults(snapshot, &writer)
@@ -261,6 +275,18 @@ package enum MetricsPage {
         writer.counter(
             "cistern_access_log_dropped", "Access log lines dropped because the log could not keep up.",
             UInt64(snapshot.accessLogDropped))
+    }
+
+    private static func tokens(_ tokens: MetricsSnapshot.Tokens, _ writer: inout MetricsWriter) {
+        writer.counter(
+            "cistern_tokens",
+            "Tokens of requests that were looked at, by what that came to. Those that are remembered are not looked at again.",
+            tokens.looked.sorted { $0.key < $1.key }.map { ("result=\"\($0.key)\"", Double($0.value)) })
+        writer.gauge("cistern_tokens_remembered", "Tokens of requests that are remembered.", Double(tokens.remembered))
+        writer.gauge("cistern_token_keys", "Keys that tokens are verified with.", Double(tokens.keys))
+        writer.counter(
+            "cistern_token_key_reads", "How often such keys were read or fetched, or could not be.",
+            [("result=\"read\"", Double(tokens.keyReads)), ("result=\"failed\"", Double(tokens.keyFailures))])
     }
 
     private static func modes(_ modes: [MetricsSnapshot.ModeLine], _ writer: inout MetricsWriter) {

@@ -30,6 +30,7 @@ enum SettingsCheck {
         checkRoutes(&reader)
         checkFreshness(&reader)
         checkCrossOrigin(&reader)
+        CredentialsCheck.check(&reader)
         checkFiles(&reader)
     }
 
@@ -364,6 +365,7 @@ extension Route {
         arguments.ignoresCase = settings.arguments.ignoreCase
         credentials.areIgnored = settings.credentials.partition == "ignore"
         credentials.sharesPublic = settings.credentials.sharePublic
+        tokens = RouteTokens(settings.credentials.identity.jwt)
         good.contentTypes = ContentTypes(settings.good.contentTypes)
         good.minimumBytes = settings.good.minimumBytes
         good.maximumBytes = settings.good.maximumBytes

@@ -150,6 +150,47 @@ struct CheckTests {
         #expect(right.status == 0)
     }
 
+    @Test("tokens whose keys, issuer or audience are left open are refused, and so is what would make two users one")
+    func tokens() throws {
+        let directory = TestTools.temporaryDirectory()
+        let keys = directory.path + "/keys"
+        try TextFile.write("{\"keys\":[\(TokenIssuer().jwk())]}", to: keys)
+        let wrong = try check(
+            """
+            upstream: {url: http://x}
+            credentials:
+              identity:
+                jwt:
+                  keys: \(directory.path)/none
+                  subject: jti
+                  ignore_claims: [sub, scope]
+            routes:
+              - name: a
+                path: /a
+                credentials: {identity: {jwt: {keys: "", issuer: [x]}}}
+              - name: b
+                path: /b
+                credentials: {identity: {jwt: {keys: \(keys), issuer: [x], audience: [y], subject: id, ignore_claims: [id]}}}
+            """)
+        #expect(wrong.status == 78)
+        for sentence in [
+            "5: credentials.identity.jwt.keys needs credentials.identity.jwt.issuer: whose tokens are taken is never left open",
+            "5: credentials.identity.jwt.keys needs credentials.identity.jwt.audience: for whom the tokens are is never left open",
+            "5: credentials.identity.jwt.keys \(directory.path)/none cannot be read, and is no http or https URL",
+            "6: credentials.identity.jwt.subject must be a claim that says whom a token belongs to, not \"jti\"",
+            "7: credentials.identity.jwt.ignore_claims cannot name sub: without it two users could be one",
+            "11: route a: credentials.identity.jwt.issuer needs credentials.identity.jwt.keys: without keys no token can be verified",
+            "14: route b: credentials.identity.jwt.ignore_claims cannot name id: without it two users could be one",
+        ] { #expect(wrong.lines.contains(sentence), "\(sentence)") }
+        #expect(wrong.lines.count == 7)
+        let good = try check(
+            "upstream: {url: http://x}\ncredentials: {identity: {jwt: {keys: \(keys), issuer: [x], audience: [y]}}}")
+        #expect(good.text == "The settings are good.\n")
+        try TextFile.write("{\"keys\":[{\"kty\":\"oct\",\"kid\":\"s\"}]}", to: keys)
+        let useless = try check("upstream: {url: http://x}\ncredentials: {identity: {jwt: {keys: \(keys), issuer: [x], audience: [y]}}}")
+        #expect(useless.status == 78 && useless.text.contains("has no key that can be used (s: not of kty RSA, EC or OKP"))
+    }
+
     @Test("fewer descriptors than the settings may need are warned of")
     func descriptors() throws {
         let file = "upstream: {url: http://x, connections: 100}\nshards: 2\nlimits: {connections: 300}"

@@ -1,5 +1,6 @@
 // What is remembered of tokens, and for how long; and where keys come from.
 
+import CachePolicy
 import CacheStore
 import Glibc
 import HTTPCore
@@ -43,7 +44,7 @@ private final class Keys {
 
 /// Looks at requests of one route, and counts what it came to.
 private struct Looker {
-    var identities: RequestIdentities
+    let identities: RequestIdentities
     var clock: Int64 = 0
     /// Seconds since 1970.
     var now = noon
@@ -55,7 +56,7 @@ private struct Looker {
         fields.append(name: "Authorization", value: "Bearer \(token)")
         let found = identities.identity(of: fields, hash: Array(token.utf8), now: now * 1000, clock: clock) { $0 }
         switch found {
-        case .verified(let partition, _): return String(decoding: partition, as: UTF8.self)
+        case .verified(let identity): return String(decoding: identity.partition, as: UTF8.self)
         case .expired: return "expired"
         case .none(let reason): return reason.rawValue
         }
@@ -92,10 +93,40 @@ struct RequestIdentitiesTests {
         try keys.write(set(new))
         #expect(looker.look(token) == ann)
         looker.clock = KeySource.refreshMilliseconds
-        // What is remembered asks for no keys; somebody else's token does.
-        #expect(looker.look(new.token(claims())) == "unknown_key")
-        #expect(looker.look(new.token(claims())) == ann)
+        // Also where nobody sends a token that is new.
         #expect(looker.look(token) == "unknown_key")
+        #expect(looker.look(new.token(claims())) == ann)
+    }
+
+    @Test("A key that stays in the set keeps what was verified with it; what no key could verify is looked at again")
+    func added() throws {
+        let (old, new) = (TokenIssuer(name: "old"), TokenIssuer(name: "new"))
+        let keys = try Keys(set(old))
+        var looker = Looker(keys)
+        let (token, next) = (old.token(claims()), new.token(claims("bob"), head: #"{"alg":"ES256","kid":"old"}"#))
+        #expect(looker.look(token) == ann)
+        #expect(looker.look(next) == "signature")
+        try keys.write(set(TokenIssuer(name: "other"), old))
+        looker.clock = KeySource.refreshMilliseconds
+        // Nothing new may be looked at now.
+        for number in 0..<Int(VerificationBudget.ratePerSecond) { _ = looker.look("\(number)") }
+        #expect(looker.look(token) == ann)
+        #expect(looker.look(next) == "too_many")
+    }
+
+    @Test("A set without a key that can be used is a mistake of its issuer, and the keys from before stay")
+    func emptied() throws {
+        let issuer = TokenIssuer()
+        let keys = try Keys(set(issuer))
+        var looker = Looker(keys)
+        try keys.write(#"{"keys":[{"kty":"oct","kid":"x"}]}"#)
+        looker.clock = KeySource.refreshMilliseconds
+        #expect(looker.look(issuer.token(claims())) == ann)
+        guard case .failed(let sentence, hasKeys: true)? = keys.told.withLock({ $0.last }) else {
+            Issue.record("the failure is not told")
+            return
+        }
+        #expect(sentence.hasPrefix("it has no key that can be used (x: "))
     }
 
     @Test("A key that nobody knows is looked for once in 30 seconds, whoever names one")
@@ -151,7 +182,17 @@ struct RequestIdentitiesTests {
             looker.clock += 1000
             _ = looker.look("\(number)")
         }
-        #expect(looker.identities.count <= 2 * RequestIdentities.limit)
+        let token = issuer.token(claims())
+        #expect(looker.look(token) == ann)
+        // Who sends what cannot be verified pushes out nobody who can be.
+        for number in 0..<(3 * RequestIdentities.limit) {
+            looker.clock += 1000
+            _ = looker.look("more \(number)")
+        }
+        let before = looker.identities.counts["verified"]
+        #expect(looker.look(token) == ann)
+        #expect(looker.identities.counts["verified"] == before)
+        #expect(looker.identities.count <= 2 * RequestIdentities.limit + 1)
     }
 }
 

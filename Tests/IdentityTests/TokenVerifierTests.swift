@@ -1,5 +1,6 @@
 // Whom a token belongs to, without a network: each way in which a token can be forged, mixed up or unclear has a row.
 
+import CachePolicy
 import HTTPCore
 import TestSupport
 import Testing

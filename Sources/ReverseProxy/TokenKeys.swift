@@ -1,0 +1,80 @@
+// The keys of all routes' tokens: one source for each file or URL, and what the log is told of them.
+
+import CachePolicy
+import Hashing
+import Identity
+import Logging
+import ResponseCache
+
+/// What the operator says of the tokens of a route (`credentials.identity.jwt`).
+package struct RouteTokens: Sendable {
+    /// A file or a URL; empty where tokens are not looked at.
+    package var keys = ""
+    package var settings = TokenSettings()
+
+    package init() {}
+
+    package static func isURL(_ keys: String) -> Bool {
+        let lowercased = keys.lowercased()
+        return lowercased.hasPrefix("https://") || lowercased.hasPrefix("http://")
+    }
+
+    /// What the operator should know of it.
+    func warnings(_ place: String) -> [String] {
+        guard Self.isURL(keys), keys.lowercased().hasPrefix("http://") else { return [] }
+        return ["credentials.identity.jwt.keys is no https URL\(place): who can change what comes on the way can be any user"]
+    }
+}
+
+/// How tokens are looked at, by routes.
+struct TokenKeys: Sendable {
+    /// In the order of the routes that have any.
+    let rules: [TokenRules]
+    private let sources: [KeySource]
+
+    /// - Parameter store: beside it keys are kept that were fetched; nil where nothing is stored.
+    init(_ routes: Routes, beside store: StorePlace?, logger: Logger) {
+        var sources: [String: KeySource] = [:]
+        rules = routes.all.filter { !$0.tokens.keys.isEmpty }.map { route in
+            let keys = route.tokens.keys
+            let source = sources[keys] ?? KeySource(Self.place(keys, store)) { Self.log($0, of: keys, logger) }
+            sources[keys] = source
+            return TokenRules(route.tokens.settings, source)
+        }
+        self.sources = Array(sources.values)
+    }
+
+    private static func place(_ keys: String, _ store: StorePlace?) -> KeySource.Place {
+        guard RouteTokens.isURL(keys) else { return .file(keys) }
+        let number = Array(keys.utf8).withUnsafeBytes { ContentHash.number(of: $0) }
+        return .url(keys, kept: store?.path(of: "keys-\(String(number, radix: 16))"))
+    }
+
+    /// - Parameter now: milliseconds of the monotonic clock.
+    func start(now: Int64) { for source in sources { source.start(now: now) } }
+
+    /// Keys that are there, and how often they were read, or could not be.
+    var figures: (keys: Int, read: Int, failed: Int) {
+        sources.reduce((0, 0, 0)) { sum, source in
+            let figures = source.figures
+            return (sum.0 + figures.keys, sum.1 + figures.read, sum.2 + figures.failed)
+        }
+    }
+
+    private static func log(_ event: KeySource.Event, of keys: String, _ logger: Logger) {
+        let place = SecretNames.redacted(Array(keys.utf8))
+        switch event {
+        case .read(let count, let refused):
+            logger.notice("\(count) \(count == 1 ? "key" : "keys") for tokens from \(place)")
+            for reason in refused { logger.warning("a key from \(place) is not used: \(reason)") }
+        case .failed(let sentence, hasKeys: true):
+            logger.warning("the keys for tokens cannot be read from \(place): \(sentence); those that were read before are used")
+        case .failed(let sentence, hasKeys: false):
+            logger.warning(
+                """
+                the keys for tokens cannot be read from \(place): \(sentence); until they are, each token is a user of its own, so refreshed tokens \
+                do not find their users' copies
+                """)
+        }
+    }
+}

@@ -1,0 +1,64 @@
+// What only the settings of credentials as a whole can tell, and what they become.
+
+import Identity
+import ReverseProxy
+import Settings
+
+enum CredentialsCheck {
+    static func check(_ reader: inout SettingsReader) {
+        let settings = reader.settings
+        check(settings.credentials, "", "", &reader)
+        for route in settings.routes where route.credentials != settings.credentials {
+            check(route.credentials, "routes.\(route.name).", "route \(route.name): ", &reader)
+        }
+    }
+
+    /// - Parameters:
+    ///   - place: what stands before the settings' paths where their lines are looked for.
+    ///   - who: what stands before sentences.
+    private static func check(
+        _ credentials: CisternSettings.Credentials, _ place: String, _ who: String, _ reader: inout SettingsReader
+    ) {
+        let tokens = credentials.identity.jwt
+        let group = "credentials.identity.jwt"
+        func add(_ name: String, _ sentence: String) {
+            reader.add(about: "\(place)\(group).\(name)", "\(who)\(group).\(name) \(sentence)")
+        }
+        guard !tokens.keys.isEmpty else {
+            if !tokens.issuer.isEmpty { add("issuer", "needs \(group).keys: without keys no token can be verified") }
+            return
+        }
+        if tokens.issuer.isEmpty { add("keys", "needs \(group).issuer: whose tokens are taken is never left open") }
+        if tokens.audience.isEmpty { add("keys", "needs \(group).audience: for whom the tokens are is never left open") }
+        if tokens.subject.isEmpty || ["iss", "aud"].contains(tokens.subject) || TokenSettings.alwaysVolatile.contains(tokens.subject) {
+            add("subject", "must be a claim that says whom a token belongs to, not \"\(tokens.subject)\"")
+        }
+        for claim in tokens.ignoreClaims where TokenSettings.alwaysIdentity.contains(claim) || claim == tokens.subject {
+            add("ignore_claims", "cannot name \(claim): without it two users could be one")
+        }
+        if !reader.settings.cache.credentialFields.contains(where: { $0.lowercased() == "authorization" }) {
+            add("keys", "needs authorization among cache.credential_fields")
+        }
+        if !RouteTokens.isURL(tokens.keys), let problem = problem(ofFile: tokens.keys) { add("keys", "\(tokens.keys) \(problem)") }
+    }
+
+    private static func problem(ofFile path: String) -> String? {
+        guard let text = FileContent.read(path) else { return "cannot be read, and is no http or https URL" }
+        guard let set = KeySet(text) else { return "is no JWK Set (RFC 7517)" }
+        return set.keys.isEmpty ? "has \(set.whyUnusable)" : nil
+    }
+}
+
+extension RouteTokens {
+    init(_ settings: CisternSettings.Credentials.Tokens) {
+        self.init()
+        keys = settings.keys
+        self.settings.issuers = settings.issuer
+        self.settings.audiences = settings.audience
+        self.settings.subject = settings.subject
+        self.settings.types = settings.type
+        self.settings.leeway = Int64(settings.leeway / 1000)
+        self.settings.rescuesExpired = Int64(settings.rescueExpired / 1000)
+        self.settings.volatileClaims = settings.ignoreClaims
+    }
+}
