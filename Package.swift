@@ -12,7 +12,7 @@ let strict: [SwiftSetting] = [
 /// Rooms that tell of their decisions.
 let withReadMe: Set = [
     "Archives", "CachePolicy", "CacheStore", "Coordination", "Downstream", "Examination", "Explanation",
-    "HTTPCore", "Reactor", "ResponseCache", "Sending", "Upstream",
+    "HTTPCore", "Identity", "Reactor", "ResponseCache", "Sending", "Upstream",
 ]
 
 /// A target of ours: the same language settings everywhere.
@@ -86,8 +86,10 @@ let package = Package(
         room(
             "ReverseProxy",
             [
-                "HTTPCore", "JSON", "CachePolicy", "Identity", "ResponseCache", "Decisions", "Explanation", "Examination", "Sending", "Coordination",
-                "Forwarding", "FaultInjection", "Reactor", "Upstream", "Downstream", "Telemetry", "Hashing", "Locking", "Administration", logging,
+                "HTTPCore", "JSON", "CachePolicy", "Identity", "ResponseCache", "Decisions", "Explanation", "Examination", "Sending",
+                "Coordination",
+                "Forwarding", "FaultInjection", "Reactor", "Upstream", "Downstream", "Telemetry", "Hashing", "Locking", "Administration",
+                logging,
             ]),
         room(
             "Server",

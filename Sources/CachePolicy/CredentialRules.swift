@@ -10,10 +10,15 @@ package struct CredentialRules: Sendable {
     package var sharesPublic = false
     /// Tokens are looked at: requests whose tokens belong to one user have one partition. By the rules in that place of a list.
     package var tokens: Int?
+    /// The upstream is asked whom credentials belong to. By the rules in that place of another list.
+    package var lookUp: Int?
 
     package init() {}
 
-    var isSpecial: Bool { areIgnored || sharesPublic || tokens != nil }
+    /// Whether it is looked at which credentials have one user.
+    package var looksAtUsers: Bool { tokens != nil || lookUp != nil }
+
+    var isSpecial: Bool { areIgnored || sharesPublic || looksAtUsers }
 }
 
 /// The rules by path.

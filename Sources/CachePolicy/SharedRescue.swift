@@ -22,6 +22,18 @@ package enum SharedCopyPermission: String, Sendable, CaseIterable {
     case always
     /// It is the copy of the request's own user, whose token has just ended.
     case expiredToken = "expired_token"
+    /// It is the copy of the user that the upstream last said the credentials are of; it cannot be asked again now.
+    case toldBefore = "told_before"
+}
+
+extension SharedCopyPermission {
+    /// Whether it is no copy of those without credentials, but the request's own user's.
+    package var isOfSameUser: Bool {
+        switch self {
+        case .expiredToken, .toldBefore: true
+        case .isPublic, .ownCookies, .always: false
+        }
+    }
 }
 
 /// Why it may not. The raw value is told by `why`.

@@ -31,14 +31,17 @@ package enum IdentityOutcome: Sendable, Equatable {
     case verified
     case expired
     case refused(TokenRefusal)
-
-    package static let labels = ["verified", "expired"] + TokenRefusal.allCases.map(\.rawValue)
+    /// The upstream has said whom the credentials belong to; or had, and that is over; or has not.
+    case told, toldBefore, untold
 
     package var label: String {
         switch self {
         case .verified: "verified"
         case .expired: "expired"
         case .refused(let reason): reason.rawValue
+        case .told: "told"
+        case .toldBefore: "told_before"
+        case .untold: "untold"
         }
     }
 }

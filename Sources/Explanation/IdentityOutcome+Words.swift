@@ -8,13 +8,20 @@ extension IdentityOutcome {
         case .verified: "The request's token was verified: the copies are those of its user, whatever token was sent for them."
         case .expired: "The request's token has ended, so it is a user of its own."
         case .refused(let reason): "The request's token was not verified (\(reason.sentence)), so it is a user of its own."
+        case .told: "The upstream has said whose the request's credentials are: the copies are those of that user."
+        case .toldBefore: "The upstream's word on whose the request's credentials are is too old, so they are a user of their own."
+        case .untold: "The upstream has not said whose the request's credentials are, so they are a user of their own."
         }
     }
 
     /// nil where no setting changes it.
     package var advice: WhyAdvice? {
         switch self {
-        case .verified: nil
+        case .verified, .told: nil
+        case .toldBefore: WhyAdvice("credentials.identity.lookup.keep", "is how long the upstream's word counts")
+        case .untold:
+            WhyAdvice(
+                "credentials.identity.lookup.identity", "and credentials.identity.lookup.fields name what must be in its response")
         case .expired:
             WhyAdvice(
                 "credentials.identity.jwt.rescue_expired",

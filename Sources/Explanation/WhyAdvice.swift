@@ -184,6 +184,7 @@ extension SharedCopyPermission {
         switch self {
         case .isPublic, .ownCookies, .always: "The stored response to those without credentials"
         case .expiredToken: "The stored response of the token's user"
+        case .toldBefore: "The stored response of the credentials' user"
         }
     }
 
@@ -194,6 +195,8 @@ extension SharedCopyPermission {
         case .ownCookies: "the request's cookies are those that the upstream gave to a client without any"
         case .always: "the operator allows any (cache.rescue_with_shared: always)"
         case .expiredToken: "the token has just ended (credentials.identity.jwt.rescue_expired)"
+        case .toldBefore:
+            "whose they are cannot be asked now, and that is what the upstream last said (credentials.identity.lookup.keep)"
         }
     }
 }

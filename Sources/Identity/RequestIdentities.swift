@@ -42,22 +42,44 @@ package enum RequestIdentity: Sendable {
     case verified(VerifiedIdentity)
     /// The token has ended: it is nobody's, but while the upstream is away it may have its own user's copy.
     case expired(VerifiedIdentity)
-    case none(TokenRefusal)
+    /// Its token tells nothing, for this reason.
+    case refused(TokenRefusal)
+    /// What the upstream has said of its credentials, or not.
+    case told(ToldIdentity)
 
     package var outcome: IdentityOutcome {
         switch self {
         case .verified: .verified
         case .expired: .expired
-        case .none(let reason): .refused(reason)
+        case .refused(let reason): .refused(reason)
+        case .told(let told): told.partition == nil ? .untold : told.isCurrent ? .told : .toldBefore
+        }
+    }
+
+    /// nil where the request is a user of its own.
+    package var partition: [UInt8]? {
+        switch self {
+        case .verified(let identity): identity.partition
+        case .told(let told): told.isCurrent ? told.partition : nil
+        case .expired, .refused: nil
+        }
+    }
+
+    /// Before it the same is found: milliseconds since 1970.
+    package var ends: Int64 {
+        switch self {
+        case .verified(let identity): identity.ends
+        case .told(let told): told.isCurrent ? told.ends : .max
+        case .expired, .refused: .max
         }
     }
 }
 
 package final class RequestIdentities {
     /// By the keyed hash of all credentials of the request.
-    private var known = RememberedTokens<VerifiedIdentity>(limit: RequestIdentities.limit)
+    private var known = RecentlyUsed<VerifiedIdentity>(limit: RequestIdentities.limit)
     /// Apart, so that who sends what cannot be verified pushes nobody out.
-    private var refused = RememberedTokens<TokenRefusal>(limit: RequestIdentities.limit)
+    private var refused = RecentlyUsed<TokenRefusal>(limit: RequestIdentities.limit)
     private var keysVersion: UInt64 = 0
     private var budget = VerificationBudget()
     /// When it was last seen whether the keys are due to be read anew.
@@ -93,7 +115,7 @@ package final class RequestIdentities {
     ) -> RequestIdentity {
         lookAfterKeys(clock)
         if let known = known[hash] { return Self.rated(known, now: now) }
-        if let reason = refused[hash] { return .none(reason) }
+        if let reason = refused[hash] { return .refused(reason) }
         let finding = look(fields, now: now / 1000, clock: clock)
         let identity: RequestIdentity
         switch finding {
@@ -103,11 +125,11 @@ package final class RequestIdentities {
             identity = Self.rated(found, now: now)
         case .unknownKey:
             source.miss(now: clock)
-            identity = .none(.unknownKey)
+            identity = .refused(.unknownKey)
         case .refused(let reason):
             // What may be otherwise in a moment is not remembered.
             if reason != .tooMany, reason != .notYetValid { refused[hash] = reason }
-            identity = .none(reason)
+            identity = .refused(reason)
         }
         counts[identity.outcome.label, default: 0] += 1
         return identity
@@ -142,7 +164,7 @@ package final class RequestIdentities {
 }
 
 /// What was used lately, bounded: when half of it is new, what was not used meanwhile goes.
-struct RememberedTokens<Value> {
+struct RecentlyUsed<Value> {
     private var recent: [[UInt8]: Value] = [:]
     private var older: [[UInt8]: Value] = [:]
     private let limit: Int

@@ -37,6 +37,23 @@ package struct JSONPointer: Sendable, Equatable {
 }
 
 extension JSONPointer {
+    /// What lies there; nil where nothing does.
+    package func value(in text: JSONValue) -> JSONValue? {
+        var value = text
+        for token in tokens {
+            switch value {
+            case .object:
+                guard let member = value[String(decoding: token, as: UTF8.self)] else { return nil }
+                value = member
+            case .array(let items):
+                guard let index = Self.index(token), index < items.count else { return nil }
+                value = items[index]
+            case .null, .bool, .integer, .number, .string: return nil
+            }
+        }
+        return value
+    }
+
     /// Which of the places hold a value, `null` too; the same order.
     /// - Parameter text: that `JSONTextChecker` has called valid.
     package static func found(_ pointers: [JSONPointer], in text: Span<UInt8>) -> [Bool] {

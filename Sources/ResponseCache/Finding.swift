@@ -23,9 +23,12 @@ package struct FindingBasis: Sendable {
     package var identityOutcome: IdentityOutcome? { identity?.outcome }
 
     /// Before it the same is found: milliseconds since 1970.
-    package var ends: Int64 {
-        guard case .verified(let identity)? = identity else { return .max }
-        return identity.ends
+    package var ends: Int64 { identity?.ends ?? .max }
+
+    /// Whom the upstream should be asked about.
+    package var toldDue: ToldIdentity? {
+        guard case .told(let told)? = identity, told.isDue else { return nil }
+        return told
     }
 
     /// Whether the keys are still those that the token was looked at with.

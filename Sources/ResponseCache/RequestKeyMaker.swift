@@ -23,6 +23,7 @@ package struct RequestKeyMaker {
     private let rules: CredentialTable
     /// What is known of requests' tokens, at the place that the rules name.
     private let tokens: [RequestIdentities]
+    private let lookUps: [ToldIdentities]
     private let time: () -> CacheTime
     /// Of almost every key.
     private let plainPrefix: [UInt8]
@@ -46,6 +47,7 @@ package struct RequestKeyMaker {
         cookies = policy.credentials.fields.contains("cookie") ? CredentialCookies(policy) : nil
         rules = settings.credentials
         tokens = store == nil ? [] : settings.tokens.map { RequestIdentities($0.settings, $0.keys) }
+        lookUps = store == nil ? [] : settings.lookUps
         self.time = time
         keyNames = policy.keyFields.map { Array($0.utf8) }
         plainPrefix = CacheKey.prefix(authority: authority)
@@ -73,8 +75,11 @@ package struct RequestKeyMaker {
         }
         var keys = TargetKeys(own: own, shared: key(in: []))
         keys.common = commonPartition(of: head).map(key)
-        if case .expired(let identity)? = partition.identity, time().wall.milliseconds < identity.rescueEnds {
-            keys.expired = key(in: identity.partition)
+        switch partition.identity {
+        case .expired(let identity) where time().wall.milliseconds < identity.rescueEnds:
+            keys.former = FormerKey(key(in: identity.partition), .expiredToken)
+        case .told(let told) where !told.isCurrent: keys.former = told.partition.map { FormerKey(key(in: $0), .toldBefore) }
+        case .verified, .expired, .refused, .told, nil: break
         }
         return (keys, partition.identity)
     }
@@ -118,13 +123,25 @@ package struct RequestKeyMaker {
         let parts = credentials(of: head.fields)
         guard !parts.isEmpty else { return ([], nil) }
         let own = partition(parts)
-        guard let place = rules?.tokens, place < tokens.count, head.fields.contains(.authorization) else { return (own, nil) }
+        guard let rules, rules.looksAtUsers else { return (own, nil) }
         let time = time()
+        if let place = rules.lookUp, place < lookUps.count {
+            let told = RequestIdentity.told(lookUps[place].find(own, now: time.wall.milliseconds))
+            return (told.partition ?? own, told)
+        }
+        guard let place = rules.tokens, place < tokens.count, head.fields.contains(.authorization) else { return (own, nil) }
         let identity = tokens[place].identity(
             of: head.fields, hash: own, now: time.wall.milliseconds, clock: time.monotonic
         ) { partition(credentials(of: head.fields, authorizedBy: .claims($0))) }
-        guard case .verified(let verified) = identity else { return (own, identity) }
-        return (verified.partition, identity)
+        return (identity.partition ?? own, identity)
+    }
+
+    /// That of all whom the upstream has said the same of.
+    package func partition(told values: [UInt8], by settings: LookUpSettings) -> [UInt8] {
+        var parts: [UInt8] = []
+        // No field has a name with a space in it.
+        for part in [Array("what was told".utf8), Array(settings.path.utf8), values] { CacheKey.appendPart(part, to: &parts) }
+        return partition(parts)
     }
 
     /// That of all who send Authorization, and the same other credentials; nil where the route shares nothing.

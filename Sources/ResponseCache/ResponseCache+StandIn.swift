@@ -28,7 +28,7 @@ extension ResponseCache {
         for head: RequestHead, at keys: TargetKeys, _ directives: RequestCacheControl, _ setting: RescueWithShared, now: Timestamp
     ) throws(NotAtHand) -> StandInResult {
         let everybodys = TargetKeys(own: keys.shared, shared: keys.shared)
-        if let expired = keys.expired, let copy = try expiredUsersCopy(head, at: expired, keys, directives, now: now) {
+        if let former = keys.former, let copy = try formerUsersCopy(head, at: former, keys, directives, now: now) {
             return .found(copy)
         }
         guard head.method.isRead, let found = try find(head, at: everybodys).found,
@@ -44,15 +44,15 @@ extension ResponseCache {
         }
     }
 
-    /// A token that has just ended may still have its own user's copy.
-    private func expiredUsersCopy(
-        _ head: RequestHead, at expired: [UInt8], _ keys: TargetKeys, _ directives: RequestCacheControl, now: Timestamp
+    /// Credentials that were known to be of a user until now may still have that user's copy.
+    private func formerUsersCopy(
+        _ head: RequestHead, at former: FormerKey, _ keys: TargetKeys, _ directives: RequestCacheControl, now: Timestamp
     ) throws(NotAtHand) -> StandIn? {
-        guard head.method.isRead, let found = try find(head, at: TargetKeys(own: expired, shared: keys.shared)).found,
+        guard head.method.isRead, let found = try find(head, at: TargetKeys(own: former.key, shared: keys.shared)).found,
             try gone(beside: found) == nil,
             case .allowed(let age, let ttl) = rescue(found, head, directives, now: now)
         else { return nil }
-        return StandIn(found: found, age: age, ttl: ttl, permission: .expiredToken)
+        return StandIn(found: found, age: age, ttl: ttl, permission: former.permission)
     }
 
     private func rescue(_ found: FoundResponse, _ head: RequestHead, _ directives: RequestCacheControl, now: Timestamp) -> RescueDecision {

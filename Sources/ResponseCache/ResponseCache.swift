@@ -5,6 +5,7 @@
 import CachePolicy
 import CacheStore
 import HTTPCore
+import Identity
 
 /// Each thread that uses the cache has one: a shard's loop, and the administrator's queue. What they share is in `SharedCacheState`; what is
 /// remembered here is for one thread, so nothing is guarded. `@unchecked Sendable` because others do no more than carry it to that thread.
@@ -48,6 +49,11 @@ package final class ResponseCache: @unchecked Sendable {
         let areShared = settings.policy.isPrivate || settings.credentials.ignoresSome
         concealed = areShared ? settings.policy.credentials.fields : []
     }
+
+    /// What the upstream has said of credentials, in the places that the rules name.
+    package var lookUps: [ToldIdentities] { settings.lookUps }
+
+    package func lookUpPlace(for head: RequestHead) -> Int? { settings.credentials.specialRules(for: head.pathAndQuery)?.lookUp }
 
     var strictness: Strictness { settings.policy.strictness }
 

@@ -25,6 +25,8 @@ package struct ResponseCacheSettings: Sendable {
     package var credentials = CredentialTable()
     /// How requests' tokens are looked at, in the places that `credentials` names.
     package var tokens: [TokenRules] = []
+    /// What the upstream has said of credentials, in the places that `credentials` names.
+    package var lookUps: [ToldIdentities] = []
     /// Whether a write to a member may make its collection invalid: then that is looked for at every look-up.
     package var checksCollections = false
     /// Whether a 410, or a 404 in JSON, stands for its copy while the upstream fails.

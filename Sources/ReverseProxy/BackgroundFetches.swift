@@ -57,6 +57,19 @@ final class BackgroundFetches {
         run(request, client: client, record, leads: nil)
     }
 
+    /// Takes a place among those that may run; false where there is none.
+    func take() -> Bool {
+        guard running < shard.settings.background.limit else {
+            skipped += 1
+            return false
+        }
+        running += 1
+        started += 1
+        return true
+    }
+
+    func giveBack() { running -= 1 }
+
     private func record(
         of request: DecidedRequest, _ cause: BackgroundCause, behind number: UInt64, ended: @escaping () -> Void
     ) -> BackgroundRecord {

@@ -40,7 +40,7 @@ extension Exchange {
             trace.found.isGone = true
             shard.cache?.shared.gone?.count(.served)
         case .shared(let permission):
-            detail += permission == .expiredToken ? "/\(permission.rawValue)" : "/shared:\(permission.rawValue)"
+            detail += permission.isOfSameUser ? "/\(permission.rawValue)" : "/shared:\(permission.rawValue)"
             trace.reasons.sharedPermission = permission
             record.sharedPermission = MetricNames.place(of: permission)
         }

@@ -96,6 +96,7 @@ extension ProxyShard {
         guard let cache else { return pass(head, body, on: stream) }
         let finding = try cache.find(head, content: arrival.identity)
         arrival.basis = finding.basis
+        if let told = finding.basis.toldDue { askWhose(head, told, client: UpstreamRequestFields.Client(stream, head)) }
         let said = directives(of: head)
         let directives = said == RequestCacheControl() || obeysClient(of: head) ? said : said.withoutForcing
         arrival.isClientIgnored = directives != said
@@ -130,7 +131,7 @@ extension ProxyShard {
         let route = routes.place(of: head.pathAndQuery)
         guard let found = result.found else {
             // What may stand in where the upstream fails: by then it is known at once whether it does.
-            if keys.isPartitioned, routes.all[route].rescueWithShared != .never || keys.expired != nil {
+            if keys.isPartitioned, routes.all[route].rescueWithShared != .never || keys.former != nil {
                 _ = try standIn(for: head, at: keys, directives, route: route)
             }
             return lookedUp

@@ -16,6 +16,7 @@ extension ResponseCacheSettings {
         freshness = routes.freshness
         credentials = routes.credentials
         tokens = keys.rules
+        lookUps = routes.lookUps
         checksCollections = routes.all.contains(where: \.invalidatesCollection)
         remembersGone = settings.remembersGone
         goneWindow = settings.upstream.failure.window

@@ -3,6 +3,7 @@
 import CachePolicy
 import Explanation
 import HTTPCore
+import Identity
 import ResponseCache
 
 package struct Route: Sendable {
@@ -27,6 +28,8 @@ package struct Route: Sendable {
     package var credentials = CredentialRules()
     /// How their tokens tell whom they belong to.
     package var tokens = RouteTokens()
+    /// How the upstream is asked whom credentials belong to.
+    package var lookUp = LookUpSettings()
     /// Whether a write to a member (`/users/1`) makes its collection (`/users`, with any arguments) invalid too.
     package var invalidatesCollection = false
     /// What a response must be like to count as good.
@@ -65,6 +68,11 @@ package struct Route: Sendable {
             warnings.append(
                 "credentials are ignored\(place): whoever asks gets the response that was stored for anybody, also with a wrong password or none"
             )
+        }
+        if !lookUp.path.isEmpty, lookUp.pointers.count + lookUp.fields.count == 1 {
+            warnings.append(
+                "credentials.identity.lookup names one value only\(place): name everything that decides what a user may see, such as roles, or "
+                    + "requests with fewer rights get the responses of others")
         }
         return warnings + tokens.warnings(place)
     }
@@ -114,13 +122,17 @@ package struct Routes: Sendable {
 
     /// The same of credentials.
     var credentials: CredentialTable {
-        // As the rules of tokens lie in `TokenKeys`.
-        var tokens = 0
+        // As the rules of tokens lie in `TokenKeys`, and `lookUps`.
+        var (tokens, lookUps) = (0, 0)
         let rules = all.map { route in
             var rules = route.credentials
             if !route.tokens.keys.isEmpty {
                 rules.tokens = tokens
                 tokens += 1
+            }
+            if !route.lookUp.path.isEmpty {
+                rules.lookUp = lookUps
+                lookUps += 1
             }
             return (pattern: route.pattern, rules: rules)
         }
@@ -136,6 +148,9 @@ package struct Routes: Sendable {
         let rules = all[place(of: target)].crossOrigin
         return rules.isOn ? rules : nil
     }
+
+    /// What the upstream says of credentials, for each route where it is asked.
+    var lookUps: [ToldIdentities] { all.filter { !$0.lookUp.path.isEmpty }.map { ToldIdentities($0.lookUp) } }
 
     /// What an explanation has to know of a target's route.
     package func explained(_ target: [UInt8]) -> ExplainedRoute {

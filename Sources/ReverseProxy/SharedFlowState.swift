@@ -5,6 +5,7 @@ import Coordination
 import Downstream
 import FaultInjection
 import HTTPCore
+import Identity
 import Locking
 import Logging
 import ResponseCache
@@ -61,6 +62,14 @@ package final class SharedFlowState: Sendable {
 
     /// Keys that are there, and how often they were read, or could not be.
     package var keyFigures: (keys: Int, read: Int, failed: Int) { tokenKeys.figures }
+
+    /// How often the upstream was asked whom credentials belong to, by what that came to; and of how many that is remembered.
+    package var lookUpFigures: (counts: [String: UInt64], remembered: Int) {
+        cacheSettings.lookUps.map(\.figures).reduce(into: ([:], 0)) { sum, one in
+            sum.0.merge(one.counts, uniquingKeysWith: +)
+            sum.1 += one.remembered
+        }
+    }
 
     package var modes: ModeTable { modeTable.withLock { $0 } }
 

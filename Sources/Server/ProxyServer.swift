@@ -212,6 +212,7 @@ package final class ProxyServer: @unchecked Sendable {
         snapshot.recorded = shared.recorder?.counts ?? []
         snapshot.collapsedWaiting = shared.collapsed.waiting
         snapshot.failures = shared.health.summary(now: time.monotonicMilliseconds)
+        (snapshot.tokens.lookUps, snapshot.tokens.lookUpsRemembered) = shared.lookUpFigures
         (snapshot.tokens.keys, snapshot.tokens.keyReads, snapshot.tokens.keyFailures) = shared.keyFigures
         snapshot.accessLogDropped = shared.accessLog?.dropped ?? 0
         snapshot.connections.limit = shared.connections.limit

@@ -92,6 +92,7 @@ package struct CisternSettings: Sendable, Equatable {
         /// How the requests of one user are known as such.
         package struct Identity: Sendable, Equatable {
             package var jwt = Tokens()
+            package var lookup = LookUp()
         }
 
         package struct Tokens: Sendable, Equatable {
@@ -103,6 +104,13 @@ package struct CisternSettings: Sendable, Equatable {
             package var leeway = 60_000
             package var rescueExpired = 0
             package var ignoreClaims: [String] = []
+        }
+
+        package struct LookUp: Sendable, Equatable {
+            package var path = ""
+            package var identity: [String] = []
+            package var fields: [String] = []
+            package var keep = 600_000
         }
     }
 

@@ -16,7 +16,26 @@ enum CredentialSettingsTable {
             Setting(
                 path: "credentials.share_public", binding: .flag(group.appending(path: \.sharePublic)),
                 help: "Responses that say public, s-maxage or must-revalidate are for all who send Authorization (RFC 9111, 3.5)."),
-        ] + tokens(group.appending(path: \.identity.jwt))
+        ] + tokens(group.appending(path: \.identity.jwt)) + lookUp(group.appending(path: \.identity.lookup))
+    }
+
+    private static func lookUp<Root>(_ group: WritableKeyPath<Root, CisternSettings.Credentials.LookUp>) -> [Setting<Root>] {
+        let prefix = "credentials.identity.lookup."
+        return [
+            Setting(
+                path: prefix + "path", binding: .text(group.appending(path: \.path)),
+                help:
+                    "What the upstream is asked for once for each token or cookie, to know whose it is, such as /me. Empty for not at all."),
+            Setting(
+                path: prefix + "identity", binding: .list(group.appending(path: \.identity)),
+                help: "JSON Pointers into its response that together say who a user is and what that user may do."),
+            Setting(
+                path: prefix + "fields", binding: .list(group.appending(path: \.fields)),
+                help: "Fields of its response that say so too, such as X-OAuth-Scopes."),
+            Setting(
+                path: prefix + "keep", binding: .duration(group.appending(path: \.keep), 10_000...86_400_000),
+                help: "How long its word counts; so long a revoked token may see its user's copies."),
+        ]
     }
 
     private static func tokens<Root>(_ group: WritableKeyPath<Root, CisternSettings.Credentials.Tokens>) -> [Setting<Root>] {

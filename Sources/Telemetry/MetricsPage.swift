@@ -103,6 +103,9 @@ package struct MetricsSnapshot: Sendable {
         package var keys = 0
         package var keyReads = 0
         package var keyFailures = 0
+        /// How often the upstream was asked whom credentials belong to, by what that came to.
+        package var lookUps: [String: UInt64] = [:]
+        package var lookUpsRemembered = 0
 
         package init() {}
     }
@@ -283,6 +286,12 @@ package enum MetricsPage {
             "Tokens of requests that were looked at, by what that came to. Those that are remembered are not looked at again.",
             tokens.looked.sorted { $0.key < $1.key }.map { ("result=\"\($0.key)\"", Double($0.value)) })
         writer.gauge("cistern_tokens_remembered", "Tokens of requests that are remembered.", Double(tokens.remembered))
+        writer.counter(
+            "cistern_identity_lookups", "How often the upstream was asked whom credentials belong to, by what that came to.",
+            tokens.lookUps.sorted { $0.key < $1.key }.map { ("result=\"\($0.key)\"", Double($0.value)) })
+        writer.gauge(
+            "cistern_identity_lookups_remembered", "Credentials of which is remembered what came of that.", Double(tokens.lookUpsRemembered)
+        )
         writer.gauge("cistern_token_keys", "Keys that tokens are verified with.", Double(tokens.keys))
         writer.counter(
             "cistern_token_key_reads", "How often such keys were read or fetched, or could not be.",

@@ -1,6 +1,8 @@
 // What only the settings of credentials as a whole can tell, and what they become.
 
+import HTTPCore
 import Identity
+import JSON
 import ReverseProxy
 import Settings
 
@@ -19,6 +21,7 @@ enum CredentialsCheck {
     private static func check(
         _ credentials: CisternSettings.Credentials, _ place: String, _ who: String, _ reader: inout SettingsReader
     ) {
+        checkLookUp(credentials, place, who, &reader)
         let tokens = credentials.identity.jwt
         let group = "credentials.identity.jwt"
         func add(_ name: String, _ sentence: String) {
@@ -42,10 +45,44 @@ enum CredentialsCheck {
         if !RouteTokens.isURL(tokens.keys), let problem = problem(ofFile: tokens.keys) { add("keys", "\(tokens.keys) \(problem)") }
     }
 
+    private static func checkLookUp(
+        _ credentials: CisternSettings.Credentials, _ place: String, _ who: String, _ reader: inout SettingsReader
+    ) {
+        let lookUp = credentials.identity.lookup
+        let group = "credentials.identity.lookup"
+        func add(_ name: String, _ sentence: String) {
+            reader.add(about: "\(place)\(group).\(name)", "\(who)\(group).\(name) \(sentence)")
+        }
+        guard !lookUp.path.isEmpty else { return }
+        if !lookUp.path.hasPrefix("/") || !lookUp.path.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) {
+            add("path", "must be a path that begins with /, not \"\(lookUp.path)\"")
+        }
+        if !credentials.identity.jwt.keys.isEmpty { add("path", "and credentials.identity.jwt.keys cannot both say whose a request is") }
+        if lookUp.identity.isEmpty, lookUp.fields.isEmpty {
+            add("path", "needs \(group).identity or \(group).fields: what says who a user is")
+        }
+        for pointer in lookUp.identity where pointer.isEmpty || JSONPointer(pointer) == nil {
+            add("identity", "\"\(pointer)\" is not a JSON Pointer, such as /user/id")
+        }
+        for field in lookUp.fields where field.isEmpty || !field.utf8.allSatisfy(isTokenByte) {
+            add("fields", "\"\(field)\" is not a field name")
+        }
+    }
+
     private static func problem(ofFile path: String) -> String? {
         guard let text = FileContent.read(path) else { return "cannot be read, and is no http or https URL" }
         guard let set = KeySet(text) else { return "is no JWK Set (RFC 7517)" }
         return set.keys.isEmpty ? "has \(set.whyUnusable)" : nil
+    }
+}
+
+extension LookUpSettings {
+    init(_ settings: CisternSettings.Credentials.LookUp) {
+        self.init()
+        path = settings.path
+        pointers = settings.identity
+        fields = settings.fields
+        keep = Int64(settings.keep)
     }
 }
 

@@ -7,6 +7,7 @@ import Downstream
 import Forwarding
 import Glibc
 import HTTPCore
+import Identity
 import JSON
 import ReverseProxy
 import Settings
@@ -366,6 +367,7 @@ extension Route {
         credentials.areIgnored = settings.credentials.partition == "ignore"
         credentials.sharesPublic = settings.credentials.sharePublic
         tokens = RouteTokens(settings.credentials.identity.jwt)
+        lookUp = LookUpSettings(settings.credentials.identity.lookup)
         good.contentTypes = ContentTypes(settings.good.contentTypes)
         good.minimumBytes = settings.good.minimumBytes
         good.maximumBytes = settings.good.maximumBytes

@@ -191,6 +191,32 @@ struct CheckTests {
         #expect(useless.status == 78 && useless.text.contains("has no key that can be used (s: not of kty RSA, EC or OKP"))
     }
 
+    @Test("what the upstream is asked about users must be clear, and one value alone is warned of")
+    func lookUp() throws {
+        let wrong = try check(
+            """
+            upstream: {url: http://x}
+            credentials:
+              identity:
+                lookup: {path: me, identity: [id], fields: ["X Scopes"]}
+            routes:
+              - name: a
+                path: /a
+                credentials: {identity: {lookup: {path: /me, identity: [], fields: []}}}
+            """)
+        #expect(wrong.status == 78)
+        for sentence in [
+            "4: credentials.identity.lookup.path must be a path that begins with /, not \"me\"",
+            "4: credentials.identity.lookup.identity \"id\" is not a JSON Pointer, such as /user/id",
+            "4: credentials.identity.lookup.fields \"X Scopes\" is not a field name",
+            "8: route a: credentials.identity.lookup.path needs credentials.identity.lookup.identity or credentials.identity.lookup.fields: "
+                + "what says who a user is",
+        ] { #expect(wrong.lines.contains(sentence), "\(sentence)") }
+        let one = try check("upstream: {url: http://x}\ncredentials: {identity: {lookup: {path: /me, identity: [/id]}}}")
+        #expect(one.status == 0 && one.lines.count == 2)
+        #expect(one.lines.first?.hasPrefix("warning: credentials.identity.lookup names one value only: name everything") == true)
+    }
+
     @Test("fewer descriptors than the settings may need are warned of")
     func descriptors() throws {
         let file = "upstream: {url: http://x, connections: 100}\nshards: 2\nlimits: {connections: 300}"

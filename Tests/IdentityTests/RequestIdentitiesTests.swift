@@ -58,7 +58,8 @@ private struct Looker {
         switch found {
         case .verified(let identity): return String(decoding: identity.partition, as: UTF8.self)
         case .expired: return "expired"
-        case .none(let reason): return reason.rawValue
+        case .refused(let reason): return reason.rawValue
+        case .told: return "told"
         }
     }
 }

@@ -1,0 +1,89 @@
+// Asks the upstream whom a request's credentials belong to, with all of them, while the request itself goes its way. Within the limit on what no
+// client waits for.
+
+import CachePolicy
+import Coordination
+import Forwarding
+import HTTPCore
+import Identity
+import Reactor
+import ResponseCache
+import Upstream
+
+extension ProxyShard {
+    /// Where nobody is asking already, and the upstream is well.
+    /// - Parameter told: what is known of the request's credentials by now.
+    @inline(never)
+    func askWhose(_ head: RequestHead, _ told: ToldIdentity, client: UpstreamRequestFields.Client) {
+        guard let cache, let place = cache.lookUpPlace(for: head), !mode(of: head).servesWhatIsStored else { return }
+        let asked = cache.lookUps[place]
+        let path = Array(asked.settings.path.utf8)
+        let scopes = RequestScopes(pathAndQuery: path[...], route: nil, user: 0)
+        guard case .go = shared.health.admit(scopes, .reading, now: loop.time.monotonicMilliseconds), background.fetches.take() else {
+            return
+        }
+        guard asked.begin(told.hash, now: now.milliseconds) else { return background.fetches.giveBack() }
+        var fields = Fields()
+        for name in settings.policy.credentials.fields.map({ Array($0.utf8) }) {
+            for value in head.fields.all(named: name.span) { fields.append(name: name.span, value: value.span) }
+        }
+        let own = RequestHead(method: .get, target: path[...], version: .http11, fields: fields)
+        var request = UpstreamRequest(method: .get, target: path, fields: messages.requestFields.make(from: own, client: client))
+        request.isBackground = true
+        let lookUp = UserLookUp(asked.settings) { [self] said in
+            background.fetches.giveBack()
+            let end: LookUpEnd =
+                switch said {
+                case .values(let values): .told(partition: cache.keyMaker.partition(told: values, by: asked.settings))
+                case .nothing: .nothing
+                case .failure: .failed
+                }
+            asked.end(told.hash, end, now: now.milliseconds)
+        }
+        if upstream.start(request, receiver: lookUp) == nil { lookUp.end(.failure) }
+    }
+}
+
+/// On its shard's loop.
+private final class UserLookUp: TransferReceiver {
+    enum Said {
+        case values([UInt8])
+        /// Nothing that counts.
+        case nothing
+        case failure
+    }
+
+    private let settings: LookUpSettings
+    private var then: ((Said) -> Void)?
+    private var head: ResponseHead?
+    private var content: [UInt8] = []
+
+    init(_ settings: LookUpSettings, then: @escaping (Said) -> Void) { (self.settings, self.then) = (settings, then) }
+
+    func end(_ said: Said) {
+        then?(said)
+        then = nil
+    }
+
+    func transfer(_ transfer: Transfer, received head: ResponseHead) { self.head = head }
+
+    func transfer(_ transfer: Transfer, content bytes: Span<UInt8>) {
+        guard content.count + bytes.count <= LookUpSettings.contentLimitBytes else {
+            transfer.cancel()
+            return end(.nothing)
+        }
+        content.append(copying: bytes)
+    }
+
+    func transferEnded(_ transfer: Transfer, isDelimited: Bool) {
+        guard let head, isDelimited else { return end(.failure) }
+        // That it is in trouble, or wants to be asked later, says nothing of anybody.
+        if LastGood.isTrouble(head.status) || head.status == 429 { return end(.failure) }
+        guard ContentCoding(head.fields) == .identity else { return end(.nothing) }
+        end(settings.values(status: head.status, head.fields, content: content).map { .values($0) } ?? .nothing)
+    }
+
+    func transferFailed(_ transfer: Transfer, _ error: UpstreamError) { end(.failure) }
+    func transfer(_ transfer: Transfer, informational head: ResponseHead) {}
+    func transferDrained(_ transfer: Transfer) {}
+}

@@ -1,0 +1,73 @@
+// What the upstream's response says of whom credentials belong to, and for how long.
+
+import HTTPCore
+import Testing
+
+@testable import Identity
+
+@Suite("Whom the upstream says that credentials belong to")
+struct ToldIdentitiesTests {
+    private static var settings: LookUpSettings {
+        var settings = LookUpSettings()
+        (settings.path, settings.pointers, settings.fields) = ("/me", ["/id", "/roles"], ["x-scopes"])
+        return settings
+    }
+
+    private static func values(_ content: String, scopes: String? = "read", status: Status = 200) -> [UInt8]? {
+        var fields = Fields()
+        if let scopes { fields.append(name: "X-Scopes", value: scopes) }
+        return settings.values(status: status, fields, content: Array(content.utf8))
+    }
+
+    @Test("the same values in other places and spellings are the same user; any other value is another")
+    func same() {
+        let ann = Self.values(#"{"id":7,"roles":["a","b"],"seen":1}"#)
+        #expect(ann != nil)
+        #expect(Self.values(#"{ "seen":2, "roles":["a","\u0062"], "id":7 }"#) == ann)
+        for other in [#"{"id":"7","roles":["a","b"]}"#, #"{"id":7,"roles":["a"]}"#, #"{"id":7,"roles":["ab"]}"#, #"{"id":7,"roles":"a"}"#] {
+            #expect(Self.values(other) != nil && Self.values(other) != ann, "\(other)")
+        }
+        #expect(Self.values(#"{"id":7,"roles":["a","b"]}"#, scopes: "write") != ann)
+    }
+
+    @Test(
+        "what is missing, empty or unclear says nothing",
+        arguments: [
+            "", "[]", "{}", #"{"id":7}"#, #"{"id":"","roles":["a"]}"#, #"{"id":null,"roles":["a"]}"#, #"{"id":true,"roles":["a"]}"#,
+            #"{"id":{"a":1},"roles":["a"]}"#, #"{"id":7,"roles":[]}"#, #"{"id":7,"roles":[""]}"#, #"{"id":7,"roles":[["a"]]}"#,
+            #"{"id":7,"id":8,"roles":["a"]}"#, #"{"id":7,"roles":["a"]"#,
+        ])
+    func nothing(_ content: String) {
+        #expect(Self.values(content) == nil)
+    }
+
+    @Test("a missing or empty field, or another status, says nothing")
+    func otherResponses() {
+        let content = #"{"id":7,"roles":["a"]}"#
+        #expect(Self.values(content, scopes: nil) == nil && Self.values(content, scopes: " ") == nil)
+        #expect(Self.values(content, status: 203) == nil && Self.values(content, status: 401) == nil)
+    }
+
+    @Test("one asks for all; the word counts for as long as it is kept, and is asked for again half-way")
+    func course() {
+        let told = ToldIdentities(Self.settings)
+        let hash: [UInt8] = [1]
+        #expect(told.find(hash, now: 0).isDue)
+        #expect(told.begin(hash, now: 0) && !told.begin(hash, now: 1))
+        #expect(!told.find(hash, now: 1).isDue)
+        told.end(hash, .told(partition: [9]), now: 1_000)
+        let found = told.find(hash, now: 2_000)
+        #expect(found.partition == [9] && found.isCurrent && !found.isDue && found.ends == 601_000)
+        #expect(told.find(hash, now: 301_000).isDue && told.begin(hash, now: 301_000))
+        // It could not be asked: what it said still counts, and is then for a rescue alone.
+        told.end(hash, .failed, now: 302_000)
+        #expect(!told.find(hash, now: 303_000).isDue && told.find(hash, now: 332_000).isDue)
+        let late = told.find(hash, now: 601_000)
+        #expect(late.partition == [9] && !late.isCurrent && late.isDue)
+        // It says that they are nobody's any more.
+        #expect(told.begin(hash, now: 601_000))
+        told.end(hash, .nothing, now: 601_000)
+        let gone = told.find(hash, now: 602_000)
+        #expect(gone.partition == nil && !gone.isDue && told.find(hash, now: 631_000).isDue)
+    }
+}

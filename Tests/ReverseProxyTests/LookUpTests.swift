@@ -1,0 +1,103 @@
+// Users whose credentials say nothing themselves: the upstream says whose they are.
+
+import HTTPCore
+import Identity
+import ReverseProxy
+import TestSupport
+import Testing
+
+@Suite("Users of whom the upstream tells", .play)
+struct LookUpPlays {
+    /// Tokens are `USER-RIGHTS-NUMBER`; /me says the first two.
+    private func play(_ me: @escaping @Sendable ([String]) -> OriginStep? = { _ in nil }) throws -> ProxyPlay {
+        let origin = ScriptedOrigin { request in
+            let token = request["Authorization"]?.split(separator: " ").last.map(String.init) ?? request["Cookie"] ?? ""
+            let parts = token.split(separator: "-").map(String.init)
+            guard request.target == "/me" else { return [.json("{\"token\":\"\(token)\"}", ["Cache-Control: private, max-age=3600"])] }
+            if let step = me(parts) { return [step] }
+            guard parts.count == 3 else { return [.json("{}", status: "401 No")] }
+            return [.json("{\"id\":\"\(parts[0])\",\"rights\":[\"\(parts[1])\"]}")]
+        }
+        return try ProxyPlay(origin) { settings in
+            settings.otherRoute.lookUp.path = "/me"
+            settings.otherRoute.lookUp.pointers = ["/id", "/rights"]
+        }
+    }
+
+    private func get(_ play: ProxyPlay, _ token: String, _ target: String = "/a") throws -> TestResponse {
+        try play.get(target, [("Authorization", "Bearer \(token)")])
+    }
+
+    /// Asks once, and waits until it is known whose the token is.
+    private func introduce(_ play: ProxyPlay, _ token: String, count: Double, _ result: String = "told") throws {
+        _ = try get(play, token, "/hello")
+        #expect(try play.waitFor("cistern_identity_lookups_total{result=\"\(result)\"}", count))
+    }
+
+    private func text(_ token: String) -> String { "{\"token\":\"\(token)\"}" }
+
+    @Test("tokens of one user with the same rights are one; others see nothing of it")
+    func told() throws {
+        let play = try play()
+        for (index, token) in ["ann-rw-1", "ann-rw-2", "ann-r-3", "bob-rw-4"].enumerated() {
+            try introduce(play, token, count: Double(index + 1))
+        }
+        #expect(try get(play, "ann-rw-1").text == text("ann-rw-1"))
+        #expect(try get(play, "ann-rw-2").text == text("ann-rw-1"))
+        for token in ["ann-r-3", "bob-rw-4", "eve"] { #expect(try get(play, token).text == text(token)) }
+        #expect(play.origin.requests.filter { $0.target == "/me" && $0["Authorization"] == "Bearer ann-rw-1" }.count == 1)
+        #expect(try play.waitFor("cistern_identity_lookups_total{result=\"nothing\"}", 1))
+        play.origin.down()
+        #expect(try get(play, "ann-rw-2").text == text("ann-rw-1"))
+        #expect(try get(play, "zoe-rw-5").status == 502)
+        let why = String(decoding: try play.admin("GET", "/-/why?path=/a&last=20").content, as: UTF8.self)
+        #expect(why.contains(#""identity": "told""#) && why.contains(#""identity": "untold""#))
+    }
+
+    @Test("a cookie is asked about too, with all credentials and nothing else of the request")
+    func cookie() throws {
+        let play = try play()
+        _ = try play.get("/hello", [("Cookie", "ann-rw-1"), ("X-API-Key", "k"), ("X-Other", "o"), ("If-None-Match", "\"x\"")])
+        #expect(try play.waitFor("cistern_identity_lookups_total{result=\"told\"}", 1))
+        let asked = try #require(play.origin.requests.first { $0.target == "/me" })
+        #expect(asked["Cookie"] == "ann-rw-1" && asked["X-API-Key"] == "k" && asked["X-Other"] == nil && asked["If-None-Match"] == nil)
+    }
+
+    @Test("when its word is too old, it is for a rescue alone; and gone when the upstream says that the token is nobody's")
+    func later() throws {
+        let play = try play()
+        for (index, token) in ["ann-rw-1", "ann-rw-2"].enumerated() { try introduce(play, token, count: Double(index + 1)) }
+        _ = try get(play, "ann-rw-1")
+        play.origin.down()
+        play.time.advance(by: .seconds(601))
+        let response = try get(play, "ann-rw-2")
+        #expect(response.text == text("ann-rw-1"))
+        #expect(response["Cache-Status"]?.hasSuffix("/told_before") == true)
+        play.origin.react { request in
+            request.target == "/me" ? [.json("{}", status: "401 No")] : [.json("{\"new\":1}", ["Cache-Control: private"])]
+        }
+        play.origin.up()
+        play.time.advance(by: .seconds(31))
+        #expect(try get(play, "ann-rw-2", "/b").text == "{\"new\":1}")
+        #expect(try play.waitFor("cistern_identity_lookups_total{result=\"nothing\"}", 1))
+        play.origin.down()
+        #expect(try get(play, "ann-rw-2").status == 502)
+    }
+
+    @Test("what does not say all of it counts for nothing", arguments: ["{\"id\":\"x\"}", "{\"id\":\"x\",\"rights\":[]}", "junk"])
+    func unclear(_ content: String) throws {
+        let play = try play { _ in .json(content) }
+        try introduce(play, "a-b-1", count: 1, "nothing")
+        try introduce(play, "a-b-2", count: 2, "nothing")
+        #expect(try get(play, "a-b-1").text == text("a-b-1"))
+        #expect(try get(play, "a-b-2").text == text("a-b-2"))
+    }
+
+    @Test("an upstream in trouble is not asked again at once")
+    func trouble() throws {
+        let play = try play { _ in .json("{}", status: "503 Busy") }
+        try introduce(play, "a-b-1", count: 1, "failed")
+        for _ in 0..<3 { _ = try get(play, "a-b-1") }
+        #expect(play.origin.requests.filter { $0.target == "/me" }.count == 1)
+    }
+}
