@@ -12,18 +12,30 @@ package struct FaultyResponse: Sendable {
 
     package enum Action: Sendable, Equatable {
         case passOn
-        /// Hold what came, and have no more of it come until the wait is over.
+        /// Hold what came, until the wait is over.
         case hold
-        /// Pass on what is held, and let more come.
+        /// The same, and let that wait begin: so many milliseconds.
+        case holdFor(milliseconds: Int64)
+        /// Take what is held as if it came now.
         case release
+        /// Pass on what is held: it has had its time.
+        case passOnHeld
         /// Pass on so many bytes of the content that came; then the connection breaks.
         case breakAfter(bytes: Int)
-        /// Pass on what came; let no more come for so many milliseconds.
-        case passOnAndWait(milliseconds: Int64)
+    }
+
+    private enum State: Sendable {
+        /// Nothing is to be seen of it.
+        case delayed
+        case open
+        /// Content has come that takes its time.
+        case pacing
+        /// The connection has broken.
+        case over
     }
 
     private let effect: InjectedFault.Effect
-    private var isDelayed: Bool
+    private var state: State
     /// Of content, until the connection breaks; nil where it does not.
     private var bytesLeft: Int?
 
@@ -32,30 +44,37 @@ package struct FaultyResponse: Sendable {
 
     package init(_ effect: InjectedFault.Effect, isDelayed: Bool) {
         self.effect = effect
-        self.isDelayed = isDelayed
+        state = isDelayed ? .delayed : .open
     }
 
     package mutating func handle(_ event: Event) -> Action {
+        if case .waitOver = event {
+            defer { state = .open }
+            return state == .pacing ? .passOnHeld : .release
+        }
+        guard state == .open else { return .hold }
         switch event {
         case .headCame(let length):
             if effect == .cut { bytesLeft = length.map { $0 / 2 } ?? Self.cutBytes }
-            return isDelayed ? .hold : .passOn
+            return .passOn
         case .contentCame(let bytes): return content(bytes)
         // There was less than it was to break after.
-        case .ended: return isDelayed ? .hold : bytesLeft == nil ? .passOn : .breakAfter(bytes: 0)
-        case .waitOver:
-            isDelayed = false
-            return .release
+        case .ended: return bytesLeft == nil ? .passOn : .breakAfter(bytes: 0)
+        case .waitOver: return .release
         }
     }
 
     private mutating func content(_ bytes: Int) -> Action {
         if let left = bytesLeft {
-            guard bytes < left else { return .breakAfter(bytes: left) }
+            guard bytes < left else {
+                state = .over
+                return .breakAfter(bytes: left)
+            }
             bytesLeft = left - bytes
             return .passOn
         }
         guard case .slow(let rate) = effect else { return .passOn }
-        return .passOnAndWait(milliseconds: Int64(bytes) * 1_000 / Int64(max(1, rate)))
+        state = .pacing
+        return .holdFor(milliseconds: Int64(bytes) * 1_000 / Int64(max(1, rate)))
     }
 }

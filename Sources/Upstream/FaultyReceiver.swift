@@ -9,9 +9,16 @@ final class FaultyReceiver: TransferReceiver {
     private let receiver: any TransferReceiver
     private let fault: InjectedFault
     private var response: FaultyResponse
-    /// What came while nothing was to be seen of it.
-    private var held: (head: ResponseHead?, end: Bool?)
+    private var held = Held()
     private var timer: LoopTimer?
+
+    /// What came and is not to be seen yet. Of content no more than one read brings: then the transfer is held.
+    private struct Held {
+        var head: ResponseHead?
+        var content: [UInt8] = []
+        /// How it ended (`transferEnded`).
+        var isDelimited: Bool?
+    }
 
     /// - Parameter delay: milliseconds.
     init(_ receiver: any TransferReceiver, _ fault: InjectedFault, delay: Int64) {
@@ -54,22 +61,21 @@ final class FaultyReceiver: TransferReceiver {
         transfer.end(.whole(isDelimited: true))
     }
 
+    /// A wait is over.
     private func release(_ transfer: Transfer) {
         timer = nil
-        _ = response.handle(.waitOver)
+        guard !transfer.isCancelled else { return }
+        let action = response.handle(.waitOver)
         let held = held
-        self.held = (nil, nil)
-        if let head = held.head { receiver.transfer(transfer, received: head) }
-        if let isDelimited = held.end { return end(transfer, isDelimited: isDelimited) }
-        transfer.release()
-    }
-
-    private func end(_ transfer: Transfer, isDelimited: Bool) {
-        switch response.handle(.ended) {
-        case .hold: held.end = isDelimited
-        case .breakAfter: receiver.transferFailed(transfer, .responseIncomplete)
-        case .passOn, .release, .passOnAndWait: receiver.transferEnded(transfer, isDelimited: isDelimited)
+        self.held = Held()
+        if let head = held.head { self.transfer(transfer, received: head) }
+        if case .passOnHeld = action {
+            receiver.transfer(transfer, content: held.content.span)
+        } else if !held.content.isEmpty {
+            self.transfer(transfer, content: held.content.span)
         }
+        if let isDelimited = held.isDelimited { transferEnded(transfer, isDelimited: isDelimited) }
+        if timer == nil { transfer.release() }
     }
 
     // MARK: What the transfer brings
@@ -88,18 +94,30 @@ final class FaultyReceiver: TransferReceiver {
 
     func transfer(_ transfer: Transfer, content bytes: Span<UInt8>) {
         switch response.handle(.contentCame(bytes: bytes.count)) {
-        case .passOn, .release, .hold: receiver.transfer(transfer, content: bytes)
-        case .breakAfter(let count):
-            receiver.transfer(transfer, content: bytes.extracting(first: count))
-            transfer.giveUp(.responseIncomplete)
-        case .passOnAndWait(let milliseconds):
-            receiver.transfer(transfer, content: bytes)
+        case .passOn, .release, .passOnHeld: receiver.transfer(transfer, content: bytes)
+        case .hold: held.content.append(copying: bytes)
+        case .holdFor(let milliseconds):
+            held.content.append(copying: bytes)
             transfer.hold()
             timer = transfer.client.loop.schedule(after: .milliseconds(milliseconds)) { self.release(transfer) }
+        case .breakAfter(let count):
+            receiver.transfer(transfer, content: bytes.extracting(first: count))
+            breakOff(transfer)
         }
     }
 
-    func transferEnded(_ transfer: Transfer, isDelimited: Bool) { end(transfer, isDelimited: isDelimited) }
+    func transferEnded(_ transfer: Transfer, isDelimited: Bool) {
+        switch response.handle(.ended) {
+        case .hold, .holdFor: held.isDelimited = isDelimited
+        case .breakAfter: receiver.transferFailed(transfer, .responseIncomplete)
+        case .passOn, .release, .passOnHeld: receiver.transferEnded(transfer, isDelimited: isDelimited)
+        }
+    }
+
+    /// All of the response may have come already.
+    private func breakOff(_ transfer: Transfer) {
+        if transfer.hasEnded { receiver.transferFailed(transfer, .responseIncomplete) } else { transfer.giveUp(.responseIncomplete) }
+    }
 
     func transferFailed(_ transfer: Transfer, _ error: UpstreamError) {
         timer?.cancel()

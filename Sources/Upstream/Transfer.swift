@@ -49,6 +49,8 @@ package final class Transfer {
     /// What is injected into it, to practise an outage.
     package let fault: InjectedFault?
     private var isPausedByFlow = false
+    /// The flow wants to hear nothing more.
+    private(set) var isCancelled = false
     package private(set) var times = TransferTimes()
     private var progress: TransferProgress
     private var content: PendingContent
@@ -123,6 +125,7 @@ package final class Transfer {
     /// Ends it; the receiver hears nothing more.
     package func cancel() {
         client.loop.assertOnLoop()
+        isCancelled = true
         receiver = nil
         giveUp(.connectionTerminated)
     }
@@ -140,6 +143,7 @@ package final class Transfer {
     }
 
     var isStream: Bool { progress.isStream }
+    var hasEnded: Bool { progress.hasEnded }
 
     private func note(_ event: TransferProgress.Event) { _ = progress.handle(event, at: client.coarseNow) }
 

@@ -63,14 +63,14 @@ struct FaultyResponseTests {
         play(
             .none, isDelayed: true,
             [
-                (.headCame(contentLength: 10), .hold), (.waitOver, .release), (.contentCame(bytes: 10), .passOn), (.ended, .passOn),
+                (.headCame(contentLength: 10), .hold), (.contentCame(bytes: 10), .hold), (.ended, .hold), (.waitOver, .release),
+                (.headCame(contentLength: 10), .passOn), (.contentCame(bytes: 10), .passOn), (.ended, .passOn),
             ])
-        play(.none, isDelayed: true, [(.headCame(contentLength: 0), .hold), (.ended, .hold), (.waitOver, .release), (.ended, .passOn)])
     }
 
     @Test("it breaks in the midst of its content, however that comes")
     func cut() {
-        play(.cut, [(.headCame(contentLength: 10), .passOn), (.contentCame(bytes: 10), .breakAfter(bytes: 5))])
+        play(.cut, [(.headCame(contentLength: 10), .passOn), (.contentCame(bytes: 10), .breakAfter(bytes: 5)), (.ended, .hold)])
         play(
             .cut,
             [
@@ -86,9 +86,9 @@ struct FaultyResponseTests {
         play(
             .slow(bytesPerSecond: 100),
             [
-                (.headCame(contentLength: 60), .passOn), (.contentCame(bytes: 50), .passOnAndWait(milliseconds: 500)),
-                (.waitOver, .release),
-                (.contentCame(bytes: 10), .passOnAndWait(milliseconds: 100)), (.ended, .passOn),
+                (.headCame(contentLength: 60), .passOn), (.contentCame(bytes: 50), .holdFor(milliseconds: 500)),
+                (.contentCame(bytes: 5), .hold), (.waitOver, .passOnHeld), (.contentCame(bytes: 5), .holdFor(milliseconds: 50)),
+                (.ended, .hold), (.waitOver, .passOnHeld), (.ended, .passOn),
             ])
     }
 }

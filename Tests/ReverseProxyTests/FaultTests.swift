@@ -74,12 +74,38 @@ struct FaultTests {
         let play = try play { $0.upstream.firstByteTimeout = .seconds(3) }
         try add(play, "path=/a&delay=2000")
         try add(play, "path=/b&delay=5000")
-        for (target, status) in [("/a", 200), ("/b", 504)] {
-            let client = try play.client()
-            client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
-            while !client.hasInput(within: 10) { play.time.advance(by: .milliseconds(500)) }
-            #expect(client.readResponse()?.status == status)
+        #expect(try wait(play, "/a").response.text == "{\"n\":1}")
+        #expect(try wait(play, "/b").response.status == 504)
+        #expect(play.origin.requests.count == 1)
+    }
+
+    /// Moves the clock until there is a response; tells how far, in milliseconds.
+    private func wait(_ play: ProxyPlay, _ target: String) throws -> (response: TestResponse, after: Int) {
+        let client = try play.client()
+        client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
+        var passed = 0
+        while !client.hasInput(within: 20) {
+            play.time.advance(by: .milliseconds(100))
+            passed += 100
         }
+        return (try #require(client.readResponse()), passed)
+    }
+
+    @Test("head and content that come together are held together, and cut after the delay", arguments: [false, true])
+    func together(isSplit: Bool) throws {
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 7\r\n\r\n"
+        let play = try ProxyPlay(ScriptedOrigin { _ in isSplit ? [.send(head), .send("{\"n\":2}")] : [.send(head + "{\"n\":2}")] }) {
+            $0.admin.allowsFaults = true
+            $0.upstream.failure.isOn = false
+        }
+        try add(play, "path=/delayed&delay=300")
+        try add(play, "path=/slow&effect=slow&rate=10")
+        try add(play, "path=/cut&delay=300&effect=cut")
+        let delayed = try wait(play, "/delayed")
+        #expect(delayed.response.text == "{\"n\":2}" && delayed.after >= 300)
+        let slow = try wait(play, "/slow")
+        #expect(slow.response.text == "{\"n\":2}" && slow.after >= 600)
+        #expect(try wait(play, "/cut").response.status == 502)
     }
 
     @Test("slow content comes whole")
