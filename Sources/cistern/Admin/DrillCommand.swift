@@ -1,7 +1,6 @@
 // `cistern drill`: takes the upstream away for a while, watches, and says what users got.
 
 import ArgumentParser
-import CSystem
 import Glibc
 import HTTPCore
 import JSON
