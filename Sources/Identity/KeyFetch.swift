@@ -17,11 +17,17 @@ enum KeyFetch {
     }
 
     /// Blocks.
-    static func get(_ url: String) throws(Failure) -> [UInt8] {
+    /// - Parameter authorities: the file of those that are trusted instead of the system's.
+    static func get(_ url: String, authorities: String?) throws(Failure) -> [UInt8] {
         guard isReady, let handle = curl_easy_init() else { throw Failure(sentence: "libcurl cannot be used") }
         defer { curl_easy_cleanup(handle) }
         let received = Received()
         setUp(handle, url, received)
+        if let authorities {
+            _ = cistern_easy_set_text(handle, CURLOPT_CAINFO, authorities)
+            // Else those of the system's directory would count beside them.
+            _ = cistern_easy_set_text(handle, CURLOPT_CAPATH, nil)
+        }
         let result = withExtendedLifetime(received) { curl_easy_perform(handle) }
         guard result == CURLE_OK else { throw Failure(sentence: String(cString: curl_easy_strerror(result))) }
         var status = 0

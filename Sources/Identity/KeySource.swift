@@ -10,8 +10,10 @@ import Synchronization
 package final class KeySource: Sendable {
     package enum Place: Sendable, Equatable {
         case file(String)
-        /// - Parameter kept: the file that keeps what was fetched; nil where nothing is stored.
-        case url(String, kept: String?)
+        /// - Parameters:
+        ///   - kept: the file that keeps what was fetched; nil where nothing is stored.
+        ///   - authorities: the file of the certificates that the URL's is checked against; nil for the system's.
+        case url(String, kept: String?, authorities: String? = nil)
     }
 
     /// What happened, for the log.
@@ -80,7 +82,7 @@ package final class KeySource: Sendable {
     package func start(now: Int64) {
         switch place {
         case .file: readNow(now: now)
-        case .url(let url, let kept):
+        case .url(let url, let kept, _):
             if let kept, let text = Self.kept(of: url, in: kept), let set = KeySet(text) { use(set, text, at: nil) }
             read(now: now)
         }
@@ -124,7 +126,7 @@ package final class KeySource: Sendable {
                 throw KeyFetch.Failure(sentence: "it has \(set.whyUnusable)")
             }
             use(set, text, at: now)
-            if case .url(let url, let kept?) = place { Self.keep(text, of: url, in: kept) }
+            if case .url(let url, let kept?, _) = place { Self.keep(text, of: url, in: kept) }
         } catch {
             let hasKeys = state.withLock { state in
                 state.failedCount += 1
@@ -136,7 +138,7 @@ package final class KeySource: Sendable {
 
     private func text() throws(KeyFetch.Failure) -> [UInt8] {
         switch place {
-        case .url(let url, _): return try KeyFetch.get(url)
+        case .url(let url, _, let authorities): return try KeyFetch.get(url, authorities: authorities)
         case .file(let path):
             guard let text = Self.contents(path) else { throw KeyFetch.Failure(sentence: String(cString: strerror(errno))) }
             return text

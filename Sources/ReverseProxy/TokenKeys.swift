@@ -10,6 +10,8 @@ import ResponseCache
 package struct RouteTokens: Sendable {
     /// A file or a URL; empty where tokens are not looked at.
     package var keys = ""
+    /// The file of the certificates that the URL's is checked against; nil for the system's.
+    package var authorities: String?
     package var settings = TokenSettings()
 
     package init() {}
@@ -34,20 +36,21 @@ struct TokenKeys: Sendable {
 
     /// - Parameter store: beside it keys are kept that were fetched; nil where nothing is stored.
     init(_ routes: Routes, beside store: StorePlace?, logger: Logger) {
-        var sources: [String: KeySource] = [:]
+        var sources: [[String?]: KeySource] = [:]
         rules = routes.all.filter { !$0.tokens.keys.isEmpty }.map { route in
-            let keys = route.tokens.keys
-            let source = sources[keys] ?? KeySource(Self.place(keys, store)) { Self.log($0, of: keys, logger) }
-            sources[keys] = source
+            let (keys, authorities) = (route.tokens.keys, route.tokens.authorities)
+            let source = sources[[keys, authorities]] ?? KeySource(Self.place(keys, authorities, store)) { Self.log($0, of: keys, logger) }
+            sources[[keys, authorities]] = source
             return TokenRules(route.tokens.settings, source)
         }
         self.sources = Array(sources.values)
     }
 
-    private static func place(_ keys: String, _ store: StorePlace?) -> KeySource.Place {
+    private static func place(_ keys: String, _ authorities: String?, _ store: StorePlace?) -> KeySource.Place {
         guard RouteTokens.isURL(keys) else { return .file(keys) }
-        let number = Array(keys.utf8).withUnsafeBytes { ContentHash.number(of: $0) }
-        return .url(keys, kept: store?.path(of: "keys-\(String(number, radix: 16))"))
+        // What was fetched with one trust is not taken over by another.
+        let number = Array((keys + (authorities.map { "\n\($0)" } ?? "")).utf8).withUnsafeBytes { ContentHash.number(of: $0) }
+        return .url(keys, kept: store?.path(of: "keys-\(String(number, radix: 16))"), authorities: authorities)
     }
 
     /// - Parameter now: milliseconds of the monotonic clock.

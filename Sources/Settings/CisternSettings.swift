@@ -97,6 +97,7 @@ package struct CisternSettings: Sendable, Equatable {
 
         package struct Tokens: Sendable, Equatable {
             package var keys = ""
+            package var caFile = ""
             package var issuer: [String] = []
             package var audience: [String] = []
             package var subject = "sub"

@@ -45,6 +45,9 @@ enum CredentialSettingsTable {
                 path: prefix + "keys", binding: .text(group.appending(path: \.keys)),
                 help: "A JWK Set, as a file or a URL: requests whose signed tokens belong to one user share a partition. Empty for none."),
             Setting(
+                path: prefix + "ca_file", binding: .text(group.appending(path: \.caFile)),
+                help: "Certificates that the one of that URL is checked against, instead of the system's."),
+            Setting(
                 path: prefix + "issuer", binding: .list(group.appending(path: \.issuer)), help: "A token must be of one of these (iss)."),
             Setting(
                 path: prefix + "audience", binding: .list(group.appending(path: \.audience)),

@@ -1,5 +1,6 @@
 // What only the settings of credentials as a whole can tell, and what they become.
 
+import Glibc
 import HTTPCore
 import Identity
 import JSON
@@ -41,6 +42,10 @@ enum CredentialsCheck {
         }
         if !reader.settings.cache.credentialFields.contains(where: { $0.lowercased() == "authorization" }) {
             add("keys", "needs authorization among cache.credential_fields")
+        }
+        if !tokens.caFile.isEmpty {
+            if !tokens.keys.lowercased().hasPrefix("https://") { add("ca_file", "is only for keys of an https URL") }
+            if access(tokens.caFile, R_OK) != 0 { add("ca_file", "\(tokens.caFile) cannot be read") }
         }
         if !RouteTokens.isURL(tokens.keys), let problem = problem(ofFile: tokens.keys) { add("keys", "\(tokens.keys) \(problem)") }
     }
@@ -90,6 +95,7 @@ extension RouteTokens {
     init(_ settings: CisternSettings.Credentials.Tokens) {
         self.init()
         keys = settings.keys
+        authorities = settings.caFile.isEmpty ? nil : settings.caFile
         self.settings.issuers = settings.issuer
         self.settings.audiences = settings.audience
         self.settings.subject = settings.subject

@@ -183,6 +183,16 @@ struct CheckTests {
             "14: route b: credentials.identity.jwt.ignore_claims cannot name id: without it two users could be one",
         ] { #expect(wrong.lines.contains(sentence), "\(sentence)") }
         #expect(wrong.lines.count == 7)
+        let trust = try check(
+            """
+            upstream: {url: http://x}
+            credentials: {identity: {jwt: {keys: \(keys), ca_file: \(directory.path)/none, issuer: [x], audience: [y]}}}
+            """)
+        #expect(
+            trust.lines == [
+                "2: credentials.identity.jwt.ca_file is only for keys of an https URL",
+                "2: credentials.identity.jwt.ca_file \(directory.path)/none cannot be read",
+            ])
         let good = try check(
             "upstream: {url: http://x}\ncredentials: {identity: {jwt: {keys: \(keys), issuer: [x], audience: [y]}}}")
         #expect(good.text == "The settings are good.\n")

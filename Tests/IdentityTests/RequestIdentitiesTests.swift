@@ -199,9 +199,9 @@ struct RequestIdentitiesTests {
 
 @Suite("Where keys come from", .play)
 struct KeySourceTests {
-    private func source(_ url: String, kept: String, _ told: Mutex<[KeySource.Event]>) -> KeySource {
+    private func source(_ url: String, kept: String?, _ told: Mutex<[KeySource.Event]>, authorities: String? = nil) -> KeySource {
         KeySource(
-            .url(url, kept: kept),
+            .url(url, kept: kept, authorities: authorities),
             run: {
                 $0()
                 return true
@@ -227,6 +227,23 @@ struct KeySourceTests {
             Issue.record("the failure is not told")
             return
         }
+    }
+
+    @Test("Over TLS the issuer must have a certificate of those that are named, or else of the system's")
+    func trust() throws {
+        let issuer = TokenIssuer()
+        let origin = ScriptedOrigin(tls: SharedCertificates.tls) { _ in [.json(set(issuer))] }
+        let told = Mutex<[KeySource.Event]>([])
+        for (authorities, isTrusted) in [(SharedCertificates.authority, true), (nil, false)] {
+            let source = source("https://127.0.0.1:\(origin.port)/keys", kept: nil, told, authorities: authorities)
+            source.start(now: 0)
+            #expect(source.keys(now: 1).contains(named: "one") == isTrusted)
+        }
+        guard case .failed(let sentence, hasKeys: false) = told.withLock({ $0.last }) else {
+            Issue.record("the failure is not told")
+            return
+        }
+        #expect(sentence.contains("certificate"))
     }
 
     @Test("What cannot be a set of keys is not used", arguments: ["long", "error", "junk"])
