@@ -94,6 +94,15 @@ package struct Replay: Sendable {
         return decision
     }
 
+    /// For what can be had without a recording too, such as a preflight: nothing is refused.
+    /// - Returns: the number of the recorded response; nil where there is none, or it is not its turn.
+    package mutating func serveIfRecorded(_ request: ReplayRequest) -> Int? {
+        let refusedBefore = refused
+        if case .serve(let number) = respond(to: request) { return number }
+        refused = refusedBefore
+        return nil
+    }
+
     // MARK: In strict order
 
     private mutating func inOrder(_ request: ReplayRequest) -> ReplayDecision {

@@ -9,6 +9,8 @@ package struct OriginGrant: Sendable, Equatable {
     package let lines: [UInt8]
     /// It depends on who asks.
     package let isForOneOrigin: Bool
+    /// Also with cookies and client certificates.
+    package let allowsCredentials: Bool
 
     /// More of it is not remembered.
     private static let limitBytes = 2_048
@@ -36,6 +38,8 @@ package struct OriginGrant: Sendable, Equatable {
         guard lines.count <= Self.limitBytes else { return nil }
         self.lines = lines
         isForOneOrigin = !isForAll
+        let credentials = response.all(named: "access-control-allow-credentials")
+        allowsCredentials = !isForAll && credentials.count == 1 && credentials.first?.elementsEqual("true".utf8) == true
     }
 
     static func isGrantField(_ name: ArraySlice<UInt8>) -> Bool { name.prefix(15).equalsIgnoringCase("access-control-") }

@@ -129,6 +129,9 @@ package struct SettingsReader {
         if let problem = setting.apply(text, to: &settings) { add("command line", 0, "\(option) \(problem)") }
     }
 
+    /// Whether somebody has said it, or it stands at its default.
+    package func isGiven(_ path: String) -> Bool { places[path] != nil }
+
     /// For what only the whole can tell of one setting: told where its value was said.
     /// - Parameter path: the setting's, or `routes`, the route's name and the path in it.
     package mutating func add(about path: String, _ sentence: String) {

@@ -38,7 +38,7 @@ extension SettingsCheck {
     }
 
     /// Scheme, host in lower case, and a port that is not the scheme's own (RFC 6454 §6.2).
-    private static func isOrigin(_ text: String) -> Bool {
+    static func isOrigin(_ text: String) -> Bool {
         guard let end = text.firstRange(of: "://"), text == text.lowercased(), text.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else {
             return false
         }

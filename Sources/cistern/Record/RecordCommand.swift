@@ -20,12 +20,14 @@ struct Record: ParsableCommand {
             secrets are written as \(SecretCovering.placeholder), which `replay` accepts for any; other contents are written as they are, so look \
             through the file before you share it. Nothing but the file's owner can read it.
 
-            When it listens, it writes a line with its address to standard output. It ends with 0 where the archive is written, with 1 where \
+            When it listens, it writes a line with its address to standard output. With a command behind -- it runs that instead of waiting for a \
+            signal, listens on any free port unless the settings say which, and ends with the command's exit code. Else it ends with 0 where the archive is written, with 1 where \
             something failed or there was nothing to write (a file of that name stays as it was), with 78 where the settings are wrong.
 
             Examples:
               cistern record --upstream https://api.example.com --har api.har
-              cistern record --upstream http://localhost:3000 --har api.har --listen 127.0.0.1:0 --secret customer-number
+              cistern record --upstream http://localhost:3000 --har api.har --secret customer-number
+              cistern record --upstream https://api.example.com --har api.har -- npm test
             """)
 
     @OptionGroup var options: SettingsOptions
@@ -41,8 +43,12 @@ struct Record: ParsableCommand {
 
     @OptionGroup var readiness: ReadinessOptions
 
+    @OptionGroup var served: ServedCommand
+
     func run() throws {
-        let settings = try options.checked()
+        let reader = try options.checkedReader()
+        var settings = reader.settings
+        if served.isGiven, !reader.isGiven("listen") { settings.listen = [ServedCommand.usualAddress] }
         let signals = Signals()
         let logger = LogSetup.start(settings.log)
         DescriptorLimit.raise()
@@ -75,15 +81,28 @@ struct Record: ParsableCommand {
         let recorder = Recorder()
         let server = try Startup.makeServer(proxy, settings.log, logger, recorder: recorder)
         server.start()
-        if let address = server.addresses.first { try readiness.announce(address) }
-        signals.wait(onHangUp: { server.reopenAccessLog() })
+        let status = try stay(server, signals)
         server.stop(deadline: .milliseconds(settings.timeouts.shutdown))
-        guard !recorder.isEmpty else { throw AdminFailure("\(recorder.summary): \(har) is not written") }
+        guard !recorder.isEmpty else {
+            StandardError.write("cistern: \(recorder.summary): \(har) is not written\n")
+            throw ExitCode(status == 0 ? 1 : status)
+        }
         let upstream = proxy.upstream.origin + proxy.upstream.basePath
         let secrets = SecretCovering(fields: proxy.policy.credentials.fields, names: secret)
         let writer = ArchiveWriter(upstream: upstream, version: Version.text, secrets: withSecrets ? nil : secrets)
         try recorder.write(to: file, writer, upstream: upstream)
         try file.finish()
         StandardError.write("\(recorder.summary) in \(har)\n")
+        if status != 0 { throw ExitCode(status) }
+    }
+
+    /// Until it is told to stop, or the command has ended.
+    /// - Returns: the command's exit code, or 0.
+    private func stay(_ server: ProxyServer, _ signals: Signals) throws -> Int32 {
+        guard let address = server.addresses.first else { preconditionFailure("no address is listened on") }
+        try readiness.announce(address, to: served)
+        if served.isGiven { return served.run(at: address, signals) }
+        signals.wait(onHangUp: { server.reopenAccessLog() })
+        return 0
     }
 }

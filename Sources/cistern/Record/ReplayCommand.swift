@@ -18,18 +18,22 @@ struct ReplayCommand: ParsableCommand {
             last again and again. Credentials may be any. What was not recorded gets 404, with the three nearest recorded requests.
 
             When it listens, it writes a line with its address to standard output. It stays until it gets SIGINT or SIGTERM, and then says on \
-            standard error what was served. It ends with 0; with 1 where the file cannot be read, is no HTTP archive, or the address cannot be \
+            standard error what was served. With a command behind -- it runs that instead, listens on any free port unless --listen says which, \
+            and ends with the command's exit code. Else it ends with 0; with 1 where the file cannot be read, is no HTTP archive, or the address cannot be \
             listened on, and with --once or --strict-order also where a request had no recorded response; with --strict-order also where a \
             recorded response was never asked for.
 
             Examples:
               cistern replay api.har
+              cistern replay api.har --once -- npm test
               cistern replay api.har --listen 127.0.0.1:0 --strict-order
               cistern replay browser.har --origin https://api.example.com --delay recorded
             """)
 
     @Argument(help: "The archive: of `record`, a browser, mitmproxy or Playwright.")
     var file: String
+
+    @OptionGroup var served: ServedCommand
 
     @OptionGroup var listening: ListeningOptions
 
@@ -45,7 +49,19 @@ struct ReplayCommand: ParsableCommand {
     @Option(help: ArgumentHelp("How long responses take: none, or recorded, as long as the upstream took.", valueName: "which"))
     var delay = Delay.none
 
+    @Option(
+        help: ArgumentHelp(
+            "An origin whose scripts may read all, such as http://localhost:3000; * for all. May be repeated. (default: as recorded)",
+            valueName: "origin"))
+    var allowOrigin: [String] = []
+
     enum Delay: String, ExpressibleByArgument, CaseIterable { case none, recorded }
+
+    func validate() throws {
+        for origin in allowOrigin where origin != "*" && !SettingsCheck.isOrigin(origin) {
+            throw ValidationError("--allow-origin: \(origin) is not a whole origin as browsers send it, such as http://localhost:3000.")
+        }
+    }
 
     func run() throws {
         do {
@@ -58,20 +74,24 @@ struct ReplayCommand: ParsableCommand {
 
     private func serve() throws {
         let signals = Signals()
-        let address = try listening.address()
+        let address = try listening.address(for: served)
         let recording = try read()
-        let order: ReplayOrder = strictOrder ? .strict : once ? .once : .repeating
+        let options = ReplayOptions(
+            order: strictOrder ? .strict : once ? .once : .repeating, delays: delay == .recorded, origins: allowOrigin)
         let server: ReplayServer
         do throws(ListenError) {
-            server = try ReplayServer(recording, order, delays: delay == .recorded, at: address)
+            server = try ReplayServer(recording, options, at: address)
         } catch {
             throw AdminFailure("\(error)")
         }
         server.start()
         describe(recording)
-        try listening.announce(server.address)
-        signals.wait()
-        guard isGood(Self.stop(server), order) else { throw ExitCode.failure }
+        try listening.readiness.announce(server.address, to: served)
+        var status: Int32 = 0
+        if served.isGiven { status = served.run(at: server.address, signals) } else { signals.wait() }
+        let isGood = isGood(Self.stop(server), options.order)
+        if status != 0 { throw ExitCode(status) }
+        guard isGood else { throw ExitCode.failure }
     }
 
     private func read() throws -> Recording {
@@ -134,17 +154,18 @@ struct ReplayCommand: ParsableCommand {
 
 /// Where `record` and `replay` listen, and how they say that they do.
 struct ListeningOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("Where to listen; port 0 for any free one.", valueName: "address"))
-    var listen = "127.0.0.1:8080"
+    @Option(
+        help: ArgumentHelp(
+            "Where to listen; port 0 for any free one. (default: 127.0.0.1:8080; with a command any free port)", valueName: "address"))
+    var listen: String?
 
     @OptionGroup var readiness: ReadinessOptions
 
-    func address() throws -> ListenAddress {
+    func address(for command: ServedCommand) throws -> ListenAddress {
+        let listen = listen ?? (command.isGiven ? ServedCommand.usualAddress : "127.0.0.1:8080")
         guard let address = ListenAddress(listen) else { throw AdminFailure("--listen: \(listen) is not an address") }
         return address
     }
-
-    func announce(_ address: ListenAddress) throws { try readiness.announce(address) }
 }
 
 struct ReadinessOptions: ParsableArguments {
@@ -154,9 +175,10 @@ struct ReadinessOptions: ParsableArguments {
     var descriptor: Int32?
 
     /// For who waits until requests are taken.
-    func announce(_ address: ListenAddress) throws {
-        let text = if case .unix = address { "\(address)" } else { "http://\(address)" }
-        StandardOutput.write("listening on \(text)\n")
+    /// - Parameter command: knows it already, and standard output is the command's.
+    func announce(_ address: ListenAddress, to command: ServedCommand) throws {
+        let text = address.url
+        if !command.isGiven { StandardOutput.write("listening on \(text)\n") }
         guard let descriptor else { return }
         let file = Descriptor(descriptor)
         let line = Array("\(text)\n".utf8)

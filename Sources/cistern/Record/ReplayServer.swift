@@ -1,6 +1,7 @@
 // Serves a recording on our own listener, with no upstream at all. Which response a request gets is said by `Archives/Replay`.
 
 import Archives
+import CachePolicy
 import Downstream
 import Forwarding
 import Glibc
@@ -16,14 +17,14 @@ final class ReplayServer: @unchecked Sendable {
     private let receiver: ReplayReceiver
 
     /// - Throws: `ListenError`.
-    init(_ recording: Recording, _ order: ReplayOrder, delays: Bool, at wanted: ListenAddress) throws(ListenError) {
+    init(_ recording: Recording, _ options: ReplayOptions, at wanted: ListenAddress) throws(ListenError) {
         let socket = try BoundSocket(wanted, backlog: 4_096)
         var settings = DownstreamSettings()
         settings.contentLimitBytes = ReplayLimits.contentBytes
         settings.requestBufferBytes = ReplayLimits.contentBytes
         address = socket.address
         connections = ClientConnections(loop: loop, settings: settings)
-        receiver = ReplayReceiver(recording, order, delays: delays, loop: loop, budget: ContentBudget(settings))
+        receiver = ReplayReceiver(recording, options, loop: loop, budget: ContentBudget(settings))
         listener = Listener(loop: loop, socket: socket, connections: connections, receiver: receiver)
     }
 
@@ -48,6 +49,14 @@ final class ReplayServer: @unchecked Sendable {
     }
 }
 
+struct ReplayOptions {
+    var order = ReplayOrder.repeating
+    /// Responses take as long as they took.
+    var delays = false
+    /// Whose scripts may read all; empty: what was recorded holds.
+    var origins: [String] = []
+}
+
 enum ReplayLimits {
     /// Longest content of a request that is compared with what was recorded; a recording keeps none that is longer.
     static let contentBytes = 8 << 20
@@ -64,13 +73,15 @@ private final class ReplayReceiver: RequestReceiver, @unchecked Sendable {
     let budget: ContentBudget
     let worker: LoopWorker
     let secrets: SecretCovering
+    let leave: ReplayLeave
     private let responses: [ReplayResponse]
     private let delays: Bool
     private var logged = 0
 
-    init(_ recording: Recording, _ order: ReplayOrder, delays: Bool, loop: EventLoop, budget: ContentBudget) {
-        replay = Replay(recording.requests, order: order)
-        (responses, secrets, self.delays, self.loop, self.budget) = (recording.responses, recording.secrets, delays, loop, budget)
+    init(_ recording: Recording, _ options: ReplayOptions, loop: EventLoop, budget: ContentBudget) {
+        replay = Replay(recording.requests, order: options.order)
+        leave = ReplayLeave(recording.requests.map(\.response), origins: options.origins)
+        (responses, secrets, delays, self.loop, self.budget) = (recording.responses, recording.secrets, options.delays, loop, budget)
         worker = LoopWorker(loop: loop)
     }
 
@@ -86,22 +97,33 @@ private final class ReplayReceiver: RequestReceiver, @unchecked Sendable {
     func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) {}
 
     /// What a request gets, and how long that takes.
-    func respond(to request: ReplayRequest, accept: [UInt8]?) -> (response: Response, delay: Duration) {
+    func respond(to request: ReplayRequest, _ head: RequestHead) -> (response: Response, delay: Duration) {
         loop.assertOnLoop()
+        if head.method == .options, let lines = leave.preflight(head) {
+            let number = replay.serveIfRecorded(request)
+            guard let number, !leave.replacesRecorded else { return (.preflight(lines), .zero) }
+            return recorded(number)
+        }
         switch replay.respond(to: request) {
         case .serve(let number):
-            return (.recorded(responses[number]), delays ? .milliseconds(responses[number].duration) : .zero)
+            return recorded(number)
         case .refuse(let refusal):
             let sentence = replay.sentence(refusal, to: request)
             log(sentence)
-            var own = OwnResponse(status: 404, sentence: sentence, accept: accept)
+            var own = OwnResponse(status: 404, sentence: sentence, accept: head.fields.combined(.accept))
             if own.contentType.isProblem { own.content = replay.problem(refusal, to: request, status: 404) }
             return (.own(own), .zero)
         }
     }
 
+    private func recorded(_ number: Int) -> (Response, Duration) {
+        (.recorded(responses[number]), delays ? .milliseconds(responses[number].duration) : .zero)
+    }
+
     enum Response {
         case recorded(ReplayResponse)
+        /// One that was not recorded, and is allowed: the lines of what it allows.
+        case preflight([UInt8])
         case own(OwnResponse)
     }
 
@@ -161,7 +183,7 @@ private final class ReplayExchange: ClientExchange, @unchecked Sendable {
     private func respond(to request: ReplayRequest) {
         // A client that has left takes no response from those that come.
         guard stream != nil else { return }
-        let (response, delay) = receiver.respond(to: request, accept: head.fields.combined(.accept))
+        let (response, delay) = receiver.respond(to: request, head)
         guard delay > .zero else { return send(response) }
         timer = receiver.loop.schedule(after: delay) { self.send(response) }
     }
@@ -175,9 +197,18 @@ private final class ReplayExchange: ClientExchange, @unchecked Sendable {
         hold.giveBack()
         let date = HTTPDate.format(Int64(time(nil)))
         switch response {
-        case .own(let own): stream.sendWhole(head: own.head(date: date), body: .bytes(own.content))
+        case .own(var own):
+            own.fieldLines += receiver.leave.lines(for: head)
+            stream.sendWhole(head: own.head(date: date), body: .bytes(own.content))
+        case .preflight(let lines):
+            var own = OwnResponse(status: 200, contentType: "text/plain; charset=utf-8", content: [])
+            own.fieldLines += lines
+            stream.sendWhole(head: own.head(date: date), body: .bytes([]))
         case .recorded(let recorded):
-            stream.sendWhole(head: recorded.head + lines(of: recorded, date: date), body: .bytes(recorded.content))
+            let leave = receiver.leave
+            let head =
+                leave.replacesRecorded ? recorded.head.withUnsafeBytes(CrossOriginRules.strip) + leave.lines(for: head) : recorded.head
+            stream.sendWhole(head: head + lines(of: recorded, date: date), body: .bytes(recorded.content))
         }
     }
 
