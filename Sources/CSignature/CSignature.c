@@ -117,3 +117,24 @@ int csignature_verify(
     ERR_clear_error();
     return is_valid;
 }
+
+csignature_key *csignature_edwards_make(void) {
+    csignature_key *key = EVP_PKEY_Q_keygen(0, 0, "ED25519");
+    ERR_clear_error();
+    return key;
+}
+
+void csignature_edwards_public(csignature_key *key, uint8_t *x) {
+    size_t length = CSIGNATURE_ED25519_KEY_BYTES;
+    EVP_PKEY_get_raw_public_key(key, x, &length);
+}
+
+int csignature_edwards_sign(csignature_key *key, const char *message, size_t message_length, uint8_t *signature) {
+    size_t length = CSIGNATURE_ED25519_BYTES;
+    EVP_MD_CTX *context = EVP_MD_CTX_new();
+    int is_made = context && EVP_DigestSignInit(context, 0, 0, 0, key) == 1 &&
+                  EVP_DigestSign(context, signature, &length, (const uint8_t *)message, message_length) == 1;
+    EVP_MD_CTX_free(context);
+    ERR_clear_error();
+    return is_made;
+}

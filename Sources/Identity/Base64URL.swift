@@ -20,6 +20,23 @@ enum Base64URL {
         return bits == 0 ? out : nil
     }
 
+    static func encode(_ bytes: [UInt8]) -> String {
+        let symbols = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
+        var out: [UInt8] = []
+        var (bits, count) = (UInt32(0), 0)
+        for byte in bytes {
+            bits = bits << 8 | UInt32(byte)
+            count += 8
+            while count >= 6 {
+                count -= 6
+                out.append(symbols[Int(bits >> UInt32(count) & 63)])
+            }
+            bits &= 1 << UInt32(count) - 1
+        }
+        if count > 0 { out.append(symbols[Int(bits << UInt32(6 - count) & 63)]) }
+        return String(decoding: out, as: UTF8.self)
+    }
+
     private static func value(of symbol: UInt8) -> UInt32? {
         switch symbol {
         case UInt8(ascii: "A")...UInt8(ascii: "Z"): UInt32(symbol) - 65

@@ -1,5 +1,5 @@
-// Public keys made of the numbers of a JSON Web Key (RFC 7518 §6, RFC 8037 §2), and signatures checked with them, by OpenSSL. A key may be
-// used by several threads at a time.
+// Public keys made of the numbers of a JSON Web Key (RFC 7518 §6, RFC 8037 §2), and signatures checked with them, by OpenSSL; and keys and
+// signatures of one kind, Ed25519, as a sample issuer makes them. A key may be used by several threads at a time.
 #ifndef CSIGNATURE_H
 #define CSIGNATURE_H
 
@@ -22,5 +22,12 @@ int csignature_bits(const csignature_key *key);
 int csignature_verify(
     csignature_key *key, enum csignature_scheme scheme, int bits, const uint8_t *message, size_t message_length,
     const uint8_t *signature, size_t signature_length);
+
+// A new pair of keys for Ed25519, null where none can be made; its public number; and a signature, 1 where it is made.
+#define CSIGNATURE_ED25519_KEY_BYTES 32
+#define CSIGNATURE_ED25519_BYTES 64
+csignature_key *csignature_edwards_make(void);
+void csignature_edwards_public(csignature_key *key, uint8_t *x);
+int csignature_edwards_sign(csignature_key *key, const char *message, size_t message_length, uint8_t *signature);
 
 #endif

@@ -1,0 +1,33 @@
+// Makes signed tokens and the set of keys for them, as an issuer does (RFC 7515, RFC 8037): for the sample API of `cistern demo` alone.
+
+import CSignature
+
+/// `@unchecked Sendable` because nothing changes after `init`, and each signature has a context of its own in OpenSSL.
+package final class TokenSigner: @unchecked Sendable {
+    private static let name = "sample"
+    private let key: OpaquePointer
+
+    /// With a new key; nil where none is to be had.
+    package init?() {
+        guard let key = csignature_edwards_make() else { return nil }
+        self.key = key
+    }
+
+    deinit { csignature_free(key) }
+
+    /// The public key, as a JWK Set (RFC 7517 §5).
+    package var keySet: String {
+        var bytes = [UInt8](repeating: 0, count: Int(CSIGNATURE_ED25519_KEY_BYTES))
+        csignature_edwards_public(key, &bytes)
+        return #"{"keys":[{"kty":"OKP","crv":"Ed25519","alg":"EdDSA","kid":"\#(Self.name)","x":"\#(Base64URL.encode(bytes))"}]}"#
+    }
+
+    /// - Parameter claims: as JSON.
+    package func token(_ claims: String) -> String? {
+        let head = #"{"alg":"EdDSA","kid":"\#(Self.name)"}"#
+        let message = [head, claims].map { Base64URL.encode(Array($0.utf8)) }.joined(separator: ".")
+        var signature = [UInt8](repeating: 0, count: Int(CSIGNATURE_ED25519_BYTES))
+        guard csignature_edwards_sign(key, message, message.utf8.count, &signature) == 1 else { return nil }
+        return message + "." + Base64URL.encode(signature)
+    }
+}

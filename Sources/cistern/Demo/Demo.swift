@@ -1,0 +1,69 @@
+// `cistern demo`: a sample API and a Cistern in front of it, to see a hit, a rescue, a login that refreshes, a preflight and a replay within
+// minutes, without internet.
+
+import ArgumentParser
+import CacheStore
+import Glibc
+import ReverseProxy
+import Server
+import Settings
+import Telemetry
+
+struct Demo: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Try it: a sample API, and Cistern in front of it.",
+        discussion: """
+            Prints commands to paste into another terminal: a hit and a rescue, and how to see a login that refreshes, a web app of another \
+            origin, and a replay. Needs no network.
+            """)
+
+    @Option(help: ArgumentHelp("Where to listen.", valueName: "address"))
+    var listen = "127.0.0.1:8080"
+
+    @Option(help: "Where responses are kept; by default a new temporary directory.")
+    var cacheDir: String?
+
+    func run() throws {
+        guard let temporary = TemporaryDirectory("cistern-demo"), let store = TemporaryDirectory("cistern-demo-store") else {
+            StandardError.write("cistern: no directory for temporary files: \(String(cString: strerror(errno)))\n")
+            throw ExitCode.failure
+        }
+        defer {
+            temporary.remove()
+            store.remove()
+        }
+        let signals = Signals()
+        let sample = try SampleAPI()
+        let settings = try settings(for: sample, in: temporary.path, storedIn: cacheDir ?? store.path)
+        let logger = LogSetup.start(settings.log)
+        defer { LogSetup.writer.finish() }
+        let server = try Startup.makeServer(ProxySettings(settings), settings.log, logger)
+        let chapters = DemoChapters(
+            address: server.addresses.first.map { "\($0)" } ?? listen, samplePort: sample.port, controlPort: sample.controlPort,
+            program: DemoChapters.quoted(CommandLine.arguments.first ?? "cistern"), storeDirectory: settings.store.directory,
+            directory: temporary.path)
+        sample.start(showing: chapters.all)
+        server.start()
+        StandardOutput.write(chapters.start)
+        signals.wait()
+        server.stop(deadline: .seconds(1))
+        sample.stop()
+    }
+
+    private func settings(for sample: SampleAPI, in directory: String, storedIn store: String) throws -> CisternSettings {
+        var settings = CisternSettings()
+        settings.upstream.url = "http://127.0.0.1:\(sample.port)"
+        settings.listen = [listen]
+        settings.log.level = "notice"
+        settings.store.directory = store
+        settings.store.size = 64 << 20
+        let keys = directory + "/keys.json"
+        let file = try NewFile(keys)
+        try file.write(Array(sample.keySet.utf8))
+        try file.finish()
+        settings.credentials.identity.jwt.keys = keys
+        settings.credentials.identity.jwt.issuer = [SampleLogin.issuer]
+        settings.credentials.identity.jwt.audience = [SampleLogin.audience]
+        return settings
+    }
+}

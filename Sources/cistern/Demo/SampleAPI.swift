@@ -1,0 +1,199 @@
+// The sample API of `cistern demo`, built on our own listener, and a second port that takes it down and up again: while it is down its port is
+// closed, and connecting to it is refused. What it responds with is in `SampleResources`.
+
+import Downstream
+import HTTPCore
+import Reactor
+
+/// `@unchecked Sendable` because what changes after `init` is touched on `loop` only.
+final class SampleAPI: @unchecked Sendable {
+    let port: UInt16
+    let controlPort: UInt16
+    /// What the tokens of its logins are checked with.
+    var keySet: String { resources.login.keySet }
+    private let loop = EventLoop(label: "cistern.sample")
+    private let connections: ClientConnections
+    private let controlConnections: ClientConnections
+    private let address: ListenAddress
+    private let resources: SampleResources
+    private let receiver: SampleReceiver
+    private let control: SampleControl
+    private var listener: Listener?
+    private var controlListener: Listener?
+
+    init() throws {
+        let socket = try BoundSocket(.ipv4(host: "127.0.0.1", port: 0), backlog: 128)
+        let controlSocket = try BoundSocket(.ipv4(host: "127.0.0.1", port: 0), backlog: 16)
+        address = socket.address
+        port = Self.port(of: socket.address)
+        controlPort = Self.port(of: controlSocket.address)
+        connections = ClientConnections(loop: loop, settings: DownstreamSettings())
+        controlConnections = ClientConnections(loop: loop, settings: DownstreamSettings())
+        let resources = try SampleResources()
+        self.resources = resources
+        receiver = SampleReceiver { resources.respond(to: $0) }
+        control = SampleControl()
+        listener = Listener(loop: loop, socket: socket, connections: connections, receiver: receiver)
+        controlListener = Listener(
+            loop: loop, socket: controlSocket, connections: controlConnections,
+            receiver: SampleReceiver { [control] in control.respond(to: $0) })
+        control.api = self
+    }
+
+    private static func port(of address: ListenAddress) -> UInt16 {
+        if case .ipv4(_, let port) = address { port } else { 0 }
+    }
+
+    /// - Parameter chapters: texts that the second port shows, by their paths.
+    func start(showing chapters: [String: String]) {
+        loop.execute { [self] in
+            control.chapters = chapters
+            connections.start()
+            controlConnections.start()
+            listener?.start()
+            controlListener?.start()
+        }
+        loop.start()
+    }
+
+    func stop() {
+        loop.stop { [self] in
+            listener?.close()
+            controlListener?.close()
+        }
+    }
+
+    /// On the loop.
+    /// - Returns: whether it is up now.
+    fileprivate func setUp(_ isUp: Bool) -> Bool {
+        guard isUp != (listener != nil) else { return isUp }
+        guard isUp else {
+            listener?.close()
+            connections.closeAll()
+            listener = nil
+            return false
+        }
+        guard let socket = try? BoundSocket(address, backlog: 128) else { return false }
+        let listener = Listener(loop: loop, socket: socket, connections: connections, receiver: receiver)
+        listener.start()
+        self.listener = listener
+        return true
+    }
+}
+
+/// Takes the sample API down and up again, and shows the commands of the demo's chapters.
+private final class SampleControl {
+    weak var api: SampleAPI?
+    var chapters: [String: String] = [:]
+
+    func respond(to request: SampleRequest) -> SampleResponse {
+        switch (request.method, request.path) {
+        case ("POST", "/down"), ("POST", "/up"):
+            let isUp = api?.setUp(request.path == "/up") ?? false
+            return SampleResponse(text: isUp ? "The sample API is up.\n" : "The sample API is down.\n")
+        case ("GET", _) where chapters[request.path] != nil: return SampleResponse(text: chapters[request.path] ?? "")
+        default:
+            let paths = chapters.keys.sorted().joined(separator: ", ")
+            return SampleResponse(404, text: "POST /down and /up take the sample API down and up again; to read are \(paths).\n")
+        }
+    }
+}
+
+// MARK: Requests and responses
+
+struct SampleRequest {
+    let method: String
+    let path: String
+    let arguments: [(name: String, value: String)]
+    let fields: Fields
+    /// Of a form.
+    let form: [(name: String, value: String)]
+
+    init(_ head: RequestHead, content: [UInt8]) {
+        method = String(decoding: head.method.bytes, as: UTF8.self)
+        let target = String(decoding: head.target, as: UTF8.self)
+        let parts = target.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
+        path = String(parts[0])
+        arguments = parts.count > 1 ? Self.pairs(parts[1]) : []
+        fields = head.fields
+        form = Self.pairs(Substring(decoding: content, as: UTF8.self))
+    }
+
+    func field(_ name: StaticString) -> String? { fields.all(named: name).first.map { String(decoding: $0, as: UTF8.self) } }
+
+    private static func pairs(_ text: Substring) -> [(name: String, value: String)] {
+        text.split(separator: "&").map { pair in
+            let parts = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            return (String(parts[0]), parts.count > 1 ? String(parts[1]) : "")
+        }
+    }
+}
+
+struct SampleResponse {
+    let status: Status
+    let type: String
+    let content: String
+    /// Each with CRLF.
+    var lines = ""
+
+    init(_ status: Status = 200, json: String, _ lines: String = "") {
+        (self.status, type, content, self.lines) = (status, "application/json", json + "\n", lines)
+    }
+
+    init(_ status: Status = 200, type: String = "text/plain", text: String) {
+        (self.status, self.type, content) = (status, type, text)
+    }
+
+    fileprivate func send(_ stream: any ClientStream) {
+        var head: [UInt8] = []
+        ResponseSerializer.appendStatusLine(status, reason: [], to: &head)
+        head += Array("Content-Type: \(type)\r\nContent-Length: \(content.utf8.count)\r\n\(lines)".utf8)
+        stream.sendWhole(head: head, body: .bytes(Array(content.utf8)))
+    }
+}
+
+/// Has each request answered by a function.
+private final class SampleReceiver: RequestReceiver {
+    private let respond: (SampleRequest) -> SampleResponse
+
+    init(_ respond: @escaping (SampleRequest) -> SampleResponse) { self.respond = respond }
+
+    func received(_ request: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
+        guard request.framing != .none else {
+            respond(SampleRequest(request.head, content: [])).send(stream)
+            return nil
+        }
+        stream.startContentTotal()
+        stream.sendContinue()
+        return SampleExchange(request.head, stream, respond)
+    }
+
+    func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) {}
+}
+
+/// A request with content.
+private final class SampleExchange: ClientExchange {
+    private let head: RequestHead
+    private let respond: (SampleRequest) -> SampleResponse
+    /// nil once the client is gone.
+    private var stream: (any ClientStream)?
+    private var content: [UInt8] = []
+    /// Nothing here reads more.
+    private static let contentLimit = 4_096
+
+    init(_ head: RequestHead, _ stream: any ClientStream, _ respond: @escaping (SampleRequest) -> SampleResponse) {
+        (self.head, self.stream, self.respond) = (head, stream, respond)
+    }
+
+    func requestContent(_ bytes: Span<UInt8>) {
+        if content.count + bytes.count <= Self.contentLimit { content.append(copying: bytes) }
+    }
+
+    func requestEnded() {
+        if let stream { respond(SampleRequest(head, content: content)).send(stream) }
+        stream = nil
+    }
+
+    func responseDrained() {}
+    func clientLeft() { stream = nil }
+}

@@ -1,0 +1,107 @@
+// `cistern demo`: the very lines that it prints are run, and show what it says.
+
+import Glibc
+import TestSupport
+import Testing
+
+@testable import cistern
+
+/// The real binary's demo, until it goes out of scope.
+private final class RunningDemo {
+    private let pipe: UnsafeMutablePointer<FILE>
+    private let process: pid_t
+    private(set) var text = ""
+
+    init() throws {
+        guard let pipe = popen("echo $$; exec \(CommandLineTool.path) demo --listen 127.0.0.1:0 2>&1", "r") else {
+            throw CommandLineTool.NotRun()
+        }
+        self.pipe = pipe
+        process = pid_t(Self.line(pipe)?.dropLast() ?? "") ?? 0
+        while !text.contains("Ctrl-C ends both."), let line = Self.line(pipe) { text += line }
+    }
+
+    deinit {
+        if process > 1 { kill(process, SIGINT) }
+        pclose(pipe)
+    }
+
+    private static func line(_ file: UnsafeMutablePointer<FILE>) -> String? {
+        var line = [CChar](repeating: 0, count: 4_096)
+        guard fgets(&line, Int32(line.count), file) != nil else { return nil }
+        return String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+
+    /// What can be pasted.
+    var commands: [String] { text.split(separator: "\n").filter { $0.hasPrefix("  ") }.map { String($0.dropFirst(2)) } }
+
+    /// - Parameter part: of the one line that is meant.
+    func command(_ part: String) throws -> String { try #require(commands.first { $0.contains(part) }) }
+
+    /// Commands as they are printed, into a shell.
+    func run(_ script: String) throws -> String { try CommandLineTool.run(program: "{ \(script)\n}").text }
+
+    /// A chapter, as its line says that it is run.
+    func play(_ chapter: String) throws -> String {
+        let show = try command("/\(chapter) ").split(separator: " #")[0]
+        #expect(text.contains("with | sh -v behind it"))
+        return try run("\(show) | sh -v")
+    }
+}
+
+@Suite("The demo", .play, .enabled(if: TestTools.has("curl")))
+struct DemoTests {
+    @Test("what it prints fits on a screen, and each line shows what is said behind it")
+    func start() throws {
+        let demo = try RunningDemo()
+        #expect(demo.text.split(separator: "\n", omittingEmptySubsequences: false).count <= 25)
+        #expect(demo.commands.count == 10)
+        let (users, posts) = (demo.commands[0], demo.commands[1])
+        #expect(try demo.run(users).contains("fwd=uri-miss; stored"))
+        #expect(try demo.run(posts + "\n" + posts).contains("cistern; hit; ttl="))
+        #expect(try demo.run(demo.command("/down")).contains("The sample API is down."))
+        #expect(try demo.run(demo.commands[3]).contains("detail=connection_refused"))
+        #expect(try demo.run(demo.command("/up")).contains("The sample API is up."))
+        #expect(try demo.run(demo.command(" why ")).contains("GET /users  200 rescued"))
+        #expect(try demo.run(demo.command("/metrics")).contains("result=\"rescued\",method=\"GET\""))
+    }
+
+    @Test("a login that refreshes: the new token brings its user's copy, another's brings nothing")
+    func login() throws {
+        let text = try RunningDemo().play("login")
+        let responses = text.components(separatedBy: "HTTP/1.1 ").dropFirst().map(String.init)
+        try #require(responses.count == 3)
+        #expect(responses[0].hasPrefix("200") && responses[0].contains("stored") && responses[0].contains("\"name\":\"Ada\""))
+        #expect(responses[1].hasPrefix("200") && responses[1].contains("detail=connection_refused"))
+        #expect(responses[1].contains("\"name\":\"Ada\""))
+        #expect(responses[2].hasPrefix("502") && !responses[2].contains("Ada\""))
+    }
+
+    @Test("a preflight and its request, before and in the outage; another origin is not let in")
+    func preflight() throws {
+        let text = try RunningDemo().play("preflight")
+        let responses = text.components(separatedBy: "HTTP/1.1 ").dropFirst().map(String.init)
+        try #require(responses.count == 5)
+        for response in responses[..<4] {
+            #expect(response.hasPrefix("200") && response.contains("Access-Control-Allow-Origin: https://app.example"))
+        }
+        #expect(responses[2].contains("Cache-Status: cistern; hit") && responses[3].contains("detail=connection_refused"))
+        #expect(responses[4].hasPrefix("502") && !responses[4].contains("Access-Control-Allow-Origin"))
+    }
+
+    @Test("what was recorded is replayed while the API is down, without the login's token")
+    func replay() throws {
+        let text = try RunningDemo().play("replay")
+        #expect(text.contains("2 exchanges recorded") && text.contains("The sample API is down."))
+        let replayed = try #require(text.components(separatedBy: "The sample API is down.").last)
+        #expect(replayed.contains("[{\"id\":1,\"name\":\"Ada\"") && replayed.contains("{\"access_token\":\"REDACTED\""))
+        #expect(replayed.contains("2 requests served, 0 without a recorded response"))
+        #expect(replayed.contains("GET /user was not recorded. The nearest recorded requests are GET /users and POST /login."))
+    }
+}
+
+extension String {
+    fileprivate func components(separatedBy separator: String) -> [Substring] {
+        split(separator: separator, omittingEmptySubsequences: false)
+    }
+}
