@@ -9,12 +9,16 @@ extension ResponseCache {
     /// A write has succeeded: drops what it may have changed.
     /// - Parameters:
     ///   - response: to the write.
+    ///   - sparingTarget: whether its route says that a write changes too little of what is stored for the target itself.
     ///   - withCollection: whether its route says that a write to a member changes its collection too.
-    package func invalidate(after response: ResponseHead, to head: RequestHead, withCollection: Bool, at now: Timestamp) {
+    package func invalidate(
+        after response: ResponseHead, to head: RequestHead, sparingTarget: Bool = false, withCollection: Bool, at now: Timestamp
+    ) {
         let path = head.pathAndQuery
         let targets = Invalidation.targets(method: head.method, target: path, response: response, origin: settings.upstream)
         guard !targets.isEmpty else { return }
-        for target in targets { invalidate(target: target, for: head, at: now) }
+        // The target itself comes first.
+        for target in targets.dropFirst(sparingTarget ? 1 : 0) { invalidate(target: target, for: head, at: now) }
         invalidate(groups: CacheTags.firstGroups(of: response.fields, named: "cache-group-invalidation"), at: now)
         guard withCollection, let collection = Invalidation.collection(of: path) else { return }
         mark(Self.collectionKey(sharedKey(of: collection[...], for: head)), at: now)

@@ -59,8 +59,10 @@ extension Fetch {
 
     func invalidate(after head: ResponseHead) {
         guard !subject.head.method.isSafe, subject.place == nil else { return }
+        let route = shard.routes.all[subject.route]
         shard.cache?.invalidate(
-            after: head, to: subject.head, withCollection: shard.routes.all[subject.route].invalidatesCollection, at: recency.responseTime)
+            after: head, to: subject.head, sparingTarget: !route.invalidatesTarget, withCollection: route.invalidatesCollection,
+            at: recency.responseTime)
     }
 
     /// Whether the copy of others may stand in, where the request has none of its own.

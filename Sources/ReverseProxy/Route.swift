@@ -30,6 +30,8 @@ package struct Route: Sendable {
     package var tokens = RouteTokens()
     /// How the upstream is asked whom credentials belong to.
     package var lookUp = LookUpSettings()
+    /// Whether a write makes what is stored for its target invalid (RFC 9111 §4.4).
+    package var invalidatesTarget = true
     /// Whether a write to a member (`/users/1`) makes its collection (`/users`, with any arguments) invalid too.
     package var invalidatesCollection = false
     /// What a response must be like to count as good.

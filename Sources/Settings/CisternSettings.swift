@@ -127,6 +127,7 @@ package struct CisternSettings: Sendable, Equatable {
         package var refreshAheadHits: Int
         package var methods: [String] = []
         package var contentLimit = 64 << 10
+        package var invalidatesTarget = true
         package var invalidatesCollection = false
         package var stream = false
         package var arguments = Arguments()

@@ -31,6 +31,9 @@ package enum RouteTable {
                 path: "stream", binding: .flag(\.stream),
                 help: "Responses are streams of whatever type: passed on as they come, never kept or rescued, as long as they like."),
             Setting(
+                path: "invalidates_target", binding: .flag(\.invalidatesTarget),
+                help: "A write makes what is stored for its target invalid. Off for a target that everything is asked of, as in GraphQL."),
+            Setting(
                 path: "invalidates_collection", binding: .flag(\.invalidatesCollection),
                 help: "A write to /users/1 makes /users invalid too, with any arguments."),
             Setting(

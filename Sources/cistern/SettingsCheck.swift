@@ -357,6 +357,7 @@ extension Route {
         refreshAheadHits = settings.refreshAheadHits
         methods = settings.methods.map { Method(Array($0.utf8).span) }
         contentLimitBytes = settings.contentLimit
+        invalidatesTarget = settings.invalidatesTarget
         invalidatesCollection = settings.invalidatesCollection
         streams = settings.stream
         crossOrigin = CrossOriginRules(settings.crossOrigin)

@@ -204,6 +204,40 @@ struct InvalidationTests {
         #expect(clients.map { $0.readResponse()?.text } == ["1", "2"])
     }
 
+    @Test(
+        "a mutation takes the copies of all queries with it, unless the route says that it changes too little of them",
+        arguments: [true, false])
+    func sparedTarget(invalidates: Bool) throws {
+        let counter = Counter()
+        let play = try ProxyPlay(
+            ScriptedOrigin { request in
+                let isMutation = String(decoding: request.content, as: UTF8.self).contains("mutation")
+                return [
+                    .json(
+                        "{\"data\":\(counter.next())}",
+                        isMutation ? ["Location: /users/1", "Cache-Group-Invalidation: \"g\""] : ["Cache-Groups: \"\(request.target)\""])
+                ]
+            }
+        ) {
+            var route = Route()
+            (route.name, route.pattern, route.methods) = ("graphql", RoutePattern("/graphql"), [.post])
+            route.invalidatesTarget = invalidates
+            $0.routes = [route]
+        }
+        func ask(_ query: String) throws -> TestResponse {
+            try play.request("POST", "/graphql", [("Content-Type", "application/json")], content: "{\"query\":\"\(query)\"}")
+        }
+        #expect(try ask("{ user }").text == "{\"data\":1}")
+        #expect(try play.get("/users/1").text == "{\"data\":2}")
+        play.time.advance(by: .milliseconds(5))
+        #expect(try ask("mutation { x }").status == 200)
+        play.time.advance(by: .milliseconds(5))
+        play.origin.down()
+        #expect(try ask("{ user }").status == (invalidates ? 502 : 200))
+        // What the response to the write names is invalid all the same.
+        #expect(try play.get("/users/1").status == 502)
+    }
+
     @Test("that something was said of arguments is known after a restart, whatever was evicted")
     func varianceWhileEvicting() throws {
         let counter = Counter()
