@@ -24,6 +24,8 @@ struct Serve: ParsableCommand {
 
     @OptionGroup var options: SettingsOptions
 
+    @OptionGroup var readiness: ReadinessOptions
+
     func run() throws {
         let settings = try options.checked()
         let logger = LogSetup.start(settings.log)
@@ -34,6 +36,7 @@ struct Serve: ParsableCommand {
         let signals = Signals()
         let server = try Startup.makeServer(ProxySettings(settings), settings.log, logger)
         server.start()
+        if let address = server.addresses.first { try readiness.write(address) }
         // Half of what is resident now was needed for starting only: reading settings, the command line's help, linking.
         csystem_release_program_pages()
         signals.wait(onHangUp: { server.reopenAccessLog() })

@@ -1,92 +1,71 @@
-// The recipes of Configuration/README.md, read from there and played as they stand.
+// The recipes of Configuration/Recipes.md, played as they stand: their settings before a scripted origin, their commands by a shell.
 
-import Administration
+import CachePolicy
 import CacheStore
 import ReverseProxy
-import Settings
 import TestSupport
 import Testing
 
 @testable import cistern
 
-/// What a recipe's lines make of a proxy.
-enum Recipe {
-    private static let root = #filePath.dropLast("Tests/CommandTests/RecipeTests.swift".count)
-
-    /// - Parameters:
-    ///   - language: of the lines.
-    ///   - sentence: what stands before them.
-    static func lines(_ language: String, behind sentence: String, of page: String) throws -> String {
-        let page = String(decoding: try #require(FileContent.read(root + page)), as: UTF8.self)
-        let rest = page[try #require(page.firstRange(of: sentence)).upperBound...]
-        let start = try #require(rest.firstRange(of: "```\(language)\n")).upperBound
-        let end = try #require(rest[start...].firstRange(of: "```")).lowerBound
-        return String(rest[start..<end])
-    }
-
-    /// - Parameter sentence: what stands before the recipe's lines.
-    static func settings(behind sentence: String) throws -> ProxySettings {
-        let lines = try lines("yaml", behind: sentence, of: "Configuration/README.md")
-        var reader = SettingsReader()
-        reader.read(file: "recipe", text: Array("upstream: {url: http://api.test}\n".utf8) + Array(lines.utf8))
-        reader.finish()
-        SettingsCheck.check(&reader)
-        #expect(reader.mistakes.isEmpty)
-        return ProxySettings(reader.settings)
-    }
-}
-
-@Suite("The recipes of the documents", .play)
+@Suite("The recipes of the documents", .play, .enabled(if: TestTools.has("curl")))
 struct RecipeTests {
+    private static let kept = ["Cache-Control: private, no-cache"]
+
+    // MARK: A mobile app's API
+
+    @Test("a mobile app's API: the new token brings its user's copy, another's brings nothing")
+    func mobile() throws {
+        let issuer = TokenIssuer()
+        let origin = ScriptedOrigin { request in
+            request.target == "/keys" ? [.json("{\"keys\":[\(issuer.jwk())]}")] : [.json("{\"id\":1}", Self.kept)]
+        }
+        func token(_ user: String, _ number: Int) -> String {
+            let claims = #""iss":"https://id.example.com","aud":"api","sub":"\#(user)","exp":4000000000,"jti":"\#(number)""#
+            return issuer.token("{\(claims)}")
+        }
+        let variables = ["TOKEN": token("ann", 1), "NEW_TOKEN": token("ann", 2), "OTHER_TOKEN": token("bob", 3)]
+        let keys = "--set credentials.identity.jwt.keys=http://127.0.0.1:\(origin.port)/keys"
+        try Recipe("A mobile app's API").play(origin, options: keys, variables: variables) { serve in
+            for _ in 0..<5_000 where try serve.get("/metrics").text.contains("cistern_token_keys 1\n") { return }
+        }
+    }
+
+    // MARK: A rate-limited API
+
     @Test("a rate-limited API is asked for each thing at most once a minute, whatever it and clients say")
     func rateLimited() throws {
-        let recipe = try Recipe.settings(behind: "Ask a rate-limited API for each thing at most once a minute")
+        let recipe = try Recipe("A rate-limited API").settings()
         let words = ["no-cache", "max-age=0", "max-age=3600", "must-revalidate, max-age=5", ""]
         let origin = ScriptedOrigin { request in
-            let word = words[Int(request.target.dropFirst()) ?? 0]
-            return [.json("{}", (word.isEmpty ? [] : ["Cache-Control: \(word)"]) + ["Expires: 0"])]
+            let number = Int(request.target.dropFirst()) ?? 0
+            let word = number < words.count ? words[number] : ""
+            let status = number < words.count ? "200 OK" : "404 Not Found"
+            return [.json("{}", status: status, (word.isEmpty ? [] : ["Cache-Control: \(word)"]) + ["Expires: 0"])]
         }
         let play = try ProxyPlay(origin) { ($0.policy, $0.routes, $0.otherRoute) = (recipe.policy, recipe.routes, recipe.otherRoute) }
         for minute in 1...2 {
             for second in 0..<6 {
-                for target in words.indices {
+                for target in 0...words.count {
                     let fields = second == 2 ? [("Cache-Control", "no-cache")] : second == 4 ? [("Pragma", "no-cache")] : []
-                    #expect(try play.get("/\(target)", fields).status == 200)
+                    #expect(try play.get("/\(target)", fields).status == (target < words.count ? 200 : 404))
                 }
                 play.time.advance(by: .seconds(10))
             }
-            #expect(origin.requests.count == minute * words.count)
+            #expect(origin.requests.count == minute * (words.count + 1))
         }
     }
 
-    @Test(
-        "CI without a network: recorded with one, replayed without, and what was not recorded fails the run",
-        .enabled(if: TestTools.has("curl")))
-    func continuousIntegration() throws {
-        let origin = ScriptedOrigin { request in [.json("{\"target\":\"\(request.target)\"}")] }
-        let temporary = TestTools.temporaryDirectory()
-        let page = "docker/README.md"
-        let record = try Recipe.lines("sh", behind: "Once, with a network; the archive goes into the repository:", of: page)
-        let replay = try Recipe.lines("sh", behind: "In CI. The last line ends with 1", of: page)
-        let run = { (lines: String, target: String) in
-            let script = lines.replacing("npm test", with: "curl -sf \"$API_URL\(target)\"")
-                .replacing("https://api.example.com", with: "http://127.0.0.1:\(origin.port)")
-            let tools = CommandLineTool.path[..<(CommandLineTool.path.lastIndex(of: "/") ?? CommandLineTool.path.startIndex)]
-            try TextFile.write("cd \(temporary.path)\nrm -f ready\nPATH=\(tools):$PATH\n\(script)", to: temporary.path + "/recipe.sh")
-            return try CommandLineTool.run(program: "sh \(temporary.path)/recipe.sh")
-        }
-        let recorded = try run(record, "/users")
-        #expect(recorded.status == 0 && recorded.text.contains("1 exchanges recorded in api.har"))
-        origin.down()
-        let good = try run(replay, "/users")
-        #expect(good.status == 0 && good.text.contains("{\"target\":\"/users\"}"))
-        let unknown = try run(replay, "/user")
-        #expect(unknown.status == 1 && unknown.text.contains("GET /user was not recorded. The nearest recorded request is GET /users."))
+    @Test("a rate-limited API: what the commands show")
+    func rateLimitedCommands() throws {
+        try Recipe("A rate-limited API").play(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: no-cache"])] })
     }
+
+    // MARK: A browser app
 
     @Test("a web app of another origin, with logins, in front of an API that knows no CORS")
     func browserApp() throws {
-        let recipe = try Recipe.settings(behind: "A web app of another origin, with logins, in front of an API that knows no CORS")
+        let recipe = try Recipe("A browser app").settings()
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: no-cache"])] }) {
             ($0.policy, $0.routes, $0.otherRoute) = (recipe.policy, recipe.routes, recipe.otherRoute)
         }
@@ -103,5 +82,103 @@ struct RecipeTests {
         }
         check(try play.get("/never", app + [("Authorization", "Bearer ann")]), 502)
         #expect(try play.get("/items", [("Origin", "https://other.example.com")])["Access-Control-Allow-Origin"] == nil)
+    }
+
+    @Test("a web app of another origin: what the commands show")
+    func browserCommands() throws {
+        try Recipe("A browser app").play(ScriptedOrigin { _ in [.json("{}", Self.kept)] })
+    }
+
+    // MARK: GraphQL
+
+    @Test("GraphQL: a query is rescued over a mutation, in another spelling; a mutation never is")
+    func graphQL() throws {
+        let recipe = try Recipe("GraphQL")
+        try recipe.play(ScriptedOrigin { _ in [.json(#"{"data":{"user":{"name":"Ada"}}}"#)] })
+        let settings = try recipe.settings()
+        let origin = ScriptedOrigin { _ in [.json(#"{"data":1}"#)] }
+        let play = try ProxyPlay(origin) { ($0.policy, $0.routes, $0.otherRoute) = (settings.policy, settings.routes, settings.otherRoute) }
+        func ask(_ query: String) throws -> TestResponse {
+            try play.request("POST", "/graphql", [("Content-Type", "application/json")], content: "{\"query\":\"\(query)\"}")
+        }
+        #expect(try ask("{ a }").text == #"{"data":1}"#)
+        // What is no good response is no good copy, and is passed on where there is none.
+        origin.react { _ in [.json(#"{"errors":[{"message":"no"}],"data":null}"#)] }
+        #expect(try ask("{ a }").text == #"{"data":1}"#)
+        #expect(try ask("{ b }").text.contains("errors"))
+        origin.down()
+        #expect(try ask("{ b }").status == 502)
+    }
+
+    // MARK: A kiosk
+
+    @Test("a kiosk: warmed, it has everything in an outage, pictures too, also after a start without a network")
+    func kiosk() throws {
+        let script: ScriptedOrigin.Script = { request in
+            request.target.hasSuffix(".png") ? [.answer("PNG", type: "image/png")] : [.json("{\"a\":1}", ["Cache-Control: private"])]
+        }
+        let recipe = try Recipe("A kiosk")
+        try recipe.play(ScriptedOrigin(script))
+        let settings = try recipe.settings()
+        let play = try ProxyPlay(ScriptedOrigin(script)) {
+            ($0.policy, $0.routes, $0.otherRoute) = (settings.policy, settings.routes, settings.otherRoute)
+        }
+        for isUp in [true, false] {
+            if !isUp {
+                play.origin.down()
+                try play.restart()
+            }
+            for target in ["/menu", "/logo.png"] { #expect(try play.get(target).status == 200) }
+        }
+    }
+
+    // MARK: Recordings
+
+    /// Runs a recipe's line as it stands, but for the tests that it runs and the address of the API.
+    private func run(_ line: String, _ tests: String, _ origin: ScriptedOrigin, in directory: String) throws -> CommandLineTool.Outcome {
+        let script = line.replacing("npm test", with: tests).replacing("https://api.example.com", with: "http://127.0.0.1:\(origin.port)")
+        let tools = CommandLineTool.path[..<(CommandLineTool.path.lastIndex(of: "/") ?? CommandLineTool.path.startIndex)]
+        try TextFile.write("cd \(directory)\nPATH=\(tools):$PATH\n\(script)", to: directory + "/recipe.sh")
+        return try CommandLineTool.run(program: "sh \(directory)/recipe.sh")
+    }
+
+    @Test("CI without a network: recorded with one, replayed without, and what was not recorded fails the run")
+    func continuousIntegration() throws {
+        let origin = ScriptedOrigin { request in [.json("{\"target\":\"\(request.target)\"}")] }
+        let temporary = TestTools.temporaryDirectory()
+        let recipe = try Recipe("CI without a network")
+        let (record, replay) = (recipe.blocks("sh")[0], recipe.blocks("sh")[1])
+        let recorded = try run(record, "sh -c 'curl -sf $API_URL/users'", origin, in: temporary.path)
+        #expect(recorded.status == 0 && recorded.text.contains("1 exchanges recorded in api.har"))
+        origin.down()
+        let good = try run(replay, "sh -c 'curl -sf $API_URL/users'", origin, in: temporary.path)
+        #expect(good.status == 0 && good.text.contains("{\"target\":\"/users\"}"))
+        let unknown = try run(replay, "sh -c 'curl -s $API_URL/user'", origin, in: temporary.path)
+        #expect(unknown.status == 1)
+        let message = try #require(recipe.blocks("").first { $0.hasPrefix("cistern: ") })
+        #expect(unknown.text.contains(message))
+    }
+
+    @Test("a stand: what was gone through is shown to any visitor")
+    func stand() throws {
+        let origin = ScriptedOrigin { request in [.json("{\"target\":\"\(request.target)\"}")] }
+        let temporary = TestTools.temporaryDirectory()
+        let lines = try Recipe("An offline demo for a stand").blocks("sh").map {
+            $0.dropLast().replacing("https://api.example.com", with: "http://127.0.0.1:\(origin.port)")
+                .replacing("stand.har", with: temporary.path + "/stand.har").dropFirst("cistern ".count)
+        }
+        let record = try RunningCommand(String(lines[0]), in: temporary.path)
+        #expect(
+            try record.request("POST", "/login", [("Content-Type", "application/json")], content: #"{"user":"ada","password":"x"}"#).status
+                == 200)
+        #expect(try record.get("/cart", [("Authorization", "Bearer one")]).status == 200)
+        #expect(record.stop(2).status == 0)
+        origin.down()
+        let replay = try RunningCommand(String(lines[1]), in: temporary.path)
+        let login = #"{"user":"ada","password":"of a visitor"}"#
+        #expect(try replay.request("POST", "/login", [("Content-Type", "application/json")], content: login).status == 200)
+        #expect(try replay.get("/cart", [("Authorization", "Bearer another")]).text == "{\"target\":\"/cart\"}")
+        #expect(try replay.get("/beyond").status == 404)
+        #expect(replay.stop().text.contains("GET /beyond was not recorded"))
     }
 }

@@ -177,11 +177,15 @@ struct ReadinessOptions: ParsableArguments {
     /// For who waits until requests are taken.
     /// - Parameter command: knows it already, and standard output is the command's.
     func announce(_ address: ListenAddress, to command: ServedCommand) throws {
-        let text = address.url
-        if !command.isGiven { StandardOutput.write("listening on \(text)\n") }
+        if !command.isGiven { StandardOutput.write("listening on \(address.url)\n") }
+        try write(address)
+    }
+
+    /// To the descriptor, where one is given.
+    func write(_ address: ListenAddress) throws {
         guard let descriptor else { return }
         let file = Descriptor(descriptor)
-        let line = Array("\(text)\n".utf8)
+        let line = Array("\(address.url)\n".utf8)
         let written = line.withUnsafeBytes { WholeWrite.write($0, to: file.number) }
         guard written == line.count else { throw AdminFailure("--ready-fd \(descriptor): \(String(cString: strerror(errno)))") }
     }
