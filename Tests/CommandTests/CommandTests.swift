@@ -71,26 +71,8 @@ struct CommandTests {
             #expect(try tool.run("fault add " + wrong).status == 64, "\(wrong)")
         }
         let drill = try tool.run("drill --for 1s").lines
-        #expect(drill.first == "the upstream is away for /**, for 1 s" && drill.last == "No request came: nothing is known.")
+        #expect(drill.first == "the upstream is away for /**, for 1 s" && drill.last?.hasPrefix("No request was seen") == true)
         #expect(try tool.run("fault ls").text == "no fault is injected\n")
-    }
-
-    @Test("a drill's report: by path, and what would have helped")
-    func drillReport() throws {
-        func exchange(_ id: String, _ target: String, _ result: String, age: Int = 0) -> JSONValue {
-            [
-                "id": .string(id), "target": .string(target), "result": .string(result), "freshness": ["age": .integer(age)],
-                "advice": [["setting": "cache.pass", "effect": "is what passes it"]],
-            ]
-        }
-        var report = DrillReport(before: [exchange("0-1", "/a", "error")])
-        let first = [exchange("0-1", "/a", "error"), exchange("0-2", "/a?b", "rescued", age: 61), exchange("0-3", "/a", "hit")]
-        report.add(first)
-        report.add(first + [exchange("0-4", "/b", "error")])
-        #expect(report.line == "3 requests, 1 rescued, 1 failed")
-        let lines = report.text.split(separator: "\n").map { String($0) }
-        #expect(lines[1].hasPrefix("/b") && lines[2].hasPrefix("/a") && lines[2].contains("1"))
-        #expect(lines.suffix(2) == ["1 of 2 paths had nothing for some.", "→ cache.pass is what passes it"])
     }
 
     @Test("upstream: what is known to fail, and forgetting it")

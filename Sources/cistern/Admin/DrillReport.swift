@@ -1,0 +1,223 @@
+// What users got in a drill, by method and path, and why some got nothing. It is made of what `why` tells: of the exchanges before, which say what was
+// not stored and why, and of those meanwhile.
+
+import JSON
+
+struct DrillReport {
+    private struct Path: Hashable {
+        let method: String
+        let path: String
+
+        var text: String { "\(method) \(path)" }
+    }
+
+    private struct Counts {
+        var requests = 0
+        var fresh = 0
+        var rescued = 0
+        /// Seconds.
+        var oldest = 0
+        var failed = 0
+
+        mutating func add(_ other: Counts) {
+            requests += other.requests
+            fresh += other.fresh
+            rescued += other.rescued
+            oldest = max(oldest, other.oldest)
+            failed += other.failed
+        }
+    }
+
+    /// Why there was nothing, and what would change it.
+    private struct Cause: Hashable {
+        let sentence: String
+        var advice: [String] = []
+    }
+
+    /// What is known of a path from when the upstream was there.
+    private enum Past {
+        case stored
+        case notStored(Cause)
+    }
+
+    /// More paths are counted together: a drill may take an hour.
+    private static let pathLimit = 10_000
+    private static let shownPaths = 25
+    private static let shownNames = 3
+
+    /// Exchanges of the last look: what is no longer among them does not come again.
+    private var known: Set<String> = []
+    private var past: [Path: Past] = [:]
+    private var counts: [Path: Counts] = [:]
+    private var total = Counts()
+    private var failures: [Cause: [Path: Int]] = [:]
+    /// The highest number of an exchange of each shard, and how many came since the beginning.
+    private var numbers: [Substring: (first: Int, last: Int, seen: Int)] = [:]
+
+    /// - Parameter before: what had happened already, the newest first.
+    init(before: [JSONValue]) {
+        for exchange in before {
+            guard let id = exchange["id"]?.string else { continue }
+            known.insert(id)
+            note(id, isNew: false)
+            noteStoring(exchange)
+        }
+    }
+
+    /// - Parameter exchanges: the newest first; those that are known count once.
+    mutating func add(_ exchanges: [JSONValue]) {
+        let before = known
+        known = []
+        for exchange in exchanges.reversed() {
+            guard let id = exchange["id"]?.string else { continue }
+            known.insert(id)
+            guard !before.contains(id) else { continue }
+            note(id, isNew: true)
+            guard exchange["behind"]?.string == nil, let path = Self.path(of: exchange) else { continue }
+            var one = Counts(requests: 1)
+            switch exchange["result"]?.string {
+            case "hit", "stale": one.fresh = 1
+            case "rescued": (one.rescued, one.oldest) = (1, max(0, exchange["freshness"]?["age"]?.integer ?? 0))
+            case "error":
+                one.failed = 1
+                addFailure(of: path, exchange)
+            default: noteStoring(exchange)
+            }
+            total.add(one)
+            counts[place(for: path), default: Counts()].add(one)
+        }
+    }
+
+    private static let others = Path(method: "", path: "(other paths)")
+
+    private func place(for path: Path) -> Path { counts[path] != nil || counts.count < Self.pathLimit ? path : Self.others }
+
+    private static func path(of exchange: JSONValue) -> Path? {
+        guard let target = exchange["target"]?.string else { return nil }
+        return Path(method: exchange["method"]?.string ?? "", path: String(target.prefix { $0 != "?" }))
+    }
+
+    // MARK: Why there was nothing
+
+    /// What a response of the upstream says of what is stored for its path; the newest counts.
+    private mutating func noteStoring(_ exchange: JSONValue) {
+        guard let path = Self.path(of: exchange), past[path] == nil, past.count < Self.pathLimit else { return }
+        let isStored: Bool
+        if case .bool(true)? = exchange["stored"] { isStored = true } else { isStored = exchange["found"]?.string == "stored" }
+        if isStored {
+            past[path] = .stored
+            return
+        }
+        let sentence = exchange["explanation"]?.array?.compactMap(\.string).last { $0.hasPrefix("Not stored: ") }
+        guard exchange["not_stored"]?.string != nil, let sentence else { return }
+        past[path] = .notStored(Cause(sentence: sentence, advice: Self.advice(exchange)))
+    }
+
+    private mutating func addFailure(of path: Path, _ exchange: JSONValue) {
+        let cause = cause(of: path, exchange)
+        // As many causes as there are sentences; the paths beneath them are as bounded as all.
+        guard failures[cause]?[path] != nil || (failures[cause]?.count ?? 0) < Self.pathLimit else {
+            failures[cause, default: [:]][Self.others, default: 0] += 1
+            return
+        }
+        failures[cause, default: [:]][path, default: 0] += 1
+    }
+
+    private func cause(of path: Path, _ exchange: JSONValue) -> Cause {
+        switch exchange["found"]?.string {
+        case "not_looked_up" where !["GET", "HEAD"].contains(path.method):
+            return Cause(sentence: "Writes, and what else is not read, are never rescued.")
+        case "nothing", "other_variant":
+            switch past[path] {
+            case .notStored(let cause): return cause
+            case .stored: return Cause(sentence: "There are copies, but none for these users, arguments or contents.")
+            case nil:
+                return Cause(
+                    sentence: "Nothing was stored: as far as is remembered, nobody had asked for it.",
+                    advice: ["cistern warm fetches beforehand what is named"])
+            }
+        default:
+            let sentences = exchange["explanation"]?.array?.compactMap(\.string) ?? []
+            return Cause(sentence: sentences.first ?? "It is not known why.", advice: Self.advice(exchange))
+        }
+    }
+
+    private static func advice(_ exchange: JSONValue) -> [String] {
+        (exchange["advice"]?.array ?? []).compactMap { one in
+            one["setting"]?.string.map { "\($0) \(one["effect"]?.string ?? "")" }
+        }
+    }
+
+    // MARK: What was not seen
+
+    private mutating func note(_ id: String, isNew: Bool) {
+        let parts = id.split(separator: "-")
+        guard parts.count == 2, let number = Int(parts[1]), number < Int.max else { return }
+        guard let known = numbers[parts[0]] else {
+            // A shard that had done nothing before begins with its first one.
+            numbers[parts[0]] = isNew ? (0, number, 1) : (number, number, 0)
+            return
+        }
+        if isNew {
+            numbers[parts[0]] = (known.first, max(known.last, number), known.seen + (number > known.first ? 1 : 0))
+        } else {
+            let last = max(known.last, number)
+            numbers[parts[0]] = (last, last, 0)
+        }
+    }
+
+    private var unseen: Int { numbers.values.reduce(0) { $0 + max(0, $1.last - $1.first - $1.seen) } }
+
+    // MARK: In words
+
+    var line: String { "\(total.requests) requests, \(total.rescued) rescued, \(total.failed) failed" }
+
+    var text: String {
+        guard total.requests > 0 else { return "No request was seen: nobody asked, or admin.records is 0. Nothing is known.\n" }
+        return table + "\n" + summary + reasons
+    }
+
+    private var table: String {
+        var table = TextTable([
+            ("METHOD", false), ("PATH", false), ("REQUESTS", true), ("FROM STORE", true), ("RESCUED", true), ("OLDEST", true),
+            ("FAILED", true),
+        ])
+        let sorted = counts.sorted { one, other in
+            (other.value.failed, other.value.requests, one.key.path) < (one.value.failed, one.value.requests, other.key.path)
+        }
+        for (path, one) in sorted.prefix(Self.shownPaths) {
+            let numbers = [one.requests, one.fresh, one.rescued].map(String.init)
+            table.add([path.method, path.path] + numbers + [one.rescued == 0 ? "-" : Printable.seconds(one.oldest), String(one.failed)])
+        }
+        guard sorted.count > Self.shownPaths else { return table.text }
+        let rest = sorted.dropFirst(Self.shownPaths).reduce(into: Counts()) { $0.add($1.value) }
+        return table.text
+            + "and \(sorted.count - Self.shownPaths) more paths with \(rest.requests) requests, \(rest.failed) of them failed\n"
+    }
+
+    private var summary: String {
+        var text = "\(total.requests) requests: \(total.fresh) from the store as ever"
+        text += ", \(total.rescued) rescued" + (total.rescued == 0 ? "" : " (the oldest \(Printable.seconds(total.oldest)) old)")
+        text += ", \(total.failed) failed.\n"
+        if total.failed == 0 { text += "Everybody got a response.\n" }
+        if unseen > 0 {
+            text += "\(unseen) more began and were not seen: they still run, or a second has more of them than admin.records keeps.\n"
+        }
+        return text
+    }
+
+    private var reasons: String {
+        guard !failures.isEmpty else { return "" }
+        var text = "\nWhy there was nothing:\n"
+        let sorted = failures.map { cause, paths in (cause, paths, paths.values.reduce(0, +)) }
+            .sorted { ($1.2, $0.0.sentence) < ($0.2, $1.0.sentence) }
+        for (cause, paths, count) in sorted {
+            let names = paths.sorted { ($1.value, $0.key.text) < ($0.value, $1.key.text) }.prefix(Self.shownNames).map(\.key.text)
+            let more = paths.count > Self.shownNames ? ", and \(paths.count - Self.shownNames) more" : ""
+            text += Printable.text("\(count) × \(cause.sentence)") + "\n"
+            text += Printable.text("    \(names.joined(separator: ", "))\(more)") + "\n"
+            for advice in cause.advice { text += Printable.text("    → \(advice)") + "\n" }
+        }
+        return text
+    }
+}

@@ -1,0 +1,96 @@
+// `cistern drill`: its report by itself, and before a real proxy with mixed traffic.
+
+import Administration
+import JSON
+import ReverseProxy
+import TestSupport
+import Testing
+
+@testable import cistern
+
+@Suite("A drill", .play)
+struct DrillTests {
+    private func play() throws -> ProxyPlay {
+        try ProxyPlay(
+            ScriptedOrigin { request in
+                switch request.target {
+                case "/html": [.answer("<p>", type: "text/html")]
+                case "/events": [.answer("data: 1\n\n", type: "text/event-stream")]
+                case "/no-store": [.json("{}", ["Cache-Control: no-store"])]
+                case "/fresh": [.json("{}", ["Cache-Control: max-age=60"])]
+                default: [.json("{}")]
+                }
+            }
+        ) { $0.admin.allowsFaults = true }
+    }
+
+    private func exchanges(_ play: ProxyPlay) throws -> [JSONValue] {
+        let page = try play.admin("GET", "/-/why?last=10000").content
+        return try #require(JSONValue(page)?["exchanges"]?.array)
+    }
+
+    @Test("the report says what was served, what failed and why, and what would change it")
+    func report() throws {
+        let play = try play()
+        for target in ["/stored", "/fresh", "/html", "/events", "/no-store", "/stored?page=2"] { _ = try play.get(target) }
+        _ = try play.request("POST", "/orders", content: "x")
+        var report = DrillReport(before: try exchanges(play))
+        #expect(report.text.hasPrefix("No request was seen"))
+        play.time.advance(by: .seconds(61 - 30))
+        _ = try play.admin("POST", "/-/faults?path=/**&effect=refuse&for=60")
+        for target in ["/stored", "/stored?page=2", "/fresh", "/html", "/events", "/no-store", "/never"] { _ = try play.get(target) }
+        _ = try play.get("/stored", [("Authorization", "Bearer other")])
+        _ = try play.request("POST", "/orders", content: "x")
+        for _ in 0..<2 { report.add(try exchanges(play)) }
+        #expect(report.line == "9 requests, 2 rescued, 6 failed")
+        let lines = report.text.split(separator: "\n").map { $0.split(separator: " ").joined(separator: " ") }
+        #expect(lines.first == "METHOD PATH REQUESTS FROM STORE RESCUED OLDEST FAILED")
+        for line in [
+            "GET /stored 3 0 2 31 s 1", "GET /fresh 1 1 0 - 0", "GET /html 1 0 0 - 1", "POST /orders 1 0 0 - 1",
+            "9 requests: 1 from the store as ever, 2 rescued (the oldest 31 s old), 6 failed.", "Why there was nothing:",
+        ] { #expect(lines.contains(line), "\(line)\n\(report.text)") }
+        let reasons: [(sentence: String, path: String, advice: String?)] = [
+            ("1 × Writes, and what else is not read, are never rescued.", "POST /orders", nil),
+            (
+                "1 × Not stored: the response's media type is not one that is kept.", "GET /html",
+                "→ cache.content_types names the media types that are kept"
+            ),
+            ("1 × Not stored: the response said Cache-Control: no-store, which is absolute.", "GET /no-store", nil),
+            ("1 × There are copies, but none for these users, arguments or contents.", "GET /stored", nil),
+            (
+                "1 × Nothing was stored: as far as is remembered, nobody had asked for it.", "GET /never",
+                "→ cistern warm fetches beforehand what is named"
+            ),
+        ]
+        for reason in reasons {
+            let place = try #require(lines.firstIndex(of: reason.sentence), "\(reason.sentence)\n\(report.text)")
+            #expect(lines[place + 1] == reason.path)
+            if let advice = reason.advice { #expect(lines[place + 2] == advice) }
+        }
+        let events = try #require(lines.firstIndex(of: "GET /events"))
+        #expect(lines[events - 1].hasPrefix("1 × Not stored: "))
+    }
+
+    @Test("exchanges that were pushed out before they were seen are counted")
+    func unseen() throws {
+        func exchange(_ id: String) -> JSONValue { ["id": .string(id), "method": "GET", "target": "/a", "result": "rescued"] }
+        var report = DrillReport(before: [exchange("0-7"), exchange("0-6")])
+        report.add([exchange("0-9"), exchange("0-8")])
+        #expect(!report.text.contains("not seen"))
+        report.add([exchange("0-15"), exchange("1-2")])
+        #expect(report.text.contains("6 more began and were not seen"))
+        #expect(report.line == "4 requests, 4 rescued, 0 failed" && report.text.contains("Everybody got a response."))
+    }
+
+    @Test("many paths are a few lines, and so are their causes")
+    func many() throws {
+        var report = DrillReport(before: [])
+        let failed = (1...200).map { number -> JSONValue in
+            ["id": .string("0-\(number)"), "method": "GET", "target": .string("/p/\(number)"), "result": "error", "found": "nothing"]
+        }
+        report.add(failed)
+        #expect(report.text.contains("and 175 more paths with 175 requests, 175 of them failed\n"))
+        #expect(report.text.contains("200 × Nothing was stored") && report.text.contains(", and 197 more\n"))
+        #expect(report.text.split(separator: "\n").count < 40)
+    }
+}
