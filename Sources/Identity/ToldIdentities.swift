@@ -1,6 +1,7 @@
 // What the upstream has said of whom credentials belong to (`credentials.identity.lookup`): asked once for each set of credentials, by all
 // shards together.
 
+import CachePolicy
 import HTTPCore
 import JSON
 import Locking
@@ -17,21 +18,21 @@ package struct LookUpSettings: Sendable, Equatable {
 
     package init() {}
 
-    /// The values of all those places, each with its length; nil where one is missing, empty, or no text, number or list of these.
+    /// The values of all those places, each with its length; nil where one is missing, empty, or no text, whole number or list of these.
     /// - Parameter content: whole, and not coded.
     package func values(status: Status, _ response: Fields, content: [UInt8]) -> [UInt8]? {
-        guard status == 200, JSONTextChecker.check(content.span) == .valid, CanonicalJSON.make(checked: content.span) != nil,
-            let value = JSONValue(content)
+        guard status == 200, JSONTextChecker.check(content.span) == .valid, let canonical = CanonicalJSON.make(checked: content.span),
+            let value = JSONValue(canonical)
         else { return nil }
         var parts: [UInt8] = []
         for pointer in pointers {
             guard let found = JSONPointer(pointer)?.value(in: value), Self.tells(found) else { return nil }
-            Self.append(found.serialized(), to: &parts)
+            CacheKey.appendPart(found.serialized(), to: &parts)
         }
         for name in fields {
             let lines = response.all(named: Array(name.utf8).span)
             guard !lines.isEmpty, lines.allSatisfy({ !$0.trimmed.isEmpty }) else { return nil }
-            Self.append(Array(lines.map(\.trimmed).joined(separator: [UInt8(ascii: ",")])), to: &parts)
+            CacheKey.appendPart(Array(lines.map(\.trimmed).joined(separator: [UInt8(ascii: ",")])), to: &parts)
         }
         return parts.isEmpty ? nil : parts
     }
@@ -39,15 +40,12 @@ package struct LookUpSettings: Sendable, Equatable {
     private static func tells(_ value: JSONValue) -> Bool {
         switch value {
         case .string(let text): !text.isEmpty
-        case .integer, .number: true
+        // RFC 7493 §2.2: beyond that, not even the upstream need have told two of them apart.
+        case .integer(let number): number.magnitude < 1 << 53
+        case .number: false
         case .array(let items): !items.isEmpty && items.allSatisfy { $0.array == nil && tells($0) }
         case .null, .bool, .object: false
         }
-    }
-
-    private static func append(_ part: [UInt8], to parts: inout [UInt8]) {
-        withUnsafeBytes(of: UInt32(part.count).littleEndian) { parts.append(contentsOf: $0) }
-        parts += part
     }
 
     /// A longer response says nothing: going through it takes the loop's time.

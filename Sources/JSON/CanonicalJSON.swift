@@ -176,22 +176,26 @@ private struct CanonicalWriter {
 
     // MARK: Numbers
 
-    /// Up to 15 digits a double holds exactly: then `1`, `1.0` and `1e0` are one. Others keep their text.
+    /// Up to 15 digits a double tells apart, but for the very smallest: then `1`, `1.0` and `1e0` are one. Others keep their text.
     private mutating func appendNumber(_ spelt: UnsafeBufferPointer<UInt8>) {
         // Most are short whole numbers, which are spelt in one way.
         if spelt.count <= 15, spelt.first != UInt8(ascii: "-"), spelt.allSatisfy(\.isASCIIDigit) { return out.append(contentsOf: spelt) }
         let mantissa = spelt.prefix { $0 | 0x20 != UInt8(ascii: "e") }
         guard mantissa.count(where: \.isASCIIDigit) <= 15, spelt.count <= Self.longestNumber,
-            let value = Double(String(decoding: spelt, as: UTF8.self)), value.isFinite
+            let value = Double(String(decoding: spelt, as: UTF8.self)), value.isNormal || value == 0
         else { return out.append(contentsOf: spelt) }
         if value == 0 {
             // Minus zero is zero, and a value too small to hold keeps its text.
             let isZero = mantissa.allSatisfy { !(0x31...0x39).contains($0) }
             return isZero ? out.append(0x30) : out.append(contentsOf: spelt)
         }
-        out.append(contentsOf: (Int64(exactly: value).map { String($0) } ?? value.description).utf8)
+        // A larger whole one would get digits that were not spelt, and be taken for another that was.
+        let whole = value.magnitude < Self.wholeLimit ? Int64(exactly: value) : nil
+        out.append(contentsOf: (whole.map { String($0) } ?? value.description).utf8)
     }
 
+    /// 2⁵³: below it doubles tell all whole numbers apart.
+    private static let wholeLimit = 0x1p53
     /// What is longer has an exponent of nothing but zeros, and keeps its text.
     private static let longestNumber = 64
 

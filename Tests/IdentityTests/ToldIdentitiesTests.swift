@@ -41,6 +41,20 @@ struct ToldIdentitiesTests {
         #expect(Self.values(content) == nil)
     }
 
+    @Test("numbers that not everybody can tell apart say nothing: two users must not become one")
+    func inexactNumbers() {
+        func told(_ id: String) -> [UInt8]? { Self.values("{\"id\":\(id),\"roles\":[\"a\"]}") }
+        for id in [
+            "18446744073709551615", "18446744073709551614", "9007199254740992", "-9007199254740992", "1e400", "1.5", "7.00000000000000001", "1e-400",
+        ] {
+            #expect(told(id) == nil, "\(id)")
+        }
+        #expect(Self.values(#"{"id":7,"roles":["a",18446744073709551615]}"#) == nil)
+        #expect(told("9007199254740991") != nil && told("9007199254740991") != told("9007199254740990"))
+        #expect(told("-7") != nil && told("-7") != told("7"))
+        #expect(told("7.0") == told("7") && told("70e-1") == told("7"))
+    }
+
     @Test("a missing or empty field, or another status, says nothing")
     func otherResponses() {
         let content = #"{"id":7,"roles":["a"]}"#

@@ -32,6 +32,10 @@ struct CanonicalJSONTests {
     func largeNumbers() {
         #expect(form("9007199254740993") != form("9007199254740992"))
         #expect(form("0.1234567890123456") != form("0.1234567890123457"))
+        // The double that is nearest to the first is the second.
+        #expect(form("1.23456789012345e18") != form("1234567890123450112") && form("1.23456789012345e18") != form("1234567890123449856"))
+        // So small that a double has fewer digits left.
+        #expect(form("1.23456789012345e-320") != form("1.23456789012346e-320"))
     }
 
     @Test("texts by chance have the form that a tree makes, or none, and once made it stays")

@@ -131,16 +131,18 @@ private struct TreeReading {
         while current?.isASCIIDigit == true { position += 1 }
     }
 
-    /// Up to 15 digits a double holds exactly: then `1`, `1.0` and `1e0` are one. Others keep their text.
+    /// Up to 15 digits a double tells apart, but for the very smallest: then `1`, `1.0` and `1e0` are one. Others keep their text.
     private static func canonical(_ digits: [UInt8]) -> [UInt8] {
         let significant = digits.prefix { $0 != UInt8(ascii: "e") && $0 != UInt8(ascii: "E") }.count(where: \.isASCIIDigit)
-        guard significant <= 15, let value = Double(String(decoding: digits, as: UTF8.self)), value.isFinite else { return digits }
+        guard significant <= 15, let value = Double(String(decoding: digits, as: UTF8.self)), value.isNormal || value == 0 else {
+            return digits
+        }
         // Minus zero is zero, and a value too small to hold keeps its text.
         if value == 0 {
             let isZero = digits.prefix { $0 != UInt8(ascii: "e") && $0 != UInt8(ascii: "E") }.allSatisfy { !(0x31...0x39).contains($0) }
             return isZero ? [0x30] : digits
         }
-        if let whole = Int64(exactly: value) { return Array(String(whole).utf8) }
+        if value.magnitude < 0x1p53, let whole = Int64(exactly: value) { return Array(String(whole).utf8) }
         return Array(value.description.utf8)
     }
 
