@@ -73,18 +73,11 @@ package struct CrossOriginRules: Sendable, Equatable {
             let method = head.fields.all(named: "access-control-request-method").first
         else { return nil }
         guard let origin = Self.origin(of: head), lets(origin) else { return .originNotNamed }
-        let needsNoLeave = ["GET", "HEAD", "POST"].contains { $0.utf8.elementsEqual(method) }
-        guard needsNoLeave || methods.contains(where: { $0.elementsEqual(method) }) else { return .methodNotNamed }
-        let areNamed = wanted(head).allSatisfy { name in
-            name.allSatisfy(isTokenByte) && fields.contains { $0.elementsEqual("*".utf8) || $0 == name }
+        guard Preflight.isSimple(method) || methods.contains(where: { $0.elementsEqual(method) }) else { return .methodNotNamed }
+        let areNamed = Preflight.wantedFields(of: head.fields)?.allSatisfy { name in
+            fields.contains { $0.elementsEqual("*".utf8) || $0 == name }
         }
-        return areNamed ? .allowed : .fieldNotNamed
-    }
-
-    /// The fields that a preflight asks for, in lower case.
-    private func wanted(_ head: RequestHead) -> [[UInt8]] {
-        let lines = head.fields.all(named: "access-control-request-headers")
-        return lines.flatMap { FieldLists.members(of: $0, hasEscapes: false) }.map { $0.map(\.asciiLowercased) }
+        return areNamed == true ? .allowed : .fieldNotNamed
     }
 
     /// The lines that a preflight gets beside those that all have, where it is allowed.
@@ -97,7 +90,7 @@ package struct CrossOriginRules: Sendable, Equatable {
             lines.append("\r\n")
         }
         append("Access-Control-Allow-Methods: ", methods)
-        append("Access-Control-Allow-Headers: ", wanted(head))
+        append("Access-Control-Allow-Headers: ", Preflight.wantedFields(of: head.fields) ?? [])
         lines.append("Access-Control-Max-Age: ")
         lines.append(decimal: Int(maxAge))
         lines.append("\r\n")

@@ -34,14 +34,10 @@ package struct Preflight: Sendable {
         guard !(credentials + ["authorization", "cookie"]).contains(where: { request.contains(named: Array($0.utf8).span) }) else {
             return nil
         }
-        let named = request.all(named: "access-control-request-headers")
-        guard !FieldListLimit.isExceeded(by: named) else { return nil }
-        let fields = Set(named.flatMap { FieldLists.members(of: $0) }.map { $0.map(\.asciiLowercased) })
-        // So that nothing can be taken for one of the lines beside them.
-        guard fields.allSatisfy({ $0.allSatisfy(isTokenByte) }) else { return nil }
+        guard let wanted = Self.wantedFields(of: request) else { return nil }
         self.origin = Array(origin)
         self.method = Array(method)
-        self.fields = fields.sorted { $0.lexicographicallyPrecedes($1) }
+        fields = Set(wanted).sorted { $0.lexicographicallyPrecedes($1) }
         others = Self.others(in: request)
         guard identity.count <= Self.identityLimitBytes else { return nil }
     }
@@ -52,6 +48,14 @@ package struct Preflight: Sendable {
         var identity = Self.beginning
         for part in [origin, method] + others + fields { CacheKey.appendPart(part, to: &identity) }
         return identity
+    }
+
+    /// The fields that a preflight asks for, in lower case; nil where one is none (it could be taken for another line), or there are too many.
+    static func wantedFields(of request: Fields) -> [[UInt8]]? {
+        let lines = request.all(named: "access-control-request-headers")
+        guard !FieldListLimit.isExceeded(by: lines) else { return nil }
+        let names = lines.flatMap { FieldLists.members(of: $0, hasEscapes: false) }
+        return names.allSatisfy { $0.allSatisfy(isTokenByte) } ? names.map { $0.map(\.asciiLowercased) } : nil
     }
 
     private static func others(in request: Fields) -> [[UInt8]] {
@@ -87,7 +91,7 @@ package struct Preflight: Sendable {
     }
 
     /// Those that need no leave (Fetch §2.2.1).
-    private static func isSimple(_ method: [UInt8]) -> Bool { ["GET", "HEAD", "POST"].contains { $0.utf8.elementsEqual(method) } }
+    static func isSimple(_ method: some Sequence<UInt8>) -> Bool { ["GET", "HEAD", "POST"].contains { $0.utf8.elementsEqual(method) } }
 
     private func allows(_ word: [UInt8], _ name: StaticString, _ response: Fields, ignoringCase: Bool) -> Bool {
         let lines = response.all(named: name)

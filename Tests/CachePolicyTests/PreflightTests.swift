@@ -13,6 +13,20 @@ private func preflight(_ text: String, method: HTTPCore.Method = .options, conte
 struct PreflightTests {
     private static let plain = "Origin: https://app.test\nAccess-Control-Request-Method: PUT"
 
+    @Test("one that asks for more fields than anybody reads is refused, also where all may be sent")
+    func tooManyFields() {
+        var rules = CrossOriginRules()
+        rules.origins = [Array("https://app.example".utf8)]
+        func verdict(_ names: String) -> CrossOriginRules.Verdict? {
+            let lines = "Origin: https://app.example\nAccess-Control-Request-Method: GET\nAccess-Control-Request-Headers: " + names
+            return rules.verdict(
+                of: RequestHead(method: .options, target: Array("/a".utf8)[...], version: .http11, fields: fields(lines)))
+        }
+        #expect(verdict("x-one, x-two") == .allowed)
+        #expect(verdict("x-one, x two") == .fieldNotNamed)
+        #expect(verdict(Array(repeating: "x", count: 129).joined(separator: ",")) == .fieldNotNamed)
+    }
+
     @Test("a preflight has one origin and one method, and neither content nor credentials")
     func which() {
         #expect(preflight(Self.plain) != nil && preflight(Self.plain, content: .length(0)) != nil)
