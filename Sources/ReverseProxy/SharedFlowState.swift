@@ -80,11 +80,14 @@ package final class SharedFlowState: Sendable {
 
     package var faults: FaultTable { faultTable.withLock { $0 } }
 
-    /// Returns what `change` returns, and the faults as they are after it.
-    package func changeFaults<Result>(_ change: (inout FaultTable) -> Result) -> (Result, FaultTable) {
+    /// Returns what `change` returns, and the faults before and after it.
+    package func changeFaults<Result>(
+        _ change: (inout FaultTable) -> Result
+    ) -> (result: Result, before: FaultTable, after: FaultTable) {
         faultTable.withLock { faults in
+            let before = faults
             let result = change(&faults)
-            return (result, faults)
+            return (result, before, faults)
         }
     }
 

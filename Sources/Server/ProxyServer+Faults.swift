@@ -11,15 +11,15 @@ extension ProxyServer {
     package func changeFaults<Result: Sendable>(
         _ change: (inout FaultTable) -> Result, then: @escaping @Sendable (Result) -> Void
     ) {
-        let before = shared.faults.rules
-        let (result, changed) = shared.changeFaults(change)
-        logFaults(before, changed.rules)
-        onEachShard {
-            $0.faults = changed
+        let (result, before, after) = shared.changeFaults(change)
+        logFaults(before.rules, after.rules)
+        // Two changes at once may come to a shard in either order: it takes what holds by then.
+        onEachShard { [shared] in
+            $0.faults = shared.faults
         } then: {
             then(result)
         }
-        endFaultsInTime(changed)
+        endFaultsInTime(after)
     }
 
     /// Each begins and ends loudly: nobody may take it for an outage.

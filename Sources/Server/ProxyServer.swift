@@ -162,8 +162,9 @@ package final class ProxyServer: @unchecked Sendable {
             changed.rules.map { "\($0.mode.rawValue) for \($0.prefix)" }
             + changed.routes.sorted { $0.key < $1.key }.map { "\($0.value.rawValue) for the route \(shared.routes.all[$0.key].name)" }
         logger.notice("the mode is \(([changed.all.rawValue] + exceptions).joined(separator: ", "))")
-        onEachShard {
-            $0.modes = changed
+        // As with faults: two changes at once may come to a shard in either order.
+        onEachShard { [shared] in
+            $0.modes = shared.modes
         } then: {
             then()
         }
