@@ -58,11 +58,13 @@ final class ExchangeRecording {
     private let recorder: any ExchangeRecorder
     private let began: Int64
     private var held = 0
-    private var phase: Phase
+    private var phase = Phase.request
+
+    private var exchange: RecordedExchange
 
     private enum Phase {
-        case request(RecordedExchange)
-        case response(RecordedExchange)
+        case request
+        case response
         /// Recorded, or left out.
         case ended
     }
@@ -72,7 +74,7 @@ final class ExchangeRecording {
     ///   - began: the same moment by the loop's clock, in milliseconds.
     init(_ recorder: any ExchangeRecorder, _ request: RequestHead, content: [UInt8], started: Int64, began: Int64) {
         (self.recorder, self.began) = (recorder, began)
-        phase = .request(RecordedExchange(number: recorder.begin(), request: request, started: started))
+        exchange = RecordedExchange(number: recorder.begin(), request: request, started: started)
         _ = hold(Self.exchangeBytes + request.fields.bytes.count)
         addRequest(content.span)
     }
@@ -80,41 +82,27 @@ final class ExchangeRecording {
     /// What an exchange takes beside its fields and contents, about.
     private static let exchangeBytes = 512
 
+    /// The upstream may respond before it has all of it.
     func addRequest(_ bytes: Span<UInt8>) {
-        switch phase {
-        case .request(var exchange):
-            guard take(bytes.count, whole: exchange.requestContent.count + bytes.count) else { return }
-            // Else the array would be copied.
-            phase = .ended
-            exchange.requestContent.append(copying: bytes)
-            phase = .request(exchange)
-        // The upstream may respond before it has all of it.
-        case .response(var exchange):
-            guard take(bytes.count, whole: exchange.requestContent.count + bytes.count) else { return }
-            phase = .ended
-            exchange.requestContent.append(copying: bytes)
-            phase = .response(exchange)
-        case .ended: break
-        }
+        guard phase != .ended else { return }
+        guard exchange.requestContent.count + bytes.count <= recorder.requestContentLimitBytes else { return leaveOut(.requestTooLong) }
+        if hold(bytes.count) { exchange.requestContent.append(copying: bytes) }
     }
 
     func begin(_ response: ResponseHead) {
-        guard case .request(var exchange) = phase, hold(response.fields.bytes.count) else { return }
+        guard phase == .request, hold(response.fields.bytes.count) else { return }
         exchange.response = response
-        phase = .response(exchange)
+        phase = .response
     }
 
     func add(_ bytes: Span<UInt8>) {
-        guard case .response(var exchange) = phase else { return }
-        guard hold(bytes.count) else { return }
-        phase = .ended
+        guard phase == .response, hold(bytes.count) else { return }
         exchange.content.append(copying: bytes)
-        phase = .response(exchange)
     }
 
     /// The response is whole.
     func end(at now: Int64) {
-        guard case .response(var exchange) = phase else { return }
+        guard phase == .response else { return }
         phase = .ended
         exchange.milliseconds = max(0, now - began)
         recorder.take(exchange)
@@ -129,14 +117,6 @@ final class ExchangeRecording {
         }
     }
 
-    private func take(_ count: Int, whole: Int) -> Bool {
-        guard whole <= recorder.requestContentLimitBytes else {
-            leaveOut(.requestTooLong)
-            return false
-        }
-        return hold(count)
-    }
-
     /// Where there is no room for more, it is left out as a whole.
     private func hold(_ count: Int) -> Bool {
         guard recorder.hold(count) else {
@@ -149,6 +129,7 @@ final class ExchangeRecording {
 
     private func leaveOut(_ reason: NotRecordedReason) {
         phase = .ended
+        (exchange.requestContent, exchange.content) = ([], [])
         recorder.leaveOut(reason, held: held)
     }
 }
