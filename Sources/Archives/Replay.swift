@@ -37,6 +37,8 @@ package struct Replay: Sendable {
     private var groups: [ReplayRequest.Key: [Variant]] = [:]
     /// The first request of each key, in the order of the recording.
     private let distinct: [Int]
+    /// What was recorded, whatever its content.
+    private let places: Set<Place>
     /// In strict order.
     private var next = 0
     package private(set) var served = 0
@@ -49,6 +51,13 @@ package struct Replay: Sendable {
         let selecting: [Selecting]
         var numbers: [Int]
         var next = 0
+    }
+
+    private struct Place: Hashable, Sendable {
+        let method: [UInt8]
+        let target: [UInt8]
+
+        init(_ key: ReplayRequest.Key) { (method, target) = (key.method, key.target) }
     }
 
     private struct Selecting: Equatable, Sendable {
@@ -76,6 +85,7 @@ package struct Replay: Sendable {
             }
         }
         self.distinct = distinct
+        places = Set(recorded.map { Place($0.request.key) })
     }
 
     package var count: Int { requests.count }
@@ -156,16 +166,17 @@ package struct Replay: Sendable {
 
     /// So many nearest are told.
     private static let nearestCount = 3
-    /// So many of different requests are looked at, so that a long recording holds no loop up.
+    /// So many of different requests are looked at, and so many bytes of them compared, so that a recording that is long, or of long targets,
+    /// holds no loop up: together less than a millisecond.
     private static let lookedAtLimit = 5_000
+    private static let comparedBytesLimit = 512 << 10
 
     private func unknown(_ request: ReplayRequest) -> ReplayRefusal {
-        var hasOtherContent = false
         var best: [(likeness: Int, number: Int)] = []
+        var left = Self.comparedBytesLimit
         for number in distinct.prefix(Self.lookedAtLimit) {
-            let other = requests[number]
-            if other.key.method == request.key.method, other.key.target == request.key.target { hasOtherContent = true }
-            let likeness = Likeness.of(request, other)
+            let likeness = Likeness.of(request, requests[number], &left)
+            guard left > 0 else { break }
             guard best.count < Self.nearestCount || likeness > best[best.count - 1].likeness else { continue }
             // Of two that are as near, the one that was recorded first.
             let place = best.firstIndex { $0.likeness < likeness } ?? best.count
@@ -173,26 +184,29 @@ package struct Replay: Sendable {
             if best.count > Self.nearestCount { best.removeLast() }
         }
         let nearest = best.map(\.number)
-        return hasOtherContent ? .otherContent(nearest: nearest) : .notRecorded(nearest: nearest)
+        return places.contains(Place(request.key)) ? .otherContent(nearest: nearest) : .notRecorded(nearest: nearest)
     }
 }
 
 /// How near two requests are. Cheap, since all recorded ones are compared: what is the same at the beginning and at the end counts.
 enum Likeness {
-    static func of(_ one: ReplayRequest, _ other: ReplayRequest) -> Int {
-        let path = share(one.target.span.extracting(0..<one.pathBytes), other.target.span.extracting(0..<other.pathBytes))
-        let query = share(one.target.span.extracting(one.pathBytes...), other.target.span.extracting(other.pathBytes...))
+    /// - Parameter left: bytes that may still be compared.
+    static func of(_ one: ReplayRequest, _ other: ReplayRequest, _ left: inout Int) -> Int {
+        let path = share(one.target.span.extracting(0..<one.pathBytes), other.target.span.extracting(0..<other.pathBytes), &left)
+        let query = share(one.target.span.extracting(one.pathBytes...), other.target.span.extracting(other.pathBytes...), &left)
         return 4 * path + query + (one.method == other.method ? 60 : 0)
     }
 
     /// Percent of the longer one.
-    private static func share(_ one: Span<UInt8>, _ other: Span<UInt8>) -> Int {
+    private static func share(_ one: Span<UInt8>, _ other: Span<UInt8>, _ left: inout Int) -> Int {
         let (longest, shortest) = (max(one.count, other.count), min(one.count, other.count))
         guard longest > 0 else { return 100 }
         var start = 0
-        while start < shortest, one[start] == other[start] { start += 1 }
+        while start < min(shortest, left), one[start] == other[start] { start += 1 }
+        left -= start
         var end = 0
-        while end < shortest - start, one[one.count - 1 - end] == other[other.count - 1 - end] { end += 1 }
+        while end < min(shortest - start, left), one[one.count - 1 - end] == other[other.count - 1 - end] { end += 1 }
+        left -= end
         return (start + end) * 100 / longest
     }
 }

@@ -127,6 +127,23 @@ struct ReplayTests {
         #expect(replay.left == 1)
     }
 
+    /// Where it is looked for nearest to what never came, and how long the targets are until they differ.
+    @Test("what is near is looked for only as long as that holds nobody up", arguments: [(10, [999]), (8_000, [0])])
+    func nearestOfMany(shared: Int, nearest: [Int]) {
+        let path = "/" + String(repeating: "a", count: shared)
+        let recorded = (0..<1_000).map { Spelt.request("GET \(path)/\($0 == 999 ? "wanted" : "b\($0)")", secrets) }
+        var replay = Replay(recorded.map { ($0, Fields()) }, order: .repeating)
+        guard case .refuse(.notRecorded(let found)) = replay.respond(to: Spelt.request("GET \(path)/wantee", secrets)) else {
+            Issue.record("it was recorded")
+            return
+        }
+        #expect(Array(found.prefix(1)) == nearest)
+        // The very same but for its content is found wherever it stands.
+        if case .refuse(.otherContent) = replay.respond(to: Spelt.request("GET \(path)/wanted\n\n{}", secrets)) {} else {
+            Issue.record("its other content was overlooked")
+        }
+    }
+
     @Test("a refusal says what was recorded instead, and shows no secret")
     func sentences() {
         let replay = Replay(["GET /users?token=REDACTED", "GET /b"].map { (Spelt.request($0, secrets), Fields()) }, order: .repeating)
