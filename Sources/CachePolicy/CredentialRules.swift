@@ -37,11 +37,13 @@ package struct CredentialTable: Sendable {
     }
 
     /// nil where no path has any: almost always, and a hit asks for them.
-    package func specialRules(for target: ArraySlice<UInt8>) -> CredentialRules? {
-        isSpecial ? exceptions.first { $0.pattern.matches(target) }?.rules ?? rest : nil
+    package func specialRules(for head: RequestHead) -> CredentialRules? {
+        guard isSpecial else { return nil }
+        let target = head.pathAndQuery
+        return exceptions.first { $0.pattern.matches(target) }?.rules ?? rest
     }
 
-    package func areIgnored(for target: ArraySlice<UInt8>) -> Bool { specialRules(for: target)?.areIgnored ?? false }
+    package func areIgnored(for head: RequestHead) -> Bool { specialRules(for: head)?.areIgnored ?? false }
 
     /// Whether some path's responses are for all, whoever asks.
     package var ignoresSome: Bool { rest.areIgnored || exceptions.contains { $0.rules.areIgnored } }

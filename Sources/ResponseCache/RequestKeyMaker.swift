@@ -118,7 +118,7 @@ package struct RequestKeyMaker {
 
     /// Empty where all have the same responses.
     private func partition(of head: RequestHead) -> (bytes: [UInt8], identity: RequestIdentity?) {
-        let rules = rules.specialRules(for: head.pathAndQuery)
+        let rules = rules.specialRules(for: head)
         guard !isPrivate, rules?.areIgnored != true else { return ([], nil) }
         let parts = credentials(of: head.fields)
         guard !parts.isEmpty else { return ([], nil) }
@@ -147,7 +147,7 @@ package struct RequestKeyMaker {
     /// That of all who send Authorization, and the same other credentials; nil where the route shares nothing.
     private func commonPartition(of head: RequestHead) -> [UInt8]? {
         guard head.fields.contains(.authorization), knownCredentials.contains(.authorization),
-            rules.specialRules(for: head.pathAndQuery)?.sharesPublic == true
+            rules.specialRules(for: head)?.sharesPublic == true
         else { return nil }
         return partition(credentials(of: head.fields, authorizedBy: .anybody))
     }

@@ -97,7 +97,7 @@ extension ResponseCache {
         // Its own Via takes the stored one's place, and our entry belongs into it.
         if response.fields.contains(.via), let via = settings.via { response.fields.append(.via, via) }
         return Validation.freshened(
-            (found.metadata, found.head, found.content.count), by: response, recency, settings: policy(for: head))
+            (found.metadata, found.head, found.content.count), by: response, recency, settings: policy(for: head).settings)
     }
 
     /// §3 holds for what a 304 or a HEAD makes of a stored response as for any other: it may be private now, or not to be stored.

@@ -50,7 +50,7 @@ extension ResponseCache {
             !isOutdated(response.recency, at: [found.key])
         else { return false }
         // What must not be kept is not kept for this either.
-        var policy = policy(for: request.head)
+        var policy = policy(for: request.head).settings
         policy.keepsAny = true
         let decision = Storing.decide(
             response.head, control(response.head),

@@ -72,7 +72,7 @@ extension ResponseCache {
         }
         guard archived.content.count <= settings.contentLimitBytes else { return .notStored(.tooLarge) }
         if let fault { return .notStored(fault.notStored) }
-        let isForOne = !settings.policy.isPrivate && !settings.credentials.areIgnored(for: head.pathAndQuery)
+        let isForOne = !settings.policy.isPrivate && !settings.credentials.areIgnored(for: head)
         if archived.origin.isAuthorized, isForOne, !Storing.mayShare(control(archived.response)) {
             return .notStored(.authorized)
         }

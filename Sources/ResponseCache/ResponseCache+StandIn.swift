@@ -56,7 +56,7 @@ extension ResponseCache {
     }
 
     private func rescue(_ found: FoundResponse, _ head: RequestHead, _ directives: RequestCacheControl, now: Timestamp) -> RescueDecision {
-        Reuse.rescue(found.metadata, directives, strictness: strictness, staleFor: policy(for: head).freshness.staleFor, now: now)
+        Reuse.rescue(found.metadata, directives, strictness: strictness, staleFor: policy(for: head).settings.freshness.staleFor, now: now)
     }
 
     private func variesByCredentials(_ found: FoundResponse, _ head: RequestHead) -> Bool {

@@ -73,18 +73,18 @@ extension ResponseCache {
         let policy = policy(for: request.head)
         // An error that would be kept for a moment lies beside what is good, or nowhere.
         if let found = request.found, !found.metadata.isNegative,
-            policy.freshness.negativeLifetime(of: response.status, said: nil) != nil
+            policy.settings.freshness.negativeLifetime(of: response.status, said: nil) != nil
         {
             return .forbidden(.status)
         }
         return Storing.decide(
-            response, control(response), to: storable(request), settings: policy)
+            response, control(response), to: storable(request), settings: policy.settings)
     }
 
     func storable(_ request: PlacedRequest) -> StorableRequest {
         StorableRequest(
             request.head, request.directives, isPartitioned: request.keys.isPartitioned,
-            isForAll: settings.credentials.areIgnored(for: request.head.pathAndQuery))
+            isForAll: settings.credentials.areIgnored(for: request.head))
     }
 
     package func control(_ response: ResponseHead) -> ResponseCacheControl {
@@ -114,11 +114,11 @@ extension ResponseCache {
             requestTime: recency.requestTime, responseTime: recency.responseTime)
         (received.isDecoded, received.ownTag) = (response.isDecoded, response.ownTag)
         received.via = addedVia(response.head, isImported: recency.isImported)
-        var (head, metadata) = StoredHead.make(received, settings: policy)
+        var (head, metadata) = StoredHead.make(received, settings: policy.settings)
         metadata.order = recency.order
         if recency.isImported { metadata.flags.insert(.imported) }
-        let isForAll = settings.credentials.areIgnored(for: request.head.pathAndQuery)
-        let isShared = Storing.isShared(request.head, isPartitioned: request.keys.isPartitioned, settings: policy)
+        let isForAll = settings.credentials.areIgnored(for: request.head)
+        let isShared = Storing.isShared(request.head, isPartitioned: request.keys.isPartitioned, settings: policy.settings)
         if !isForAll, response.isAuthorized || isShared { metadata.flags.insert(.authorized) }
         let sentAt = response.recency.requestTime
         if response.isOfPOST { metadata.ageValue += (recency.responseTime.milliseconds - sentAt.milliseconds) / 1000 }
@@ -131,8 +131,8 @@ extension ResponseCache {
     /// The names of the fields by which a response varies.
     func selectingNames(_ response: Fields, of head: RequestHead) -> [[UInt8]] {
         SelectingFields.names(
-            response: response, request: head.fields, settings: policy(for: head),
-            isForAll: settings.credentials.areIgnored(for: head.pathAndQuery))
+            response: response, request: head.fields, settings: policy(for: head).settings,
+            isForAll: settings.credentials.areIgnored(for: head))
     }
 
     /// What is kept of the response to a preflight: fields, and no content.
@@ -188,7 +188,7 @@ extension ResponseCache {
     func sharing(of response: ResponseHead, to head: RequestHead) -> AuthorizedSharing {
         let control = control(response)
         guard AuthorizedSharing(response.fields, control) != .own else { return .own }
-        return AuthorizedSharing(response.fields, policy(for: head).freshness.applied(to: control))
+        return AuthorizedSharing(response.fields, policy(for: head).settings.freshness.applied(to: control))
     }
 
     private func putCommon(

@@ -16,6 +16,7 @@ package final class ResponseCache: @unchecked Sendable {
     let store: ResponseStore
     let variances: SearchVarianceMemory?
     let gone: GoneMemory?
+    private let policies: RoutePolicies
     /// Selecting fields whose values are secrets: those of one user's own cache and of paths that are the same for all, where keys have no
     /// partitions.
     private let concealed: [String]
@@ -45,6 +46,7 @@ package final class ResponseCache: @unchecked Sendable {
         store = shared.store
         variances = shared.variances
         gone = shared.gone
+        policies = RoutePolicies(shared.settings.policy, shared.settings.freshness)
         keyMaker = RequestKeyMaker(shared.settings, store: shared.store, time: time)
         let areShared = settings.policy.isPrivate || settings.credentials.ignoresSome
         concealed = areShared ? settings.policy.credentials.fields : []
@@ -53,7 +55,7 @@ package final class ResponseCache: @unchecked Sendable {
     /// What the upstream has said of credentials, in the places that the rules name.
     package var lookUps: [ToldIdentities] { settings.lookUps }
 
-    package func lookUpPlace(for head: RequestHead) -> Int? { settings.credentials.specialRules(for: head.pathAndQuery)?.lookUp }
+    package func lookUpPlace(for head: RequestHead) -> Int? { settings.credentials.specialRules(for: head)?.lookUp }
 
     var strictness: Strictness { settings.policy.strictness }
 
@@ -61,11 +63,7 @@ package final class ResponseCache: @unchecked Sendable {
     package func holds(_ basis: FindingBasis) -> Bool { shared.holds(basis) }
 
     /// The rules of keeping for what a request asks for.
-    func policy(for head: RequestHead) -> CachePolicySettings {
-        var policy = settings.policy
-        policy.freshness = settings.freshness.rules(for: head.pathAndQuery)
-        return policy
-    }
+    func policy(for head: RequestHead) -> RoutePolicy { policies.policy(for: head) }
 
     /// Whether what is stored lasts.
     package var isWritable: Bool { store.statistics.isWritable }

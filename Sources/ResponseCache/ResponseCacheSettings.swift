@@ -70,8 +70,8 @@ package struct ArgumentTable: Sendable {
 
 /// What the operator says of freshness, by path.
 package struct FreshnessTable: Sendable {
-    private let exceptions: [(pattern: RoutePattern, rules: FreshnessRules)]
-    private let rest: FreshnessRules
+    let exceptions: [(pattern: RoutePattern, rules: FreshnessRules)]
+    let rest: FreshnessRules
 
     /// - Parameters:
     ///   - exceptions: the first that fits counts.
@@ -80,9 +80,5 @@ package struct FreshnessTable: Sendable {
         // Where all say the same, nobody has to look which it is.
         self.exceptions = exceptions.allSatisfy { $0.rules == rest } ? [] : exceptions
         self.rest = rest
-    }
-
-    package func rules(for target: ArraySlice<UInt8>) -> FreshnessRules {
-        exceptions.first { $0.pattern.matches(target) }?.rules ?? rest
     }
 }
