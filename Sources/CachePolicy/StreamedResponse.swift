@@ -13,17 +13,25 @@ package enum StreamedResponse {
     /// - Parameter onStreamRoute: the operator says so of all on its route.
     package static func isStream(_ response: ResponseHead, to method: Method, onStreamRoute: Bool) -> Bool {
         guard method != .head, response.status.isSuccessful, !response.status.forbidsContent else { return false }
-        return onStreamRoute || response.fields.first(.contentType).map(isStreamed) ?? false
+        return onStreamRoute || response.fields.first(.contentType).map { isStreamed($0.trimmed) } ?? false
     }
 
     /// Whether a request wants a stream and nothing else, as browsers' event sources do. Nobody waits for the head of another's then.
     package static func isWanted(by request: Fields) -> Bool {
-        guard request.contains(.accept) else { return false }
-        let members = FieldLists.members(of: .accept, in: request, limit: types.count + 1)
-        return !members.isEmpty && members.count <= types.count && members.allSatisfy(isStreamed)
+        var count = 0
+        let wantsOther = FieldLists.contains(.accept, in: request) { type in
+            count += 1
+            return count > types.count || !isStreamed(type)
+        }
+        return count > 0 && !wantsOther
     }
 
+    /// Asked for every response, and nearly always of another type: that is known before the type is read.
+    /// - Parameter type: without white space around it.
     private static func isStreamed(_ type: ArraySlice<UInt8>) -> Bool {
-        MediaType(type).map { type in types.contains { type.isEssence($0) } } ?? false
+        for streamed in types where type.count >= streamed.utf8CodeUnitCount {
+            if type.prefix(streamed.utf8CodeUnitCount).equalsIgnoringCase(streamed) { return MediaType(type)?.isEssence(streamed) ?? false }
+        }
+        return false
     }
 }

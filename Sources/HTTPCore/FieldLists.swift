@@ -119,6 +119,10 @@ package enum FieldLists {
 
     /// Whether a member of any line fits; stops at the first that does.
     package static func contains(_ field: KnownField, in fields: Fields, where fits: (ArraySlice<UInt8>) -> Bool) -> Bool {
-        fields.all(field).contains { value in FieldMembers(of: value).contains(where: fits) }
+        guard fields.contains(field) else { return false }
+        for entry in fields.entries where entry.known == field {
+            if FieldMembers(of: fields.bytes[entry.valueRange]).contains(where: fits) { return true }
+        }
+        return false
     }
 }
