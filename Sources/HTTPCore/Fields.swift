@@ -1,5 +1,6 @@
 // The fields of a message, in order and with repeats (RFC 9110 §5): one array of bytes, and an entry for each field line that says
-// where its name and value lie in it. Values are bytes: obs-text survives.
+// where its name and value lie in it. Values are bytes: obs-text survives. Lines that we append lie there as they are written in a message,
+// as those do that were received, so that writing them down is copying.
 
 /// The field section of a message. Order and repeats are kept.
 package struct Fields: Sendable {
@@ -150,21 +151,8 @@ package struct Fields: Sendable {
 
     package mutating func append(_ field: KnownField, _ value: Span<UInt8>) {
         let nameStart = bytes.count
-        let name = field.name
-        let nameCount = name.utf8CodeUnitCount
-        // One check for room for both.
-        bytes.append(addingCapacity: nameCount + value.count) { output in
-            output.withUnsafeMutableBufferPointer { space, written in
-                guard let start = space.baseAddress else { return }
-                (start + written).update(from: name.utf8Start, count: nameCount)
-                value.withUnsafeBufferPointer { value in
-                    guard let source = value.baseAddress else { return }
-                    (start + written + nameCount).update(from: source, count: value.count)
-                }
-                written += nameCount + value.count
-            }
-        }
-        appendEntry(nameStart: nameStart, valueStart: nameStart + nameCount, known: field)
+        FieldSerializer.append(field, value, to: &bytes)
+        appendEntry(nameStart: nameStart, nameLength: field.name.utf8CodeUnitCount, known: field)
     }
 
     package mutating func append(_ field: KnownField, _ value: [UInt8]) { append(field, value.span) }
@@ -177,17 +165,16 @@ package struct Fields: Sendable {
     package mutating func append(_ field: KnownField, writing write: (inout [UInt8]) -> Void) {
         let nameStart = bytes.count
         bytes.append(field.name)
-        let valueStart = bytes.count
+        bytes.append(": ")
         write(&bytes)
-        appendEntry(nameStart: nameStart, valueStart: valueStart, known: field)
+        bytes.append("\r\n")
+        appendEntry(nameStart: nameStart, nameLength: field.name.utf8CodeUnitCount, known: field)
     }
 
     package mutating func append(name: Span<UInt8>, value: Span<UInt8>) {
         let nameStart = bytes.count
-        bytes.append(copying: name)
-        let valueStart = bytes.count
-        bytes.append(copying: value)
-        appendEntry(nameStart: nameStart, valueStart: valueStart, known: KnownField(name))
+        FieldSerializer.append(name, value, to: &bytes)
+        appendEntry(nameStart: nameStart, nameLength: name.count, known: KnownField(name))
     }
 
     package mutating func append(name: String, value: String) {
@@ -227,12 +214,13 @@ package struct Fields: Sendable {
         append(field, value)
     }
 
-    /// The value is what comes last in `bytes`.
-    private mutating func appendEntry(nameStart: Int, valueStart: Int, known: KnownField?) {
+    /// The line is what comes last in `bytes`.
+    private mutating func appendEntry(nameStart: Int, nameLength: Int, known: KnownField?) {
+        let valueStart = nameStart + nameLength + FieldSerializer.separatorBytes
         entries.append(
             Entry(
-                nameStart: UInt32(nameStart), nameLength: UInt32(valueStart - nameStart), valueStart: UInt32(valueStart),
-                valueLength: UInt32(bytes.count - valueStart), known: known))
+                nameStart: UInt32(nameStart), nameLength: UInt32(nameLength), valueStart: UInt32(valueStart),
+                valueLength: UInt32(bytes.count - FieldSerializer.endBytes - valueStart), known: known))
         if let known { present.insert(known) }
     }
 }
