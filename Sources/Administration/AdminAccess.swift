@@ -24,7 +24,7 @@ package enum AdminAccess: Equatable {
             self = Self.presents(token, head.fields) ? .allowed : .unauthorized
         } else if case .network = door {
             self = .forbidden("On an address that other machines reach, this interface needs a token: set admin.token_file.")
-        } else if head.fields.contains(.origin) || !Self.isLocal(head.host) {
+        } else if head.fields.contains(.origin) || !Self.isLocal(Array(head.host)) {
             // A page in a browser on this machine reaches loopback too, under a name of its own choosing.
             self = .forbidden("Requests of web pages are not taken here.")
         } else {

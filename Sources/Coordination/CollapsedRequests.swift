@@ -15,23 +15,8 @@ package final class CollapsedRequests: Sendable {
         var isSlow = false
     }
 
-    /// With its hash, which is asked for several times.
-    private struct Key: Hashable {
-        let bytes: [UInt8]
-        let hash: Int
-
-        init(_ bytes: [UInt8]) {
-            self.bytes = bytes
-            hash = ByteKey(bytes).hashValue
-        }
-
-        static func == (one: Key, other: Key) -> Bool { one.hash == other.hash && one.bytes == other.bytes }
-
-        func hash(into hasher: inout Hasher) { hasher.combine(hash) }
-    }
-
     private struct State {
-        var flights: [Key: Flight] = [:]
+        var flights: [FlightKey: Flight] = [:]
         /// By the key's hash, since keys may be long: until when everyone asks for himself (milliseconds). Two keys with one hash cost
         /// the second a request of its own.
         var unshareable: [Int: Int64] = [:]
@@ -50,10 +35,9 @@ package final class CollapsedRequests: Sendable {
     ///   - now: milliseconds of the loop's clock.
     ///   - follower: who comes.
     ///   - wake: called from the leader's thread.
-    package func join(_ key: [UInt8], now: Int64, as follower: ObjectIdentifier, wake: @escaping @Sendable (FlightOutcome) -> Void)
+    package func join(_ key: FlightKey, now: Int64, as follower: ObjectIdentifier, wake: @escaping @Sendable (FlightOutcome) -> Void)
         -> FlightPlace
     {
-        let key = Key(key)
         return state.withLock { state in
             if let until = state.unshareable[key.hash] {
                 if now < until { return .alone }
@@ -69,13 +53,12 @@ package final class CollapsedRequests: Sendable {
     }
 
     /// A follower waits no more.
-    package func leave(_ key: [UInt8], _ follower: ObjectIdentifier) {
-        state.withLock { _ = $0.flights[Key(key)]?.followers.removeValue(forKey: follower) }
+    package func leave(_ key: FlightKey, _ follower: ObjectIdentifier) {
+        state.withLock { _ = $0.flights[key]?.followers.removeValue(forKey: follower) }
     }
 
     /// For a fetch that no client waits for. Returns false where one is under way already.
-    package func lead(_ key: [UInt8]) -> Bool {
-        let key = Key(key)
+    package func lead(_ key: FlightKey) -> Bool {
         return state.withLock { state in
             guard state.flights[key] == nil else { return false }
             state.flights[key] = Flight()
@@ -84,19 +67,18 @@ package final class CollapsedRequests: Sendable {
     }
 
     /// Whether anybody waits for the fetch that is under way.
-    package func hasFollowers(_ key: [UInt8]) -> Bool { state.withLock { $0.flights[Key(key)]?.followers.isEmpty == false } }
+    package func hasFollowers(_ key: FlightKey) -> Bool { state.withLock { $0.flights[key]?.followers.isEmpty == false } }
 
     /// Requests that wait for another's fetch now.
     package var waiting: Int { state.withLock { $0.flights.values.reduce(0) { $0 + $1.followers.count } } }
 
     /// Nobody is to wait for the fetch that is under way any more.
-    package func noteSlow(_ key: [UInt8]) {
-        state.withLock { $0.flights[Key(key)]?.isSlow = true }
+    package func noteSlow(_ key: FlightKey) {
+        state.withLock { $0.flights[key]?.isSlow = true }
     }
 
     /// The leader's fetch has ended, or it is known that its response cannot be shared.
-    package func end(_ key: [UInt8], _ outcome: FlightOutcome, now: Int64) {
-        let key = Key(key)
+    package func end(_ key: FlightKey, _ outcome: FlightOutcome, now: Int64) {
         let followers = state.withLock { state in
             if case .unshareable = outcome {
                 if state.unshareable.count >= Self.memoryLimit { state.unshareable = [:] }

@@ -18,6 +18,8 @@ package final class UpstreamHealth: Sendable {
     /// A copy of the memory's own, so that nobody waits for others to learn that nothing is wrong. Who reads it a moment late does what a
     /// request a moment earlier would have done.
     private let isCalm = Atomic(true)
+    /// When it was last said that the upstream can be reached.
+    private let reachedAt = Atomic(Int64.min)
 
     private struct State {
         var memory: FailureMemory
@@ -58,7 +60,11 @@ package final class UpstreamHealth: Sendable {
         change(now: now) { $0.succeed(scopes, isQuick: isQuick, now: now) }
     }
 
-    package func reach(now: Int64) { change(now: now) { $0.reach(now: now) } }
+    package func reach(now: Int64) {
+        // While nothing fails it is the same as was said within this millisecond.
+        guard !isCalm.load(ordering: .relaxed) || reachedAt.exchange(now, ordering: .relaxed) != now else { return }
+        change(now: now) { $0.reach(now: now) }
+    }
 
     package func fail(_ scopes: RequestScopes, _ cause: FailureCause, began: Int64, now: Int64) {
         change(now: now) { $0.fail(scopes, cause, began: began, now: now) }

@@ -89,11 +89,10 @@ package enum Refusal: Sendable, Equatable {
 /// Where the response to a request belongs, and for whom it may be fetched together. A class, since it is handed from hand to hand.
 package final class RequestPlace: Sendable, Equatable {
     package let keys: TargetKeys
-    /// Under this key requests that can have one response meet.
-    package let flight: [UInt8]
+    package let flight: FlightKey
     package let sharing: Sharing
 
-    package init(keys: TargetKeys, flight: [UInt8], sharing: Sharing) {
+    package init(keys: TargetKeys, flight: FlightKey, sharing: Sharing) {
         self.keys = keys
         self.flight = flight
         self.sharing = sharing
@@ -291,7 +290,7 @@ extension RequestFacts {
             } else {
                 lookedUp.isKeptByContent ? .collapsed : .none
             }
-        return RequestPlace(keys: lookedUp.keys, flight: lookedUp.flight, sharing: sharing)
+        return RequestPlace(keys: lookedUp.keys, flight: FlightKey(lookedUp.flight), sharing: sharing)
     }
 }
 

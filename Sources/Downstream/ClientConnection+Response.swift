@@ -112,9 +112,7 @@ extension ClientConnection {
         switch framing {
         case .none: break
         case .length(let count):
-            bytes.append("Content-Length: ")
-            bytes.append(decimal: count)
-            bytes.append("\r\n")
+            bytes.append(contentLength: count)
         case .chunked where progress.version == .http11: bytes.append("Transfer-Encoding: chunked\r\n")
         case .chunked: break
         }

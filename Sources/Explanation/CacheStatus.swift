@@ -80,7 +80,8 @@ package struct CacheStatus {
     /// Reasons are our own words: letters, digits, `_`, `-`, and between two of them `/` and `:` (a token of RFC 9651 §3.3.4).
     private func add(detail: String, to out: inout [UInt8]) {
         out.append("; detail=")
-        out.append(contentsOf: detail.utf8)
+        var detail = detail
+        detail.withUTF8 { out.append(contentsOf: $0) }
     }
 }
 

@@ -45,9 +45,9 @@ package final class UpstreamRequestFields {
         package var address: [UInt8]
         package var isIPv6: Bool
         /// The Host field or the authority of an absolute target.
-        package var host: [UInt8]
+        package var host: ArraySlice<UInt8>
 
-        package init(address: [UInt8], isIPv6: Bool, host: [UInt8]) {
+        package init(address: [UInt8], isIPv6: Bool, host: ArraySlice<UInt8>) {
             self.address = address
             self.isIPv6 = isIPv6
             self.host = host
@@ -64,7 +64,7 @@ package final class UpstreamRequestFields {
     package func make(from head: RequestHead, client: Client) -> Fields {
         var fields = constant
         fields.reserve(bytes: head.fields.bytes.count + 256, lines: head.fields.count + 8)
-        if settings.preserveHost { fields.append(.host, client.host) }
+        if settings.preserveHost { fields.append(.host, client.host.span) }
         let source = head.fields.removingHopByHop()
         fields.append(contentsOf: source) { entry in
             entry.known.map { !isDropped($0) } ?? !isOtherOverride(source.bytes.span.extracting(entry.nameRange))
@@ -143,7 +143,7 @@ package final class UpstreamRequestFields {
             value.append(";proto=http")
         }
         if !client.address.isEmpty { fields.append(.xForwardedFor, client.address) }
-        if settings.forwardHost { fields.append(.xForwardedHost, client.host) }
+        if settings.forwardHost { fields.append(.xForwardedHost, client.host.span) }
         if !fields.contains(.xForwardedProto) { fields.append(.xForwardedProto, "http") }
     }
 }

@@ -162,8 +162,8 @@ extension RequestHead {
     }
 
     /// The host that the client asked for: an absolute target's, else the Host field's.
-    package var host: [UInt8] {
-        if target.first != UInt8(ascii: "/"), let authority = RequestTarget(target, method: method)?.authority { return Array(authority) }
-        return fields.first(.host)?.withUnsafeBufferPointer { Array($0) } ?? []
+    package var host: ArraySlice<UInt8> {
+        if target.first != UInt8(ascii: "/"), let authority = RequestTarget(target, method: method)?.authority { return authority }
+        return fields.first(.host) ?? []
     }
 }

@@ -9,6 +9,8 @@ package enum ResponseSerializer {
 
     /// A reason that is empty or holds a control character is replaced by the standard one.
     package static func appendStatusLine(_ status: Status, reason: [UInt8], to out: inout [UInt8]) {
+        // Nearly all.
+        if status == 200, reason.isEmpty { return out.append("HTTP/1.1 200 OK\r\n") }
         out.append("HTTP/1.1 ")
         out.append(decimal: Int(status.rawValue))
         out.append(UInt8(ascii: " "))

@@ -79,7 +79,8 @@ final class BackgroundFetches {
         return BackgroundRecord(shard: shard, head: request.head, trace, cause, began: shard.loop.batchMicroseconds, ended: ended)
     }
 
-    private func run(_ request: DecidedRequest, client: UpstreamRequestFields.Client, _ record: BackgroundRecord, leads flight: [UInt8]?) {
+    private func run(_ request: DecidedRequest, client: UpstreamRequestFields.Client, _ record: BackgroundRecord, leads flight: FlightKey?)
+    {
         var sent = shard.upstreamRequest(for: request, .none, client: client)
         sent.isBackground = true
         let fetch = Fetch(shard: shard, subject: request, request: sent, body: .none, receiver: record)

@@ -29,16 +29,17 @@ final class DecidedRequest: @unchecked Sendable {
     let trace: ExchangeTrace
 
     init(
-        _ head: RequestHead, _ facts: RequestFacts<FoundResponse>, _ decision: RequestDecision<FoundResponse>, _ arrival: Arrival,
-        shard: ProxyShard
+        _ head: RequestHead, _ facts: borrowing RequestFacts<FoundResponse>, _ decision: borrowing RequestDecision<FoundResponse>,
+        _ arrival: borrowing Arrival, shard: ProxyShard
     ) {
         self.head = head
         directives = facts.directives
         mode = facts.mode
         // The upstream may take its time, and the memory be another's by then.
-        self.decision = decision.holding(\.holdingHead)
-        (found, mayRescue, place) = (self.decision.copy, self.decision.mayRescue, self.decision.place)
-        route = shard.routes.place(of: head.pathAndQuery)
+        let held = decision.holding(\.holdingHead)
+        (found, mayRescue, place) = (held.copy, held.mayRescue, held.place)
+        self.decision = held
+        route = arrival.route ?? shard.routes.place(of: head.pathAndQuery)
         basis = arrival.basis
         var keys: TargetKeys?
         if case .lookedUp(let lookedUp) = facts.storeUse { keys = lookedUp.keys }
@@ -74,6 +75,8 @@ struct Arrival {
     var request: HitMemo.Request?
     /// What its look-up went by.
     var basis: FindingBasis?
+    /// The place of its route, where that has been looked for already.
+    var route: Int?
     /// How often something was read from the disk for it.
     var reads = 0
     /// The client wanted the upstream to be asked, and the operator has that ignored.
@@ -81,7 +84,7 @@ struct Arrival {
 }
 
 extension ExchangeTrace {
-    fileprivate init(_ facts: RequestFacts<FoundResponse>, _ decision: RequestDecision<FoundResponse>) {
+    fileprivate init(_ facts: borrowing RequestFacts<FoundResponse>, _ decision: borrowing RequestDecision<FoundResponse>) {
         self.init()
         mode = facts.mode
         if case .lookedUp(let lookedUp) = facts.storeUse { note(lookedUp.result, now: facts.now) }

@@ -71,14 +71,14 @@ extension Fetch: TransferReceiver {
         // The operator's demands matter where there is a copy.
         var facts = ResponseFacts(
             subject.head, sent: request.fields, response, copy: subject.found.map { ($0.metadata, $0.head) },
-            mayRescue: subject.mayRescue, isLookedUp: keys != nil, good: subject.found == nil ? GoodResponse() : good,
+            mayRescue: subject.mayRescue, isLookedUp: hasPlace, good: subject.found == nil ? GoodResponse() : good,
             strictness: shard.settings.policy.strictness)
         facts.isStream = StreamedResponse.isStream(
             response, to: subject.head.method, onStreamRoute: shard.routes.all[subject.route].streams)
         if let decision = facts.judge(hasStandIn: hasStandIn) { return decision }
         // Now its place is known, where that is another than its request's.
         let storage = storageDecision(response)
-        facts.isLookedUp = keys != nil
+        facts.isLookedUp = hasPlace
         let room = ResponseFacts.Room(
             length: length, limitBytes: shard.settings.content.bufferLimitBytes,
             examinedAtOnceBytes: shard.settings.content.examinedAtOnceBytes,
@@ -101,7 +101,7 @@ extension Fetch: TransferReceiver {
     }
 
     private func storageDecision(_ response: ResponseHead) -> StorageDecision {
-        if subject.head.method == .post, keys == nil { takeKeyOfGet(response) }
+        if subject.head.method == .post, !hasPlace { takeKeyOfGet(response) }
         guard let placedRequest, let cache = shard.cache else { return .forbidden(subject.decision.notStored) }
         return cache.decideStoring(response, for: placedRequest, good: good)
     }
@@ -115,7 +115,7 @@ extension Fetch: TransferReceiver {
         guard response.status == 200, hasLifetime, let location = response.fields.first(.contentLocation),
             Invalidation.isSame(location, as: subject.head.pathAndQuery, origin: shard.shared.cacheSettings.upstream)
         else { return }
-        keys = cache.keysOfGet(for: subject.head)
+        keysOfGet = cache.keysOfGet(for: subject.head)
     }
 
     // MARK: The content

@@ -13,8 +13,12 @@ import Upstream
 extension Fetch {
     /// The request as the cache knows it; nil where it has nothing to do with it.
     var placedRequest: PlacedRequest? {
-        keys.map { PlacedRequest(subject.head, subject.directives, keys: $0, found: subject.found) }
+        guard let keys = subject.place?.keys ?? keysOfGet else { return nil }
+        return PlacedRequest(subject.head, subject.directives, keys: keys, found: subject.found)
     }
+
+    /// Whether the store has anything to do with the response.
+    var hasPlace: Bool { subject.place != nil || keysOfGet != nil }
 
     /// Calls `store` once what storing the response looks at is at hand: nearly always at once.
     /// - Parameters:

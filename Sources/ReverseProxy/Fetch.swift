@@ -26,13 +26,13 @@ final class Fetch: @unchecked Sendable {
 
     let shard: ProxyShard
     let subject: DecidedRequest
-    /// Where the response is stored; nil where the store has nothing to do with it.
-    var keys: TargetKeys?
+    /// Where the response to a POST is stored that may answer later GETs.
+    var keysOfGet: TargetKeys?
     private(set) var request: UpstreamRequest
     /// Let go of when the response is passed on: the request is not sent again then.
     var body: RequestBody
     /// Where others wait for what this fetch brings: the key under which they do. They are told once.
-    private var flight: [UInt8]?
+    private var flight: FlightKey?
     /// Let go of when the fetch has told its end, or when the client left.
     private(set) var receiver: (any FetchReceiver)?
     private var transfer: Transfer?
@@ -49,7 +49,6 @@ final class Fetch: @unchecked Sendable {
 
     init(shard: ProxyShard, subject: DecidedRequest, request: UpstreamRequest, body: RequestBody, receiver: any FetchReceiver) {
         self.shard = shard
-        keys = subject.place?.keys
         self.subject = subject
         self.request = request
         self.body = body
@@ -58,7 +57,7 @@ final class Fetch: @unchecked Sendable {
 
     /// Sends the request; the receiver is told at once where it cannot even be tried.
     /// - Parameter flight: the key under which others wait for this fetch.
-    func start(leads flight: [UInt8]?) {
+    func start(leads flight: FlightKey?) {
         shard.loop.assertOnLoop()
         self.flight = flight
         shard.cache?.noteCookies(sentWith: subject.head, isReading: subject.isReading)

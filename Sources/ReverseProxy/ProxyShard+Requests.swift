@@ -107,10 +107,12 @@ extension ProxyShard {
             serveHit(found, serving, to: head, arrival, stream)
             return nil
         }
-        var facts = facts(head, .lookedUp(try lookFurther(finding.result, finding.keys, head, directives)))
+        let route = routes.place(of: head.pathAndQuery)
+        arrival.route = route
+        var facts = facts(head, .lookedUp(try lookFurther(finding.result, finding.keys, head, directives, route: route)))
         facts.directives = directives
         facts.wantsStream = StreamedResponse.isWanted(by: head.fields)
-        facts.staleFor = routes.all[routes.place(of: head.pathAndQuery)].freshness.staleFor
+        facts.staleFor = routes.all[route].freshness.staleFor
         return perform(facts, head, body, arrival, stream)
     }
 
@@ -122,13 +124,12 @@ extension ProxyShard {
     /// What is not plainly a fresh hit. Apart from `look`, so that what a hit needs stays small.
     @inline(never)
     private func lookFurther(
-        _ result: LookUpResult, _ keys: TargetKeys, _ head: RequestHead, _ directives: RequestCacheControl
+        _ result: LookUpResult, _ keys: TargetKeys, _ head: RequestHead, _ directives: RequestCacheControl, route: Int
     ) throws(NotAtHand) -> LookUpFacts<FoundResponse> {
         let lookedUp = LookUpFacts(result.fact, keys: keys, flight: result.flightKey(keys))
         lookedUp.isForPart = RequestUse(head, content: .none) == .lookUpPart
         // Of all requests by OPTIONS only preflights are looked up.
         lookedUp.isKeptByContent = isKeptByContent(head) || head.method == .options
-        let route = routes.place(of: head.pathAndQuery)
         guard let found = result.found else {
             // What may stand in where the upstream fails: by then it is known at once whether it does.
             if keys.isPartitioned, routes.all[route].rescueWithShared != .never || keys.former != nil {
@@ -149,7 +150,8 @@ extension ProxyShard {
     // MARK: Doing what was decided
 
     private func perform(
-        _ facts: RequestFacts<FoundResponse>, _ head: RequestHead, _ body: RequestBody, _ arrival: Arrival, _ stream: any ClientStream
+        _ facts: borrowing RequestFacts<FoundResponse>, _ head: RequestHead, _ body: RequestBody, _ arrival: borrowing Arrival,
+        _ stream: any ClientStream
     ) -> (any ClientExchange)? {
         let decision = facts.decide()
         switch decision {

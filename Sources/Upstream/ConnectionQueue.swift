@@ -71,6 +71,8 @@ struct ConnectionQueue<Element> {
     /// With some that nobody uses any more: most are used again soon.
     private var shares: [ConnectionShare.Name: Share] = [:]
     private var sweepAt = 64
+    /// The one that was asked for last: nearly always it is asked for again.
+    private var latest: (name: ConnectionShare.Name, share: Share)?
     /// Shares of what is free that have blocked places. Each has a connection, else it would not be full: so they are bounded.
     private var waitingForFree: Set<ConnectionShare.Name> = []
     /// How many wait, and how many of them came when one of their shares was full.
@@ -165,7 +167,7 @@ struct ConnectionQueue<Element> {
     /// One that held these has given its connection back.
     mutating func release(_ held: [ConnectionShare]) {
         running -= 1
-        for share in held { shares[share.name]?.held -= 1 }
+        for share in held { find(share.name)?.held -= 1 }
         for share in held where share.limit != .free { unblock(share) }
         // One more is free for all of them.
         for name in waitingForFree { unblock(ConnectionShare(name, .free)) }
@@ -189,14 +191,23 @@ struct ConnectionQueue<Element> {
     }
 
     private mutating func known(_ share: ConnectionShare) -> Share {
-        if let known = shares[share.name] { return known }
+        if let known = find(share.name) { return known }
         if shares.count >= sweepAt {
             shares = shares.filter { !$0.value.isUnused }
+            latest = nil
             sweepAt = max(64, shares.count * 2)
         }
         let new = Share()
         shares[share.name] = new
+        latest = (share.name, new)
         return new
+    }
+
+    private mutating func find(_ name: ConnectionShare.Name) -> Share? {
+        if let latest, latest.name == name { return latest.share }
+        guard let known = shares[name] else { return nil }
+        latest = (name, known)
+        return known
     }
 
     private mutating func remove(_ place: Place) {

@@ -34,9 +34,7 @@ struct RequestWriter {
         head.append(copying: proxyAuthorization.span)
         FieldSerializer.append(fields, to: &head)
         if let length = request.contentLength {
-            head.append("Content-Length: ")
-            head.append(decimal: length)
-            head.append("\r\n")
+            head.append(contentLength: length)
         } else if request.content == .chunked {
             head.append("Transfer-Encoding: chunked\r\n")
         }

@@ -139,7 +139,8 @@ struct ReplayTests {
         }
         #expect(Array(found.prefix(1)) == nearest)
         // The very same but for its content is found wherever it stands.
-        if case .refuse(.otherContent) = replay.respond(to: Spelt.request("GET \(path)/wanted\n\n{}", secrets)) {} else {
+        if case .refuse(.otherContent) = replay.respond(to: Spelt.request("GET \(path)/wanted\n\n{}", secrets)) {
+        } else {
             Issue.record("its other content was overlooked")
         }
     }

@@ -13,7 +13,7 @@ struct CollapsedRequestsTests {
         let outcomes = Mutex<[String]>([])
 
         func join(_ requests: CollapsedRequests, _ key: [UInt8] = [1], now: Int64 = 0) -> String {
-            let place = requests.join(key, now: now, as: ObjectIdentifier(self)) { [self] outcome in
+            let place = requests.join(FlightKey(key), now: now, as: ObjectIdentifier(self)) { [self] outcome in
                 outcomes.withLock { $0.append("\(outcome)") }
             }
             return "\(place)"
@@ -28,9 +28,9 @@ struct CollapsedRequestsTests {
         let all = (0..<3).map { _ in Follower() }
         #expect(all.map { $0.join(requests) } == ["leader", "follower", "follower"])
         #expect(requests.waiting == 2)
-        requests.end([1], .stored, now: 0)
+        requests.end(FlightKey([1]), .stored, now: 0)
         #expect(all.map(\.woken) == [[], ["stored"], ["stored"]])
-        requests.end([1], .abandoned, now: 0)
+        requests.end(FlightKey([1]), .abandoned, now: 0)
         #expect(all.map(\.woken) == [[], ["stored"], ["stored"]])
         #expect(Follower().join(requests) == "leader")
     }
@@ -47,9 +47,9 @@ struct CollapsedRequestsTests {
         let requests = CollapsedRequests()
         let (leader, gone, left) = (Follower(), Follower(), Follower())
         _ = [leader, gone, left].map { $0.join(requests) }
-        requests.leave([1], ObjectIdentifier(gone))
+        requests.leave(FlightKey([1]), ObjectIdentifier(gone))
         #expect(requests.waiting == 1)
-        requests.end([1], .stored, now: 0)
+        requests.end(FlightKey([1]), .stored, now: 0)
         #expect(gone.woken.isEmpty && left.woken == ["stored"])
     }
 
@@ -58,7 +58,7 @@ struct CollapsedRequestsTests {
         let requests = CollapsedRequests()
         let (leader, follower) = (Follower(), Follower())
         _ = [leader, follower].map { $0.join(requests) }
-        requests.end([1], .unshareable, now: 1_000)
+        requests.end(FlightKey([1]), .unshareable, now: 1_000)
         #expect(follower.woken == ["unshareable"])
         #expect(Follower().join(requests, now: 10_999) == "alone")
         #expect(Follower().join(requests, now: 11_000) == "leader")
@@ -69,18 +69,18 @@ struct CollapsedRequestsTests {
         let requests = CollapsedRequests()
         let (first, waiting, second, third) = (Follower(), Follower(), Follower(), Follower())
         _ = [first, waiting].map { $0.join(requests) }
-        requests.noteSlow([1])
+        requests.noteSlow(FlightKey([1]))
         #expect(second.join(requests) == "leader")
         #expect(third.join(requests) == "follower")
-        requests.end([1], .stored, now: 0)
+        requests.end(FlightKey([1]), .stored, now: 0)
         #expect(waiting.woken == ["stored"] && third.woken == ["stored"])
     }
 
     @Test("a background fetch leads where nobody does, and only there")
     func background() {
         let requests = CollapsedRequests()
-        #expect(requests.lead([1]))
-        #expect(!requests.lead([1]))
+        #expect(requests.lead(FlightKey([1])))
+        #expect(!requests.lead(FlightKey([1])))
         #expect(Follower().join(requests) == "follower")
     }
 }

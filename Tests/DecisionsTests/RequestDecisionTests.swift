@@ -219,7 +219,7 @@ struct RequestDecisionTests {
 
     @Test("what is stored while the upstream is asked belongs to no part, no pass and no refusal")
     func places() {
-        func place(_ change: (inout RequestRow) -> Void) -> [UInt8]? { RequestRow("", "", change).decision.place?.flight }
+        func place(_ change: (inout RequestRow) -> Void) -> [UInt8]? { RequestRow("", "", change).decision.place?.flight.bytes }
         #expect(place { _ in } == [2])
         #expect(place { $0.found = Self.stale } == [2])
         #expect(place { $0.found = Self.revalidatable } == [2])

@@ -19,7 +19,7 @@ struct UpstreamRequestFieldsTests {
         change(&settings)
         let maker = UpstreamRequestFields(settings: settings, authority: Array("api.example".utf8), instance: "a1b2")
         let head = RequestHead(method: method, target: Array("/a".utf8)[...], version: .http11, fields: fields(lines))
-        let client = UpstreamRequestFields.Client(address: Array("192.0.2.1".utf8), isIPv6: false, host: Array("cistern.example".utf8))
+        let client = UpstreamRequestFields.Client(address: Array("192.0.2.1".utf8), isIPv6: false, host: Array("cistern.example".utf8)[...])
         let made = maker.make(from: head, client: client)
         return (0..<made.count).map { index in
             let (name, value) = (made.name(at: index), made.value(at: index))
