@@ -1,7 +1,6 @@
 // Signals: SIGTERM and SIGINT end the process in good order, a second one at once; SIGHUP reopens the access log; SIGPIPE is ignored. Where a
 // command runs for us, they are the command's, and its end is ours.
 
-import Descriptors
 import Dispatch
 import Glibc
 
@@ -11,9 +10,15 @@ final class Signals {
     private var sources: [any DispatchSourceSignal] = []
 
     /// From now on the signals do not end the process by themselves.
-    init() {
+    /// - Parameter isForCommand: whether `wait(for:)` follows. They wait for that then, also if they come before: so this is made before any thread.
+    init(isForCommand: Bool = false) {
         signal(SIGPIPE, SIG_IGN)
-        for number in [SIGTERM, SIGINT, SIGHUP] { signal(number, SIG_IGN) }
+        if isForCommand {
+            var set = Self.commandSignals
+            pthread_sigmask(SIG_BLOCK, &set, nil)
+        } else {
+            for number in [SIGTERM, SIGINT, SIGHUP] { signal(number, SIG_IGN) }
+        }
     }
 
     /// Returns when the process is told to stop.
@@ -29,31 +34,27 @@ final class Signals {
         stopped.wait()
     }
 
-    /// Passes signals on to a process until it has ended.
-    /// - Returns: its exit code, as a shell tells it.
-    func wait(for process: pid_t) -> Int32 {
-        for number in [SIGTERM, SIGINT, SIGHUP] {
-            watch(number) {
-                // Ctrl-C goes to all that the terminal has in front: the process has it already.
-                if number == SIGTERM || !Self.isInFront { kill(process, number) }
-            }
-        }
-        var ended = siginfo_t()
-        while waitid(P_PID, id_t(process), &ended, WEXITED | WNOWAIT) != 0, errno == EINTR {}
-        // From its collection on the number may be another process's.
-        queue.sync {
-            for source in sources { source.cancel() }
-            sources = []
-        }
-        var status: Int32 = 0
-        while waitpid(process, &status, 0) < 0, errno == EINTR {}
-        return status & 0x7f == 0 ? status >> 8 & 0xff : 128 + status & 0x7f
+    /// Those that end us are the command's, and its end is ours.
+    private static var commandSignals: sigset_t {
+        var set = sigset_t()
+        sigemptyset(&set)
+        for number in [SIGTERM, SIGINT, SIGHUP, SIGCHLD] { sigaddset(&set, number) }
+        return set
     }
 
-    /// Whether our terminal's keys reach us.
-    private static var isInFront: Bool {
-        let terminal = Descriptor(open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC))
-        return terminal.isOpen && tcgetpgrp(terminal.number) == getpgrp()
+    /// Passes signals on to a process of ours until it has ended.
+    /// - Returns: its exit code, as a shell tells it.
+    func wait(for process: pid_t) -> Int32 {
+        var set = Self.commandSignals
+        var status: Int32 = 0
+        while waitpid(process, &status, WNOHANG) == 0 {
+            var received = siginfo_t()
+            let number = sigwaitinfo(&set, &received)
+            // What a terminal's key sends goes to all that it has in front: the process has it already.
+            guard number > 0, number != SIGCHLD, received.si_code != SI_KERNEL else { continue }
+            kill(process, number)
+        }
+        return status & 0x7f == 0 ? status >> 8 & 0xff : 128 + status & 0x7f
     }
 
     private func watch(_ number: Int32, _ action: @escaping @Sendable () -> Void) {

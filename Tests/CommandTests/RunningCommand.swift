@@ -69,7 +69,13 @@ final class RunningCommand {
         return text
     }
 
+    private var isStopped = false
+
+    /// Where a test ended before it came to that.
+    deinit { if !isStopped { _ = stop(SIGKILL) } }
+
     func stop(_ signal: Int32 = SIGTERM) -> Outcome {
+        isStopped = true
         kill(process, signal)
         var status: Int32 = 0
         waitpid(process, &status, 0)

@@ -90,6 +90,7 @@ struct ServedCommandTests {
         let preflight = try replay.request("OPTIONS", "/anything", asking)
         #expect(preflight.status == 200 && preflight["Access-Control-Allow-Methods"] == "DELETE")
         #expect(preflight["Access-Control-Allow-Credentials"] == "true")
+        #expect(replay.stop().status == 0)
         let refused = try CommandLineTool.run("replay \(har) --allow-origin http://localhost:3000/")
         #expect(refused.status == 64 && refused.text.contains("is not a whole origin"))
     }

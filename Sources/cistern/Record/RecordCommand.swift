@@ -49,7 +49,7 @@ struct Record: ParsableCommand {
         let reader = try options.checkedReader()
         var settings = reader.settings
         if served.isGiven, !reader.isGiven("listen") { settings.listen = [ServedCommand.usualAddress] }
-        let signals = Signals()
+        let signals = Signals(isForCommand: served.isGiven)
         let logger = LogSetup.start(settings.log)
         DescriptorLimit.raise()
         defer { LogSetup.writer.finish() }

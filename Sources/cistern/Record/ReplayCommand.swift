@@ -73,7 +73,7 @@ struct ReplayCommand: ParsableCommand {
     }
 
     private func serve() throws {
-        let signals = Signals()
+        let signals = Signals(isForCommand: served.isGiven)
         let address = try listening.address(for: served)
         let recording = try read()
         let options = ReplayOptions(
