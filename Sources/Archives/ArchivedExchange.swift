@@ -10,6 +10,8 @@ package struct ArchivedExchange: Sendable {
     package let url: String
     package let requestFields: Fields
     package let requestContent: [UInt8]
+    /// Whether the archive holds what was sent: some recorders leave out what is not text.
+    package let isRequestContentKnown: Bool
     /// With the fields that can be sent, as they are in the archive.
     package let response: ResponseHead
     package let content: [UInt8]
@@ -28,6 +30,7 @@ package struct ArchivedExchange: Sendable {
         isDecoded: Bool, started: Int64?, duration: Int64
     ) {
         (self.method, self.url, self.requestFields, self.requestContent) = (method, url, requestFields, requestContent)
+        isRequestContentKnown = true
         (self.response, self.content, self.isDecoded, self.started, self.duration) = (response, content, isDecoded, started, duration)
     }
 }
@@ -73,19 +76,18 @@ extension ArchivedExchange {
         let isSocket = entry["_webSocketMessages"] != nil || entry["_resourceType"]?.string == "websocket"
         if isSocket || url.hasPrefix("ws:") || url.hasPrefix("wss:") { throw .unusable(.webSocket) }
         let status = try Self.status(response)
-        var fields = try Self.fields(response["headers"], "response.headers")
-        if !fields.contains(.contentType), let type = response["content"]?["mimeType"]?.string, !type.isEmpty, type != "x-unknown",
-            Self.isValue(type)
-        {
-            fields.append(.contentType, type)
-        }
+        let fields = try Self.responseFields(response)
         self.method = Array(method.utf8)
         self.url = url
-        requestFields = try Self.requestFields(request)
-        requestContent = try Self.requestContent(request["postData"])
+        let requestFields = try Self.requestFields(request)
+        self.requestFields = requestFields
+        (requestContent, isRequestContentKnown) = try Self.requestContent(request["postData"], requestFields)
         self.response = ResponseHead(status: status, fields: fields)
         let hasContent = !status.forbidsContent && method != "HEAD"
         content = hasContent ? try Self.content(response["content"]) : []
+        // Playwright does not know contents that the app has not read. Of a redirect nobody reads more than where it leads to.
+        let isUnread = response["content"]?["size"]?.integer == -1 && content.isEmpty && Self.length(fields) > 0
+        if hasContent, isUnread, !status.isRedirection { throw .unusable(.noContent) }
         isDecoded =
             (ContentCoding(fields) != .identity && entry["_cistern"]?["coded"] != true) || entry["_cistern"]?["decoded"] == true
         started = entry["startedDateTime"]?.string.flatMap { RFC3339.parse($0) }
@@ -97,9 +99,40 @@ extension ArchivedExchange {
         switch status {
         case 0, -1: throw .unusable(.noResponse)
         case 101: throw .unusable(.webSocket)
+        // Browsers write what the app saw: the content of their copy, which the 304 has confirmed.
+        case 304 where response["content"]?["text"]?.string?.isEmpty == false: return 200
         case 200...599: return Status(rawValue: UInt16(status))
         default: throw .malformed("response.status is not between 200 and 599")
         }
+    }
+
+    private static func responseFields(_ response: JSONValue) throws(ArchiveFault) -> Fields {
+        var fields = try fields(response["headers"], "response.headers")
+        let unknown = ["", "x-unknown", "application/x-unknown-content-type"]
+        if !fields.contains(.contentType), let type = response["content"]?["mimeType"]?.string, !unknown.contains(type), isValue(type) {
+            fields.append(.contentType, type)
+        }
+        // Text is decoded by the recorder: it goes out in UTF-8, whatever it came in.
+        if let content = response["content"], content["encoding"]?.string != "base64", let text = content["text"]?.string,
+            text.utf8.contains(where: { $0 >= 0x80 }), let type = fields.first(.contentType), let unicode = inUTF8(type)
+        {
+            fields.set(.contentType, unicode)
+        }
+        return fields
+    }
+
+    /// A type with another charset, with this one instead; nil where it has none, or this one.
+    private static func inUTF8(_ type: ArraySlice<UInt8>) -> [UInt8]? {
+        var parameters = type.split(separator: UInt8(ascii: ";"), omittingEmptySubsequences: false)
+        guard let place = parameters.firstIndex(where: { $0.trimmed.prefix(8).equalsIgnoringCase("charset=") }) else { return nil }
+        guard !parameters[place].trimmed.dropFirst(8).equalsIgnoringCase("utf-8") else { return nil }
+        parameters[place] = Array(" charset=utf-8".utf8)[...]
+        return Array(parameters.joined(separator: [UInt8(ascii: ";")]))
+    }
+
+    /// What Content-Length says; 0 where it says nothing.
+    private static func length(_ fields: Fields) -> Int {
+        fields.first(.contentLength).flatMap { Int(String(decoding: $0, as: UTF8.self)) } ?? 0
     }
 
     /// Those that can be sent; an archive of HTTP/2 has others too. Some recorders join the lines of one field by line breaks.
@@ -130,16 +163,29 @@ extension ArchivedExchange {
 
     // MARK: Content
 
-    private static func requestContent(_ post: JSONValue?) throws(ArchiveFault) -> [UInt8] {
-        guard let post, post != .null else { return [] }
+    private static func requestContent(
+        _ post: JSONValue?, _ fields: Fields
+    ) throws(ArchiveFault) -> (bytes: [UInt8], isKnown: Bool) {
+        let length = length(fields)
+        guard let post, post != .null else { return ([], length == 0) }
         if let text = post["text"]?.string, !text.isEmpty || post["params"]?.array?.isEmpty != false {
-            return try bytes(text, encoding: post["_encoding"] ?? post["encoding"], "request.postData")
+            if let encoding = post["_encoding"] ?? post["encoding"] {
+                return (try bytes(text, encoding: encoding, "request.postData"), true)
+            }
+            return (sent(text, length), !text.isEmpty || length == 0)
         }
         if isElsewhere(post) { throw .unusable(.contentElsewhere) }
         let pairs = (post["params"]?.array ?? []).map { parameter in
             PercentCoding.encode(parameter["name"]?.string ?? "") + "=" + PercentCoding.encode(parameter["value"]?.string ?? "")
         }
-        return Array(pairs.joined(separator: "&").utf8)
+        return (Array(pairs.joined(separator: "&").utf8), true)
+    }
+
+    /// Browsers and mitmproxy write what is not UTF-8 with a character for each byte; only its length tells.
+    private static func sent(_ text: String, _ length: Int) -> [UInt8] {
+        let scalars = text.unicodeScalars
+        guard text.utf8.count != length, scalars.count == length, scalars.allSatisfy({ $0.value <= 0xff }) else { return Array(text.utf8) }
+        return scalars.map { UInt8(truncatingIfNeeded: $0.value) }
     }
 
     private static func content(_ content: JSONValue?) throws(ArchiveFault) -> [UInt8] {

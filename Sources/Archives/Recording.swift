@@ -36,7 +36,8 @@ package struct Recording: Sendable {
         self.secrets = secrets
         for (exchange, target) in exchanges {
             let request = ReplayRequest(
-                method: exchange.method, target: target, fields: exchange.requestFields, content: exchange.requestContent, secrets)
+                method: exchange.method, target: target, fields: exchange.requestFields,
+                content: exchange.isRequestContentKnown ? exchange.requestContent : nil, secrets)
             requests.append((request, exchange.response.fields))
             responses.append(ReplayResponse(exchange, origins: origins, now: now))
         }

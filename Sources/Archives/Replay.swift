@@ -8,7 +8,7 @@ package enum ReplayOrder: Sendable, Equatable {
     case repeating
     /// The same, but each goes out once.
     case once
-    /// All requests must come as they were recorded, each once.
+    /// All requests must come as they were recorded, each once; preflights come when they come.
     case strict
 }
 
@@ -90,11 +90,11 @@ package struct Replay: Sendable {
 
     package var count: Int { requests.count }
     /// How many recorded responses have not gone out yet.
-    package var left: Int { isServed.count { !$0 } }
+    package var left: Int { isServed.indices.count { !isServed[$0] && !(order == .strict && requests[$0].isPreflight) } }
     package func request(_ number: Int) -> ReplayRequest { requests[number] }
 
     package mutating func respond(to request: ReplayRequest) -> ReplayDecision {
-        let decision = order == .strict ? inOrder(request) : choose(request)
+        let decision = order == .strict && !request.isPreflight ? inOrder(request) : choose(request)
         switch decision {
         case .serve(let number):
             served += 1
@@ -116,8 +116,9 @@ package struct Replay: Sendable {
     // MARK: In strict order
 
     private mutating func inOrder(_ request: ReplayRequest) -> ReplayDecision {
+        while next < requests.count, requests[next].isPreflight { next += 1 }
         guard next < requests.count else { return .refuse(.atEnd) }
-        guard requests[next].key == request.key else { return .refuse(.outOfOrder(next: next)) }
+        guard [request.key, request.key.withAnyContent].contains(requests[next].key) else { return .refuse(.outOfOrder(next: next)) }
         next += 1
         return .serve(next - 1)
     }
@@ -128,7 +129,8 @@ package struct Replay: Sendable {
         guard let key = recordedKey(for: request), let variants = groups[key] else { return .refuse(unknown(request)) }
         let place = Self.fitting(variants, request)
         let variant = variants[place]
-        guard variant.next < variant.numbers.count || order == .repeating else {
+        // Also in strict order only what is asked in any order comes here: preflights, which browsers repeat as they like.
+        guard variant.next < variant.numbers.count || order != .once else {
             return .refuse(.usedUp(count: variant.numbers.count))
         }
         groups[key]?[place].next += 1
@@ -139,7 +141,7 @@ package struct Replay: Sendable {
     private func recordedKey(for request: ReplayRequest) -> ReplayRequest.Key? {
         var keys = [request.key, request.key.with(range: [])]
         if request.key.method == Array("HEAD".utf8) { keys += keys.map { $0.with(method: Array("GET".utf8)) } }
-        return keys.first { groups[$0] != nil }
+        return keys.first { groups[$0] != nil } ?? keys.map(\.withAnyContent).first { groups[$0] != nil }
     }
 
     /// Credentials where there were some, and the same values of what `Vary` names, as far as there is such a one.

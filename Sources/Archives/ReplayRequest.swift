@@ -19,15 +19,25 @@ package struct ReplayRequest: Sendable {
         let method: [UInt8]
         let target: [UInt8]
         let range: [UInt8]
-        let content: [UInt8]
+        /// nil where nobody knows: then it is as good as any.
+        let content: [UInt8]?
 
         func with(method: [UInt8]? = nil, range: [UInt8]? = nil) -> Key {
             Key(method: method ?? self.method, target: target, range: range ?? self.range, content: content)
         }
+
+        var withAnyContent: Key { Key(method: method, target: target, range: range, content: nil) }
     }
 
-    /// - Parameter target: path and query.
-    package init(method: [UInt8], target: [UInt8], fields: Fields, content: [UInt8], _ secrets: SecretCovering) {
+    /// A browser's question whether a script may ask (Fetch §4.8): how often it comes is the browser's matter.
+    var isPreflight: Bool {
+        method == Array("OPTIONS".utf8) && !fields.all(named: "access-control-request-method").isEmpty
+    }
+
+    /// - Parameters:
+    ///   - target: path and query.
+    ///   - content: nil where it was not recorded.
+    package init(method: [UInt8], target: [UInt8], fields: Fields, content: [UInt8]?, _ secrets: SecretCovering) {
         self.method = method
         let target = secrets.cover(target: target)
         self.target = target
@@ -36,8 +46,8 @@ package struct ReplayRequest: Sendable {
         hasCredentials = (0..<fields.count).contains { secrets.isSecret(field: fields.name(at: $0)) }
         var canonical: [UInt8] = []
         CacheKey.append(to: &canonical, prefix: [], target: target.span, rules: nil)
-        var said: [UInt8] = []
-        if !content.isEmpty {
+        var said: [UInt8]? = content == nil ? nil : []
+        if let content, !content.isEmpty {
             let covered = secrets.cover(content: content, type: MediaType(of: fields))
             said = RequestContent.said(method: Method(method.span), fields: fields, content: covered.span, rules: nil)
         }

@@ -105,6 +105,13 @@ struct ReplayTests {
                 ("GET /a", .refuse(.otherContent(nearest: [0, 1]))),
             ]),
         ReplayRow(
+            sentence: "strict: preflights come when they come, as often as they like",
+            recorded: ["POST /a", "OPTIONS /a\nAccess-Control-Request-Method: POST", "GET /b"], order: .strict,
+            steps: [
+                ("OPTIONS /a\nAccess-Control-Request-Method: POST", .serve(1)), ("POST /a", .serve(0)),
+                ("OPTIONS /a\nAccess-Control-Request-Method: POST", .serve(1)), ("GET /b", .serve(2)), ("GET /b", .refuse(.atEnd)),
+            ]),
+        ReplayRow(
             sentence: "three nearest are told, the nearest first",
             recorded: ["DELETE /orders", "GET /users", "GET /users/1", "POST /users", "GET /x/y/z"], order: .repeating,
             steps: [("GET /userz", .refuse(.notRecorded(nearest: [1, 3, 2])))]),
@@ -143,6 +150,25 @@ struct ReplayTests {
         } else {
             Issue.record("its other content was overlooked")
         }
+    }
+
+    @Test("content that nobody knows is as good as any, and what is known comes first")
+    func unknownContent() {
+        let unknown = ReplayRequest(method: Array("POST".utf8), target: Array("/a".utf8), fields: Fields(), content: nil, secrets)
+        let known = Spelt.request("POST /a\n\(json)\n\n{\"a\":1}", secrets)
+        for order in [ReplayOrder.repeating, .strict] {
+            var replay = Replay([(unknown, Fields()), (known, Fields())], order: order)
+            #expect(replay.respond(to: Spelt.request("POST /a\n\(json)\n\n{\"a\":2}", secrets)) == .serve(0))
+            #expect(replay.respond(to: known) == .serve(1))
+        }
+    }
+
+    @Test("strict: a preflight that never came is not missing")
+    func leftPreflight() {
+        var replay = Replay(
+            ["GET /a", "OPTIONS /a\nAccess-Control-Request-Method: PUT"].map { (Spelt.request($0, secrets), Fields()) }, order: .strict)
+        _ = replay.respond(to: Spelt.request("GET /a", secrets))
+        #expect(replay.left == 0)
     }
 
     @Test("a refusal says what was recorded instead, and shows no secret")
