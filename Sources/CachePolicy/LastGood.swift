@@ -67,7 +67,7 @@ package enum LastGood {
 
     /// Whether the status says that the server, or the client's share of it, is in trouble.
     package static func isTrouble(_ status: Status) -> Bool {
-        switch status {
+        switch status.rawValue {
         case 429, 500, 502, 503, 504: true
         default: isServersTrouble(status)
         }

@@ -155,13 +155,19 @@ package enum CacheableStatus {
 
     /// RFC 9110 §15.1.
     package static func isHeuristicallyCacheable(_ status: Status) -> Bool {
-        [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501].contains(status.rawValue)
+        switch status.rawValue {
+        case 200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501: true
+        default: false
+        }
     }
 
     /// Errors that a field or a moment of one request brings about: not kept for others, whatever they say of freshness, unless the operator wants
     /// the letter.
     static func isAboutOneRequest(_ status: Status) -> Bool {
-        [400, 401, 407, 408, 411, 412, 413, 416, 417, 421, 425, 428, 429, 431].contains(status.rawValue)
+        switch status.rawValue {
+        case 400, 401, 407, 408, 411, 412, 413, 416, 417, 421, 425, 428, 429, 431: true
+        default: false
+        }
     }
 
     /// §3: a final status, and something that allows it: explicit freshness, `public`, or a status that does so by itself.

@@ -6,11 +6,17 @@ import Decisions
 import HTTPCore
 import Locking
 
+/// Who may wait for another's fetch.
+package protocol FlightFollower: AnyObject, Sendable {
+    /// Called from the leader's thread.
+    func flightEnded(_ outcome: FlightOutcome)
+}
+
 /// All shards' fetches that others may wait for; behind one mutex, off the path of a fresh hit.
 package final class CollapsedRequests: Sendable {
     private struct Flight {
         /// Those to be woken. Who leaves is taken out: what a client that is gone would hold must not wait for a slow upstream.
-        var followers: [ObjectIdentifier: @Sendable (FlightOutcome) -> Void] = [:]
+        var followers: [ObjectIdentifier: any FlightFollower] = [:]
         /// It has taken too long already: who comes now leads anew, and whichever fetch ends first wakes all.
         var isSlow = false
     }
@@ -19,7 +25,7 @@ package final class CollapsedRequests: Sendable {
         var flights: [FlightKey: Flight] = [:]
         /// By the key's hash, since keys may be long: until when everyone asks for himself (milliseconds). Two keys with one hash cost
         /// the second a request of its own.
-        var unshareable: [Int: Int64] = [:]
+        var unshareable: [SeededHash: Int64] = [:]
     }
 
     private let state = Mutex(State())
@@ -34,10 +40,7 @@ package final class CollapsedRequests: Sendable {
     /// - Parameters:
     ///   - now: milliseconds of the loop's clock.
     ///   - follower: who comes.
-    ///   - wake: called from the leader's thread.
-    package func join(_ key: FlightKey, now: Int64, as follower: ObjectIdentifier, wake: @escaping @Sendable (FlightOutcome) -> Void)
-        -> FlightPlace
-    {
+    package func join(_ key: FlightKey, now: Int64, as follower: any FlightFollower) -> FlightPlace {
         return state.withLock { state in
             if let until = state.unshareable[key.hash] {
                 if now < until { return .alone }
@@ -47,7 +50,7 @@ package final class CollapsedRequests: Sendable {
                 state.flights[key, default: Flight()].isSlow = false
                 return .leader
             }
-            state.flights[key]?.followers[follower] = wake
+            state.flights[key]?.followers[ObjectIdentifier(follower)] = follower
             return .follower
         }
     }
@@ -86,6 +89,6 @@ package final class CollapsedRequests: Sendable {
             }
             return state.flights.removeValue(forKey: key)?.followers ?? [:]
         }
-        for wake in followers.values { wake(outcome) }
+        for follower in followers.values { follower.flightEnded(outcome) }
     }
 }

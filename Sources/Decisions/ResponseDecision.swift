@@ -153,9 +153,11 @@ package struct ResponseFacts {
     /// - Parameters:
     ///   - storage: whether the rules let it be stored.
     ///   - gone: what it says of the copy.
-    package func use(_ storage: StorageDecision, _ gone: GoneJudgement, _ room: Room) -> ResponseDecision {
+    ///   - room: asked for only where the response would be held.
+    package func use(_ storage: StorageDecision, _ gone: GoneJudgement, _ room: @autoclosure () -> Room) -> ResponseDecision {
         if case .routesLost = gone, mayRescue, strictness == .rescue { return .fail(.routesLost) }
         if isLookedUp, request.method != .head, let purpose = purpose(storage, gone) {
+            let room = room()
             if room.isRefused { return .stream(.storeRefused) }
             if !room.isTooLarge { return .collect(purpose) }
         }

@@ -109,16 +109,17 @@ extension ClientConnection {
         table.loop.assertOnLoop()
         guard let progress = state.beginResponse(framing, readAhead: readAhead, isFirstOutput: output.isEmpty) else { return }
         var bytes = head
-        switch framing {
-        case .none: break
-        case .length(let count):
-            bytes.append(contentLength: count)
-        case .chunked where progress.version == .http11: bytes.append("Transfer-Encoding: chunked\r\n")
-        case .chunked: break
+        bytes.append(atMost: lines.count + Self.framingBytes) { end in
+            switch framing {
+            case .none: break
+            case .length(let count): end.put(contentLength: count)
+            case .chunked where progress.version == .http11: end.put("Transfer-Encoding: chunked\r\n")
+            case .chunked: break
+            }
+            end.put(progress.connectionLine)
+            end.put(lines)
+            end.put("\r\n")
         }
-        bytes.append(progress.connectionLine)
-        bytes += lines
-        bytes.append("\r\n")
         output.append(piece: bytes)
         pushLater()
     }

@@ -10,6 +10,8 @@ package struct CacheStatus {
 
     /// Longer than most lines.
     private static let usualBytes = 128
+    /// More than all our words take, with two numbers.
+    private static let wordBytes = 128
 
     /// - Parameter name: of this deployment.
     package init(name: [UInt8]) { beginning = Array("Cache-Status: ".utf8) + name }
@@ -48,18 +50,33 @@ package struct CacheStatus {
     }
 
     package func forwarded(_ forwarding: Forwarding, to out: inout [UInt8]) {
-        begin(&out)
-        out.append("; fwd=")
-        out.append(forwarding.reason)
-        if let status = forwarding.status {
-            out.append("; fwd-status=")
-            out.append(decimal: Int(status.rawValue))
+        let key = forwarding.key.map { Array($0.asStringItem.utf8) }
+        var detail = forwarding.detail ?? ""
+        detail.withUTF8 { detail in
+            let room = beginning.count + forwarding.reason.utf8CodeUnitCount + (key?.count ?? 0) + detail.count + Self.wordBytes
+            out.append(atMost: max(room, Self.usualBytes)) { line in
+                line.put(beginning)
+                line.put("; fwd=")
+                line.put(forwarding.reason)
+                if let status = forwarding.status {
+                    line.put("; fwd-status=")
+                    line.put(decimal: Int(status.rawValue))
+                }
+                if forwarding.isStored { line.put("; stored") }
+                if forwarding.isCollapsed { line.put("; collapsed") }
+                if let key {
+                    line.put("; key=")
+                    line.put(key)
+                }
+                // Reasons are our own words: letters, digits, `_`, `-`, and between two of them `/` and `:` (a token of RFC 9651 §3.3.4).
+                if !detail.isEmpty {
+                    line.put("; detail=")
+                    line.put(detail.baseAddress, count: detail.count)
+                }
+                if forwarding.isFaulted { line.put("; fault-injected") }
+                line.put("\r\n")
+            }
         }
-        if forwarding.isStored { out.append("; stored") }
-        if forwarding.isCollapsed { out.append("; collapsed") }
-        if let key = forwarding.key { add(key: key, to: &out) }
-        if let detail = forwarding.detail { add(detail: detail, to: &out) }
-        end(isFaulted: forwarding.isFaulted, &out)
     }
 
     private func end(isFaulted: Bool, _ out: inout [UInt8]) {

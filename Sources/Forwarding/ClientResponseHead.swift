@@ -23,22 +23,27 @@ package final class ClientResponseHead {
     ///   - date: now, for a response without Date (RFC 9110 §6.6.1).
     ///   - room: bytes for which there is to be room behind it.
     package func make(_ response: ResponseHead, date: [UInt8], room: Int = 0) -> [UInt8] {
+        guard !hiddenFields.isEmpty else { return write(response, date, room) }
         var response = response
         for name in hiddenFields where response.fields.contains(named: name.span) { response.fields.remove(named: name.span) }
-        var omitted: KnownFieldSet = [.contentLength]
-        let location = location.relative(in: response.fields)
-        if location != nil { omitted.insert(.location) }
-        var head: [UInt8] = []
-        let fields = response.fields
-        head.reserveCapacity(fields.bytes.count + 4 * fields.count + viaLine.count + Self.ownBytes + room)
-        ResponseSerializer.appendStatusLine(response.status, reason: response.reason, to: &head)
-        FieldSerializer.append(fields, without: omitted, to: &head)
-        if let location { FieldSerializer.append(.location, location, to: &head) }
-        if !fields.contains(.date) { FieldSerializer.append(.date, date, to: &head) }
-        head += viaLine
-        return head
+        return write(response, date, room)
     }
 
-    /// More than a status line and Date take.
-    private static let ownBytes = 128
+    private func write(_ response: ResponseHead, _ date: [UInt8], _ room: Int) -> [UInt8] {
+        let location = location.relative(in: response.fields)
+        let fieldBytes = FieldSerializer.room(for: response.fields)
+        let own = ResponseSerializer.statusLineRoom(response.reason) + viaLine.count + (location?.count ?? 0) + date.count + Self.ownBytes
+        return Array(atMost: fieldBytes + own + room) { head in
+            ResponseSerializer.writeStatusLine(response.status, reason: response.reason, to: &head)
+            FieldSerializer.write(response.fields, without: location == nil ? Self.omitted : Self.omittedWithLocation, to: &head)
+            if let location { FieldSerializer.write(.location, location, to: &head) }
+            if !response.fields.contains(.date) { FieldSerializer.write(.date, date, to: &head) }
+            head.put(viaLine)
+        }
+    }
+
+    private static let omitted: KnownFieldSet = [.contentLength]
+    private static let omittedWithLocation: KnownFieldSet = [.contentLength, .location]
+    /// More than the names of Location and Date take.
+    private static let ownBytes = 64
 }

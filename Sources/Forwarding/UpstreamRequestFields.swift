@@ -128,19 +128,22 @@ package final class UpstreamRequestFields {
         for value in source.all(field) { fields.append(field, Array(value)) }
     }
 
+    /// More than the words of Forwarded take.
+    private static let forwardedBytes = 64
+
     /// Both the standard's field and the ones that most frameworks read.
     private func addOwn(to fields: inout Fields, client: Client) {
-        fields.append(.forwarded) { value in
-            value.append("for=")
-            if client.isIPv6 { value.append("\"[") }
-            if client.address.isEmpty { value.append("unknown") } else { value.append(copying: client.address.span) }
-            if client.isIPv6 { value.append("]\"") }
+        fields.append(.forwarded, atMost: client.address.count + client.host.count + Self.forwardedBytes) { value in
+            value.put("for=")
+            if client.isIPv6 { value.put("\"[") }
+            if client.address.isEmpty { value.put("unknown") } else { value.put(client.address) }
+            if client.isIPv6 { value.put("]\"") }
             if settings.forwardHost {
-                value.append(";host=\"")
-                value.append(copying: client.host.span)
-                value.append("\"")
+                value.put(";host=\"")
+                value.put(client.host.span)
+                value.put("\"")
             }
-            value.append(";proto=http")
+            value.put(";proto=http")
         }
         if !client.address.isEmpty { fields.append(.xForwardedFor, client.address) }
         if settings.forwardHost { fields.append(.xForwardedHost, client.host.span) }

@@ -116,28 +116,7 @@ extension [UInt8] {
 
     /// Appends a number in decimal digits.
     package mutating func append(decimal value: Int) {
-        append(addingCapacity: DecimalDigits.longest) { output in
-            output.withUnsafeMutableBufferPointer { space, written in
-                guard let start = space.baseAddress else { return }
-                written += DecimalDigits.write(value, to: start + written)
-            }
-        }
-    }
-
-    /// The line that tells how long a message's content is (RFC 9110 §8.6), with one check for room.
-    package mutating func append(contentLength count: Int) {
-        let name: StaticString = "Content-Length: "
-        append(addingCapacity: name.utf8CodeUnitCount + DecimalDigits.longest + 2) { output in
-            output.withUnsafeMutableBufferPointer { space, written in
-                guard let base = space.baseAddress else { return }
-                var place = base + written
-                place.update(from: name.utf8Start, count: name.utf8CodeUnitCount)
-                place += name.utf8CodeUnitCount
-                place += DecimalDigits.write(count, to: place)
-                (place[0], place[1]) = (0x0d, 0x0a)
-                written = place + 2 - base
-            }
-        }
+        append(atMost: DecimalDigits.longest) { $0.put(decimal: value) }
     }
 
     /// The line before a chunk of so many bytes (RFC 9112 §7.1).

@@ -121,7 +121,8 @@ package enum FieldLists {
     package static func contains(_ field: KnownField, in fields: Fields, where fits: (ArraySlice<UInt8>) -> Bool) -> Bool {
         guard fields.contains(field) else { return false }
         for entry in fields.entries where entry.known == field {
-            if FieldMembers(of: fields.bytes[entry.valueRange]).contains(where: fits) { return true }
+            var members = FieldMembers(of: fields.bytes[entry.valueRange])
+            while let member = members.next() { if fits(member) { return true } }
         }
         return false
     }

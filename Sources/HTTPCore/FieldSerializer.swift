@@ -1,68 +1,63 @@
-// Writes field lines (RFC 9112 §5), with one check for room for all of them. Those that lie one behind the other as they are to be written, as
-// lines that were received or appended do, are copied together.
+// Writes field lines (RFC 9112 §5). Those that lie one behind the other as they are to be written, as lines that were received or appended do,
+// are copied together.
 
 package enum FieldSerializer {
     /// `: ` and the end of the line.
     static let separatorBytes = 2
     static let endBytes = 2
 
+    /// What writing these takes at most.
+    package static func room(for fields: Fields) -> Int { fields.bytes.count + (separatorBytes + endBytes) * fields.count }
+
+    package static func room(for field: KnownField, _ value: [UInt8]) -> Int {
+        field.name.utf8CodeUnitCount + value.count + separatorBytes + endBytes
+    }
+
     /// - Parameter omitted: fields that are left out.
     package static func append(_ fields: Fields, without omitted: KnownFieldSet = [], to out: inout [UInt8]) {
-        var count = 0
-        for entry in fields.entries where !omitted.holds(entry) { count += lineBytes(entry) }
-        out.append(addingCapacity: count) { output in
-            output.withUnsafeMutableBufferPointer { space, written in
-                guard let start = space.baseAddress else { return }
-                fields.bytes.withUnsafeBufferPointer { write(fields.entries, without: omitted, of: $0, to: start + written) }
-                written += count
-            }
-        }
+        out.append(atMost: room(for: fields)) { write(fields, without: omitted, to: &$0) }
     }
 
-    private static func lineBytes(_ entry: Fields.Entry) -> Int {
-        Int(entry.nameLength) + Int(entry.valueLength) + separatorBytes + endBytes
-    }
-
-    private static func write(
-        _ entries: [Fields.Entry], without omitted: KnownFieldSet, of bytes: UnsafeBufferPointer<UInt8>,
-        to start: UnsafeMutablePointer<UInt8>
-    ) {
-        var place = start
-        // Lines that can be copied together, in `bytes`.
-        var run = 0..<0
-        for entry in entries where !omitted.holds(entry) {
-            if isWritten(entry, in: bytes) {
-                let first = Int(entry.nameStart)
-                let end = first + lineBytes(entry)
-                if first == run.upperBound {
-                    run = run.lowerBound..<end
-                    continue
+    package static func write(_ fields: Fields, without omitted: KnownFieldSet, to writer: inout ByteWriter) {
+        fields.bytes.withUnsafeBufferPointer { bytes in
+            // Lines that can be copied together.
+            var run = 0..<0
+            fields.entries.withUnsafeBufferPointer { entries in
+                for entry in entries where !omitted.holds(entry) {
+                    let range = Int(entry.nameStart)..<Int(entry.valueStart) + Int(entry.valueLength) + endBytes
+                    if isWritten(entry, range, in: bytes) {
+                        if range.lowerBound == run.upperBound {
+                            run = run.lowerBound..<range.upperBound
+                            continue
+                        }
+                        copy(run, of: bytes, to: &writer)
+                        run = range
+                    } else {
+                        copy(run, of: bytes, to: &writer)
+                        run = 0..<0
+                        writeLine(
+                            UnsafeBufferPointer(rebasing: bytes[entry.nameRange]), UnsafeBufferPointer(rebasing: bytes[entry.valueRange]),
+                            to: &writer)
+                    }
                 }
-                place = copy(run, of: bytes, to: place)
-                run = first..<end
-            } else {
-                place = copy(run, of: bytes, to: place)
-                run = 0..<0
-                let name = UnsafeBufferPointer(rebasing: bytes[entry.nameRange])
-                place = write(name, UnsafeBufferPointer(rebasing: bytes[entry.valueRange]), to: place)
             }
+            copy(run, of: bytes, to: &writer)
         }
-        _ = copy(run, of: bytes, to: place)
     }
 
     /// Whether the line lies there just as it is written.
-    private static func isWritten(_ entry: Fields.Entry, in bytes: UnsafeBufferPointer<UInt8>) -> Bool {
-        let (nameEnd, end) = (Int(entry.nameStart) + Int(entry.nameLength), Int(entry.valueStart) + Int(entry.valueLength))
-        return Int(entry.valueStart) == nameEnd + separatorBytes && end + endBytes <= bytes.count
+    /// - Parameter range: where it would lie.
+    @inline(__always)
+    private static func isWritten(_ entry: Fields.Entry, _ range: Range<Int>, in bytes: UnsafeBufferPointer<UInt8>) -> Bool {
+        let nameEnd = range.lowerBound + Int(entry.nameLength)
+        let end = range.upperBound - endBytes
+        return Int(entry.valueStart) == nameEnd + separatorBytes && range.upperBound <= bytes.count
             && bytes[nameEnd] == 0x3a && bytes[nameEnd + 1] == 0x20 && bytes[end] == 0x0d && bytes[end + 1] == 0x0a
     }
 
-    private static func copy(
-        _ range: Range<Int>, of bytes: UnsafeBufferPointer<UInt8>, to place: UnsafeMutablePointer<UInt8>
-    ) -> UnsafeMutablePointer<UInt8> {
-        guard !range.isEmpty, let source = bytes.baseAddress else { return place }
-        place.update(from: source + range.lowerBound, count: range.count)
-        return place + range.count
+    @inline(__always)
+    private static func copy(_ range: Range<Int>, of bytes: UnsafeBufferPointer<UInt8>, to writer: inout ByteWriter) {
+        if !range.isEmpty { writer.put(bytes.baseAddress.map { $0 + range.lowerBound }, count: range.count) }
     }
 
     /// One line.
@@ -78,28 +73,25 @@ package enum FieldSerializer {
     }
 
     private static func append(_ name: UnsafeBufferPointer<UInt8>, _ value: Span<UInt8>, to out: inout [UInt8]) {
-        let count = name.count + value.count + separatorBytes + endBytes
-        out.append(addingCapacity: count) { output in
-            output.withUnsafeMutableBufferPointer { space, written in
-                guard let start = space.baseAddress else { return }
-                value.withUnsafeBufferPointer { _ = write(name, $0, to: start + written) }
-                written += count
-            }
+        out.append(atMost: name.count + value.count + separatorBytes + endBytes) { writer in
+            value.withUnsafeBufferPointer { writeLine(name, $0, to: &writer) }
         }
     }
 
-    /// Returns where the next line begins.
-    private static func write(
-        _ name: UnsafeBufferPointer<UInt8>, _ value: UnsafeBufferPointer<UInt8>, to start: UnsafeMutablePointer<UInt8>
-    ) -> UnsafeMutablePointer<UInt8> {
-        var place = start
-        if let source = name.baseAddress { place.update(from: source, count: name.count) }
-        place += name.count
-        (place[0], place[1]) = (0x3a, 0x20)
-        place += separatorBytes
-        if let source = value.baseAddress { place.update(from: source, count: value.count) }
-        place += value.count
-        (place[0], place[1]) = (0x0d, 0x0a)
-        return place + endBytes
+    package static func write(_ field: KnownField, _ value: [UInt8], to writer: inout ByteWriter) {
+        let name = field.name
+        value.withUnsafeBufferPointer {
+            writeLine(UnsafeBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount), $0, to: &writer)
+        }
+    }
+
+    @inline(__always)
+    private static func writeLine(
+        _ name: UnsafeBufferPointer<UInt8>, _ value: UnsafeBufferPointer<UInt8>, to writer: inout ByteWriter
+    ) {
+        writer.put(name.baseAddress, count: name.count)
+        writer.put(": ")
+        writer.put(value.baseAddress, count: value.count)
+        writer.put("\r\n")
     }
 }

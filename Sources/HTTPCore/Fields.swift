@@ -157,18 +157,21 @@ package struct Fields: Sendable {
 
     package mutating func append(_ field: KnownField, _ value: [UInt8]) { append(field, value.span) }
 
-    package mutating func append(_ field: KnownField, _ value: String) {
-        append(field) { $0.append(contentsOf: value.utf8) }
-    }
+    package mutating func append(_ field: KnownField, _ value: String) { append(field, Array(value.utf8)) }
 
-    /// - Parameter write: appends the value to what it is given.
-    package mutating func append(_ field: KnownField, writing write: (inout [UInt8]) -> Void) {
+    /// - Parameters:
+    ///   - room: bytes that the value takes at most.
+    ///   - write: writes the value.
+    package mutating func append(_ field: KnownField, atMost room: Int, _ write: (inout ByteWriter) -> Void) {
         let nameStart = bytes.count
-        bytes.append(field.name)
-        bytes.append(": ")
-        write(&bytes)
-        bytes.append("\r\n")
-        appendEntry(nameStart: nameStart, nameLength: field.name.utf8CodeUnitCount, known: field)
+        let name = field.name
+        bytes.append(atMost: name.utf8CodeUnitCount + room + FieldSerializer.separatorBytes + FieldSerializer.endBytes) { writer in
+            writer.put(name)
+            writer.put(": ")
+            write(&writer)
+            writer.put("\r\n")
+        }
+        appendEntry(nameStart: nameStart, nameLength: name.utf8CodeUnitCount, known: field)
     }
 
     package mutating func append(name: Span<UInt8>, value: Span<UInt8>) {

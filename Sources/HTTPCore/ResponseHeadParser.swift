@@ -178,9 +178,10 @@ package struct ResponseHeadParser: Sendable {
             throw .malformed
         }
         var length = 0
-        for digit in digits {
-            guard digit.isASCIIDigit else { throw .malformed }
-            length = length * 10 + Int(digit - 0x30)
+        let text = digits.span
+        for index in text.indices {
+            guard text[index].isASCIIDigit else { throw .malformed }
+            length = length * 10 + Int(text[index] - 0x30)
         }
         return length
     }
@@ -190,7 +191,10 @@ extension ResponseHead {
     /// What Content-Length says, which the parser has found to be digits; nil where there is none.
     package var contentLength: Int? {
         guard let digits = fields.first(.contentLength), digits.count <= ResponseHeadParser.lengthDigits else { return nil }
-        return digits.reduce(0) { $0 * 10 + Int($1 & 0x0f) }
+        let text = digits.span
+        var length = 0
+        for index in text.indices { length = length * 10 + Int(text[index] & 0x0f) }
+        return length
     }
 
     /// Whether it says that its connection ends with it.

@@ -7,18 +7,25 @@ package enum ResponseSerializer {
         FieldSerializer.append(head.fields, to: &out)
     }
 
-    /// A reason that is empty or holds a control character is replaced by the standard one.
     package static func appendStatusLine(_ status: Status, reason: [UInt8], to out: inout [UInt8]) {
+        out.append(atMost: statusLineRoom(reason)) { writeStatusLine(status, reason: reason, to: &$0) }
+    }
+
+    /// What a status line takes at most.
+    package static func statusLineRoom(_ reason: [UInt8]) -> Int { 64 + reason.count }
+
+    /// A reason that is empty or holds a control character is replaced by the standard one.
+    package static func writeStatusLine(_ status: Status, reason: [UInt8], to writer: inout ByteWriter) {
         // Nearly all.
-        if status == 200, reason.isEmpty { return out.append("HTTP/1.1 200 OK\r\n") }
-        out.append("HTTP/1.1 ")
-        out.append(decimal: Int(status.rawValue))
-        out.append(UInt8(ascii: " "))
+        if status == 200, reason.isEmpty { return writer.put("HTTP/1.1 200 OK\r\n") }
+        writer.put("HTTP/1.1 ")
+        writer.put(decimal: Int(status.rawValue))
+        writer.put(UInt8(ascii: " "))
         if reason.isEmpty || !reason.allSatisfy(isFieldValueByte) {
-            out.append(ReasonPhrase.standard(for: status))
+            writer.put(ReasonPhrase.standard(for: status))
         } else {
-            out += reason
+            writer.put(reason)
         }
-        out.append("\r\n")
+        writer.put("\r\n")
     }
 }

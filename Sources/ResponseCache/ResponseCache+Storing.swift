@@ -77,8 +77,7 @@ extension ResponseCache {
         {
             return .forbidden(.status)
         }
-        return Storing.decide(
-            response, control(response), to: storable(request), settings: policy.settings)
+        return policy.decide(response, control(response), to: storable(request))
     }
 
     func storable(_ request: PlacedRequest) -> StorableRequest {

@@ -12,6 +12,11 @@ final class RoutePolicy: Sendable {
         settings.freshness = freshness
         self.settings = settings
     }
+
+    /// RFC 9111 §3.
+    func decide(_ response: ResponseHead, _ control: ResponseCacheControl, to request: StorableRequest) -> StorageDecision {
+        Storing.decide(response, control, to: request, settings: settings)
+    }
 }
 
 struct RoutePolicies: Sendable {

@@ -109,7 +109,7 @@ extension Exchange {
         var bytes = shard.messages.clientHead.make(response.head, date: shard.date)
         if let tag = response.ownTag { FieldSerializer.append(.etag, tag, to: &bytes) }
         if !response.head.status.forbidsContent {
-            bytes.append(contentLength: response.content.count)
+            bytes.append(atMost: ByteWriter.contentLengthBytes) { $0.put(contentLength: response.content.count) }
         }
         sendWhole(bytes, lines, .bytes(response.content), status: response.head.status)
     }

@@ -14,7 +14,7 @@ import Telemetry
 import Upstream
 
 /// `@unchecked Sendable` because it is touched on its shard's loop only; others carry it there to wake it.
-final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
+final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked Sendable {
     let shard: ProxyShard
     /// The connection lets go of its exchange when it has its response or is closed; so this is no cycle that lasts.
     let stream: any ClientStream
@@ -112,11 +112,11 @@ final class Exchange: ClientExchange, FetchReceiver, @unchecked Sendable {
     private func join() {
         guard let flight = request.place?.flight else { return handle(.joined(.alone)) }
         let now = shard.loop.time.monotonicMilliseconds
-        let place = shard.shared.collapsed.join(flight, now: now, as: ObjectIdentifier(self)) { [loop = shard.loop] outcome in
-            loop.execute { self.handle(.flightEnded(outcome)) }
-        }
+        let place = shard.shared.collapsed.join(flight, now: now, as: self)
         handle(.joined(place))
     }
+
+    func flightEnded(_ outcome: FlightOutcome) { shard.loop.execute { self.handle(.flightEnded(outcome)) } }
 
     private func startFetch(leads: Bool) {
         let sent = shard.upstreamRequest(for: request, body, client: client)

@@ -79,11 +79,11 @@ extension Fetch: TransferReceiver {
         // Now its place is known, where that is another than its request's.
         let storage = storageDecision(response)
         facts.isLookedUp = hasPlace
-        let room = ResponseFacts.Room(
-            length: length, limitBytes: shard.settings.content.bufferLimitBytes,
-            examinedAtOnceBytes: shard.settings.content.examinedAtOnceBytes,
-            isExaminerFull: shard.workers.content.isFull)
-        return facts.use(storage, judgeGone(response, storage), room)
+        return facts.use(
+            storage, judgeGone(response, storage),
+            ResponseFacts.Room(
+                length: length, limitBytes: shard.settings.content.bufferLimitBytes,
+                examinedAtOnceBytes: shard.settings.content.examinedAtOnceBytes, isExaminerFull: shard.workers.content.isFull))
     }
 
     /// A stream takes part of the connections that streams may hold.

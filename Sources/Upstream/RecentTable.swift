@@ -1,9 +1,12 @@
 // A table of bounded size that forgets what was not used lately. Two halves: what is used moves into the young one; when that is full, the
 // old one is dropped. So a step costs no more than a look-up, and no list of ages is kept.
 
+import HTTPCore
+
+/// Its keys are hashes by a secret seed (`RequestScopes`).
 struct RecentTable<Value: Sendable>: Sendable {
-    private var young: [UInt64: Value] = [:]
-    private var old: [UInt64: Value] = [:]
+    private var young: [SeededHash: Value] = [:]
+    private var old: [SeededHash: Value] = [:]
     private let limit: Int
     /// Values that outlive a half, as long as they are no more than a quarter of all.
     private let isKept: @Sendable (Value) -> Bool
@@ -15,15 +18,22 @@ struct RecentTable<Value: Sendable>: Sendable {
 
     var count: Int { young.count + old.count }
 
-    func contains(_ key: UInt64) -> Bool { young.index(forKey: key) != nil || old.index(forKey: key) != nil }
+    func contains(_ number: UInt64) -> Bool {
+        let key = SeededHash(number)
+        return young.index(forKey: key) != nil || old.index(forKey: key) != nil
+    }
 
     func contains(where fits: (Value) -> Bool) -> Bool { young.values.contains(where: fits) || old.values.contains(where: fits) }
 
-    subscript(_ key: UInt64) -> Value? { young[key] ?? old[key] }
+    subscript(_ number: UInt64) -> Value? {
+        let key = SeededHash(number)
+        return young[key] ?? old[key]
+    }
 
     /// - Parameter change: may set it to nil, which removes it.
     @discardableResult
-    mutating func change<Result>(_ key: UInt64, _ change: (inout Value?) -> Result) -> Result {
+    mutating func change<Result>(_ number: UInt64, _ change: (inout Value?) -> Result) -> Result {
+        let key = SeededHash(number)
         if !old.isEmpty, young.index(forKey: key) == nil, let value = old.removeValue(forKey: key) { young[key] = value }
         let result = change(&young[key])
         if young.count > limit / 2 { turn() }
@@ -31,13 +41,13 @@ struct RecentTable<Value: Sendable>: Sendable {
     }
 
     private mutating func turn() {
-        var kept: [UInt64: Value] = [:]
+        var kept: [SeededHash: Value] = [:]
         for (key, value) in old where kept.count < limit / 4 && isKept(value) { kept[key] = value }
         old = young
         young = kept
     }
 
-    var entries: [(key: UInt64, value: Value)] { Array(young) + Array(old) }
+    var entries: [(key: UInt64, value: Value)] { (Array(young) + Array(old)).map { ($0.key.value, $0.value) } }
 
     mutating func removeAll() { (young, old) = ([:], [:]) }
 }

@@ -18,26 +18,35 @@ struct RequestWriter {
         proxyAuthorization = credentials.map { Array("Proxy-Authorization: Basic \(Base64.encode($0))\r\n".utf8) } ?? []
     }
 
+    /// More than our own words take.
+    private static let ownBytes = 64
+
     /// The request's line and fields as they stand, and what tells the length of its content.
     func write(_ request: UpstreamRequest, to head: inout [UInt8]) {
         let fields = request.fields
-        head.reserveCapacity(prefix.count + request.target.count + proxyAuthorization.count + fields.bytes.count + 4 * fields.count + 128)
-        request.method.append(to: &head)
-        head.append(0x20)
-        if request.target.count == 1, request.target[0] == UInt8(ascii: "*") {
-            head.append(copying: wholeServer.span)
-        } else {
-            head.append(copying: prefix.span)
-            head.append(copying: request.target.span)
+        let method = request.method.bytes
+        let isWholeServer = request.target.count == 1 && request.target[0] == UInt8(ascii: "*")
+        let target = isWholeServer ? wholeServer.count : prefix.count + request.target.count
+        head.append(
+            atMost: method.count + target + proxyAuthorization.count + FieldSerializer.room(for: fields) + Self.ownBytes
+        ) { head in
+            head.put(method)
+            head.put(0x20)
+            if isWholeServer {
+                head.put(wholeServer)
+            } else {
+                head.put(prefix)
+                head.put(request.target)
+            }
+            head.put(" HTTP/1.1\r\n")
+            head.put(proxyAuthorization)
+            FieldSerializer.write(fields, without: [], to: &head)
+            if let length = request.contentLength {
+                head.put(contentLength: length)
+            } else if request.content == .chunked {
+                head.put("Transfer-Encoding: chunked\r\n")
+            }
+            head.put("\r\n")
         }
-        head.append(" HTTP/1.1\r\n")
-        head.append(copying: proxyAuthorization.span)
-        FieldSerializer.append(fields, to: &head)
-        if let length = request.contentLength {
-            head.append(contentLength: length)
-        } else if request.content == .chunked {
-            head.append("Transfer-Encoding: chunked\r\n")
-        }
-        head.append("\r\n")
     }
 }

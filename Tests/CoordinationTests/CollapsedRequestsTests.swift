@@ -9,15 +9,15 @@ import Testing
 @Suite("Requests that share a fetch, as a machine")
 struct CollapsedRequestsTests {
     /// One who comes, with what has woken it.
-    private final class Follower: Sendable {
+    private final class Follower: FlightFollower {
         let outcomes = Mutex<[String]>([])
 
         func join(_ requests: CollapsedRequests, _ key: [UInt8] = [1], now: Int64 = 0) -> String {
-            let place = requests.join(FlightKey(key), now: now, as: ObjectIdentifier(self)) { [self] outcome in
-                outcomes.withLock { $0.append("\(outcome)") }
-            }
+            let place = requests.join(FlightKey(key), now: now, as: self)
             return "\(place)"
         }
+
+        func flightEnded(_ outcome: FlightOutcome) { outcomes.withLock { $0.append("\(outcome)") } }
 
         var woken: [String] { outcomes.withLock { $0 } }
     }
