@@ -25,8 +25,9 @@ from load import Load
 from names import Names
 from neighbours import Neighbours
 from origin import Certificates
-from play import Play
+from play import Play, PreflightPlay, TokenPlay
 from purging import Purging
+from tokens import Tokens
 from uploads import Uploads
 
 
@@ -52,7 +53,8 @@ class Run:
         self.names = Names()
 
     def play(self, fault):
-        play = Play(fault, self.options, self.certificates, self.names)
+        kind = {"": Play, "preflight": PreflightPlay, "token": TokenPlay}[fault.asks]
+        play = kind(fault, self.options, self.certificates, self.names)
         return fault, play.run(hasCopy=True), play.run(hasCopy=False)
 
     def run(self):
@@ -60,6 +62,7 @@ class Run:
         self.options.directory = tempfile.mkdtemp(prefix="cistern-faults-")
         try:
             self.certificates = Certificates(self.options.directory)
+            self.certificates.tokens = Tokens(self.options.directory)
             with ThreadPoolExecutor(self.options.jobs) as pool:
                 results = list(pool.map(self.play, self.faults))
             # What was red is played again, alone: the machine may have been busy.

@@ -57,9 +57,9 @@ class Client:
     def __exit__(self, *_):
         self.sock.close()
 
-    def get(self, target, fields=b""):
+    def get(self, target, fields=b"", method=b"GET"):
         began = time.monotonic()
-        self.sock.sendall(b"GET " + target.encode() + b" HTTP/1.1\r\nHost: cistern.test\r\n" + fields + b"\r\n")
+        self.sock.sendall(method + b" " + target.encode() + b" HTTP/1.1\r\nHost: cistern.test\r\n" + fields + b"\r\n")
         while True:
             head = self.until(b"\r\n\r\n").decode("latin-1").split("\r\n")
             status = int(re.fullmatch(r"HTTP/1\.1 (\d{3}) .*", head[0])[1])
@@ -145,9 +145,9 @@ class Cistern:
                 break
         raise Wrong(f"the proxy does not start: {self.said()}")
 
-    def get(self, target, fields=b""):
+    def get(self, target, fields=b"", method=b"GET"):
         with Client(self.socket) as client:
-            return client.get(target, fields)
+            return client.get(target, fields, method)
 
     def metric(self, name):
         """The sum over all labels."""
@@ -200,9 +200,29 @@ class Outcome:
 
 
 class Play:
+    """A GET of everybody's. Others say in `method`, `fields` and `arguments` what is asked, and in `good` and `is_version` what is good."""
+    method = b"GET"
+    # Of what is asked for where there is no copy, to see that the proxy works.
+    other = "/other"
+    # What Cache-Status says of a copy.
+    mark = "cistern; (hit|fwd=stale)"
+
     def __init__(self, fault, options, certificates, names):
         self.fault, self.options, self.certificates = fault, options, certificates
         self.names = names if fault.resolving else None
+
+    def fields(self, stage):
+        """Request fields, when the copy is made (`fill`), under the fault (`fault`) and afterwards (`after`)."""
+        return self.fault.fields if stage == "fault" else b""
+
+    def arguments(self, directory):
+        return []
+
+    def ask(self, stage, target=PATH):
+        return self.cistern.get(target, self.fields(stage), self.method)
+
+    def is_version(self, got, version):
+        return got.status == 200 and got.content == self.good(version)[0]
 
     def good(self, version):
         content = json.dumps({"version": version, "path": PATH, "text": "good " * 300}).encode()
@@ -238,7 +258,9 @@ class Play:
 
     def begin(self, directory):
         self.serve(1)
-        arguments = ["--set", f"upstream.ca_file={self.certificates.authority}"] if self.fault.isTLS else []
+        arguments = self.arguments(directory)
+        if self.fault.isTLS:
+            arguments += ["--set", f"upstream.ca_file={self.certificates.authority}"]
         host = "127.0.0.1"
         names = None
         if self.names:
@@ -253,8 +275,8 @@ class Play:
         self.origin.good(lambda _: whole)
 
     def prepare(self, hasCopy):
-        filled = self.cistern.get(PATH if hasCopy else "/other")
-        if filled.content != self.good(1)[0] or "stored" not in filled.all("cache-status")[0]:
+        filled = self.ask("fill", PATH if hasCopy else self.other)
+        if not self.is_version(filled, 1) or "stored" not in filled.all("cache-status")[0]:
             raise Wrong(f"the first answer is not stored: {filled}")
         whole = self.good(2)[1]
         self.origin.fail(self.fault, lambda _: whole)
@@ -266,7 +288,7 @@ class Play:
     def fail(self, hasCopy):
         expected = self.fault.copy if hasCopy else self.fault.bare
         with Client(self.cistern.socket) as client:
-            got = client.get(PATH, self.fault.fields)
+            got = client.get(PATH, self.fields("fault"), self.method)
             self.check(got, expected)
             if not got.isCut:
                 after = client.get("/healthz")
@@ -283,7 +305,7 @@ class Play:
         if kind == "copy":
             self.check_copy(got, 1)
         elif kind == "new":
-            if got.content != self.good(2)[0]:
+            if not self.is_version(got, 2):
                 raise Wrong(f"not the new answer: {got}")
         elif kind == "passed":
             status, content = self.meant()
@@ -302,12 +324,12 @@ class Play:
         return status, self.fault.steps[0].split(b"\r\n\r\n", 1)[1]
 
     def check_copy(self, got, version):
-        content = self.good(version)[0] if version else self.meant()[1]
-        if got.status != 200 or got.isCut or got.content != content:
+        isCopy = self.is_version(got, version) if version else got.status == 200 and got.content == self.meant()[1]
+        if got.isCut or not isCopy:
             raise Wrong(f"not the copy: {got}")
-        if version and got.all("content-type") != ["application/json; charset=utf-8"]:
+        if version and got.content and got.all("content-type") != ["application/json; charset=utf-8"]:
             raise Wrong(f"Content-Type of the copy: {got.all('content-type')}")
-        if len(got.all("age")) != 1 or not re.search("cistern; (hit|fwd=stale)", got.all("cache-status")[-1]):
+        if len(got.all("age")) != 1 or not re.search(self.mark, got.all("cache-status")[-1]):
             raise Wrong(f"a copy that is not marked as one: {got.fields}")
         for name in self.fault.unstored:
             if got.all(name):
@@ -335,7 +357,7 @@ class Play:
                 raise Wrong("the bytes behind an answer were taken for the next one")
             self.cistern.wait_idle()
         self.origin.down()
-        got = self.cistern.get(PATH)
+        got = self.ask("after")
         if self.fault.after == "new":
             self.check_copy(got, 2 if "new" in (self.fault.copy, self.fault.bare) else None)
         elif hasCopy and self.fault.after == "gone":
@@ -353,9 +375,48 @@ class Play:
             self.process_names.set("known")
         end = time.monotonic() + self.fault.pause
         while True:
-            got = self.cistern.get(PATH)
-            if got.status == 200 and got.content == self.good(3)[0]:
+            got = self.ask("after")
+            if self.is_version(got, 3):
                 return
             if time.monotonic() > end:
                 raise Wrong(f"not the new answer: {got}")
             time.sleep(0.05)
+
+
+class PreflightPlay(Play):
+    """A browser asks whether a script of another origin may. What is good allows another method in each version."""
+    method = b"OPTIONS"
+    # It is asked each time: else the copy would be fresh.
+    grant = b"Access-Control-Allow-Origin: https://app.test\r\nAccess-Control-Max-Age: 0\r\nAccess-Control-Allow-Methods: PUT, VERSION-%d\r\n"
+
+    def fields(self, stage):
+        return b"Origin: https://app.test\r\nAccess-Control-Request-Method: PUT\r\n"
+
+    def good(self, version):
+        return b"", b"HTTP/1.1 204 No Content\r\n" + self.grant % version + b"\r\n"
+
+    def is_version(self, got, version):
+        return got.status == 204 and got.all("access-control-allow-methods") == [f"PUT, VERSION-{version}"]
+
+
+class TokenPlay(Play):
+    """The copy is of a user with a signed token; who asks under the fault has another token: the same user's, or another one."""
+
+    # An expired token has no copies of its own; that of its user stands in.
+    mark = Play.mark + "|fwd=uri-miss; fwd-status=503; detail=server_error/expired_token"
+
+    def __init__(self, fault, options, certificates, names):
+        super().__init__(fault, options, certificates, names)
+        self.tokens = certificates.tokens
+
+    def arguments(self, directory):
+        settings = {"keys": self.tokens.keys, "issuer": "https://id.test", "audience": "api", "rescue_expired": "10m"}
+        return [word for name, value in settings.items() for word in ("--set", f"credentials.identity.jwt.{name}={value}")]
+
+    def fields(self, stage):
+        token = self.tokens.make(self.fault.user) if stage == "fault" else self.tokens.make("refreshed")
+        return b"Authorization: Bearer " + token + b"\r\n" + super().fields(stage)
+
+    def good(self, version):
+        content, whole = super().good(version)
+        return content, whole.replace(b"\r\nX-Version", b"\r\nCache-Control: private, no-cache\r\nX-Version", 1)

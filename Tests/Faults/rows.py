@@ -50,6 +50,10 @@ class Fault:
     passed: tuple = ()
     # Fields that must not be in an answer from the store.
     unstored: tuple = ()
+    # Who asks: everybody, a browser with its "preflight", or a user with a signed "token".
+    asks: str = ""
+    # Whose token is sent under the fault: see `tokens.py`.
+    user: str = "refreshed"
 
 
 def answer(content=JUNK, status=b"200 OK", fields=b"", type=b"application/json", length=None, version=b"HTTP/1.1"):
@@ -350,4 +354,44 @@ MEANT = [
     copy="passed", bare="passed",
 )
 
-ALL = UNREACHABLE + TLS + SILENCE + HEADS + LENGTHS + CHUNKS + CONTENT + REPLACED + CODINGS + REFUSED + MEANT
+# Of each kind of failing one: how all of them fail is above.
+FAILING = (
+    ("connection refused", (), {"at": "refused"}),
+    ("silence", (HANG,), {"bare": "504", "deadline": "first byte"}),
+    ("reset", (RESET,), {}),
+    ("cut within the head", (b"HTTP/1.1 200 OK\r\nAccess-Control-Al", CLOSE), {}),
+    ("503", status(b"503 Service Unavailable"), {"bare": "passed 503"}),
+    ("500", status(b"500 Internal Server Error"), {"bare": "passed 500"}),
+    ("429", status(b"429 Too Many Requests"), {"bare": "passed 429"}),
+    ("captive portal: HTML with 200", (answer(PAGE, type=b"text/html"),), {"bare": "passed 200"}),
+    ("login redirect", status(b"302 Found", b"Location: /login\r\n", PAGE, type=b"text/html"), {"bare": "passed 302"}),
+)
+
+PREFLIGHTS = faults(
+    "preflights",
+    *((f"a preflight: {name}", steps, more) for name, steps, more in FAILING if name != "captive portal: HTML with 200"),
+    # What is no leave is a refusal, and the upstream's to give: it is passed on, and takes nothing away.
+    *((f"a preflight: {name} is passed on, the copy stays", steps, {"copy": "passed", "bare": "passed"}) for name, steps in (
+        ("403", status(b"403 Forbidden")), ("200 without leave", (answer(b"{}"),)),
+        ("200 for another origin", (answer(b"{}", fields=b"Access-Control-Allow-Origin: https://other.test\r\n"),)),
+        ("200 without the method", (answer(b"{}", fields=b"Access-Control-Allow-Origin: https://app.test\r\n"),)))),
+    asks="preflight",
+)
+
+TOKENS = faults(
+    "tokens that were refreshed",
+    *((f"a refreshed token: {name}", steps, more) for name, steps, more in FAILING),
+    ("a refreshed token: JSON cut", (answer(HALF),), {"bare": "passed 200"}),
+    ("a refreshed token: 401 is passed on, the copy stays", status(b"401 Unauthorized", b"WWW-Authenticate: Bearer\r\n"),
+     {"copy": "passed", "bare": "passed"}),
+    ("an expired token of the same user: connection refused", (), {"at": "refused", "user": "expired"}),
+    ("an expired token of the same user: 503", status(b"503 Service Unavailable"), {"bare": "passed 503", "user": "expired"}),
+    *((f"{who}: connection refused, and nothing of another's", (), {"at": "refused", "copy": "502", "user": user}) for who, user in (
+        ("another user's token", "other"), ("a token with fewer rights", "fewer rights"), ("a forged token", "forged"),
+        ("a token without a signature", "none"), ("a token of another audience", "another audience"), ("a token long expired", "long expired"))),
+    ("another user's token: 503, and nothing of another's", status(b"503 Service Unavailable"),
+     {"copy": "passed 503", "bare": "passed 503", "user": "other"}),
+    asks="token",
+)
+
+ALL = UNREACHABLE + TLS + SILENCE + HEADS + LENGTHS + CHUNKS + CONTENT + REPLACED + CODINGS + REFUSED + MEANT + PREFLIGHTS + TOKENS
