@@ -30,9 +30,7 @@ package struct ReplayRequest: Sendable {
     }
 
     /// A browser's question whether a script may ask (Fetch §4.8): how often it comes is the browser's matter.
-    var isPreflight: Bool {
-        method == Array("OPTIONS".utf8) && !fields.all(named: "access-control-request-method").isEmpty
-    }
+    let isPreflight: Bool
 
     /// - Parameters:
     ///   - target: path and query.
@@ -46,7 +44,10 @@ package struct ReplayRequest: Sendable {
         hasCredentials = (0..<fields.count).contains { secrets.isSecret(field: fields.name(at: $0)) }
         var canonical: [UInt8] = []
         CacheKey.append(to: &canonical, prefix: [], target: target.span, rules: nil)
-        var said: [UInt8]? = content == nil ? nil : []
+        let wanted = method == Array("OPTIONS".utf8) ? fields.all(named: "access-control-request-method").first : nil
+        isPreflight = wanted != nil
+        // A preflight has no content; what it asks for takes its place, since one for another method is another question.
+        var said: [UInt8]? = content == nil ? nil : wanted.map { Array($0) } ?? []
         if let content, !content.isEmpty {
             let covered = secrets.cover(content: content, type: MediaType(of: fields))
             said = RequestContent.said(method: Method(method.span), fields: fields, content: covered.span, rules: nil)

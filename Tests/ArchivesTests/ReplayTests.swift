@@ -112,6 +112,15 @@ struct ReplayTests {
                 ("OPTIONS /a\nAccess-Control-Request-Method: POST", .serve(1)), ("GET /b", .serve(2)), ("GET /b", .refuse(.atEnd)),
             ]),
         ReplayRow(
+            sentence: "a preflight goes by the method that it asks for",
+            recorded: ["OPTIONS /a\nAccess-Control-Request-Method: GET", "OPTIONS /a\nAccess-Control-Request-Method: PUT"],
+            order: .repeating,
+            steps: [
+                ("OPTIONS /a\nAccess-Control-Request-Method: PUT", .serve(1)),
+                ("OPTIONS /a\nAccess-Control-Request-Method: GET", .serve(0)),
+                ("OPTIONS /a\nAccess-Control-Request-Method: DELETE", .refuse(.otherContent(nearest: [0, 1]))),
+            ]),
+        ReplayRow(
             sentence: "three nearest are told, the nearest first",
             recorded: ["DELETE /orders", "GET /users", "GET /users/1", "POST /users", "GET /x/y/z"], order: .repeating,
             steps: [("GET /userz", .refuse(.notRecorded(nearest: [1, 3, 2])))]),
