@@ -61,7 +61,10 @@ let package = Package(
         room("Hashing", ["CHash"]),
         room("CacheStore", ["CSystem", "Descriptors", "CHash", "Locking"]),
         room(
-            "ResponseCache", ["HTTPCore", "CachePolicy", "CacheStore", "Forwarding", "Identity", "Hashing", "Telemetry", "Locking"]),
+            "ResponseCache",
+            [
+                "HTTPCore", "CachePolicy", "CacheStore", "ContentCodings", "Forwarding", "Identity", "Hashing", "Telemetry", "Locking",
+            ]),
         room("Reactor", ["CSystem", "Descriptors", "Locking"]),
         room("FaultInjection", ["HTTPCore", "CachePolicy"]),
         room("Upstream", ["HTTPCore", "Reactor", "FaultInjection", "CLibcurl", "CSystem", "Descriptors", "CTLS"]),

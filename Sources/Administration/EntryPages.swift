@@ -44,7 +44,8 @@ enum EntryPages {
         try task.request.allow([])
         let entry = try entry(task)
         // What an upstream called its content is never run by a browser here.
-        var response = AdminResponse(content: entry.content, contentType: "application/octet-stream")
+        guard let content = entry.content else { throw .notFound("The entry's content is damaged.") }
+        var response = AdminResponse(content: content, contentType: "application/octet-stream")
         response.fieldLines = "X-Content-Type-Options: nosniff\r\n"
         task.reply(response)
     }

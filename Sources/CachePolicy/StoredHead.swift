@@ -47,6 +47,9 @@ package enum StoredHead {
         metadata.flags = flags(control)
         if control != said { metadata.flags.insert(.disregarded) }
         if isWeakened { metadata.flags.insert(.weakenedETag) }
+        if received.isDecoded { metadata.flags.insert(.cameCoded) }
+        if !codedDigests.contains(where: { fields.contains(named: $0.utf8Span.span) }) { metadata.flags.insert(.hasNoDigests) }
+        if variesByCoding(fields) { metadata.flags.insert(.variesByCoding) }
         if MediaType(of: received.head.fields)?.isJSON == true { metadata.flags.insert(.isJSON) }
         if ContentCoding(fields) != .identity { metadata.flags.insert(.coded) }
         if CacheTags.groups(of: fields, named: "cache-groups")?.isEmpty == false { metadata.flags.insert(.hasGroups) }
@@ -178,25 +181,8 @@ package enum StoredHead {
         remade(stored, status: 416, range: "bytes */\(count)", count: 0)
     }
 
-    /// The head of a response, or of the 304 or 206 in its place, whose coding depends on what the client asked for (RFC 9110 §8.4, §12.5.5).
-    /// - Parameters:
-    ///   - isCoded: it goes out with gzip, or would.
-    ///   - contentBytes: the length of the content then; nil where it is not known.
-    package static func negotiated(_ stored: UnsafeRawBufferPointer, isCoded: Bool, contentBytes: Int? = nil) -> [UInt8]? {
-        guard var head = parse(stored) else { return nil }
-        if isCoded {
-            // Other bytes: a strong tag would promise those that are stored.
-            _ = removeCoding(from: &head.fields)
-            head.fields.remove(.contentLength)
-            if !head.status.forbidsContent { head.fields.append(.contentEncoding, "gzip") }
-            if let contentBytes { head.fields.append(.contentLength, String(contentBytes)) }
-        }
-        if !FieldLists.contains(.vary, in: head.fields, where: { $0.equalsIgnoringCase("accept-encoding") }) {
-            head.fields.append(.vary, "Accept-Encoding")
-        }
-        var out: [UInt8] = []
-        ResponseSerializer.append(head, to: &out)
-        return out
+    static func variesByCoding(_ fields: Fields) -> Bool {
+        fields.contains(.vary) && FieldLists.contains(.vary, in: fields, where: { $0.equalsIgnoringCase("accept-encoding") })
     }
 
     private static func remade(_ stored: UnsafeRawBufferPointer, status: Status, range: String, count: Int) -> [UInt8] {

@@ -52,6 +52,14 @@ package struct StoredFlags: OptionSet, Sendable {
     /// Three bits: who said how long it is fresh.
     fileprivate static let lifetimeSourceShift: UInt32 = 17
     fileprivate static let lifetimeSource = StoredFlags(rawValue: 7 << lifetimeSourceShift)
+    /// The upstream had put a coding on its content.
+    package static let cameCoded = StoredFlags(rawValue: 1 << 20)
+    /// It came to a request without credentials, and sets no cookies: there is nothing in it that nobody may guess.
+    package static let isOpen = StoredFlags(rawValue: 1 << 21)
+    /// It has no checksums of its content, which would take in the coding.
+    package static let hasNoDigests = StoredFlags(rawValue: 1 << 22)
+    /// It says itself that it depends on Accept-Encoding.
+    package static let variesByCoding = StoredFlags(rawValue: 1 << 23)
 }
 
 /// The plain part of a stored response.

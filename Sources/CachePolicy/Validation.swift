@@ -92,7 +92,7 @@ package enum Validation {
             merged, control: control, contentBytes: stored.contentBytes, requestTime: recency.requestTime,
             responseTime: recency.responseTime)
         var (bytes, metadata) = StoredHead.make(received, settings: settings)
-        metadata.flags.formUnion(stored.metadata.flags.intersection([.weakenedETag, .isJSON, .ownTag, .authorized]))
+        metadata.flags.formUnion(stored.metadata.flags.intersection([.weakenedETag, .isJSON, .ownTag, .authorized, .cameCoded, .isOpen]))
         metadata.order = recency.order
         return (bytes, metadata)
     }

@@ -12,7 +12,11 @@ final class PendingItem: @unchecked Sendable {
     let hash: KeyHash
     let isMarkedStale: Bool
     private let item: NewItem
+    private let number = contentNumbers.add(1, ordering: .relaxed).newValue | 1 << 63
     private let keptNote = Atomic<UInt32>(0)
+
+    /// Places in segments have numbers below these.
+    private static let contentNumbers = Atomic<UInt64>(0)
 
     init(_ item: NewItem, hash: KeyHash) {
         self.hash = hash
@@ -38,10 +42,18 @@ final class PendingItem: @unchecked Sendable {
     func raiseNote(to note: UInt32) { keptNote.store(max(note, self.note), ordering: .relaxed) }
 
     /// Of its record; the payload's checksum is not known yet.
-    var header: RecordHeader {
-        RecordHeader(
+    /// - Parameter encoded: its content with the coding that it is to have, where something is won.
+    func header(_ encoded: [UInt8]?) -> RecordHeader {
+        let form = encoded == nil ? item.body.form : ContentForm(coding: item.wantedCoding, plainBytes: body.count)
+        return RecordHeader(
             kind: .item, retention: retention, isMarkedStale: isMarkedStale, keyBytes: item.key.count, metadataBytes: item.metadata.count,
-            headBytes: item.head.count, bodyBytes: body.count, hash: hash)
+            headBytes: item.head.count, bodyBytes: encoded?.count ?? body.count, form: form, hash: hash)
+    }
+
+    /// Its content with the coding that it is to have; nil where it has one, is to have none, or nothing is won.
+    func encoded(by settings: StoreSettings) -> [UInt8]? {
+        guard item.wantedCoding != 0, item.body.form.coding == 0 else { return nil }
+        return settings.encode?(body, item.wantedCoding)
     }
 
     func matches(_ other: UnsafeRawBufferPointer) -> Bool {
@@ -52,11 +64,11 @@ final class PendingItem: @unchecked Sendable {
     var key: UnsafeRawBufferPointer { Self.bytes(of: item.key) }
 
     /// Appends the parts of its record, in their order.
-    func appendPayload(to out: inout [UInt8]) {
+    func appendPayload(_ encoded: [UInt8]?, to out: inout [UInt8]) {
         out.append(contentsOf: item.key)
         out.append(contentsOf: item.metadata)
         out.append(contentsOf: item.head)
-        out.append(contentsOf: body)
+        if let encoded { out.append(contentsOf: encoded) } else { out.append(contentsOf: body) }
     }
 
     /// They stay where they are, since the array is held here and never changed.
@@ -64,14 +76,15 @@ final class PendingItem: @unchecked Sendable {
 
     private var body: UnsafeRawBufferPointer {
         switch item.body {
-        case .bytes(let bytes): Self.bytes(of: bytes)
-        case .stored(let bytes, _): bytes
+        case .bytes(let bytes), .coded(let bytes, _): Self.bytes(of: bytes)
+        case .stored(let bytes, _, _): bytes
         }
     }
 
     var stored: StoredItem {
         StoredItem(
-            metadata: Self.bytes(of: item.metadata), head: Self.bytes(of: item.head), body: body, isMarkedStale: isMarkedStale, note: note,
-            owner: self)
+            metadata: Self.bytes(of: item.metadata), head: Self.bytes(of: item.head), body: body, form: item.body.form,
+            contentNumber: number,
+            isMarkedStale: isMarkedStale, note: note, owner: self)
     }
 }

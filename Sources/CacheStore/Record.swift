@@ -38,6 +38,8 @@ struct RecordHeader {
     /// Records begin at multiples of it: there they are looked for, and in such units the index counts.
     static let alignment = 8
     static let magic: UInt32 = 0x3152_5343  // "CSR1"
+    /// Of a record whose content has a coding: for versions that know none it is damaged, and not the content.
+    static let codedMagic: UInt32 = 0x3252_5343  // "CSR2"
     private static let checkedBytes = 56
 
     var kind: RecordKind
@@ -47,13 +49,17 @@ struct RecordHeader {
     var metadataBytes: Int
     var headBytes: Int
     var bodyBytes: Int
+    /// `ContentForm.coding`.
+    var coding: UInt8
+    /// `ContentForm.plainBytes`, where there is a coding.
+    var plainBytes: Int
     var hash: KeyHash
     /// Of key, metadata, head and body together.
     var payloadChecksum: UInt64
 
     init(
         kind: RecordKind, retention: Retention = .whenUsed, isMarkedStale: Bool = false, keyBytes: Int = 0, metadataBytes: Int = 0,
-        headBytes: Int = 0, bodyBytes: Int = 0, hash: KeyHash, payloadChecksum: UInt64 = 0
+        headBytes: Int = 0, bodyBytes: Int = 0, form: ContentForm = .plain(0), hash: KeyHash, payloadChecksum: UInt64 = 0
     ) {
         self.kind = kind
         self.retention = retention
@@ -62,10 +68,12 @@ struct RecordHeader {
         self.metadataBytes = metadataBytes
         self.headBytes = headBytes
         self.bodyBytes = bodyBytes
+        (coding, plainBytes) = (form.coding, form.plainBytes)
         self.hash = hash
         self.payloadChecksum = payloadChecksum
     }
 
+    var form: ContentForm { coding == 0 ? .plain(bodyBytes) : ContentForm(coding: coding, plainBytes: plainBytes) }
     var payloadBytes: Int { keyBytes + metadataBytes + headBytes + bodyBytes }
     /// With the padding.
     var recordBytes: Int { Self.recordBytes(payload: payloadBytes) }
@@ -73,25 +81,26 @@ struct RecordHeader {
     static func recordBytes(payload: Int) -> Int { (bytes + payload + alignment - 1) & ~(alignment - 1) }
 
     func write(to target: UnsafeMutableRawPointer, segment: UInt64, offset: Int, seed: UInt64) {
-        target.storeBytes(of: Self.magic.littleEndian, toByteOffset: 0, as: UInt32.self)
+        target.storeBytes(of: (coding == 0 ? Self.magic : Self.codedMagic).littleEndian, toByteOffset: 0, as: UInt32.self)
         target.storeBytes(of: kind.rawValue, toByteOffset: 4, as: UInt8.self)
         target.storeBytes(of: retention.rawValue, toByteOffset: 5, as: UInt8.self)
         target.storeBytes(of: isMarkedStale ? 1 : 0, toByteOffset: 6, as: UInt8.self)
-        target.storeBytes(of: 0, toByteOffset: 7, as: UInt8.self)
+        target.storeBytes(of: coding, toByteOffset: 7, as: UInt8.self)
         for (index, count) in [keyBytes, metadataBytes, headBytes, bodyBytes].enumerated() {
             target.storeBytes(of: UInt32(count).littleEndian, toByteOffset: 8 + index * 4, as: UInt32.self)
         }
         target.storeBytes(of: hash.low.littleEndian, toByteOffset: 24, as: UInt64.self)
         target.storeBytes(of: hash.high.littleEndian, toByteOffset: 32, as: UInt64.self)
         target.storeBytes(of: payloadChecksum.littleEndian, toByteOffset: 40, as: UInt64.self)
-        target.storeBytes(of: 0, toByteOffset: 48, as: UInt64.self)
+        target.storeBytes(of: coding == 0 ? 0 : UInt32(plainBytes).littleEndian, toByteOffset: 48, as: UInt32.self)
+        target.storeBytes(of: 0, toByteOffset: 52, as: UInt32.self)
         let checksum = Self.checksum(target, segment: segment, offset: offset, seed: seed)
         target.storeBytes(of: checksum.littleEndian, toByteOffset: 56, as: UInt64.self)
     }
 
     /// nil where there is no valid header at `offset` of this segment, or its record would not fit in `limit` bytes.
     init?(at source: UnsafeRawPointer, segment: UInt64, offset: Int, limit: Int, seed: UInt64) {
-        guard offset + Self.bytes <= limit, source.load(as: UInt32.self) == Self.magic.littleEndian,
+        guard offset + Self.bytes <= limit, let coding = Self.coding(at: source),
             let kind = RecordKind(rawValue: source.load(fromByteOffset: 4, as: UInt8.self)),
             UInt64(littleEndian: source.load(fromByteOffset: 56, as: UInt64.self))
                 == Self.checksum(source, segment: segment, offset: offset, seed: seed)
@@ -105,7 +114,18 @@ struct RecordHeader {
             low: UInt64(littleEndian: source.load(fromByteOffset: 24, as: UInt64.self)),
             high: UInt64(littleEndian: source.load(fromByteOffset: 32, as: UInt64.self)))
         payloadChecksum = UInt64(littleEndian: source.load(fromByteOffset: 40, as: UInt64.self))
+        self.coding = coding
+        plainBytes = Int(UInt32(littleEndian: source.load(fromByteOffset: 48, as: UInt32.self)))
         guard offset + recordBytes <= limit else { return nil }
+    }
+
+    /// The content's; nil where no record begins here.
+    static func coding(at source: UnsafeRawPointer) -> UInt8? {
+        switch UInt32(littleEndian: source.load(as: UInt32.self)) {
+        case magic: 0
+        case codedMagic: source.load(fromByteOffset: 7, as: UInt8.self)
+        default: nil
+        }
     }
 
     private static func checksum(_ header: UnsafeRawPointer, segment: UInt64, offset: Int, seed: UInt64) -> UInt64 {

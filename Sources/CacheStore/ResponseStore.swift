@@ -155,8 +155,9 @@ package final class ResponseStore: @unchecked Sendable {
         let payload = UnsafeRawBufferPointer(start: start, count: header.payloadBytes)
         let key = next(header.keyBytes)
         let item = StoredItem(
-            metadata: next(header.metadataBytes), head: next(header.headBytes), body: next(header.bodyBytes),
-            isMarkedStale: entry.flags & IndexEntry.markedStale != 0, note: entry.note, owner: segment)
+            metadata: next(header.metadataBytes), head: next(header.headBytes), body: next(header.bodyBytes), form: header.form,
+            contentNumber: segment.number << 32 | UInt64(entry.offset), isMarkedStale: entry.flags & IndexEntry.markedStale != 0,
+            note: entry.note, owner: segment)
         return StoredRecord(header: header, payload: payload, key: key, item: item)
     }
 

@@ -91,6 +91,6 @@ struct StoreRecovery {
             end = StoreWriter.Position(segment: number, offset: last)
         }
         statistics.opening.hasForeignRecords =
-            count == 0 && segments.contains { $0.base.load(as: UInt32.self) == RecordHeader.magic.littleEndian }
+            count == 0 && segments.contains { RecordHeader.coding(at: $0.base) != nil }
     }
 }

@@ -18,6 +18,8 @@ package struct StoreSettings: Sendable {
     var allocate: @Sendable (_ descriptor: Int32, _ bytes: Int) -> Int32 = { csystem_allocate($0, $1) }
     /// Whether what is stored is in memory; the tests have one of their own.
     package var residency: any Residency = PageResidency()
+    /// Puts a coding on content (`NewItem.wantedCoding`), on the writer's queue; nil where nothing is won.
+    package var encode: (@Sendable (_ content: UnsafeRawBufferPointer, _ coding: UInt8) -> [UInt8]?)?
     /// Called from the writer's queue when the disk takes no more, and when it does again.
     package var whenWritable: (@Sendable (_ isWritable: Bool) -> Void)?
 
@@ -68,33 +70,58 @@ package struct NewItem: Sendable {
     package var metadata: [UInt8]
     package var head: [UInt8]
     package var body: ItemBody
+    /// The coding that the writer is to put on a content without one; 0 for none. What it means, the caller knows.
+    package var wantedCoding: UInt8
     package var retention: Retention
 
     package init(key: [UInt8], metadata: [UInt8], head: [UInt8], body: [UInt8], retention: Retention) {
         self.init(key: key, metadata: metadata, head: head, body: .bytes(body), retention: retention)
     }
 
-    package init(key: [UInt8], metadata: [UInt8], head: [UInt8], body: ItemBody, retention: Retention) {
+    package init(key: [UInt8], metadata: [UInt8], head: [UInt8], body: ItemBody, wantedCoding: UInt8 = 0, retention: Retention) {
         self.key = key
         self.metadata = metadata
         self.head = head
         self.body = body
+        self.wantedCoding = wantedCoding
         self.retention = retention
     }
 
     var payloadBytes: Int { key.count + metadata.count + head.count + body.count }
 }
 
+/// In which form a content lies in the store.
+package struct ContentForm: Sendable, Equatable {
+    /// The caller's number of the coding that is on it; 0 for none.
+    package let coding: UInt8
+    /// The content's length without it.
+    package let plainBytes: Int
+
+    package init(coding: UInt8, plainBytes: Int) { (self.coding, self.plainBytes) = (coding, plainBytes) }
+
+    static func plain(_ count: Int) -> ContentForm { ContentForm(coding: 0, plainBytes: count) }
+}
+
 /// An item's content. `@unchecked Sendable` because what is stored never changes.
 package enum ItemBody: @unchecked Sendable {
     case bytes([UInt8])
+    /// As it came, with a coding on it.
+    case coded([UInt8], ContentForm)
     /// The same that another item has: it is read when it is written, which may mean to wait for the disk.
-    case stored(UnsafeRawBufferPointer, owner: AnyObject)
+    case stored(UnsafeRawBufferPointer, ContentForm, owner: AnyObject)
 
+    /// As it lies there.
     package var count: Int {
         switch self {
-        case .bytes(let bytes): bytes.count
-        case .stored(let bytes, _): bytes.count
+        case .bytes(let bytes), .coded(let bytes, _): bytes.count
+        case .stored(let bytes, _, _): bytes.count
+        }
+    }
+
+    var form: ContentForm {
+        switch self {
+        case .bytes(let bytes): .plain(bytes.count)
+        case .coded(_, let form), .stored(_, let form, _): form
         }
     }
 }
@@ -115,7 +142,11 @@ package enum InsertResult: Sendable, Equatable {
 package struct StoredItem {
     package let metadata: UnsafeRawBufferPointer
     package let head: UnsafeRawBufferPointer
+    /// As it lies there.
     package let body: UnsafeRawBufferPointer
+    package let form: ContentForm
+    /// No other content ever has the same number, as long as the process lives.
+    package let contentNumber: UInt64
     /// It was purged softly: stale, whatever its metadata say.
     package let isMarkedStale: Bool
     /// What `ResponseStore.setNote` said of it.
@@ -131,7 +162,9 @@ package struct StoredItem {
     package var holdingHead: StoredItem { owner is HeldHead ? self : replacingHead(HeldHead(head, base: owner)) }
 
     private func replacingHead(_ held: HeldHead) -> StoredItem {
-        StoredItem(metadata: metadata, head: held.bytes, body: body, isMarkedStale: isMarkedStale, note: note, owner: held)
+        StoredItem(
+            metadata: metadata, head: held.bytes, body: body, form: form, contentNumber: contentNumber, isMarkedStale: isMarkedStale,
+            note: note, owner: held)
     }
 }
 
@@ -184,9 +217,24 @@ package struct StoreStatistics: Sendable {
     /// Items dropped because too much waited.
     package var dropped = 0
     package var writeErrors = 0
+    package var encoded = EncodedCounts()
     package var opening = StoreOpening()
 
     package init() {}
+}
+
+/// Contents that the writer put a coding on.
+package struct EncodedCounts: Sendable {
+    package var contents = 0
+    /// Before, and after.
+    package var plainBytes = 0
+    package var codedBytes = 0
+
+    mutating func add(_ more: EncodedCounts) {
+        contents += more.contents
+        plainBytes += more.plainBytes
+        codedBytes += more.codedBytes
+    }
 }
 
 /// What was found when the store was opened.

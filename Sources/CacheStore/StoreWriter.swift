@@ -42,6 +42,8 @@ final class StoreWriter: @unchecked Sendable {
     /// The number of the first segment that was written to since all was on the disk.
     private var firstUnsynchronized: UInt64
     private var trouble: Trouble?
+    /// Since the statistics were told.
+    private var encoded = EncodedCounts()
 
     /// What keeps the disk from taking more. Without room for a segment, small records may still go to the end of the last one: that is no
     /// recovery.
@@ -158,7 +160,8 @@ final class StoreWriter: @unchecked Sendable {
 
     /// Puts a record into the buffer, where there is room on the disk.
     private func append(_ work: Work, _ store: ResponseStore) {
-        var header = work.header
+        let encoded: [UInt8]? = if case .item(let item) = work { item.encoded(by: settings) } else { nil }
+        var header = work.header(encoded)
         let size = header.recordBytes
         // Once is enough, but where marks of others that were kept leave no room in the new segment. They are kept once, so this ends.
         while active == nil || position.offset + buffer.count + size > active!.size {
@@ -172,7 +175,7 @@ final class StoreWriter: @unchecked Sendable {
         let offset = position.offset + buffer.count
         let start = buffer.count
         buffer.append(contentsOf: repeatElement(0, count: RecordHeader.bytes))
-        if case .item(let item) = work { item.appendPayload(to: &buffer) }
+        if case .item(let item) = work { item.appendPayload(encoded, to: &buffer) }
         // Up to the next record's alignment.
         while buffer.count - start < size { buffer.append(0) }
         buffer.withUnsafeMutableBytes { bytes in
@@ -183,6 +186,9 @@ final class StoreWriter: @unchecked Sendable {
             header.write(to: record, segment: position.segment, offset: offset, seed: seed)
         }
         placed.append((work, offset))
+        if encoded != nil {
+            self.encoded.add(EncodedCounts(contents: 1, plainBytes: header.plainBytes, codedBytes: header.bodyBytes))
+        }
     }
 
     private func note(_ trouble: Trouble?) {
@@ -223,7 +229,9 @@ final class StoreWriter: @unchecked Sendable {
     /// From now on they are found in the segment.
     private func settleWritten(_ placed: ArraySlice<(work: Work, offset: Int)>, _ store: ResponseStore) {
         let mark = ResidencyTrust.mark(ResidencyTrust.now)
+        defer { encoded = EncodedCounts() }
         store.state.withLock { state in
+            state.statistics.encoded.add(encoded)
             for case (.item(let item), let offset) in placed {
                 state.statistics.pendingBytes -= item.bytes
                 guard state.pending[item.hash] === item else { continue }
@@ -361,16 +369,17 @@ final class StoreWriter: @unchecked Sendable {
             return Array(UnsafeRawBufferPointer(start: start + at, count: count))
         }
         let item = NewItem(
-            key: part(header.keyBytes), metadata: part(header.metadataBytes), head: part(header.headBytes), body: part(header.bodyBytes),
-            retention: header.retention == .outlives ? .mayRescue : header.retention)
+            key: part(header.keyBytes), metadata: part(header.metadataBytes), head: part(header.headBytes),
+            body: .coded(part(header.bodyBytes), header.form), retention: header.retention == .outlives ? .mayRescue : header.retention)
         return PendingItem(item, hash: header.hash)
     }
 }
 
 extension StoreWriter.Work {
-    fileprivate var header: RecordHeader {
+    /// - Parameter encoded: an item's content with its coding.
+    fileprivate func header(_ encoded: [UInt8]?) -> RecordHeader {
         switch self {
-        case .item(let item): item.header
+        case .item(let item): item.header(encoded)
         case .removal(let hash): RecordHeader(kind: .removal, hash: hash)
         case .clearing: RecordHeader(kind: .clearing, hash: KeyHash(low: 0, high: 0))
         case .staleMark(let hash): RecordHeader(kind: .staleMark, hash: hash)

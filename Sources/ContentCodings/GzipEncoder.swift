@@ -1,17 +1,25 @@
-// Puts the gzip coding on stored responses for clients that asked for it.
+// Puts the gzip coding on content.
 
 import CZlib
 
-/// Its 256 KiB of memory are taken with the first response and kept: getting and giving them back each time cost three times as much as coding a
-/// small response. Touched on its shard's loop only.
+/// Its memory is taken with the first content and kept: getting and giving it back each time cost three times as much as coding a
+/// small response. Touched by one thread at a time.
 package final class GzipEncoder {
     private let stream = UnsafeMutablePointer<z_stream>.allocate(capacity: 1)
     private var isReady = false
+    private let effort: Effort
 
-    /// zlib's fastest: JSON shrinks to a fifth with it, and better levels cost three times as much for a tenth more.
-    private static let level: Int32 = 1
+    package enum Effort: Int32, Sendable {
+        /// zlib's fastest, while a client waits: JSON shrinks to a fifth with it, and better levels cost three times as much for a tenth more.
+        case fast = 1
+        /// Once for many.
+        case thorough = 6
+    }
 
-    package init() { stream.initialize(to: z_stream()) }
+    package init(_ effort: Effort = .fast) {
+        self.effort = effort
+        stream.initialize(to: z_stream())
+    }
 
     deinit {
         if isReady { deflateEnd(stream) }
@@ -36,7 +44,7 @@ package final class GzipEncoder {
     /// Begins content that is coded piece by piece.
     /// - Returns: false where there is no memory.
     package func begin() -> Bool {
-        if isReady { deflateReset(stream) } else { isReady = cistern_deflate_init_gzip(stream, Self.level) == Z_OK }
+        if isReady { deflateReset(stream) } else { isReady = cistern_deflate_init_gzip(stream, effort.rawValue) == Z_OK }
         return isReady
     }
 
@@ -54,6 +62,20 @@ package final class GzipEncoder {
             count = space.count - Int(stream.pointee.avail_out)
         }
     }
+
+    /// From now on content is copied and not made shorter any more: what comes costs next to nothing. Only after a piece was coded.
+    package func stopTrying() -> [UInt8] {
+        [UInt8](unsafeUninitializedCapacity: Self.blockBytes) { space, count in
+            stream.pointee.avail_in = 0
+            stream.pointee.next_out = space.baseAddress
+            stream.pointee.avail_out = UInt32(clamping: space.count)
+            deflateParams(stream, Z_NO_COMPRESSION, Z_DEFAULT_STRATEGY)
+            count = space.count - Int(stream.pointee.avail_out)
+        }
+    }
+
+    /// More than the end of a block takes.
+    private static let blockBytes = 256
 
     /// What zlib takes of memory for one content.
     package static let heldBytes = 256 << 10

@@ -49,10 +49,10 @@ extension ClientConnection {
         return isHandling && !progress.endsConnection ? response : nil
     }
 
-    /// Sends a response whose content is made while it goes out, in chunks. Only where `takesChunks`.
+    /// Sends a response whose content is made while it goes out. Where its length is not known, only where `takesChunks`.
     package func sendProduced(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, content producer: any ContentProducer) {
         guard let progress = state.respondWhole() else { return }
-        queue(head, progress.connectionLine, lines, "Transfer-Encoding: chunked\r\n")
+        queue(head, progress.connectionLine, lines, producer.length == nil ? "Transfer-Encoding: chunked\r\n" : "")
         output.append(producer)
         _ = pushOutput()
         finishIfSent()
@@ -280,8 +280,16 @@ extension ClientConnection {
         producer.makeNext { own.value.made($0) }
     }
 
-    private func made(_ piece: [UInt8]?) {
-        if !state.isClosed { output.append(made: piece) }
+    private func made(_ piece: ProducedPiece) {
+        guard !state.isClosed else { return }
+        switch piece {
+        case .bytes(let bytes): output.append(made: bytes)
+        case .end: output.endProduced()
+        case .broken:
+            isOutputAwaited = false
+            resetAtClose()
+            return vanished()
+        }
         outputIsThere()
     }
 

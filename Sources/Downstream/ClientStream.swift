@@ -41,7 +41,8 @@ package protocol ClientStream: AnyObject {
     func sendComplete(_ response: UnsafeRawBufferPointer)
     /// Whether content of unknown length can be sent.
     var takesChunks: Bool { get }
-    /// Sends a response whose content is made while it goes out. Only where `takesChunks`.
+    /// Sends a response whose content is made while it goes out, its length among the fields of `head` where it is known; else only where
+    /// `takesChunks`.
     func sendProduced(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, content producer: any ContentProducer)
     /// What `startResponse` will put behind a head, in bytes: so that it need not grow.
     func roomNeeded(lines: [UInt8], _ framing: ResponseFraming) -> Int

@@ -42,10 +42,19 @@ package enum WholeBody {
 package protocol ContentProducer: AnyObject {
     /// What the next piece is made of, where that lies in another's memory.
     var source: (bytes: UnsafeRawBufferPointer, owner: AnyObject)? { get }
-    /// Makes the next piece beside the loop, and calls `then` with it on the loop; with nil at the end. Not asked again before that.
-    func makeNext(then: @escaping @Sendable ([UInt8]?) -> Void)
+    /// All of it, in bytes; nil where nobody knows: then it goes out in chunks.
+    var length: Int? { get }
+    /// Makes the next piece beside the loop, and calls `then` with it on the loop. Not asked again before that.
+    func makeNext(then: @escaping @Sendable (ProducedPiece) -> Void)
     /// What it takes of memory.
     var heldBytes: Int { get }
+}
+
+package enum ProducedPiece: Sendable {
+    case bytes([UInt8])
+    case end
+    /// No more can be made: nobody must take what there is for the whole.
+    case broken
 }
 
 struct OutputQueue {
@@ -59,7 +68,7 @@ struct OutputQueue {
     private var unsentBytes: Int { pieceBytes - sent }
     private var tail = WholeBody.none
     private var tailSent = 0
-    /// What follows everything else, in chunks.
+    /// What follows everything else.
     private var producer: (any ContentProducer)?
     /// All that the kernel has taken so far.
     private(set) var sentBytes = 0
@@ -173,18 +182,21 @@ struct OutputQueue {
     /// Nothing may follow it but what it makes.
     mutating func append(_ producer: any ContentProducer) { self.producer = producer }
 
-    /// The producer's next piece, framed as a chunk (RFC 9112 §7.1).
-    mutating func append(made piece: [UInt8]?) {
+    /// The producer's next piece, framed as a chunk (RFC 9112 §7.1) where nobody knows how long all of it is.
+    mutating func append(made piece: [UInt8]) {
+        guard producer?.length == nil else { return append(piece: piece) }
         var chunk: [UInt8] = []
-        if let piece {
-            chunk.append(chunkSize: piece.count)
-            chunk += piece
-            chunk.append("\r\n")
-        } else {
-            producer = nil
-            chunk.append("0\r\n\r\n")
-        }
-        chunk.withUnsafeBytes { append($0) }
+        chunk.append(chunkSize: piece.count)
+        chunk += piece
+        chunk.append("\r\n")
+        append(piece: chunk)
+    }
+
+    /// The producer has made all of it.
+    mutating func endProduced() {
+        let isChunked = producer?.length == nil
+        producer = nil
+        if isChunked { ("0\r\n\r\n" as StaticString).withUTF8Buffer { append(UnsafeRawBufferPointer($0)) } }
     }
 
     /// Something follows a tail: seldom (only pipelined responses), so the tail is copied.

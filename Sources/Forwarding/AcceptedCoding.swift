@@ -2,22 +2,49 @@
 
 import HTTPCore
 
-package enum AcceptedCoding {
-    /// Whether a coding is asked for by name. Without the field any coding is allowed, and some clients that leave it out can read none.
-    package static func accepts(_ coding: ContentCoding, in fields: Fields) -> Bool {
-        FieldLists.members(of: .acceptEncoding, in: fields, limit: FieldListLimit.members).contains { isAccepted($0, coding) }
+/// Codings that a client has asked for by name. Without the field any coding is allowed, and some clients that leave it out can read none.
+package struct AcceptedCodings: OptionSet, Sendable {
+    package let rawValue: UInt8
+    package init(rawValue: UInt8) { self.rawValue = rawValue }
+    package static let gzip = AcceptedCodings(rawValue: 1)
+    package static let brotli = AcceptedCodings(rawValue: 2)
+    package static let zstd = AcceptedCodings(rawValue: 4)
+
+    package init(_ fields: Fields) {
+        self = []
+        guard fields.contains(.acceptEncoding) else { return }
+        for member in FieldLists.members(of: .acceptEncoding, in: fields, limit: FieldListLimit.members) {
+            let parts = FieldLists.members(of: member, separator: UInt8(ascii: ";"))
+            guard let coding = parts.first.flatMap({ ContentCoding(named: $0) }),
+                !parts.dropFirst().contains(where: ContentCoding.isZeroWeight)
+            else { continue }
+            insert(AcceptedCodings(coding))
+        }
     }
 
-    private static func isAccepted(_ member: ArraySlice<UInt8>, _ coding: ContentCoding) -> Bool {
-        let parts = FieldLists.members(of: member, separator: UInt8(ascii: ";"))
-        guard let name = parts.first, ContentCoding(named: name) == coding else { return false }
-        return !parts.dropFirst().contains(where: ContentCoding.isZeroWeight)
+    private init(_ coding: ContentCoding) {
+        self =
+            switch coding {
+            case .identity: []
+            case .gzip: .gzip
+            case .brotli: .brotli
+            case .zstd: .zstd
+            }
+    }
+
+    package func accept(_ coding: ContentCoding) -> Bool { coding == .identity || contains(AcceptedCodings(coding)) }
+}
+
+package enum AcceptedCoding {
+    package static func accepts(_ coding: ContentCoding, in fields: Fields) -> Bool {
+        coding != .identity && AcceptedCodings(fields).accept(coding)
     }
 
     /// What the upstream is asked for: those of the client's codings that can be taken off again.
     package static func passedOn(_ fields: Fields) -> [UInt8] {
+        let accepted = AcceptedCodings(fields)
         var out: [UInt8] = []
-        for coding in [ContentCoding.gzip, .brotli, .zstd] where accepts(coding, in: fields) {
+        for coding in [ContentCoding.gzip, .brotli, .zstd] where accepted.accept(coding) {
             if !out.isEmpty { out.append(", ") }
             out.append(coding.name)
         }

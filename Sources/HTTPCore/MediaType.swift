@@ -41,6 +41,13 @@ package struct MediaType: Sendable {
     package func isEssence(_ text: StaticString) -> Bool { spelt.equalsIgnoringCase(text) }
     package func isEssence(_ text: [UInt8]) -> Bool { spelt.equalsIgnoringCase(text[...]) }
 
+    /// Whether it is text that a coding makes shorter; pictures and archives are coded already.
+    package var isText: Bool {
+        if type.equalsIgnoringCase("text") || suffix.equalsIgnoringCase("json") || suffix.equalsIgnoringCase("xml") { return true }
+        let texts: [StaticString] = ["json", "x-ndjson", "jsonl", "json-seq", "javascript", "xml", "yaml"]
+        return type.equalsIgnoringCase("application") && texts.contains { subtype.equalsIgnoringCase($0) }
+    }
+
     /// The part behind the last `+` (RFC 6839), empty where there is none.
     package var suffix: ArraySlice<UInt8> {
         guard let plus = subtype.lastIndex(of: UInt8(ascii: "+")) else { return [] }

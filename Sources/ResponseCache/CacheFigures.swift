@@ -41,6 +41,10 @@ package struct CacheFigures: Sendable {
             "cistern_store_disk_reads", "Stored responses that were not in memory when they were wanted, and read from the disk first.",
             UInt64(store.broughtIn))
         writer.gauge("cistern_store_disk_reads_waiting", "Of these, reads that have not ended.", Double(store.diskReadsWaiting))
+        writer.counter("cistern_store_encoded", "Stored contents that got a coding for it.", UInt64(store.encoded.contents))
+        writer.counter(
+            "cistern_store_encoded_bytes", "Their lengths before and after.",
+            [("form=\"before\"", Double(store.encoded.plainBytes)), ("form=\"after\"", Double(store.encoded.codedBytes))])
         writer.counter("cistern_store_dropped", "Responses not written because too much waited.", UInt64(store.dropped))
         writer.counter("cistern_store_write_errors", "Writes that the disk did not take.", UInt64(store.writeErrors))
     }

@@ -32,12 +32,43 @@ package final class FoundResponse {
     }
 
     package var head: UnsafeRawBufferPointer { item.head }
+    /// As it lies in the store: with its coding, where it has one.
     package var content: UnsafeRawBufferPointer { item.body }
+    package var coding: ContentCoding { ContentCoding(number: item.form.coding) ?? .identity }
+    /// Without it.
+    package var contentBytes: Int { item.form.plainBytes }
+    /// No other content ever has the same number, as long as the process lives.
+    package var contentNumber: UInt64 { item.contentNumber }
     /// Owns the memory of head and content: to be held for as long as they are used.
     package var owner: AnyObject { item.owner }
 
     /// The same with a head that is always in memory: for one who keeps it while the upstream is asked.
     package var holdingHead: FoundResponse { FoundResponse(holdingHeadOf: self) }
+}
+
+extension ContentCoding {
+    /// By which the store knows it (`ContentForm.coding`): written in records, so it never changes.
+    var number: UInt8 {
+        switch self {
+        case .identity: 0
+        case .gzip: 1
+        case .brotli: 2
+        case .zstd: 3
+        }
+    }
+
+    /// A later version may know more.
+    static let lastNumber: UInt8 = 3
+
+    init?(number: UInt8) {
+        switch number {
+        case 0: self = .identity
+        case 1: self = .gzip
+        case 2: self = .brotli
+        case 3: self = .zstd
+        default: return nil
+        }
+    }
 }
 
 extension StoredItem {

@@ -92,7 +92,8 @@ package final class GoneMemory: Sendable {
     func remember(_ new: NewResponse, beside key: [UInt8], isCertain: Bool, now: Int64) -> Bool {
         let gone = Self.key(key)
         let item = NewItem(
-            key: gone, metadata: new.metadata.encoded(as: .gone), head: new.head, body: new.body, retention: .mayRescue)
+            key: gone, metadata: new.metadata.encoded(as: .gone), head: new.head, body: new.body, wantedCoding: new.wantedCoding,
+            retention: .mayRescue)
         guard store.insert(item) == .accepted else { return false }
         state.withLock { state in
             state.counts[Event.remembered.rawValue] += 1

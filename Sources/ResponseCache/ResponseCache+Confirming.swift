@@ -52,7 +52,7 @@ extension ResponseCache {
     /// What a response to HEAD brings, held against the response to GET that is stored now, unless that was asked for later.
     package func update(by response: ResponseHead, for request: PlacedRequest, _ recency: Recency, now: Timestamp) {
         guard let base = findWaiting(request.head, at: request.keys).found, !recency.isOutdated(by: base.metadata.recency) else { return }
-        let contentBytes = base.item.body.count
+        let contentBytes = base.contentBytes
         switch Validation.update(base.metadata, head: base.item.head, by: response, contentBytes: contentBytes, strictness: strictness) {
         case .nothing: break
         case .freshen:
@@ -97,7 +97,7 @@ extension ResponseCache {
         // Its own Via takes the stored one's place, and our entry belongs into it.
         if response.fields.contains(.via), let via = settings.via { response.fields.append(.via, via) }
         return Validation.freshened(
-            (found.metadata, found.head, found.content.count), by: response, recency, settings: policy(for: head).settings)
+            (found.metadata, found.head, found.contentBytes), by: response, recency, settings: policy(for: head).settings)
     }
 
     /// §3 holds for what a 304 or a HEAD makes of a stored response as for any other: it may be private now, or not to be stored.
@@ -148,7 +148,8 @@ extension ResponseCache {
         let names = selectingNames(fields, of: request.head)
         if names.isEmpty, place.key == keys.own { place.key = base.key }
         let new = NewResponse(
-            head: head, metadata: metadata, body: .stored(base.item.body, owner: base.item.owner), names: names,
+            head: head, metadata: metadata, body: .stored(base.item.body, base.item.form, owner: base.item.owner),
+            names: names,
             request: request.head.fields, sentAt: recency.requestTime)
         return put(new, at: place, inPlaceOf: base)
     }
@@ -172,10 +173,14 @@ extension ResponseCache {
         return old == head.withUnsafeBytes { StoredHead.parse($0) }?.fields.combined(.vary)
     }
 
+    /// They say how a client may have the content that is stored, and not another's.
+    private static let formFlags: StoredFlags = [.cameCoded, .isOpen]
+
     /// Whether the store has nothing to learn from a response that brings the same data.
     private func isKnown(_ fresh: StoredMetadata, beside found: FoundResponse) -> Bool {
         let isRecent = fresh.responseTime.milliseconds - found.writtenMetadata.responseTime.milliseconds < Self.confirmationInterval
-        return isRecent && fresh.freshnessLifetime == nil && fresh.flags == found.metadata.flags
+        return isRecent && fresh.freshnessLifetime == nil
+            && fresh.flags.subtracting(Self.formFlags) == found.metadata.flags.subtracting(Self.formFlags)
     }
 
     // MARK: The same data again

@@ -80,7 +80,9 @@ extension ResponseCache {
 
     private func insert(_ new: NewResponse, at key: [UInt8], inPlaceOf base: FoundResponse?) -> StoringResult {
         let retention = Reuse.mayRescue(new.metadata, strictness: strictness) ? Retention.mayRescue : .whenUsed
-        let item = NewItem(key: key, metadata: new.metadata.encoded(), head: new.head, body: new.body, retention: retention)
+        let item = NewItem(
+            key: key, metadata: new.metadata.encoded(), head: new.head, body: new.body, wantedCoding: new.wantedCoding, retention: retention
+        )
         for _ in 0..<Self.attemptLimit {
             let seen = store.see(key.span)
             guard mayReplace(seen.item, new.metadata, base) else { return .outdated }

@@ -28,6 +28,8 @@ package struct WholeResponse {
     /// Decoded, where `isDecoded`.
     package let content: [UInt8]
     package let isDecoded: Bool
+    /// The content as it came, where it came with a coding that clients know.
+    package var coded: (content: [UInt8], coding: ContentCoding)?
     /// The entity tag of its data, where it came without a validator.
     package let ownTag: [UInt8]?
     package let recency: Recency
@@ -56,6 +58,8 @@ struct NewResponse {
     var head: [UInt8]
     var metadata: StoredMetadata
     var body: ItemBody
+    /// Which coding it gets there; 0 for none.
+    var wantedCoding: UInt8 = 0
     /// The names of the fields by which it is selected, and where their values are.
     var names: [[UInt8]]
     var request: Fields
@@ -121,10 +125,39 @@ extension ResponseCache {
         if !isForAll, response.isAuthorized || isShared { metadata.flags.insert(.authorized) }
         let sentAt = response.recency.requestTime
         if response.isOfPOST { metadata.ageValue += (recency.responseTime.milliseconds - sentAt.milliseconds) / 1000 }
+        if isOpen(response, to: request) { metadata.flags.insert(.isOpen) }
+        let (body, wantedCoding) = form(of: response, metadata, for: request.head)
         return NewResponse(
-            head: head, metadata: metadata, body: .bytes(response.content),
+            head: head, metadata: metadata, body: body, wantedCoding: wantedCoding,
             names: selectingNames(response.head.fields, of: request.head),
             request: request.head.fields, sentAt: sentAt)
+    }
+
+    /// Whether nothing in a response is anybody's secret.
+    private func isOpen(_ response: WholeResponse, to request: PlacedRequest) -> Bool {
+        !response.isAuthorized && isOpen(response.head.fields, to: request.head, isPartitioned: request.keys.isPartitioned)
+    }
+
+    /// The same of a response that is not stored.
+    package func isOpen(_ response: Fields, to request: RequestHead, isPartitioned: Bool) -> Bool {
+        guard !isPartitioned, !response.contains(.setCookie), !request.fields.contains(.authorization) else { return false }
+        // Where keys have no partitions, credentials say nothing by being in one.
+        return concealed.isEmpty || !UserCredentials.mayBePresent(in: request.fields, settings.policy)
+    }
+
+    /// In which form the content goes into the store: as it came, where it came with a coding; else the writer puts one on where that makes it
+    /// shorter. What is short stays as it is.
+    private func form(of response: WholeResponse, _ metadata: StoredMetadata, for head: RequestHead) -> (ItemBody, wantedCoding: UInt8) {
+        let compression = settings.compression.rules(for: head.pathAndQuery)
+        let count = response.content.count
+        guard compression != .off, count >= max(1, settings.compressFromBytes), !metadata.flags.contains(.coded) else {
+            return (.bytes(response.content), 0)
+        }
+        if let (content, coding) = response.coded, content.count < count {
+            return (.coded(content, ContentForm(coding: coding.number, plainBytes: count)), 0)
+        }
+        let isText = MediaType(of: response.head.fields)?.isText ?? false
+        return (.bytes(response.content), isText ? compression.coding.number : 0)
     }
 
     /// The names of the fields by which a response varies.

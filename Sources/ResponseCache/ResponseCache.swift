@@ -19,7 +19,7 @@ package final class ResponseCache: @unchecked Sendable {
     private let policies: RoutePolicies
     /// Selecting fields whose values are secrets: those of one user's own cache and of paths that are the same for all, where keys have no
     /// partitions.
-    private let concealed: [String]
+    let concealed: [String]
     private let memo = SelectingMemo()
     /// The key of the request that was looked up last: its memory is used again.
     private var scratchKey: [UInt8] = []
@@ -187,7 +187,8 @@ package final class ResponseCache: @unchecked Sendable {
 
     /// nil where the item is no response, or damaged.
     static func metadata(of item: StoredItem, as kind: StoredKind = .response) -> StoredMetadata? {
-        guard let metadata = StoredMetadata(item.metadata, as: kind), metadata.etag.upperBound <= item.head.count,
+        guard let metadata = StoredMetadata(item.metadata, as: kind), item.form.coding <= ContentCoding.lastNumber,
+            metadata.etag.upperBound <= item.head.count,
             metadata.lastModified.upperBound <= item.head.count
         else { return nil }
         return metadata

@@ -39,6 +39,9 @@ package struct ResponseCacheSettings: Sendable {
     package var via: [UInt8]?
     /// Whether a Location of the upstream's own origin is made relative.
     package var rewritesLocation = true
+    /// In which form content is kept, by path; and how long it is at least where it has a coding.
+    package var compression = PathTable(rest: Compression.off)
+    package var compressFromBytes = 1 << 10
     /// The longest content that is stored.
     package var contentLimitBytes = 8 << 20
 

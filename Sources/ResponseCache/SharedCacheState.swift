@@ -2,6 +2,8 @@
 
 import CachePolicy
 import CacheStore
+import ContentCodings
+import HTTPCore
 
 package final class SharedCacheState: Sendable {
     package let settings: ResponseCacheSettings
@@ -23,8 +25,15 @@ package final class SharedCacheState: Sendable {
         whenWritable: @escaping @Sendable (_ isWritable: Bool, _ directory: String) -> Void
     ) throws(StoreError) {
         var place = place
+        place.encode = Self.encoding()
         place.whenWritable = { [directory = place.directory] in whenWritable($0, directory) }
         self.init(store: try ResponseStore(place), sent: sent, settings: settings)
+    }
+
+    /// For the store's writer.
+    package static func encoding() -> @Sendable (UnsafeRawBufferPointer, UInt8) -> [UInt8]? {
+        let encoder = ContentEncoder()
+        return { content, number in ContentCoding(number: number).flatMap { encoder.encode(content, $0) } }
     }
 
     package init(store: ResponseStore, sent: SentRequests, settings: ResponseCacheSettings) {

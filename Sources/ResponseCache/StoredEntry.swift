@@ -2,6 +2,7 @@
 
 import CachePolicy
 import CacheStore
+import ContentCodings
 import HTTPCore
 
 /// Names one stored response, for as long as it is stored under its key: 32 hexadecimal digits.
@@ -42,11 +43,19 @@ package struct StoredEntry {
     }
 
     package var tags: [String] { CacheTags.tags(of: head.fields) }
-    package var contentBytes: Int { item.body.count }
+    package var contentBytes: Int { item.form.plainBytes }
+    /// The coding that it has in the store, and its length with it.
+    package var coding: ContentCoding { ContentCoding(number: item.form.coding) ?? .identity }
+    package var codedBytes: Int { item.body.count }
     /// Whether a request's content, the host or fields that the operator named are part of the key.
     package var isKeyedByMore: Bool {
         // What the upstream says of its arguments stands in the response too.
         !key.extra.isEmpty && !RememberedVariance.isEncoded(Array(key.extra.dropFirst(4)))
     }
-    package var content: [UInt8] { withExtendedLifetime(item.owner) { Array(item.body) } }
+    /// Without that coding; nil where it is damaged, or there is no memory.
+    package var content: [UInt8]? {
+        withExtendedLifetime(item.owner) {
+            coding == .identity ? Array(item.body) : ContentDecoder.decode(item.body, coding, count: contentBytes)
+        }
+    }
 }

@@ -87,7 +87,8 @@ extension Exchange {
 
     // MARK: What the fetch has brought
 
-    func send(_ response: FetchedResponse) {
+    func send(_ fetched: FetchedResponse) {
+        var response = fetched
         var lines: [UInt8] = []
         var detail: String?
         trace.isStored = response.storage == .allowed
@@ -100,14 +101,16 @@ extension Exchange {
         }
         shard.messages.cacheStatus.forwarded(forwarding(isStored: response.storage == .allowed, detail: detail), to: &lines)
         if let fault = response.fault { appendProxyStatus(details: fault, to: &lines) }
-        record.bodyBytes = response.content.count
         if let notModified = notModified(response) {
             record.bodyBytes = 0
             appendCookies(response.head.fields.all(.setCookie), to: &lines)
             return sendWhole(notModified, lines, .none, status: 304)
         }
+        let produced = gzipped(&response)
+        record.bodyBytes = response.content.count
         var bytes = shard.messages.clientHead.make(response.head, date: shard.date)
         if let tag = response.ownTag { FieldSerializer.append(.etag, tag, to: &bytes) }
+        if let produced { return send(produced, after: bytes, lines, status: response.head.status) }
         if !response.head.status.forbidsContent {
             bytes.append(atMost: ByteWriter.contentLengthBytes) { $0.put(contentLength: response.content.count) }
         }
@@ -133,7 +136,9 @@ extension Exchange {
     }
 
     /// It is passed on as it comes.
-    func begin(_ response: ResponseHead, length: Int?, _ notStored: NotStoredReason) {
+    func begin(_ arrived: ResponseHead, length: Int?, _ notStored: NotStoredReason) {
+        var response = arrived
+        beginCoding(&response, length: length)
         let isLookedUp = request.place != nil
         if isLookedUp { record.notStored = MetricNames.place(of: notStored) }
         trace.reasons.notStored = notStored
@@ -143,6 +148,8 @@ extension Exchange {
         let framing: ResponseFraming =
             if response.status.forbidsContent {
                 .none
+            } else if coding != nil {
+                .chunked
             } else if let length {
                 .length(length)
             } else {
@@ -198,10 +205,18 @@ extension Exchange {
         trace.reasons.carriesGrant = shard.appendGrant(ofTarget: head, beside: bytes, to: &lines)
         appendWhy(to: &lines)
         let stored = StoredResponseSender.Response(
-            head: bytes, metadata: metadata, body: .borrowed(found.content, owner: found.owner))
+            found, head: bytes, metadata, shard.routes.compression.rules(for: head.pathAndQuery))
         let sent = lines.withUnsafeBytes { shard.messages.storedResponses.send(stored, to: head, lines: $0, on: stream) }
         record.bodyBytes = sent.bodyBytes
         finish(sent.status)
+    }
+
+    private func send(_ content: ProducedContent, after bytes: [UInt8], _ lines: [UInt8], status: Status) {
+        handle(.sent)
+        var lines = lines
+        appendWhy(to: &lines)
+        bytes.withUnsafeBytes { head in lines.withUnsafeBytes { stream.sendProduced(head: head, lines: $0, content: content) } }
+        finish(status)
     }
 
     private func sendWhole(_ bytes: [UInt8], _ lines: [UInt8], _ body: WholeBody, status: Status) {

@@ -10,6 +10,7 @@ import Forwarding
 import HTTPCore
 import Reactor
 import ResponseCache
+import Sending
 import Telemetry
 import Upstream
 
@@ -34,6 +35,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     private var timer: LoopTimer?
     var record: ExchangeRecord
     var trace: ExchangeTrace
+    /// What is passed on gets gzip.
+    var coding: PassedCoding?
     /// nil where nothing is recorded.
     let recording: ExchangeRecording?
 
@@ -297,14 +300,21 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     func streamBrought(_ bytes: Span<UInt8>) {
         shard.loop.assertOnLoop()
         guard machine.state == .streaming else { return }
-        record.bodyBytes += bytes.count
         recording?.add(bytes)
+        guard let coding else { return write(bytes) }
+        write(coding.code(bytes).span)
+    }
+
+    private func write(_ bytes: Span<UInt8>) {
+        record.bodyBytes += bytes.count
         if !stream.write(bytes) { fetch?.pause() }
     }
 
     func streamEnded() {
         perform(machine.handle(.streamEnded)) {
             recording?.end(at: shard.loop.time.monotonicMilliseconds)
+            if let coding { write(coding.end().span) }
+            coding = nil
             stream.endResponse()
             finish(Status(rawValue: record.status))
         }
@@ -314,6 +324,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         guard machine.state == .streaming else { return }
         // A client whose connection ends without a response may send its request again.
         let isTakenBack = stream.takeBackResponse()
+        coding = nil
         if isTakenBack {
             (record.notStored, trace.reasons.notStored, record.bodyBytes) = (nil, nil, 0)
             noteUpstream()

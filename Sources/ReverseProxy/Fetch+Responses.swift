@@ -152,7 +152,7 @@ extension Fetch: TransferReceiver {
                 collected.bytes, hasContent ? ContentCoding(response.fields) : nil, isJSON: isJSON(response), collected.verdict(),
                 isDelimited: isDelimited || !hasContent),
             ContentExamination.Demands(
-                good, storedBytes: subject.found?.content.count,
+                good, storedBytes: subject.found?.contentBytes,
                 makesTag: purpose == .store && shard.settings.policy.wantsOwnTag(response),
                 limitBytes: shard.settings.content.bufferLimitBytes))
         if let findings = examination.findings(within: shard.settings.content.examinedAtOnceBytes) { return examined(purpose, findings) }

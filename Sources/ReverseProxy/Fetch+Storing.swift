@@ -37,8 +37,9 @@ extension Fetch {
         let findings = collected.findings
         // What no-transform keeps in its coding is only checked without it.
         let decoded = findings.decoded.flatMap { Storing.staysCoded(head, cache.control(head)) ? nil : $0 }
-        let whole = WholeResponse(
+        var whole = WholeResponse(
             head, decoded ?? collected.bytes, isDecoded: decoded != nil, ownTag: findings.ownTag, recency, isOfPOST: subject.place == nil)
+        if decoded != nil { whole.coded = ContentCoding(head.fields).map { (collected.bytes, $0) } }
         return cache.store(whole, for: placedRequest, at: shard.cacheTime)
     }
 

@@ -65,8 +65,10 @@ package struct ContentSettings: Sendable {
     /// Content up to this length is decoded, searched and brought into one spelling on the loop, which takes less than a millisecond; what is
     /// longer, by the shard's worker. No setting: tests make it small.
     package var examinedAtOnceBytes = 64 << 10
-    /// Stored responses of at least this length go out with gzip to clients that ask for it; 0: never.
-    package var compressFromBytes = 0
+    /// Shorter content is neither stored nor sent with a coding that it does not have.
+    package var compressFromBytes = 1 << 10
+    /// Stored contents that went out in another form than they lie in the store are remembered so, of all shards together.
+    package var recodedBytes = 32 << 20
 
     package init() {}
 }

@@ -7,6 +7,7 @@ import FaultInjection
 import HTTPCore
 import Reactor
 import ResponseCache
+import Sending
 import Telemetry
 import Upstream
 
@@ -19,6 +20,8 @@ extension ProxyShard {
             MetricsSnapshot.LoopLine(
                 shard: number, longestWait: loop.waits.longestLately(now: loop.batchMicroseconds), waits: Histogram(loop.waits),
                 workers: [("content", workers.content), ("gzip", workers.gzip)].map { ($0, $1.queue.count, $1.queue.bytes) }))
+        messages.storedResponses.addFigures(to: &snapshot.shards.coding)
+        messages.passedCodings.addFigures(to: &snapshot.shards.coding)
         addClients(to: &snapshot.connections)
         addUpstream(to: &snapshot.connections)
         addFaults(to: &snapshot)
@@ -65,6 +68,8 @@ extension ProxyShard {
     func countIgnoredDirectives() { records.metrics.ignoredDirectives += 1 }
 
     func countCarriedGrant() { records.metrics.carriedGrants += 1 }
+
+    func countCompressed() { records.metrics.coding.whole += 1 }
 
     func countStored() { records.metrics.stored += 1 }
 

@@ -26,7 +26,7 @@ extension ProxyShard {
         trace.identity = arrival.basis?.identityOutcome
         trace.found.diskReads = UInt8(clamping: arrival.reads)
         let stored = StoredResponseSender.Response(
-            head: found.head, metadata: found.metadata, body: .borrowed(found.content, owner: found.owner))
+            found, head: found.head, found.metadata, routes.compression.rules(for: head.pathAndQuery))
         func send(_ lines: UnsafeRawBufferPointer) -> StoredResponseSender.Sent {
             messages.storedResponses.send(stored, to: head, lines: lines, on: stream)
         }

@@ -23,6 +23,8 @@ extension ResponseCacheSettings {
         remembersCookieOrigins = routes.all.contains { $0.rescueWithShared == .own } && !settings.policy.isPrivate
         via = settings.forwarding.via ? Array("1.1 \(settings.forwarding.name)".utf8) : nil
         rewritesLocation = settings.forwarding.rewriteLocation
+        compression = routes.compression
+        compressFromBytes = settings.content.compressFromBytes
         contentLimitBytes = settings.content.bufferLimitBytes
     }
 }

@@ -42,6 +42,8 @@ package struct Route: Sendable {
     package var streams = false
     /// What the operator says of how long responses count as fresh.
     package var freshness = FreshnessRules()
+    /// What is done about content codings.
+    package var compression = Compression.gzip
     /// Whether a client's directives can have the upstream asked where something fresh is stored.
     package var obeysClients = true
 
@@ -89,6 +91,8 @@ package struct Routes: Sendable {
     private let someStream: Bool
     /// Whether the operator decides on one of them what scripts of other origins may do.
     private let someCrossOrigin: Bool
+    /// What is done about content codings.
+    let compression: PathTable<Compression>
 
     init(_ routes: [Route], rest: Route, strictness: Strictness = .rescue) {
         all = (routes + [rest]).map { route in
@@ -99,6 +103,7 @@ package struct Routes: Sendable {
         obeyClients = all.allSatisfy(\.obeysClients)
         someStream = all.contains(where: \.streams)
         someCrossOrigin = all.contains(where: \.crossOrigin.isOn)
+        compression = PathTable(routes.map { ($0.pattern, $0.compression) }, rest: rest.compression)
     }
 
     /// Whether such a request only reads on this route, and its response is kept by its content. Asked here and not of the route, which would

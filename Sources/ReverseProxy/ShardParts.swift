@@ -15,7 +15,7 @@ import Upstream
 struct ShardWorkers {
     /// Goes through long content.
     let content: LoopWorker
-    /// Puts gzip on long responses: apart, so that hits do not wait for what somebody sends.
+    /// Puts gzip on long stored responses, and takes codings off: apart, so that hits do not wait for what somebody sends.
     let gzip: LoopWorker
 
     init(_ loop: EventLoop) { (content, gzip) = (LoopWorker(loop: loop), LoopWorker(loop: loop)) }
@@ -28,11 +28,14 @@ struct ShardMessages {
     let cacheStatus: CacheStatus
     let hitLines: HitLines
     let storedResponses: StoredResponseSender
+    let passedCodings = PassedCodings()
 
     init(_ settings: ProxySettings, instance: String, _ gzip: LoopWorker) {
         let (forwarding, upstream) = (settings.forwarding, settings.upstream)
         requestFields = UpstreamRequestFields(settings: forwarding, authority: Array(upstream.authority.utf8), instance: instance)
-        storedResponses = StoredResponseSender(settings.policy, compressFromBytes: settings.content.compressFromBytes, gzip)
+        storedResponses = StoredResponseSender(
+            settings.policy, compressFromBytes: settings.content.compressFromBytes,
+            recodedBytes: settings.content.recodedBytes / max(1, settings.shards), gzip)
         clientHead = ClientResponseHead(
             settings: forwarding, origin: upstream.origin.utf8.map(\.asciiLowercased), basePath: Array(upstream.basePath.utf8),
             hiddenFields: storedResponses.hiddenFields)

@@ -1,4 +1,5 @@
-// Sends stored responses: head and body as they lie in the store, and the lines that are made anew each time.
+// Sends stored responses: head and content as they lie in the store, or in the form that the client can read, and the lines that are made anew
+// each time.
 
 import CachePolicy
 import ContentCodings
@@ -6,27 +7,30 @@ import Downstream
 import Forwarding
 import HTTPCore
 import Reactor
+import ResponseCache
+import Telemetry
 
 package struct StoredResponseSender {
     /// Targeted fields that clients do not get, in lower case. They stay in the store: after a 304 without them they still say how long the
     /// response is fresh.
     package let hiddenFields: [[UInt8]]
-    /// Stored responses of at least this length go out with gzip to clients that ask for it; 0: never.
     private let compressFromBytes: Int
-    private let encoder = GzipEncoder()
-    private let coder: LoopWorker
+    private let contents: StoredContents
+    private let accepted = LastAcceptedCodings()
 
     /// What of the store goes out.
     package struct Response {
+        let found: FoundResponse
         let head: UnsafeRawBufferPointer
         let metadata: StoredMetadata
-        let body: WholeBody
+        let compression: Compression
 
         /// - Parameters:
         ///   - head: perhaps just brought up to date.
         ///   - metadata: what belongs to that head.
-        package init(head: UnsafeRawBufferPointer, metadata: StoredMetadata, body: WholeBody) {
-            (self.head, self.metadata, self.body) = (head, metadata, body)
+        ///   - compression: of its path.
+        package init(_ found: FoundResponse, head: UnsafeRawBufferPointer, _ metadata: StoredMetadata, _ compression: Compression) {
+            (self.found, self.head, self.metadata, self.compression) = (found, head, metadata, compression)
         }
     }
 
@@ -50,11 +54,16 @@ package struct StoredResponseSender {
         func send(_ head: [UInt8], _ body: WholeBody) -> UnsafeRawBufferPointer? { head.withUnsafeBytes { send($0, body) } }
     }
 
-    package init(_ policy: CachePolicySettings, compressFromBytes: Int, _ coder: LoopWorker) {
-        self.coder = coder
+    package init(_ policy: CachePolicySettings, compressFromBytes: Int, recodedBytes: Int, _ coder: LoopWorker) {
         hiddenFields = policy.stripsTargetedFields ? policy.targetedFields : []
         self.compressFromBytes = compressFromBytes
+        contents = StoredContents(recodedBytes: recodedBytes, coder)
     }
+
+    package func addFigures(to figures: inout CodingFigures) { contents.addFigures(to: &figures) }
+
+    /// Content that came without a coding, with gzip.
+    package func gzipped(_ content: [UInt8], takesChunks: Bool) -> OutgoingContent { contents.gzipped(content, takesChunks: takesChunks) }
 
     /// Sends 304 where the client's own condition holds, and a part where the client asks for a range.
     /// - Parameter head: the request's.
@@ -68,59 +77,120 @@ package struct StoredResponseSender {
 
     /// - Parameter shown: what clients get of the stored head.
     private func send(_ shown: UnsafeRawBufferPointer, of response: Response, to head: RequestHead, _ output: Output) -> Sent {
-        let (metadata, body) = (response.metadata, response.body)
-        let isNegotiated =
-            compressFromBytes > 0 && body.count >= compressFromBytes && metadata.flags.isDisjoint(with: [.noTransform, .coded])
-        let mayCode = isNegotiated && (body.count <= Self.codedAtOnceBytes || output.stream.takesChunks)
-        // RFC 9111 §5.2.1.6: some clients ask for content as it is.
-        let isCoded =
-            mayCode && AcceptedCoding.accepts(.gzip, in: head.fields)
-            && !(head.contains(.cacheControl) && RequestCacheControl(head.fields).noTransform)
+        let metadata = response.metadata
+        let facts = facts(of: response, head)
+        let form = contents.possible(facts.form, of: response.found, facts, takesChunks: output.stream.takesChunks)
         /// The 304 or 206 that stands for what would go out.
-        func negotiated(_ bytes: [UInt8], isCoded: Bool) -> [UInt8] {
-            isNegotiated ? bytes.withUnsafeBytes { StoredHead.negotiated($0, isCoded: isCoded) ?? bytes } : bytes
+        func negotiated(_ bytes: [UInt8], _ coding: ContentCoding) -> [UInt8] {
+            guard facts.isNegotiated else { return bytes }
+            return bytes.withUnsafeBytes { NegotiatedHead.make($0, coding == .identity ? nil : NegotiatedHead.Coded(coding)) }
         }
         let isConditional = head.fields.contains(.ifNoneMatch) || head.fields.contains(.ifModifiedSince)
         if isConditional, head.method.isSafe, Preconditions.isNotModified(head.fields, stored: metadata, head: response.head) {
-            let bytes = output.send(negotiated(Preconditions.notModifiedHead(shown), isCoded: isCoded), .none)
+            let bytes = output.send(negotiated(Preconditions.notModifiedHead(shown), facts.coding(of: form)), .none)
             return Sent(status: 304, bodyBytes: 0, bytes: bytes)
         }
         // RFC 9110 §14.2: a Range means something to GET only.
         if head.fields.contains(.range), head.method == .get {
-            switch RangeRequest(head.fields, count: body.count, stored: metadata, head: response.head) {
+            switch RangeRequest(head.fields, count: facts.contentBytes, stored: metadata, head: response.head) {
             case .whole: break
             case .part(let range):
-                let part = negotiated(StoredHead.partial(shown, range, of: body.count), isCoded: false)
-                return Sent(status: 206, bodyBytes: range.count, bytes: output.send(part, body.part(range)))
+                let part = negotiated(StoredHead.partial(shown, range, of: facts.contentBytes), .identity)
+                return send(contents.plain(response.found, range), after: part, status: 206, output)
             case .unsatisfiable:
-                return Sent(status: 416, bodyBytes: 0, bytes: output.send(StoredHead.unsatisfiable(shown, count: body.count), .none))
+                let bytes = output.send(StoredHead.unsatisfiable(shown, count: facts.contentBytes), .none)
+                return Sent(status: 416, bodyBytes: 0, bytes: bytes)
             }
         }
-        if isNegotiated { return sendNegotiated(shown, response, head, isCoded: isCoded, output) }
-        return Sent(status: metadata.status, bodyBytes: head.method == .head ? 0 : body.count, bytes: output.send(shown, body))
+        guard facts.isNegotiated || form != .asStored else {
+            let isHead = head.method == .head
+            let body = WholeBody.borrowed(response.found.content, owner: response.found.owner)
+            return Sent(status: metadata.status, bodyBytes: isHead ? 0 : body.count, bytes: output.send(shown, body))
+        }
+        return sendNegotiated(shown, response, facts, form, isHead: head.method == .head, output)
     }
 
-    /// Longer content is coded while it is sent, beside the loop and in chunks; to a client of HTTP/1.0, which knows none, it goes out as it is.
-    private static let codedAtOnceBytes = 2 * CodedContent.pieceBytes
-
-    /// With gzip to a client that asked for it by name, else as it is; both say that it depends on that.
-    private func sendNegotiated(
-        _ shown: UnsafeRawBufferPointer, _ response: Response, _ head: RequestHead, isCoded: Bool, _ output: Output
-    ) -> Sent {
-        let (status, body) = (response.metadata.status, response.body)
-        if isCoded, head.method != .head, body.count > Self.codedAtOnceBytes, let content = CodedContent(body, coder) {
-            (StoredHead.negotiated(shown, isCoded: true) ?? Array(shown)).withUnsafeBytes {
-                output.stream.sendProduced(head: $0, lines: output.lines, content: content)
-            }
-            // How short it becomes is known when all of it has gone out.
-            return Sent(status: status, bodyBytes: body.count)
+    private func facts(of response: Response, _ head: RequestHead) -> SentFormFacts {
+        let (found, flags) = (response.found, response.metadata.flags)
+        let coding = found.coding
+        var facts = SentFormFacts(
+            coding: coding, contentBytes: found.contentBytes, flags: flags, compression: response.compression,
+            compressFromBytes: compressFromBytes, isText: flags.contains(.isJSON), accepted: [], asksForPlain: false)
+        guard coding != .identity || response.compression != .off && found.contentBytes >= compressFromBytes else { return facts }
+        // What is kept as it came is no JSON, perhaps.
+        if !facts.isText, coding == .identity {
+            facts.isText = StoredHead.parse(response.head).flatMap { MediaType(of: $0.fields) }?.isText ?? false
         }
-        // HEAD is told what GET would get, but for the length, which only coding would tell (RFC 9110 §9.3.2).
-        let coded = isCoded && head.method != .head ? body.withBytes { encoder.encode($0) } : nil
-        let bytes =
-            StoredHead.negotiated(shown, isCoded: isCoded && (coded != nil || head.method == .head), contentBytes: coded?.count)
-            ?? Array(shown)
-        let content = coded.map { WholeBody.bytes($0) } ?? body
-        return Sent(status: status, bodyBytes: head.method == .head ? 0 : content.count, bytes: output.send(bytes, content))
+        facts.accepted = accepted.codings(head.fields)
+        facts.asksForPlain = head.contains(.cacheControl) && RequestCacheControl(head.fields).noTransform
+        return facts
+    }
+
+    private func sendNegotiated(
+        _ shown: UnsafeRawBufferPointer, _ response: Response, _ facts: SentFormFacts, _ form: SentForm, isHead: Bool, _ output: Output
+    ) -> Sent {
+        var content: OutgoingContent
+        // HEAD is told what GET would get, but for the length where only coding would tell it (RFC 9110 §9.3.2).
+        switch form {
+        case .asStored: content = .whole(.borrowed(response.found.content, owner: response.found.owner))
+        case .decoded: content = isHead ? .whole(.none) : contents.plain(response.found, nil)
+        case .gzipped: content = isHead ? .whole(.none) : contents.gzipped(response.found)
+        }
+        var coding = facts.coding(of: form)
+        if case .notWon = content {
+            coding = .identity
+            content = contents.plain(response.found, nil)
+        }
+        var coded: NegotiatedHead.Coded?
+        if coding != .identity { coded = NegotiatedHead.Coded(coding, contentBytes: isHead && form == .gzipped ? nil : content.length) }
+        var head: [UInt8] = []
+        head.reserveCapacity(shown.count + 96)
+        if !facts.isNegotiated {
+            head += shown
+        } else if shown.baseAddress == response.head.baseAddress {
+            NegotiatedHead.append(shown, response.metadata, coded, to: &head)
+        } else {
+            head = NegotiatedHead.make(shown, coded)
+        }
+        return send(isHead ? .whole(.none) : content, after: head, status: response.metadata.status, output)
+    }
+
+    private func send(_ content: OutgoingContent, after head: [UInt8], status: Status, _ output: Output) -> Sent {
+        switch content {
+        case .whole(let body): return Sent(status: status, bodyBytes: body.count, bytes: output.send(head, body))
+        case .produced(let content, let count):
+            head.withUnsafeBytes { output.stream.sendProduced(head: $0, lines: output.lines, content: content) }
+            // How short it becomes is known when all of it has gone out.
+            return Sent(status: status, bodyBytes: count)
+        case .damaged, .notWon:
+            // The store's checksum holds for it, so this is memory that ran out. Whoever reads it must see that it is not whole.
+            output.stream.abortResponse()
+            return Sent(status: status, bodyBytes: 0)
+        }
+    }
+}
+
+extension SentFormFacts {
+    /// The coding with which it goes out.
+    fileprivate func coding(of form: SentForm) -> ContentCoding {
+        switch form {
+        case .asStored: coding
+        case .decoded: .identity
+        case .gzipped: .gzip
+        }
+    }
+}
+
+/// What the last Accept-Encoding came to: clients send a handful of them.
+private final class LastAcceptedCodings {
+    private var value: [UInt8] = []
+    private var codings: AcceptedCodings = []
+
+    func codings(_ fields: Fields) -> AcceptedCodings {
+        guard let first = fields.first(.acceptEncoding) else { return [] }
+        if first.elementsEqual(value), fields.all(.acceptEncoding).count == 1 { return codings }
+        let codings = AcceptedCodings(fields)
+        if fields.all(.acceptEncoding).count == 1 { (value, self.codings) = (Array(first), codings) }
+        return codings
     }
 }

@@ -71,7 +71,9 @@ package struct CisternSettings: Sendable, Equatable {
         package var ignoredCookies = WellKnownNames.ignoredCookies
         package var keyFields: [String] = []
         package var bufferLimit = 8 << 20
-        package var compressFrom = 0
+        package var compress = "gzip"
+        package var compressFrom = 1 << 10
+        package var recodedMemory = 32 << 20
         package var rescueAfter = 1_500
         package var rescueWithShared = "own"
         package var gone = "remember"
@@ -121,6 +123,7 @@ package struct CisternSettings: Sendable, Equatable {
         package var path = ""
         /// Empty for that of all paths.
         package var mode = ""
+        package var compress: String
         package var rescueAfter: Int
         package var rescueWithShared: String
         package var refreshAhead: Int
@@ -138,6 +141,7 @@ package struct CisternSettings: Sendable, Equatable {
 
         package init(_ settings: CisternSettings) {
             crossOrigin = settings.crossOrigin
+            compress = settings.cache.compress
             freshness = settings.cache.freshness
             rescueAfter = settings.cache.rescueAfter
             rescueWithShared = settings.cache.rescueWithShared

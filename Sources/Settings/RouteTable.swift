@@ -13,6 +13,8 @@ package enum RouteTable {
                 path: "mode", binding: .choice(\.mode, ["live", "offline", "record", "replay"]),
                 help: "As cache.mode; without it that of all paths, also when it is switched."),
             Setting(
+                path: "compress", binding: .choice(\.compress, ["off", "gzip", "zstd", "br", "always"]), help: "As cache.compress."),
+            Setting(
                 path: "rescue_after", binding: .duration(\.rescueAfter, 0...hour), help: "As cache.rescue_after."),
             Setting(
                 path: "rescue_with_shared", binding: .choice(\.rescueWithShared, ["own", "public", "always", "never"]),

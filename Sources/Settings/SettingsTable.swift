@@ -211,8 +211,16 @@ package enum SettingsTable {
             path: "cache.buffer_limit", binding: .size(\.cache.bufferLimit, 1_024...gibibyte),
             help: "Longest response that is taken whole before it goes out, and so the largest that is kept."),
         Setting(
-            path: "cache.compress_from", binding: .size(\.cache.compressFrom, 0...(1 << 20)),
-            help: "Stored responses of at least this length go out with gzip to clients that ask for it; 0 for never."),
+            path: "cache.compress", binding: .choice(\.cache.compress, ["off", "gzip", "zstd", "br", "always"]),
+            help:
+                "The coding that stored text gets where it came without one; clients get it so where they take it and no secret may be in it (BREACH). always: gzip, also then."
+        ),
+        Setting(
+            path: "cache.compress_from", binding: .size(\.cache.compressFrom, 1...(1 << 30)),
+            help: "Shorter content is neither stored nor sent with a coding that it does not have."),
+        Setting(
+            path: "cache.recoded_memory", binding: .size(\.cache.recodedMemory, 0...(1 << 40)),
+            help: "Memory for stored responses in another coding than they are stored in, or in none, as clients asked for them."),
         Setting(
             path: "cache.rescue_after", binding: .duration(\.cache.rescueAfter, 0...hour),
             help: "Where a stored copy may go out, the upstream has this long for a whole good response; 0 for no such limit."),

@@ -177,6 +177,7 @@ package enum MetricsPage {
         writer.counter(
             "cistern_carried_grants", "Responses that scripts of other origins can read by what the upstream said with an earlier one.",
             shards.carriedGrants)
+        shards.coding.write(to: &writer)
         writer.counter("cistern_repeated_hits", "Hits that got the response of a moment ago, without a look-up.", shards.repeated)
         writer.counter(
             "cistern_not_stored", "Responses not kept, by reason.", labelled("reason", shards.labels.notStored, shards.notStored))

@@ -47,7 +47,7 @@ package struct ShardMetrics: Sendable {
     package var examinedBeside: UInt64 = 0
     /// Requests that wanted the upstream to be asked, and were not obeyed.
     package var ignoredDirectives: UInt64 = 0
-
+    package var coding = CodingFigures()
     /// Responses to scripts that have the upstream's leave from an earlier one.
     package var carriedGrants: UInt64 = 0
 
@@ -106,6 +106,7 @@ package struct ShardMetrics: Sendable {
         examinedBeside += other.examinedBeside
         ignoredDirectives += other.ignoredDirectives
         carriedGrants += other.carriedGrants
+        coding.merge(other.coding)
         Self.add(other.rescued, to: &rescued)
         Self.add(other.rescuedWithShared, to: &rescuedWithShared)
         Self.add(other.notStored, to: &notStored)

@@ -281,6 +281,7 @@ extension ProxySettings {
         admin.isSocketRequired = !settings.admin.socket.isEmpty
         if !settings.admin.tokenFile.isEmpty { admin.token = FileContent.read(settings.admin.tokenFile).flatMap(AdminToken.parse) }
         content.compressFromBytes = settings.cache.compressFrom
+        content.recodedBytes = settings.cache.recodedMemory
         content.bufferLimitBytes = settings.cache.bufferLimit
         routes = settings.routes.map { Route($0) }
         otherRoute = Route(CisternSettings.Route(settings))
@@ -351,6 +352,7 @@ extension Route {
         name = settings.name
         if !settings.path.isEmpty { pattern = RoutePattern(settings.path) }
         mode = ServingMode(rawValue: settings.mode)
+        compression = Compression(rawValue: settings.compress) ?? .gzip
         rescueAfter = Int64(settings.rescueAfter)
         rescueWithShared = RescueWithShared(rawValue: settings.rescueWithShared) ?? .own
         refreshAhead = settings.refreshAhead

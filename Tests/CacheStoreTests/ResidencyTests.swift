@@ -123,7 +123,7 @@ struct ResidencyTests {
         if isWritten { store.flush() }
         let first = try #require(find(store, 1))
         let again = NewItem(
-            key: key(2), metadata: [1, 2, 3], head: Array("head 2".utf8), body: .stored(first.body, owner: first.owner),
+            key: key(2), metadata: [1, 2, 3], head: Array("head 2".utf8), body: .stored(first.body, first.form, owner: first.owner),
             retention: .mayRescue)
         store.insert(again)
         #expect(stored(store, 2) == body(1))

@@ -14,19 +14,20 @@ struct ProducedContentTests {
         let source: (bytes: UnsafeRawBufferPointer, owner: AnyObject)?
         init(_ count: Int, of source: (bytes: UnsafeRawBufferPointer, owner: AnyObject)? = nil) { (left, self.source) = (count, source) }
         var heldBytes: Int { 1_000 }
-        func makeNext(then: @escaping @Sendable ([UInt8]?) -> Void) {
-            guard left > 0 else { return then(nil) }
+        var length: Int? { nil }
+        func makeNext(then: @escaping @Sendable (ProducedPiece) -> Void) {
+            guard left > 0 else { return then(.end) }
             left -= 1
-            then([UInt8](repeating: 0x61, count: 5))
+            then(.bytes([UInt8](repeating: 0x61, count: 5)))
         }
     }
 
     /// What was made, for the queue.
     private func make(_ outcome: OutputQueue.Outcome, _ output: inout OutputQueue) -> Bool {
         guard case .unmade(let producer) = outcome else { return false }
-        let made = Mutex<[UInt8]?>(nil)
+        let made = Mutex(ProducedPiece.end)
         producer.makeNext { piece in made.withLock { $0 = piece } }
-        output.append(made: made.withLock { $0 })
+        if case .bytes(let piece) = made.withLock({ $0 }) { output.append(made: piece) } else { output.endProduced() }
         return true
     }
 

@@ -30,7 +30,8 @@ struct KeepingTests {
         var metadata = base.metadata
         metadata.order = sent.order
         let new = NewResponse(
-            head: Array(base.head), metadata: metadata, body: .stored(base.content, owner: base.owner), names: names,
+            head: Array(base.head), metadata: metadata,
+            body: .stored(base.content, ContentForm(coding: 0, plainBytes: base.content.count), owner: base.owner), names: names,
             request: sent.request.head.fields, sentAt: sent.time)
         // The writer came before its marker could take the place of what was seen there.
         var variant = keys.own

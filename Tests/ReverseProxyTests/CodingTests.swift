@@ -83,7 +83,7 @@ struct CodingTests {
             let content = Array(String(repeating: "{\"n\":\(number)}", count: 100 * (number + 1)).utf8)
             let coded = try #require(content.withUnsafeBytes { encoder.encode($0) })
             #expect(coded.count < content.count / 4)
-            #expect(try GzipDecoder.decode(coded, allowed: content.count) == content)
+            #expect(try ContentDecoder.decode(coded, .gzip, limit: content.count) == content)
         }
     }
 }

@@ -5,6 +5,7 @@ import CSystem
 import CacheStore
 import ContentCodings
 import Glibc
+import HTTPCore
 import JSON
 import Reactor
 import ReverseProxy
@@ -177,7 +178,7 @@ struct DiskWaitTests {
         #expect(response["Cache-Status"]?.contains("hit") == true)
         #expect((response["Content-Encoding"] == "gzip") == (codings == ["gzip"]))
         let content =
-            codings.isEmpty ? response.content : try GzipDecoder.decode(response.content, allowed: long.utf8.count)
+            codings.isEmpty ? response.content : try ContentDecoder.decode(response.content, .gzip, limit: long.utf8.count)
         #expect(content == Array(long.utf8))
     }
 

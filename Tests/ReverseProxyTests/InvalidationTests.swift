@@ -53,6 +53,7 @@ struct InvalidationTests {
         let play = try ProxyPlay(origin) {
             $0.store?.capacityBytes = 4 << 20
             $0.store?.segmentBytes = 1 << 20
+            $0.otherRoute.compression = .off
         }
         func fill(_ numbers: Range<Int>) throws {
             for number in numbers { _ = try play.get("/fill/\(number)") }

@@ -147,17 +147,19 @@ package final class TestClient {
         }
     }
 
+    /// Reads one chunk, behind a head that was read with `toHead`; an empty one at the end, nil where the connection ended without it.
+    package func readChunk() -> [UInt8]? {
+        guard let line = readLine(), let size = Int(line, radix: 16) else { return nil }
+        while buffer.count < size + 2, fill() {}
+        guard buffer.count >= size + 2 else { return nil }
+        defer { buffer.removeFirst(size + 2) }
+        return Array(buffer[..<size])
+    }
+
     private func readChunks(into answer: inout TestResponse) {
-        while let line = readLine() {
-            guard let size = Int(line, radix: 16) else { break }
-            while buffer.count < size + 2, fill() {}
-            guard buffer.count >= size + 2 else { break }
-            if size == 0 {
-                buffer.removeFirst(2)
-                return
-            }
-            answer.content += buffer[..<size]
-            buffer.removeFirst(size + 2)
+        while let chunk = readChunk() {
+            if chunk.isEmpty { return }
+            answer.content += chunk
         }
         answer.isComplete = false
     }

@@ -12,12 +12,15 @@ enum StoredProperty {
         let metadata = bytes.prefix(StoredMetadata.encodedBytes)
         let head = Array(bytes.dropFirst(metadata.count))
         let parsed = head.withUnsafeBytes { StoredHead.parse($0) }
-        _ = head.withUnsafeBytes { StoredHead.negotiated($0, isCoded: true) }
+        _ = head.withUnsafeBytes { NegotiatedHead.make($0, NegotiatedHead.Coded(.gzip)) }
         _ = head.withUnsafeBytes { StoredHead.partial($0, 0..<1, of: 2) }
         var kind = Array(metadata)
         // Most bytes of the version and kind are refused at once.
         if kind.count > 1 { (kind[0], kind[1]) = (1, StoredKind.response.rawValue) }
-        if let read = kind.withUnsafeBytes({ StoredMetadata($0) }) { try count(read, head) }
+        if let read = kind.withUnsafeBytes({ StoredMetadata($0) }) {
+            try count(read, head)
+            _ = negotiated(head, read)
+        }
         if let parsed { try checkMade(parsed) }
     }
 
@@ -36,6 +39,16 @@ enum StoredProperty {
         _ = head.withUnsafeBytes { RangeRequest(request, count: 9, stored: read, head: $0) }
     }
 
+    private static func negotiated(_ head: [UInt8], _ metadata: StoredMetadata) -> [UInt8] {
+        var out: [UInt8] = []
+        head.withUnsafeBytes { NegotiatedHead.append($0, metadata, NegotiatedHead.Coded(.gzip, contentBytes: 5), to: &out) }
+        return out
+    }
+
+    private static func lines(of head: [UInt8]) -> [ArraySlice<UInt8>] {
+        head.split(separator: 0x0a).sorted { $0.lexicographicallyPrecedes($1) }
+    }
+
     /// A response made of it is stored and read back.
     private static func checkMade(_ head: ResponseHead) throws(Violation) {
         let fields = head.fields
@@ -47,6 +60,9 @@ enum StoredProperty {
         let received = ReceivedResponse(
             head, control: ResponseCacheControl(fields), contentBytes: 7, requestTime: now, responseTime: now)
         let (bytes, metadata) = StoredHead.make(received, settings: CachePolicySettings())
+        // Put together without being read, it says what it says when it is.
+        let slow = bytes.withUnsafeBytes { NegotiatedHead.make($0, NegotiatedHead.Coded(.gzip, contentBytes: 5)) }
+        try expect(lines(of: negotiated(bytes, metadata)) == lines(of: slow), "a negotiated head says something else")
         guard let again = bytes.withUnsafeBytes({ StoredHead.parse($0) }) else {
             throw Violation(description: "a stored head cannot be read back")
         }

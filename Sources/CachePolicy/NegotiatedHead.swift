@@ -1,0 +1,77 @@
+// The head of a response, or of the 304 or 206 in its place, whose coding depends on what the client asked for (RFC 9110 §8.4, §12.5.5).
+
+import HTTPCore
+
+package enum NegotiatedHead {
+    /// The coding with which content goes out, and its length then; nil where that is not known yet.
+    package struct Coded {
+        let coding: ContentCoding
+        let contentBytes: Int?
+
+        package init(_ coding: ContentCoding, contentBytes: Int? = nil) { (self.coding, self.contentBytes) = (coding, contentBytes) }
+    }
+
+    /// - Parameters:
+    ///   - head: status line and fields as they are stored, or made of that.
+    ///   - coded: nil where the content goes out without a coding, which it might have had.
+    package static func make(_ head: UnsafeRawBufferPointer, _ coded: Coded?) -> [UInt8] {
+        guard var parsed = StoredHead.parse(head) else { return Array(head) }
+        change(&parsed, coded)
+        var out: [UInt8] = []
+        ResponseSerializer.append(parsed, to: &out)
+        return out
+    }
+
+    package static func change(_ head: inout ResponseHead, _ coded: Coded?) {
+        if let coded {
+            // Other bytes: a strong tag would promise those that are stored.
+            StoredHead.removeCoding(from: &head.fields)
+            head.fields.remove(.contentLength)
+            if !head.status.forbidsContent { head.fields.append(.contentEncoding, "\(coded.coding.name)") }
+            if let contentBytes = coded.contentBytes { head.fields.append(.contentLength, String(contentBytes)) }
+        }
+        if !StoredHead.variesByCoding(head.fields) { head.fields.append(.vary, "Accept-Encoding") }
+    }
+
+    /// The same of a head just as it is stored, without reading it: the tag becomes weak where it is, the length is the last line.
+    /// - Parameter metadata: the head's.
+    package static func append(
+        _ head: UnsafeRawBufferPointer, _ metadata: StoredMetadata, _ coded: Coded?, to out: inout [UInt8]
+    ) {
+        guard metadata.flags.contains(.hasNoDigests), let end = lengthLine(of: head), metadata.etag.upperBound <= end else {
+            out += make(head, coded)
+            return
+        }
+        if let coded {
+            var start = 0
+            if let first = metadata.etag.first, head[first] == 0x22 {
+                out += head[..<first]
+                out.append("W/")
+                start = first
+            }
+            out += head[start..<end]
+            out.append("Content-Encoding: ")
+            out.append(coded.coding.name)
+            out.append("\r\n")
+            if let contentBytes = coded.contentBytes {
+                out.append("Content-Length: ")
+                out.append(decimal: contentBytes)
+                out.append("\r\n")
+            }
+        } else {
+            out += head
+        }
+        if !metadata.flags.contains(.variesByCoding) { out.append("Vary: Accept-Encoding\r\n") }
+    }
+
+    /// Where the last line begins, where that tells the length.
+    private static func lengthLine(of head: UnsafeRawBufferPointer) -> Int? {
+        let name: StaticString = "Content-Length: "
+        var start = head.count - 2
+        while start > 0, head[start - 1] != 0x0a { start -= 1 }
+        let length = name.utf8CodeUnitCount
+        guard start > 0, head.count - start > length else { return nil }
+        return UnsafeRawBufferPointer(rebasing: head[start..<start + length]).elementsEqual(
+            UnsafeBufferPointer(start: name.utf8Start, count: length)) ? start : nil
+    }
+}

@@ -1,0 +1,132 @@
+// Takes a content coding off, a piece at a time.
+
+import CBrotli
+import CZlib
+import CZstd
+import HTTPCore
+
+/// Touched by one thread at a time.
+package final class PieceDecoder {
+    package typealias Failure = ContentDecoder.Failure
+
+    private enum Library {
+        /// zlib remembers where its stream lies, so it must not move.
+        case gzip(UnsafeMutablePointer<z_stream>)
+        case brotli(OpaquePointer)
+        case zstd(OpaquePointer)
+    }
+
+    private let library: Library
+    /// Bytes of the content that are done with.
+    package private(set) var taken = 0
+    /// All of it is.
+    package private(set) var isEnded = false
+
+    /// What a library takes of memory for one content, about; for Brotli and Zstandard with the windows that are usual.
+    package static let heldBytes = 64 << 10
+
+    /// nil where there is no memory, or nothing to be taken off.
+    package init?(_ coding: ContentCoding) {
+        switch coding {
+        case .identity: return nil
+        case .gzip:
+            let stream = UnsafeMutablePointer<z_stream>.allocate(capacity: 1)
+            stream.initialize(to: z_stream())
+            guard cistern_inflate_init_gzip(stream) == Z_OK else {
+                stream.deallocate()
+                return nil
+            }
+            library = .gzip(stream)
+        case .brotli:
+            guard let decoder = BrotliDecoderCreateInstance(nil, nil, nil) else { return nil }
+            library = .brotli(decoder)
+        case .zstd:
+            guard let decoder = ZSTD_createDStream() else { return nil }
+            // RFC 9659: in HTTP a window is at most 8 MiB.
+            _ = ZSTD_DCtx_setParameter(decoder, ZSTD_d_windowLogMax, 23)
+            library = .zstd(decoder)
+        }
+    }
+
+    deinit {
+        switch library {
+        case .gzip(let stream):
+            inflateEnd(stream)
+            stream.deallocate()
+        case .brotli(let decoder): BrotliDecoderDestroyInstance(decoder)
+        case .zstd(let decoder): ZSTD_freeDStream(decoder)
+        }
+    }
+
+    /// Writes what comes next of a content into `space`, as much as there is room for.
+    /// - Parameter content: all of it, the same each time.
+    /// - Returns: how many bytes; fewer than there is room for at the end only.
+    package func decode(_ content: UnsafeRawBufferPointer, into space: UnsafeMutableRawBufferPointer) throws(Failure) -> Int {
+        var made = 0
+        while made < space.count, !isEnded {
+            let before = (taken, made)
+            let room = UnsafeMutableRawBufferPointer(rebasing: space[made...])
+            let rest = UnsafeRawBufferPointer(rebasing: content[taken...])
+            switch library {
+            case .gzip(let stream): made += try inflate(rest, room, stream)
+            case .brotli(let decoder): made += try unfold(rest, room, decoder)
+            case .zstd(let decoder): made += try expand(rest, room, decoder)
+            }
+            // It is cut.
+            if !isEnded, before == (taken, made) { throw .damaged }
+        }
+        return made
+    }
+
+    /// Several gzip members in a row are one content (RFC 1952 §2.2); anything else after the end is damage.
+    private func inflate(
+        _ rest: UnsafeRawBufferPointer, _ room: UnsafeMutableRawBufferPointer, _ stream: UnsafeMutablePointer<z_stream>
+    ) throws(Failure) -> Int {
+        let available = UInt32(clamping: rest.count)
+        let space = UInt32(clamping: room.count)
+        stream.pointee.next_in = UnsafeMutablePointer(mutating: rest.bindMemory(to: UInt8.self).baseAddress)
+        stream.pointee.avail_in = available
+        stream.pointee.next_out = room.bindMemory(to: UInt8.self).baseAddress
+        stream.pointee.avail_out = space
+        let result = CZlib.inflate(stream, Z_NO_FLUSH)
+        taken += Int(available - stream.pointee.avail_in)
+        switch result {
+        case Z_OK, Z_BUF_ERROR: break
+        case Z_STREAM_END:
+            isEnded = Int(available - stream.pointee.avail_in) == rest.count
+            guard isEnded || inflateReset(stream) == Z_OK else { throw .damaged }
+        default: throw .damaged
+        }
+        return Int(space - stream.pointee.avail_out)
+    }
+
+    private func unfold(
+        _ rest: UnsafeRawBufferPointer, _ room: UnsafeMutableRawBufferPointer, _ decoder: OpaquePointer
+    ) throws(Failure) -> Int {
+        var (left, space) = (rest.count, room.count)
+        var next = rest.bindMemory(to: UInt8.self).baseAddress
+        var out = room.bindMemory(to: UInt8.self).baseAddress
+        let result = BrotliDecoderDecompressStream(decoder, &left, &next, &space, &out, nil)
+        taken += rest.count - left
+        guard result != BROTLI_DECODER_RESULT_ERROR else { throw .damaged }
+        if result == BROTLI_DECODER_RESULT_SUCCESS {
+            guard left == 0 else { throw .damaged }
+            isEnded = true
+        }
+        return room.count - space
+    }
+
+    /// Several frames in a row are one content (RFC 8878 §3).
+    private func expand(
+        _ rest: UnsafeRawBufferPointer, _ room: UnsafeMutableRawBufferPointer, _ decoder: OpaquePointer
+    ) throws(Failure) -> Int {
+        var source = ZSTD_inBuffer(src: rest.baseAddress, size: rest.count, pos: 0)
+        var target = ZSTD_outBuffer(dst: room.baseAddress, size: room.count, pos: 0)
+        let hint = ZSTD_decompressStream(decoder, &target, &source)
+        guard ZSTD_isError(hint) == 0 else { throw .damaged }
+        taken += source.pos
+        // A frame is done.
+        isEnded = hint == 0 && source.pos == rest.count
+        return target.pos
+    }
+}

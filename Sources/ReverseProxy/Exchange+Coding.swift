@@ -1,0 +1,55 @@
+// Gzip on what the upstream sent without a coding, for clients that take it: on what was taken whole, and on what is passed on as it comes.
+
+import CachePolicy
+import Decisions
+import Downstream
+import HTTPCore
+import ResponseCache
+import Sending
+
+extension Exchange {
+    /// Says whether what came without a coding may have one, and whether this client gets it so; nil where no client would.
+    /// - Parameter contentBytes: nil where nobody knows.
+    func passedForm(_ response: ResponseHead, contentBytes: Int?, isOpen: Bool? = nil) -> SentFormFacts? {
+        SentFormFacts.passed(
+            response, contentBytes: contentBytes ?? .max, to: head, shard.routes.compression.rules(for: head.pathAndQuery),
+            from: shard.settings.content.compressFromBytes
+        ) { isOpen ?? self.isOpen(response.fields) }
+    }
+
+    /// Whether nothing in the response is anybody's secret.
+    private func isOpen(_ response: Fields) -> Bool {
+        guard let keys = request.place?.keys, let cache = shard.cache else {
+            return !response.contains(.setCookie) && !UserCredentials.mayBePresent(in: head.fields, shard.settings.policy)
+        }
+        return cache.isOpen(response, to: head, isPartitioned: keys.isPartitioned)
+    }
+
+    /// A whole response with gzip, where that makes it shorter.
+    func gzipped(_ response: inout FetchedResponse) -> ProducedContent? {
+        guard
+            let facts = passedForm(response.head, contentBytes: response.content.count, isOpen: response.metadata?.flags.contains(.isOpen)),
+            facts.isNegotiated
+        else { return nil }
+        var produced: ProducedContent?
+        var isCoded = facts.form == .gzipped
+        if isCoded, head.method != .head {
+            switch shard.messages.storedResponses.gzipped(response.content, takesChunks: stream.takesChunks) {
+            case .whole(.bytes(let content)): response.content = content
+            case .produced(let content, _): produced = content
+            case .whole, .notWon, .damaged: isCoded = false
+            }
+        }
+        NegotiatedHead.change(&response.head, isCoded ? NegotiatedHead.Coded(.gzip) : nil)
+        if isCoded { shard.countCompressed() }
+        return produced
+    }
+
+    /// Puts gzip on what follows, where the client takes it and there is memory for one more.
+    func beginCoding(_ response: inout ResponseHead, length: Int?) {
+        guard let facts = passedForm(response, contentBytes: length), facts.isNegotiated else { return }
+        let isCoded = facts.form == .gzipped && stream.takesChunks && head.method != .head
+        if isCoded { coding = shard.messages.passedCodings.begin() }
+        NegotiatedHead.change(&response, coding == nil ? nil : NegotiatedHead.Coded(.gzip))
+    }
+}

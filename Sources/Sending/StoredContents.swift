@@ -1,0 +1,106 @@
+// Stored content in the form in which it goes out: as it lies in the store, remembered from the last time, made at once where that is quick, or
+// made beside the loop while it is sent.
+
+import ContentCodings
+import Downstream
+import HTTPCore
+import Reactor
+import ResponseCache
+import Telemetry
+
+package enum OutgoingContent {
+    case whole(WholeBody)
+    /// With the length that it has without a coding.
+    case produced(ProducedContent, plainBytes: Int)
+    /// A coding would not make it shorter.
+    case notWon
+    /// Not what it was when it was stored, or there is no memory.
+    case damaged
+
+    /// nil where nobody knows.
+    var length: Int? {
+        switch self {
+        case .whole(let body): body.count
+        case .produced(let content, _): content.length
+        case .notWon, .damaged: nil
+        }
+    }
+}
+
+/// Touched on its shard's loop only.
+final class StoredContents {
+    private let recoded: RecodedContents
+    private let encoder = GzipEncoder()
+    private let coder: LoopWorker
+    private var produced = 0
+
+    /// Taken off within a millisecond; put on within one.
+    private static let decodedAtOnceBytes = 256 << 10
+    private static let codedAtOnceBytes = 2 * ProducedContent.pieceBytes
+
+    init(recodedBytes: Int, _ coder: LoopWorker) {
+        recoded = RecodedContents(limitBytes: recodedBytes)
+        self.coder = coder
+    }
+
+    func addFigures(to figures: inout CodingFigures) {
+        figures.made += UInt64(recoded.made)
+        figures.remembered += UInt64(recoded.found)
+        figures.produced += UInt64(produced)
+        figures.heldBytes += recoded.bytes
+    }
+
+    /// What is coded while it is sent goes out in chunks, which HTTP/1.0 does not know.
+    func possible(_ form: SentForm, of found: FoundResponse, _ facts: SentFormFacts, takesChunks: Bool) -> SentForm {
+        guard form == .gzipped, !takesChunks, found.contentBytes > Self.codedAtOnceBytes else { return form }
+        return facts.coding == .identity ? .asStored : .decoded
+    }
+
+    /// Without a coding.
+    /// - Parameter range: of the content; nil for all of it.
+    func plain(_ found: FoundResponse, _ range: Range<Int>?) -> OutgoingContent {
+        let stored = WholeBody.borrowed(found.content, owner: found.owner)
+        guard found.coding != .identity else { return .whole(range.map { stored.part($0) } ?? stored) }
+        let count = found.contentBytes
+        guard count <= Self.decodedAtOnceBytes else { return produce(stored, found, range ?? 0..<count, isCoded: false) }
+        let content = recoded.content(RecodedContents.Name(content: found.contentNumber, isCoded: false)) { decoded(found) }
+        guard content.count == count else { return .damaged }
+        return .whole(range.map { WholeBody.bytes(content).part($0) } ?? .bytes(content))
+    }
+
+    /// With gzip, which it does not have in the store.
+    func gzipped(_ found: FoundResponse) -> OutgoingContent {
+        let count = found.contentBytes
+        guard count <= Self.codedAtOnceBytes else {
+            return produce(.borrowed(found.content, owner: found.owner), found, 0..<count, isCoded: true)
+        }
+        let content = recoded.content(RecodedContents.Name(content: found.contentNumber, isCoded: true)) {
+            guard found.coding != .identity else { return encoder.encode(found.content) ?? [] }
+            return decoded(found).withUnsafeBytes { encoder.encode($0) ?? [] }
+        }
+        return content.isEmpty ? .notWon : .whole(.bytes(content))
+    }
+
+    /// Content that came without a coding, with gzip.
+    func gzipped(_ content: [UInt8], takesChunks: Bool) -> OutgoingContent {
+        guard content.count > Self.codedAtOnceBytes else {
+            return content.withUnsafeBytes { encoder.encode($0) }.map { .whole(.bytes($0)) } ?? .notWon
+        }
+        guard takesChunks, let made = ProducedContent(.bytes(content), .identity, content.indices, isCoded: true, coder) else {
+            return .notWon
+        }
+        return .produced(made, plainBytes: content.count)
+    }
+
+    private func decoded(_ found: FoundResponse) -> [UInt8] {
+        ContentDecoder.decode(found.content, found.coding, count: found.contentBytes) ?? []
+    }
+
+    private func produce(_ stored: WholeBody, _ found: FoundResponse, _ range: Range<Int>, isCoded: Bool) -> OutgoingContent {
+        guard let content = ProducedContent(stored, found.coding, range, isCoded: isCoded, coder) else {
+            return isCoded ? .notWon : .damaged
+        }
+        produced += 1
+        return .produced(content, plainBytes: range.count)
+    }
+}

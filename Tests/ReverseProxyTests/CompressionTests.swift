@@ -1,0 +1,179 @@
+// One copy serves every coding, and is small; what comes without a coding goes out with one, where no secret can be guessed by it.
+
+import CachePolicy
+import ContentCodings
+import HTTPCore
+import TestSupport
+import Testing
+
+@testable import ReverseProxy
+
+@Suite("Compression")
+struct CompressionTests {
+    private static let text = "[" + (0..<200).map { "{\"number\":\($0),\"text\":\"some more of the same\"}" }.joined(separator: ",") + "]"
+    private static let gzip = [("Accept-Encoding", "gzip")]
+
+    private func play(_ lines: [String] = ["Cache-Control: max-age=60"], _ configure: @escaping (inout ProxySettings) -> Void = { _ in })
+        throws
+        -> ProxyPlay
+    {
+        try ProxyPlay(ScriptedOrigin { _ in [.json(Self.text, lines + ["ETag: \"x\""])] }, configure)
+    }
+
+    private func isHit(_ response: TestResponse) -> Bool { response["Cache-Status"]?.contains("; hit") == true }
+
+    private func plain(_ response: TestResponse) throws -> String {
+        let name = Array((response["Content-Encoding"] ?? "identity").utf8)
+        let coding = try #require(ContentCoding(named: name[...]))
+        return String(decoding: try ContentDecoder.decode(response.content, coding, limit: 1 << 20), as: UTF8.self)
+    }
+
+    @Test(
+        "a copy is stored coded and goes out so, or decoded; conditions and ranges speak of the same",
+        arguments: [Compression.gzip, .zstd, .br])
+    func stored(compression: Compression) throws {
+        let play = try play { $0.otherRoute.compression = compression }
+        let name = compression.coding.name.description
+        #expect(try self.plain(try play.get("/a", [("Accept-Encoding", name)])) == Self.text)
+        play.flushStore()
+        #expect(try play.metric("cistern_store_encoded_total") == 1)
+        #expect(try play.metric("cistern_store_encoded_bytes_total{form=\"before\"}") == Double(Self.text.utf8.count))
+        #expect(try #require(try play.metric("cistern_store_encoded_bytes_total{form=\"after\"}")) < Double(Self.text.utf8.count / 4))
+        for _ in 0..<3 {
+            let coded = try play.get("/a", [("Accept-Encoding", name)])
+            #expect(coded["Content-Encoding"] == name && coded["Content-Length"] == String(coded.content.count))
+            #expect(coded["ETag"] == "W/\"x\"" && coded["Vary"] == "Accept-Encoding" && isHit(coded))
+            #expect(try self.plain(coded) == Self.text)
+            let plain = try play.get("/a")
+            #expect(
+                plain["Content-Encoding"] == nil && plain["ETag"] == "\"x\"" && plain.text == Self.text
+                    && plain["Vary"] == "Accept-Encoding")
+            let other = try play.get("/a", Self.gzip)
+            #expect(other["Content-Encoding"] == "gzip" && isHit(other))
+            #expect(try self.plain(other) == Self.text)
+            let part = try play.get("/a", Self.gzip + [("Range", "bytes=100-199")])
+            #expect(part.status == 206 && part.text == Self.text.dropFirst(100).prefix(100) && part["Content-Encoding"] == nil)
+            #expect(part["Content-Range"] == "bytes 100-199/\(Self.text.utf8.count)" && part["ETag"] == "\"x\"")
+            #expect(try play.get("/a", [("If-None-Match", "\"x\"")]).status == 304)
+            let same = try play.get("/a", [("Accept-Encoding", name), ("If-None-Match", "W/\"x\"")])
+            #expect(same.status == 304 && same["Vary"] == "Accept-Encoding")
+            let asked = try play.request("HEAD", "/a", [("Accept-Encoding", name)])
+            #expect(asked["Content-Encoding"] == name && asked["Content-Length"] == String(coded.content.count) && asked.content.isEmpty)
+            #expect(try play.request("HEAD", "/a")["Content-Length"] == String(Self.text.utf8.count))
+        }
+        // Made once for each form, and remembered for the others.
+        #expect(try play.metric("cistern_recoded_contents_total{from=\"made\"}") == (compression == .gzip ? 1 : 2))
+    }
+
+    @Test("what the upstream has coded is stored as it came, and goes out so")
+    func asItCame() throws {
+        let coded = try #require(Array(Self.text.utf8).withUnsafeBytes { GzipEncoder(.thorough).encode($0) })
+        let origin = ScriptedOrigin { _ in
+            let head =
+                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\nETag: \"x\"\r\nContent-Length: \(coded.count)\r\n"
+            return [.send(head + "Cache-Control: max-age=60\r\n\r\n"), .sendBytes(coded)]
+        }
+        let play = try ProxyPlay(origin)
+        // Also to one whose secret it is: the upstream has chosen that.
+        for fields in [[], [("Authorization", "Bearer x")]] {
+            #expect(try play.get("/a", Self.gzip + fields).content == coded)
+            play.flushStore()
+            let hit = try play.get("/a", Self.gzip + fields)
+            #expect(hit.content == coded && hit["ETag"] == "W/\"x\"" && isHit(hit))
+            #expect(try play.get("/a", fields).text == Self.text)
+        }
+        #expect(try play.metric("cistern_store_encoded_total") == 0)
+    }
+
+    @Test("what may hold secrets is stored coded, and sent so only where the upstream or the operator says so (BREACH)")
+    func secrets() throws {
+        let user = [("Authorization", "Bearer x")]
+        for always in [false, true] {
+            let play = try play { if always { $0.otherRoute.compression = .always } }
+            for _ in 0..<2 {
+                let response = try play.get("/a", Self.gzip + user)
+                #expect(response["Content-Encoding"] == (always ? "gzip" : nil))
+                #expect(try self.plain(response) == Self.text)
+                play.flushStore()
+            }
+            #expect(try play.metric("cistern_store_encoded_total") == 1)
+        }
+        let play = try play(["Cache-Control: max-age=60", "Set-Cookie: a=b"]) { $0.policy.setCookie = .keep }
+        for _ in 0..<2 { #expect(try play.get("/a", Self.gzip)["Content-Encoding"] == nil) }
+        #expect(try self.play(["Cache-Control: no-store", "Set-Cookie: a=b"]).get("/a", Self.gzip)["Content-Encoding"] == nil)
+    }
+
+    @Test("a miss and a response that is passed on are coded too; the operator can have it otherwise, and no-transform holds")
+    func passed() throws {
+        for (lines, encoded) in [
+            (["Cache-Control: max-age=60"], true), (["Cache-Control: no-store"], true), (["Cache-Control: no-store, no-transform"], false),
+        ] {
+            let play = try play(lines)
+            let response = try play.get("/a", Self.gzip)
+            #expect(response["Content-Encoding"] == (encoded ? "gzip" : nil) && response["ETag"] == (encoded ? "W/\"x\"" : "\"x\""))
+            #expect(response["Vary"] == (encoded ? "Accept-Encoding" : nil))
+            #expect(try plain(response) == Self.text)
+            #expect(try play.get("/b")["Content-Encoding"] == nil)
+            #expect(try play.get("/b", Self.gzip + [("Cache-Control", "no-transform")])["Content-Encoding"] == nil)
+            #expect(try play.get("/c", Self.gzip + [("Authorization", "x")])["Content-Encoding"] == nil)
+            #expect(try play.request("POST", "/c", Self.gzip + [("Cookie", "a=b")], content: "1")["Content-Encoding"] == nil)
+        }
+        let off = try play { $0.otherRoute.compression = .off }
+        for _ in 0..<2 { #expect(try off.get("/a", Self.gzip)["Content-Encoding"] == nil) }
+    }
+
+    @Test("a long miss is coded beside the loop, while it is sent")
+    func longMiss() throws {
+        let text = "[" + (0..<40_000).map { "{\"n\":\($0)}" }.joined(separator: ",") + "]"
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json(text)] })
+        let client = try play.client()
+        for _ in 0..<2 {
+            let response = try #require(client.get("/a", Self.gzip))
+            #expect(response["Content-Encoding"] == "gzip" && response["Transfer-Encoding"] == "chunked")
+            #expect(try ContentDecoder.decode(response.content, .gzip, limit: 1 << 20) == Array(text.utf8))
+        }
+        #expect(try play.metric("cistern_compressed_responses_total{how=\"whole\"}") == 2)
+    }
+
+    @Test("each event of a stream can be read as soon as it comes")
+    func streams() throws {
+        let gate = Gate()
+        let play = try ProxyPlay(
+            ScriptedOrigin { _ in
+                [
+                    .send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n7\r\ndata: 1\r\n"),
+                    .pass(gate), .send("7\r\ndata: 2\r\n0\r\n\r\n"),
+                ]
+            })
+        let client = try play.client()
+        client.send("GET /events HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n")
+        let head = try #require(client.readResponse(toHead: true))
+        #expect(head["Content-Encoding"] == "gzip" && head["Vary"] == "Accept-Encoding")
+        let first = try #require(client.readChunk())
+        let decoder = try #require(PieceDecoder(.gzip))
+        var space = [UInt8](repeating: 0, count: 7)
+        #expect(try first.withUnsafeBytes { content in try space.withUnsafeMutableBytes { try decoder.decode(content, into: $0) } } == 7)
+        #expect(String(decoding: space, as: UTF8.self) == "data: 1")
+        #expect(try play.metric("cistern_compressing") == 1)
+        gate.open()
+        var all = first
+        while let chunk = client.readChunk(), !chunk.isEmpty { all += chunk }
+        #expect(try String(decoding: ContentDecoder.decode(all, .gzip, limit: 100), as: UTF8.self) == "data: 1data: 2")
+        #expect(try play.waitFor("cistern_compressing", 0))
+    }
+
+    @Test("a confirmation keeps the form, and an older copy that was stored plain is sent coded all the same")
+    func confirmed() throws {
+        let play = try play(["Cache-Control: max-age=10"])
+        _ = try play.get("/a")
+        play.flushStore()
+        play.origin.react { _ in [.send("HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\nCache-Control: max-age=20\r\n\r\n")] }
+        play.time.advance(by: .seconds(15))
+        let confirmed = try play.get("/a", Self.gzip)
+        #expect(confirmed["Content-Encoding"] == "gzip" && confirmed["Cache-Status"]?.contains("fwd=stale") == true)
+        play.flushStore()
+        play.origin.down()
+        for fields in [[], Self.gzip] { #expect(try plain(try play.get("/a", fields)) == Self.text) }
+        #expect(try play.metric("cistern_store_encoded_total") == 1)
+    }
+}

@@ -1,0 +1,108 @@
+// In which form stored content goes out, and what is remembered of it: without sockets.
+
+import CachePolicy
+import Forwarding
+import HTTPCore
+import Testing
+
+@testable import Sending
+
+@Suite("The form in which stored content goes out")
+struct SentFormTests {
+    struct Row: Sendable, CustomTestStringConvertible {
+        let testDescription: String
+        let form: SentForm
+        let isNegotiated: Bool
+        var facts: SentFormFacts
+
+        init(
+            _ sentence: String, _ form: SentForm, isNegotiated: Bool = true, _ coding: ContentCoding = .gzip,
+            _ accepted: AcceptedCodings = .gzip, flags: StoredFlags = [.isOpen, .isJSON], _ compression: Compression = .gzip,
+            bytes: Int = 5_000, asksForPlain: Bool = false, isText: Bool = true
+        ) {
+            (testDescription, self.form, self.isNegotiated) = (sentence, form, isNegotiated)
+            facts = SentFormFacts(
+                coding: coding, contentBytes: bytes, flags: flags, compression: compression, compressFromBytes: 1_024, isText: isText,
+                accepted: accepted, asksForPlain: asksForPlain)
+        }
+    }
+
+    static let rows = [
+        Row("as it is stored, to a client that takes that", .asStored),
+        Row("the same of Zstandard", .asStored, .zstd, [.gzip, .zstd]),
+        Row("decoded for one that takes none", .decoded, .gzip, []),
+        Row("decoded for one that wants it as it is", .decoded, asksForPlain: true),
+        Row("recoded for one that takes gzip alone", .gzipped, .brotli),
+        Row("decoded for one that takes another than gzip", .decoded, .zstd, .brotli),
+        Row("coded for the first time, before the writer has", .gzipped, .identity),
+        Row("short content stays as it is", .asStored, isNegotiated: false, .identity, bytes: 1_023),
+        Row("pictures too", .asStored, isNegotiated: false, .identity, isText: false),
+        Row("secrets are stored coded, and sent decoded", .decoded, isNegotiated: false, flags: .isJSON),
+        Row("but where the upstream has coded them itself", .asStored, flags: [.isJSON, .cameCoded]),
+        Row("or the operator wants it", .asStored, flags: .isJSON, .always),
+        Row("secrets that are stored plain stay so", .asStored, isNegotiated: false, .identity, flags: .isJSON),
+        Row("no-transform stays as it was", .decoded, isNegotiated: false, flags: [.isOpen, .noTransform]),
+        Row(
+            "what the upstream's coding could not be taken off stays as it is", .asStored, isNegotiated: false, .identity,
+            flags: [.isOpen, .coded]),
+        Row("switched off: decoded, as it would be stored now", .decoded, isNegotiated: false, .gzip, .gzip, .off),
+        Row("switched off, and it came coded: as it came", .asStored, flags: [.isOpen, .cameCoded], .off),
+    ]
+
+    @Test("a table", arguments: rows)
+    func table(row: Row) {
+        #expect(row.facts.form == row.form)
+        #expect(row.facts.isNegotiated == row.isNegotiated)
+    }
+
+    @Test("what is passed on gets gzip only where nothing speaks against it")
+    func passed() {
+        func form(_ lines: [(String, String)], asked: String = "gzip", bytes: Int = 5_000, isOpen: Bool = true) -> SentForm? {
+            var (fields, request) = (Fields(), Fields())
+            for (name, value) in lines { fields.append(name: name, value: value) }
+            if !asked.isEmpty { request.append(.acceptEncoding, asked) }
+            let head = RequestHead(method: .get, target: Array("/a".utf8)[...], version: .http11, fields: request)
+            return SentFormFacts.passed(
+                ResponseHead(status: 200, fields: fields), contentBytes: bytes, to: head, .gzip, from: 1_024, isOpen: { isOpen })?.form
+        }
+        let json = ("Content-Type", "application/json")
+        #expect(form([json]) == .gzipped && form([("Content-Type", "text/csv; charset=utf-8")]) == .gzipped)
+        #expect(form([json], asked: "") == .asStored && form([json], asked: "gzip;q=0, br") == .asStored)
+        #expect(form([json], isOpen: false) == .asStored)
+        #expect(form([json, ("Content-Encoding", "br")]) == nil && form([json, ("Content-Range", "bytes 0-1/2")]) == nil)
+        #expect(form([json, ("Cache-Control", "no-transform")]) == nil && form([json], bytes: 1_023) == nil)
+        #expect(form([("Content-Type", "image/png")]) == nil && form([]) == nil)
+    }
+
+    @Test("recoded contents are remembered within their limit, those that are asked for again the longest")
+    func remembered() {
+        let contents = RecodedContents(limitBytes: 16_000)
+        var made: [UInt64] = []
+        func ask(_ number: UInt64, bytes: Int = 904) {
+            let name = RecodedContents.Name(content: number, isCoded: false)
+            let content = contents.content(name) {
+                made.append(number)
+                return [UInt8](repeating: UInt8(number), count: bytes)
+            }
+            #expect(content == [UInt8](repeating: UInt8(number), count: bytes))
+        }
+        for number in 1...100 as ClosedRange<UInt64> {
+            ask(0)
+            ask(number)
+            #expect(contents.bytes <= 16_000)
+        }
+        #expect(made == Array(0...100) && contents.found == 99)
+        ask(100)
+        #expect(made.count == 101)
+        ask(1)
+        #expect(made.last == 1)
+        // One that would push out all others is made each time.
+        ask(200, bytes: 2_001)
+        ask(200, bytes: 2_001)
+        #expect(made.suffix(2) == [200, 200])
+        // The same content in two forms is two.
+        _ = contents.content(RecodedContents.Name(content: 100, isCoded: true)) { [] }
+        #expect(contents.made == made.count + 1)
+        #expect(contents.content(RecodedContents.Name(content: 100, isCoded: true)) { [1] } == [])
+    }
+}
