@@ -71,8 +71,23 @@ package final class UpstreamRequestFields {
         }
         addForwarding(to: &fields, source: source, client: client)
         if let count = RequestRefusal.countedDown(head) { fields.set(.maxForwards, count) }
+        if head.contains(.ifMatch) { strengthenTags(of: &fields) }
         if settings.via { fields.append(.via, viaValue(head.version)) }
         return fields
+    }
+
+    /// A weak tag matches no If-Match (RFC 9110 §13.1.1): a client that sends one has it from here, where its content was given another coding. The
+    /// upstream gets the tag that it has sent, or a write that says what it changes would fail for ever.
+    private func strengthenTags(of fields: inout Fields) {
+        guard !FieldListLimit.isExceeded(by: .ifMatch, in: fields) else { return }
+        var value: [UInt8] = []
+        for line in fields.all(.ifMatch) {
+            for tag in FieldMembers(of: line, hasEscapes: false) {
+                if !value.isEmpty { value.append(", ") }
+                value += tag.starts(with: "W/\"".utf8) ? tag.dropFirst(2) : tag
+            }
+        }
+        fields.set(.ifMatch, value)
     }
 
     private func isDropped(_ field: KnownField) -> Bool {

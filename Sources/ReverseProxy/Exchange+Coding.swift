@@ -11,7 +11,9 @@ extension Exchange {
     /// Says whether what came without a coding may have one, and whether this client gets it so; nil where no client would.
     /// - Parameter contentBytes: nil where nobody knows.
     func passedForm(_ response: ResponseHead, contentBytes: Int?, isOpen: Bool? = nil) -> SentFormFacts? {
-        SentFormFacts.passed(
+        // What is longer than anybody would hold is a download: its length says more than a coding would win.
+        if let contentBytes, contentBytes > shard.settings.content.bufferLimitBytes { return nil }
+        return SentFormFacts.passed(
             response, contentBytes: contentBytes ?? .max, to: head, shard.routes.compression.rules(for: head.pathAndQuery),
             from: shard.settings.content.compressFromBytes
         ) { isOpen ?? self.isOpen(response.fields) }

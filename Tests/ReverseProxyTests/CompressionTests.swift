@@ -3,6 +3,8 @@
 import CachePolicy
 import ContentCodings
 import HTTPCore
+import Sending
+import Telemetry
 import TestSupport
 import Testing
 
@@ -160,6 +162,38 @@ struct CompressionTests {
         while let chunk = client.readChunk(), !chunk.isEmpty { all += chunk }
         #expect(try String(decoding: ContentDecoder.decode(all, .gzip, limit: 100), as: UTF8.self) == "data: 1data: 2")
         #expect(try play.waitFor("cistern_compressing", 0))
+    }
+
+    @Test("a write says with If-Match what it changes, also where the tag was made weak on its way to the client")
+    func writes() throws {
+        let play = try play()
+        for (sent, passed) in [("W/\"x\"", "\"x\""), ("\"x\"", "\"x\""), ("\"a,W/\" , W/\"x\"", "\"a,W/\", \"x\""), ("*", "*")] {
+            _ = try play.request("PUT", "/a", [("If-Match", sent)], content: "1")
+            #expect(play.origin.requests.last?["If-Match"] == passed)
+        }
+    }
+
+    @Test("nobody's memory is taken by what is passed on: beyond a number of responses they go out as they come")
+    func bounded() throws {
+        let codings = PassedCodings()
+        let text = Array(String(repeating: "{\"a\":1}", count: 1_000).utf8)
+        var running = (0..<64).map { _ in codings.begin() }
+        #expect(running.allSatisfy { $0 != nil } && codings.begin() == nil)
+        running.removeLast()
+        var figures = CodingFigures()
+        codings.addFigures(to: &figures)
+        #expect(figures.passing == 63 && figures.passed == 64 && figures.refused == 1)
+        // A download is not made shorter for ever.
+        let coding = try #require(codings.begin())
+        var (coded, sent, lengths): ([UInt8], Int, [Int]) = ([], 0, [])
+        while sent < 9 << 20 {
+            let piece = coding.code(text.span)
+            (coded, sent) = (coded + piece, sent + text.count)
+            lengths.append(piece.count)
+        }
+        coded += coding.end()
+        #expect(lengths[0] < 200 && lengths[lengths.count - 1] > text.count)
+        #expect(try ContentDecoder.decode(coded, .gzip, limit: 16 << 20).count == sent)
     }
 
     @Test("a confirmation keeps the form, and an older copy that was stored plain is sent coded all the same")
