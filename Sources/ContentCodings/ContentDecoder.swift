@@ -33,14 +33,4 @@ package enum ContentDecoder {
         }
         return output
     }
-
-    /// What `PieceEncoder` or an upstream once made of content whose length is known: in one piece.
-    /// - Returns: nil where it is something else.
-    package static func decode(_ content: UnsafeRawBufferPointer, _ coding: ContentCoding, count: Int) -> [UInt8]? {
-        guard let decoder = PieceDecoder(coding) else { return nil }
-        let decoded = [UInt8](unsafeUninitializedCapacity: count) { space, made in
-            made = (try? decoder.decode(content, into: UnsafeMutableRawBufferPointer(space))) ?? 0
-        }
-        return decoded.count == count ? decoded : nil
-    }
 }

@@ -58,17 +58,41 @@ package final class PieceDecoder {
         }
     }
 
+    /// From now on another content is decoded. Making a decoder takes longer than decoding short content.
+    /// - Returns: false where it cannot be used again.
+    package func reset() -> Bool {
+        (taken, isEnded) = (0, false)
+        switch library {
+        case .gzip(let stream): return inflateReset(stream) == Z_OK
+        case .brotli: return false
+        case .zstd(let decoder): return ZSTD_isError(ZSTD_DCtx_reset(decoder, ZSTD_reset_session_only)) == 0
+        }
+    }
+
+    /// All of a content whose length is known, in one piece.
+    /// - Returns: nil where it is something else.
+    package func decode(_ content: UnsafeRawBufferPointer, count: Int) -> [UInt8]? {
+        let decoded = [UInt8](unsafeUninitializedCapacity: count) { space, made in
+            made = (try? decode(content, into: UnsafeMutableRawBufferPointer(space), isWhole: true)) ?? 0
+        }
+        return decoded.count == count ? decoded : nil
+    }
+
     /// Writes what comes next of a content into `space`, as much as there is room for.
-    /// - Parameter content: all of it, the same each time.
+    /// - Parameters:
+    ///   - content: all of it, the same each time.
+    ///   - isWhole: there is room for all of it: then nothing is remembered for the next piece.
     /// - Returns: how many bytes; fewer than there is room for at the end only.
-    package func decode(_ content: UnsafeRawBufferPointer, into space: UnsafeMutableRawBufferPointer) throws(Failure) -> Int {
+    package func decode(
+        _ content: UnsafeRawBufferPointer, into space: UnsafeMutableRawBufferPointer, isWhole: Bool = false
+    ) throws(Failure) -> Int {
         var made = 0
         while made < space.count, !isEnded {
             let before = (taken, made)
             let room = UnsafeMutableRawBufferPointer(rebasing: space[made...])
             let rest = UnsafeRawBufferPointer(rebasing: content[taken...])
             switch library {
-            case .gzip(let stream): made += try inflate(rest, room, stream)
+            case .gzip(let stream): made += try inflate(rest, room, stream, isWhole ? Z_FINISH : Z_NO_FLUSH)
             case .brotli(let decoder): made += try unfold(rest, room, decoder)
             case .zstd(let decoder): made += try expand(rest, room, decoder)
             }
@@ -80,7 +104,7 @@ package final class PieceDecoder {
 
     /// Several gzip members in a row are one content (RFC 1952 §2.2); anything else after the end is damage.
     private func inflate(
-        _ rest: UnsafeRawBufferPointer, _ room: UnsafeMutableRawBufferPointer, _ stream: UnsafeMutablePointer<z_stream>
+        _ rest: UnsafeRawBufferPointer, _ room: UnsafeMutableRawBufferPointer, _ stream: UnsafeMutablePointer<z_stream>, _ flush: Int32
     ) throws(Failure) -> Int {
         let available = UInt32(clamping: rest.count)
         let space = UInt32(clamping: room.count)
@@ -88,7 +112,7 @@ package final class PieceDecoder {
         stream.pointee.avail_in = available
         stream.pointee.next_out = room.bindMemory(to: UInt8.self).baseAddress
         stream.pointee.avail_out = space
-        let result = CZlib.inflate(stream, Z_NO_FLUSH)
+        let result = CZlib.inflate(stream, flush)
         taken += Int(available - stream.pointee.avail_in)
         switch result {
         case Z_OK, Z_BUF_ERROR: break

@@ -55,7 +55,7 @@ package struct StoredEntry {
     /// Without that coding; nil where it is damaged, or there is no memory.
     package var content: [UInt8]? {
         withExtendedLifetime(item.owner) {
-            coding == .identity ? Array(item.body) : ContentDecoder.decode(item.body, coding, count: contentBytes)
+            coding == .identity ? Array(item.body) : PieceDecoder(coding)?.decode(item.body, count: contentBytes)
         }
     }
 }

@@ -31,6 +31,7 @@ package enum OutgoingContent {
 final class StoredContents {
     private let recoded: RecodedContents
     private let encoder = GzipEncoder()
+    private var decoders: [ContentCoding: PieceDecoder] = [:]
     private let coder: LoopWorker
     private var produced = 0
 
@@ -93,7 +94,10 @@ final class StoredContents {
     }
 
     private func decoded(_ found: FoundResponse) -> [UInt8] {
-        ContentDecoder.decode(found.content, found.coding, count: found.contentBytes) ?? []
+        let kept = decoders.removeValue(forKey: found.coding).flatMap { $0.reset() ? $0 : nil }
+        guard let decoder = kept ?? PieceDecoder(found.coding) else { return [] }
+        decoders[found.coding] = decoder
+        return decoder.decode(found.content, count: found.contentBytes) ?? []
     }
 
     private func produce(_ stored: WholeBody, _ found: FoundResponse, _ range: Range<Int>, isCoded: Bool) -> OutgoingContent {

@@ -1,4 +1,5 @@
 """One fault against the real proxy: a process of its own, a store of its own, an origin of its own."""
+import gzip
 import json
 import os
 import re
@@ -34,6 +35,11 @@ class Answer:
     content: bytes
     seconds: float
     isCut: bool = False
+
+    @property
+    def plain(self):
+        """The content without its coding."""
+        return gzip.decompress(self.content) if self.all("content-encoding") == ["gzip"] else self.content
 
     def all(self, name):
         return [value for key, value in self.fields if key == name]
@@ -222,11 +228,15 @@ class Play:
         return self.cistern.get(target, self.fields(stage), self.method)
 
     def is_version(self, got, version):
-        return got.status == 200 and got.content == self.good(version)[0]
+        return got.status == 200 and got.plain == self.good(version)[0]
 
     def good(self, version):
         content = json.dumps({"version": version, "path": PATH, "text": "good " * 300}).encode()
-        return content, answer(content, fields=b"X-Version: %d\r\n" % version + self.fault.validators, type=b"application/json; charset=utf-8")
+        fields = b"X-Version: %d\r\n" % version + self.fault.validators
+        sent = content
+        if self.fault.isCoded:
+            sent, fields = gzip.compress(content, mtime=0), fields + b"Content-Encoding: gzip\r\n"
+        return content, answer(sent, fields=fields, type=b"application/json; charset=utf-8")
 
     def run(self, hasCopy):
         outcome = Outcome()
@@ -303,7 +313,7 @@ class Play:
     def check(self, got, expected):
         kind, *words = expected.split()
         if kind == "copy":
-            self.check_copy(got, 1)
+            self.check_copy(got, 1, self.fault.fields)
         elif kind == "new":
             if not self.is_version(got, 2):
                 raise Wrong(f"not the new answer: {got}")
@@ -323,10 +333,12 @@ class Play:
         status = int(self.fault.steps[0].split(b" ", 2)[1])
         return status, self.fault.steps[0].split(b"\r\n\r\n", 1)[1]
 
-    def check_copy(self, got, version):
-        isCopy = self.is_version(got, version) if version else got.status == 200 and got.content == self.meant()[1]
+    def check_copy(self, got, version, fields=b""):
+        isCopy = self.is_version(got, version) if version else got.status == 200 and self.meant()[1] in (got.plain, got.content)
         if got.isCut or not isCopy:
             raise Wrong(f"not the copy: {got}")
+        if version and got.all("content-encoding") != (["gzip"] if b"gzip" in fields else []):
+            raise Wrong(f"Content-Encoding of the copy: {got.all('content-encoding')}")
         if version and got.content and got.all("content-type") != ["application/json; charset=utf-8"]:
             raise Wrong(f"Content-Type of the copy: {got.all('content-type')}")
         if len(got.all("age")) != 1 or not re.search(self.mark, got.all("cache-status")[-1]):

@@ -40,6 +40,8 @@ class Fault:
     certificate: str = "good"
     # Request fields of the client.
     fields: bytes = b""
+    # Whether the good answers come with gzip.
+    isCoded: bool = False
     # Response fields of the good answers before and after.
     validators: bytes = b""
     # Seconds until the first new answer, where the upstream asked for a pause.
@@ -287,6 +289,23 @@ CODINGS = faults(
 )
 
 
+# Without these rows copies are stored coded and go out decoded: the good answers are long enough.
+COMPRESSED = faults(
+    "compressed copies",
+    ("refused, the client takes gzip", (), {"at": "refused"}),
+    ("black hole, the client takes gzip", (), {"at": "black hole", "bare": "504", "deadline": "connect"}),
+    ("cut within the content, the client takes gzip", (answer(JUNK)[:-500], CLOSE)),
+    ("never answers, the client takes gzip", (HANG,), {"deadline": "first byte", "bare": "504"}),
+    ("refused, the copy came with gzip", (), {"at": "refused", "isCoded": True}),
+    ("refused, the copy came with gzip, the client takes none", (), {"at": "refused", "isCoded": True, "fields": b""}),
+    ("the next is cut, the copy came with gzip", (coded(ZIPPED)[:-20], CLOSE), {"isCoded": True}),
+    ("the next is cut, the copy came with gzip, the client takes none", (coded(ZIPPED)[:-20], CLOSE), {"isCoded": True, "fields": b""}),
+    ("the next has a wrong checksum, the copy came with gzip", (coded(DAMAGED),), {"isCoded": True, "bare": "passed"}),
+    ("503, the copy came with gzip", (answer(JUNK, status=b"503 Busy"),), {"isCoded": True, "bare": "passed 503"}),
+    fields=ACCEPTS,
+)
+
+
 def status(text, fields=b"", content=JUNK, **more):
     return (answer(content, status=text, fields=fields, **more),)
 
@@ -394,4 +413,4 @@ TOKENS = faults(
     asks="token",
 )
 
-ALL = UNREACHABLE + TLS + SILENCE + HEADS + LENGTHS + CHUNKS + CONTENT + REPLACED + CODINGS + REFUSED + MEANT + PREFLIGHTS + TOKENS
+ALL = UNREACHABLE + TLS + SILENCE + HEADS + LENGTHS + CHUNKS + CONTENT + REPLACED + CODINGS + COMPRESSED + REFUSED + MEANT + PREFLIGHTS + TOKENS
