@@ -73,9 +73,15 @@ package final class PieceDecoder {
     /// - Returns: nil where it is something else.
     package func decode(_ content: UnsafeRawBufferPointer, count: Int) -> [UInt8]? {
         let decoded = [UInt8](unsafeUninitializedCapacity: count) { space, made in
-            made = (try? decode(content, into: UnsafeMutableRawBufferPointer(space), isWhole: true)) ?? 0
+            made = decode(content, filling: UnsafeMutableRawBufferPointer(space)) ? count : 0
         }
         return decoded.count == count ? decoded : nil
+    }
+
+    /// - Parameter space: as long as the content is without its coding.
+    /// - Returns: whether it was that.
+    package func decode(_ content: UnsafeRawBufferPointer, filling space: UnsafeMutableRawBufferPointer) -> Bool {
+        (try? decode(content, into: space, isWhole: true)) == space.count
     }
 
     /// Writes what comes next of a content into `space`, as much as there is room for.

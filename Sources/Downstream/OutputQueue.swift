@@ -11,14 +11,18 @@ package enum WholeBody {
     case bytes([UInt8])
     /// Lies in `owner`'s memory, which stays as long as it is held.
     case borrowed(UnsafeRawBufferPointer, owner: AnyObject)
+    /// Good during the call that sends it: what does not go out then is copied.
+    case passing(UnsafeRawBufferPointer)
 
     package var count: Int {
         switch self {
         case .none: 0
         case .bytes(let bytes): bytes.count
-        case .borrowed(let bytes, _): bytes.count
+        case .borrowed(let bytes, _), .passing(let bytes): bytes.count
         }
     }
+
+    fileprivate var isPassing: Bool { if case .passing = self { true } else { false } }
 
     /// A piece of a borrowed body, or a copy of a piece.
     package func part(_ range: Range<Int>) -> WholeBody {
@@ -26,6 +30,7 @@ package enum WholeBody {
         case .none: .none
         case .bytes(let bytes): .bytes(Array(bytes[range]))
         case .borrowed(let bytes, let owner): .borrowed(UnsafeRawBufferPointer(rebasing: bytes[range]), owner: owner)
+        case .passing(let bytes): .passing(UnsafeRawBufferPointer(rebasing: bytes[range]))
         }
     }
 
@@ -33,7 +38,7 @@ package enum WholeBody {
         switch self {
         case .none: body(UnsafeRawBufferPointer(start: nil, count: 0))
         case .bytes(let bytes): bytes.withUnsafeBytes(body)
-        case .borrowed(let bytes, _): body(bytes)
+        case .borrowed(let bytes, _), .passing(let bytes): body(bytes)
         }
     }
 }
@@ -112,7 +117,7 @@ struct OutputQueue {
     /// What is left of `body` from `offset` on.
     mutating func append(_ body: WholeBody, from offset: Int) {
         guard offset < body.count else { return }
-        if body.count - offset <= Self.copyLimit {
+        if body.isPassing || body.count - offset <= Self.copyLimit {
             body.withBytes { append(UnsafeRawBufferPointer(rebasing: $0[offset...])) }
         } else {
             if tail.count > 0 { settleTail() }

@@ -223,19 +223,3 @@ private struct HitTable {
         keptBytes = 0
     }
 }
-
-/// What came last in each of so many places: parts of hashes.
-private struct RecentHashes {
-    private var parts: [UInt32]
-
-    /// - Parameter places: a power of two.
-    init(places: Int) { parts = Array(repeating: 0, count: places) }
-
-    /// Whether it has come a moment ago; from now on it has.
-    mutating func hasCome(_ hash: UInt64) -> Bool {
-        let place = Int(truncatingIfNeeded: hash) & (parts.count - 1)
-        let part = UInt32(truncatingIfNeeded: hash >> 32)
-        defer { parts[place] = part }
-        return parts[place] == part
-    }
-}

@@ -16,7 +16,6 @@ final class RecodedContents {
     private var old: Generation = ([:], 0)
     private let limitBytes: Int
     private(set) var found = 0
-    private(set) var made = 0
 
     /// What an entry takes beside its content.
     private static let entryBytes = 96
@@ -26,26 +25,20 @@ final class RecodedContents {
 
     var bytes: Int { young.bytes + old.bytes }
 
-    /// The content in that form, made where it is not remembered.
-    /// - Parameter make: empty where it cannot be made, or nothing is won by it: that is remembered as well.
-    func content(_ name: Name, make: () -> [UInt8]) -> [UInt8] {
+    /// The content in that form, where it is remembered. What cannot be had in it is empty.
+    func find(_ name: Name) -> [UInt8]? {
         if let content = young.contents[name] {
             found += 1
             return content
         }
-        if let content = old.contents.removeValue(forKey: name) {
-            old.bytes -= content.count + Self.entryBytes
-            found += 1
-            keep(name, content)
-            return content
-        }
-        let content = make()
-        made += 1
+        guard let content = old.contents.removeValue(forKey: name) else { return nil }
+        old.bytes -= content.count + Self.entryBytes
+        found += 1
         keep(name, content)
         return content
     }
 
-    private func keep(_ name: Name, _ content: [UInt8]) {
+    func keep(_ name: Name, _ content: [UInt8]) {
         let bytes = content.count + Self.entryBytes
         guard bytes <= limitBytes / 8 else { return }
         if young.bytes + bytes > limitBytes / 2 { (old, young) = (young, ([:], 0)) }

@@ -33,7 +33,11 @@ final class StoredContents {
     private let encoder = GzipEncoder()
     private var decoders: [ContentCoding: PieceDecoder] = [:]
     private let coder: LoopWorker
+    private var made = 0
     private var produced = 0
+    /// What was decoded a moment ago, and where: mostly that is in the processor's memory.
+    private var asked = RecentHashes(places: 4_096)
+    private let space = UnsafeMutableRawBufferPointer.allocate(byteCount: 64 << 10, alignment: 16)
 
     /// Taken off within a millisecond; put on within one.
     private static let decodedAtOnceBytes = 256 << 10
@@ -44,8 +48,10 @@ final class StoredContents {
         self.coder = coder
     }
 
+    deinit { space.deallocate() }
+
     func addFigures(to figures: inout CodingFigures) {
-        figures.made += UInt64(recoded.made)
+        figures.made += UInt64(made)
         figures.remembered += UInt64(recoded.found)
         figures.produced += UInt64(produced)
         figures.heldBytes += recoded.bytes
@@ -64,9 +70,9 @@ final class StoredContents {
         guard found.coding != .identity else { return .whole(range.map { stored.part($0) } ?? stored) }
         let count = found.contentBytes
         guard count <= Self.decodedAtOnceBytes else { return produce(stored, found, range ?? 0..<count, isCoded: false) }
-        let content = recoded.content(RecodedContents.Name(content: found.contentNumber, isCoded: false)) { decoded(found) }
+        let content = decoded(found)
         guard content.count == count else { return .damaged }
-        return .whole(range.map { WholeBody.bytes(content).part($0) } ?? .bytes(content))
+        return .whole(range.map { content.part($0) } ?? content)
     }
 
     /// With gzip, which it does not have in the store.
@@ -75,10 +81,12 @@ final class StoredContents {
         guard count <= Self.codedAtOnceBytes else {
             return produce(.borrowed(found.content, owner: found.owner), found, 0..<count, isCoded: true)
         }
-        let content = recoded.content(RecodedContents.Name(content: found.contentNumber, isCoded: true)) {
-            guard found.coding != .identity else { return encoder.encode(found.content) ?? [] }
-            return decoded(found).withUnsafeBytes { encoder.encode($0) ?? [] }
-        }
+        let name = RecodedContents.Name(content: found.contentNumber, isCoded: true)
+        if let content = recoded.find(name) { return content.isEmpty ? .notWon : .whole(.bytes(content)) }
+        made += 1
+        let plain = found.coding == .identity ? .borrowed(found.content, owner: found.owner) : decoded(found)
+        let content = plain.withBytes { encoder.encode($0) } ?? []
+        recoded.keep(name, content)
         return content.isEmpty ? .notWon : .whole(.bytes(content))
     }
 
@@ -93,11 +101,23 @@ final class StoredContents {
         return .produced(made, plainBytes: content.count)
     }
 
-    private func decoded(_ found: FoundResponse) -> [UInt8] {
+    /// Without its coding; of another length where it is damaged. What is decoded once is most often never asked for again: then keeping it would cost
+    /// as much as decoding it.
+    private func decoded(_ found: FoundResponse) -> WholeBody {
+        let name = RecodedContents.Name(content: found.contentNumber, isCoded: false)
+        if let content = recoded.find(name) { return .bytes(content) }
+        made += 1
         let kept = decoders.removeValue(forKey: found.coding).flatMap { $0.reset() ? $0 : nil }
-        guard let decoder = kept ?? PieceDecoder(found.coding) else { return [] }
+        guard let decoder = kept ?? PieceDecoder(found.coding) else { return .none }
         decoders[found.coding] = decoder
-        return decoder.decode(found.content, count: found.contentBytes) ?? []
+        let count = found.contentBytes
+        if count <= space.count, !asked.hasCome(found.contentNumber &* 0x9e37_79b9_7f4a_7c15) {
+            let space = UnsafeMutableRawBufferPointer(rebasing: space[..<count])
+            return decoder.decode(found.content, filling: space) ? .passing(UnsafeRawBufferPointer(space)) : .none
+        }
+        guard let content = decoder.decode(found.content, count: count) else { return .none }
+        recoded.keep(name, content)
+        return .bytes(content)
     }
 
     private func produce(_ stored: WholeBody, _ found: FoundResponse, _ range: Range<Int>, isCoded: Bool) -> OutgoingContent {
