@@ -47,6 +47,8 @@ package struct StoredFlags: OptionSet, Sendable {
     package static let imported = StoredFlags(rawValue: 1 << 14)
     /// Its content is stored in a coding: it is only for those who allow that.
     package static let coded = StoredFlags(rawValue: 1 << 15)
+    /// Its content goes out just as it came. Ready-made: putting a set together costs a hit more than asking it.
+    package static let unchanging: StoredFlags = [.noTransform, .coded]
     /// The operator's rules have left out something that it said (`FreshnessRules`).
     package static let disregarded = StoredFlags(rawValue: 1 << 16)
     /// Three bits: who said how long it is fresh.

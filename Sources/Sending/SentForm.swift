@@ -32,7 +32,7 @@ package struct SentFormFacts {
     /// Whether this response may go out with a coding at all, to whomever.
     private var mayBeCoded: Bool {
         // What lies there as the upstream coded it, and must, is for those who allow that.
-        guard flags.isDisjoint(with: [.noTransform, .coded]) else { return false }
+        guard flags.isDisjoint(with: .unchanging) else { return false }
         return flags.contains(.cameCoded) || compression.mayCode(isOpen: flags.contains(.isOpen))
     }
 
