@@ -42,6 +42,7 @@ enum ArchiveProperty {
         guard let reader = try? ArchiveReader(archive),
             let recording = try? Recording(reader, origins: [], secrets: SecretCovering(fields: []), now: now / 1000)
         else { return }
+        try checkLeave(recording)
         var replay = Replay(recording.requests, order: .once)
         for (number, one) in recording.requests.enumerated() {
             let head = recording.responses[number].head
@@ -52,6 +53,25 @@ enum ArchiveProperty {
             throw Violation(description: "what nobody asked gets a response")
         }
         _ = replay.problem(refusal, to: strange, status: 404)
+    }
+
+    /// What scripts of other origins are told is whole lines, and only for an origin that the recording names, or for all.
+    private static func checkLeave(_ recording: Recording) throws(Violation) {
+        let leave = ReplayLeave(recording.requests.map(\.response), origins: [])
+        let recorded = recording.requests.flatMap { $0.response.all(.accessControlAllowOrigin).map { Array($0) } }
+        for origin in recorded + [Array("http://strange.test".utf8)] {
+            var fields = Fields()
+            for (name, value) in [("Origin", origin), ("Access-Control-Request-Method", Array("PUT".utf8))] {
+                fields.append(name: Array(name.utf8).span, value: value.span)
+            }
+            let head = RequestHead(method: .options, target: Array("/".utf8)[...], version: .http11, fields: fields)
+            for lines in [leave.lines(for: head), leave.preflight(head) ?? []] {
+                try expect(lines.isEmpty || lines.suffix(2).elementsEqual("\r\n".utf8), "a line has no end")
+                try expect(lines.allSatisfy { isFieldValueByte($0) || $0 == 0x0d || $0 == 0x0a }, "a line holds a control character")
+            }
+            let isKnown = recorded.contains(origin) || recorded.contains(Array("*".utf8))
+            try expect(isKnown || leave.preflight(head) == nil, "an origin is let in that nobody has let in")
+        }
     }
 
     private static let strange = ReplayRequest(
