@@ -152,7 +152,7 @@ struct SampleResponse {
     }
 }
 
-/// Has each request answered by a function.
+/// Has a function respond to each request.
 private final class SampleReceiver: RequestReceiver {
     private let respond: (SampleRequest) -> SampleResponse
 
