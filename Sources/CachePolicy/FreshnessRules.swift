@@ -55,7 +55,6 @@ package struct FreshnessRules: Sendable, Equatable {
 
     /// What is left of a response's directives.
     package func applied(to control: ResponseCacheControl) -> ResponseCacheControl {
-        guard !ignored.isEmpty else { return control }
         var control = control
         for directive in ignored {
             switch directive {

@@ -4,7 +4,7 @@
 import HTTPCore
 import JSON
 
-package struct GoodResponse: Sendable {
+package struct GoodResponse: Sendable, Equatable {
     /// `type/subtype` or `+suffix`; none: any.
     package var contentTypes = ContentTypes([])
     /// Bytes of decoded content; a maximum of 0: any.
@@ -41,7 +41,7 @@ package struct GoodResponse: Sendable {
 }
 
 /// Media types as an operator names them: `type/subtype`, `+suffix`, or `*` for all.
-package struct ContentTypes: Sendable {
+package struct ContentTypes: Sendable, Equatable {
     private let patterns: [[UInt8]]
 
     package init(_ texts: [String]) { patterns = texts.map { $0.utf8.map(\.asciiLowercased) } }

@@ -65,7 +65,9 @@ package enum Storing {
     ) -> StorageDecision {
         let request = asked.head
         guard request.method != .head else { return .forbidden(.methodNotCacheable) }
-        let control = settings.freshness.applied(to: control.asRead(by: settings))
+        var control = control
+        if settings.isPrivate { control = control.asRead(by: settings) }
+        if !settings.freshness.ignored.isEmpty { control = settings.freshness.applied(to: control) }
         guard request.method != .options else { return decidePreflight(response, control, asked, settings) }
         if let reason = statusReason(response, control, settings) { return .forbidden(reason) }
         guard !asked.directives.noStore else { return .forbidden(.requestNoStore) }

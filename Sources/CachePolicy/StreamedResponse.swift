@@ -9,15 +9,20 @@ package enum StreamedResponse {
         "text/event-stream", "application/x-ndjson", "application/jsonl", "application/json-seq",
     ]
 
+    /// The shortest of them.
+    private static let shortestBytes = 17
+
     /// Whether a response is a stream.
     /// - Parameter onStreamRoute: the operator says so of all on its route.
     package static func isStream(_ response: ResponseHead, to method: Method, onStreamRoute: Bool) -> Bool {
         guard method != .head, response.status.isSuccessful, !response.status.forbidsContent else { return false }
-        return onStreamRoute || response.fields.first(.contentType).map { isStreamed($0.trimmed) } ?? false
+        return onStreamRoute || response.fields.first(.contentType).map(isStreamed) ?? false
     }
 
     /// Whether a request wants a stream and nothing else, as browsers' event sources do. Nobody waits for the head of another's then.
     package static func isWanted(by request: Fields) -> Bool {
+        // Whatever else it names: nearly all requests end here.
+        guard let first = request.first(.accept), first.count >= shortestBytes else { return false }
         var count = 0
         let wantsOther = FieldLists.contains(.accept, in: request) { type in
             count += 1
@@ -29,6 +34,7 @@ package enum StreamedResponse {
     /// Asked for every response, and nearly always of another type: that is known before the type is read.
     /// - Parameter type: without white space around it.
     private static func isStreamed(_ type: ArraySlice<UInt8>) -> Bool {
+        guard type.count >= shortestBytes else { return false }
         for streamed in types where type.count >= streamed.utf8CodeUnitCount {
             if type.prefix(streamed.utf8CodeUnitCount).equalsIgnoringCase(streamed) { return MediaType(type)?.isEssence(streamed) ?? false }
         }

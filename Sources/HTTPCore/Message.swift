@@ -51,6 +51,17 @@ package enum Method: Sendable, Equatable {
         if let name { out.append(name) }
     }
 
+    package func write(to out: inout ByteWriter) {
+        if case .other(let token) = self { out.put(token) }
+        if let name { out.put(name) }
+    }
+
+    /// How many bytes that takes.
+    package var length: Int {
+        if case .other(let token) = self { return token.count }
+        return name?.utf8CodeUnitCount ?? 0
+    }
+
     /// nil for one that is not known here.
     private var name: StaticString? {
         switch self {

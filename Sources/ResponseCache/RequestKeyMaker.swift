@@ -21,6 +21,8 @@ package struct RequestKeyMaker {
     let cookies: CredentialCookies?
     private let keyNames: [[UInt8]]
     private let rules: CredentialTable
+    /// Whether credentials make no difference on some paths.
+    private let ignoresSome: Bool
     /// What is known of requests' tokens, at the place that the rules name.
     private let tokens: [RequestIdentities]
     private let lookUps: [ToldIdentities]
@@ -46,6 +48,7 @@ package struct RequestKeyMaker {
         knownCredentials = known
         cookies = policy.credentials.fields.contains("cookie") ? CredentialCookies(policy) : nil
         rules = settings.credentials
+        ignoresSome = settings.credentials.ignoresSome
         tokens = store == nil ? [] : settings.tokens.map { RequestIdentities($0.settings, $0.keys) }
         lookUps = store == nil ? [] : settings.lookUps
         self.time = time
@@ -106,8 +109,14 @@ package struct RequestKeyMaker {
         return (own.isEmpty ? partition(parts) : own).prefix(8).reduce(0) { $0 << 8 | UInt64($1) }
     }
 
-    /// The same, where the request's key is known already.
-    package func user(inKey key: [UInt8]) -> UInt64 {
+    /// The same, where the request was looked up already.
+    package func user(of head: RequestHead, at keys: TargetKeys) -> UInt64 {
+        if keys.isPartitioned { return user(inKey: keys.own) }
+        // Who has no partition has no credentials, where there are partitions.
+        return isPrivate || ignoresSome ? user(of: head) : 0
+    }
+
+    private func user(inKey key: [UInt8]) -> UInt64 {
         let offset = partitionOffset
         guard offset + 8 <= key.count else { return 0 }
         return key.withUnsafeBytes { bytes in

@@ -76,7 +76,8 @@ extension ResponseCache {
     ) -> FoundResponse? {
         guard let now = findWaiting(request.head, at: request.keys).found else {
             // What was evicted is stored again. What does not fit this request any more has been replaced.
-            return store.see(request.keys.own.span).item == nil ? found : nil
+            let own = request.keys.own
+            return store.see(own.span).item == nil ? found : nil
         }
         guard now.metadata.order != found.metadata.order else { return now }
         guard !recency.isOutdated(by: now.metadata.recency) else { return nil }

@@ -6,8 +6,9 @@ import CacheStore
 import Forwarding
 import HTTPCore
 
-/// A request, as far as the store needs to know it, with where it was looked up and what was found there.
-package struct PlacedRequest {
+/// A request, as far as the store needs to know it, with where it was looked up and what was found there. A class, since each step of storing
+/// is given it.
+package final class PlacedRequest {
     package let head: RequestHead
     package let directives: RequestCacheControl
     package let keys: TargetKeys

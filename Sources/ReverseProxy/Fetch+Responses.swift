@@ -97,7 +97,7 @@ extension Fetch: TransferReceiver {
 
     /// What the operator demands of this route's responses.
     private var good: GoodResponse {
-        subject.head.method == .options ? GoodResponse() : shard.routes.all[subject.route].good
+        subject.head.method == .options ? GoodResponse() : shard.routes.good(on: subject.route)
     }
 
     private func storageDecision(_ response: ResponseHead) -> StorageDecision {

@@ -13,8 +13,11 @@ import Upstream
 extension Fetch {
     /// The request as the cache knows it; nil where it has nothing to do with it.
     var placedRequest: PlacedRequest? {
+        if let placed { return placed }
         guard let keys = subject.place?.keys ?? keysOfGet else { return nil }
-        return PlacedRequest(subject.head, subject.directives, keys: keys, found: subject.found)
+        let placed = PlacedRequest(subject.head, subject.directives, keys: keys, found: subject.found)
+        self.placed = placed
+        return placed
     }
 
     /// Whether the store has anything to do with the response.

@@ -28,6 +28,8 @@ final class Fetch: @unchecked Sendable {
     let subject: DecidedRequest
     /// Where the response to a POST is stored that may answer later GETs.
     var keysOfGet: TargetKeys?
+    /// Made when it is asked for first.
+    var placed: PlacedRequest?
     private(set) var request: UpstreamRequest
     /// Let go of when the response is passed on: the request is not sent again then.
     var body: RequestBody

@@ -102,8 +102,7 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
     func scopes(of head: RequestHead, route: Int, _ keys: TargetKeys?) -> RequestScopes {
         let own = route == routes.all.count - 1 ? nil : route
         // What is the same for all may still fail for one.
-        let known = keys.flatMap { $0.isPartitioned ? $0 : nil }
-        let user = known.map { self.keys.maker.user(inKey: $0.own) } ?? self.keys.maker.user(of: head)
+        let user = if let keys { self.keys.maker.user(of: head, at: keys) } else { self.keys.maker.user(of: head) }
         return RequestScopes(pathAndQuery: head.pathAndQuery, route: own, user: user)
     }
 

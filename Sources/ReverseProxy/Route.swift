@@ -89,6 +89,8 @@ package struct Routes: Sendable {
     let obeyClients: Bool
     /// Whether one of them is for streams.
     private let someStream: Bool
+    /// Whether one of them has demands on responses.
+    private let someDemand: Bool
     /// Whether the operator decides on one of them what scripts of other origins may do.
     private let someCrossOrigin: Bool
     /// What is done about content codings.
@@ -104,6 +106,7 @@ package struct Routes: Sendable {
         someStream = all.contains(where: \.streams)
         someCrossOrigin = all.contains(where: \.crossOrigin.isOn)
         compression = PathTable(routes.map { ($0.pattern, $0.compression) }, rest: rest.compression)
+        someDemand = all.contains { $0.good != Self.undemanding }
     }
 
     /// Whether such a request only reads on this route, and its response is kept by its content. Asked here and not of the route, which would
@@ -147,17 +150,22 @@ package struct Routes: Sendable {
     }
 
     /// Whether responses for this target are streams by its route.
-    func stream(_ target: ArraySlice<UInt8>) -> Bool { someStream && all[place(of: target)].streams }
+    func stream(_ target: @autoclosure () -> ArraySlice<UInt8>) -> Bool { someStream && all[place(of: target())].streams }
 
     /// The operator's word on scripts of other origins; nil where there is none.
-    func crossOrigin(_ target: ArraySlice<UInt8>) -> CrossOriginRules? {
+    func crossOrigin(_ target: @autoclosure () -> ArraySlice<UInt8>) -> CrossOriginRules? {
         guard someCrossOrigin else { return nil }
-        let rules = all[place(of: target)].crossOrigin
+        let rules = all[place(of: target())].crossOrigin
         return rules.isOn ? rules : nil
     }
 
     /// What the upstream says of credentials, for each route where it is asked.
     var lookUps: [ToldIdentities] { all.filter { !$0.lookUp.path.isEmpty }.map { ToldIdentities($0.lookUp) } }
+
+    /// What the operator demands of a route's responses.
+    func good(on route: Int) -> GoodResponse { someDemand ? all[route].good : Self.undemanding }
+
+    private static let undemanding = GoodResponse()
 
     /// What an explanation has to know of a target's route.
     package func explained(_ target: [UInt8]) -> ExplainedRoute {

@@ -24,13 +24,12 @@ struct RequestWriter {
     /// The request's line and fields as they stand, and what tells the length of its content.
     func write(_ request: UpstreamRequest, to head: inout [UInt8]) {
         let fields = request.fields
-        let method = request.method.bytes
         let isWholeServer = request.target.count == 1 && request.target[0] == UInt8(ascii: "*")
         let target = isWholeServer ? wholeServer.count : prefix.count + request.target.count
         head.append(
-            atMost: method.count + target + proxyAuthorization.count + FieldSerializer.room(for: fields) + Self.ownBytes
+            atMost: request.method.length + target + proxyAuthorization.count + FieldSerializer.room(for: fields) + Self.ownBytes
         ) { head in
-            head.put(method)
+            request.method.write(to: &head)
             head.put(0x20)
             if isWholeServer {
                 head.put(wholeServer)
@@ -40,7 +39,7 @@ struct RequestWriter {
             }
             head.put(" HTTP/1.1\r\n")
             head.put(proxyAuthorization)
-            FieldSerializer.write(fields, without: [], to: &head)
+            FieldSerializer.write(fields, without: KnownFieldSet(), to: &head)
             if let length = request.contentLength {
                 head.put(contentLength: length)
             } else if request.content == .chunked {
