@@ -28,9 +28,9 @@ package enum Compression: String, Sendable, CaseIterable {
 }
 
 /// What holds for a path, where some have rules of their own.
-package struct PathTable<Rules: Sendable & Equatable>: Sendable {
-    private let exceptions: [(pattern: RoutePattern, rules: Rules)]
-    private let rest: Rules
+@usableFromInline package struct PathTable<Rules: Sendable & Equatable>: Sendable {
+    @usableFromInline let exceptions: [(pattern: RoutePattern, rules: Rules)]
+    @usableFromInline let rest: Rules
 
     /// - Parameters:
     ///   - exceptions: the first that fits counts.
@@ -41,7 +41,8 @@ package struct PathTable<Rules: Sendable & Equatable>: Sendable {
         self.rest = rest
     }
 
-    package func rules(for target: ArraySlice<UInt8>) -> Rules {
+    /// Inlined, since a table of types unknown here would ask for them at each use: two thousand steps for every response.
+    @inlinable package func rules(for target: ArraySlice<UInt8>) -> Rules {
         if exceptions.isEmpty { return rest }
         return exceptions.first { $0.pattern.matches(target) }?.rules ?? rest
     }

@@ -3,7 +3,7 @@
 import HTTPCore
 
 /// `/users/*/posts/**`: `*` stands for one segment that is not empty, `**` at the end for any rest, also none.
-package struct RoutePattern: Sendable, Equatable {
+@usableFromInline package struct RoutePattern: Sendable, Equatable {
     private enum Segment: Sendable, Equatable {
         case literal([UInt8])
         case any
@@ -20,7 +20,7 @@ package struct RoutePattern: Sendable, Equatable {
     }
 
     /// - Parameter target: path and query as received.
-    package func matches(_ target: ArraySlice<UInt8>) -> Bool {
+    @usableFromInline package func matches(_ target: ArraySlice<UInt8>) -> Bool {
         let path = target.withoutQuery
         var rest = path.dropFirst()
         guard path.first == UInt8(ascii: "/") else { return false }
