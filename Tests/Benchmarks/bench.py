@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures Cistern beside nginx's proxy_cache, HAProxy's cache and two bare loops in C on this machine, side by side.
 
-    bench.py [--cistern PATH] [--rounds N] [--seconds S] [--only NAME,...] [--million] [--blocking] [--codings]
+    bench.py [--cistern PATH] [--rounds N] [--seconds S] [--only NAME,...] [--million] [--blocking] [--codings] [--identities]
 
 All of them are pinned to core 0, wrk and the origin (nginx too) to core 1. Rounds are interleaved, so that a machine that
 changes its speed changes it for all; what is printed are medians, and ratios of the medians. CPU is what the kernel booked
@@ -27,6 +27,7 @@ from pathlib import Path
 
 import blocking
 import codings
+import identities
 import shards
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -415,6 +416,7 @@ def main():
     parser.add_argument("--million", action="store_true", help="also fill a store with a million answers (some minutes)")
     parser.add_argument("--blocking", action="store_true", help="small hits beside everything that takes long, instead (blocking.py)")
     parser.add_argument("--codings", action="store_true", help="what content codings cost, instead (codings.py)")
+    parser.add_argument("--identities", action="store_true", help="what a verified identity costs a hit, instead (identities.py)")
     parser.add_argument("--directory", default=None, help="where to work (default: the system's temporary directory)")
     options = parser.parse_args()
     options.cistern = str(Path(options.cistern).resolve())
@@ -427,6 +429,8 @@ def main():
             sys.exit(0 if blocking.Blocking(bench, options).run() else 1)
         if options.codings:
             return codings.Codings(bench, free_port, wait_for).run()
+        if options.identities:
+            return identities.Identities(bench, free_port, wait_for).run()
         bench.run()
     finally:
         bench.close()

@@ -83,10 +83,14 @@ class Codings:
         with socket.create_connection(("127.0.0.1", self.bench.port)) as connection:
             for first in range(0, count, batch):
                 connection.sendall(b"".join(
-                    f"GET {prefix}{number} HTTP/1.1\r\nHost: bench\r\n\r\n".encode() for number in range(first, first + batch)))
+                    f"GET {prefix}{number} HTTP/1.1\r\nHost: bench\r\n{self.fields()}\r\n".encode() for number in range(first, first + batch)))
                 received = b""
-                while received.count(b"HTTP/1.1 200 OK") < batch or not received.endswith((b"]", b'"')):
+                while received.count(b"HTTP/1.1 200 OK") < batch or not received.endswith((b"]", b'"', b"}")):
                     received += connection.recv(1 << 20)
+
+    def fields(self):
+        """More lines of each request."""
+        return ""
 
     def wrk(self, environment):
         before = self.process.cpu()

@@ -1,6 +1,6 @@
--- One of so many targets under PREFIX, at random or one after the other (NEXT), with CODING in Accept-Encoding where that is set.
+-- One of so many targets under PREFIX, at random or one after the other (NEXT), with CODING in Accept-Encoding and TOKEN in Authorization where they are set.
 local prefix, count = os.getenv("PREFIX"), tonumber(os.getenv("COUNT"))
-local headers = os.getenv("CODING") and {["Accept-Encoding"] = os.getenv("CODING")} or {}
+local headers = {["Accept-Encoding"] = os.getenv("CODING"), Authorization = os.getenv("TOKEN") and "Bearer " .. os.getenv("TOKEN")}
 local requests = {}
 function init(args)
     math.randomseed(7)
