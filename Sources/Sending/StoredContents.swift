@@ -32,6 +32,7 @@ final class StoredContents {
     private let recoded: RecodedContents
     private let encoder = GzipEncoder()
     private var decoders: [ContentCoding: PieceDecoder] = [:]
+    private let quickDecoder = StoredGzipDecoder()
     private let coder: LoopWorker
     private var made = 0
     private var produced = 0
@@ -107,17 +108,25 @@ final class StoredContents {
         let name = RecodedContents.Name(content: found.contentNumber, isCoded: false)
         if let content = recoded.find(name) { return .bytes(content) }
         made += 1
-        let kept = decoders.removeValue(forKey: found.coding).flatMap { $0.reset() ? $0 : nil }
-        guard let decoder = kept ?? PieceDecoder(found.coding) else { return .none }
-        decoders[found.coding] = decoder
         let count = found.contentBytes
         if count <= space.count, !asked.hasCome(found.contentNumber &* 0x9e37_79b9_7f4a_7c15) {
             let space = UnsafeMutableRawBufferPointer(rebasing: space[..<count])
-            return decoder.decode(found.content, filling: space) ? .passing(UnsafeRawBufferPointer(space)) : .none
+            return decode(found, filling: space) ? .passing(UnsafeRawBufferPointer(space)) : .none
         }
-        guard let content = decoder.decode(found.content, count: count) else { return .none }
+        let content = [UInt8](unsafeUninitializedCapacity: count) { space, made in
+            made = decode(found, filling: UnsafeMutableRawBufferPointer(space)) ? count : 0
+        }
+        guard content.count == count else { return .none }
         recoded.keep(name, content)
         return .bytes(content)
+    }
+
+    private func decode(_ found: FoundResponse, filling space: UnsafeMutableRawBufferPointer) -> Bool {
+        if found.coding == .gzip, quickDecoder?.decode(found.content, filling: space) == true { return true }
+        let kept = decoders.removeValue(forKey: found.coding).flatMap { $0.reset() ? $0 : nil }
+        guard let decoder = kept ?? PieceDecoder(found.coding) else { return false }
+        decoders[found.coding] = decoder
+        return decoder.decode(found.content, filling: space)
     }
 
     private func produce(_ stored: WholeBody, _ found: FoundResponse, _ range: Range<Int>, isCoded: Bool) -> OutgoingContent {

@@ -73,6 +73,29 @@ struct CodingTests {
         }
     }
 
+    @Test("what the store vouches for is decoded without another checksum; where it is more than one plain member, the other decoder is asked")
+    func stored() throws {
+        let decoder = try #require(StoredGzipDecoder())
+        let text = Array(String(repeating: "{\"a\":[1,2,3]}", count: 300).utf8)
+        let coded = try #require(text.withUnsafeBytes { GzipEncoder(.thorough).encode($0) })
+        func decode(_ content: [UInt8], count: Int) -> [UInt8]? {
+            var space = [UInt8](repeating: 0, count: count)
+            let isDone = content.withUnsafeBytes { content in space.withUnsafeMutableBytes { decoder.decode(content, filling: $0) } }
+            return isDone ? space : nil
+        }
+        for _ in 0..<2 {
+            #expect(decode(coded, count: text.count) == text)
+            for count in [0, 1, text.count - 1, text.count + 1] { #expect(decode(coded, count: count) == nil) }
+            #expect(decode(coded + coded, count: text.count * 2) == nil && decode(coded + coded, count: text.count) == nil)
+            var named = coded
+            named[3] = 8
+            named.insert(contentsOf: [0x61, 0], at: 10)
+            #expect(decode(named, count: text.count) == nil)
+            #expect(try ContentDecoder.decode(named, .gzip, limit: text.count) == text)
+            for length in 0..<coded.count { #expect(decode(Array(coded[..<length]), count: text.count) == nil) }
+        }
+    }
+
     @Test("the encoder begins anew with each content, also after one that does not shrink")
     func encoding() throws {
         let encoder = GzipEncoder()

@@ -1,0 +1,40 @@
+// Takes gzip off content whose bytes are known to be right, since the store's checksum holds for them: gzip's own is not added up again, which
+// takes a third of the time.
+
+import CZlib
+
+/// Touched by one thread at a time.
+package final class StoredGzipDecoder {
+    private let stream = UnsafeMutablePointer<z_stream>.allocate(capacity: 1)
+
+    /// RFC 1952 §2.3: without options ten bytes stand before the content, and eight behind it.
+    private static let headBytes = 10
+    private static let tailBytes = 8
+
+    /// nil where there is no memory.
+    package init?() {
+        stream.initialize(to: z_stream())
+        guard cistern_inflate_init_raw(stream) == Z_OK else {
+            stream.deallocate()
+            return nil
+        }
+    }
+
+    deinit {
+        inflateEnd(stream)
+        stream.deallocate()
+    }
+
+    /// - Parameter space: as long as the content is without its coding.
+    /// - Returns: false where it is not one plain member of that length: `PieceDecoder` knows the rest.
+    package func decode(_ content: UnsafeRawBufferPointer, filling space: UnsafeMutableRawBufferPointer) -> Bool {
+        let coded = content.dropFirst(Self.headBytes).dropLast(Self.tailBytes)
+        guard !coded.isEmpty, content.starts(with: [0x1f, 0x8b, 0x08, 0x00]), inflateReset(stream) == Z_OK else { return false }
+        let bytes = UnsafeRawBufferPointer(rebasing: coded).bindMemory(to: UInt8.self)
+        stream.pointee.next_in = UnsafeMutablePointer(mutating: bytes.baseAddress)
+        stream.pointee.avail_in = UInt32(clamping: bytes.count)
+        stream.pointee.next_out = space.bindMemory(to: UInt8.self).baseAddress
+        stream.pointee.avail_out = UInt32(clamping: space.count)
+        return inflate(stream, Z_FINISH) == Z_STREAM_END && stream.pointee.avail_in == 0 && stream.pointee.avail_out == 0
+    }
+}
