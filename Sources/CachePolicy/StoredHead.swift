@@ -39,6 +39,8 @@ package enum StoredHead {
         var fields = received.head.fields
         for name in control.unkept { fields.remove(named: name.span) }
         let isWeakened = received.isDecoded && removeCoding(from: &fields)
+        // It says nothing, and would stand beside the coding with which the content goes out.
+        if ContentCoding(fields) == .identity { fields.remove(.contentEncoding) }
         let date = fields.first(.date).flatMap { HTTPDate.parse($0, now: received.responseTime.seconds) }
         var metadata = StoredMetadata(
             requestTime: received.requestTime, responseTime: received.responseTime,

@@ -50,11 +50,10 @@ final class PendingItem: @unchecked Sendable {
             headBytes: item.head.count, bodyBytes: encoded?.count ?? body.count, form: form, hash: hash)
     }
 
-    /// Its content with the coding that it is to have; nil where it has one, is to have none, or nothing is won.
-    func encoded(by settings: StoreSettings) -> [UInt8]? {
-        guard item.wantedCoding != 0, item.body.form.coding == 0 else { return nil }
-        return settings.encode?(body, item.wantedCoding)
-    }
+    var isToBeEncoded: Bool { item.wantedCoding != 0 && item.body.form.coding == 0 }
+
+    /// Its content with the coding that it is to have; nil where nothing is won.
+    func encoded(by settings: StoreSettings) -> [UInt8]? { settings.encode?(body, item.wantedCoding) }
 
     func matches(_ other: UnsafeRawBufferPointer) -> Bool {
         guard other.count == item.key.count, let one = key.baseAddress, let two = other.baseAddress else { return false }

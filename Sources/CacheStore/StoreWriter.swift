@@ -32,6 +32,8 @@ final class StoreWriter: @unchecked Sendable {
     private var buffer: [UInt8] = []
     /// What is in the buffer, in its order, and at which offsets of the segment.
     private var placed: [(work: Work, offset: Int)] = []
+    /// Of its items, as they came.
+    private var placedBytes = 0
     /// What evicting kept, until it is in the next segment: longer where the disk has no room for one now. And tombstones and the
     /// disk did not take, until it takes something again.
     private var unwritten: [Work] = []
@@ -52,6 +54,8 @@ final class StoreWriter: @unchecked Sendable {
     /// Records are gathered up to this size and written with one call.
     private static let batchBytes = 1 << 20
     private static let leastUnwritten = 1_024
+    /// Of what may wait, as long as contents are coded.
+    private static let codedShare = 16
     /// Removals that may wait for a disk that takes nothing; what is beyond it counts until the next start. 3 MiB.
     private static let removalLimit = 1 << 17
     /// How much of an evicted segment is written again for its use, as a share of its size: so that evicting frees the larger part.
@@ -160,7 +164,7 @@ final class StoreWriter: @unchecked Sendable {
 
     /// Puts a record into the buffer, where there is room on the disk.
     private func append(_ work: Work, _ store: ResponseStore) {
-        let encoded: [UInt8]? = if case .item(let item) = work { item.encoded(by: settings) } else { nil }
+        let encoded = encoded(work, store)
         var header = work.header(encoded)
         let size = header.recordBytes
         // Once is enough, but where marks of others that were kept leave no room in the new segment. They are kept once, so this ends.
@@ -186,9 +190,18 @@ final class StoreWriter: @unchecked Sendable {
             header.write(to: record, segment: position.segment, offset: offset, seed: seed)
         }
         placed.append((work, offset))
+        if case .item(let item) = work { placedBytes += item.bytes }
         if encoded != nil {
             self.encoded.add(EncodedCounts(contents: 1, plainBytes: header.plainBytes, codedBytes: header.bodyBytes))
         }
+    }
+
+    /// An item's content with the coding that it is to have. Where much waits it goes without: coding takes longer than the disk, and what does not find
+    /// room would be lost.
+    private func encoded(_ work: Work, _ store: ResponseStore) -> [UInt8]? {
+        guard case .item(let item) = work, item.isToBeEncoded else { return nil }
+        let behind = store.state.withLock { $0.statistics.pendingBytes } - placedBytes - item.bytes
+        return behind <= settings.pendingLimitBytes / Self.codedShare ? item.encoded(by: settings) : nil
     }
 
     private func note(_ trouble: Trouble?) {
@@ -210,6 +223,7 @@ final class StoreWriter: @unchecked Sendable {
         }
         if !isWritten { for one in placed { giveUp(one.work, store) } }
         placed.removeAll(keepingCapacity: true)
+        placedBytes = 0
         buffer.removeAll(keepingCapacity: buffer.count <= Self.batchBytes * 2)
         return isWritten
     }

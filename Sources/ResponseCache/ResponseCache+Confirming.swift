@@ -150,6 +150,7 @@ extension ResponseCache {
         if names.isEmpty, place.key == keys.own { place.key = base.key }
         let new = NewResponse(
             head: head, metadata: metadata, body: .stored(base.item.body, base.item.form, owner: base.item.owner),
+            wantedCoding: wantedCoding(of: base, metadata, fields, for: request.head),
             names: names,
             request: request.head.fields, sentAt: recency.requestTime)
         return put(new, at: place, inPlaceOf: base)

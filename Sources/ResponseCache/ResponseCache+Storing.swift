@@ -149,16 +149,29 @@ extension ResponseCache {
     /// In which form the content goes into the store: as it came, where it came with a coding; else the writer puts one on where that makes it
     /// shorter. What is short stays as it is.
     private func form(of response: WholeResponse, _ metadata: StoredMetadata, for head: RequestHead) -> (ItemBody, wantedCoding: UInt8) {
-        let compression = settings.compression.rules(for: head.pathAndQuery)
         let count = response.content.count
-        guard compression != .off, count >= max(1, settings.compressFromBytes), !metadata.flags.contains(.coded) else {
-            return (.bytes(response.content), 0)
-        }
+        guard let compression = compression(of: count, metadata, for: head) else { return (.bytes(response.content), 0) }
         if let (content, coding) = response.coded, content.count < count {
             return (.coded(content, ContentForm(coding: coding.number, plainBytes: count)), 0)
         }
-        let isText = MediaType(of: response.head.fields)?.isText ?? false
-        return (.bytes(response.content), isText ? compression.coding.number : 0)
+        return (.bytes(response.content), wantedCoding(compression, response.head.fields))
+    }
+
+    /// nil where content stays as it is.
+    private func compression(of count: Int, _ metadata: StoredMetadata, for head: RequestHead) -> Compression? {
+        let compression = settings.compression.rules(for: head.pathAndQuery)
+        guard compression != .off, count >= max(1, settings.compressFromBytes), !metadata.flags.contains(.coded) else { return nil }
+        return compression
+    }
+
+    private func wantedCoding(_ compression: Compression, _ fields: Fields) -> UInt8 {
+        MediaType(of: fields)?.isText == true ? compression.coding.number : 0
+    }
+
+    /// The same of a copy that is confirmed: it may not have been coded yet.
+    func wantedCoding(of found: FoundResponse, _ metadata: StoredMetadata, _ fields: Fields, for head: RequestHead) -> UInt8 {
+        guard found.coding == .identity, let compression = compression(of: found.contentBytes, metadata, for: head) else { return 0 }
+        return wantedCoding(compression, fields)
     }
 
     /// The names of the fields by which a response varies.

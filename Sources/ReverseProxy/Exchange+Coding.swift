@@ -47,11 +47,25 @@ extension Exchange {
         return produced
     }
 
-    /// Puts gzip on what follows, where the client takes it and there is memory for one more.
-    func beginCoding(_ response: inout ResponseHead, length: Int?) {
-        guard let facts = passedForm(response, contentBytes: length), facts.isNegotiated else { return }
-        let isCoded = facts.form == .gzipped && stream.takesChunks && head.method != .head
-        if isCoded { coding = shard.messages.passedCodings.begin() }
-        NegotiatedHead.change(&response, coding == nil ? nil : NegotiatedHead.Coded(.gzip))
+    /// Puts gzip on what follows, where the client takes it and there is memory for one more. HEAD is told what GET would get.
+    /// - Returns: the length that goes out; nil where nobody knows.
+    func beginCoding(_ response: inout ResponseHead, length: Int?) -> Int? {
+        guard let facts = passedForm(response, contentBytes: length), facts.isNegotiated else { return length }
+        var isCoded = facts.form == .gzipped && stream.takesChunks
+        if isCoded, head.method != .head {
+            coding = shard.messages.passedCodings.begin()
+            isCoded = coding != nil
+        }
+        NegotiatedHead.change(&response, isCoded ? NegotiatedHead.Coded(.gzip) : nil)
+        return isCoded ? nil : length
+    }
+
+    /// A 304 in the place of a whole response says what that would have said.
+    func negotiated(_ notModified: [UInt8], _ response: FetchedResponse) -> [UInt8] {
+        guard
+            let facts = passedForm(response.head, contentBytes: response.content.count, isOpen: response.metadata?.flags.contains(.isOpen)),
+            facts.isNegotiated
+        else { return notModified }
+        return notModified.withUnsafeBytes { NegotiatedHead.make($0, facts.form == .gzipped ? NegotiatedHead.Coded(.gzip) : nil) }
     }
 }

@@ -104,7 +104,7 @@ extension Exchange {
         if let notModified = notModified(response) {
             record.bodyBytes = 0
             appendCookies(response.head.fields.all(.setCookie), to: &lines)
-            return sendWhole(notModified, lines, .none, status: 304)
+            return sendWhole(negotiated(notModified, response), lines, .none, status: 304)
         }
         let produced = gzipped(&response)
         record.bodyBytes = response.content.count
@@ -136,9 +136,9 @@ extension Exchange {
     }
 
     /// It is passed on as it comes.
-    func begin(_ arrived: ResponseHead, length: Int?, _ notStored: NotStoredReason) {
+    func begin(_ arrived: ResponseHead, length arrivedLength: Int?, _ notStored: NotStoredReason) {
         var response = arrived
-        beginCoding(&response, length: length)
+        let length = beginCoding(&response, length: arrivedLength)
         let isLookedUp = request.place != nil
         if isLookedUp { record.notStored = MetricNames.place(of: notStored) }
         trace.reasons.notStored = notStored
@@ -148,8 +148,6 @@ extension Exchange {
         let framing: ResponseFraming =
             if response.status.forbidsContent {
                 .none
-            } else if coding != nil {
-                .chunked
             } else if let length {
                 .length(length)
             } else {

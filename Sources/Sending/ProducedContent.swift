@@ -39,7 +39,10 @@ package final class ProducedContent: ContentProducer, @unchecked Sendable {
 
     package var length: Int? { encoder == nil ? range.count : nil }
 
-    package var heldBytes: Int { (encoder == nil ? 0 : GzipEncoder.heldBytes) + (decoder == nil ? 0 : PieceDecoder.heldBytes) }
+    package var heldBytes: Int {
+        let own = if case .bytes(let bytes) = body { bytes.count } else { 0 }
+        return own + (encoder == nil ? 0 : GzipEncoder.heldBytes) + (decoder == nil ? 0 : PieceDecoder.heldBytes)
+    }
 
     package var source: (bytes: UnsafeRawBufferPointer, owner: AnyObject)? {
         guard case .borrowed(let bytes, let owner) = body else { return nil }

@@ -40,9 +40,9 @@ final class StoredContents {
     private var asked = RecentHashes(places: 4_096)
     private let space = UnsafeMutableRawBufferPointer.allocate(byteCount: 64 << 10, alignment: 16)
 
-    /// Taken off within a millisecond; put on within one.
+    /// Taken off within a millisecond; put on within one, also where the content hardly shrinks.
     private static let decodedAtOnceBytes = 256 << 10
-    private static let codedAtOnceBytes = 2 * ProducedContent.pieceBytes
+    private static let codedAtOnceBytes = 32 << 10
 
     init(recodedBytes: Int, _ coder: LoopWorker) {
         recoded = RecodedContents(limitBytes: recodedBytes)

@@ -91,7 +91,7 @@ package struct StoredResponseSender {
             return Sent(status: 304, bodyBytes: 0, bytes: bytes)
         }
         // RFC 9110 §14.2: a Range means something to GET only.
-        if head.fields.contains(.range), head.method == .get {
+        if head.fields.contains(.range), head.method == .get, facts.mayJoin(head.fields) {
             switch RangeRequest(head.fields, count: facts.contentBytes, stored: metadata, head: response.head) {
             case .whole: break
             case .part(let range):
@@ -171,6 +171,12 @@ package struct StoredResponseSender {
 }
 
 extension SentFormFacts {
+    /// Whether a part can belong to what the client has. A date is the same for every coding of the content, so it does not tell.
+    fileprivate func mayJoin(_ request: Fields) -> Bool {
+        guard isNegotiated, let condition = request.first(.ifRange) else { return true }
+        return condition.first == 0x22
+    }
+
     /// The coding with which it goes out.
     fileprivate func coding(of form: SentForm) -> ContentCoding {
         switch form {

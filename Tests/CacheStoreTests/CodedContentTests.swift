@@ -1,6 +1,6 @@
 // Contents that lie in the store with a coding: as they came, or as the writer has put it on.
 
-import Locking
+import Dispatch
 import Testing
 
 @testable import CacheStore
@@ -67,6 +67,28 @@ struct CodedContentTests {
         store.flush()
         let encoded = store.statistics.encoded
         #expect(encoded.contents == 10 && encoded.plainBytes == 10_000 && encoded.codedBytes == 5_010)
+    }
+
+    @Test("where much waits for the writer contents stay as they are: coding takes longer than the disk, and what finds no room is lost")
+    func pressure() throws {
+        let directory = try Directory()
+        let (gate, begun) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+        var settings = StoreSettings(directory: directory.path, capacityBytes: 32 << 20)
+        settings.pendingLimitBytes = 1 << 20
+        settings.encode = { content, coding in
+            begun.signal()
+            gate.wait()
+            return Self.halving(content, coding)
+        }
+        let store = try ResponseStore(settings)
+        // The writer is at the first one while the others come.
+        store.insert(item(0, bytes: 300_000, wanted: 1))
+        begun.wait()
+        for number in 1...4 { #expect(store.insert(item(number, bytes: 100_000, wanted: 1)) == .accepted) }
+        for _ in 0..<5 { gate.signal() }
+        store.flush()
+        #expect(store.statistics.dropped == 0)
+        #expect(found(0, store)?.form.coding == 1 && found(1, store)?.form.coding == 0 && found(4, store)?.form.coding == 1)
     }
 
     @Test("what evicting keeps has the form that it had, and is not coded twice")

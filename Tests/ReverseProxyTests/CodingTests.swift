@@ -73,7 +73,7 @@ struct CodingTests {
         }
     }
 
-    @Test("what the store vouches for is decoded without another checksum; where it is more than one plain member, the other decoder is asked")
+    @Test("what the store vouches for is decoded without another checksum, where it is one plain member")
     func stored() throws {
         let decoder = try #require(StoredGzipDecoder())
         let text = Array(String(repeating: "{\"a\":[1,2,3]}", count: 300).utf8)

@@ -1,8 +1,11 @@
 // One copy serves every coding, and is small; what comes without a coding goes out with one, where no secret can be guessed by it.
 
 import CachePolicy
+import CacheStore
 import ContentCodings
+import Downstream
 import HTTPCore
+import Reactor
 import Sending
 import Telemetry
 import TestSupport
@@ -164,6 +167,47 @@ struct CompressionTests {
         #expect(try play.waitFor("cistern_compressing", 0))
     }
 
+    @Test("a coding that says nothing does not stand beside one that does; and a date does not join a part to what has another coding")
+    func joining() throws {
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT"
+        let play = try ProxyPlay(
+            ScriptedOrigin { _ in [.json(Self.text, ["Content-Encoding: identity", "Cache-Control: max-age=60", "Last-Modified: \(date)"])]
+            })
+        for _ in 0..<2 {
+            let coded = try play.get("/a", Self.gzip)
+            #expect(coded.all("Content-Encoding") == ["gzip"])
+            #expect(try plain(coded) == Self.text)
+            play.flushStore()
+        }
+        let range = [("Range", "bytes=100-")]
+        #expect(try play.get("/a", Self.gzip + range).status == 206)
+        let joined = try play.get("/a", Self.gzip + range + [("If-Range", date)])
+        #expect(joined.status == 200)
+        #expect(try plain(joined) == Self.text)
+    }
+
+    @Test("HEAD and 304 say what GET and the whole would have said, also of what is not stored yet")
+    func heads() throws {
+        let play = try play(["Cache-Control: no-store"])
+        let head = try play.request("HEAD", "/a", Self.gzip)
+        #expect(
+            head["Content-Encoding"] == "gzip" && head["ETag"] == "W/\"x\"" && head["Content-Length"] == nil
+                && head["Vary"] == "Accept-Encoding")
+        #expect(try play.request("HEAD", "/a")["Content-Length"] == String(Self.text.utf8.count))
+        let own = try ProxyPlay(ScriptedOrigin { _ in [.json(Self.text)] })
+        let tag = try #require(try own.get("/a")["ETag"])
+        let same = try own.get("/a", Self.gzip + [("If-None-Match", tag), ("Cache-Control", "no-cache")])
+        #expect(same.status == 304 && same["Vary"] == "Accept-Encoding")
+    }
+
+    @Test("what is coded for a slow client counts as memory that is held for it")
+    func held() throws {
+        let worker = LoopWorker(loop: EventLoop(label: "test"))
+        let text = Array(Self.text.utf8)
+        let content = try #require(ProducedContent(.bytes(text), .identity, text.indices, isCoded: true, worker))
+        #expect(content.heldBytes == text.count + GzipEncoder.heldBytes)
+    }
+
     @Test("a write says with If-Match what it changes, also where the tag was made weak on its way to the client")
     func writes() throws {
         let play = try play()
@@ -209,5 +253,20 @@ struct CompressionTests {
         play.origin.down()
         for fields in [[], Self.gzip] { #expect(try plain(try play.get("/a", fields)) == Self.text) }
         #expect(try play.metric("cistern_store_encoded_total") == 1)
+    }
+
+    @Test("a copy that was confirmed before the writer came is coded all the same")
+    func confirmedEarly() throws {
+        let play = try play(["Cache-Control: max-age=10"]) { $0.otherRoute.compression = .off }
+        _ = try play.get("/a")
+        play.flushStore()
+        play.stop()
+        let later = try ProxyPlay(play.origin) { $0.store?.directory = play.directory }
+        play.origin.react { _ in [.send("HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\nCache-Control: max-age=20\r\n\r\n")] }
+        later.time.advance(by: .seconds(15))
+        #expect(try later.get("/a").text == Self.text)
+        later.flushStore()
+        #expect(try later.metric("cistern_store_encoded_total") == 1)
+        #expect(try plain(try later.get("/a", Self.gzip)) == Self.text)
     }
 }
