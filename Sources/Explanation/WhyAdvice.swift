@@ -58,8 +58,13 @@ extension NotStoredReason {
     /// nil where no setting changes it.
     package var advice: WhyAdvice? {
         switch self {
-        case .methodNotCacheable: WhyAdvice("routes.methods", "names methods that only read on a route, so that their responses are kept")
-        case .status: WhyAdvice("cache.store", "any: keeps responses of other statuses too, where RFC 9111 allows it")
+        case .methodNotCacheable:
+            WhyAdvice(
+                "routes.methods", "names methods that only read on a route, so that their responses are kept; GraphQL mutations never are")
+        case .status:
+            WhyAdvice(
+                "cache.store",
+                "any: keeps responses of other statuses too, where RFC 9111 allows it; never 400, 401, 408, 429 and their like")
         case .setCookie: WhyAdvice("cache.set_cookie", "strip: keeps the response without the cookie")
         case .privateResponse: WhyAdvice("cache.role", "private: one user's own cache keeps it")
         case .userUnknown:

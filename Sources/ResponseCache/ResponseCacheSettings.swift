@@ -16,7 +16,7 @@ extension StorePlace {
 package struct ResponseCacheSettings: Sendable {
     package var policy = CachePolicySettings()
     /// What routes say of freshness.
-    package var freshness = FreshnessTable()
+    package var freshness = PathTable(rest: FreshnessRules())
     /// Scheme, host and port of the upstream, with its base path: part of every key.
     package var upstream: UpstreamOrigin
     /// Whether the upstream gets to see the host that the client asked for: then that is part of every key.
@@ -69,19 +69,4 @@ package struct ArgumentTable: Sendable {
 
     /// nil where no path has any that make a difference: almost always, and copying them costs a hit something.
     func specialRules(for target: ArraySlice<UInt8>) -> ArgumentRules? { isSpecial ? rules(for: target) : nil }
-}
-
-/// What the operator says of freshness, by path.
-package struct FreshnessTable: Sendable {
-    let exceptions: [(pattern: RoutePattern, rules: FreshnessRules)]
-    let rest: FreshnessRules
-
-    /// - Parameters:
-    ///   - exceptions: the first that fits counts.
-    ///   - rest: for all other paths.
-    package init(_ exceptions: [(pattern: RoutePattern, rules: FreshnessRules)] = [], rest: FreshnessRules = FreshnessRules()) {
-        // Where all say the same, nobody has to look which it is.
-        self.exceptions = exceptions.allSatisfy { $0.rules == rest } ? [] : exceptions
-        self.rest = rest
-    }
 }

@@ -23,7 +23,7 @@ struct RoutePolicies: Sendable {
     private let exceptions: [(pattern: RoutePattern, policy: RoutePolicy)]
     private let rest: RoutePolicy
 
-    init(_ settings: CachePolicySettings, _ freshness: FreshnessTable) {
+    init(_ settings: CachePolicySettings, _ freshness: PathTable<FreshnessRules>) {
         exceptions = freshness.exceptions.map { ($0.pattern, RoutePolicy(settings, $0.rules)) }
         rest = RoutePolicy(settings, freshness.rest)
     }

@@ -121,8 +121,8 @@ package struct Routes: Sendable {
     }
 
     /// What the cache has to know of them.
-    var freshness: FreshnessTable {
-        FreshnessTable(all.dropLast().map { ($0.pattern, $0.freshness) }, rest: all.last?.freshness ?? FreshnessRules())
+    var freshness: PathTable<FreshnessRules> {
+        PathTable(all.dropLast().map { ($0.pattern, $0.freshness) }, rest: all.last?.freshness ?? FreshnessRules())
     }
 
     /// The same of arguments.
