@@ -11,11 +11,6 @@ package enum UserCredentials {
         hasField(fields, settings) || hasCookie(fields, settings)
     }
 
-    /// Whether there is any field at all that may carry credentials, whosever.
-    package static func mayBePresent(in fields: Fields, _ settings: CachePolicySettings) -> Bool {
-        fields.entries.contains { isNamed(fields.bytes[$0.nameRange].map(\.asFieldNameByte), in: settings.credentials.fields) }
-    }
-
     private static func hasField(_ fields: Fields, _ settings: CachePolicySettings) -> Bool {
         fields.entries.contains { entry in
             guard entry.known != .cookie, entry.valueRange.count > 0 else { return false }

@@ -171,6 +171,11 @@ package struct RequestKeyMaker {
 
     private func partition(_ parts: [UInt8]) -> [UInt8] { store?.credentialPartition(parts) ?? [] }
 
+    /// Whether a request has any field that may carry credentials, whosever; Authorization does, also where the operator does not name it.
+    package func hasCredentials(_ fields: Fields) -> Bool {
+        fields.contains(.authorization) || (cookies != nil && fields.contains(.cookie)) || hasOtherCredentials(fields)
+    }
+
     /// Whether a request has credentials beside its cookies.
     func hasOtherCredentials(_ fields: Fields) -> Bool { !fieldCredentials(of: fields).isEmpty }
 

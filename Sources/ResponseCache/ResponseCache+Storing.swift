@@ -143,7 +143,7 @@ extension ResponseCache {
     package func isOpen(_ response: Fields, to request: RequestHead, isPartitioned: Bool) -> Bool {
         guard !isPartitioned, !response.contains(.setCookie), !request.fields.contains(.authorization) else { return false }
         // Where keys have no partitions, credentials say nothing by being in one.
-        return concealed.isEmpty || !UserCredentials.mayBePresent(in: request.fields, settings.policy)
+        return concealed.isEmpty || !keyMaker.hasCredentials(request.fields)
     }
 
     /// In which form the content goes into the store: as it came, where it came with a coding; else the writer puts one on where that makes it

@@ -22,7 +22,7 @@ extension Exchange {
     /// Whether nothing in the response is anybody's secret.
     private func isOpen(_ response: Fields) -> Bool {
         guard let keys = request.place?.keys, let cache = shard.cache else {
-            return !response.contains(.setCookie) && !UserCredentials.mayBePresent(in: head.fields, shard.settings.policy)
+            return !response.contains(.setCookie) && !shard.keys.maker.hasCredentials(head.fields)
         }
         return cache.isOpen(response, to: head, isPartitioned: keys.isPartitioned)
     }

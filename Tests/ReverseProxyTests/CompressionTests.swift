@@ -105,6 +105,12 @@ struct CompressionTests {
         }
         let play = try play(["Cache-Control: max-age=60", "Set-Cookie: a=b"]) { $0.policy.setCookie = .keep }
         for _ in 0..<2 { #expect(try play.get("/a", Self.gzip)["Content-Encoding"] == nil) }
+        // Also what is not looked up, and where the operator names no credentials.
+        let letter = try self.play(["Cache-Control: no-store"]) { $0.policy.credentials.fields = [] }
+        for method in ["GET", "POST"] {
+            #expect(try letter.request(method, "/a", Self.gzip + user)["Content-Encoding"] == nil, "\(method)")
+            #expect(try letter.request(method, "/a", Self.gzip)["Content-Encoding"] == "gzip", "\(method)")
+        }
         #expect(try self.play(["Cache-Control: no-store", "Set-Cookie: a=b"]).get("/a", Self.gzip)["Content-Encoding"] == nil)
     }
 
