@@ -1,0 +1,57 @@
+// Field lines that are to be sent: names in lower case (RFC 9113 §8.2.1), in one array of bytes.
+
+import CNGHTTP2
+
+package struct HTTP2FieldList: Sendable {
+    private var bytes: [UInt8] = []
+    private var lines: [(nameEnd: Int, valueEnd: Int)] = []
+
+    package init() {}
+
+    /// Room for so much, so that it need not grow while it is filled.
+    package init(reservingBytes count: Int, lines lineCount: Int) {
+        bytes.reserveCapacity(count)
+        lines.reserveCapacity(lineCount)
+    }
+
+    package var count: Int { lines.count }
+
+    package mutating func append(_ name: UnsafeBufferPointer<UInt8>, _ value: UnsafeBufferPointer<UInt8>) {
+        for byte in name { bytes.append(byte >= 0x41 && byte <= 0x5a ? byte | 0x20 : byte) }
+        endLine(name.count, value)
+    }
+
+    package mutating func append(_ name: StaticString, _ value: UnsafeBufferPointer<UInt8>) {
+        bytes.append(contentsOf: UnsafeBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount))
+        endLine(name.utf8CodeUnitCount, value)
+    }
+
+    package mutating func append(_ name: String, _ value: String) {
+        Array(name.utf8).withUnsafeBufferPointer { name in Array(value.utf8).withUnsafeBufferPointer { append(name, $0) } }
+    }
+
+    private mutating func endLine(_ nameLength: Int, _ value: UnsafeBufferPointer<UInt8>) {
+        let nameEnd = bytes.count
+        bytes.append(contentsOf: value)
+        lines.append((nameEnd, bytes.count))
+    }
+
+    /// The library copies what it is given.
+    func withPairs<R>(_ body: (UnsafePointer<nghttp2_nv>?, Int) -> R) -> R {
+        bytes.withUnsafeBufferPointer { bytes in
+            let start = UnsafeMutablePointer(mutating: bytes.baseAddress)
+            return withUnsafeTemporaryAllocation(of: nghttp2_nv.self, capacity: max(1, lines.count)) { pairs in
+                var nameStart = 0
+                for (index, line) in lines.enumerated() {
+                    pairs.initializeElement(
+                        at: index,
+                        to: nghttp2_nv(
+                            name: start.map { $0 + nameStart }, value: start.map { $0 + line.nameEnd }, namelen: line.nameEnd - nameStart,
+                            valuelen: line.valueEnd - line.nameEnd, flags: UInt8(NGHTTP2_NV_FLAG_NONE.rawValue)))
+                    nameStart = line.valueEnd
+                }
+                return body(UnsafePointer(pairs.baseAddress), lines.count)
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+// What the library calls while it reads and writes.
+
+import CNGHTTP2
+
+/// Stops the library: nothing is to be told any more.
+private let failed = NGHTTP2_ERR_CALLBACK_FAILURE.rawValue
+/// The stream that this concerns is reset.
+private let streamFailed = NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE.rawValue
+private let paused = NGHTTP2_ERR_PAUSE.rawValue
+
+private func owner(_ pointer: UnsafeMutableRawPointer?) -> HTTP2Session {
+    Unmanaged<HTTP2Session>.fromOpaque(pointer!).takeUnretainedValue()
+}
+
+extension HTTP2Session {
+    static func withCallbacksAndOptions(_ body: (OpaquePointer, OpaquePointer) -> Int32) -> Bool {
+        var callbacks: OpaquePointer?
+        var options: OpaquePointer?
+        guard nghttp2_session_callbacks_new(&callbacks) == 0, let callbacks else { return false }
+        defer { nghttp2_session_callbacks_del(callbacks) }
+        guard nghttp2_option_new(&options) == 0, let options else { return false }
+        defer { nghttp2_option_del(options) }
+        setReadingCallbacks(callbacks)
+        setEndCallbacks(callbacks)
+        nghttp2_session_callbacks_set_send_data_callback(callbacks) { _, frame, head, count, _, own in
+            owner(own).sendContent(of: frame!.pointee.hd.stream_id, head!, count)
+        }
+        // What is used is given back by hand, and a stream that has ended is forgotten.
+        nghttp2_option_set_no_auto_window_update(options, 1)
+        nghttp2_option_set_no_closed_streams(options, 1)
+        return body(callbacks, options) == 0
+    }
+
+    private static func setReadingCallbacks(_ callbacks: OpaquePointer) {
+        nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks) { _, _, own in
+            owner(own).section.removeAll()
+            return 0
+        }
+        nghttp2_session_callbacks_set_on_header_callback(callbacks) { _, _, name, nameLength, value, valueLength, _, own in
+            owner(own).take(
+                UnsafeBufferPointer(start: name, count: nameLength), UnsafeBufferPointer(start: value, count: valueLength))
+        }
+        // By itself the library leaves out lines with characters that are not allowed, and goes on without them.
+        nghttp2_session_callbacks_set_on_invalid_header_callback(callbacks) { _, _, _, _, _, _, _, _ in streamFailed }
+        nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks) { _, _, stream, bytes, count, own in
+            let session = owner(own)
+            guard !session.isEnded else { return failed }
+            session.delegate?.receivedContent(UnsafeRawBufferPointer(start: bytes, count: count), on: stream)
+            return session.isEnded ? failed : 0
+        }
+        nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks) { _, frame, own in owner(own).received(frame!.pointee) }
+    }
+
+    private static func setEndCallbacks(_ callbacks: OpaquePointer) {
+        nghttp2_session_callbacks_set_on_stream_close_callback(callbacks) { _, stream, code, own in
+            let session = owner(own)
+            guard !session.isEnded || session.isWriting else { return failed }
+            session.delegate?.streamClosed(stream, HTTP2ErrorCode(rawValue: code))
+            return 0
+        }
+        nghttp2_session_callbacks_set_on_frame_send_callback(callbacks) { _, frame, own in owner(own).sent(frame!.pointee) }
+    }
+
+    private var isWriting: Bool { place.baseAddress != nil }
+
+    // MARK: Reading
+
+    private func take(_ name: UnsafeBufferPointer<UInt8>, _ value: UnsafeBufferPointer<UInt8>) -> Int32 {
+        guard !isEnded else { return failed }
+        guard section.take(name, value, limits) == .abuse else { return 0 }
+        end(.enhanceYourCalm)
+        return paused
+    }
+
+    private func received(_ frame: nghttp2_frame) -> Int32 {
+        guard !isEnded else { return failed }
+        let stream = frame.hd.stream_id
+        let endsStream = frame.hd.flags & UInt8(NGHTTP2_FLAG_END_STREAM.rawValue) != 0
+        switch nghttp2_frame_type(UInt32(frame.hd.type)) {
+        case NGHTTP2_DATA:
+            if endsStream { delegate?.receivedEnd(of: stream) }
+        case NGHTTP2_HEADERS: receivedSection(frame.headers.cat, stream, endsStream)
+        case NGHTTP2_SETTINGS:
+            if frame.hd.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) == 0 { delegate?.receivedSettings() }
+        case NGHTTP2_PING:
+            if frame.hd.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) != 0 { delegate?.receivedPingAcknowledgement() }
+        case NGHTTP2_GOAWAY:
+            delegate?.receivedGoAway(last: frame.goaway.last_stream_id, HTTP2ErrorCode(rawValue: frame.goaway.error_code))
+        case NGHTTP2_RST_STREAM:
+            delegate?.streamReset(stream, HTTP2ErrorCode(rawValue: frame.rst_stream.error_code), isByPeer: true)
+        default: break
+        }
+        return isEnded ? failed : 0
+    }
+
+    private func receivedSection(_ category: nghttp2_headers_category, _ stream: Int32, _ endsStream: Bool) {
+        guard let delegate else { return }
+        // Behind a 1xx response comes another head, which the library calls by the name of trailers.
+        let isHead = category != NGHTTP2_HCAT_HEADERS || section.hasStatus
+        delegate.received(section, isHead ? .head : .trailers, on: stream, endsStream: endsStream)
+        if !isHead, endsStream, !isEnded { delegate.receivedEnd(of: stream) }
+    }
+
+    // MARK: Writing
+
+    private func sent(_ frame: nghttp2_frame) -> Int32 {
+        switch nghttp2_frame_type(UInt32(frame.hd.type)) {
+        case NGHTTP2_RST_STREAM:
+            delegate?.streamReset(frame.hd.stream_id, HTTP2ErrorCode(rawValue: frame.rst_stream.error_code), isByPeer: false)
+        case NGHTTP2_GOAWAY: delegate?.sentGoAway(HTTP2ErrorCode(rawValue: frame.goaway.error_code))
+        default: break
+        }
+        return 0
+    }
+
+    /// Content is written by its owner, straight to where it goes.
+    static var contentSource: nghttp2_data_provider {
+        nghttp2_data_provider(source: nghttp2_data_source()) { _, stream, _, limit, flags, _, own in
+            owner(own).offerContent(of: stream, limit, flags!)
+        }
+    }
+
+    private func offerContent(of stream: Int32, _ limit: Int, _ flags: UnsafeMutablePointer<UInt32>) -> Int {
+        let room = place.count - Self.frameHeadBytes
+        guard room >= min(limit, Self.leastContentRoom) else { return Int(paused) }
+        switch delegate?.offerContent(of: stream, limit: min(limit, room)) ?? .broken {
+        case .bytes(let count, let isLast, let hasTrailers):
+            flags.pointee |= NGHTTP2_DATA_FLAG_NO_COPY.rawValue
+            if isLast { flags.pointee |= NGHTTP2_DATA_FLAG_EOF.rawValue }
+            if hasTrailers { flags.pointee |= NGHTTP2_DATA_FLAG_NO_END_STREAM.rawValue }
+            return count
+        case .later: return Int(NGHTTP2_ERR_DEFERRED.rawValue)
+        case .broken: return Int(streamFailed)
+        }
+    }
+
+    private func sendContent(of stream: Int32, _ head: UnsafePointer<UInt8>, _ count: Int) -> Int32 {
+        // The room was there when the content was offered.
+        guard place.count >= Self.frameHeadBytes + count else { return NGHTTP2_ERR_WOULDBLOCK.rawValue }
+        put(UnsafeRawBufferPointer(start: head, count: Self.frameHeadBytes))
+        guard count > 0 else { return 0 }
+        delegate?.takeContent(of: stream, into: UnsafeMutableRawBufferPointer(rebasing: place[..<count]))
+        place = UnsafeMutableRawBufferPointer(rebasing: place[count...])
+        return 0
+    }
+}
+
+extension HTTP2FieldSection {
+    fileprivate var hasStatus: Bool { first.map { bytes[$0.nameRange].elementsEqual(":status".utf8) } ?? false }
+    private var first: Entry? { entries.first }
+}

@@ -1,0 +1,242 @@
+// One HTTP/2 connection's frames, streams, windows and field tables, of either side, by nghttp2. No I/O: bytes that came are given to `receive`,
+// and what is to be sent is written into memory by `write`. Belongs to one loop.
+//
+// Tricky: the library calls back in the middle of `receive` and `write`, where neither may be called again; everything else may. Who ends a
+// connection in such a call lets go of the session, which stays alive until the call is over.
+
+import CNGHTTP2
+
+package struct HTTP2SessionSettings: Sendable {
+    /// Streams that the peer may have open at once. A server's; a client takes none.
+    package var maximumStreams = 100
+    /// Content that may be on its way to us, of one stream and of all together.
+    package var streamWindowBytes: Int32 = 65_535
+    package var connectionWindowBytes: Int32 = 65_535
+    package var fieldLimits = HTTP2FieldLimits(bytes: 64 << 10, count: 256)
+
+    package init() {}
+}
+
+package final class HTTP2Session {
+    package enum Role: Sendable { case server, client }
+
+    package enum Failure: Error, Equatable { case outOfMemory }
+
+    /// What `receive` has come to.
+    package enum Receiving: Equatable, Sendable {
+        case going
+        /// Nothing more is to be read: the connection ends when what is to be written has gone out.
+        case ended
+    }
+
+    let session: OpaquePointer
+    let limits: HTTP2FieldLimits
+    /// Whom the call that runs tells.
+    var delegate: (any HTTP2SessionDelegate)?
+    /// The field section that is coming.
+    var section = HTTP2FieldSection()
+    /// Frames of the library that found no room yet; they are the library's until its next call.
+    private var rest = UnsafeRawBufferPointer(start: nil, count: 0)
+    /// Where `write` writes, while it runs.
+    var place = UnsafeMutableRawBufferPointer(start: nil, count: 0)
+    /// Nothing is read any more.
+    var isEnded = false
+
+    /// No content goes out where there is less room than this, unless it is all that there is: small frames cost more than they carry.
+    static let leastContentRoom = 2_048
+    /// A frame's head (RFC 9113 §4.1).
+    package static let frameHeadBytes = 9
+    /// The longest frame that is written or taken, with its head.
+    package static let frameBytes = frameHeadBytes + 16_384
+
+    /// Our SETTINGS, and as a client the preface, are the first that `write` writes.
+    package init(_ role: Role, _ settings: HTTP2SessionSettings = HTTP2SessionSettings()) throws(Failure) {
+        limits = settings.fieldLimits
+        var made: OpaquePointer?
+        guard
+            Self.withCallbacksAndOptions({ callbacks, options in
+                switch role {
+                case .server: nghttp2_session_server_new2(&made, callbacks, nil, options)
+                case .client: nghttp2_session_client_new2(&made, callbacks, nil, options)
+                }
+            }), let made
+        else { throw .outOfMemory }
+        session = made
+        nghttp2_session_set_user_data(made, Unmanaged.passUnretained(self).toOpaque())
+        try submit(settings, role)
+    }
+
+    deinit { nghttp2_session_del(session) }
+
+    private func submit(_ settings: HTTP2SessionSettings, _ role: Role) throws(Failure) {
+        func entry(_ name: nghttp2_settings_id, _ value: Int) -> nghttp2_settings_entry {
+            nghttp2_settings_entry(settings_id: Int32(bitPattern: name.rawValue), value: UInt32(clamping: value))
+        }
+        var entries = [
+            entry(NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, role == .server ? settings.maximumStreams : 0),
+            entry(NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, Int(settings.streamWindowBytes)),
+            entry(NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, settings.fieldLimits.bytes),
+        ]
+        if role == .client { entries.append(entry(NGHTTP2_SETTINGS_ENABLE_PUSH, 0)) }
+        guard nghttp2_submit_settings(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), entries, entries.count) == 0,
+            nghttp2_session_set_local_window_size(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), 0, settings.connectionWindowBytes) == 0
+        else { throw .outOfMemory }
+    }
+
+    // MARK: Bytes
+
+    /// Takes bytes of the peer, all of them, and tells what they bring.
+    package func receive(_ bytes: UnsafeRawBufferPointer, telling delegate: any HTTP2SessionDelegate) -> Receiving {
+        guard !isEnded else { return .ended }
+        enter(delegate)
+        defer { leave() }
+        let count = nghttp2_session_mem_recv(session, bytes.bindMemory(to: UInt8.self).baseAddress, bytes.count)
+        // An error that the library cannot go on from leaves it without words.
+        if count < 0 { end(Self.code(of: count)) }
+        return isEnded || nghttp2_session_want_read(session) == 0 ? .ended : .going
+    }
+
+    /// Writes what is to be sent, as much as there is room for.
+    /// - Parameter place: room for one frame at least (`frameBytes`).
+    /// - Returns: how many bytes; 0 where there is nothing to send now.
+    package func write(into place: UnsafeMutableRawBufferPointer, telling delegate: any HTTP2SessionDelegate) -> Int {
+        enter(delegate)
+        self.place = place
+        defer { leave() }
+        while true {
+            let taken = min(rest.count, self.place.count)
+            put(UnsafeRawBufferPointer(rebasing: rest[..<taken]))
+            rest = UnsafeRawBufferPointer(rebasing: rest[taken...])
+            guard rest.isEmpty, !self.place.isEmpty else { break }
+            var frame: UnsafePointer<UInt8>?
+            let count = nghttp2_session_mem_send(session, &frame)
+            guard count > 0 else { break }
+            rest = UnsafeRawBufferPointer(start: frame, count: count)
+        }
+        return place.count - self.place.count
+    }
+
+    private func enter(_ delegate: any HTTP2SessionDelegate) {
+        precondition(self.delegate == nil, "an HTTP/2 session was entered twice")
+        self.delegate = delegate
+    }
+
+    private func leave() {
+        // Who is told may have let go of this session.
+        withExtendedLifetime(self) {
+            delegate = nil
+            place = UnsafeMutableRawBufferPointer(start: nil, count: 0)
+        }
+    }
+
+    func put(_ bytes: UnsafeRawBufferPointer) {
+        guard !bytes.isEmpty else { return }
+        place.copyMemory(from: bytes)
+        place = UnsafeMutableRawBufferPointer(rebasing: place[bytes.count...])
+    }
+
+    /// Whether `write` would write something, as far as the library knows.
+    package var wantsToWrite: Bool { !rest.isEmpty || nghttp2_session_want_write(session) != 0 }
+
+    /// Frames that wait to be written, content apart.
+    package var waitingFrames: Int { nghttp2_session_get_outbound_queue_size(session) }
+
+    /// Frees what is only needed while streams are open.
+    package func releaseMemory() {
+        if section.entries.isEmpty { section = HTTP2FieldSection() }
+    }
+
+    // MARK: The peer
+
+    /// The streams that the peer takes at once.
+    package var peerMaximumStreams: Int {
+        Int(nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS))
+    }
+
+    /// Whether another request can be made on this connection (RFC 9113 §5.1.1, §6.8).
+    package var mayRequest: Bool { !isEnded && nghttp2_session_check_request_allowed(session) != 0 }
+
+    /// How much content the peer takes now, of this stream.
+    package func peerWindowBytes(of stream: Int32) -> Int {
+        min(
+            max(0, Int(nghttp2_session_get_stream_remote_window_size(session, stream))),
+            max(0, Int(nghttp2_session_get_remote_window_size(session))))
+    }
+
+    // MARK: Sending (queued until `write`)
+
+    /// - Returns: the stream; nil where this connection takes no more.
+    package func submitRequest(_ fields: HTTP2FieldList, hasContent: Bool) -> Int32? {
+        let stream = withSource(hasContent) { source in
+            fields.withPairs { nghttp2_submit_request(session, nil, $0, $1, source, nil) }
+        }
+        return stream > 0 ? stream : nil
+    }
+
+    /// - Returns: whether the stream is there to take it.
+    @discardableResult
+    package func submitResponse(_ fields: HTTP2FieldList, hasContent: Bool, on stream: Int32) -> Bool {
+        withSource(hasContent) { source in
+            fields.withPairs { nghttp2_submit_response(session, stream, $0, $1, source) }
+        } == 0
+    }
+
+    /// A 1xx response.
+    @discardableResult
+    package func submitInformational(_ fields: HTTP2FieldList, on stream: Int32) -> Bool {
+        fields.withPairs { nghttp2_submit_headers(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream, nil, $0, $1, nil) } == 0
+    }
+
+    /// What ends a stream whose last content was offered with `hasTrailers`.
+    @discardableResult
+    package func submitTrailers(_ fields: HTTP2FieldList, on stream: Int32) -> Bool {
+        fields.withPairs { nghttp2_submit_trailer(session, stream, $0, $1) } == 0
+    }
+
+    /// There is content again, after `HTTP2ContentOffer.later`.
+    package func resumeContent(of stream: Int32) { nghttp2_session_resume_data(session, stream) }
+
+    /// So much of a stream's content has been used: its peer may send as much again. Also for a stream that is closed by now.
+    package func consume(_ count: Int, on stream: Int32) {
+        guard count > 0 else { return }
+        nghttp2_session_consume(session, stream, count)
+    }
+
+    package func reset(_ stream: Int32, _ code: HTTP2ErrorCode) {
+        nghttp2_submit_rst_stream(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream, code.rawValue)
+    }
+
+    package func ping() { nghttp2_submit_ping(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), nil) }
+
+    /// A server's: the connection is going to end, and requests that are on their way are still taken (RFC 9113 §6.8).
+    package func announceEnd() { nghttp2_submit_shutdown_notice(session) }
+
+    /// No request is taken that has not come by now; those that have go on.
+    package func takeNoMore(_ code: HTTP2ErrorCode = .noError) {
+        let last = nghttp2_session_get_last_proc_stream_id(session)
+        nghttp2_submit_goaway(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), last, code.rawValue, nil, 0)
+    }
+
+    /// Tells nothing any more, not even of what is being read.
+    package func abandon() { isEnded = true }
+
+    /// Ends the connection: nothing is read any more, and the GOAWAY is the last that is written.
+    package func end(_ code: HTTP2ErrorCode) {
+        isEnded = true
+        nghttp2_session_terminate_session(session, code.rawValue)
+    }
+
+    private func withSource(_ hasContent: Bool, _ body: (UnsafePointer<nghttp2_data_provider>?) -> Int32) -> Int32 {
+        guard hasContent else { return body(nil) }
+        var source = Self.contentSource
+        return body(&source)
+    }
+
+    private static func code(of failure: Int) -> HTTP2ErrorCode {
+        switch Int32(clamping: failure) {
+        case NGHTTP2_ERR_FLOODED.rawValue, NGHTTP2_ERR_TOO_MANY_CONTINUATIONS.rawValue: .enhanceYourCalm
+        case NGHTTP2_ERR_NOMEM.rawValue: .internalError
+        default: .protocolError
+        }
+    }
+}
