@@ -50,23 +50,16 @@ package struct ResponseCacheSettings: Sendable {
 
 /// What the operator says of arguments, by path.
 package struct ArgumentTable: Sendable {
-    private let exceptions: [(pattern: RoutePattern, rules: ArgumentRules)]
-    private let rest: ArgumentRules
+    private let table: PathTable<ArgumentRules>
     private let isSpecial: Bool
 
-    /// - Parameters:
-    ///   - exceptions: the first that fits counts.
-    ///   - rest: for all other paths.
-    package init(_ exceptions: [(pattern: RoutePattern, rules: ArgumentRules)] = [], rest: ArgumentRules = ArgumentRules()) {
-        self.exceptions = exceptions
-        self.rest = rest
-        isSpecial = rest.isSpecial || exceptions.contains { $0.rules.isSpecial }
+    package init(_ table: PathTable<ArgumentRules> = PathTable(rest: ArgumentRules())) {
+        self.table = table
+        isSpecial = table.contains(where: \.isSpecial)
     }
 
-    package func rules(for target: ArraySlice<UInt8>) -> ArgumentRules {
-        exceptions.first { $0.pattern.matches(target) }?.rules ?? rest
-    }
+    package func rules(for target: ArraySlice<UInt8>) -> ArgumentRules { table.rules(for: target) }
 
     /// nil where no path has any that make a difference: almost always, and copying them costs a hit something.
-    func specialRules(for target: ArraySlice<UInt8>) -> ArgumentRules? { isSpecial ? rules(for: target) : nil }
+    func specialRules(for target: ArraySlice<UInt8>) -> ArgumentRules? { isSpecial ? table.rules(for: target) : nil }
 }
