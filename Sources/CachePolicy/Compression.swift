@@ -23,6 +23,9 @@ package enum Compression: String, Sendable, CaseIterable {
         }
     }
 
+    /// Whether content of so many bytes gets a coding at all; shorter content than `least` wins nothing by one.
+    package func covers(_ bytes: Int, from least: Int) -> Bool { self != .off && bytes >= least }
+
     /// Whether it may be sent with a coding that the upstream did not put on it.
     package func mayCode(isOpen: Bool) -> Bool { self == .always || self != .off && isOpen }
 }

@@ -23,30 +23,21 @@ package struct CredentialRules: Sendable {
 
 /// The rules by path.
 package struct CredentialTable: Sendable {
-    private let exceptions: [(pattern: RoutePattern, rules: CredentialRules)]
-    private let rest: CredentialRules
+    private let table: PathTable<CredentialRules>
     private let isSpecial: Bool
 
-    /// - Parameters:
-    ///   - exceptions: the first that fits counts.
-    ///   - rest: for all other paths.
-    package init(_ exceptions: [(pattern: RoutePattern, rules: CredentialRules)] = [], rest: CredentialRules = CredentialRules()) {
-        self.exceptions = exceptions
-        self.rest = rest
-        isSpecial = rest.isSpecial || exceptions.contains { $0.rules.isSpecial }
+    package init(_ table: PathTable<CredentialRules> = PathTable(rest: CredentialRules())) {
+        self.table = table
+        isSpecial = table.contains(where: \.isSpecial)
     }
 
     /// nil where no path has any: almost always, and a hit asks for them.
-    package func specialRules(for head: RequestHead) -> CredentialRules? {
-        guard isSpecial else { return nil }
-        let target = head.pathAndQuery
-        return exceptions.first { $0.pattern.matches(target) }?.rules ?? rest
-    }
+    package func specialRules(for head: RequestHead) -> CredentialRules? { isSpecial ? table.rules(for: head.pathAndQuery) : nil }
 
     package func areIgnored(for head: RequestHead) -> Bool { specialRules(for: head)?.areIgnored ?? false }
 
     /// Whether some path's responses are for all, whoever asks.
-    package var ignoresSome: Bool { rest.areIgnored || exceptions.contains { $0.rules.areIgnored } }
+    package var ignoresSome: Bool { table.contains(where: \.areIgnored) }
 }
 
 /// Who may have the response to a request with Authorization.

@@ -1,22 +1,34 @@
 // What may be different for some paths.
 
 /// What holds for a path, where some have rules of their own.
-@usableFromInline package struct PathTable<Rules: Sendable & Equatable>: Sendable {
-    @usableFromInline package let exceptions: [(pattern: RoutePattern, rules: Rules)]
-    @usableFromInline package let rest: Rules
+@usableFromInline package struct PathTable<Rules: Sendable>: Sendable {
+    @usableFromInline let exceptions: [(pattern: RoutePattern, rules: Rules)]
+    @usableFromInline let rest: Rules
 
     /// - Parameters:
     ///   - exceptions: the first that fits counts.
     ///   - rest: for all other paths.
     package init(_ exceptions: [(pattern: RoutePattern, rules: Rules)] = [], rest: Rules) {
-        // Where all say the same, nobody has to look which it is.
-        self.exceptions = exceptions.allSatisfy { $0.rules == rest } ? [] : exceptions
-        self.rest = rest
+        (self.exceptions, self.rest) = (exceptions, rest)
     }
 
     /// Inlined, since a table of types unknown here would ask for them at each use: two thousand steps for every response.
-    @inlinable package func rules(for target: ArraySlice<UInt8>) -> Rules {
+    /// - Parameter target: made only where some path has rules of its own.
+    @inlinable package func rules(for target: @autoclosure () -> ArraySlice<UInt8>) -> Rules {
         if exceptions.isEmpty { return rest }
+        let target = target()
         return exceptions.first { $0.pattern.matches(target) }?.rules ?? rest
     }
+
+    /// Whether it is so for any path.
+    package func contains(where predicate: (Rules) -> Bool) -> Bool { predicate(rest) || exceptions.contains { predicate($0.rules) } }
+
+    package func map<Other: Sendable>(_ change: (Rules) -> Other) -> PathTable<Other> {
+        PathTable<Other>(exceptions.map { ($0.pattern, change($0.rules)) }, rest: change(rest))
+    }
+}
+
+extension PathTable where Rules: Equatable {
+    /// Where all say the same, nobody has to look which it is.
+    package var simplified: Self { exceptions.allSatisfy { $0.rules == rest } ? Self(rest: rest) : self }
 }

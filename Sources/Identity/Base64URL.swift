@@ -1,6 +1,8 @@
 // Base64 with the alphabet for URLs and no padding (RFC 4648 §5, RFC 7515 §2), read strictly: one text for one value, so that no token can
 // be written in two ways.
 
+import HTTPCore
+
 enum Base64URL {
     /// nil where the text is something else: another symbol, padding, a length that none has, or bits behind the last byte.
     static func decode(_ text: ArraySlice<UInt8>) -> [UInt8]? {
@@ -21,20 +23,15 @@ enum Base64URL {
     }
 
     static func encode(_ bytes: [UInt8]) -> String {
-        let symbols = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
-        var out: [UInt8] = []
-        var (bits, count) = (UInt32(0), 0)
-        for byte in bytes {
-            bits = bits << 8 | UInt32(byte)
-            count += 8
-            while count >= 6 {
-                count -= 6
-                out.append(symbols[Int(bits >> UInt32(count) & 63)])
-            }
-            bits &= 1 << UInt32(count) - 1
-        }
-        if count > 0 { out.append(symbols[Int(bits << UInt32(6 - count) & 63)]) }
-        return String(decoding: out, as: UTF8.self)
+        let symbols = Base64.encode(bytes).utf8.lazy.filter { $0 != UInt8(ascii: "=") }
+        return String(
+            decoding: symbols.map { symbol in
+                switch symbol {
+                case UInt8(ascii: "+"): UInt8(ascii: "-")
+                case UInt8(ascii: "/"): UInt8(ascii: "_")
+                default: symbol
+                }
+            }, as: UTF8.self)
     }
 
     private static func value(of symbol: UInt8) -> UInt32? {

@@ -160,7 +160,7 @@ extension ResponseCache {
     /// nil where content stays as it is.
     private func compression(of count: Int, _ metadata: StoredMetadata, for head: RequestHead) -> Compression? {
         let compression = settings.compression.rules(for: head.pathAndQuery)
-        guard compression != .off, count >= max(1, settings.compressFromBytes), !metadata.flags.contains(.coded) else { return nil }
+        guard compression.covers(count, from: settings.compressFromBytes), !metadata.flags.contains(.coded) else { return nil }
         return compression
     }
 

@@ -16,7 +16,7 @@ package final class ResponseCache: @unchecked Sendable {
     let store: ResponseStore
     let variances: SearchVarianceMemory?
     let gone: GoneMemory?
-    private let policies: RoutePolicies
+    private let policies: PathTable<RoutePolicy>
     /// Selecting fields whose values are secrets: those of one user's own cache and of paths that are the same for all, where keys have no
     /// partitions.
     let concealed: [String]
@@ -46,7 +46,7 @@ package final class ResponseCache: @unchecked Sendable {
         store = shared.store
         variances = shared.variances
         gone = shared.gone
-        policies = RoutePolicies(shared.settings.policy, shared.settings.freshness)
+        policies = settings.freshness.map { [policy = settings.policy] in RoutePolicy(policy, $0) }
         keyMaker = RequestKeyMaker(shared.settings, store: shared.store, time: time)
         let areShared = settings.policy.isPrivate || settings.credentials.ignoresSome
         concealed = areShared ? settings.policy.credentials.fields : []
@@ -63,7 +63,7 @@ package final class ResponseCache: @unchecked Sendable {
     package func holds(_ basis: FindingBasis) -> Bool { shared.holds(basis) }
 
     /// The rules of keeping for what a request asks for.
-    func policy(for head: RequestHead) -> RoutePolicy { policies.policy(for: head) }
+    func policy(for head: RequestHead) -> RoutePolicy { policies.rules(for: head.pathAndQuery) }
 
     /// Whether what is stored lasts.
     package var isWritable: Bool { store.statistics.isWritable }

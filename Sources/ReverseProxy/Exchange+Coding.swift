@@ -27,12 +27,16 @@ extension Exchange {
         return cache.isOpen(response, to: head, isPartitioned: keys.isPartitioned)
     }
 
+    /// Of what was taken whole; nil where it is the same for every client.
+    private func negotiatedForm(_ response: FetchedResponse) -> SentFormFacts? {
+        let isOpen = response.metadata?.flags.contains(.isOpen)
+        guard let facts = passedForm(response.head, contentBytes: response.content.count, isOpen: isOpen) else { return nil }
+        return facts.isNegotiated ? facts : nil
+    }
+
     /// A whole response with gzip, where that makes it shorter.
     func gzipped(_ response: inout FetchedResponse) -> ProducedContent? {
-        guard
-            let facts = passedForm(response.head, contentBytes: response.content.count, isOpen: response.metadata?.flags.contains(.isOpen)),
-            facts.isNegotiated
-        else { return nil }
+        guard let facts = negotiatedForm(response) else { return nil }
         var produced: ProducedContent?
         var isCoded = facts.form == .gzipped
         if isCoded, head.method != .head {
@@ -62,10 +66,7 @@ extension Exchange {
 
     /// A 304 in the place of a whole response says what that would have said.
     func negotiated(_ notModified: [UInt8], _ response: FetchedResponse) -> [UInt8] {
-        guard
-            let facts = passedForm(response.head, contentBytes: response.content.count, isOpen: response.metadata?.flags.contains(.isOpen)),
-            facts.isNegotiated
-        else { return notModified }
+        guard let facts = negotiatedForm(response) else { return notModified }
         return notModified.withUnsafeBytes { NegotiatedHead.make($0, facts.form == .gzipped ? NegotiatedHead.Coded(.gzip) : nil) }
     }
 }

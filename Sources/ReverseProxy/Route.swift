@@ -105,7 +105,7 @@ package struct Routes: Sendable {
         obeyClients = all.allSatisfy(\.obeysClients)
         someStream = all.contains(where: \.streams)
         someCrossOrigin = all.contains(where: \.crossOrigin.isOn)
-        compression = PathTable(routes.map { ($0.pattern, $0.compression) }, rest: rest.compression)
+        compression = PathTable(routes.map { ($0.pattern, $0.compression) }, rest: rest.compression).simplified
         someDemand = all.contains { $0.good != Self.undemanding }
     }
 
@@ -121,32 +121,32 @@ package struct Routes: Sendable {
     }
 
     /// What the cache has to know of them.
-    var freshness: PathTable<FreshnessRules> {
-        PathTable(all.dropLast().map { ($0.pattern, $0.freshness) }, rest: all.last?.freshness ?? FreshnessRules())
-    }
+    var freshness: PathTable<FreshnessRules> { table(\.freshness).simplified }
 
     /// The same of arguments.
-    var arguments: ArgumentTable {
-        ArgumentTable(all.dropLast().map { ($0.pattern, $0.arguments) }, rest: all.last?.arguments ?? ArgumentRules())
+    var arguments: ArgumentTable { ArgumentTable(table(\.arguments)) }
+
+    private func table<Rules: Sendable>(_ rules: (Route) -> Rules) -> PathTable<Rules> {
+        PathTable(all.dropLast().map { ($0.pattern, rules($0)) }, rest: rules(all[all.count - 1]))
     }
 
     /// The same of credentials.
     var credentials: CredentialTable {
         // As the rules of tokens lie in `TokenKeys`, and `lookUps`.
         var (tokens, lookUps) = (0, 0)
-        let rules = all.map { route in
-            var rules = route.credentials
-            if !route.tokens.keys.isEmpty {
-                rules.tokens = tokens
-                tokens += 1
-            }
-            if !route.lookUp.path.isEmpty {
-                rules.lookUp = lookUps
-                lookUps += 1
-            }
-            return (pattern: route.pattern, rules: rules)
-        }
-        return CredentialTable(rules.dropLast(), rest: rules.last?.rules ?? CredentialRules())
+        return CredentialTable(
+            table { route in
+                var rules = route.credentials
+                if !route.tokens.keys.isEmpty {
+                    rules.tokens = tokens
+                    tokens += 1
+                }
+                if !route.lookUp.path.isEmpty {
+                    rules.lookUp = lookUps
+                    lookUps += 1
+                }
+                return rules
+            })
     }
 
     /// Whether responses for this target are streams by its route.

@@ -51,12 +51,7 @@ package final class ProducedContent: ContentProducer, @unchecked Sendable {
     }
 
     package func makeNext(then: @escaping @Sendable (ProducedPiece) -> Void) {
-        // What it goes through lies in the store.
-        coder.perform(0) {
-            self.next()
-        } then: { piece in
-            then(piece)
-        }
+        coder.perform(0, { self.next() }, then: then)
     }
 
     private func next() -> ProducedPiece {

@@ -19,6 +19,8 @@ final class RecodedContents {
 
     /// What an entry takes beside its content.
     private static let entryBytes = 96
+    /// Of one generation: freeing so many holds the loop for less than a millisecond, however short they are.
+    static let entryLimit = 8_192
 
     /// - Parameter limitBytes: of all of them.
     init(limitBytes: Int) { self.limitBytes = limitBytes }
@@ -41,7 +43,7 @@ final class RecodedContents {
     func keep(_ name: Name, _ content: [UInt8]) {
         let bytes = content.count + Self.entryBytes
         guard bytes <= limitBytes / 8 else { return }
-        if young.bytes + bytes > limitBytes / 2 { (old, young) = (young, ([:], 0)) }
+        if young.bytes + bytes > limitBytes / 2 || young.contents.count == Self.entryLimit { (old, young) = (young, ([:], 0)) }
         young.contents[name] = content
         young.bytes += bytes
     }

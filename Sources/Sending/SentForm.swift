@@ -36,7 +36,7 @@ package struct SentFormFacts {
         return flags.contains(.cameCoded) || compression.mayCode(isOpen: flags.contains(.isOpen))
     }
 
-    private var isWorthCoding: Bool { compression != .off && compressFromBytes > 0 && contentBytes >= compressFromBytes && isText }
+    private var isWorthCoding: Bool { compression.covers(contentBytes, from: compressFromBytes) && isText }
 
     /// Whether it depends on the client: then every response says so (RFC 9110 §12.5.5).
     package var isNegotiated: Bool { mayBeCoded && (coding != .identity || isWorthCoding) }
@@ -46,7 +46,7 @@ package struct SentFormFacts {
         _ response: ResponseHead, contentBytes: Int, to request: RequestHead, _ compression: Compression, from compressFromBytes: Int,
         isOpen: () -> Bool
     ) -> SentFormFacts? {
-        guard compression != .off, contentBytes >= compressFromBytes, ContentCoding(response.fields) == .identity,
+        guard compression.covers(contentBytes, from: compressFromBytes), ContentCoding(response.fields) == .identity,
             !response.status.forbidsContent,
             !response.fields.contains(.contentRange), MediaType(of: response.fields)?.isText == true,
             !ResponseCacheControl(response.fields).noTransform

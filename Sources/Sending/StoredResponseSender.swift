@@ -116,7 +116,7 @@ package struct StoredResponseSender {
         var facts = SentFormFacts(
             coding: coding, contentBytes: found.contentBytes, flags: flags, compression: response.compression,
             compressFromBytes: compressFromBytes, isText: flags.contains(.isJSON), accepted: [], asksForPlain: false)
-        guard coding != .identity || response.compression != .off && found.contentBytes >= compressFromBytes else { return facts }
+        guard coding != .identity || response.compression.covers(found.contentBytes, from: compressFromBytes) else { return facts }
         // What is kept as it came is no JSON, perhaps.
         if !facts.isText, coding == .identity {
             facts.isText = StoredHead.parse(response.head).flatMap { MediaType(of: $0.fields) }?.isText ?? false
@@ -194,9 +194,8 @@ private final class LastAcceptedCodings {
 
     func codings(_ fields: Fields) -> AcceptedCodings {
         guard let first = fields.first(.acceptEncoding) else { return [] }
-        if first.elementsEqual(value), fields.all(.acceptEncoding).count == 1 { return codings }
-        let codings = AcceptedCodings(fields)
-        if fields.all(.acceptEncoding).count == 1 { (value, self.codings) = (Array(first), codings) }
+        guard fields.all(.acceptEncoding).count == 1 else { return AcceptedCodings(fields) }
+        if !first.elementsEqual(value) { (value, codings) = (Array(first), AcceptedCodings(fields)) }
         return codings
     }
 }

@@ -98,6 +98,10 @@ struct SentFormTests {
         #expect(made.count == 101)
         ask(1)
         #expect(made.last == 1)
+        // However short they are, no more of them are remembered than can be freed in one go.
+        let many = RecodedContents(limitBytes: 1 << 30)
+        for number in 0...(2 * RecodedContents.entryLimit) { many.keep(RecodedContents.Name(content: UInt64(number), isCoded: true), []) }
+        #expect(many.bytes == (RecodedContents.entryLimit + 1) * 96)
         // One that would push out all others is made each time.
         ask(200, bytes: 2_001)
         ask(200, bytes: 2_001)
