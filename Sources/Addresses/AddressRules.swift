@@ -1,0 +1,31 @@
+// Which addresses may come in.
+
+/// The longest prefix that has an address decides. Where no list has it, everybody may come in, unless an `allow` list says who may.
+package struct AddressRules: Sendable {
+    private var table = NetworkTable<Bool>()
+    private var rest = true
+
+    package init() {}
+
+    /// - Throws: a network that both lists have.
+    package init(allow: [IPNetwork], deny: [IPNetwork]) throws(Ambiguity) {
+        for network in allow { table[network] = true }
+        for network in deny {
+            if table[network] == true { throw Ambiguity(network: network) }
+            table[network] = false
+        }
+        rest = allow.isEmpty
+    }
+
+    package struct Ambiguity: Error, Sendable, Equatable {
+        package let network: IPNetwork
+    }
+
+    package var isEmpty: Bool { table.isEmpty }
+
+    /// - Parameter address: nil for a client without one, through a Unix socket: those who may open the file may come in.
+    package func allow(_ address: IPAddress?) -> Bool {
+        guard let address else { return true }
+        return table.value(of: address) ?? rest
+    }
+}

@@ -1,0 +1,157 @@
+// An IP address as a number: read strictly, so that one text is one address for everybody, and written as RFC 5952 wants it.
+
+import HTTPCore
+
+package struct IPAddress: Hashable, Sendable {
+    package let isIPv6: Bool
+    /// Of IPv4 the lowest 32 bits.
+    package let number: UInt128
+
+    package var bitCount: Int { isIPv6 ? 128 : 32 }
+
+    /// An IPv4 address in an IPv6 one (`::ffff:192.0.2.1`) is that IPv4 address: sockets for both name it so.
+    package init(ipv6 number: UInt128) {
+        let isMapped = number >> 32 == 0xffff
+        isIPv6 = !isMapped
+        self.number = isMapped ? number & 0xffff_ffff : number
+    }
+
+    package init(ipv4 number: UInt32) {
+        isIPv6 = false
+        self.number = UInt128(number)
+    }
+
+    /// - Parameter bytes: in network order, 4 or 16 of them.
+    package init?(bytes: some Collection<UInt8>) {
+        let number = bytes.reduce(UInt128(0)) { $0 << 8 | UInt128($1) }
+        switch bytes.count {
+        case 4: self.init(ipv4: UInt32(number))
+        case 16: self.init(ipv6: number)
+        default: return nil
+        }
+    }
+
+    /// `192.0.2.1` or `2001:db8::1`, without brackets, zone or port. Leading zeros in IPv4 are refused: some read them as octal.
+    package init?(_ text: some Collection<UInt8>) {
+        // The longest has 45 characters.
+        guard text.count <= 45 else { return nil }
+        let text = Array(text)
+        if text.contains(UInt8(ascii: ":")) {
+            guard let number = Self.ipv6(text[...]) else { return nil }
+            self.init(ipv6: number)
+        } else {
+            guard let number = Self.ipv4(text[...]) else { return nil }
+            self.init(ipv4: number)
+        }
+    }
+
+    package init?(_ text: String) { self.init(text.utf8) }
+
+    /// The first bits of it.
+    func prefix(_ count: Int) -> UInt128 { count == 0 ? 0 : number >> UInt128(bitCount - count) }
+
+    /// What one client has at its disposal: the address, of IPv6 its /64 network.
+    package var client: UInt128 { isIPv6 ? (number >> 64) << 64 | 1 : number }
+
+    private static func ipv4(_ text: ArraySlice<UInt8>) -> UInt32? {
+        let parts = text.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+        guard parts.count == 4 else { return nil }
+        var number: UInt32 = 0
+        for part in parts {
+            guard (1...3).contains(part.count), part.allSatisfy({ (0x30...0x39).contains($0) }), part.count == 1 || part.first != 0x30
+            else { return nil }
+            let value = part.reduce(UInt32(0)) { $0 * 10 + UInt32($1 - 0x30) }
+            guard value <= 255 else { return nil }
+            number = number << 8 | value
+        }
+        return number
+    }
+
+    /// RFC 4291 §2.2.
+    private static func ipv6(_ text: ArraySlice<UInt8>) -> UInt128? {
+        guard let gap = doubleColon(in: text) else {
+            guard let groups = groups(text), groups.count == 8 else { return nil }
+            return joined(groups)
+        }
+        let (before, after) = (text[..<gap], text[(gap + 2)...])
+        guard let high = before.isEmpty ? [] : groups(before), let low = after.isEmpty ? [] : groups(after), high.count + low.count < 8,
+            // Dotted numbers are at the end only.
+            !before.contains(UInt8(ascii: "."))
+        else { return nil }
+        return joined(high + [UInt16](repeating: 0, count: 8 - high.count - low.count) + low)
+    }
+
+    private static func doubleColon(in text: ArraySlice<UInt8>) -> Int? {
+        text.indices.dropLast().first { text[$0] == UInt8(ascii: ":") && text[$0 + 1] == UInt8(ascii: ":") }
+    }
+
+    private static func joined(_ groups: [UInt16]) -> UInt128 { groups.reduce(0) { $0 << 16 | UInt128($1) } }
+
+    private static func groups(_ text: ArraySlice<UInt8>) -> [UInt16]? {
+        var groups: [UInt16] = []
+        let parts = text.split(separator: UInt8(ascii: ":"), omittingEmptySubsequences: false)
+        for (place, part) in parts.enumerated() {
+            if part.contains(UInt8(ascii: ".")) {
+                guard place == parts.count - 1, let number = ipv4(part) else { return nil }
+                groups += [UInt16(number >> 16), UInt16(number & 0xffff)]
+            } else {
+                guard (1...4).contains(part.count) else { return nil }
+                var value: UInt16 = 0
+                for digit in part {
+                    guard let digit = hexDigit(digit) else { return nil }
+                    value = value << 4 | digit
+                }
+                groups.append(value)
+            }
+        }
+        return groups.count <= 8 ? groups : nil
+    }
+
+    private static func hexDigit(_ symbol: UInt8) -> UInt16? {
+        switch symbol {
+        case 0x30...0x39: UInt16(symbol - 0x30)
+        case 0x41...0x46: UInt16(symbol - 0x37)
+        case 0x61...0x66: UInt16(symbol - 0x57)
+        default: nil
+        }
+    }
+}
+
+extension IPAddress: CustomStringConvertible {
+    package var description: String { String(decoding: text, as: UTF8.self) }
+
+    package var text: [UInt8] {
+        var out: [UInt8] = []
+        guard isIPv6 else {
+            out.reserveCapacity(16)
+            for shift in [24, 16, 8, 0] as [UInt128] {
+                out.append(decimal: Int(number >> shift & 0xff))
+                if shift > 0 { out.append(UInt8(ascii: ".")) }
+            }
+            return out
+        }
+        out.reserveCapacity(40)
+        let groups = (0..<8).map { UInt16(truncatingIfNeeded: number >> UInt128(112 - 16 * $0)) }
+        let gap = Self.longestZeros(groups)
+        for place in 0..<8 where !gap.contains(place) || place == gap.lowerBound {
+            if place == gap.lowerBound, !gap.isEmpty {
+                out.append("::")
+                continue
+            }
+            if place > 0, place != gap.upperBound || gap.isEmpty { out.append(UInt8(ascii: ":")) }
+            out += String(groups[place], radix: 16).utf8
+        }
+        return out
+    }
+
+    /// The first of the longest runs of zeros, of two at least; else empty (RFC 5952 §4.2).
+    private static func longestZeros(_ groups: [UInt16]) -> Range<Int> {
+        var longest = 0..<0
+        var start = 0
+        for place in 0...8 where place == 8 || groups[place] != 0 {
+            if place - start > max(1, longest.count) { longest = start..<place }
+            start = place + 1
+        }
+        return longest
+    }
+}

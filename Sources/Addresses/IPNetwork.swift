@@ -1,0 +1,102 @@
+// Networks as operators write them, and tables of them in which the longest prefix wins.
+
+import HTTPCore
+
+package struct IPNetwork: Hashable, Sendable, CustomStringConvertible {
+    package let address: IPAddress
+    package let prefixBits: Int
+
+    package enum Problem: Error, Sendable, Equatable, CustomStringConvertible {
+        case address(String)
+        case prefix(String, atMost: Int)
+        /// What it would be without the bits behind its prefix.
+        case bitsBehindPrefix(String, meant: String)
+
+        package var description: String {
+            switch self {
+            case .address(let text): "\"\(text)\" is no address and no network, such as 192.0.2.7, 10.0.0.0/8 or 2001:db8::/32"
+            case .prefix(let text, let most): "the length behind the slash of \"\(text)\" must be a number from 0 to \(most)"
+            case .bitsBehindPrefix(let text, let meant): "\"\(text)\" has bits behind its prefix: write \(meant), or the address alone"
+            }
+        }
+    }
+
+    /// `ADDRESS`, which is that one, or `ADDRESS/BITS`.
+    package init(_ text: String) throws(Problem) {
+        let parts = text.utf8.split(separator: UInt8(ascii: "/"), maxSplits: 1, omittingEmptySubsequences: false)
+        guard let address = IPAddress(parts[0]) else { throw .address(text) }
+        self.address = address
+        guard parts.count == 2 else {
+            prefixBits = address.bitCount
+            return
+        }
+        // An IPv4 address in an IPv6 one counts its bits as IPv4 does.
+        guard let digits = String(parts[1]), !digits.isEmpty, digits.utf8.allSatisfy({ (0x30...0x39).contains($0) }),
+            let bits = Int(digits),
+            bits <= address.bitCount
+        else { throw .prefix(text, atMost: address.bitCount) }
+        prefixBits = bits
+        let rest = UInt128(address.bitCount - bits)
+        let first = bits == 0 ? 0 : (address.number >> rest) << rest
+        if first != address.number {
+            let network = address.isIPv6 ? IPAddress(ipv6: first) : IPAddress(ipv4: UInt32(first))
+            throw .bitsBehindPrefix(text, meant: "\(network)/\(bits)")
+        }
+    }
+
+    package var description: String { prefixBits == address.bitCount ? "\(address)" : "\(address)/\(prefixBits)" }
+}
+
+/// Values of networks, found by address: the one of the longest prefix. A look-up costs one step for each length that some network has, however
+/// many there are.
+package struct NetworkTable<Value: Sendable>: Sendable {
+    private struct Prefix: Hashable {
+        let isIPv6: Bool
+        let bits: UInt128
+    }
+
+    /// Longest first.
+    private var lengths: [(bits: Int, isIPv6: Bool, values: [Prefix: Value])] = []
+
+    package init() {}
+
+    package var isEmpty: Bool { lengths.isEmpty }
+
+    package subscript(network: IPNetwork) -> Value? {
+        get { lengths.first { $0.bits == network.prefixBits && $0.isIPv6 == network.address.isIPv6 }?.values[Self.prefix(network)] }
+        set {
+            let (bits, isIPv6) = (network.prefixBits, network.address.isIPv6)
+            if !lengths.contains(where: { $0.bits == bits && $0.isIPv6 == isIPv6 }) {
+                lengths.append((bits, isIPv6, [:]))
+                lengths.sort { $0.bits > $1.bits }
+            }
+            guard let place = lengths.firstIndex(where: { $0.bits == bits && $0.isIPv6 == isIPv6 }) else { return }
+            lengths[place].values[Self.prefix(network)] = newValue
+        }
+    }
+
+    private static func prefix(_ network: IPNetwork) -> Prefix {
+        Prefix(isIPv6: network.address.isIPv6, bits: network.address.prefix(network.prefixBits))
+    }
+
+    /// nil where no network has it.
+    package func value(of address: IPAddress) -> Value? {
+        for length in lengths where length.isIPv6 == address.isIPv6 {
+            if let value = length.values[Prefix(isIPv6: address.isIPv6, bits: address.prefix(length.bits))] { return value }
+        }
+        return nil
+    }
+}
+
+/// A set of networks.
+package struct NetworkList: Sendable {
+    private var table = NetworkTable<Bool>()
+
+    package init(_ networks: [IPNetwork] = []) {
+        for network in networks { table[network] = true }
+    }
+
+    package var isEmpty: Bool { table.isEmpty }
+
+    package func contains(_ address: IPAddress) -> Bool { table.value(of: address) != nil }
+}

@@ -1,0 +1,69 @@
+// Whose request it is, as trusted proxies say it.
+
+import Addresses
+import HTTPCore
+import Testing
+
+@Suite("Forwarded clients")
+struct ForwardedClientTests {
+    struct Row: Sendable, CustomTestStringConvertible {
+        let testDescription: String
+        let lines: [(String, String)]
+        let field: ForwardedField
+        let client: String
+        let isSecure: Bool?
+
+        init(_ sentence: String, _ lines: [(String, String)], _ field: ForwardedField = .auto, client: String, isSecure: Bool? = nil) {
+            (testDescription, self.lines, self.field, self.client, self.isSecure) = (sentence, lines, field, client, isSecure)
+        }
+    }
+
+    /// 10.0.0.0/8 is trusted, and 10.0.0.1 is the peer.
+    static let rows = [
+        Row("nothing is said", [], client: "10.0.0.1"),
+        Row("one address", [("X-Forwarded-For", "192.0.2.1")], client: "192.0.2.1"),
+        Row("what the client wrote stands left of it", [("X-Forwarded-For", "198.51.100.9, 192.0.2.1")], client: "192.0.2.1"),
+        Row("trusted proxies are stepped over", [("X-Forwarded-For", "192.0.2.1, 10.2.2.2, 10.0.0.2")], client: "192.0.2.1"),
+        Row("several lines are one list", [("X-Forwarded-For", "192.0.2.1"), ("X-Forwarded-For", "10.0.0.2")], client: "192.0.2.1"),
+        Row("all are trusted: the first", [("X-Forwarded-For", "10.3.3.3, 10.0.0.2")], client: "10.3.3.3"),
+        Row("what cannot be read ends the walk", [("X-Forwarded-For", "192.0.2.1, unknown, 10.0.0.2")], client: "10.0.0.2"),
+        Row("an empty member too", [("X-Forwarded-For", "192.0.2.1,")], client: "10.0.0.1"),
+        Row("ports are left out", [("X-Forwarded-For", "192.0.2.1:4711")], client: "192.0.2.1"),
+        Row("IPv6 in brackets", [("X-Forwarded-For", "[2001:db8::1]:4711")], client: "2001:db8::1"),
+        Row("IPv6 without brackets", [("X-Forwarded-For", "2001:db8::1")], client: "2001:db8::1"),
+        Row("no port is no port", [("X-Forwarded-For", "192.0.2.1:")], client: "10.0.0.1"),
+        Row("the scheme", [("X-Forwarded-For", "192.0.2.1"), ("X-Forwarded-Proto", "https")], client: "192.0.2.1", isSecure: true),
+        Row("the last of several schemes", [("X-Forwarded-Proto", "https, http")], client: "10.0.0.1", isSecure: false),
+        Row("another scheme says nothing", [("X-Forwarded-Proto", "ftp")], client: "10.0.0.1"),
+        Row("RFC 7239", [("Forwarded", "for=192.0.2.1;proto=https")], client: "192.0.2.1", isSecure: true),
+        Row(
+            "RFC 7239: quotes, cases, several elements",
+            [("Forwarded", "for=198.51.100.9, FOR=\"[2001:db8::1]:47\" ; Proto=http , for=10.0.0.2")],
+            client: "2001:db8::1", isSecure: false),
+        Row("a comma in quotes separates nothing", [("Forwarded", "for=192.0.2.1;x=\"a, for=198.51.100.9\"")], client: "192.0.2.1"),
+        Row("a quote that does not end", [("Forwarded", "for=192.0.2.1, for=\"10.0.0.2")], client: "10.0.0.1"),
+        Row("hidden names are no addresses", [("Forwarded", "for=_secret")], client: "10.0.0.1"),
+        Row("a hidden port", [("Forwarded", "for=\"192.0.2.1:_p\"")], client: "192.0.2.1"),
+        Row("both: X-Forwarded-For", [("Forwarded", "for=198.51.100.9"), ("X-Forwarded-For", "192.0.2.1")], client: "192.0.2.1"),
+        Row(
+            "both, where the operator says Forwarded", [("Forwarded", "for=192.0.2.1"), ("X-Forwarded-For", "198.51.100.9")], .forwarded,
+            client: "192.0.2.1"),
+        Row(
+            "Forwarded alone does not count where the operator says the other", [("Forwarded", "for=198.51.100.9")], .xForwardedFor,
+            client: "10.0.0.1"),
+        Row(
+            "only the last sixty-four count",
+            [("X-Forwarded-For", (["192.0.2.1"] + [String](repeating: "10.0.0.7", count: 64)).joined(separator: ","))],
+            client: "10.0.0.7"),
+    ]
+
+    @Test("the client is the first from the right that is no trusted proxy", arguments: rows)
+    func found(_ row: Row) throws {
+        var fields = Fields()
+        for (name, value) in row.lines { fields.append(name: name, value: value) }
+        let peer = try #require(IPAddress("10.0.0.1"))
+        let client = ForwardedClient(fields, from: peer, row.field, trusted: NetworkList([try IPNetwork("10.0.0.0/8")]))
+        #expect(client.address.description == row.client)
+        #expect(client.isSecure == row.isSecure)
+    }
+}
