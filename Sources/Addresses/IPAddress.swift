@@ -51,7 +51,7 @@ package struct IPAddress: Hashable, Sendable {
     func prefix(_ count: Int) -> UInt128 { count == 0 ? 0 : number >> UInt128(bitCount - count) }
 
     /// What one client has at its disposal: the address, of IPv6 its /64 network.
-    package var client: UInt128 { isIPv6 ? (number >> 64) << 64 | 1 : number }
+    package var client: UInt128 { isIPv6 ? number | UInt128(UInt64.max) : number }
 
     private static func ipv4(_ text: ArraySlice<UInt8>) -> UInt32? {
         let parts = text.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)

@@ -38,7 +38,7 @@ struct IPAddressTests {
         #expect(one.client == same.client && one.client != other.client)
         let low = try #require(IPAddress("::1"))
         let four = try #require(IPAddress("0.0.0.1"))
-        #expect(four.client == 1 && low.client == 1 || four.client != low.client)
+        #expect(four.client != low.client)
     }
 
     @Test(
