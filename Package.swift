@@ -162,7 +162,7 @@ let package = Package(
             "CommandTests",
             ["cistern", "TestSupport", "Administration", "ReverseProxy", "CachePolicy", "CacheStore", "Settings", "Upstream"]),
         tests("UpstreamTests", ["Upstream", "HTTPCore", "Reactor", "Locking", "TestSupport"]),
-        tests("DownstreamTests", ["Downstream", "HTTPCore", "Reactor", "Locking", "CSystem", "TestSupport"]),
+        tests("DownstreamTests", ["Downstream", "HTTPCore", "Reactor", "Locking", "CSystem", "Descriptors", "TestSupport"]),
         tests("TelemetryTests", ["Telemetry", "CacheStore", "TestSupport"]),
         tests(
             "ReverseProxyTests",

@@ -1,8 +1,6 @@
 // The writing side of a connection: a response as a whole in one call, or a head and then pieces. What the kernel does not take at once
 // waits in the output queue, and the flow is told to hold back.
 
-import CSystem
-import Glibc
 import HTTPCore
 import Reactor
 
@@ -177,13 +175,8 @@ extension ClientConnection {
     package func abortResponse() {
         table.loop.assertOnLoop()
         guard !state.isClosed else { return }
-        resetAtClose()
+        transport.resetAtClose()
         closeNow()
-    }
-
-    private func resetAtClose() {
-        var option = linger(l_onoff: 1, l_linger: 0)
-        setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
     }
 
     /// Whether there is room for what waits to be sent; the budget knows of it then.
@@ -213,29 +206,15 @@ extension ClientConnection {
             _ = pushOutput()
             return
         }
-        let count = csystem_send(descriptor, bytes.baseAddress, bytes.count)
+        guard let count = transport.send(bytes) else { return vanished() }
         if count == bytes.count { return }
-        guard count >= 0 || errno == EAGAIN || errno == EINTR else { return vanished() }
-        output.append(UnsafeRawBufferPointer(rebasing: bytes[max(0, count)...]))
+        output.append(UnsafeRawBufferPointer(rebasing: bytes[count...]))
         blocked()
     }
 
     private func sendTwo(_ head: UnsafeRawBufferPointer, _ body: WholeBody) {
         guard !state.isClosed else { return }
-        let count = body.withBytes { bytes in
-            var parts = [
-                iovec(iov_base: UnsafeMutableRawPointer(mutating: head.baseAddress), iov_len: head.count),
-                iovec(iov_base: UnsafeMutableRawPointer(mutating: bytes.baseAddress), iov_len: bytes.count),
-            ]
-            return parts.withUnsafeMutableBufferPointer { parts in
-                var message = msghdr()
-                message.msg_iov = parts.baseAddress
-                message.msg_iovlen = parts.count
-                return sendmsg(descriptor, &message, Int32(MSG_NOSIGNAL))
-            }
-        }
-        guard count >= 0 || errno == EAGAIN || errno == EINTR else { return vanished() }
-        let sent = max(0, count)
+        guard let sent = body.withBytes({ transport.send(head, $0) }) else { return vanished() }
         if sent < head.count { output.append(UnsafeRawBufferPointer(rebasing: head[sent...])) }
         output.append(body, from: max(0, sent - head.count))
         if !output.isEmpty { blocked() }
@@ -246,7 +225,7 @@ extension ClientConnection {
         guard !isOutputAwaited else { return true }
         let before = output.sentBytes
         state.offerOutput()
-        switch output.send(to: descriptor, table.contentMemory) {
+        switch output.send(to: transport, table.contentMemory) {
         case .sent: break
         case .broken:
             vanished()
@@ -287,7 +266,7 @@ extension ClientConnection {
         case .end: output.endProduced()
         case .broken:
             isOutputAwaited = false
-            resetAtClose()
+            transport.resetAtClose()
             return vanished()
         }
         outputIsThere()
@@ -302,7 +281,7 @@ extension ClientConnection {
 
     private func blocked() {
         guard isOutputHeld() else {
-            resetAtClose()
+            transport.resetAtClose()
             return vanished()
         }
         guard writeDeadline == 0 else { return }

@@ -4,19 +4,17 @@
 // Tricky: a response may end while its request is still being handled (a hit), or long after; `isHandling` tells the two apart, so that
 // pipelined requests are a loop and never a recursion. Nothing is registered or armed for a plain hit: no epoll_ctl, no timer.
 
-import CSystem
-import Descriptors
 import Glibc
 import HTTPCore
 import Reactor
 
-package final class ClientConnection: EventHandler {
+package final class ClientConnection: AcceptedConnection {
     package let peer: PeerAddress
     /// Made once: every request that is passed on names it.
     package private(set) lazy var peerText = peer.text
-    private var socket: Descriptor
+    var transport: ClientTransport
     /// For calls of the kernel only; -1 where it is closed.
-    var descriptor: Int32 { socket.number }
+    var descriptor: Int32 { transport.descriptor }
     /// The table lets go of a connection when it is closed; so this is no cycle that lasts.
     let table: ClientConnections
     private let receiver: any RequestReceiver
@@ -26,6 +24,8 @@ package final class ClientConnection: EventHandler {
     /// Received and not handled yet. Empty while the connection is idle.
     private var input: [UInt8] = []
     private(set) var isHandling = false
+    /// What the transport holds is read in the next round.
+    private var isReadQueued = false
     var exchange: (any ClientExchange)?
     /// Milliseconds of the loop's clock; 0: no limit applies now.
     private var readDeadline: Int64 = 0
@@ -45,17 +45,24 @@ package final class ClientConnection: EventHandler {
     /// How long the client may take to read a response that ended the connection.
     private static let lingerTimeout = Duration.seconds(2)
 
-    init(_ socket: consuming Descriptor, peer: PeerAddress, table: ClientConnections, receiver: any RequestReceiver) {
-        self.socket = socket
-        self.peer = peer
+    init(_ socket: consuming AcceptedSocket, table: ClientConnections) {
+        peer = socket.peer
+        receiver = socket.listener.receiver
+        transport = socket.transport
         self.table = table
-        self.receiver = receiver
         readDeadline = table.keepAliveDeadline
+    }
+
+    /// What an earlier phase of the connection has received and not used comes first.
+    func start(with received: [UInt8]) {
+        if !received.isEmpty { received.withUnsafeBufferPointer { self.received($0) } }
+        readHeld()
     }
 
     // MARK: Events
 
     package func ready(_ events: ReadyEvents) {
+        let events = transport.meaning(of: events)
         if events.isBroken { return perform(.abandon) }
         if events.contains(.ended) { perform(state.peerEnded()) }
         if events.isWritable { flush() }
@@ -65,14 +72,25 @@ package final class ClientConnection: EventHandler {
     private func read() {
         guard state.mayRead else { return updateInterest() }
         let buffer = table.readBuffer
-        let count = csystem_receive(descriptor, buffer.baseAddress, buffer.count)
-        if count > 0 {
+        switch transport.receive(into: buffer) {
+        case .bytes(let count):
             received(UnsafeBufferPointer(start: buffer.baseAddress, count: count))
-        } else if count == 0 {
+            readHeld()
+        case .nothing: break
+        case .ended:
             perform(state.inputEnded())
             updateInterest()
-        } else if errno != EAGAIN, errno != EINTR {
-            perform(.abandon)
+        case .broken: perform(.abandon)
+        }
+    }
+
+    /// Others come first: a client may send without end.
+    private func readHeld() {
+        guard transport.holdsInput, state.mayRead, !isReadQueued else { return }
+        isReadQueued = true
+        table.loop.inNextRound { [self] in
+            isReadQueued = false
+            if !state.isClosed { read() }
         }
     }
 
@@ -291,7 +309,7 @@ package final class ClientConnection: EventHandler {
 
     private func linger() {
         input = []
-        shutdown(descriptor, Int32(SHUT_WR))
+        transport.endSending()
         readDeadline = table.deadline(after: Self.lingerTimeout)
         updateInterest()
     }
@@ -304,7 +322,7 @@ package final class ClientConnection: EventHandler {
         output = OutputQueue()
         if heldBytes > 0 { _ = isOutputHeld() }
         table.remove(descriptor)
-        socket.close()
+        transport.close()
     }
 
     /// Its exchange may still respond, at once; whatever it does, this is the end.
@@ -332,6 +350,7 @@ package final class ClientConnection: EventHandler {
         if !output.isEmpty || state.current?.isHeldBack == true, !isOutputAwaited { events.insert(.writable) }
         if state.mayRead { events.insert(.readable) }
         if state.watchesForEnd { events.insert(.ended) }
-        table.loop.modify(descriptor, events)
+        table.loop.modify(descriptor, transport.interest(events))
+        readHeld()
     }
 }

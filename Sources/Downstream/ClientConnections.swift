@@ -1,8 +1,5 @@
 // All connections of one shard: its read buffer, its time-outs, its counters and its end.
 
-import CSystem
-import Descriptors
-import Glibc
 import HTTPCore
 import Reactor
 
@@ -33,12 +30,12 @@ package final class ClientConnections {
     /// `settings.keepAliveTimeout` with the sweep's interval, as it is needed at every response.
     private let keepAliveMilliseconds: Int64
     private(set) var isDraining = false
-    private var byDescriptor: [ClientConnection?] = []
+    private var byDescriptor: [(any AcceptedConnection)?] = []
     private var whenEmpty: (() -> Void)?
     /// Their output goes out when the batch of events has been handled.
-    private var pushing: [ClientConnection] = []
+    private var pushing: [any AcceptedConnection] = []
     /// Those of the batch that is over.
-    private var pushed: [ClientConnection] = []
+    private var pushed: [any AcceptedConnection] = []
 
     static let readBytes = 64 * 1024
     static let writeBytes = 16 * 1024
@@ -70,17 +67,33 @@ package final class ClientConnections {
         loop.schedule(after: Self.sweepInterval) { self.sweep() }
     }
 
-    /// The budget has been asked already.
-    func add(_ socket: consuming Descriptor, peer: PeerAddress, receiver: any RequestReceiver) {
+    /// A socket comes in. The budget has been asked already.
+    func add(_ socket: consuming AcceptedSocket) {
         loop.assertOnLoop()
         coarseNow = loop.time.monotonicMilliseconds
-        let connection = ClientConnection(socket, peer: peer, table: self, receiver: receiver)
-        let index = Int(connection.descriptor)
-        if index >= byDescriptor.count { byDescriptor.append(contentsOf: repeatElement(nil, count: index + 256 - byDescriptor.count)) }
-        byDescriptor[index] = connection
         counters.accepted += 1
         counters.open += 1
-        loop.add(connection.descriptor, .readable, connection)
+        enter(socket)
+    }
+
+    /// The next phase of a connection begins.
+    func enter(_ socket: consuming AcceptedSocket) {
+        switch socket.listener.settings.phase(after: socket.phase) {
+        case .http1:
+            let received = socket.received
+            let connection = ClientConnection(socket, table: self)
+            put(connection)
+            connection.start(with: received)
+        }
+    }
+
+    /// From now on this has the socket.
+    private func put(_ connection: any AcceptedConnection) {
+        let index = Int(connection.descriptor)
+        if index >= byDescriptor.count { byDescriptor.append(contentsOf: repeatElement(nil, count: index + 256 - byDescriptor.count)) }
+        let isFirst = byDescriptor[index] == nil
+        byDescriptor[index] = connection
+        if isFirst { loop.add(connection.descriptor, .readable, connection) } else { loop.handOver(connection.descriptor, to: connection) }
     }
 
     func remove(_ descriptor: Int32) {
@@ -107,7 +120,7 @@ package final class ClientConnections {
         }
     }
 
-    func pushAtEndOfBatch(_ connection: ClientConnection) {
+    func pushAtEndOfBatch(_ connection: any AcceptedConnection) {
         if pushing.isEmpty { loop.atEndOfBatch { self.pushAll() } }
         pushing.append(connection)
     }
@@ -124,7 +137,7 @@ package final class ClientConnections {
 
     var keepAliveDeadline: Int64 { coarseNow + keepAliveMilliseconds }
 
-    var all: [ClientConnection] { byDescriptor.compactMap(\.self) }
+    var all: [any AcceptedConnection] { byDescriptor.compactMap(\.self) }
 
     /// - Parameter first: where the sweep goes on; others' events have been handled since.
     private func sweep(from first: Int = 0) {

@@ -93,7 +93,9 @@ package final class Listener: EventHandler {
     /// nil where it is closed.
     private var socket: BoundSocket?
     private let connections: ClientConnections
-    private let receiver: any RequestReceiver
+    let settings: ListenerSettings
+    /// Is given the requests that come in here.
+    let receiver: any RequestReceiver
     private var isAccepting = false
     private var pausing: LoopTimer?
 
@@ -102,10 +104,16 @@ package final class Listener: EventHandler {
     /// How long accepting pauses.
     private static let retryDelay = Duration.milliseconds(100)
 
-    /// - Parameter receiver: is given the requests that come in here.
-    package init(loop: EventLoop, socket: BoundSocket, connections: ClientConnections, receiver: any RequestReceiver) {
+    /// - Parameters:
+    ///   - settings: what is spoken here; nil for clear HTTP/1.1.
+    ///   - receiver: is given the requests that come in here.
+    package init(
+        loop: EventLoop, socket: BoundSocket, settings: ListenerSettings? = nil, connections: ClientConnections,
+        receiver: any RequestReceiver
+    ) {
         self.loop = loop
         self.socket = socket
+        self.settings = settings ?? ListenerSettings(socket.address)
         self.connections = connections
         self.receiver = receiver
     }
@@ -155,7 +163,7 @@ package final class Listener: EventHandler {
                 connections.budget.giveBack()
                 continue
             }
-            connections.add(consume client, peer: peer, receiver: receiver)
+            connections.add(AcceptedSocket(transport: ClientTransport(client), peer: peer, listener: self))
         }
     }
 

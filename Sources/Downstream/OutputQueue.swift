@@ -1,8 +1,6 @@
 // What the kernel has not taken yet of a response: bytes of our own, then perhaps the rest of a body that lies elsewhere and is kept alive by
 // its owner instead of being copied.
 
-import CSystem
-import Glibc
 import HTTPCore
 
 /// The content of a response that is sent as a whole.
@@ -142,12 +140,11 @@ struct OutputQueue {
     private static let borrowedBytes = 1 << 20
 
     /// Sends what the kernel takes.
-    mutating func send(to descriptor: Int32, _ memory: (any ContentMemory)? = nil) -> Outcome {
+    mutating func send(to transport: borrowing ClientTransport, _ memory: (any ContentMemory)? = nil) -> Outcome {
         while first < pieces.count {
-            let count = pieces[first].withUnsafeBytes {
-                Glibc.send(descriptor, $0.baseAddress! + sent, $0.count - sent, Int32(MSG_NOSIGNAL))
-            }
-            guard count > 0 else { return Self.outcome(count) }
+            guard let count = pieces[first].withUnsafeBytes({ transport.send(UnsafeRawBufferPointer(rebasing: $0[sent...])) })
+            else { return .broken }
+            guard count > 0 else { return .sent }
             sent += count
             sentBytes += count
             if sent == pieces[first].count { dropFirst() }
@@ -159,8 +156,8 @@ struct OutputQueue {
                 let next = UnsafeRawBufferPointer(rebasing: bytes[piece])
                 guard next.baseAddress == broughtIn || memory.isInMemory(next, of: owner) else { return .onDisk(next, owner: owner) }
             }
-            let count = tail.withBytes { Glibc.send(descriptor, $0.baseAddress! + piece.lowerBound, piece.count, Int32(MSG_NOSIGNAL)) }
-            guard count > 0 else { return Self.outcome(count) }
+            guard let count = tail.withBytes({ transport.send(UnsafeRawBufferPointer(rebasing: $0[piece])) }) else { return .broken }
+            guard count > 0 else { return .sent }
             tailSent += count
             sentBytes += count
         }
@@ -181,8 +178,6 @@ struct OutputQueue {
         if first == pieces.count { pieces.removeAll(keepingCapacity: true) } else { pieces.removeFirst(first) }
         first = 0
     }
-
-    private static func outcome(_ count: Int) -> Outcome { count < 0 && (errno == EAGAIN || errno == EINTR) ? .sent : .broken }
 
     /// Nothing may follow it but what it makes.
     mutating func append(_ producer: any ContentProducer) { self.producer = producer }

@@ -144,6 +144,13 @@ package final class EventLoop: @unchecked Sendable {
         control(EPOLL_CTL_ADD, descriptor, events)
     }
 
+    /// From now on another is told of a descriptor that is watched already.
+    package func handOver(_ descriptor: Int32, to handler: any EventHandler, _ events: ReadyEvents = .readable) {
+        assertOnLoop()
+        watched[Int(descriptor)].handler = handler
+        modify(descriptor, events)
+    }
+
     package func modify(_ descriptor: Int32, _ events: ReadyEvents) {
         assertOnLoop()
         let index = Int(descriptor)

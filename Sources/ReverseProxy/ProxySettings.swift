@@ -37,9 +37,9 @@ package struct ProxySettings: Sendable {
 }
 
 package struct ListeningSettings: Sendable {
-    package var addresses: [ListenAddress] = []
+    package var listeners: [ListenerSettings] = []
     /// Where /metrics, /healthz and /readyz are served instead of on the proxy's own addresses, and the administrator's interface is.
-    package var adminAddresses: [ListenAddress] = []
+    package var adminListeners: [ListenerSettings] = []
     /// Whether those pages are served on the proxy's own addresses, where there are no others for them.
     package var servesOwnPages = true
 

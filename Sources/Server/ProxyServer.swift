@@ -50,12 +50,12 @@ package final class ProxyServer: @unchecked Sendable {
 
     /// TCP sockets are bound once for each shard, all to the port that the first one got; a Unix socket belongs to the first shard.
     private func bind(shard: Int, _ sockets: inout [PlacedSocket]) throws(ListenError) {
-        for (isAdmin, wanted) in [(false, settings.listening.addresses), (true, settings.listening.adminAddresses)] {
-            for (index, address) in wanted.enumerated() {
-                let actual = shard == 0 ? address : (isAdmin ? adminAddresses : addresses)[index]
-                if case .unix = address, shard > 0 { continue }
+        for (isAdmin, wanted) in [(false, settings.listening.listeners), (true, settings.listening.adminListeners)] {
+            for (index, listener) in wanted.enumerated() {
+                let actual = shard == 0 ? listener.address : (isAdmin ? adminAddresses : addresses)[index]
+                if case .unix = listener.address, shard > 0 { continue }
                 let socket = try BoundSocket(actual, backlog: settings.downstream.backlog, isShared: shard > 0)
-                sockets.append(PlacedSocket(socket: socket, shard: shard, isAdmin: isAdmin))
+                sockets.append(PlacedSocket(socket: socket, settings: listener, shard: shard, isAdmin: isAdmin))
                 guard shard == 0 else { continue }
                 if isAdmin { adminAddresses.append(socket.address) } else { addresses.append(socket.address) }
             }
@@ -70,7 +70,7 @@ package final class ProxyServer: @unchecked Sendable {
                 throw ListenError(address: .unix(path: path), code: ENAMETOOLONG)
             }
             let socket = try BoundSocket(address, backlog: settings.downstream.backlog, mode: 0o600)
-            sockets.append(PlacedSocket(socket: socket, shard: 0, isAdmin: true))
+            sockets.append(PlacedSocket(socket: socket, settings: ListenerSettings(address), shard: 0, isAdmin: true))
             adminAddresses.append(address)
         } catch {
             if settings.admin.isSocketRequired { throw error }
@@ -81,7 +81,7 @@ package final class ProxyServer: @unchecked Sendable {
     private func makeShards(_ sockets: [PlacedSocket]) {
         shards = (0..<settings.shards).map { ProxyShard(shared, number: $0, time: time) }
         let pages = OwnPages(self)
-        if settings.listening.servesOwnPages, settings.listening.adminAddresses.isEmpty {
+        if settings.listening.servesOwnPages, settings.listening.adminListeners.isEmpty {
             for shard in shards { shard.ownPages = pages }
         }
         let admin = AdminInterface(server: self, settings: settings.admin, cache: shared.cache)
@@ -89,7 +89,8 @@ package final class ProxyServer: @unchecked Sendable {
             let shard = shards[placed.shard]
             let receiver: any RequestReceiver =
                 placed.isAdmin ? AdminReceiver(shard: shard, interface: admin, pages: pages, address: placed.socket.address) : shard
-            let listener = Listener(loop: shard.loop, socket: placed.socket, connections: shard.connections, receiver: receiver)
+            let listener = Listener(
+                loop: shard.loop, socket: placed.socket, settings: placed.settings, connections: shard.connections, receiver: receiver)
             listeners.append((shard, listener))
         }
     }
@@ -254,6 +255,7 @@ package final class ProxyServer: @unchecked Sendable {
 /// A bound socket and where it is listened on.
 private struct PlacedSocket {
     let socket: BoundSocket
+    let settings: ListenerSettings
     let shard: Int
     let isAdmin: Bool
 }

@@ -214,8 +214,8 @@ package struct CisternSettings: Sendable, Equatable {
     package var upstream = Upstream()
     package var failure = Failure()
     package var routes: [Route] = []
-    package var listen = ["127.0.0.1:8080"]
-    package var adminListen: [String] = []
+    package var listen: [Listener] = ["127.0.0.1:8080"]
+    package var adminListen: [Listener] = []
     package var admin = Admin()
     package var ownPages = true
     package var shards = 0

@@ -52,6 +52,10 @@ struct GroupReading<Root> {
     }
 
     private mutating func apply(_ setting: Setting<Root>, _ value: YAMLNode, _ line: Int) {
+        if case .listeners(let path) = setting.binding, case .sequence(let nodes, _) = value {
+            root[keyPath: path] = items(nodes, setting.path)
+            return
+        }
         let text: SettingText
         switch value {
         case .scalar(let word, _): text = .one(word)
@@ -65,6 +69,23 @@ struct GroupReading<Root> {
         case .mapping: return add(line, "\(name)\(setting.path) takes a value, not settings of its own")
         }
         if let problem = setting.apply(text, to: &root) { add(value.line, "\(name)\(setting.path) \(problem)") }
+    }
+
+    /// Each in one word, or with settings of its own.
+    private mutating func items<Item: SettingItem>(_ nodes: [YAMLNode], _ path: String) -> [Item] {
+        nodes.compactMap { node in
+            switch node {
+            case .scalar(let word, _): return Item(word: word)
+            case .mapping:
+                var reading = GroupReading<Item>(table: Item.table, root: Item(word: ""), name: "\(name)\(path).", file: file)
+                reading.read(node, prefix: "")
+                mistakes += reading.mistakes
+                return reading.root
+            case .sequence:
+                add(node.line, "\(name)\(path) takes a list of words, or of settings")
+                return nil
+            }
+        }
     }
 
     private mutating func add(_ line: Int, _ sentence: String) {

@@ -4,17 +4,27 @@
 package enum SettingText: Sendable, Equatable {
     case one(String)
     case many([String])
+
+    /// For what takes several.
+    fileprivate var words: [String] {
+        switch self {
+        case .many(let words): words
+        case .one(let words): words.split(separator: ",").map { String($0.trimmingSpaces) }
+        }
+    }
 }
 
 extension Setting {
     /// Puts the value where it belongs; returns what is wrong with it, in words that fit behind the setting's name.
     package func apply(_ text: SettingText, to settings: inout Root) -> String? {
-        if case .list(let path) = binding {
-            switch text {
-            case .many(let items): settings[keyPath: path] = items
-            case .one(let item): settings[keyPath: path] = item.split(separator: ",").map { String($0.trimmingSpaces) }
-            }
+        switch binding {
+        case .list(let path):
+            settings[keyPath: path] = text.words
             return nil
+        case .listeners(let path):
+            settings[keyPath: path] = text.words.map { CisternSettings.Listener(word: $0) }
+            return nil
+        default: break
         }
         guard case .one(let word) = text else { return "takes one value, not a list" }
         switch binding {
@@ -30,7 +40,7 @@ extension Setting {
             return set(path, .size, range, word, &settings)
         case .duration(let path, let range):
             return set(path, .duration, range, word, &settings)
-        case .list: break
+        case .list, .listeners: break
         }
         return nil
     }
@@ -53,6 +63,7 @@ extension Setting {
         switch binding {
         case .text(let path), .choice(let path, _): settings[keyPath: path].isEmpty ? "\"\"" : settings[keyPath: path]
         case .list(let path): "[" + settings[keyPath: path].map { "\"\($0)\"" }.joined(separator: ", ") + "]"
+        case .listeners(let path): "[" + settings[keyPath: path].map(\.text).joined(separator: ", ") + "]"
         case .flag(let path): String(settings[keyPath: path])
         case .count(let path, _): String(settings[keyPath: path])
         case .size(let path, _): ByteSize.format(settings[keyPath: path])

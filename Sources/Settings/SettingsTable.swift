@@ -9,6 +9,8 @@ package struct Setting<Root>: Sendable {
         case text(WritableKeyPath<Root, String>)
         case choice(WritableKeyPath<Root, String>, [String])
         case list(WritableKeyPath<Root, [String]>)
+        /// Each in one word, or with settings of its own.
+        case listeners(WritableKeyPath<Root, [CisternSettings.Listener]>)
         case flag(WritableKeyPath<Root, Bool>)
         case count(WritableKeyPath<Root, Int>, ClosedRange<Int>)
         case size(WritableKeyPath<Root, Int>, ClosedRange<Int>)
@@ -106,9 +108,11 @@ package enum SettingsTable {
     ]
 
     private static let listening: [Setting<CisternSettings>] = [
-        Setting(path: "listen", binding: .list(\.listen), help: "Addresses: HOST:PORT, [IPV6]:PORT, :PORT, unix:/path."),
         Setting(
-            path: "admin_listen", binding: .list(\.adminListen),
+            path: "listen", binding: .listeners(\.listen),
+            help: "Addresses: HOST:PORT, [IPV6]:PORT, :PORT, unix:/path; or each with settings of its own."),
+        Setting(
+            path: "admin_listen", binding: .listeners(\.adminListen),
             help:
                 "Addresses for /metrics, /healthz and /readyz, which are on the proxy's own without one; the admin interface is there too."
         ),

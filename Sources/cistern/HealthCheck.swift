@@ -46,12 +46,12 @@ struct HealthCheck: ParsableCommand {
             texts = [address]
         } else {
             let settings = try AdminOptions.settings(config: config, cacheDir: cacheDir)
-            let own = settings.ownPages ? settings.listen : []
+            let own = settings.ownPages ? settings.listen.map(\.address) : []
             let socket = settings.admin.socket == "off" ? [] : ["unix:" + AdminSettings.socketPath(settings)]
-            texts = (settings.adminListen.isEmpty ? own : settings.adminListen) + socket
+            texts = (settings.adminListen.isEmpty ? own : settings.adminListen.map(\.address)) + socket
         }
         return try texts.map { text in
-            guard let address = ListenAddress(text) else { throw AdminFailure("\(text) is not an address") }
+            guard let address = ListenerSettings(text)?.address else { throw AdminFailure("\(text) is not an address") }
             return address
         }
     }

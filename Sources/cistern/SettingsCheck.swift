@@ -54,11 +54,11 @@ enum SettingsCheck {
         let settings = reader.settings
         if settings.listen.isEmpty { reader.add(about: "listen", "listen must name at least one address") }
         var seen: Set<String> = []
-        for (name, addresses) in [("listen", settings.listen), ("admin_listen", settings.adminListen)] {
-            for text in addresses {
-                guard let address = ListenAddress(text) else {
+        for (name, listeners) in [("listen", settings.listen), ("admin_listen", settings.adminListen)] {
+            for listener in listeners {
+                guard let address = ListenerSettings(listener)?.address else {
                     let forms = "HOST:PORT, [IPV6]:PORT, :PORT or unix:/path, with numbers for hosts"
-                    reader.add(about: name, "\(name): \"\(text)\" is not an address: \(forms)")
+                    reader.add(about: name, "\(name): \"\(listener.address)\" is not an address: \(forms)")
                     continue
                 }
                 if case .ipv4(_, 0) = address { continue }
@@ -268,8 +268,8 @@ extension ProxySettings {
         forwarding.addressFields = settings.forwarding.addressFields.map { $0.lowercased() }
         forwarding.overrideFields = settings.forwarding.overrideFields.map { $0.lowercased() }
         store = StoreSettings(directory: Self.storeDirectory(settings), capacityBytes: settings.store.size)
-        listening.addresses = settings.listen.compactMap { ListenAddress($0) }
-        listening.adminAddresses = settings.adminListen.compactMap { ListenAddress($0) }
+        listening.listeners = settings.listen.compactMap { ListenerSettings($0) }
+        listening.adminListeners = settings.adminListen.compactMap { ListenerSettings($0) }
         listening.servesOwnPages = settings.ownPages
         admin.socket = settings.admin.socket == "off" ? nil : AdminSettings.socketPath(settings)
         admin.allowsFaults = settings.admin.faults
@@ -396,6 +396,10 @@ extension FreshnessRules {
         negative = seconds(settings.negative) ?? 0
         negativeStatuses = settings.negativeStatuses.compactMap { UInt16($0) }
     }
+}
+
+extension ListenerSettings {
+    init?(_ settings: CisternSettings.Listener) { self.init(settings.address) }
 }
 
 extension DownstreamSettings {

@@ -47,6 +47,7 @@ struct SettingsWiringTests {
         case .text(let path): root[keyPath: path] = texts[setting.path] ?? "changed"
         case .choice(let path, let words): root[keyPath: path] = words.first { $0 != root[keyPath: path] } ?? ""
         case .list(let path): root[keyPath: path] = [lists[setting.path] ?? "changed"]
+        case .listeners(let path): root[keyPath: path] = [CisternSettings.Listener(word: lists[setting.path] ?? "")]
         case .flag(let path): root[keyPath: path].toggle()
         case .count(let path, let range), .size(let path, let range), .duration(let path, let range):
             root[keyPath: path] = root[keyPath: path] == range.upperBound ? range.lowerBound : range.upperBound

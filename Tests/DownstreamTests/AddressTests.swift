@@ -1,6 +1,7 @@
 // Addresses as they are written, limits as they are counted.
 
 import CSystem
+import Descriptors
 import Glibc
 import Testing
 
@@ -23,6 +24,12 @@ struct AddressTests {
     }
 
     /// A client's address as the kernel gives it.
+    @Test("the scheme may be said")
+    func scheme() {
+        #expect(ListenerSettings("http://127.0.0.1:80") == ListenerSettings(.ipv4(host: "127.0.0.1", port: 80)))
+        for text in ["http://", "http://unknown:80", "ftp://127.0.0.1:80"] { #expect(ListenerSettings(text) == nil) }
+    }
+
     private func peer(_ address: ListenAddress) -> PeerAddress {
         var storage = sockaddr_storage()
         address.withSocketAddress { source, length in
@@ -101,11 +108,9 @@ struct OutputQueueTests {
 
     @Test("bytes, long bodies and bytes again arrive in order, whatever the kernel takes at a time")
     func order() {
-        let (near, far) = pair()
-        defer {
-            close(near)
-            close(far)
-        }
+        let (socket, far) = pair()
+        let near = ClientTransport(Descriptor(socket))
+        defer { close(far) }
         let body = (0..<900_000).map { UInt8(truncatingIfNeeded: $0 &* 31) }
         let owner = Owner(body)
         var queue = OutputQueue()
@@ -131,11 +136,9 @@ struct OutputQueueTests {
 
     @Test("what has gone out takes no memory, although more is appended before all of it has")
     func memory() {
-        let (near, far) = pair()
-        defer {
-            close(near)
-            close(far)
-        }
+        let (socket, far) = pair()
+        let near = ClientTransport(Descriptor(socket))
+        defer { close(far) }
         var queue = OutputQueue()
         let piece = (0..<50_000).map { UInt8(truncatingIfNeeded: $0 &* 7) }
         var space = [UInt8](repeating: 0, count: 50_000)
@@ -155,9 +158,9 @@ struct OutputQueueTests {
 
     @Test("a peer that is gone is noticed, without a signal")
     func gone() {
-        let (near, far) = pair()
+        let (socket, far) = pair()
+        let near = ClientTransport(Descriptor(socket))
         close(far)
-        defer { close(near) }
         var queue = OutputQueue()
         [UInt8](repeating: 1, count: 10).withUnsafeBytes { queue.append($0) }
         guard case .broken = queue.send(to: near) else {
@@ -176,11 +179,9 @@ struct OutputQueueTests {
 
     @Test("borrowed content that is not in memory is not sent before it is brought in")
     func onDisk() {
-        let (near, far) = pair()
-        defer {
-            close(near)
-            close(far)
-        }
+        let (socket, far) = pair()
+        let near = ClientTransport(Descriptor(socket))
+        defer { close(far) }
         let owner = Owner([UInt8](repeating: 7, count: 100_000))
         let disk = Disk()
         var queue = OutputQueue()

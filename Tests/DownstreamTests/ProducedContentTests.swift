@@ -1,6 +1,7 @@
 // Content that is made while it is sent: a piece a turn, whatever the client takes at once.
 
 import CSystem
+import Descriptors
 import Glibc
 import Locking
 import Testing
@@ -35,7 +36,8 @@ struct ProducedContentTests {
     func pieces() {
         var ends: [Int32] = [0, 0]
         #expect(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
-        defer { for end in ends { close(end) } }
+        let near = ClientTransport(Descriptor(ends[0]))
+        defer { close(ends[1]) }
         let pieces = Pieces(3)
         var output = OutputQueue()
         Array("head".utf8).withUnsafeBytes { output.append($0) }
@@ -43,10 +45,10 @@ struct ProducedContentTests {
         #expect(output.heldBytes == 1_004)
         for left in [2, 1, 0, 0] {
             #expect(!output.isEmpty)
-            let outcome = output.send(to: ends[0])
+            let outcome = output.send(to: near)
             #expect(make(outcome, &output) && pieces.left == left)
         }
-        #expect(isSent(output.send(to: ends[0])) && output.isEmpty && output.heldBytes == 0)
+        #expect(isSent(output.send(to: near)) && output.isEmpty && output.heldBytes == 0)
         var buffer = [UInt8](repeating: 0, count: 100)
         let count = read(ends[1], &buffer, buffer.count)
         let piece = "5\r\naaaaa\r\n"
@@ -68,14 +70,15 @@ struct ProducedContentTests {
     func onDisk() {
         var ends: [Int32] = [0, 0]
         #expect(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
-        defer { for end in ends { close(end) } }
+        let near = ClientTransport(Descriptor(ends[0]))
+        defer { close(ends[1]) }
         let (disk, stored) = (Disk(), [UInt8](repeating: 0x62, count: 10))
         stored.withUnsafeBytes { bytes in
             let pieces = Pieces(1, of: (bytes, disk))
             var output = OutputQueue()
             Array("head".utf8).withUnsafeBytes { output.append($0) }
             output.append(pieces)
-            guard case .onDisk(let wanted, let owner) = output.send(to: ends[0], disk) else {
+            guard case .onDisk(let wanted, let owner) = output.send(to: near, disk) else {
                 Issue.record("a piece was made")
                 return
             }
@@ -83,7 +86,7 @@ struct ProducedContentTests {
             #expect(wanted.baseAddress == bytes.baseAddress && owner === disk && pieces.left == 1 && output.sentBytes == 4)
             // What was brought in is not asked for again: where memory is short it would be so for ever.
             output.broughtIn = wanted.baseAddress
-            let outcome = output.send(to: ends[0], disk)
+            let outcome = output.send(to: near, disk)
             #expect(make(outcome, &output) && pieces.left == 0 && !output.isEmpty)
         }
     }

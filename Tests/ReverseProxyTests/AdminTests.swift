@@ -233,7 +233,7 @@ struct AdminTests {
     @Test("over TCP a token is asked for, and metrics need none")
     func token() throws {
         let play = try play { settings in
-            settings.listening.adminAddresses = [.ipv4(host: "127.0.0.1", port: 0)]
+            settings.listening.adminListeners = [ListenerSettings(.ipv4(host: "127.0.0.1", port: 0))]
             settings.admin.token = Array("0123456789abcdef".utf8)
         }
         let client = try TestClient(port: play.adminPort)

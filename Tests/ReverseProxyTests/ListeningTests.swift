@@ -15,6 +15,8 @@ struct ListeningTests {
         }
     }
 
+    private func listeners(_ addresses: ListenAddress...) -> [ListenerSettings] { addresses.map { ListenerSettings($0) } }
+
     private func get(_ address: ListenAddress) throws -> TestResponse {
         try #require(TestClient(address).get("/a"))
     }
@@ -24,7 +26,7 @@ struct ListeningTests {
         let directory = TestTools.temporaryDirectory()
         let path = "\(directory.path)/cistern"
         let play = try ProxyPlay(origin()) {
-            $0.listening.addresses = [.ipv4(host: "127.0.0.1", port: 0), .ipv6(host: "::1", port: 0), .unix(path: path)]
+            $0.listening.listeners = listeners(.ipv4(host: "127.0.0.1", port: 0), .ipv6(host: "::1", port: 0), .unix(path: path))
             $0.shards = shards
         }
         #expect(play.addresses.count == 3)
@@ -42,7 +44,7 @@ struct ListeningTests {
         let directory = TestTools.temporaryDirectory()
         let path = "\(directory.path)/cistern"
         _ = try BoundSocket(.unix(path: path), backlog: 1)
-        let play = try ProxyPlay(origin()) { $0.listening.addresses = [.ipv4(host: "127.0.0.1", port: 0), .unix(path: path)] }
+        let play = try ProxyPlay(origin()) { $0.listening.listeners = listeners(.ipv4(host: "127.0.0.1", port: 0), .unix(path: path)) }
         #expect(try get(play.addresses[1]).status == 200)
         #expect(throws: ListenError.self) { try BoundSocket(.unix(path: path), backlog: 1) }
         #expect(try get(play.addresses[1]).status == 200)
@@ -58,7 +60,7 @@ struct ListeningTests {
         let taken = try BoundSocket(.ipv4(host: "127.0.0.1", port: 0), backlog: 1)
         let free = TestTools.freePort()
         #expect(throws: ListenError.self) {
-            _ = try ProxyPlay(origin()) { $0.listening.addresses = [.ipv4(host: "127.0.0.1", port: free), taken.address] }
+            _ = try ProxyPlay(origin()) { $0.listening.listeners = listeners(.ipv4(host: "127.0.0.1", port: free), taken.address) }
         }
         #expect(throws: TestClient.NoConnection.self) { try TestClient(port: free) }
     }

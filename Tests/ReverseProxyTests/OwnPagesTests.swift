@@ -63,7 +63,7 @@ struct OwnPagesTests {
     @Test("with an address of their own they are not on the proxy's")
     func adminListen() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{\"api\":1}")] }) { settings in
-            settings.listening.adminAddresses = [.ipv4(host: "127.0.0.1", port: 0)]
+            settings.listening.adminListeners = [ListenerSettings(.ipv4(host: "127.0.0.1", port: 0))]
         }
         #expect(try play.get("/metrics").text == "{\"api\":1}")
     }

@@ -68,6 +68,20 @@ struct SettingsTests {
             ])
     }
 
+    @Test("an address stands in one word, or with settings of its own; both are shown as they would be written")
+    func listeners() throws {
+        let reader = read("listen:\n  - http://127.0.0.1:1\n  - address: unix:/x\nadmin_listen: [{address: \":2\"}]")
+        #expect(reader.mistakes.isEmpty)
+        #expect(reader.settings.listen == ["http://127.0.0.1:1", "unix:/x"] && reader.settings.adminListen == [":2"])
+        let setting = try #require(SettingsTable.all.first { $0.path == "listen" })
+        #expect(setting.text(in: reader.settings) == #"["http://127.0.0.1:1", "unix:/x"]"#)
+        #expect(
+            read("listen:\n  - adress: :1\n  - [a]").mistakes.map(\.description) == [
+                "f.yaml:2: listen.adress is not a setting; did you mean listen.address?",
+                "f.yaml:3: listen takes a list of words, or of settings",
+            ])
+    }
+
     @Test(
         "what YAML can do and a configuration does not need is refused",
         arguments: ["a: &x 1", "a: *x", "---\na: 1\n---\nb: 2", "a: [", "\t a: 1", "- 1", "just text"])

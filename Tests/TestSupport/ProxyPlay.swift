@@ -36,7 +36,7 @@ package final class ProxyPlay {
 
     package func start() throws {
         var settings = ProxySettings(upstream: UpstreamSettings(host: "127.0.0.1", port: origin.port))
-        settings.listening.addresses = [.ipv4(host: "127.0.0.1", port: 0)]
+        settings.listening.listeners = [ListenerSettings(.ipv4(host: "127.0.0.1", port: 0))]
         settings.store = StoreSettings(directory: directory, capacityBytes: 16 << 20)
         settings.admin.socket = adminSocket
         configure(&settings)

@@ -34,7 +34,7 @@ struct AdminOptions: ParsableArguments {
             if token == nil { throw AdminFailure("\(file) holds no token, or cannot be read") }
         }
         let text = try address(settings)
-        guard let address = ListenAddress(text) else { throw AdminFailure("\(text) is not an address") }
+        guard let address = ListenerSettings(text)?.address else { throw AdminFailure("\(text) is not an address") }
         return AdminClient(address: address, token: token)
     }
 
@@ -44,7 +44,7 @@ struct AdminOptions: ParsableArguments {
             guard let first = settings.adminListen.first else {
                 throw AdminFailure("the settings have no admin interface: admin.socket is off and admin_listen is empty")
             }
-            return first
+            return first.address
         }
         return "unix:" + AdminSettings.socketPath(settings)
     }

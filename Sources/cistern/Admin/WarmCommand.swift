@@ -61,10 +61,10 @@ struct Warm: ParsableCommand {
     }
 
     private func address() throws -> ListenAddress {
-        let text = try proxy ?? AdminOptions.settings(config: config).listen.first ?? ""
+        let text = try proxy ?? AdminOptions.settings(config: config).listen.first?.address ?? ""
         // An address that stands for all of a machine's is reached at its own.
         let own = text.hasPrefix("0.0.0.0:") || text.hasPrefix(":") ? "127.0.0.1:" + (text.split(separator: ":").last ?? "") : text
-        guard let address = ListenAddress(own) else { throw AdminFailure("\(own) is not an address") }
+        guard let address = ListenerSettings(own)?.address else { throw AdminFailure("\(own) is not an address") }
         return address
     }
 

@@ -48,7 +48,7 @@ struct Record: ParsableCommand {
     func run() throws {
         let reader = try options.checkedReader()
         var settings = reader.settings
-        if served.isGiven, !reader.isGiven("listen") { settings.listen = [ServedCommand.usualAddress] }
+        if served.isGiven, !reader.isGiven("listen") { settings.listen = [CisternSettings.Listener(word: ServedCommand.usualAddress)] }
         let signals = Signals(isForCommand: served.isGiven)
         let logger = LogSetup.start(settings.log)
         DescriptorLimit.raise()

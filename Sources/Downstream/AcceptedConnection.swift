@@ -1,0 +1,48 @@
+// What was accepted and is open: a connection on which requests come, or what comes before it. A socket goes through phases; each is an object of its
+// own that owns the socket, has its own deadline, and hands the socket on (`ClientConnections.enter`) when it is done.
+
+import Reactor
+
+/// What the table of all that is open asks of each.
+protocol AcceptedConnection: EventHandler {
+    var peer: PeerAddress { get }
+    /// -1 where it is closed.
+    var descriptor: Int32 { get }
+    /// What should have happened by `now` and has not ends it.
+    func checkDeadline(_ now: Int64)
+    /// No more requests after those that are under way; none: the end.
+    func drain()
+    /// The last chance to respond; whatever is done with it, this is the end.
+    func endNow()
+    /// Ends at once. Tells nobody.
+    func closeNow()
+    /// Sends what was gathered (`ClientConnections.pushAtEndOfBatch`).
+    func pushNow()
+}
+
+extension AcceptedConnection {
+    func endNow() { closeNow() }
+    func pushNow() {}
+}
+
+/// A socket on its way through the phases, and what is known of it so far.
+struct AcceptedSocket: ~Copyable {
+    var transport: ClientTransport
+    var peer: PeerAddress
+    let listener: Listener
+    /// The last phase that it has been through.
+    var phase: ConnectionPhase?
+    /// Received, and the next phase's to read.
+    var received: [UInt8] = []
+}
+
+/// What comes on a connection, in this order.
+enum ConnectionPhase {
+    /// Requests, one after the other (`ClientConnection`).
+    case http1
+}
+
+extension ListenerSettings {
+    /// What follows a phase; nil stands for the connection's beginning.
+    func phase(after last: ConnectionPhase?) -> ConnectionPhase { .http1 }
+}

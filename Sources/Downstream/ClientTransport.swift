@@ -1,0 +1,88 @@
+// The bytes of one client's connection: which way they go, nobody above has to know. It owns the socket.
+//
+// Tricky: what was not taken of a `send` has to be offered again as it was, with as much behind it as before or more, and before anything else:
+// a record of TLS that was begun cannot be made anew.
+
+import CSystem
+import Descriptors
+import Glibc
+import Reactor
+
+struct ClientTransport: ~Copyable {
+    enum Received {
+        case bytes(Int)
+        /// None now.
+        case nothing
+        /// The client sends no more.
+        case ended
+        case broken
+    }
+
+    private var socket: Descriptor
+
+    init(_ socket: consuming Descriptor) {
+        self.socket = socket
+    }
+
+    /// For calls of the kernel only; -1 where it is closed.
+    var descriptor: Int32 { socket.number }
+
+    // MARK: Waiting
+
+    /// Whether there are bytes to be read that the kernel no longer has: it does not tell of them.
+    var holdsInput: Bool { false }
+
+    /// What to wait for, so that `wanted` can be done.
+    func interest(_ wanted: ReadyEvents) -> ReadyEvents { wanted }
+
+    /// What can be done now, where the kernel tells of `events`.
+    func meaning(of events: ReadyEvents) -> ReadyEvents { events }
+
+    // MARK: Reading
+
+    func receive(into space: UnsafeMutableBufferPointer<UInt8>) -> Received {
+        let count = csystem_receive(descriptor, space.baseAddress!, space.count)
+        if count > 0 { return .bytes(count) }
+        if count == 0 { return .ended }
+        return errno == EAGAIN || errno == EINTR ? .nothing : .broken
+    }
+
+    // MARK: Writing
+
+    /// - Returns: how many bytes were taken, none where the client has to read first; nil where it takes no more.
+    func send(_ bytes: UnsafeRawBufferPointer) -> Int? {
+        Self.taken(csystem_send(descriptor, bytes.baseAddress!, bytes.count))
+    }
+
+    /// The same for a response in two pieces that go out together.
+    func send(_ head: UnsafeRawBufferPointer, _ body: UnsafeRawBufferPointer) -> Int? {
+        var parts = [
+            iovec(iov_base: UnsafeMutableRawPointer(mutating: head.baseAddress), iov_len: head.count),
+            iovec(iov_base: UnsafeMutableRawPointer(mutating: body.baseAddress), iov_len: body.count),
+        ]
+        return parts.withUnsafeMutableBufferPointer { parts in
+            var message = msghdr()
+            message.msg_iov = parts.baseAddress
+            message.msg_iovlen = parts.count
+            return Self.taken(sendmsg(descriptor, &message, Int32(MSG_NOSIGNAL)))
+        }
+    }
+
+    private static func taken(_ count: Int) -> Int? {
+        if count >= 0 { return count }
+        return errno == EAGAIN || errno == EINTR ? 0 : nil
+    }
+
+    // MARK: Ends
+
+    /// Says that we send no more.
+    func endSending() { shutdown(descriptor, Int32(SHUT_WR)) }
+
+    /// From now on closing is a reset, since an orderly end could be taken for the end of what is under way.
+    func resetAtClose() {
+        var option = linger(l_onoff: 1, l_linger: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
+    }
+
+    mutating func close() { socket.close() }
+}

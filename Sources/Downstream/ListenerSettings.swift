@@ -1,0 +1,13 @@
+// One address to listen on, and what is spoken there.
+
+package struct ListenerSettings: Sendable, Equatable {
+    package var address: ListenAddress
+
+    package init(_ address: ListenAddress) { self.address = address }
+
+    /// What `ListenAddress` takes; `http://` may stand before it.
+    package init?(_ text: String) {
+        guard let address = ListenAddress(text.hasPrefix("http://") ? String(text.dropFirst(7)) : text) else { return nil }
+        self.init(address)
+    }
+}
