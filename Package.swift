@@ -71,7 +71,7 @@ let package = Package(
         room("HTTP2", ["CNGHTTP2"]),
         room("FaultInjection", ["HTTPCore", "CachePolicy"]),
         room("Upstream", ["HTTPCore", "Reactor", "FaultInjection", "CLibcurl", "CSystem", "Descriptors", "CTLS"]),
-        room("Downstream", ["HTTPCore", "Reactor", "CSystem", "Descriptors", "Locking"]),
+        room("Downstream", ["Addresses", "HTTPCore", "Reactor", "CSystem", "Descriptors", "Locking"]),
         room("Telemetry", ["CSystem", "Descriptors", "Locking"]),
         room("Decisions", ["HTTPCore", "CachePolicy", "Forwarding", "Upstream"]),
         room("Explanation", ["HTTPCore", "JSON", "CachePolicy", "Decisions", "Upstream", "Telemetry"]),
@@ -109,7 +109,8 @@ let package = Package(
         .executableTarget(
             name: "cistern",
             dependencies: [
-                "Server", "Administration", "Archives", "ContentCodings", "ReverseProxy", "FaultInjection", "Settings", "HTTPCore", "JSON",
+                "Addresses", "Server", "Administration", "Archives", "ContentCodings", "ReverseProxy", "FaultInjection", "Settings",
+                "HTTPCore", "JSON",
                 "CachePolicy",
                 "CacheStore", "Forwarding", "Identity",
                 "Reactor",
@@ -162,12 +163,12 @@ let package = Package(
             "CommandTests",
             ["cistern", "TestSupport", "Administration", "ReverseProxy", "CachePolicy", "CacheStore", "Settings", "Upstream"]),
         tests("UpstreamTests", ["Upstream", "HTTPCore", "Reactor", "Locking", "TestSupport"]),
-        tests("DownstreamTests", ["Downstream", "HTTPCore", "Reactor", "Locking", "CSystem", "Descriptors", "TestSupport"]),
+        tests("DownstreamTests", ["Addresses", "Downstream", "HTTPCore", "Reactor", "Locking", "CSystem", "Descriptors", "TestSupport"]),
         tests("TelemetryTests", ["Telemetry", "CacheStore", "TestSupport"]),
         tests(
             "ReverseProxyTests",
             [
-                "ReverseProxy", "Server", "Administration", "TestSupport", "Decisions", "Explanation", "Forwarding", "Reactor",
+                "Addresses", "ReverseProxy", "Server", "Administration", "TestSupport", "Decisions", "Explanation", "Forwarding", "Reactor",
                 "Downstream",
                 "CacheStore",
                 "CachePolicy",

@@ -38,11 +38,18 @@ struct AcceptedSocket: ~Copyable {
 
 /// What comes on a connection, in this order.
 enum ConnectionPhase {
+    /// Whose connection it is, in the words of the PROXY protocol (`ProxyHeaderPhase`).
+    case proxyHeader
     /// Requests, one after the other (`ClientConnection`).
     case http1
 }
 
 extension ListenerSettings {
     /// What follows a phase; nil stands for the connection's beginning.
-    func phase(after last: ConnectionPhase?) -> ConnectionPhase { .http1 }
+    func phase(after last: ConnectionPhase?) -> ConnectionPhase {
+        switch last {
+        case nil where takesProxyHeader: .proxyHeader
+        case nil, .proxyHeader, .http1: .http1
+        }
+    }
 }

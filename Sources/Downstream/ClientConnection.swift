@@ -10,8 +10,9 @@ import Reactor
 
 package final class ClientConnection: AcceptedConnection {
     package let peer: PeerAddress
-    /// Made once: every request that is passed on names it.
-    package private(set) lazy var peerText = peer.text
+    private lazy var own = RequestClient(peer.address)
+    /// Of the request that is being handled, where it is another's.
+    private var attributed: RequestClient?
     var transport: ClientTransport
     /// For calls of the kernel only; -1 where it is closed.
     var descriptor: Int32 { transport.descriptor }
@@ -154,6 +155,7 @@ package final class ClientConnection: AcceptedConnection {
 
     private func begin(_ received: RequestHead, _ framing: ContentFraming, _ bytes: UnsafeRawBufferPointer?) {
         let head = received.removingNamed()
+        attributed = nil
         (readDeadline, contentDeadline) = (0, 0)
         let action = state.begin(
             head, framing, endsConnection: closesAfter(head), contentLimit: table.settings.contentLimitBytes)
@@ -165,6 +167,10 @@ package final class ClientConnection: AcceptedConnection {
         if progress.content.isWhole { exchange?.requestEnded() } else { startContentClock() }
     }
 
+    package var client: RequestClient { attributed ?? own }
+
+    package func attribute(to client: RequestClient) { attributed = client }
+
     /// From now on another is told what the client does. The content has no time-out as a whole with it.
     package func handOver(to exchange: any ClientExchange) {
         table.loop.assertOnLoop()
@@ -175,6 +181,7 @@ package final class ClientConnection: AcceptedConnection {
 
     /// A request begins of which nothing is known but the bytes.
     func beginRepeated() {
+        attributed = nil
         readDeadline = 0
         state.begin(RequestProgress())
     }

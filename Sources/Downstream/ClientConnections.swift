@@ -8,6 +8,8 @@ package struct ConnectionCounters: Sendable {
     package var accepted = 0
     package var open = 0
     package var timedOut = 0
+    /// Connections that did not begin with the PROXY protocol where they have to, or not from a trusted proxy.
+    package var proxyHeadersRefused = 0
     /// How often accepting had to pause: the limit was reached, or no descriptor was left.
     package var acceptPauses = 0
 }
@@ -79,6 +81,7 @@ package final class ClientConnections {
     /// The next phase of a connection begins.
     func enter(_ socket: consuming AcceptedSocket) {
         switch socket.listener.settings.phase(after: socket.phase) {
+        case .proxyHeader: put(ProxyHeaderPhase(socket, table: self))
         case .http1:
             let received = socket.received
             let connection = ClientConnection(socket, table: self)

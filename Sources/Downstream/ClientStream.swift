@@ -6,9 +6,12 @@ import HTTPCore
 /// Heads are given as HTTP/1.1 writes them, since that is how they are stored: status line, field lines, no empty line. Framing and connection
 /// fields are the stream's own matter.
 package protocol ClientStream: AnyObject {
+    /// Where the connection comes from.
     var peer: PeerAddress { get }
-    /// Made once: every request that is passed on names it.
-    var peerText: [UInt8] { get }
+    /// Whose this request is.
+    var client: RequestClient { get }
+    /// Says that the request is another's than the peer's. Good for this request only.
+    func attribute(to client: RequestClient)
 
     // MARK: The request
 

@@ -47,6 +47,14 @@ struct ClientTransport: ~Copyable {
         return errno == EAGAIN || errno == EINTR ? .nothing : .broken
     }
 
+    /// Looks at what has arrived, and leaves it in the kernel.
+    /// - Returns: nil where nothing is there now; 0 where nothing will be.
+    func peek(into space: UnsafeMutableBufferPointer<UInt8>) -> Int? {
+        let count = recv(descriptor, space.baseAddress, space.count, Int32(MSG_PEEK))
+        if count >= 0 { return count }
+        return errno == EAGAIN || errno == EINTR ? nil : 0
+    }
+
     // MARK: Writing
 
     /// - Returns: how many bytes were taken, none where the client has to read first; nil where it takes no more.

@@ -2,6 +2,7 @@
 // may take. The kernel spreads connections over the shards unevenly, so a limit for each would turn clients away while there is room
 // elsewhere.
 
+import Addresses
 import Locking
 
 package final class ConnectionBudget: Sendable {
@@ -10,6 +11,7 @@ package final class ConnectionBudget: Sendable {
     private let limitPerAddress: Int
     /// 0: no limit.
     private let unsentLimitBytes: Int
+    private let trustedProxies: NetworkList
     /// Taken by each shard's listener, given back by its connections.
     private let state = Mutex(State())
 
@@ -26,6 +28,7 @@ package final class ConnectionBudget: Sendable {
         limit = settings.maximumConnections
         limitPerAddress = settings.connectionsPerAddress
         unsentLimitBytes = settings.unsentLimitBytes
+        trustedProxies = settings.trustedProxies
     }
 
     /// Connections that were ended because too much waited to be sent.
@@ -46,15 +49,15 @@ package final class ConnectionBudget: Sendable {
         }
     }
 
-    /// Whether one more of this address may stay. Unix sockets have none, and are not counted.
+    /// Whether one more of this address may stay.
     func admit(_ peer: PeerAddress) -> Bool {
-        guard limitPerAddress > 0, !peer.isUnix else { return true }
+        guard let client = counted(peer) else { return true }
         return state.withLock { state in
-            guard state.byAddress[peer.number, default: 0] < limitPerAddress else {
+            guard state.byAddress[client, default: 0] < limitPerAddress else {
                 state.turnedAway += 1
                 return false
             }
-            state.byAddress[peer.number, default: 0] += 1
+            state.byAddress[client, default: 0] += 1
             return true
         }
     }
@@ -82,8 +85,14 @@ package final class ConnectionBudget: Sendable {
     func giveBack(_ peer: PeerAddress? = nil) {
         state.withLock { state in
             state.open -= 1
-            guard limitPerAddress > 0, let peer, !peer.isUnix, let count = state.byAddress[peer.number] else { return }
-            state.byAddress[peer.number] = count > 1 ? count - 1 : nil
+            guard let client = peer.flatMap(counted), let count = state.byAddress[client] else { return }
+            state.byAddress[client] = count > 1 ? count - 1 : nil
         }
+    }
+
+    /// Whose connection it counts as; nil where it does not: behind a trusted proxy there are many clients, and in a Unix socket nobody knows.
+    private func counted(_ peer: PeerAddress) -> UInt128? {
+        guard limitPerAddress > 0, let address = peer.address, !trustedProxies.contains(address) else { return nil }
+        return address.client
     }
 }

@@ -1,5 +1,6 @@
 // How long clients may take and how much they may send. Every limit has a name, a default and a reason.
 
+import Addresses
 import HTTPCore
 
 package struct DownstreamSettings: Sendable {
@@ -26,6 +27,8 @@ package struct DownstreamSettings: Sendable {
     package var maximumConnections = 10_000
     /// Open connections of one client address (of IPv6: one /64 network); more are closed at once. 0: no limit.
     package var connectionsPerAddress = 0
+    /// Proxies in front of us, who say whose connections and requests theirs are. What comes from them is no limit's matter.
+    package var trustedProxies = NetworkList()
     /// What may wait to be sent to one client before its upstream is held back.
     package var outputHighWaterBytes = 256 * 1024
     /// Memory of responses that clients have not taken yet, of all connections together: whose response goes beyond is cut off.

@@ -1,5 +1,6 @@
 // Where to listen: an IPv4 or IPv6 address and port, or a path in the file system.
 
+import Addresses
 import CSystem
 import Glibc
 import HTTPCore
@@ -97,47 +98,23 @@ package enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
     }
 }
 
-/// A client's address, kept small: one lies in every connection.
+/// Where a connection comes from.
 package struct PeerAddress: Sendable {
-    private var bytes: InlineArray<16, UInt8> = .init(repeating: 0)
-    package private(set) var port: UInt16 = 0
-    private var family: UInt8 = 0
+    /// nil for a Unix socket.
+    package let address: IPAddress?
+    package let port: UInt16
 
-    package var isUnix: Bool { family == UInt8(AF_UNIX) }
-    package var isIPv6: Bool { family == UInt8(AF_INET6) }
+    package init(_ address: IPAddress?, port: UInt16) { (self.address, self.port) = (address, port) }
 
     init(_ storage: sockaddr_storage) {
-        family = UInt8(truncatingIfNeeded: storage.ss_family)
-        withUnsafeBytes(of: storage) { raw in
-            guard family == UInt8(AF_INET) || family == UInt8(AF_INET6) else { return }
-            port = UInt16(raw[2]) << 8 | UInt16(raw[3])
-            let (start, count) = family == UInt8(AF_INET) ? (4, 4) : (8, 16)
-            for index in 0..<count { bytes[index] = raw[start + index] }
-        }
-    }
-
-    /// The address as a number, to tell clients apart. Of IPv6 the network: a client has all of a /64 at its disposal.
-    var number: UInt128 {
-        var number: UInt128 = 0
-        for index in 0..<(isIPv6 ? 8 : 16) { number = number << 8 | UInt128(bytes[index]) }
-        return isIPv6 ? number << 64 | 1 : number
-    }
-
-    /// The address as text, without the port; empty for a Unix socket.
-    package var text: [UInt8] {
-        guard !isUnix else { return [] }
-        guard isIPv6 else {
-            var out: [UInt8] = []
-            out.reserveCapacity(16)
-            for index in 0..<4 {
-                if index > 0 { out.append(UInt8(ascii: ".")) }
-                out.append(decimal: Int(bytes[index]))
+        let (start, count) =
+            switch Int32(storage.ss_family) {
+            case AF_INET: (4, 4)
+            case AF_INET6: (8, 16)
+            default: (2, 0)
             }
-            return out
+        (address, port) = withUnsafeBytes(of: storage) { raw in
+            (IPAddress(bytes: raw[start..<(start + count)]), count == 0 ? 0 : UInt16(raw[2]) << 8 | UInt16(raw[3]))
         }
-        var out = [CChar](repeating: 0, count: 64)
-        var copy = bytes
-        _ = withUnsafeBytes(of: &copy) { inet_ntop(Int32(family), $0.baseAddress, &out, 64) }
-        return out.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }
     }
 }

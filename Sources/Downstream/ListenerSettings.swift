@@ -2,6 +2,8 @@
 
 package struct ListenerSettings: Sendable, Equatable {
     package var address: ListenAddress
+    /// Whether every connection begins with the PROXY protocol, and comes from a trusted proxy.
+    package var takesProxyHeader = false
 
     package init(_ address: ListenAddress) { self.address = address }
 

@@ -37,7 +37,8 @@ final class CrossOriginStream: ClientStream {
     // MARK: What is not
 
     var peer: PeerAddress { stream.peer }
-    var peerText: [UInt8] { stream.peerText }
+    var client: RequestClient { stream.client }
+    func attribute(to client: RequestClient) { stream.attribute(to: client) }
     func handOver(to exchange: any ClientExchange) { stream.handOver(to: exchange) }
     func startContentTotal() { stream.startContentTotal() }
     func pauseContent() { stream.pauseContent() }

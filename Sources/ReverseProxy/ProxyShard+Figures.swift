@@ -36,6 +36,7 @@ extension ProxyShard {
         figures.open += counters.open
         figures.accepted += counters.accepted
         figures.timedOut += counters.timedOut
+        figures.proxyHeadersRefused += counters.proxyHeadersRefused
         figures.acceptPauses += counters.acceptPauses
     }
 

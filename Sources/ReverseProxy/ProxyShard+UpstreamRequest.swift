@@ -33,6 +33,6 @@ extension ProxyShard {
 
 extension UpstreamRequestFields.Client {
     init(_ stream: any ClientStream, _ head: RequestHead) {
-        self.init(address: stream.peerText, isIPv6: stream.peer.isIPv6, host: head.host)
+        self.init(address: stream.client.text, isIPv6: stream.client.isIPv6, host: head.host)
     }
 }

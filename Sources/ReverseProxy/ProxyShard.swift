@@ -145,7 +145,7 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
     package func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) {
         loop.assertOnLoop()
         records.metrics.refuse(MetricNames.refusals.firstIndex(of: refusal) ?? 0)
-        shared.logRefusal(refusal, peer: stream.peer)
+        shared.logRefusal(refusal, client: stream.client)
     }
 
     func standIn(
@@ -172,7 +172,7 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
         records.why.append(trace.completed(by: record, wall: loop.batchWallMilliseconds), target: head.pathAndQuery)
         if let log = records.accessLog {
             log.append(
-                AccessLogLine.make(record, head, client: stream.peer.text, wall: loop.batchWallMilliseconds, format: log.format))
+                AccessLogLine.make(record, head, client: stream.client.text, wall: loop.batchWallMilliseconds, format: log.format))
         }
     }
 }

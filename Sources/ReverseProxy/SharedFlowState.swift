@@ -100,7 +100,7 @@ package final class SharedFlowState: Sendable {
         }
     }
 
-    func logRefusal(_ refusal: RequestRejection.Kind, peer: PeerAddress) {
-        logger.debug("refused a request of \(String(decoding: peer.text, as: UTF8.self)): \(refusal.rawValue)")
+    func logRefusal(_ refusal: RequestRejection.Kind, client: RequestClient) {
+        logger.debug("refused a request of \(String(decoding: client.text, as: UTF8.self)): \(refusal.rawValue)")
     }
 }

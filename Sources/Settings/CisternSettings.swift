@@ -216,6 +216,7 @@ package struct CisternSettings: Sendable, Equatable {
     package var routes: [Route] = []
     package var listen: [Listener] = ["127.0.0.1:8080"]
     package var adminListen: [Listener] = []
+    package var trustedProxies: [String] = []
     package var admin = Admin()
     package var ownPages = true
     package var shards = 0

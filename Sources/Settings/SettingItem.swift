@@ -22,6 +22,7 @@ extension CisternSettings {
     /// An address to listen on, and what is spoken there.
     package struct Listener: SettingItem, ExpressibleByStringLiteral {
         package var address: String
+        package var proxyProtocol = false
 
         package init(word: String) { address = word }
         package init(stringLiteral word: String) { address = word }
@@ -29,7 +30,10 @@ extension CisternSettings {
         package var word: String { address }
 
         package static let table: [Setting<Listener>] = [
-            Setting(path: "address", binding: .text(\.address), help: "[http://]HOST:PORT, [IPV6]:PORT, :PORT or unix:/path.")
+            Setting(path: "address", binding: .text(\.address), help: "[http://]HOST:PORT, [IPV6]:PORT, :PORT or unix:/path."),
+            Setting(
+                path: "proxy_protocol", binding: .flag(\.proxyProtocol),
+                help: "Every connection begins with the PROXY protocol, version 1 or 2, and comes from one of trusted_proxies."),
         ]
     }
 }

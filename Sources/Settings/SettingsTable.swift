@@ -117,6 +117,9 @@ package enum SettingsTable {
                 "Addresses for /metrics, /healthz and /readyz, which are on the proxy's own without one; the admin interface is there too."
         ),
         Setting(
+            path: "trusted_proxies", binding: .list(\.trustedProxies),
+            help: "Addresses and networks of proxies and balancers in front, such as 10.0.0.0/8: only they say whose a request is."),
+        Setting(
             path: "admin.socket", binding: .text(\.admin.socket),
             help: "The admin interface's Unix socket; empty for admin.sock in store.directory, off for none."),
         Setting(

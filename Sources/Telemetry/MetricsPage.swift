@@ -6,6 +6,7 @@ package struct MetricsSnapshot: Sendable {
         package var open = 0
         package var accepted = 0
         package var timedOut = 0
+        package var proxyHeadersRefused = 0
         package var acceptPauses = 0
         package var limit = 0
         package var turnedAway = 0
@@ -273,6 +274,10 @@ package enum MetricsPage {
         writer.gauge(
             "cistern_request_content_held_bytes", "Memory that requests' content takes which is taken whole.",
             Double(connections.heldContentBytes))
+        writer.counter(
+            "cistern_proxy_headers_refused",
+            "Connections that did not begin with the PROXY protocol where they must, or not from a trusted proxy.",
+            UInt64(connections.proxyHeadersRefused))
         writer.counter("cistern_connections_timed_out", "Client connections ended by a time-out.", UInt64(connections.timedOut))
         writer.counter(
             "cistern_accept_pauses", "How often accepting paused: limit reached, or no descriptors left.", UInt64(connections.acceptPauses))

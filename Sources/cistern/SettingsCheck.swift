@@ -1,5 +1,6 @@
 // What only the settings as a whole can tell, and how they become what the flow takes.
 
+import Addresses
 import Administration
 import CachePolicy
 import CacheStore
@@ -32,6 +33,7 @@ enum SettingsCheck {
         checkFreshness(&reader)
         checkCrossOrigin(&reader)
         CredentialsCheck.check(&reader)
+        AccessCheck.check(&reader)
         checkFiles(&reader)
     }
 
@@ -398,10 +400,6 @@ extension FreshnessRules {
     }
 }
 
-extension ListenerSettings {
-    init?(_ settings: CisternSettings.Listener) { self.init(settings.address) }
-}
-
 extension DownstreamSettings {
     fileprivate init(_ settings: CisternSettings) {
         self.init()
@@ -413,6 +411,7 @@ extension DownstreamSettings {
         requestBuffersBytes = settings.limits.requestBuffers
         maximumConnections = settings.limits.connections
         connectionsPerAddress = settings.limits.connectionsPerAddress
+        trustedProxies = NetworkList(settings.trustedProxies)
         unsentLimitBytes = settings.limits.unsent
         requestsPerConnection = settings.limits.requestsPerConnection
         headTimeout = .milliseconds(settings.timeouts.head)

@@ -20,6 +20,8 @@ package final class ProxyPlay {
     private let configure: (inout ProxySettings) -> Void
     private var server: ProxyServer?
     package private(set) var port: UInt16 = 0
+    /// Of all listeners.
+    package private(set) var ports: [UInt16] = []
     private var connection: TestClient?
 
     /// - Parameter configure: changes the settings; the store has 16 MiB and one shard runs unless it says otherwise.
@@ -45,7 +47,8 @@ package final class ProxyPlay {
         let server = try ProxyServer(settings, logger: logger, time: time)
         server.start()
         self.server = server
-        if case .ipv4(_, let port)? = server.addresses.first { self.port = port }
+        ports = server.addresses.compactMap { if case .ipv4(_, let port) = $0 { port } else { nil } }
+        port = ports.first ?? 0
     }
 
     /// - Parameter deadline: by the play's clock; responses that run have so long.

@@ -1,0 +1,82 @@
+// What comes first on a listener behind a balancer that passes connections through: the line or block by which it says whose connection this is.
+// Only trusted proxies may, and they must.
+
+import Addresses
+import HTTPCore
+import Reactor
+
+final class ProxyHeaderPhase: AcceptedConnection {
+    /// nil where it was handed on, or is closed.
+    private var socket: AcceptedSocket?
+    private let table: ClientConnections
+    private let deadline: Int64
+    /// Of the header.
+    private var received: [UInt8] = []
+
+    let peer: PeerAddress
+    private(set) var descriptor: Int32
+
+    init(_ socket: consuming AcceptedSocket, table: ClientConnections) {
+        (peer, descriptor) = (socket.peer, socket.transport.descriptor)
+        self.socket = consume socket
+        self.table = table
+        deadline = table.deadline(after: table.settings.headTimeout)
+    }
+
+    /// A Unix socket's file says who may use it.
+    private var isTrusted: Bool { peer.address.map { table.settings.trustedProxies.contains($0) } ?? true }
+
+    func ready(_ events: ReadyEvents) {
+        if events.isBroken || !isTrusted { return refuse() }
+        guard events.isReadable, let count = socket?.transport.peek(into: table.readBuffer) else { return }
+        guard count > 0 else { return refuse() }
+        // What follows the header is the next phase's, perhaps TLS's, which reads it from the kernel itself.
+        let (known, new) = (received.count, UnsafeBufferPointer(rebasing: table.readBuffer[..<min(count, ProxyHeader.limit)]))
+        received += new
+        switch ProxyHeader.read(received[...]) {
+        case .invalid: refuse()
+        case .needsMore: take(new.count)
+        case .header(let header, let bytes):
+            take(bytes - known)
+            goOn(header)
+        }
+    }
+
+    /// They are in the kernel: they have just been looked at.
+    private func take(_ count: Int) {
+        _ = socket?.transport.receive(into: UnsafeMutableBufferPointer(rebasing: table.readBuffer[..<count]))
+    }
+
+    private func goOn(_ header: ProxyHeader) {
+        guard var next = socket.take() else { return }
+        if let source = header.source {
+            next.peer = PeerAddress(source.address, port: source.port)
+            guard table.budget.admit(next.peer) else {
+                socket = consume next
+                return closeNow()
+            }
+        }
+        next.phase = .proxyHeader
+        table.enter(next)
+    }
+
+    private func refuse() {
+        table.counters.proxyHeadersRefused += 1
+        closeNow()
+    }
+
+    func checkDeadline(_ now: Int64) {
+        guard now >= deadline else { return }
+        table.counters.timedOut += 1
+        closeNow()
+    }
+
+    func drain() { closeNow() }
+
+    func closeNow() {
+        guard var socket = socket.take() else { return }
+        table.remove(descriptor)
+        socket.transport.close()
+        descriptor = -1
+    }
+}
