@@ -71,11 +71,11 @@ let package = Package(
         room("HTTP2", ["CNGHTTP2"]),
         room("FaultInjection", ["HTTPCore", "CachePolicy"]),
         room("Upstream", ["HTTPCore", "Reactor", "FaultInjection", "CLibcurl", "CSystem", "Descriptors", "CTLS"]),
-        room("Downstream", ["Addresses", "HTTPCore", "Reactor", "CSystem", "Descriptors", "Locking"]),
+        room("Downstream", ["Addresses", "HTTPCore", "HTTP2", "Reactor", "CSystem", "Descriptors", "Locking"]),
         room("Telemetry", ["CSystem", "Descriptors", "Locking"]),
         room("Decisions", ["HTTPCore", "CachePolicy", "Forwarding", "Upstream"]),
-        room("Explanation", ["Addresses", "HTTPCore", "JSON", "CachePolicy", "Decisions", "Forwarding", "Upstream", "Telemetry"]),
-        room("Coordination", ["Addresses", "HTTPCore", "Decisions", "Upstream", "Telemetry", "Locking", logging]),
+        room("Explanation", ["HTTPCore", "JSON", "CachePolicy", "Decisions", "Upstream", "Telemetry"]),
+        room("Coordination", ["HTTPCore", "Decisions", "Upstream", "Telemetry", "Locking", logging]),
         room("Examination", ["HTTPCore", "JSON", "ContentCodings", "CachePolicy", "Forwarding", "Hashing"]),
         room(
             "Sending",
@@ -92,8 +92,7 @@ let package = Package(
         room(
             "ReverseProxy",
             [
-                "Addresses", "HTTPCore", "JSON", "CachePolicy", "Identity", "ResponseCache", "Decisions", "Explanation", "Examination",
-                "Sending",
+                "HTTPCore", "JSON", "CachePolicy", "Identity", "ResponseCache", "Decisions", "Explanation", "Examination", "Sending",
                 "Coordination",
                 "Forwarding", "FaultInjection", "Reactor", "Upstream", "Downstream", "Telemetry", "Hashing", "Locking", "Administration",
                 logging,
@@ -101,7 +100,7 @@ let package = Package(
         room(
             "Server",
             [
-                "Addresses", "ReverseProxy", "Administration", "Coordination", "Examination", "Explanation", "FaultInjection", "Forwarding",
+                "ReverseProxy", "Administration", "Coordination", "Examination", "Explanation", "FaultInjection", "Forwarding",
                 "ResponseCache",
                 "CachePolicy",
                 "Downstream", "Upstream", "Reactor", "Telemetry", "HTTPCore", "JSON", "Locking", logging,
@@ -134,7 +133,7 @@ let package = Package(
             name: "TestSupport",
             dependencies: [
                 "CSystem", "CTestTLS", "CTestTokens", "Reactor", "Administration", "Server", "ReverseProxy", "CachePolicy",
-                "ContentCodings", "Downstream",
+                "ContentCodings", "Downstream", "HTTP2",
                 "CacheStore", "Upstream", "Locking",
                 logging,
             ],
@@ -169,7 +168,8 @@ let package = Package(
         tests(
             "ReverseProxyTests",
             [
-                "Addresses", "ReverseProxy", "Server", "Administration", "TestSupport", "Decisions", "Explanation", "Forwarding", "Reactor",
+                "Addresses", "HTTP2", "ReverseProxy", "Server", "Administration", "TestSupport", "Decisions", "Explanation", "Forwarding",
+                "Reactor",
                 "Downstream",
                 "CacheStore",
                 "CachePolicy",

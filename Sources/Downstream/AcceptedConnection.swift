@@ -34,22 +34,31 @@ struct AcceptedSocket: ~Copyable {
     var phase: ConnectionPhase?
     /// Received, and the next phase's to read.
     var received: [UInt8] = []
+    /// What the client's first bytes have decided.
+    var chosen = ConnectionPhase.http1
 }
 
 /// What comes on a connection, in this order.
 enum ConnectionPhase {
     /// Whose connection it is, in the words of the PROXY protocol (`ProxyHeaderPhase`).
     case proxyHeader
+    /// The client's first bytes tell what it speaks (`ProtocolChoice`).
+    case choice
     /// Requests, one after the other (`ClientConnection`).
     case http1
+    /// Requests, many at once (`HTTP2Connection`).
+    case http2
 }
 
 extension ListenerSettings {
     /// What follows a phase; nil stands for the connection's beginning.
-    func phase(after last: ConnectionPhase?) -> ConnectionPhase {
+    /// - Parameter chosen: what the client's first bytes have decided, once they have.
+    func phase(after last: ConnectionPhase?, chosen: ConnectionPhase) -> ConnectionPhase {
         switch last {
         case nil where takesProxyHeader: .proxyHeader
-        case nil, .proxyHeader, .http1: .http1
+        case nil, .proxyHeader: takesClearHTTP2 ? .choice : .http1
+        case .choice: chosen
+        case .http1, .http2: .http1
         }
     }
 }

@@ -9,7 +9,6 @@ import HTTPCore
 import Reactor
 
 package final class ClientConnection: AcceptedConnection {
-    package let listener: Listener
     package let peer: PeerAddress
     private lazy var own = RequestClient(peer.address)
     /// Of the request that is being handled, where it is another's.
@@ -19,7 +18,7 @@ package final class ClientConnection: AcceptedConnection {
     var descriptor: Int32 { transport.descriptor }
     /// The table lets go of a connection when it is closed; so this is no cycle that lasts.
     let table: ClientConnections
-    private var receiver: any RequestReceiver { listener.receiver }
+    private let receiver: any RequestReceiver
 
     var state = ConnectionState()
     private var parser = RequestParser()
@@ -49,7 +48,7 @@ package final class ClientConnection: AcceptedConnection {
 
     init(_ socket: consuming AcceptedSocket, table: ClientConnections) {
         peer = socket.peer
-        listener = socket.listener
+        receiver = socket.listener.receiver
         transport = socket.transport
         self.table = table
         readDeadline = table.keepAliveDeadline
@@ -290,16 +289,9 @@ package final class ClientConnection: AcceptedConnection {
     private func refuse(_ rejection: RequestRejection) {
         guard !state.isClosed else { return }
         state.refuse()
-        let text = Array(rejection.sentence.utf8) + [0x0a]
-        var head: [UInt8] = []
-        ResponseSerializer.appendStatusLine(rejection.status, reason: [], to: &head)
-        head.append("Date: ")
-        head += HTTPDate.format(table.loop.time.wallMilliseconds / 1000)
-        head.append("\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: ")
-        head.append(decimal: text.count)
-        head.append("\r\n")
+        let response = rejection.response(date: table.loop.time.wallMilliseconds / 1000)
         receiver.refused(rejection.kind, on: self)
-        sendWhole(head: head, body: .bytes(text))
+        sendWhole(head: response.head, body: .bytes(response.content))
     }
 
     /// The response has ended, and all of it has gone out.

@@ -12,6 +12,21 @@ package struct ConnectionCounters: Sendable {
     package var proxyHeadersRefused = 0
     /// How often accepting had to pause: the limit was reached, or no descriptor was left.
     package var acceptPauses = 0
+    package var http2 = HTTP2Counters()
+}
+
+/// The same for HTTP/2.
+package struct HTTP2Counters: Sendable {
+    package var connections = 0
+    package var streams = 0
+    /// Streams that either side has reset.
+    package var resets = 0
+    /// Connections ended since their client broke the protocol or a limit.
+    package var connectionErrors = 0
+    /// Those of them that were a flood.
+    package var floods = 0
+
+    package init() {}
 }
 
 /// Touched on its loop only.
@@ -27,6 +42,8 @@ package final class ClientConnections {
     let readBuffer: UnsafeMutableBufferPointer<UInt8>
     /// A small response is put together here and sent with one call.
     let writeBuffer: UnsafeMutableBufferPointer<UInt8>
+    /// The frames of one turn of an HTTP/2 connection are put together here. Made for the first one.
+    private(set) lazy var frameBuffer = UnsafeMutableRawBufferPointer.allocate(byteCount: Self.frameBufferBytes, alignment: 16)
     /// Milliseconds of the loop's clock at the last sweep or accept: exact enough for time-outs of seconds, and costs nothing to read.
     private var coarseNow: Int64
     /// `settings.keepAliveTimeout` with the sweep's interval, as it is needed at every response.
@@ -41,6 +58,7 @@ package final class ClientConnections {
 
     static let readBytes = 64 * 1024
     static let writeBytes = 16 * 1024
+    static let frameBufferBytes = 64 * 1024
     private static let sweepInterval = Duration.milliseconds(500)
     /// Descriptors that a sweep looks at in one go, and connections that it ends in one go: many may have come, and so end, together.
     private static let sweepLimit = 4_096
@@ -80,11 +98,25 @@ package final class ClientConnections {
 
     /// The next phase of a connection begins.
     func enter(_ socket: consuming AcceptedSocket) {
-        switch socket.listener.settings.phase(after: socket.phase) {
+        switch socket.listener.settings.phase(after: socket.phase, chosen: socket.chosen) {
         case .proxyHeader: put(ProxyHeaderPhase(socket, table: self))
+        case .choice:
+            let choice = ProtocolChoice(socket, table: self)
+            put(choice)
+            choice.start()
         case .http1:
             let received = socket.received
             let connection = ClientConnection(socket, table: self)
+            put(connection)
+            connection.start(with: received)
+        case .http2:
+            let received = socket.received
+            guard let session = HTTP2Connection.session(settings) else {
+                let connection = ClientConnection(socket, table: self)
+                put(connection)
+                return connection.closeNow()
+            }
+            let connection = HTTP2Connection(socket, session, table: self)
             put(connection)
             connection.start(with: received)
         }
@@ -137,6 +169,8 @@ package final class ClientConnections {
 
     /// When a time-out that starts now has passed. A sweep's interval is added, so that it never comes early, however old `coarseNow` is.
     func deadline(after timeout: Duration) -> Int64 { coarseNow + (timeout + Self.sweepInterval).wholeMilliseconds }
+
+    var now: Int64 { loop.time.monotonicMilliseconds }
 
     var keepAliveDeadline: Int64 { coarseNow + keepAliveMilliseconds }
 

@@ -1,5 +1,5 @@
-// Where a client's HTTP/1.1 connection stands (RFC 9112 §9). It decides and does nothing: `ClientConnection` tells it what happens, and
-// performs what is returned.
+// Where a client's HTTP/1.1 connection stands (RFC 9112 §9), or a stream of HTTP/2, which is like a connection on which one request comes. It
+// decides and does nothing: `ClientConnection` and `HTTP2Stream` tell it what happens, and perform what is returned.
 
 import HTTPCore
 
@@ -98,7 +98,7 @@ struct ConnectionState {
     /// - Parameter contentLimit: bytes of the content; 0 for none.
     mutating func begin(_ head: RequestHead, _ framing: ContentFraming, endsConnection: Bool, contentLimit: Int) -> Action {
         begin(RequestProgress(to: head, framing, endsConnection: endsConnection))
-        if let expectation = head.fields.combined(.expect), head.version == .http11 {
+        if let expectation = head.fields.combined(.expect), head.version != .http10 {
             guard expectation[...].equalsIgnoringCase("100-continue") else {
                 return .refuse(RequestRejection(.expectationFailed, 417, "This expectation is not known here."))
             }
@@ -145,7 +145,20 @@ struct ConnectionState {
                 return .ended
             case .refused(let rejection): return .failed(fail(rejection, progress))
             }
+        case .frames(let before):
+            let range = position..<bytes.count
+            position = bytes.count
+            progress.content = .coming(.frames(received: before + range.count))
+            return limit > 0 && before + range.count > limit ? .failed(fail(.contentTooLarge, progress)) : .piece(range, isLast: false)
         }
+    }
+
+    /// The client says that its content is whole.
+    /// - Returns: whether that was not known.
+    mutating func endContent() -> Bool {
+        guard let progress = current, !progress.content.isWhole else { return false }
+        update { $0.content = .whole }
+        return true
     }
 
     private func fail(_ rejection: RequestRejection, _ progress: RequestProgress) -> Action {
@@ -187,7 +200,7 @@ struct ConnectionState {
             $0.begin()
             $0.readAhead = readAhead
             // HTTP/1.0 knows no chunks: the end of the connection is the end of the content.
-            if framing == .chunked, $0.version != .http11 { $0.endsConnection = true }
+            if framing == .chunked, $0.version == .http10 { $0.endsConnection = true }
             let isChunked = framing == .chunked && $0.version == .http11 && !$0.isHead
             $0.response = .begun(isChunked: isChunked, mayTakeBack: isFirstOutput)
         }
@@ -317,6 +330,8 @@ struct RequestProgress {
         enum Framing {
             case length(Int)
             case chunked(ChunkedDecoder, received: Int)
+            /// Of HTTP/2 (RFC 9113 §8.1), whose frames tell of its end.
+            case frames(received: Int)
         }
 
         var isWhole: Bool { if case .whole = self { true } else { false } }
@@ -356,6 +371,7 @@ struct RequestProgress {
             switch framing {
             case .none, .length(0): .whole
             case .length(let count): .coming(.length(count))
+            case .chunked where head.version == .http2: .coming(.frames(received: 0))
             case .chunked: .coming(.chunked(ChunkedDecoder(), received: 0))
             }
     }

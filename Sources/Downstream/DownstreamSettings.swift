@@ -1,6 +1,7 @@
 // How long clients may take and how much they may send. Every limit has a name, a default and a reason.
 
 import Addresses
+import HTTP2
 import HTTPCore
 
 package struct DownstreamSettings: Sendable {
@@ -34,10 +35,36 @@ package struct DownstreamSettings: Sendable {
     /// Memory of responses that clients have not taken yet, of all connections together: whose response goes beyond is cut off.
     /// 0: no limit.
     package var unsentLimitBytes = 512 << 20
+    package var http2 = HTTP2Limits()
     /// Connections waiting to be accepted, in the kernel.
     package var backlog: Int32 = 4096
 
     package init() {}
+}
+
+/// What one HTTP/2 connection may ask for.
+package struct HTTP2Limits: Sendable {
+    /// Requests at once; beyond it they are refused with REFUSED_STREAM, which clients repeat.
+    package var streams = 100
+    /// Frames each second that carry nothing; beyond it the connection ends with ENHANCE_YOUR_CALM.
+    package var controlFrames = 1_000
+    /// Streams that are reset rather than ended; beyond it the same (see `HTTP2ResetBudget`).
+    package var resets = 200
+
+    package init() {}
+
+    /// So much content of one request is on its way, or held for a flow that takes none now; and of all of one connection.
+    static let streamWindowBytes: Int32 = 64 << 10
+    static let connectionWindowBytes: Int32 = 1 << 20
+
+    func session(_ limits: RequestLimits) -> HTTP2SessionSettings {
+        var settings = HTTP2SessionSettings()
+        settings.maximumStreams = streams
+        settings.streamWindowBytes = Self.streamWindowBytes
+        settings.connectionWindowBytes = Self.connectionWindowBytes
+        settings.fieldLimits = HTTP2RequestHead.fieldLimits(limits)
+        return settings
+    }
 }
 
 /// How the content of a response is marked (RFC 9112 §6).

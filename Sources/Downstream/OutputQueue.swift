@@ -73,6 +73,8 @@ struct OutputQueue {
     private var tailSent = 0
     /// What follows everything else.
     private var producer: (any ContentProducer)?
+    /// What the producer makes is framed by the protocol's frames, not as chunks.
+    private var isFramed = false
     /// All that the kernel has taken so far.
     private(set) var sentBytes = 0
 
@@ -110,6 +112,12 @@ struct OutputQueue {
             pieces.append(Array(more))
         }
         pieceBytes += more.count
+    }
+
+    /// A body that goes out at the end of the batch of events at the latest, as far as the client takes it.
+    mutating func append(soon body: WholeBody) {
+        if body.isPassing || tail.count > 0 { return append(body, from: 0) }
+        (tail, tailSent) = (body, 0)
     }
 
     /// What is left of `body` from `offset` on.
@@ -179,12 +187,69 @@ struct OutputQueue {
         first = 0
     }
 
+    // MARK: Taken by frames
+
+    enum Offer {
+        /// So many bytes can be taken now (`take`); where all is true nothing follows them.
+        case bytes(Int, isAll: Bool)
+        case onDisk(UnsafeRawBufferPointer, owner: AnyObject)
+        case unmade(any ContentProducer)
+    }
+
+    /// What can be taken now, at most so much.
+    func offer(limit: Int, _ memory: (any ContentMemory)?) -> Offer {
+        if unsentBytes > 0 { return offered(min(limit, unsentBytes)) }
+        if tailSent < tail.count {
+            let next = min(limit, tail.count - tailSent)
+            // What has just been found is in memory.
+            if tailSent > 0, case .borrowed(let bytes, let owner) = tail, let memory {
+                let piece = UnsafeRawBufferPointer(rebasing: bytes[tailSent..<tailSent + next])
+                guard piece.baseAddress == broughtIn || memory.isInMemory(piece, of: owner) else {
+                    let more = bytes[tailSent..<min(tail.count, tailSent + Self.borrowedBytes)]
+                    return .onDisk(UnsafeRawBufferPointer(rebasing: more), owner: owner)
+                }
+            }
+            return offered(next)
+        }
+        guard let producer else { return offered(0) }
+        if let memory, let (bytes, owner) = producer.source, bytes.baseAddress != broughtIn, !memory.isInMemory(bytes, of: owner) {
+            return .onDisk(bytes, owner: owner)
+        }
+        return .unmade(producer)
+    }
+
+    private func offered(_ bytes: Int) -> Offer { .bytes(bytes, isAll: bytes == count && producer == nil) }
+
+    /// Takes bytes that were offered: of the pieces, or of what lies elsewhere.
+    mutating func take(into place: UnsafeMutableRawBufferPointer) {
+        sentBytes += place.count
+        if first == pieces.count {
+            tail.withBytes { place.copyMemory(from: UnsafeRawBufferPointer(rebasing: $0[tailSent..<tailSent + place.count])) }
+            tailSent += place.count
+            if tailSent == tail.count { (tail, tailSent) = (.none, 0) }
+            return
+        }
+        var filled = 0
+        while filled < place.count {
+            let taken = min(place.count - filled, pieces[first].count - sent)
+            pieces[first].withUnsafeBytes {
+                UnsafeMutableRawBufferPointer(rebasing: place[filled...]).copyMemory(
+                    from: UnsafeRawBufferPointer(rebasing: $0[sent..<sent + taken]))
+            }
+            filled += taken
+            sent += taken
+            if sent == pieces[first].count { dropFirst() }
+        }
+    }
+
+    mutating func append(framed producer: any ContentProducer) { (self.producer, isFramed) = (producer, true) }
+
     /// Nothing may follow it but what it makes.
     mutating func append(_ producer: any ContentProducer) { self.producer = producer }
 
     /// The producer's next piece, framed as a chunk (RFC 9112 §7.1) where nobody knows how long all of it is.
     mutating func append(made piece: [UInt8]) {
-        guard producer?.length == nil else { return append(piece: piece) }
+        guard producer?.length == nil, !isFramed else { return append(piece: piece) }
         var chunk: [UInt8] = []
         chunk.append(chunkSize: piece.count)
         chunk += piece
@@ -194,7 +259,7 @@ struct OutputQueue {
 
     /// The producer has made all of it.
     mutating func endProduced() {
-        let isChunked = producer?.length == nil
+        let isChunked = producer?.length == nil && !isFramed
         producer = nil
         if isChunked { ("0\r\n\r\n" as StaticString).withUTF8Buffer { append(UnsafeRawBufferPointer($0)) } }
     }

@@ -23,6 +23,7 @@ package enum AccessLogLine {
         appendEscaped(head.method.bytes[...], to: &line)
         line += Array("\",\"path\":\"".utf8)
         appendEscaped(path(head), to: &line)
+        line += Array("\",\"protocol\":\"\(head.version.name)".utf8)
         line += Array("\",\"status\":\(record.status),\"bytes\":\(record.bodyBytes),\"duration_us\":\(record.durationMicroseconds)".utf8)
         line += Array(",\"result\":\"\(record.result.label)\"".utf8)
         if let microseconds = record.upstreamMicroseconds { line += Array(",\"upstream_us\":\(microseconds)".utf8) }
@@ -45,7 +46,7 @@ package enum AccessLogLine {
         appendEscaped(head.method.bytes[...], to: &line)
         line.append(0x20)
         appendEscaped(path(head), to: &line)
-        line += Array(" \(head.version == .http10 ? "HTTP/1.0" : "HTTP/1.1")\" \(record.status) \(record.bodyBytes)".utf8)
+        line += Array(" \(head.version.name)\" \(record.status) \(record.bodyBytes)".utf8)
         line += Array(" \(record.result.label) \(reason(record) ?? "-")\n".utf8)
         return line
     }

@@ -105,6 +105,8 @@ extension HTTP2Session {
 
     private func sent(_ frame: nghttp2_frame) -> Int32 {
         switch nghttp2_frame_type(UInt32(frame.hd.type)) {
+        case NGHTTP2_DATA, NGHTTP2_HEADERS:
+            if frame.hd.flags & UInt8(NGHTTP2_FLAG_END_STREAM.rawValue) != 0 { delegate?.sentEnd(of: frame.hd.stream_id) }
         case NGHTTP2_RST_STREAM:
             delegate?.streamReset(frame.hd.stream_id, HTTP2ErrorCode(rawValue: frame.rst_stream.error_code), isByPeer: false)
         case NGHTTP2_GOAWAY: delegate?.sentGoAway(HTTP2ErrorCode(rawValue: frame.goaway.error_code))

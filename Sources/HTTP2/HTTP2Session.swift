@@ -138,6 +138,9 @@ package final class HTTP2Session {
     /// Whether `write` would write something, as far as the library knows.
     package var wantsToWrite: Bool { !rest.isEmpty || nghttp2_session_want_write(session) != 0 }
 
+    /// Whether neither side has anything more to say.
+    package var isFinished: Bool { (isEnded || nghttp2_session_want_read(session) == 0) && !wantsToWrite }
+
     /// Frames that wait to be written, content apart.
     package var waitingFrames: Int { nghttp2_session_get_outbound_queue_size(session) }
 

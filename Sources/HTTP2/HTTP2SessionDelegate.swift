@@ -26,6 +26,8 @@ package protocol HTTP2SessionDelegate: AnyObject {
     func receivedContent(_ bytes: UnsafeRawBufferPointer, on stream: Int32)
     /// A stream's peer has sent all that it will, after content or trailers; not told after a head that ends its stream.
     func receivedEnd(of stream: Int32)
+    /// All that we send on a stream has been written.
+    func sentEnd(of stream: Int32)
     /// The stream is gone; nothing more is told of it. `noError`: both sides had ended.
     func streamClosed(_ stream: Int32, _ code: HTTP2ErrorCode)
 
@@ -49,6 +51,7 @@ package protocol HTTP2SessionDelegate: AnyObject {
 }
 
 extension HTTP2SessionDelegate {
+    package func sentEnd(of stream: Int32) {}
     package func receivedSettings() {}
     package func receivedGoAway(last: Int32, _ code: HTTP2ErrorCode) {}
     package func receivedPingAcknowledgement() {}

@@ -119,9 +119,18 @@ package struct Status: RawRepresentable, Hashable, Sendable, ExpressibleByIntege
     package var forbidsContent: Bool { isInformational || rawValue == 204 || rawValue == 304 }
 }
 
-/// HTTP/1.x (RFC 9112 §2.3). A minor version above 1 is read as 1.
+/// HTTP/1.x (RFC 9112 §2.3), where a minor version above 1 is read as 1; or HTTP/2 (RFC 9113).
 package enum HTTPVersion: Sendable, Equatable {
-    case http10, http11
+    case http10, http11, http2
+
+    /// As logs and metrics have it.
+    package var name: String {
+        switch self {
+        case .http10: "HTTP/1.0"
+        case .http11: "HTTP/1.1"
+        case .http2: "HTTP/2"
+        }
+    }
 }
 
 /// A request's line and fields. `fields.bytes` is the head as received; `target` is a slice of it. A class, since it is handed from hand to

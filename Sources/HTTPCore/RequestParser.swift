@@ -54,6 +54,17 @@ package struct RequestParser: Sendable {
         }
     }
 
+    /// A head that came in another way, written down as HTTP/1.1 would have it: then the same is taken and refused however it came.
+    package static func read(
+        written head: Span<UInt8>, version: HTTPVersion, limits: RequestLimits
+    ) throws(RequestRejection) -> (RequestHead, ContentFraming) {
+        guard head.count <= limits.headBytes else { throw tooLarge }
+        return try head.withUnsafeBufferPointer { buffer throws(RequestRejection) in
+            var reading = HeadReading(head: buffer, limits: limits, version: version)
+            return try reading.read()
+        }
+    }
+
     /// The offset behind the empty line that ends the head.
     private mutating func findEnd(_ bytes: Span<UInt8>, from start: Int) -> Int? {
         let count = bytes.count
@@ -88,7 +99,7 @@ package struct RequestParser: Sendable {
         return bytes.count - start > limits.headBytes ? tooLarge : nil
     }
 
-    static let tooLarge = RequestRejection(.fieldsTooLarge, 431, "The request's header fields are too large.")
+    package static let tooLarge = RequestRejection(.fieldsTooLarge, 431, "The request's header fields are too large.")
 }
 
 /// One pass over a complete head. It ends in an empty line, so no loop that stops at CR needs to look for the end.
@@ -98,10 +109,13 @@ private struct HeadReading {
     var position = 0
     /// Whether the target holds bytes beyond ASCII.
     private var hasRawTarget = false
+    /// Of the connection, where the head says another since it was written down.
+    private let spoken: HTTPVersion?
 
-    init(head: UnsafeBufferPointer<UInt8>, limits: RequestLimits) {
+    init(head: UnsafeBufferPointer<UInt8>, limits: RequestLimits, version: HTTPVersion? = nil) {
         self.head = head
         self.limits = limits
+        spoken = version
     }
 
     private func span(_ range: Range<Int>) -> UnsafeBufferPointer<UInt8> { UnsafeBufferPointer(rebasing: head[range]) }
@@ -121,7 +135,7 @@ private struct HeadReading {
         }
         let bytes = [UInt8](head)
         let fields = Fields(bytes: bytes, entries: entries)
-        let request = RequestHead(method: method, target: try escaped(bytes[target]), version: version, fields: fields)
+        let request = RequestHead(method: method, target: try escaped(bytes[target]), version: spoken ?? version, fields: fields)
         if !RequestTarget.isPlain(request) { try RequestTarget.check(request) }
         return (request, known.isFramed ? try RequestFraming.decide(request) : .none)
     }
@@ -172,6 +186,10 @@ private struct HeadReading {
     /// "HTTP/1.1".
     private static let http11: UInt64 = 0x312e_312f_5054_5448
 
+    /// RFC 9113 §3.4: what a client sends that takes for granted that HTTP/2 is spoken.
+    private static let clearHTTP2 = RequestRejection(
+        .version, 505, "HTTP/2 is not spoken on this address: listen on it with h2c, or over TLS.")
+
     private static let targetTooLong = RequestRejection(.targetTooLong, 414, "The request target is too long.")
 
     private mutating func readVersion() throws(RequestRejection) -> HTTPVersion {
@@ -189,7 +207,10 @@ private struct HeadReading {
         guard version.count == 8, version.extracting(0..<5).equals("HTTP/"), version[5].isASCIIDigit, version[6] == 0x2e,
             version[7].isASCIIDigit
         else { throw .malformed("The request line must be a method, a target and a version, with one space between them.") }
-        guard version[5] == 0x31 else { throw RequestRejection(.version, 505, "Only HTTP/1.1 and HTTP/1.0 are spoken here.") }
+        guard version[5] == 0x31 else {
+            if version[5] == 0x32, span(0..<4).elementsEqual("PRI ".utf8) { throw Self.clearHTTP2 }
+            throw RequestRejection(.version, 505, "Only HTTP/1.1 and HTTP/1.0 are spoken here.")
+        }
         return version[7] == 0x30 ? .http10 : .http11
     }
 

@@ -4,7 +4,6 @@ import Coordination
 import Downstream
 import Explanation
 import FaultInjection
-import Forwarding
 import HTTPCore
 import Reactor
 import ResponseCache
@@ -39,6 +38,11 @@ extension ProxyShard {
         figures.timedOut += counters.timedOut
         figures.proxyHeadersRefused += counters.proxyHeadersRefused
         figures.acceptPauses += counters.acceptPauses
+        figures.http2Connections += counters.http2.connections
+        figures.http2Streams += counters.http2.streams
+        figures.http2Resets += counters.http2.resets
+        figures.http2Errors += counters.http2.connectionErrors
+        figures.http2Floods += counters.http2.floods
     }
 
     private func addFaults(to snapshot: inout MetricsSnapshot) {
@@ -72,10 +76,6 @@ extension ProxyShard {
     func countCarriedGrant() { records.metrics.carriedGrants += 1 }
 
     func countCompressed() { records.metrics.coding.whole += 1 }
-
-    func countRefused(_ refusal: AccessRefusal) {
-        if let place = MetricNames.place(of: refusal) { records.metrics.refuse(place) }
-    }
 
     func countStored() { records.metrics.stored += 1 }
 

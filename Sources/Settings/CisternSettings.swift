@@ -128,7 +128,6 @@ package struct CisternSettings: Sendable, Equatable {
         package var rescueWithShared: String
         package var refreshAhead: Int
         package var refreshAheadHits: Int
-        package var access = Access()
         package var methods: [String] = []
         package var contentLimit = 64 << 10
         package var invalidatesTarget = true
@@ -179,9 +178,15 @@ package struct CisternSettings: Sendable, Equatable {
         package var requestBuffers = 64 << 20
         package var connections = 10_000
         package var connectionsPerAddress = 0
-        package var requestsPerAddress = 0
         package var unsent = 512 << 20
         package var requestsPerConnection = 0
+    }
+
+    /// What one HTTP/2 connection of a client may ask for.
+    package struct HTTP2: Sendable, Equatable {
+        package var streams = 100
+        package var controlFrames = 1_000
+        package var resets = 200
     }
 
     package struct Timeouts: Sendable, Equatable {
@@ -197,8 +202,6 @@ package struct CisternSettings: Sendable, Equatable {
     package struct Forwarding: Sendable, Equatable {
         package var name = "cistern"
         package var forwarded = "replace"
-        package var clientField = "auto"
-        package var names: [String] = []
         package var forwardHost = false
         package var via = true
         package var preserveHost = false
@@ -206,12 +209,6 @@ package struct CisternSettings: Sendable, Equatable {
         package var dropOverrides = true
         package var overrideFields = WellKnownNames.overrideFields
         package var addressFields = WellKnownNames.addressFields
-    }
-
-    /// Networks whose clients may ask, and may not.
-    package struct Access: Sendable, Equatable {
-        package var allow: [String] = []
-        package var deny: [String] = []
     }
 
     package struct Log: Sendable, Equatable {
@@ -227,7 +224,6 @@ package struct CisternSettings: Sendable, Equatable {
     package var listen: [Listener] = ["127.0.0.1:8080"]
     package var adminListen: [Listener] = []
     package var trustedProxies: [String] = []
-    package var access = Access()
     package var admin = Admin()
     package var ownPages = true
     package var shards = 0
@@ -235,6 +231,7 @@ package struct CisternSettings: Sendable, Equatable {
     package var cache = Cache()
     package var credentials = Credentials()
     package var limits = Limits()
+    package var http2 = HTTP2()
     package var timeouts = Timeouts()
     package var forwarding = Forwarding()
     package var crossOrigin = CrossOrigin()

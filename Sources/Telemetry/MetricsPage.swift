@@ -8,6 +8,11 @@ package struct MetricsSnapshot: Sendable {
         package var timedOut = 0
         package var proxyHeadersRefused = 0
         package var acceptPauses = 0
+        package var http2Connections = 0
+        package var http2Streams = 0
+        package var http2Resets = 0
+        package var http2Errors = 0
+        package var http2Floods = 0
         package var limit = 0
         package var turnedAway = 0
         package var cut = 0
@@ -281,6 +286,15 @@ package enum MetricsPage {
         writer.counter("cistern_connections_timed_out", "Client connections ended by a time-out.", UInt64(connections.timedOut))
         writer.counter(
             "cistern_accept_pauses", "How often accepting paused: limit reached, or no descriptors left.", UInt64(connections.acceptPauses))
+        writer.counter("cistern_http2_connections", "Client connections on which HTTP/2 was spoken.", UInt64(connections.http2Connections))
+        writer.counter("cistern_http2_requests", "Requests that came on them.", UInt64(connections.http2Streams))
+        writer.counter("cistern_http2_resets", "Such requests that either side reset.", UInt64(connections.http2Resets))
+        writer.counter(
+            "cistern_http2_connections_ended", "HTTP/2 connections ended for what their client did, by cause.",
+            [
+                ("cause=\"flood\"", Double(connections.http2Floods)),
+                ("cause=\"protocol\"", Double(connections.http2Errors - connections.http2Floods)),
+            ])
         writer.counter(
             "cistern_access_log_dropped", "Access log lines dropped because the log could not keep up.",
             UInt64(snapshot.accessLogDropped))

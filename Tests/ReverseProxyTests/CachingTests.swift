@@ -13,7 +13,7 @@ private func countingOrigin(_ fields: String...) -> ScriptedOrigin {
     return ScriptedOrigin { _ in [.json("{\"n\":\(counter.next())}", fields)] }
 }
 
-@Suite("Caching", .play)
+@Suite("Caching", .play, .doors)
 struct CachingTests {
     @Test("an explicitly fresh response is served without asking, until it is stale")
     func freshness() throws {

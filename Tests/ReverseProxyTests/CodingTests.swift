@@ -9,7 +9,7 @@ import Testing
 
 @testable import ReverseProxy
 
-@Suite("Content codings (RFC 9110 §8.4)", .play)
+@Suite("Content codings (RFC 9110 §8.4)", .play, .doors)
 struct CodingTests {
     private static let text = "{\"id\":1,\"text\":\"abcabcabcabcabcabcabc\"}"
 

@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 import Upstream
 
-@Suite("Collapsing and background fetches", .play)
+@Suite("Collapsing and background fetches", .play, .doors)
 struct CollapsingTests {
     /// Sends the same request on so many connections.
     private func crowd(_ count: Int, _ play: ProxyPlay, _ target: String, _ fields: String = "") throws -> [TestClient] {

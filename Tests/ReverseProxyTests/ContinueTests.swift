@@ -8,7 +8,7 @@ import Testing
 @testable import Downstream
 @testable import ReverseProxy
 
-@Suite("Expect: 100-continue", .play)
+@Suite("Expect: 100-continue", .play, .doors)
 struct ContinueTests {
     private static let told = "HTTP/1.1 100 Continue\r\n\r\n"
 

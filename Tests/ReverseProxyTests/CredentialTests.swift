@@ -27,7 +27,7 @@ private func play(_ change: @escaping (inout CredentialRules) -> Void) throws ->
 private let ann = [("Authorization", "Bearer ann")]
 private let bob = [("Authorization", "Bearer bob")]
 
-@Suite("Credentials that make no difference", .play)
+@Suite("Credentials that make no difference", .play, .doors)
 struct IgnoredCredentialPlays {
     @Test("whoever asks gets what was stored for anybody")
     func ignored() throws {
@@ -79,7 +79,7 @@ struct IgnoredCredentialPlays {
     }
 }
 
-@Suite("What others may have although it was asked for with Authorization", .play)
+@Suite("What others may have although it was asked for with Authorization", .play, .doors)
 struct SharedAuthorizedPlays {
     @Test(
         "public, s-maxage and must-revalidate are for all who send Authorization",

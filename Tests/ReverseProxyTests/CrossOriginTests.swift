@@ -6,7 +6,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Scripts of other origins", .play)
+@Suite("Scripts of other origins", .play, .doors)
 struct CrossOriginTests {
     private static let (app, other) = ("https://app.test", "https://other.test")
 

@@ -10,7 +10,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Outages where what is stored is not in memory", .play)
+@Suite("Outages where what is stored is not in memory", .play, .doors)
 struct DiskRescueTests {
     private let residency = ScriptedResidency()
 

@@ -12,7 +12,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Stored responses that are not in memory", .play)
+@Suite("Stored responses that are not in memory", .play, .doors)
 struct DiskWaitTests {
     private func play(_ residency: ScriptedResidency, _ fields: [String] = ["Cache-Control: max-age=60", "ETag: \"1\""]) throws -> ProxyPlay
     {

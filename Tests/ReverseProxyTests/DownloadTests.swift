@@ -7,7 +7,7 @@ import Upstream
 @testable import Downstream
 @testable import ReverseProxy
 
-@Suite("Downloads", .play)
+@Suite("Downloads", .play, .doors)
 struct DownloadTests {
     private static let content = String(repeating: "0123456789abcdef", count: 1 << 18)  // 4 MiB
 

@@ -8,7 +8,7 @@ import Testing
 
 @testable import ReverseProxy
 
-@Suite("Content is looked at", .play)
+@Suite("Content is looked at", .play, .doors)
 struct ExaminationTests {
     @Test("a large response is served the same whether it was looked at on the loop or beside it", .slow, arguments: [false, true])
     func plays(isCoded: Bool) throws {

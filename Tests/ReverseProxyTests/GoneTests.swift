@@ -9,7 +9,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("What is gone stays gone", .play)
+@Suite("What is gone stays gone", .play, .doors)
 struct GoneTests {
     private static let notFound = OriginStep.json("{\"error\":\"none\"}", status: "404 Not Found")
 
@@ -188,7 +188,7 @@ struct GoneTests {
     }
 }
 
-@Suite("The age of what was confirmed (RFC 9111 §4.2.3)", .play)
+@Suite("The age of what was confirmed (RFC 9111 §4.2.3)", .play, .doors)
 struct ConfirmedAgeTests {
     @Test("a 304 that was not written down counts all the same, for everyone who asks", arguments: [true, false])
     func confirmed(_ isFlushed: Bool) throws {

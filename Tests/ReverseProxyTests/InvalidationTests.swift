@@ -8,7 +8,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Invalidation", .play)
+@Suite("Invalidation", .play, .doors)
 struct InvalidationTests {
     private let text = [("Content-Type", "text/plain")]
 

@@ -6,7 +6,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Users of whom the upstream tells", .play)
+@Suite("Users of whom the upstream tells", .play, .doors)
 struct LookUpPlays {
     /// Tokens are `USER-RIGHTS-NUMBER`; /me says the first two.
     private func play(_ me: @escaping @Sendable ([String]) -> OriginStep? = { _ in nil }) throws -> ProxyPlay {

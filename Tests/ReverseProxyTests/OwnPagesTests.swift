@@ -6,7 +6,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Own pages", .play)
+@Suite("Own pages", .play, .doors)
 struct OwnPagesTests {
     @Test("promtool has nothing to say about the metrics")
     func promtool() throws {

@@ -6,7 +6,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Preflights, in plays", .play)
+@Suite("Preflights, in plays", .play, .doors)
 struct PreflightPlayTests {
     private static let app = "https://app.test"
 

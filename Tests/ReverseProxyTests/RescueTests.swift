@@ -88,7 +88,7 @@ struct Failure: Sendable, CustomTestStringConvertible {
     ]
 }
 
-@Suite("Rescue: a stored copy stands in for a failing upstream", .play)
+@Suite("Rescue: a stored copy stands in for a failing upstream", .play, .doors)
 struct RescueTests {
     @Test("with a copy it goes out exact, and the next good response takes over", arguments: Failure.all)
     func rescued(_ failure: Failure) throws {

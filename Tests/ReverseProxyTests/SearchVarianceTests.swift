@@ -8,7 +8,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("No-Vary-Search", .play)
+@Suite("No-Vary-Search", .play, .doors)
 struct SearchVariancePlays {
     private let field = "No-Vary-Search: params=(\"utm\" \"session\")"
 

@@ -9,7 +9,7 @@ import Testing
 
 @testable import ReverseProxy
 
-@Suite("Semantics", .play)
+@Suite("Semantics", .play, .doors)
 struct SemanticsTests {
     /// Each response is another number, with these fields.
     private func counting(_ fields: String...) -> ScriptedOrigin {

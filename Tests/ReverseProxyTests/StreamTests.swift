@@ -11,7 +11,7 @@ import Upstream
 
 private let open = "cistern_streams"
 
-@Suite("Streams", .play)
+@Suite("Streams", .play, .doors)
 struct StreamTests {
     private static let events = "text/event-stream"
 
@@ -179,7 +179,7 @@ struct StreamTests {
 }
 
 /// `@unchecked Sendable` because the test does not touch the play's server until the thread that stops it has ended.
-private final class StoppedPlay: @unchecked Sendable {
+final class StoppedPlay: @unchecked Sendable {
     let play: ProxyPlay
     init(_ play: ProxyPlay) { self.play = play }
 }

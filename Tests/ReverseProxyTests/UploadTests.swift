@@ -23,7 +23,7 @@ private let held = "cistern_request_content_held_bytes"
 
 private func count(_ outcome: String) -> String { "cistern_request_contents_total{outcome=\"\(outcome)\"}" }
 
-@Suite("Content that is taken whole before the upstream is asked", .play)
+@Suite("Content that is taken whole before the upstream is asked", .play, .doors)
 struct UploadTests {
     @Test(
         "a slow client holds no connection to the upstream, and what it has sent counts as held", arguments: ["length", "chunked", "1.0"])
@@ -173,7 +173,7 @@ struct UploadTests {
     }
 }
 
-@Suite("Content that streams", .play)
+@Suite("Content that streams", .play, .doors)
 struct StreamedUploadTests {
     @Test("what is too long goes on as it comes: at once where it says so, else when it has become too long")
     func tooLong() throws {
@@ -261,7 +261,7 @@ struct StreamedUploadTests {
     }
 }
 
-@Suite("Content that the key is made of", .play)
+@Suite("Content that the key is made of", .play, .doors)
 struct KeptByContentTests {
     private static let type = [("Content-Type", "application/json")]
 

@@ -7,7 +7,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Validation", .play)
+@Suite("Validation", .play, .doors)
 struct ValidationTests {
     private static let fresh = "Cache-Control: max-age=60"
     /// Older than it may be, as it comes.

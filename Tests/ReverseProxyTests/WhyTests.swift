@@ -15,7 +15,7 @@ import Testing
 @testable import ReverseProxy
 @testable import Upstream
 
-@Suite("Why", .play)
+@Suite("Why", .play, .doors)
 struct WhyTests {
     /// The newest exchange's explanation.
     private func why(_ play: ProxyPlay) throws -> JSONValue {

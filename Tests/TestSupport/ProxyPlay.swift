@@ -13,6 +13,20 @@ import Server
 import Upstream
 
 package final class ProxyPlay {
+    /// How the play's own requests come in.
+    package enum Door: Sendable, CaseIterable, CustomStringConvertible {
+        case clear
+        /// HTTP/2 in clear.
+        case http2
+
+        package var description: String {
+            switch self {
+            case .clear: "HTTP/1.1"
+            case .http2: "HTTP/2"
+            }
+        }
+    }
+
     package let origin: ScriptedOrigin
     package let time = ManualTime()
     private let temporary = TestTools.temporaryDirectory()
@@ -22,12 +36,18 @@ package final class ProxyPlay {
     package private(set) var port: UInt16 = 0
     /// Of all listeners.
     package private(set) var ports: [UInt16] = []
-    package private(set) var adminPorts: [UInt16] = []
-    private var connection: TestClient?
+    private let door: Door
+    private var connection: (any PlayClient)?
+
+    /// That of plays that do not say: a suite with `.doors` goes through each.
+    @TaskLocal package static var door = Door.clear
 
     /// - Parameter configure: changes the settings; the store has 16 MiB and one shard runs unless it says otherwise.
-    package init(_ origin: ScriptedOrigin, _ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws {
+    package init(
+        _ origin: ScriptedOrigin, door: Door = ProxyPlay.door, _ configure: @escaping (inout ProxySettings) -> Void = { _ in }
+    ) throws {
         self.origin = origin
+        self.door = door
         self.configure = configure
         try start()
     }
@@ -40,6 +60,7 @@ package final class ProxyPlay {
     package func start() throws {
         var settings = ProxySettings(upstream: UpstreamSettings(host: "127.0.0.1", port: origin.port))
         settings.listening.listeners = [ListenerSettings(.ipv4(host: "127.0.0.1", port: 0))]
+        settings.listening.listeners[0].takesClearHTTP2 = door == .http2
         settings.store = StoreSettings(directory: directory, capacityBytes: 16 << 20)
         settings.admin.socket = adminSocket
         configure(&settings)
@@ -48,8 +69,7 @@ package final class ProxyPlay {
         let server = try ProxyServer(settings, logger: logger, time: time)
         server.start()
         self.server = server
-        ports = server.addresses.compactMap(\.port)
-        adminPorts = server.adminAddresses.compactMap(\.port)
+        ports = server.addresses.compactMap { if case .ipv4(_, let port) = $0 { port } else { nil } }
         port = ports.first ?? 0
     }
 
@@ -89,6 +109,10 @@ package final class ProxyPlay {
 
     package func client() throws -> TestClient { try TestClient(port: port) }
 
+    package func http2Client() throws -> HTTP2TestClient { try HTTP2TestClient(port: port) }
+
+    private func doorClient() throws -> any PlayClient { door == .http2 ? try http2Client() : try client() }
+
     /// Over one kept connection.
     package func get(_ target: String, _ fields: [(String, String)] = []) throws -> TestResponse {
         try request("GET", target, fields)
@@ -101,7 +125,7 @@ package final class ProxyPlay {
             if response["Connection"]?.lowercased() == "close" { self.connection = nil }
             return response
         }
-        let fresh = try client()
+        let fresh = try doorClient()
         connection = fresh
         guard let response = fresh.request(method, target, fields, content: content) else { throw TestClient.NoConnection() }
         if response["Connection"]?.lowercased() == "close" { connection = nil }
@@ -120,3 +144,11 @@ package final class ProxyPlay {
         return false
     }
 }
+
+/// What a play asks with.
+package protocol PlayClient: AnyObject {
+    func request(_ method: String, _ target: String, _ fields: [(String, String)], content: String?) -> TestResponse?
+}
+
+extension TestClient: PlayClient {}
+extension HTTP2TestClient: PlayClient {}

@@ -175,6 +175,13 @@ package final class TestClient {
         }
     }
 
+    /// What comes next; nil where nothing more does.
+    package func receive() -> [UInt8]? {
+        if buffer.isEmpty, !fill() { return nil }
+        defer { buffer = [] }
+        return buffer
+    }
+
     private func fill() -> Bool {
         var piece = [UInt8](repeating: 0, count: 65_536)
         let count = recv(descriptor, &piece, piece.count, 0)

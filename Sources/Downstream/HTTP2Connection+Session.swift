@@ -1,0 +1,90 @@
+// What the session tells while it reads and writes. Everything that is done here only queues.
+
+import HTTP2
+import HTTPCore
+import Reactor
+
+extension HTTP2Connection: HTTP2SessionDelegate {
+    func received(_ section: borrowing HTTP2FieldSection, _ kind: HTTP2SectionKind, on number: Int32, endsStream: Bool) {
+        // As of HTTP/1.1: nobody behind us is told of trailers.
+        guard kind == .head else { return }
+        requests += 1
+        table.counters.http2.streams += 1
+        let stream = HTTP2Stream(number, of: self)
+        streams[number] = stream
+        idleDeadline = 0
+        stream.begin(HTTP2RequestHead.read(section, endsStream: endsStream, limits: table.settings.requestLimits), endsStream: endsStream)
+        let limit = table.settings.requestsPerConnection
+        if limit > 0, requests >= limit, phase == .open { takeNoMore() }
+    }
+
+    func receivedContent(_ bytes: UnsafeRawBufferPointer, on number: Int32) {
+        guard let stream = streams[number] else { return session.consume(bytes.count, on: number) }
+        stream.receivedContent(bytes)
+    }
+
+    func receivedEnd(of number: Int32) { streams[number]?.receivedEnd() }
+
+    func receivedPingAcknowledgement() {
+        if case .announcing = phase { takeNoMore() }
+    }
+
+    func offerContent(of number: Int32, limit: Int) -> HTTP2ContentOffer { streams[number]?.offerContent(limit: limit) ?? .broken }
+
+    func takeContent(of number: Int32, into place: UnsafeMutableRawBufferPointer) {
+        conduct.sentContent()
+        streams[number]?.takeContent(into: place)
+    }
+
+    func sentEnd(of number: Int32) { streams[number]?.sentEnd() }
+
+    func streamClosed(_ number: Int32, _ code: HTTP2ErrorCode) {
+        guard let stream = streams.removeValue(forKey: number) else { return }
+        if code == .noError { resets.endedWell() }
+        if !stream.isReset { pastStreams.end(number) }
+        stream.close()
+        if streams.isEmpty { idleDeadline = table.keepAliveDeadline }
+    }
+
+    func streamReset(_ number: Int32, _ code: HTTP2ErrorCode, isByPeer: Bool) {
+        table.counters.http2.resets += 1
+        if !isByPeer { streams[number]?.isReset = true }
+        // What broke on our side, or was answered before it had all come, is no fault of the client.
+        if !isByPeer, code == .noError || code == .internalError { return }
+        guard resets.take(now: table.now) else { return flooded() }
+    }
+
+    func sentGoAway(_ code: HTTP2ErrorCode) {
+        if code != .noError { table.counters.http2.connectionErrors += 1 }
+    }
+
+    // MARK: What streams ask for
+
+    func reset(_ stream: HTTP2Stream, _ code: HTTP2ErrorCode) {
+        guard !isClosed, !stream.isReset else { return }
+        stream.isReset = true
+        session.reset(stream.number, code)
+        pushLater()
+        // The client's flow hears of it from a fresh call, since it may be the one that asks for it.
+        guard stream.exchange != nil else { return }
+        table.loop.atEndOfBatch { stream.close() }
+    }
+
+    func consume(_ count: Int, on number: Int32) {
+        guard count > 0, !isClosed else { return }
+        session.consume(count, on: number)
+        pushLater()
+    }
+
+    func submitResponse(_ fields: HTTP2FieldList, hasContent: Bool, on number: Int32) {
+        session.submitResponse(fields, hasContent: hasContent, on: number)
+    }
+
+    func submitInformational(_ fields: HTTP2FieldList, on number: Int32) {
+        guard !isClosed else { return }
+        session.submitInformational(fields, on: number)
+        pushLater()
+    }
+
+    func resumeContent(of number: Int32) { session.resumeContent(of: number) }
+}

@@ -1,0 +1,275 @@
+// One client's connection on which HTTP/2 is spoken: many requests at once, each on a stream (`HTTP2Stream`). This file is its life and the
+// reading side; `HTTP2Connection+Output.swift` is the writing side, `HTTP2Connection+Session.swift` what the session tells. The session and all
+// streams belong to it, and go with it.
+//
+// Tricky: the session must not be entered while it tells something, so nothing is written from within a request: what is to be written waits for
+// the end of the batch of events.
+
+import HTTP2
+import HTTPCore
+import Reactor
+
+final class HTTP2Connection: AcceptedConnection {
+    let peer: PeerAddress
+    /// Whose requests these are, where nothing else is said of one.
+    private(set) lazy var client = RequestClient(peer.address)
+    var transport: ClientTransport
+    var descriptor: Int32 { transport.descriptor }
+    /// The table lets go of a connection when it is closed; so this is no cycle that lasts.
+    let table: ClientConnections
+    let receiver: any RequestReceiver
+    let session: HTTP2Session
+
+    var streams: [Int32: HTTP2Stream] = [:]
+    var requests = 0
+    var phase = Phase.open
+    private var walk = HTTP2FrameWalk()
+    var conduct: HTTP2ControlBudget
+    var resets: HTTP2ResetBudget
+    var pastStreams = HTTP2StreamMemory()
+    private var isReadQueued = false
+    /// Milliseconds of the loop's clock; 0: no limit applies now.
+    var idleDeadline: Int64
+    private var sectionDeadline: Int64 = 0
+
+    // The writing side's.
+    /// Written by the session, and not taken by the kernel yet.
+    var rest: [UInt8] = []
+    var restSent = 0
+    var isPushQueued = false
+    /// Streams that have something new for the session.
+    var pushing: [HTTP2Stream] = []
+    /// Streams whose flow may go on.
+    var drained: [HTTP2Stream] = []
+    var writeDeadline: Int64 = 0
+    /// What all streams hold of memory, and what the budget knows of it.
+    var heldBytes = 0
+    var budgetedBytes = 0
+
+    enum Phase: Equatable {
+        case open
+        /// No more requests are taken: all of the first GOAWAY has not been seen by the client until this, or its ping's acknowledgement.
+        case announcing(until: Int64)
+        /// No more requests are taken.
+        case finishing
+        /// All has been written: what the client still sends is thrown away, so that it gets to read it.
+        case lingering(discardedBytes: Int, until: Int64)
+        case closed
+    }
+
+    /// How long the client may take to read what ended the connection.
+    static let lingerTimeout = Duration.seconds(2)
+    static let lingerLimitBytes = 1 << 20
+    /// How long a client may take to hear that the connection will end.
+    static let announceTimeout = Duration.seconds(1)
+    /// Frames that may wait for a client that reads nothing, before nothing is read of it.
+    static let waitingFramesLimit = 256
+
+    /// nil where there is no memory for it.
+    static func session(_ settings: DownstreamSettings) -> HTTP2Session? {
+        try? HTTP2Session(.server, settings.http2.session(settings.requestLimits))
+    }
+
+    init(_ socket: consuming AcceptedSocket, _ session: HTTP2Session, table: ClientConnections) {
+        self.session = session
+        peer = socket.peer
+        receiver = socket.listener.receiver
+        transport = socket.transport
+        self.table = table
+        let now = table.now
+        conduct = HTTP2ControlBudget(perSecond: table.settings.http2.controlFrames, now: now)
+        resets = HTTP2ResetBudget(limit: table.settings.http2.resets, now: now)
+        idleDeadline = table.keepAliveDeadline
+        table.counters.http2.connections += 1
+    }
+
+    /// What an earlier phase of the connection has received and not used comes first.
+    func start(with received: [UInt8]) {
+        pushLater()
+        if !received.isEmpty { received.withUnsafeBytes { self.received($0) } }
+        readHeld()
+    }
+
+    var isClosed: Bool { phase == .closed }
+
+    // MARK: Events
+
+    func ready(_ events: ReadyEvents) {
+        let events = transport.meaning(of: events)
+        if events.isBroken { return vanish() }
+        if events.isWritable { flush() }
+        if events.isReadable, !isClosed { read() }
+    }
+
+    private func read() {
+        guard mayRead else { return updateInterest() }
+        let buffer = table.readBuffer
+        switch transport.receive(into: buffer) {
+        case .bytes(let count):
+            received(UnsafeRawBufferPointer(start: buffer.baseAddress, count: count))
+            readHeld()
+        case .nothing: break
+        // Who speaks HTTP/2 and sends no more reads no more either.
+        case .ended, .broken: vanish()
+        }
+    }
+
+    /// Others come first: a client may send without end.
+    func readHeld() {
+        guard transport.holdsInput, mayRead, !isReadQueued else { return }
+        isReadQueued = true
+        table.loop.inNextRound { [self] in
+            isReadQueued = false
+            if !isClosed { read() }
+        }
+    }
+
+    private func received(_ bytes: UnsafeRawBufferPointer) {
+        switch phase {
+        case .lingering(let discarded, let until):
+            phase = .lingering(discardedBytes: discarded + bytes.count, until: until)
+            if discarded + bytes.count > Self.lingerLimitBytes { closeNow() }
+        case .closed: break
+        case .open, .announcing, .finishing:
+            take(bytes)
+            guard !isClosed else { return }
+            noteSection()
+            pushLater()
+        }
+    }
+
+    private func take(_ bytes: UnsafeRawBufferPointer) {
+        var (taken, position) = (0, 0)
+        while let frame = walk.next(bytes, &position) {
+            guard conduct.take(frame, now: table.now) else { return flooded() }
+            guard streams[frame.stream] == nil || frame.kind == .headers, pastStreams.fault(of: frame) != nil else { continue }
+            // It may be open or over by what comes before it.
+            let start = max(taken, position - HTTP2Session.frameHeadBytes)
+            guard give(UnsafeRawBufferPointer(rebasing: bytes[taken..<start])) else { return }
+            taken = start
+            if streams[frame.stream] == nil, let fault = pastStreams.fault(of: frame) { return session.end(fault) }
+        }
+        _ = give(UnsafeRawBufferPointer(rebasing: bytes[taken...]))
+    }
+
+    /// - Returns: false where nothing more is to be read.
+    private func give(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        if case .ended = session.receive(bytes, telling: self) { return false }
+        return !isClosed
+    }
+
+    /// RFC 9113 §10.5.
+    func flooded() {
+        table.counters.http2.floods += 1
+        session.end(.enhanceYourCalm)
+    }
+
+    /// All of a request's head has to come in time.
+    private func noteSection() {
+        if !walk.isInSection {
+            sectionDeadline = 0
+        } else if sectionDeadline == 0 {
+            sectionDeadline = table.deadline(after: table.settings.headTimeout)
+        }
+    }
+
+    // MARK: Ends
+
+    /// No request is taken any more; those that are under way go on.
+    func takeNoMore() {
+        phase = .finishing
+        session.takeNoMore()
+        pushLater()
+    }
+
+    /// RFC 9113 §6.8: in two steps, so that what is on its way is not lost.
+    func drain() {
+        guard phase == .open else { return }
+        phase = .announcing(until: table.deadline(after: Self.announceTimeout))
+        session.announceEnd()
+        session.ping()
+        pushLater()
+    }
+
+    func endNow() {
+        for stream in streams.values { stream.exchange?.respondNow() }
+        if !isClosed { takeNoMore() }
+        if !isClosed { flush() }
+        vanish()
+    }
+
+    /// The client is gone, or is to go: nothing can be sent any more.
+    func vanish() {
+        let left = Array(streams.values)
+        closeNow()
+        // Told from a fresh call, since one of them may be the one that writes.
+        guard !left.isEmpty else { return }
+        table.loop.atEndOfBatch { for stream in left { stream.close() } }
+    }
+
+    func closeNow() {
+        guard !isClosed else { return }
+        phase = .closed
+        session.abandon()
+        streams = [:]
+        (pushing, drained, rest) = ([], [], [])
+        heldBytes = 0
+        holdBudget()
+        table.remove(descriptor)
+        transport.close()
+    }
+
+    /// All that is to be said has been written.
+    func linger() {
+        transport.endSending()
+        phase = .lingering(discardedBytes: 0, until: table.deadline(after: Self.lingerTimeout))
+        updateInterest()
+    }
+
+    func checkDeadline(_ now: Int64) {
+        switch phase {
+        case .lingering(_, let until): return now >= until ? closeNow() : ()
+        case .announcing(let until) where now >= until: takeNoMore()
+        default: break
+        }
+        if writeDeadline > 0, now >= writeDeadline { return timeOut { vanish() } }
+        if sectionDeadline > 0, now >= sectionDeadline { return timeOut { end(.enhanceYourCalm) } }
+        if streams.isEmpty {
+            // RFC 9113 §9.1: an idle connection is ended in order.
+            if idleDeadline > 0, now >= idleDeadline { timeOut { end(.noError) } }
+            return
+        }
+        for stream in Array(streams.values) where !stream.state.isClosed { stream.checkDeadline(now) }
+    }
+
+    private func timeOut(_ perform: () -> Void) {
+        table.counters.timedOut += 1
+        (idleDeadline, sectionDeadline, writeDeadline) = (0, 0, 0)
+        perform()
+    }
+
+    func end(_ code: HTTP2ErrorCode) {
+        session.end(code)
+        pushLater()
+    }
+
+    // MARK: What to wait for
+
+    var mayRead: Bool {
+        switch phase {
+        case .closed: false
+        case .lingering: true
+        case .open, .announcing, .finishing: session.waitingFrames < Self.waitingFramesLimit
+        }
+    }
+
+    /// Asks the loop for what can be used now, and nothing else.
+    func updateInterest() {
+        guard !isClosed else { return }
+        var events = ReadyEvents()
+        if isBlocked { events.insert(.writable) }
+        if mayRead { events.insert(.readable) }
+        table.loop.modify(descriptor, transport.interest(events))
+        readHeld()
+    }
+}

@@ -1,0 +1,200 @@
+// The response's side of a stream: what waits here is taken by the session, frame by frame, as fast as the client gives it windows.
+
+import HTTP2
+import HTTPCore
+import Reactor
+
+extension HTTP2Stream {
+    @discardableResult
+    func sendWhole(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, body: WholeBody) -> UnsafeRawBufferPointer? {
+        guard let progress = state.respondWhole() else { return nil }
+        pendingHead = HTTP2ResponseFields.make(head: head, lines: lines)
+        if !progress.isHead {
+            // What the client does not take at once may wait for long: then a small body is better copied.
+            if connection.isBlocked { output.append(body, from: 0) } else { output.append(soon: body) }
+        }
+        responded()
+        return nil
+    }
+
+    /// What is repeated is repeated byte for byte, which the fields of HTTP/2 are not.
+    var staysOpen: Bool { false }
+
+    func sendComplete(_ response: UnsafeRawBufferPointer) {
+        let end = response.firstRange(of: Array("\r\n\r\n".utf8))
+        let head = UnsafeRawBufferPointer(rebasing: response[..<(end.map { $0.lowerBound + 2 } ?? response.count)])
+        let body = UnsafeRawBufferPointer(rebasing: response[(end?.upperBound ?? response.count)...])
+        sendWhole(head: head, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .passing(body))
+    }
+
+    /// Content of unknown length ends with its stream.
+    var takesChunks: Bool { true }
+
+    func sendProduced(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, content producer: any ContentProducer) {
+        guard let progress = state.respondWhole() else { return }
+        pendingHead = HTTP2ResponseFields.make(head: head, lines: lines)
+        if !progress.isHead { output.append(framed: producer) }
+        responded()
+    }
+
+    func sendInformational(_ head: ResponseHead) {
+        guard let progress = state.current, progress.response == .awaited else { return }
+        connection.submitInformational(HTTP2ResponseFields.make(head), on: number)
+    }
+
+    func roomNeeded(lines: [UInt8], _ framing: ResponseFraming) -> Int { 0 }
+
+    func startResponse(head: consuming [UInt8], lines: [UInt8], framing: ResponseFraming, readAhead: Int) {
+        guard state.beginResponse(framing, readAhead: readAhead, isFirstOutput: true) != nil else { return }
+        let length: Int? = if case .length(let count) = framing { count } else { nil }
+        pendingHead = head.withUnsafeBytes { head in
+            lines.withUnsafeBytes { HTTP2ResponseFields.make(head: head, lines: $0, length: length) }
+        }
+        pushLater()
+    }
+
+    func write(_ bytes: Span<UInt8>) -> Bool {
+        guard let progress = state.current, !progress.isHead, bytes.count > 0 else { return true }
+        bytes.withUnsafeBufferPointer { output.append(UnsafeRawBufferPointer($0)) }
+        connection.noteMemory(of: self)
+        pushLater()
+        return state.write(
+            bytes.count, isOverfull: output.count > table.settings.outputHighWaterBytes,
+            mayReadAhead: table.budget.mayReadAhead(holding: connection.heldBytes))
+    }
+
+    func endResponse() {
+        if state.endResponse().isUnderWay { responded() }
+    }
+
+    func takeBackResponse() -> Bool {
+        guard pendingHead != nil, state.takeBackResponse() else { return false }
+        pendingHead = nil
+        output = OutputQueue()
+        connection.noteMemory(of: self)
+        return true
+    }
+
+    func abortResponse() {
+        guard !state.isClosed else { return }
+        connection.reset(self, .internalError)
+    }
+
+    /// The response is whole; it goes out by itself from here.
+    private func responded() {
+        exchange = nil
+        connection.noteMemory(of: self)
+        pushLater()
+    }
+
+    private func pushLater() {
+        guard !isPushQueued else { return }
+        isPushQueued = true
+        connection.pushLater(self)
+    }
+
+    // MARK: Going out
+
+    /// What has been gathered is the session's from now on.
+    func push() {
+        isPushQueued = false
+        guard !state.isClosed else { return }
+        if let head = pendingHead {
+            pendingHead = nil
+            state.offerOutput()
+            connection.submitResponse(head, hasContent: !(state.hasResponded && output.isEmpty), on: number)
+        } else if isContentAwaited, !isOutputAwaited {
+            isContentAwaited = false
+            connection.resumeContent(of: number)
+        }
+        if !output.isEmpty, writeDeadline == 0 { startWriteClock() }
+    }
+
+    private func startWriteClock() { writeDeadline = table.deadline(after: table.settings.writeTimeout) }
+
+    func offerContent(limit: Int) -> HTTP2ContentOffer {
+        guard !isBroken else { return .broken }
+        guard !isOutputAwaited else { return awaitContent() }
+        switch output.offer(limit: limit, table.contentMemory) {
+        case .bytes(let count, let isAll):
+            let isLast = isAll && state.hasResponded
+            if count == 0, !isLast {
+                writeDeadline = 0
+                return awaitContent()
+            }
+            return .bytes(count, isLast: isLast)
+        case .onDisk(let bytes, let owner): bringIn(bytes, of: owner)
+        case .unmade(let producer): make(producer)
+        }
+        return awaitContent()
+    }
+
+    private func awaitContent() -> HTTP2ContentOffer {
+        isContentAwaited = true
+        return .later
+    }
+
+    func takeContent(into place: UnsafeMutableRawBufferPointer) {
+        output.take(into: place)
+        if output.isEmpty { writeDeadline = 0 } else { startWriteClock() }
+        connection.noteMemory(of: self)
+        if output.count <= table.settings.outputHighWaterBytes / 4, state.resumeResponse() { connection.drained(self) }
+    }
+
+    /// The client waits for the disk; nobody else does.
+    private func bringIn(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject) {
+        isOutputAwaited = true
+        output.broughtIn = bytes.baseAddress
+        let own = LoopBound(value: self)
+        table.contentMemory?.bringIn(bytes, of: owner) { [loop = table.loop] in
+            loop.execute { own.value.outputIsThere() }
+        }
+    }
+
+    private func make(_ producer: any ContentProducer) {
+        isOutputAwaited = true
+        let own = LoopBound(value: self)
+        producer.makeNext { own.value.made($0) }
+    }
+
+    private func made(_ piece: ProducedPiece) {
+        guard !state.isClosed else { return }
+        switch piece {
+        case .bytes(let bytes): output.append(made: bytes)
+        case .end: output.endProduced()
+        case .broken: isBroken = true
+        }
+        connection.noteMemory(of: self)
+        outputIsThere()
+    }
+
+    private func outputIsThere() {
+        isOutputAwaited = false
+        guard !state.isClosed else { return }
+        pushLater()
+    }
+
+    /// All of the response has been written, into the connection's output at least.
+    func sentEnd() {
+        writeDeadline = 0
+        _ = state.responseSent(hasInput: true)
+        // RFC 9113 §8.1: what is still to come of the request is of no use.
+        if !hasInputEnded { connection.reset(self, .noError) }
+    }
+}
+
+extension RequestRejection {
+    /// The response of one who is not handed on.
+    /// - Parameter date: seconds.
+    func response(date: Int64) -> (head: [UInt8], content: [UInt8]) {
+        let text = Array(sentence.utf8) + [0x0a]
+        var head: [UInt8] = []
+        ResponseSerializer.appendStatusLine(status, reason: [], to: &head)
+        head.append("Date: ")
+        head += HTTPDate.format(date)
+        head.append("\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: ")
+        head.append(decimal: text.count)
+        head.append("\r\n")
+        return (head, text)
+    }
+}

@@ -1,0 +1,225 @@
+// One request of an HTTP/2 connection and its response: to the flow it is what a connection of HTTP/1.1 is, and where it stands is told by the
+// same machine (`ConnectionState`). This file is the request's side; `HTTP2Stream+Response.swift` is the response's.
+
+import HTTP2
+import HTTPCore
+import Reactor
+
+final class HTTP2Stream {
+    let number: Int32
+    /// It lets go of a stream when that is closed; so this is no cycle that lasts.
+    let connection: HTTP2Connection
+
+    var state = ConnectionState()
+    var exchange: (any ClientExchange)?
+    /// Content that came while the flow takes none, and what of all content has not been given back to the client's window.
+    private var held: [UInt8] = []
+    private var unconsumedBytes = 0
+    private var isTelling = false
+    private var attributed: RequestClient?
+    /// The client has sent all that it will.
+    private(set) var hasInputEnded = false
+    /// Milliseconds of the loop's clock; 0: no limit applies now.
+    private var readDeadline: Int64 = 0
+    private var contentDeadline: Int64 = 0
+
+    // The response's side.
+    var output = OutputQueue()
+    /// The response's head, which has not been given to the session: until then it can be taken back.
+    var pendingHead: HTTP2FieldList?
+    /// The session was told that there is no content now, and waits for it.
+    var isContentAwaited = false
+    /// What goes out next is being read from the disk, or made.
+    var isOutputAwaited = false
+    /// The content could not be made to its end.
+    var isBroken = false
+    /// By us; what the client has sent before it knows is ignored.
+    var isReset = false
+    var isPushQueued = false
+    var writeDeadline: Int64 = 0
+    /// What the connection knows of its memory.
+    var heldBytes = 0
+
+    var table: ClientConnections { connection.table }
+
+    init(_ number: Int32, of connection: HTTP2Connection) {
+        self.number = number
+        self.connection = connection
+    }
+
+    // MARK: The request
+
+    func begin(_ reading: HTTP2RequestHead.Reading, endsStream: Bool) {
+        hasInputEnded = endsStream
+        switch reading {
+        case .malformed: connection.reset(self, .protocolError)
+        case .refused(let rejection): perform(.refuse(rejection))
+        case .head(let head, let framing): begin(head, framing)
+        }
+    }
+
+    private func begin(_ head: RequestHead, _ framing: ContentFraming) {
+        let action = state.begin(head, framing, endsConnection: false, contentLimit: table.settings.contentLimitBytes)
+        guard action == .nothing else { return perform(action) }
+        let exchange = connection.receiver.received(ReceivedRequest(head: head, framing: framing, bytes: nil), on: self)
+        guard let progress = state.current, progress.response != .ended else { return }
+        precondition(exchange != nil, "a request got no response and was not taken over")
+        self.exchange = exchange
+        if progress.content.isWhole { exchange?.requestEnded() } else { startContentClock() }
+    }
+
+    func receivedContent(_ bytes: UnsafeRawBufferPointer) {
+        unconsumedBytes += bytes.count
+        guard let progress = state.current, !progress.content.isWhole else { return giveBack() }
+        guard held.isEmpty, progress.takesContent, !isTelling else {
+            held += bytes
+            return connection.noteMemory(of: self)
+        }
+        tell(bytes)
+    }
+
+    func receivedEnd() {
+        hasInputEnded = true
+        if held.isEmpty, !isTelling { endContent() }
+    }
+
+    private func tell(_ bytes: UnsafeRawBufferPointer) {
+        startContentClock()
+        var position = 0
+        let bytes = bytes.bindMemory(to: UInt8.self)
+        isTelling = true
+        while position < bytes.count, let progress = state.current, !progress.content.isWhole {
+            switch state.takeContent(Span(_unsafeElements: bytes), &position, limit: table.settings.contentLimitBytes) {
+            case .piece(let range, let isLast):
+                exchange?.requestContent(Span(_unsafeElements: UnsafeBufferPointer(rebasing: bytes[range])))
+                if isLast { tellEnd() }
+            case .failed(let action): perform(action)
+            case .ended, .needsMore: break
+            }
+        }
+        isTelling = false
+        if state.current?.isContentPaused != true { giveBack() }
+    }
+
+    private func endContent() {
+        if state.endContent() { tellEnd() }
+    }
+
+    private func tellEnd() {
+        guard state.current != nil else { return }
+        readDeadline = 0
+        exchange?.requestEnded()
+    }
+
+    /// The client may send as much again.
+    private func giveBack() {
+        connection.consume(unconsumedBytes, on: number)
+        unconsumedBytes = 0
+    }
+
+    private func startContentClock() {
+        let pauseDeadline = table.deadline(after: table.settings.contentTimeout)
+        readDeadline = contentDeadline > 0 ? min(pauseDeadline, contentDeadline) : pauseDeadline
+    }
+
+    /// What it takes of memory: content in both directions.
+    var memoryBytes: Int { held.count + output.heldBytes }
+
+    // MARK: What the state decides
+
+    func perform(_ action: ConnectionState.Action) {
+        switch action {
+        case .nothing, .awaitRequest, .close, .linger, .tellEnd: break
+        case .abandon: connection.reset(self, .cancel)
+        case .refuse(let rejection):
+            dismissExchange()
+            refuse(rejection)
+        case .abort(let rejection):
+            dismissExchange()
+            connection.receiver.refused(rejection.kind, on: self)
+            abortResponse()
+        }
+    }
+
+    private func dismissExchange() {
+        let exchange = self.exchange
+        self.exchange = nil
+        exchange?.clientLeft()
+    }
+
+    /// Responds to a request that is not handed on.
+    private func refuse(_ rejection: RequestRejection) {
+        guard !state.isClosed else { return }
+        state.refuse()
+        let response = rejection.response(date: table.loop.time.wallMilliseconds / 1000)
+        connection.receiver.refused(rejection.kind, on: self)
+        sendWhole(head: response.head, body: .bytes(response.content))
+    }
+
+    func checkDeadline(_ now: Int64) {
+        if writeDeadline > 0, now >= writeDeadline {
+            table.counters.timedOut += 1
+            return connection.reset(self, .cancel)
+        }
+        guard readDeadline > 0, now >= readDeadline else { return }
+        readDeadline = 0
+        table.counters.timedOut += 1
+        perform(state.readTimeoutPassed())
+    }
+
+    /// The stream is gone.
+    func close() {
+        guard !state.isClosed else { return }
+        giveBack()
+        state.close()
+        let exchange = self.exchange
+        self.exchange = nil
+        (output, held, pendingHead) = (OutputQueue(), [], nil)
+        connection.noteMemory(of: self)
+        exchange?.clientLeft()
+    }
+}
+
+extension HTTP2Stream: ClientStream {
+    var peer: PeerAddress { connection.peer }
+    var client: RequestClient { attributed ?? connection.client }
+
+    func attribute(to client: RequestClient) { attributed = client }
+
+    func handOver(to exchange: any ClientExchange) {
+        guard let progress = state.current, progress.response != .ended else { return }
+        contentDeadline = 0
+        self.exchange = exchange
+    }
+
+    func startContentTotal() { contentDeadline = table.deadline(after: table.settings.contentTotal) }
+
+    func pauseContent() {
+        state.pauseContent()
+        readDeadline = 0
+    }
+
+    func resumeContent() {
+        guard state.resumeContent() else { return }
+        startContentClock()
+        // Whoever is told something resumes: what is held follows when it has been told.
+        if isTelling { return }
+        let bytes = held
+        held = []
+        if bytes.isEmpty { giveBack() } else { bytes.withUnsafeBytes { tell($0) } }
+        connection.noteMemory(of: self)
+        if hasInputEnded, held.isEmpty { endContent() }
+        connection.pushLater()
+    }
+
+    var isContinueAwaited: Bool { state.current?.isContinueAwaited ?? false }
+
+    func sendContinue() {
+        guard state.takeContinue() else { return }
+        sendInformational(ResponseHead(status: 100))
+        if state.current?.takesContent == true { startContentClock() }
+    }
+
+    /// A client that has sent all of its request says so on its stream, and reads on.
+    var hasPeerEnded: Bool { false }
+}

@@ -1,0 +1,88 @@
+// The phase before requests on a clear connection that may speak either: the first bytes tell (RFC 9113 §3.4). No method of HTTP/1.1 that anybody
+// uses begins as HTTP/2's preface does, so one or two bytes are mostly enough.
+
+import HTTP2
+import HTTPCore
+import Reactor
+
+final class ProtocolChoice: AcceptedConnection {
+    let peer: PeerAddress
+    private let table: ClientConnections
+    /// nil where it is closed, or handed on.
+    private var socket: AcceptedSocket?
+    private(set) var descriptor: Int32
+    /// Milliseconds of the loop's clock.
+    private var deadline: Int64
+
+    init(_ socket: consuming AcceptedSocket, table: ClientConnections) {
+        peer = socket.peer
+        descriptor = socket.transport.descriptor
+        deadline = table.keepAliveDeadline
+        self.table = table
+        self.socket = consume socket
+    }
+
+    /// What an earlier phase of the connection has received and not used.
+    func start() { decide() }
+
+    func ready(_ events: ReadyEvents) {
+        guard socket != nil else { return }
+        let events = socket!.transport.meaning(of: events)
+        if events.isBroken { return closeNow() }
+        guard events.isReadable else { return }
+        // No more than tells: what follows is the next phase's.
+        let buffer = UnsafeMutableBufferPointer(
+            rebasing: table.readBuffer[..<(HTTP2Preface.bytes.utf8CodeUnitCount - socket!.received.count)])
+        switch socket!.transport.receive(into: buffer) {
+        case .bytes(let count):
+            if socket!.received.isEmpty { deadline = table.deadline(after: table.settings.headTimeout) }
+            socket!.received.append(contentsOf: buffer[..<count])
+            decide()
+        case .nothing: break
+        case .ended, .broken: closeNow()
+        }
+    }
+
+    private func decide() {
+        guard let received = socket?.received else { return }
+        switch HTTP2Preface.compare(received) {
+        case .mayBe: break
+        case .isOther: hand(on: .http1)
+        case .isWhole: hand(on: .http2)
+        }
+    }
+
+    private func hand(on phase: ConnectionPhase) {
+        guard var next = socket.take() else { return }
+        next.chosen = phase
+        next.phase = .choice
+        table.enter(next)
+    }
+
+    func checkDeadline(_ now: Int64) {
+        guard socket != nil, now >= deadline else { return }
+        table.counters.timedOut += 1
+        closeNow()
+    }
+
+    func drain() { closeNow() }
+
+    func closeNow() {
+        guard var closed = socket.take() else { return }
+        table.remove(descriptor)
+        closed.transport.close()
+        descriptor = -1
+    }
+}
+
+/// How a client's HTTP/2 connection begins (RFC 9113 §3.4).
+enum HTTP2Preface {
+    static let bytes: StaticString = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+    enum Comparison: Equatable { case mayBe, isWhole, isOther }
+
+    static func compare(_ received: [UInt8]) -> Comparison {
+        for (index, byte) in received.prefix(bytes.utf8CodeUnitCount).enumerated() where byte != bytes.utf8Start[index] { return .isOther }
+        return received.count >= bytes.utf8CodeUnitCount ? .isWhole : .mayBe
+    }
+}

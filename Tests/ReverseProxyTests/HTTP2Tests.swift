@@ -1,0 +1,251 @@
+// What clients that speak HTTP/2 see of the whole proxy beside what all see (`.doors`): many requests at once, windows, resets, ends.
+
+import Downstream
+import Forwarding
+import HTTP2
+import HTTPCore
+import Reactor
+import ReverseProxy
+import TestSupport
+import Testing
+import Upstream
+
+/// Responds with the request's line and the fields that it got.
+private func echo() -> ScriptedOrigin {
+    ScriptedOrigin { request in
+        let fields = request.fields.map { "\($0.name): \($0.value)" }.joined(separator: "\n")
+        return [.answer("\(request.line)\n\(fields)\n\n\(String(decoding: request.content, as: UTF8.self))", type: "text/plain")]
+    }
+}
+
+private func line(_ name: String, of text: String) -> String? {
+    text.split(separator: "\n").first { $0.lowercased().hasPrefix(name + ": ") }.map { String($0.dropFirst(name.utf8.count + 2)) }
+}
+
+@Suite("HTTP/2 with clients", .play)
+struct HTTP2Tests {
+    private static let usual = [(":method", "GET"), (":scheme", "http"), (":authority", "api.test"), (":path", "/a")]
+
+    @Test("a request goes on as one of HTTP/1.1 does, and says by which protocol it came")
+    func forwarded() throws {
+        let play = try ProxyPlay(echo(), door: .http2) { $0.forwarding.preserveHost = true }
+        let client = try play.http2Client()
+        let stream = try #require(
+            client.begin(
+                Self.usual + [("x-own", "1"), ("cookie", "a=1"), ("te", "trailers"), ("cookie", "b=2"), ("host", "API.test")]))
+        let text = try #require(client.response(of: stream)).text
+        #expect(text.hasPrefix("GET /a HTTP/1.1\n"))
+        #expect(line("host", of: text) == "api.test" && line("x-own", of: text) == "1" && line("cookie", of: text) == "a=1; b=2")
+        #expect(line("via", of: text)?.hasPrefix("2 cistern") == true)
+        #expect(line("te", of: text) == nil && line("content-length", of: text) == nil)
+        #expect(try play.metric("cistern_http2_connections_total") == 2)
+    }
+
+    @Test("many requests at once each get their own response, also large ones")
+    func many() throws {
+        let play = try ProxyPlay(
+            ScriptedOrigin { request in
+                [.answer(String(repeating: request.target, count: 40_000), type: "text/plain", ["Cache-Control: max-age=60"])]
+            }, door: .http2)
+        let client = try play.http2Client()
+        for _ in 0..<2 {
+            let streams = (10..<50).compactMap { client.begin("GET", "/\($0)") }
+            #expect(streams.count == 40)
+            for (index, stream) in streams.enumerated() {
+                let response = try #require(client.response(of: stream))
+                #expect(response.isComplete && response.text == String(repeating: "/\(index + 10)", count: 40_000))
+            }
+        }
+    }
+
+    @Test("a client that takes nothing of one response gets the others, and the long one when it wants it")
+    func stalled() throws {
+        let long = String(repeating: "x", count: 3 << 20)
+        let play = try ProxyPlay(
+            ScriptedOrigin { request in [.answer(request.target == "/long" ? long : "short", type: "text/plain")] }, door: .http2)
+        var settings = HTTP2SessionSettings()
+        settings.connectionWindowBytes = 1 << 20
+        let client = try HTTP2TestClient(port: play.port, settings)
+        client.consumes = false
+        let stalled = try #require(client.begin("GET", "/long"))
+        #expect(client.content(of: stalled, atLeast: 65_535).count == 65_535)
+        for _ in 0..<3 { #expect(client.get("/short")?.text == "short") }
+        client.consumes = true
+        client.consume(stalled)
+        #expect(client.response(of: stalled)?.text == long)
+    }
+
+    @Test("who takes nothing of a response for too long loses that stream, and no other")
+    func writeTimeout() throws {
+        let long = "\"" + String(repeating: "x", count: 100_000) + "\""
+        let play = try ProxyPlay(
+            ScriptedOrigin { request in [.json(request.target == "/long" ? long : "{}", ["Cache-Control: max-age=600"])] }, door: .http2)
+        let client = try play.http2Client()
+        #expect(try play.http2Client().get("/long")?.text == long)
+        client.consumes = false
+        let stalled = try #require(client.begin("GET", "/long"))
+        #expect(client.content(of: stalled, atLeast: 65_535).count == 65_535)
+        play.time.advance(by: .seconds(61))
+        #expect(client.resetCode(of: stalled) == .cancel)
+        client.consumes = true
+        client.consume(stalled)
+        #expect(client.get("/short")?.status == 200)
+    }
+
+    @Test("a response that breaks off is reset, and never looks whole")
+    func broken() throws {
+        let play = try ProxyPlay(
+            ScriptedOrigin { request in
+                request.target == "/a"
+                    ? [
+                        .send(
+                            "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 100000\r\n\r\n"
+                                + String(repeating: "x", count: 50_000)), .reset,
+                    ]
+                    : [.answer("whole", type: "text/plain")]
+            }, door: .http2)
+        let client = try play.http2Client()
+        let stream = try #require(client.begin("GET", "/a"))
+        #expect(client.resetCode(of: stream) == .internalError)
+        #expect(client.response(of: stream)?.isComplete == false)
+        #expect(client.get("/b")?.text == "whole")
+    }
+
+    @Test("content goes up as it comes, held back by the upstream, and a client that resets it is gone")
+    func upload() throws {
+        let play = try ProxyPlay(echo(), door: .http2) { $0.downstream.requestBufferBytes = 0 }
+        let client = try play.http2Client()
+        let stream = try #require(client.begin("POST", "/a", isOpen: true))
+        for part in ["one ", "two "] { client.send(Array(part.utf8), on: stream, isLast: false) }
+        client.send(Array("three".utf8), on: stream, isLast: true)
+        #expect(client.response(of: stream)?.text.hasSuffix("\n\none two three") == true)
+        let large = String(repeating: "y", count: 1 << 20)
+        #expect(client.request("POST", "/b", content: large)?.text.hasSuffix("\n\n\(large)") == true)
+        let left = try #require(client.begin("POST", "/c", isOpen: true))
+        client.send([1, 2, 3], on: left, isLast: false)
+        client.reset(left)
+        #expect(client.get("/d")?.status == 200)
+        #expect(try play.metric("cistern_http2_resets_total") == 1)
+    }
+
+    @Test("a response before all of the request has come ends the stream in order")
+    func early() throws {
+        let play = try ProxyPlay(echo(), door: .http2) { $0.downstream.contentLimitBytes = 10 }
+        let client = try play.http2Client()
+        let stream = try #require(client.begin("POST", "/a", isOpen: true))
+        client.send([UInt8](repeating: 1, count: 11), on: stream, isLast: false)
+        let response = try #require(client.response(of: stream))
+        #expect(response.status == 413 && response.text == "The request's content is too large.\n")
+        #expect(client.resetCode(of: stream) == .noError)
+        #expect(client.get("/b")?.status == 200)
+    }
+
+    @Test(
+        "what HTTP/1.1 would refuse is refused with the same sentence, and the connection goes on",
+        arguments: [
+            ("414", [(":path", "/" + String(repeating: "x", count: 9_000))]), ("400", [(":authority", "a,b")]),
+            ("400", [(":path", "/a#b")]), ("431", (0..<150).map { ("x-\($0)", "1") }), ("400", [("host", "other.test")]),
+            ("417", [("expect", "magic")]), ("400", [(":scheme", "ftp")]),
+        ])
+    func refused(_ status: String, _ changes: [(String, String)]) throws {
+        let play = try ProxyPlay(echo(), door: .http2)
+        let client = try play.http2Client()
+        let kept = Self.usual.filter { line in !changes.contains { $0.0 == line.0 } }
+        let pseudo = changes.filter { $0.0.hasPrefix(":") }
+        let stream = try #require(client.begin(kept + pseudo + changes.filter { !$0.0.hasPrefix(":") }))
+        #expect(client.response(of: stream).map { String($0.status) } == status)
+        #expect(client.get("/b")?.status == 200)
+        #expect(play.origin.requests.count == 1)
+    }
+
+    @Test("CONNECT is refused, and OPTIONS may ask about all")
+    func otherTargets() throws {
+        let play = try ProxyPlay(echo(), door: .http2)
+        let client = try play.http2Client()
+        let tunnel = try #require(client.begin([(":method", "CONNECT"), (":authority", "a.test:443")]))
+        #expect(client.head(of: tunnel)?.status == 501)
+        #expect(client.request("OPTIONS", "*")?.text.hasPrefix("OPTIONS * HTTP/1.1") == true)
+    }
+
+    @Test("so many requests at once and no more; what is too much is refused in a way that clients repeat")
+    func streamLimit() throws {
+        let gate = Gate()
+        let play = try ProxyPlay(
+            ScriptedOrigin { request in request.target == "/wait" ? [.pass(gate), .json("{}")] : [.json("{}")] }, door: .http2
+        ) { $0.downstream.http2.streams = 2 }
+        let client = try play.http2Client()
+        #expect(client.get("/a")?.status == 200)
+        let streams = (0..<4).compactMap { _ in client.begin("GET", "/wait") }
+        gate.open()
+        for stream in streams { #expect(client.response(of: stream)?.status == 200) }
+    }
+
+    @Test("after its last request a connection ends in order, and what comes later is left for another")
+    func requestsPerConnection() throws {
+        let play = try ProxyPlay(echo(), door: .http2) { $0.downstream.requestsPerConnection = 2 }
+        let client = try play.http2Client()
+        let streams = (0..<2).compactMap { client.begin("GET", "/\($0)") }
+        for stream in streams { #expect(client.response(of: stream)?.status == 200) }
+        let end = try #require(client.waitForGoAway())
+        #expect(end.code == .noError && end.last == 3)
+        #expect(client.isClosedByServer())
+    }
+
+    @Test("an idle connection is ended in order; one with a request that waits is not")
+    func idle() throws {
+        let (gate, reached) = (Gate(), Gate())
+        let play = try ProxyPlay(
+            ScriptedOrigin { request in request.target == "/wait" ? [.open(reached), .pass(gate), .json("{}")] : [.json("{}")] },
+            door: .http2
+        ) { $0.upstream.totalTimeout = .seconds(1_000) }
+        let (idle, busy) = (try play.http2Client(), try play.http2Client())
+        #expect(idle.get("/a")?.status == 200)
+        let waiting = try #require(busy.begin("GET", "/wait"))
+        reached.pass()
+        play.time.advance(by: .seconds(20))
+        play.time.advance(by: .seconds(20))
+        play.time.advance(by: .seconds(37))
+        #expect(idle.waitForGoAway()?.code == .noError)
+        #expect(idle.isClosedByServer())
+        gate.open()
+        #expect(busy.response(of: waiting) != nil)
+    }
+
+    @Test("a stop lets requests that run end, and takes those that were on their way")
+    func drain() throws {
+        let (gate, reached) = (Gate(), Gate())
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.open(reached), .pass(gate), .json("{}")] }, door: .http2)
+        var client: HTTP2TestClient? = try play.http2Client()
+        let stream = try #require(client?.begin("GET", "/a"))
+        reached.pass()
+        let stopped = Gate()
+        let stopping = StoppedPlay(play)
+        TestThread.start {
+            stopping.play.stop(deadline: .seconds(60))
+            stopped.open()
+        }
+        let announced = client?.waitForGoAway()
+        #expect(announced?.last == .max && announced?.code == .noError)
+        gate.open()
+        #expect(client?.response(of: stream)?.status == 200)
+        #expect(client?.isClosedByServer() == true)
+        client = nil
+        stopped.pass()
+    }
+
+    @Test("HTTP/2 where it is not spoken gets a sentence, and HTTP/1.1 goes on where it is")
+    func doors() throws {
+        let clear = try ProxyPlay(echo(), door: .clear)
+        let client = try clear.client()
+        client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\u{4}\0\0\0\0\0")
+        let response = try #require(client.readResponse())
+        #expect(response.status == 505 && response.text.contains("h2c"))
+        let both = try ProxyPlay(echo(), door: .http2)
+        for method in ["GET", "POST", "PUT", "PRIO"] { #expect(try both.client().request(method, "/a")?.status == 200) }
+        let split = try both.client()
+        split.send("P")
+        #expect(try both.get("/b").status == 200)
+        split.send("OST /c HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+        #expect(split.readResponse()?.status == 200)
+    }
+}
