@@ -70,12 +70,12 @@ let package = Package(
         room("Reactor", ["CSystem", "Descriptors", "Locking"]),
         room("HTTP2", ["CNGHTTP2"]),
         room("FaultInjection", ["HTTPCore", "CachePolicy"]),
-        room("Upstream", ["HTTPCore", "Reactor", "FaultInjection", "CLibcurl", "CSystem", "Descriptors", "CTLS"]),
+        room("Upstream", ["HTTPCore", "HTTP2", "Reactor", "FaultInjection", "CLibcurl", "CSystem", "Descriptors", "CTLS"]),
         room("Downstream", ["Addresses", "HTTPCore", "HTTP2", "Reactor", "CSystem", "Descriptors", "Locking"]),
         room("Telemetry", ["CSystem", "Descriptors", "Locking"]),
         room("Decisions", ["HTTPCore", "CachePolicy", "Forwarding", "Upstream"]),
-        room("Explanation", ["Addresses", "HTTPCore", "JSON", "CachePolicy", "Decisions", "Forwarding", "Upstream", "Telemetry"]),
-        room("Coordination", ["Addresses", "HTTPCore", "Decisions", "Upstream", "Telemetry", "Locking", logging]),
+        room("Explanation", ["HTTPCore", "JSON", "CachePolicy", "Decisions", "Upstream", "Telemetry"]),
+        room("Coordination", ["HTTPCore", "Decisions", "Upstream", "Telemetry", "Locking", logging]),
         room("Examination", ["HTTPCore", "JSON", "ContentCodings", "CachePolicy", "Forwarding", "Hashing"]),
         room(
             "Sending",
@@ -92,8 +92,7 @@ let package = Package(
         room(
             "ReverseProxy",
             [
-                "Addresses", "HTTPCore", "JSON", "CachePolicy", "Identity", "ResponseCache", "Decisions", "Explanation", "Examination",
-                "Sending",
+                "HTTPCore", "JSON", "CachePolicy", "Identity", "ResponseCache", "Decisions", "Explanation", "Examination", "Sending",
                 "Coordination",
                 "Forwarding", "FaultInjection", "Reactor", "Upstream", "Downstream", "Telemetry", "Hashing", "Locking", "Administration",
                 logging,
@@ -101,7 +100,7 @@ let package = Package(
         room(
             "Server",
             [
-                "Addresses", "ReverseProxy", "Administration", "Coordination", "Examination", "Explanation", "FaultInjection", "Forwarding",
+                "ReverseProxy", "Administration", "Coordination", "Examination", "Explanation", "FaultInjection", "Forwarding",
                 "ResponseCache",
                 "CachePolicy",
                 "Downstream", "Upstream", "Reactor", "Telemetry", "HTTPCore", "JSON", "Locking", logging,
@@ -133,7 +132,7 @@ let package = Package(
         .target(
             name: "TestSupport",
             dependencies: [
-                "CSystem", "CTestTLS", "CTestTokens", "Reactor", "Administration", "Server", "ReverseProxy", "CachePolicy",
+                "CNGHTTP2", "CSystem", "CTestTLS", "CTestTokens", "Reactor", "Administration", "Server", "ReverseProxy", "CachePolicy",
                 "ContentCodings", "Downstream", "HTTP2",
                 "CacheStore", "Upstream", "Locking",
                 logging,
@@ -163,7 +162,7 @@ let package = Package(
         tests(
             "CommandTests",
             ["cistern", "TestSupport", "Administration", "ReverseProxy", "CachePolicy", "CacheStore", "Settings", "Upstream"]),
-        tests("UpstreamTests", ["Upstream", "HTTPCore", "Reactor", "Locking", "TestSupport"]),
+        tests("UpstreamTests", ["Upstream", "HTTPCore", "HTTP2", "Reactor", "Locking", "TestSupport"]),
         tests("DownstreamTests", ["Addresses", "Downstream", "HTTPCore", "Reactor", "Locking", "CSystem", "Descriptors", "TestSupport"]),
         tests("TelemetryTests", ["Telemetry", "CacheStore", "TestSupport"]),
         tests(

@@ -140,8 +140,16 @@ static int set_own(ctls_context *context, const char *certificate, const char *k
            SSL_CTX_use_PrivateKey_file(context->ssl, key, SSL_FILETYPE_PEM) == 1 && SSL_CTX_check_private_key(context->ssl) == 1;
 }
 
-static int set_up(ctls_context *context, const char *ca_file, const char *certificate, const char *key, int verifies) {
-    static const unsigned char protocols[] = "\x08http/1.1";
+// What we can speak, the one that we want most first (RFC 7301 §3.1).
+static int set_protocols(SSL_CTX *ssl, int protocols) {
+    static const unsigned char both[] = "\x02h2\x08http/1.1";
+    enum { HTTP2 = 3, HTTP1 = 9 };
+    const unsigned char *first = protocols == CTLS_HTTP1 ? both + HTTP2 : both;
+    unsigned int length = protocols == CTLS_HTTP1 ? HTTP1 : protocols == CTLS_HTTP2 ? HTTP2 : HTTP2 + HTTP1;
+    return SSL_CTX_set_alpn_protos(ssl, first, length) == 0;
+}
+
+static int set_up(ctls_context *context, const char *ca_file, const char *certificate, const char *key, int verifies, int protocols) {
     SSL_CTX *ssl = context->ssl;
     SSL_CTX_set_app_data(ssl, context);
     // What the system's file may say: an end without close_notify is never taken for one in good order.
@@ -155,11 +163,11 @@ static int set_up(ctls_context *context, const char *ca_file, const char *certif
     SSL_CTX_set_post_handshake_auth(ssl, 1);
     SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
     SSL_CTX_sess_set_new_cb(ssl, keep_session);
-    return SSL_CTX_set_min_proto_version(ssl, TLS1_2_VERSION) && SSL_CTX_set_alpn_protos(ssl, protocols, sizeof protocols - 1) == 0 &&
-           set_own(context, certificate, key) && set_trust(context, ca_file, verifies);
+    return SSL_CTX_set_min_proto_version(ssl, TLS1_2_VERSION) && set_protocols(ssl, protocols) && set_own(context, certificate, key) && set_trust(context, ca_file, verifies);
 }
 
-ctls_context *ctls_context_make(const char *host, const char *ca_file, const char *certificate, const char *key, int verifies) {
+ctls_context *ctls_context_make(
+    const char *host, const char *ca_file, const char *certificate, const char *key, int verifies, int protocols) {
     pthread_once(&method_once, make_method);
     ctls_context *context = calloc(1, sizeof *context);
     if (!context) return 0;
@@ -171,7 +179,7 @@ ctls_context *ctls_context_make(const char *host, const char *ca_file, const cha
     context->is_name = !address;
     ASN1_OCTET_STRING_free(address);
     context->ssl = SSL_CTX_new(TLS_client_method());
-    int is_made = method && context->name && context->ssl && set_up(context, ca_file, certificate, key, verifies);
+    int is_made = method && context->name && context->ssl && set_up(context, ca_file, certificate, key, verifies, protocols);
     ERR_clear_error();
     if (is_made) return context;
     ctls_context_free(context);
@@ -250,6 +258,13 @@ int ctls_handshake(ctls_connection *connection) {
 }
 
 int ctls_is_resumed(const ctls_connection *connection) { return SSL_session_reused(connection->ssl); }
+
+int ctls_is_http2(const ctls_connection *connection) {
+    const unsigned char *name = 0;
+    unsigned int length = 0;
+    SSL_get0_alpn_selected(connection->ssl, &name, &length);
+    return length == 2 && memcmp(name, "h2", 2) == 0;
+}
 
 // What an earlier call has left must not be taken for this one's. Nearly always there is nothing, and looking costs a quarter of clearing.
 static void clear_errors(void) {

@@ -9,7 +9,6 @@ import HTTPCore
 import Reactor
 
 package final class ClientConnection: AcceptedConnection {
-    package let listener: Listener
     package let peer: PeerAddress
     private lazy var own = RequestClient(peer.address)
     /// Of the request that is being handled, where it is another's.
@@ -19,7 +18,7 @@ package final class ClientConnection: AcceptedConnection {
     var descriptor: Int32 { transport.descriptor }
     /// The table lets go of a connection when it is closed; so this is no cycle that lasts.
     let table: ClientConnections
-    private var receiver: any RequestReceiver { listener.receiver }
+    private let receiver: any RequestReceiver
 
     var state = ConnectionState()
     private var parser = RequestParser()
@@ -49,7 +48,7 @@ package final class ClientConnection: AcceptedConnection {
 
     init(_ socket: consuming AcceptedSocket, table: ClientConnections) {
         peer = socket.peer
-        listener = socket.listener
+        receiver = socket.listener.receiver
         transport = socket.transport
         self.table = table
         readDeadline = table.keepAliveDeadline

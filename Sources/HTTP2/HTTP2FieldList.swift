@@ -4,7 +4,7 @@ import CNGHTTP2
 
 package struct HTTP2FieldList: Sendable {
     private var bytes: [UInt8] = []
-    private var lines: [(nameEnd: Int, valueEnd: Int)] = []
+    private var lines: [(nameEnd: Int, valueEnd: Int, isSecret: Bool)] = []
 
     package init() {}
 
@@ -16,9 +16,10 @@ package struct HTTP2FieldList: Sendable {
 
     package var count: Int { lines.count }
 
-    package mutating func append(_ name: UnsafeBufferPointer<UInt8>, _ value: UnsafeBufferPointer<UInt8>) {
+    /// - Parameter isSecret: it is in no table that others' requests are compressed with (RFC 7541 §7.1.3).
+    package mutating func append(_ name: UnsafeBufferPointer<UInt8>, _ value: UnsafeBufferPointer<UInt8>, isSecret: Bool = false) {
         for byte in name { bytes.append(byte >= 0x41 && byte <= 0x5a ? byte | 0x20 : byte) }
-        endLine(name.count, value)
+        endLine(name.count, value, isSecret)
     }
 
     package mutating func append(_ name: StaticString, _ value: UnsafeBufferPointer<UInt8>) {
@@ -30,10 +31,10 @@ package struct HTTP2FieldList: Sendable {
         Array(name.utf8).withUnsafeBufferPointer { name in Array(value.utf8).withUnsafeBufferPointer { append(name, $0) } }
     }
 
-    private mutating func endLine(_ nameLength: Int, _ value: UnsafeBufferPointer<UInt8>) {
+    private mutating func endLine(_ nameLength: Int, _ value: UnsafeBufferPointer<UInt8>, _ isSecret: Bool = false) {
         let nameEnd = bytes.count
         bytes.append(contentsOf: value)
-        lines.append((nameEnd, bytes.count))
+        lines.append((nameEnd, bytes.count, isSecret))
     }
 
     /// The library copies what it is given.
@@ -47,7 +48,8 @@ package struct HTTP2FieldList: Sendable {
                         at: index,
                         to: nghttp2_nv(
                             name: start.map { $0 + nameStart }, value: start.map { $0 + line.nameEnd }, namelen: line.nameEnd - nameStart,
-                            valuelen: line.valueEnd - line.nameEnd, flags: UInt8(NGHTTP2_NV_FLAG_NONE.rawValue)))
+                            valuelen: line.valueEnd - line.nameEnd,
+                            flags: UInt8((line.isSecret ? NGHTTP2_NV_FLAG_NO_INDEX : NGHTTP2_NV_FLAG_NONE).rawValue)))
                     nameStart = line.valueEnd
                 }
                 return body(UnsafePointer(pairs.baseAddress), lines.count)

@@ -13,7 +13,7 @@ private func owner(_ pointer: UnsafeMutableRawPointer?) -> HTTP2Session {
 }
 
 extension HTTP2Session {
-    static func withCallbacksAndOptions(_ body: (OpaquePointer, OpaquePointer) -> Int32) -> Bool {
+    static func withCallbacksAndOptions(_ role: Role, _ body: (OpaquePointer, OpaquePointer) -> Int32) -> Bool {
         var callbacks: OpaquePointer?
         var options: OpaquePointer?
         guard nghttp2_session_callbacks_new(&callbacks) == 0, let callbacks else { return false }
@@ -28,6 +28,8 @@ extension HTTP2Session {
         // What is used is given back by hand, and a stream that has ended is forgotten.
         nghttp2_option_set_no_auto_window_update(options, 1)
         nghttp2_option_set_no_closed_streams(options, 1)
+        // Servers write values as their applications give them, and clients of HTTP/1.1 never saw the white space.
+        if role == .client { nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(options, 1) }
         return body(callbacks, options) == 0
     }
 
@@ -106,6 +108,7 @@ extension HTTP2Session {
     private func sent(_ frame: nghttp2_frame) -> Int32 {
         switch nghttp2_frame_type(UInt32(frame.hd.type)) {
         case NGHTTP2_DATA, NGHTTP2_HEADERS:
+            if frame.isRequest { delegate?.sentRequest(on: frame.hd.stream_id) }
             if frame.hd.flags & UInt8(NGHTTP2_FLAG_END_STREAM.rawValue) != 0 { delegate?.sentEnd(of: frame.hd.stream_id) }
         case NGHTTP2_RST_STREAM:
             delegate?.streamReset(frame.hd.stream_id, HTTP2ErrorCode(rawValue: frame.rst_stream.error_code), isByPeer: false)
@@ -145,6 +148,10 @@ extension HTTP2Session {
         place = UnsafeMutableRawBufferPointer(rebasing: place[count...])
         return 0
     }
+}
+
+extension nghttp2_frame {
+    fileprivate var isRequest: Bool { hd.type == UInt8(NGHTTP2_HEADERS.rawValue) && headers.cat == NGHTTP2_HCAT_REQUEST }
 }
 
 extension HTTP2FieldSection {

@@ -54,12 +54,14 @@ package final class HTTP2Session {
         limits = settings.fieldLimits
         var made: OpaquePointer?
         guard
-            Self.withCallbacksAndOptions({ callbacks, options in
-                switch role {
-                case .server: nghttp2_session_server_new2(&made, callbacks, nil, options)
-                case .client: nghttp2_session_client_new2(&made, callbacks, nil, options)
-                }
-            }), let made
+            Self.withCallbacksAndOptions(
+                role,
+                { callbacks, options in
+                    switch role {
+                    case .server: nghttp2_session_server_new2(&made, callbacks, nil, options)
+                    case .client: nghttp2_session_client_new2(&made, callbacks, nil, options)
+                    }
+                }), let made
         else { throw .outOfMemory }
         session = made
         nghttp2_session_set_user_data(made, Unmanaged.passUnretained(self).toOpaque())
@@ -203,6 +205,16 @@ package final class HTTP2Session {
     package func consume(_ count: Int, on stream: Int32) {
         guard count > 0 else { return }
         nghttp2_session_consume(session, stream, count)
+    }
+
+    /// The same in two steps: what all streams share is given back as soon as content has come, the stream's own when it has been used. So one
+    /// whose content waits stops no other.
+    package func consumeConnection(_ count: Int) {
+        if count > 0 { nghttp2_session_consume_connection(session, count) }
+    }
+
+    package func consumeStream(_ count: Int, on stream: Int32) {
+        if count > 0 { nghttp2_session_consume_stream(session, stream, count) }
     }
 
     package func reset(_ stream: Int32, _ code: HTTP2ErrorCode) {

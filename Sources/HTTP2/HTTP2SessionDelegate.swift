@@ -37,6 +37,8 @@ package protocol HTTP2SessionDelegate: AnyObject {
     /// Copies the bytes that were offered last, exactly as many, and is rid of them.
     func takeContent(of stream: Int32, into place: UnsafeMutableRawBufferPointer)
 
+    /// A request's head has been written.
+    func sentRequest(on stream: Int32)
     /// The peer's settings, or changes of them.
     func receivedSettings()
     /// The peer starts no more streams, and handles none above `last` (RFC 9113 §6.8).
@@ -52,6 +54,7 @@ package protocol HTTP2SessionDelegate: AnyObject {
 
 extension HTTP2SessionDelegate {
     package func sentEnd(of stream: Int32) {}
+    package func sentRequest(on stream: Int32) {}
     package func receivedSettings() {}
     package func receivedGoAway(last: Int32, _ code: HTTP2ErrorCode) {}
     package func receivedPingAcknowledgement() {}

@@ -159,7 +159,7 @@ package struct ResponseHeadParser: Sendable {
     }
 
     private static func framing(_ fields: Fields, _ version: HTTPVersion) throws(ResponseRejection) -> Framing {
-        guard fields.contains(.transferEncoding) else { return .length(try length(fields)) }
+        guard fields.contains(.transferEncoding) else { return .length(try fields.statedLength()) }
         let codings = FieldLists.members(of: .transferEncoding, in: fields, limit: 2)
         // RFC 9112 §6.1: HTTP/1.0 knows no transfer codings. A field that names none is not a list (RFC 9110 §5.6.1), and not read alike by all.
         if version == .http10 || codings.isEmpty { throw .transferCoding }
@@ -170,21 +170,6 @@ package struct ResponseHeadParser: Sendable {
 
     /// Of a length, at most: no sum of two such overflows.
     fileprivate static let lengthDigits = 15
-
-    /// Of Content-Length, which there is: digits only, and the same in each line.
-    private static func length(_ fields: Fields) throws(ResponseRejection) -> Int {
-        guard let digits = fields.first(.contentLength), !digits.isEmpty, digits.count <= lengthDigits, fields.isOneValue(.contentLength)
-        else {
-            throw .malformed
-        }
-        var length = 0
-        let text = digits.span
-        for index in text.indices {
-            guard text[index].isASCIIDigit else { throw .malformed }
-            length = length * 10 + Int(text[index] - 0x30)
-        }
-        return length
-    }
 }
 
 extension ResponseHead {
@@ -202,6 +187,20 @@ extension ResponseHead {
 }
 
 extension Fields {
+    /// What Content-Length says, of which there is one at least: digits only, and the same in each line.
+    package func statedLength() throws(ResponseRejection) -> Int {
+        guard let digits = first(.contentLength), !digits.isEmpty, digits.count <= ResponseHeadParser.lengthDigits,
+            isOneValue(.contentLength)
+        else { throw .malformed }
+        var length = 0
+        let text = digits.span
+        for index in text.indices {
+            guard text[index].isASCIIDigit else { throw .malformed }
+            length = length * 10 + Int(text[index] - 0x30)
+        }
+        return length
+    }
+
     /// `Keep-Alive: timeout=5, max=100`: the seconds, of digits only and no more than a day's, in milliseconds.
     fileprivate var keepAlive: Int64? {
         guard contains(.keepAlive) else { return nil }

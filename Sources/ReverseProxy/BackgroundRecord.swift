@@ -43,6 +43,7 @@ final class BackgroundRecord: FetchReceiver {
         trace.status = fetch?.status?.rawValue ?? 0
         trace.upstream.status = trace.status
         trace.upstream.times = fetch?.times ?? TransferTimes()
+        trace.upstream.spoken = fetch?.spoken
         trace.upstream.isFaulted = fetch?.isFaulted ?? false
         shard.records.why.append(trace, target: head.pathAndQuery)
         ended()

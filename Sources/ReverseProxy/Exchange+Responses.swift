@@ -267,6 +267,7 @@ extension Exchange {
         record.upstreamMicroseconds = SystemTime.monotonicMicroseconds - began - waited
         guard let fetch else { return }
         trace.upstream.times = fetch.times
+        trace.upstream.spoken = fetch.spoken
         trace.upstream.isFaulted = fetch.isFaulted
         trace.upstream.status = fetch.status?.rawValue ?? 0
     }

@@ -88,6 +88,9 @@ final class Fetch: @unchecked Sendable {
     /// When each phase of asking ended.
     var times: TransferTimes { transfer?.times ?? TransferTimes() }
 
+    /// On the connection that carries it, or did.
+    var spoken: SpokenProtocol? { transfer?.spoken }
+
     /// Whether what comes is not the upstream's doing, but practised.
     var isFaulted: Bool { transfer?.fault != nil }
 

@@ -4,7 +4,6 @@ import Coordination
 import Downstream
 import Explanation
 import FaultInjection
-import Forwarding
 import HTTPCore
 import Reactor
 import ResponseCache
@@ -59,6 +58,9 @@ extension ProxyShard {
         figures.handshakesFull += counters.handshakesFull
         figures.handshakesResumed += counters.handshakesResumed
         for cause in ConnectionEnd.allCases { figures.upstreamEnded[cause.rawValue, default: 0] += counters.ended[cause] ?? 0 }
+        figures.upstreamHTTP2Opened += counters.http2Connections
+        figures.upstreamHTTP2Streams += counters.http2Exchanges
+        for end in HTTP2ExchangeEnd.allCases { figures.upstreamHTTP2Ended[end.rawValue, default: 0] += counters.http2Ended[end] ?? 0 }
         figures.upstreamRetries += counters.retries
         figures.upstreamTurnedAway += counters.turnedAway
         figures.upstreamWaiting += upstream.waitingCount
@@ -77,10 +79,6 @@ extension ProxyShard {
     func countCarriedGrant() { records.metrics.carriedGrants += 1 }
 
     func countCompressed() { records.metrics.coding.whole += 1 }
-
-    func countRefused(_ refusal: AccessRefusal) {
-        if let place = MetricNames.place(of: refusal) { records.metrics.refuse(place) }
-    }
 
     func countStored() { records.metrics.stored += 1 }
 

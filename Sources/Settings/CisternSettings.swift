@@ -7,7 +7,7 @@ package struct CisternSettings: Sendable, Equatable {
     package struct Upstream: Sendable, Equatable {
         package var url = ""
         package var unixSocket = ""
-        package var http2 = "off"
+        package var http2 = "auto"
         package var proxy = ""
         package var caFile = ""
         package var clientCertificate = ""
@@ -128,7 +128,6 @@ package struct CisternSettings: Sendable, Equatable {
         package var rescueWithShared: String
         package var refreshAhead: Int
         package var refreshAheadHits: Int
-        package var access = Access()
         package var methods: [String] = []
         package var contentLimit = 64 << 10
         package var invalidatesTarget = true
@@ -179,7 +178,6 @@ package struct CisternSettings: Sendable, Equatable {
         package var requestBuffers = 64 << 20
         package var connections = 10_000
         package var connectionsPerAddress = 0
-        package var requestsPerAddress = 0
         package var unsent = 512 << 20
         package var requestsPerConnection = 0
     }
@@ -204,8 +202,6 @@ package struct CisternSettings: Sendable, Equatable {
     package struct Forwarding: Sendable, Equatable {
         package var name = "cistern"
         package var forwarded = "replace"
-        package var clientField = "auto"
-        package var names: [String] = []
         package var forwardHost = false
         package var via = true
         package var preserveHost = false
@@ -213,12 +209,6 @@ package struct CisternSettings: Sendable, Equatable {
         package var dropOverrides = true
         package var overrideFields = WellKnownNames.overrideFields
         package var addressFields = WellKnownNames.addressFields
-    }
-
-    /// Networks whose clients may ask, and may not.
-    package struct Access: Sendable, Equatable {
-        package var allow: [String] = []
-        package var deny: [String] = []
     }
 
     package struct Log: Sendable, Equatable {
@@ -234,7 +224,6 @@ package struct CisternSettings: Sendable, Equatable {
     package var listen: [Listener] = ["127.0.0.1:8080"]
     package var adminListen: [Listener] = []
     package var trustedProxies: [String] = []
-    package var access = Access()
     package var admin = Admin()
     package var ownPages = true
     package var shards = 0

@@ -20,6 +20,10 @@ package struct MetricsSnapshot: Sendable {
         package var heldContentBytes = 0
         package var upstreamActive = 0
         package var upstreamOpened = 0
+        package var upstreamHTTP2Opened = 0
+        /// Open now; and those that are over, by how they ended.
+        package var upstreamHTTP2Streams = 0
+        package var upstreamHTTP2Ended: [String: Int] = [:]
         package var upstreamRequests = 0
         package var upstreamRetries = 0
         package var upstreamTurnedAway = 0
@@ -203,6 +207,15 @@ package enum MetricsPage {
             labelled("error", shards.labels.upstreamErrors, shards.upstreamErrors))
         writer.counter("cistern_upstream_requests", "Requests sent to the upstream.", UInt64(snapshot.connections.upstreamRequests))
         writer.counter("cistern_upstream_connections", "Connections opened to the upstream.", UInt64(snapshot.connections.upstreamOpened))
+        writer.counter(
+            "cistern_upstream_http2_connections", "Those of them on which HTTP/2 is spoken.",
+            UInt64(snapshot.connections.upstreamHTTP2Opened))
+        writer.gauge(
+            "cistern_upstream_http2_streams", "Requests at the upstream now over HTTP/2.", Double(snapshot.connections.upstreamHTTP2Streams)
+        )
+        writer.counter(
+            "cistern_upstream_http2_streams_ended", "Exchanges with the upstream over HTTP/2 that are over, by how they ended.",
+            snapshot.connections.upstreamHTTP2Ended.sorted { $0.key < $1.key }.map { ("end=\"\($0.key)\"", Double($0.value)) })
         writer.counter(
             "cistern_upstream_connections_ended", "Connections to the upstream that ended, by cause.",
             snapshot.connections.upstreamEnded.sorted { $0.key < $1.key }.map { ("cause=\"\($0.key)\"", Double($0.value)) })

@@ -43,6 +43,9 @@ final class ByteStream {
         self.tls = tls
     }
 
+    /// Whether the kernel has nothing of the peer's that was not read: also not what is TLS's own.
+    var isSilent: Bool { csystem_is_quiet(descriptor) != 0 }
+
     /// Whether bytes may be held that the kernel no longer has: it does not tell of them.
     var mayHoldBytes: Bool { tls != nil }
 
@@ -62,7 +65,7 @@ final class ByteStream {
         return received
     }
 
-    private func receive(into space: UnsafeMutableRawBufferPointer) -> Received {
+    func receive(into space: UnsafeMutableRawBufferPointer) -> Received {
         if let tls { return tls.receive(into: space) }
         let count = csystem_receive(descriptor, space.baseAddress!, space.count)
         if count > 0 { return .bytes(count) }
@@ -75,7 +78,8 @@ final class ByteStream {
         bytes.withUnsafeBytes { send(UnsafeRawBufferPointer(rebasing: $0[start...])) }
     }
 
-    private func send(_ bytes: UnsafeRawBufferPointer) -> Sent {
+    /// Sends some of them: one at least.
+    func send(_ bytes: UnsafeRawBufferPointer) -> Sent {
         if let tls { return tls.send(bytes) }
         while true {
             let count = csystem_send(descriptor, bytes.baseAddress!, bytes.count)

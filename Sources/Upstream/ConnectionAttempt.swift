@@ -11,10 +11,11 @@ final class ConnectionAttempt: EventHandler {
         let times: TransferTimes
         /// Whether a session of TLS was resumed; nil without TLS.
         let isResumed: Bool?
+        let spoken: SpokenProtocol
     }
 
-    /// The request that it is for, as long as there is one.
-    private(set) var transfer: Transfer?
+    /// The requests that it is for, as long as there are any: several where it is expected to speak HTTP/2.
+    private(set) var transfers: [Transfer]
     private let connections: OriginConnections
     private var phase = Phase.beginning
     private var timer: LoopTimer?
@@ -33,7 +34,7 @@ final class ConnectionAttempt: EventHandler {
     /// Begins; `connections` is told of the end, never from within this call.
     init(_ connections: OriginConnections, for transfer: Transfer?) {
         self.connections = connections
-        self.transfer = transfer
+        transfers = transfer.map { [$0] } ?? []
         beganAt = connections.loop.time.monotonicMilliseconds
         timer = connections.loop.schedule(after: connections.settings.connectTimeout) { [weak self] in self?.timeOut() }
         transfer?.noteConnecting()
@@ -55,10 +56,23 @@ final class ConnectionAttempt: EventHandler {
         }
     }
 
+    /// One more request is for it.
+    func take(_ transfer: Transfer) {
+        transfers.append(transfer)
+        transfer.carrier = .attempt(self)
+        transfer.noteConnecting()
+    }
+
+    /// They go elsewhere, as many as are wanted. The attempt goes on.
+    func handOver(atMost count: Int) -> ArraySlice<Transfer> {
+        defer { transfers.removeFirst(min(count, transfers.count)) }
+        return transfers.prefix(count)
+    }
+
     /// The request is given up. The attempt goes on.
     func abandon(_ transfer: Transfer) {
-        guard self.transfer === transfer else { return }
-        self.transfer = nil
+        guard let place = transfers.firstIndex(where: { $0 === transfer }) else { return }
+        transfers.remove(at: place)
         connections.releaseShares(of: transfer)
         connections.serveWaiting()
     }
@@ -95,9 +109,13 @@ final class ConnectionAttempt: EventHandler {
         case .failure(let error): end(.failure(error))
         case .success(let connected) where connections.settings.isTLS: secure(connected)
         case .success(let connected):
-            end(.success(Made(stream: ByteStream(connected.takeSocket(), nil), times: times(connected, secured: 0), isResumed: nil)))
+            let spoken = isHTTP2Known ? SpokenProtocol.http2 : .http1
+            let stream = ByteStream(connected.takeSocket(), nil)
+            end(.success(Made(stream: stream, times: times(connected, secured: 0), isResumed: nil, spoken: spoken)))
         }
     }
+
+    private var isHTTP2Known: Bool { connections.settings.knowsHTTP2 }
 
     private func times(_ connected: CurlConnector.Connected, secured: Int32) -> TransferTimes {
         var times = TransferTimes()
@@ -128,7 +146,9 @@ final class ConnectionAttempt: EventHandler {
         case .agreed:
             connections.loop.remove(connected.number)
             let times = times(connected, secured: Int32(clamping: SystemTime.monotonicMicroseconds - began))
-            end(.success(Made(stream: ByteStream(connected.takeSocket(), tls), times: times, isResumed: tls.isResumed)))
+            let spoken = isHTTP2Known || tls.isHTTP2 ? SpokenProtocol.http2 : .http1
+            let stream = ByteStream(connected.takeSocket(), tls)
+            end(.success(Made(stream: stream, times: times, isResumed: tls.isResumed, spoken: spoken)))
         case .failed(let error):
             cancel()
             connections.ended(self, .failure(error))

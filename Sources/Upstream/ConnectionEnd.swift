@@ -13,4 +13,23 @@ package enum ConnectionEnd: String, Sendable, CaseIterable {
     case givenUp = "given_up"
     /// Unused for too long, or in the way of one that was needed.
     case unused
+    /// In HTTP/2: it said nothing to a PING for as long as connecting may take.
+    case unresponsive
+    /// In HTTP/2: frames that bring nothing, more of them than are taken.
+    case flood
+}
+
+/// How an exchange on a connection of HTTP/2 ended, as metrics count it.
+package enum HTTP2ExchangeEnd: String, Sendable, CaseIterable {
+    case whole
+    /// The upstream has done nothing with it, and said so (RFC 9113 §8.7).
+    case refused
+    /// Reset by the upstream, with or without a head.
+    case reset
+    /// The response could not be used.
+    case invalid
+    /// Nobody waited for the rest of it, or a time-out had passed.
+    case givenUp = "given_up"
+    /// Its connection ended.
+    case connectionEnded = "connection_ended"
 }

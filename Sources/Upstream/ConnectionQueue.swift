@@ -64,8 +64,8 @@ struct ConnectionQueue<Element> {
     private let connections: Int
     private let limit: Int
     private var numbers = 0
-    /// Requests that have a connection.
-    private var running = 0
+    /// Requests that have a connection, or a stream of one.
+    private(set) var running = 0
     /// May go, as far as is known.
     private var ready = PlaceHeap<Element>()
     /// With some that nobody uses any more: most are used again soon.

@@ -77,6 +77,7 @@ final class OriginConnection: EventHandler {
     private func prepare(_ transfer: Transfer) {
         state = .busy(transfer)
         transfer.carrier = .connection(self)
+        transfer.spoken = .http1
         reader = ResponseReader(to: transfer.request.method, limits: connections.client.limits.head)
         var begun = TransferTimes()
         (begun.resolved, begun.connected, begun.secured) = wasUsed ? (0, 0, 0) : (times.resolved, times.connected, times.secured)
@@ -103,12 +104,10 @@ final class OriginConnection: EventHandler {
 
     private func letGo(_ transfer: Transfer) {
         state = .idle
+        if held != nil { connections.noteGoesOn(transfer) }
         held = nil
         connections.releaseShares(of: transfer)
     }
-
-    /// Its response has been held back for too long, and others wait.
-    func giveUp() { fail(.givenUp, .connectionLimitReached) }
 
     func close(_ cause: ConnectionEnd) {
         guard isOpen else { return }
@@ -206,7 +205,7 @@ final class OriginConnection: EventHandler {
     private func goOnReading(_ transfer: Transfer) {
         guard carries(transfer), let bytes = held else { return }
         held = nil
-        connections.noteGoesOn(self)
+        connections.noteGoesOn(transfer)
         deliver(bytes.span, to: transfer)
         guard isOpen, held == nil else { return }
         if isWatched {
@@ -229,7 +228,7 @@ final class OriginConnection: EventHandler {
     }
 
     private func deliver(_ bytes: Span<UInt8>, to transfer: Transfer) {
-        if reader.isInContent, !transfer.offerContent() { return hold(bytes) }
+        if reader.isInContent, !transfer.offerContent() { return hold(bytes, of: transfer) }
         var position = 0
         repeat {
             switch reader.next(bytes, &position) {
@@ -246,11 +245,11 @@ final class OriginConnection: EventHandler {
         } while carries(transfer)
     }
 
-    private func hold(_ bytes: Span<UInt8>) {
+    private func hold(_ bytes: Span<UInt8>, of transfer: Transfer) {
         var copy: [UInt8] = []
         copy.append(copying: bytes)
         held = copy
-        connections.noteHeldBack(self)
+        connections.noteHeldBack(transfer)
         watch()
     }
 

@@ -11,18 +11,28 @@ final class OriginConnections {
     let settings: UpstreamSettings
     let writer: RequestWriter
     /// The last one is used next; those that have to rest are the first.
-    private var idle: [OriginConnection] = []
-    /// Being made for a request, in use, and idle.
-    private var count = 0
+    private(set) var idle: [OriginConnection] = []
+    /// Being made for a request, in use, and idle; of both protocols.
+    private(set) var count = 0
     private var waiting: ConnectionQueue<Transfer>
+    /// Those on which HTTP/2 is spoken, the oldest first.
+    var shared: [HTTP2OriginConnection] = []
+    /// What new connections are expected to speak: what the last one spoke; nil where none was made.
+    var expected: SpokenProtocol?
+    /// Streams that the upstream takes at once on one connection, as far as is known.
+    var expectedStreams = HTTP2OriginConnection.maximumExchanges
+    /// The upstream is asked in HTTP/1.1 until then, in milliseconds of the loop's clock.
+    var http1Until = Int64.min
+    /// Connections made so far.
+    var madeCount = 0
     /// Connections in the making.
-    private var attempts: [ObjectIdentifier: ConnectionAttempt] = [:]
+    private(set) var attempts: [ObjectIdentifier: ConnectionAttempt] = [:]
     /// Of those that no request was made for: who is notified of their end.
     private var spareCompletions: [ObjectIdentifier: (UpstreamError?) -> Void] = [:]
     /// With TLS, as soon as a connection was made.
     private var context: TLSContext?
     /// Those whose response is held back, since its client reads slowly. The first has been so for the longest time.
-    private var heldBack: [OriginConnection] = []
+    private var heldBack: [Transfer] = []
     /// When a spare connection may be tried again, in milliseconds of the loop's clock.
     private var nextSpareAt = Int64.min
     private var isServing = false
@@ -34,6 +44,7 @@ final class OriginConnections {
         connector = CurlConnector(loop: client.loop, settings: settings)
         writer = RequestWriter(settings)
         waiting = ConnectionQueue(connections: settings.maximumConnections, limit: settings.queueLimit)
+        if settings.knowsHTTP2 { expected = .http2 }
     }
 
     var loop: EventLoop { client.loop }
@@ -63,6 +74,7 @@ final class OriginConnections {
     func close() {
         isClosed = true
         for connection in idle { connection.close(.unused) }
+        for connection in shared { connection.close(.unused) }
         for attempt in attempts.values { attempt.cancel() }
         attempts = [:]
         spareCompletions = [:]
@@ -74,7 +86,12 @@ final class OriginConnections {
     var waitingCount: Int { waiting.count }
 
     /// Whether the next request finds a connection, or one may be made for it.
-    private var hasRoom: Bool { count < settings.maximumConnections || !idle.isEmpty }
+    private var hasRoom: Bool {
+        guard !speaksHTTP2 else { return waiting.running < settings.maximumConnections && hasRoomInHTTP2 }
+        return mayMake || !idle.isEmpty
+    }
+
+    var mayMake: Bool { count < settings.maximumConnections }
 
     private func enterQueue(_ transfer: Transfer) {
         let place = waiting.enter(transfer, transfer.request.shares, isBackground: transfer.request.isBackground)
@@ -99,10 +116,18 @@ final class OriginConnections {
     }
 
     private func serve(_ transfer: Transfer) {
+        if speaksHTTP2 { serveInHTTP2(transfer) } else { serveInHTTP1(transfer) }
+    }
+
+    func serveInHTTP1(_ transfer: Transfer) {
         if !transfer.needsNewConnection, let connection = takeIdle(isForWrite: !transfer.request.isRepeatable) {
             return connection.begin(transfer)
         }
-        if count >= settings.maximumConnections, !idle.isEmpty { idle.removeFirst().close(.unused) }
+        if !mayMake, !idle.isEmpty { idle.removeFirst().close(.unused) }
+        makeConnection(for: transfer)
+    }
+
+    func makeConnection(for transfer: Transfer) {
         count += 1
         transfer.carrier = .attempt(makeAttempt(for: transfer))
     }
@@ -133,19 +158,19 @@ final class OriginConnections {
 
     // MARK: Slow clients
 
-    func noteHeldBack(_ connection: OriginConnection) {
-        heldBack.append(connection)
+    func noteHeldBack(_ transfer: Transfer) {
+        heldBack.append(transfer)
         giveUpSlowest()
     }
 
-    func noteGoesOn(_ connection: OriginConnection) { heldBack.removeAll { $0 === connection } }
+    func noteGoesOn(_ transfer: Transfer) { heldBack.removeAll { $0 === transfer } }
 
     /// Where others wait, those that are held back have half of the connections at most: else clients that hardly read would keep everybody out.
     private func giveUpSlowest() {
         guard heldBack.count > settings.maximumConnections / 2 else { return }
         loop.atEndOfBatch { [self] in
             while !isClosed, heldBack.count > settings.maximumConnections / 2, !waiting.isReadyEmpty, !hasRoom {
-                heldBack.removeFirst().giveUp()
+                heldBack[0].giveUp(.connectionLimitReached)
             }
         }
     }
@@ -213,11 +238,10 @@ final class OriginConnections {
     func remove(_ connection: OriginConnection, _ cause: ConnectionEnd) {
         client.counters.ended[cause, default: 0] += 1
         idle.removeAll { $0 === connection }
-        noteGoesOn(connection)
         giveRoom()
     }
 
-    private func giveRoom() {
+    func giveRoom() {
         count -= 1
         serveWaiting()
     }
@@ -232,8 +256,9 @@ final class OriginConnections {
     /// What TLS needs, remade where one of its files has changed. Where that cannot be used, the last one still is.
     /// - Returns: nil where there never was one that could be.
     func tlsContext() -> TLSContext? {
-        if let context, context.isUpToDate(settings) { return context }
-        if let new = TLSContext(settings) { context = new }
+        let http2 = client.coarseNow < http1Until ? .off : settings.http2
+        if let context, context.isUpToDate(settings, http2: http2) { return context }
+        if let new = TLSContext(settings, http2: http2) { context = new }
         return context
     }
 
@@ -242,14 +267,24 @@ final class OriginConnections {
         let completion = spareCompletions.removeValue(forKey: ObjectIdentifier(attempt))
         let error = note(result, began: attempt.beganAt)
         switch result {
-        case .success(let made): use(made, for: attempt.transfer, isCounted: completion == nil)
+        case .success(let made): use(made, for: attempt, isCounted: completion == nil)
         case .failure(let error):
-            if let transfer = attempt.transfer { releaseShares(of: transfer) }
+            for transfer in attempt.transfers { releaseShares(of: transfer) }
             if completion == nil { giveRoom() }
-            attempt.transfer?.end(.failed(error))
+            for transfer in attempt.transfers { transfer.end(.failed(error)) }
         }
         completion?(error)
     }
+
+    /// Nobody needs what it would make.
+    func cancel(_ attempt: ConnectionAttempt) {
+        attempt.cancel()
+        attempts[ObjectIdentifier(attempt)] = nil
+        count -= 1
+    }
+
+    /// Whether it was made for requests, and counts as one of the connections.
+    func isCounted(_ attempt: ConnectionAttempt) -> Bool { spareCompletions[ObjectIdentifier(attempt)] == nil }
 
     private func note(_ result: Result<ConnectionAttempt.Made, UpstreamError>, began: Int64) -> UpstreamError? {
         switch result {
@@ -266,10 +301,24 @@ final class OriginConnections {
         }
     }
 
-    private func use(_ made: ConnectionAttempt.Made, for transfer: Transfer?, isCounted: Bool) {
-        guard isCounted || count < settings.maximumConnections else { return made.stream.close() }
+    private func use(_ made: ConnectionAttempt.Made, for attempt: ConnectionAttempt, isCounted: Bool) {
+        guard isCounted || mayMake else { return made.stream.close() }
         if !isCounted { count += 1 }
-        let connection = OriginConnection(made.stream, made.times, self)
-        if let transfer { connection.beginFirst(transfer) } else { keep(connection) }
+        madeCount += 1
+        expected = made.spoken
+        switch made.spoken {
+        case .http1:
+            let connection = OriginConnection(made.stream, made.times, self)
+            let transfers = attempt.transfers
+            if let first = transfers.first { connection.beginFirst(first) } else { keep(connection) }
+            for transfer in transfers.dropFirst() { startElsewhere(transfer) }
+        case .http2: share(made, for: attempt)
+        }
+    }
+
+    /// The connection that was made for it is not for it.
+    func startElsewhere(_ transfer: Transfer) {
+        releaseShares(of: transfer)
+        startAgain(transfer)
     }
 }

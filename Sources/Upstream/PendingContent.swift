@@ -102,6 +102,25 @@ struct PendingContent {
         return .bytes(count)
     }
 
+    /// How much of it may be taken now; where it is the last, `isLast`. Nil where there is none yet: the connection is called when there is.
+    mutating func offer(upTo limit: Int) -> (count: Int, isLast: Bool)? {
+        let isWhole = state == .closed || state == .taken
+        guard held > 0 || isWhole else {
+            state = .awaited
+            return nil
+        }
+        return (min(held, limit), isWhole && held <= limit)
+    }
+
+    /// Takes what was offered, which fills the place.
+    mutating func take(into place: UnsafeMutableRawBufferPointer) {
+        bytes.withUnsafeBytes { place.copyMemory(from: UnsafeRawBufferPointer(rebasing: $0[takenCount..<takenCount + place.count])) }
+        noteTaken(place.count)
+    }
+
+    /// All that there is has been offered, and was nothing.
+    mutating func noteEnd() { state = .taken }
+
     private mutating func noteTaken(_ count: Int) {
         takenCount += count
         hasBegun = true

@@ -14,10 +14,12 @@ struct RepeatRule {
     let onKept: Bool
     /// Not a byte of it was handed to the kernel.
     let isUnwritten: Bool
+    /// The upstream says that it has done nothing with it (RFC 9113 §8.7).
+    var isRefused = false
 
     /// Never for the third time. What may change something, only where the upstream cannot have seen any of it.
     var isAllowed: Bool {
         guard isFirst, !gotBytes, !hasSentContent else { return false }
-        return isRepeatable || (onKept && isUnwritten)
+        return isRepeatable || isRefused || (onKept && isUnwritten)
     }
 }

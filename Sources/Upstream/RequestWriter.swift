@@ -1,5 +1,6 @@
-// A request's head as it goes to the upstream in HTTP/1.1 (RFC 9112 §3).
+// A request's head as it goes to the upstream, in HTTP/1.1 (RFC 9112 §3) and in HTTP/2 (RFC 9113 §8.3.1).
 
+import HTTP2
 import HTTPCore
 
 struct RequestWriter {
@@ -9,11 +10,15 @@ struct RequestWriter {
     private let wholeServer: [UInt8]
     /// The forward proxy's own field, with the end of its line; empty where there is none.
     private let proxyAuthorization: [UInt8]
+    private let scheme: [UInt8]
+    private let authority: [UInt8]
 
     init(_ settings: UpstreamSettings) {
         let isAskedThroughProxy = settings.isAskedThroughProxy
         prefix = Array(((isAskedThroughProxy ? settings.origin : "") + settings.basePath).utf8)
         wholeServer = Array((isAskedThroughProxy ? settings.origin : "*").utf8)
+        scheme = Array(settings.scheme.utf8)
+        authority = Array(settings.authority.utf8)
         let credentials = isAskedThroughProxy ? settings.proxyCredentials : nil
         proxyAuthorization = credentials.map { Array("Proxy-Authorization: Basic \(Base64.encode($0))\r\n".utf8) } ?? []
     }
@@ -47,5 +52,38 @@ struct RequestWriter {
             }
             head.put("\r\n")
         }
+    }
+
+    // MARK: HTTP/2
+
+    /// Credentials of one user are not put where others' requests could be matched with them.
+    private static let secret: KnownFieldSet = [.authorization, .cookie, .xAPIKey]
+    /// Said by pseudo-fields, or of no meaning there (RFC 9113 §8.2.2).
+    private static let omitted: KnownFieldSet = [
+        .host, .contentLength, .connection, .keepAlive, .proxyConnection, .transferEncoding, .upgrade, .te,
+    ]
+
+    func fields(of request: UpstreamRequest) -> HTTP2FieldList {
+        let fields = request.fields
+        let isWholeServer = request.target.count == 1 && request.target[0] == UInt8(ascii: "*")
+        var list = HTTP2FieldList(
+            reservingBytes: FieldSerializer.room(for: fields) + prefix.count + request.target.count + Self.ownBytes, lines: fields.count + 5
+        )
+        request.method.bytes.withUnsafeBufferPointer { list.append(":method", $0) }
+        scheme.withUnsafeBufferPointer { list.append(":scheme", $0) }
+        let host = fields.first(.host)
+        (host ?? authority[...]).withUnsafeBufferPointer { list.append(":authority", $0) }
+        (isWholeServer ? wholeServer : prefix + request.target).withUnsafeBufferPointer { list.append(":path", $0) }
+        fields.bytes.withUnsafeBufferPointer { bytes in
+            for entry in fields.entries where !Self.omitted.holds(entry) {
+                list.append(
+                    UnsafeBufferPointer(rebasing: bytes[entry.nameRange]), UnsafeBufferPointer(rebasing: bytes[entry.valueRange]),
+                    isSecret: Self.secret.holds(entry))
+            }
+        }
+        if let length = request.contentLength {
+            Array(String(length).utf8).withUnsafeBufferPointer { list.append("content-length", $0) }
+        }
+        return list
     }
 }

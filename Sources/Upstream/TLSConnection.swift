@@ -8,24 +8,37 @@ import Glibc
 final class TLSContext {
     fileprivate let pointer: OpaquePointer
     private let files: [FileIdentity?]
+    private let http2: HTTP2Use
 
+    /// - Parameter http2: what is offered: where the setting is `auto` the upstream may have asked for HTTP/1.1 by now.
     /// - Returns: nil where one of the files cannot be used.
-    init?(_ settings: UpstreamSettings) {
+    init?(_ settings: UpstreamSettings, http2: HTTP2Use) {
         files = Self.identities(settings)
-        let verifies: Int32 = settings.verify ? 1 : 0
+        self.http2 = http2
         guard
             let pointer = ctls_context_make(
-                settings.host, settings.caFile, settings.clientCertificate, settings.clientKey, verifies)
+                settings.host, settings.caFile, settings.clientCertificate, settings.clientKey, settings.verify ? 1 : 0,
+                http2.offered)
         else { return nil }
         self.pointer = pointer
     }
 
     deinit { ctls_context_free(pointer) }
 
-    func isUpToDate(_ settings: UpstreamSettings) -> Bool { files == Self.identities(settings) }
+    func isUpToDate(_ settings: UpstreamSettings, http2: HTTP2Use) -> Bool { self.http2 == http2 && files == Self.identities(settings) }
 
     private static func identities(_ settings: UpstreamSettings) -> [FileIdentity?] {
         [settings.caFile, settings.clientCertificate, settings.clientKey].map { $0.flatMap { FileIdentity($0) } }
+    }
+}
+
+extension HTTP2Use {
+    fileprivate var offered: Int32 {
+        switch self {
+        case .off: Int32(CTLS_HTTP1)
+        case .auto: Int32(CTLS_HTTP1_2)
+        case .priorKnowledge: Int32(CTLS_HTTP2)
+        }
     }
 }
 
@@ -80,6 +93,9 @@ final class TLSConnection {
 
     /// Whether a session was resumed.
     var isResumed: Bool { pointer.map { ctls_is_resumed($0) != 0 } ?? false }
+
+    /// Whether the peer has chosen HTTP/2.
+    var isHTTP2: Bool { pointer.map { ctls_is_http2($0) != 0 } ?? false }
 
     /// Whether it stands, and no content has come. Tickets and new keys are taken in.
     var isQuiet: Bool { pointer.map { ctls_is_quiet($0) != 0 } ?? false }

@@ -13,15 +13,17 @@ enum TransferCarrier {
     case queue(ConnectionQueue<Transfer>.Place)
     /// A connection in the making.
     case attempt(ConnectionAttempt)
-    /// A connection that carries its bytes.
+    /// A connection that carries its bytes, and no other's.
     case connection(OriginConnection)
+    /// A stream of a connection that carries several.
+    case exchange(HTTP2Exchange)
 
     /// Whether the upstream's name has been looked up.
     fileprivate var hasResolved: Bool {
         switch self {
         case .none, .queue: false
         case .attempt(let attempt): attempt.hasResolved
-        case .connection: true
+        case .connection, .exchange: true
         }
     }
 }
@@ -44,6 +46,10 @@ package final class Transfer {
     var holdsShares = false
     /// One more that it holds then.
     var joinedShare: ConnectionShare?
+    /// The newest connection (`HTTP2OriginConnection.number`) when the one that carried it was found dead; nil where none was.
+    var newestWhenFoundDead: Int?
+    /// What is spoken on the connection that carries it, or has last; nil where none has.
+    package internal(set) var spoken: SpokenProtocol?
     /// Held until the transfer ends: so a fetch whose client left goes on.
     private(set) var receiver: (any TransferReceiver)?
     /// What is injected into it, to practise an outage.
@@ -97,7 +103,11 @@ package final class Transfer {
     }
 
     private func sendMore() {
-        if case .connection(let connection) = carrier { connection.sendMore(for: self) }
+        switch carrier {
+        case .none, .queue, .attempt: break
+        case .connection(let connection): connection.sendMore(for: self)
+        case .exchange(let exchange): exchange.connection.sendMore(for: exchange)
+        }
     }
 
     /// Takes no more of the response's content for now. What arrived already is held.
@@ -117,9 +127,12 @@ package final class Transfer {
     func hold() { note(.paused) }
 
     func release() {
-        guard !isPausedByFlow, case .readOn = progress.handle(.resumed, at: client.coarseNow), case .connection(let connection) = carrier
-        else { return }
-        connection.readOn(for: self)
+        guard !isPausedByFlow, case .readOn = progress.handle(.resumed, at: client.coarseNow) else { return }
+        switch carrier {
+        case .none, .queue, .attempt: break
+        case .connection(let connection): connection.readOn(for: self)
+        case .exchange(let exchange): exchange.connection.readOn(for: exchange)
+        }
     }
 
     /// Ends it; the receiver hears nothing more.
@@ -173,11 +186,27 @@ package final class Transfer {
         return piece
     }
 
+    /// How much of the request's content may be taken now, without anything around it; nil where there is none yet.
+    func offerRequestContent(upTo limit: Int) -> (count: Int, isLast: Bool)? { content.offer(upTo: limit) }
+
+    /// Takes what was offered, which fills the place.
+    func takeRequestContent(into place: UnsafeMutableRawBufferPointer) {
+        note(.bytesSent)
+        content.take(into: place)
+        if content.releaseFlow() { client.loop.atEndOfBatch { self.receiver?.transferDrained(self) } }
+    }
+
+    /// The connection has taken all of the request's content.
+    func noteRequestEnd() {
+        note(.bytesSent)
+        content.noteEnd()
+    }
+
     var needsNewConnection: Bool { progress.needsNewConnection }
 
     /// After its connection ended without a line of a response.
-    func mayBeRepeated(onKept: Bool, isUnwritten: Bool) -> Bool {
-        progress.mayBeRepeated(request, content, onKept: onKept, isUnwritten: isUnwritten)
+    func mayBeRepeated(onKept: Bool, isUnwritten: Bool, isRefused: Bool) -> Bool {
+        progress.mayBeRepeated(request, content, onKept: onKept, isUnwritten: isUnwritten, isRefused: isRefused)
     }
 
     /// Whole lines of a head have come, or all of one.
@@ -233,6 +262,7 @@ package final class Transfer {
         case .queue(let place): client.leaveQueue(place)
         case .attempt(let attempt): attempt.abandon(self)
         case .connection(let connection): connection.abandon(self)
+        case .exchange(let exchange): exchange.connection.abandon(exchange)
         }
         end(.failed(error))
     }

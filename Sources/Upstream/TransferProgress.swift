@@ -127,10 +127,13 @@ struct TransferProgress {
     /// - Parameters:
     ///   - onKept: the connection had been used before.
     ///   - isUnwritten: not a byte of the request was handed to the kernel.
-    func mayBeRepeated(_ request: UpstreamRequest, _ content: PendingContent, onKept: Bool, isUnwritten: Bool) -> Bool {
+    ///   - isRefused: the upstream says that it has done nothing with it.
+    func mayBeRepeated(_ request: UpstreamRequest, _ content: PendingContent, onKept: Bool, isUnwritten: Bool, isRefused: Bool = false)
+        -> Bool
+    {
         RepeatRule(
             isRepeatable: request.isRepeatable, isFirst: sendings < 2, gotBytes: state != .asking(hasHeard: false),
-            hasSentContent: content.hasBegun, onKept: onKept, isUnwritten: isUnwritten
+            hasSentContent: content.hasBegun, onKept: onKept, isUnwritten: isUnwritten, isRefused: isRefused
         ).isAllowed
     }
 

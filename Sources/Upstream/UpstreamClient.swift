@@ -22,6 +22,10 @@ package struct UpstreamCounters: Sendable {
     package var handshakesResumed = 0
     /// Connections that ended.
     package var ended: [ConnectionEnd: Int] = [:]
+    /// Of the connections opened, those on which HTTP/2 is spoken; exchanges on them now, and how those that are over have ended.
+    package var http2Connections = 0
+    package var http2Exchanges = 0
+    package var http2Ended: [HTTP2ExchangeEnd: Int] = [:]
     /// Faults that were injected, by `InjectedFault.kind`.
     package var faults = [Int](repeating: 0, count: InjectedFault.kinds.count)
 }
@@ -61,6 +65,9 @@ package final class UpstreamClient {
     deinit {
         precondition(isClosed, "an upstream client was dropped without being closed")
     }
+
+    /// Whether a connection is there on which another request may go out over HTTP/2.
+    package var hasOpenHTTP2Connection: Bool { connections?.shared.contains(where: \.hasRoom) ?? false }
 
     /// Requests that wait for a connection now.
     package var waitingCount: Int { connections?.waitingCount ?? 0 }
@@ -121,9 +128,10 @@ package final class UpstreamClient {
 
     /// Whether a request whose connection ended without a line of a response is sent once more, on a new one; taken as decided. Where the
     /// connection was a new one the upstream may be in trouble: the budget bounds what is added to that.
-    func mayRepeat(_ transfer: Transfer, onKept: Bool, isUnwritten: Bool) -> Bool {
-        guard !isClosed, transfer.mayBeRepeated(onKept: onKept, isUnwritten: isUnwritten) else { return false }
-        guard onKept || (settings.retries && retryBudget.spend()) else { return false }
+    /// - Parameter isRefused: the upstream says that it has done nothing with it.
+    func mayRepeat(_ transfer: Transfer, onKept: Bool, isUnwritten: Bool, isRefused: Bool = false) -> Bool {
+        guard !isClosed, transfer.mayBeRepeated(onKept: onKept, isUnwritten: isUnwritten, isRefused: isRefused) else { return false }
+        guard onKept || isRefused || (settings.retries && retryBudget.spend()) else { return false }
         counters.retries += 1
         return true
     }
@@ -181,6 +189,7 @@ package final class UpstreamClient {
             if let error = transfer.overdue(at: coarseNow) { overdue.append((transfer, error)) }
         }
         for (transfer, error) in overdue { transfer.giveUp(error) }
+        connections?.sweep(at: coarseNow)
         if !active.isEmpty { startSweeping() }
     }
 }

@@ -2,6 +2,15 @@
 
 import HTTPCore
 
+/// When the upstream is asked in HTTP/2.
+package enum HTTP2Use: String, Sendable {
+    case off
+    /// Where it is agreed in TLS (RFC 7301).
+    case auto
+    /// Always, in clear too (RFC 9113 §3.3).
+    case priorKnowledge = "prior-knowledge"
+}
+
 package struct UpstreamSettings: Sendable {
     package var isTLS = false
     package var host: String
@@ -10,6 +19,7 @@ package struct UpstreamSettings: Sendable {
     package var basePath = ""
     /// Ask through this Unix socket instead of TCP.
     package var unixSocket: String?
+    package var http2 = HTTP2Use.auto
     /// A forward proxy, as libcurl takes it (`http://proxy:3128`, `socks5h://…`).
     package var proxy: String?
     package var caFile: String?
@@ -59,6 +69,9 @@ package struct UpstreamSettings: Sendable {
     /// Whether a forward proxy passes the requests on: it is given the whole URI as target, or the authority for OPTIONS * (RFC 9112
     /// §3.2.2, §3.2.4). Those for TLS go through a tunnel, and SOCKS is always one.
     var isAskedThroughProxy: Bool { !isTLS && proxy.map { !$0.lowercased().hasPrefix("socks") } ?? false }
+
+    /// HTTP/2 is spoken without being agreed. A forward proxy that is given whole URIs is asked in HTTP/1.1.
+    var knowsHTTP2: Bool { http2 == .priorKnowledge && !isAskedThroughProxy }
 
     /// User and password for the forward proxy, as they stand in its URL.
     var proxyCredentials: [UInt8]? {

@@ -39,12 +39,13 @@ enum SettingsCheck {
 
     private static func checkUpstream(_ reader: inout SettingsReader) {
         let upstream = reader.settings.upstream
-        if upstream.http2 != "off" {
+        let proxy = upstream.proxy.lowercased()
+        let isAskedThroughProxy = !proxy.isEmpty && !proxy.hasPrefix("socks") && UpstreamURL(upstream.url)?.isTLS == false
+        if upstream.http2 == HTTP2Use.priorKnowledge.rawValue, isAskedThroughProxy {
             reader.add(
                 about: "upstream.http2",
-                "upstream.http2 can only be off, not \"\(upstream.http2)\": in this version the upstream is asked in HTTP/1.1")
+                "upstream.http2 can be prior-knowledge only where no upstream.proxy is asked in clear: forward proxies speak HTTP/1.1")
         }
-        let proxy = upstream.proxy.lowercased()
         let schemes = ["http", "socks4", "socks4a", "socks5", "socks5h"]
         if let end = proxy.firstRange(of: "://"), !schemes.contains(String(proxy[..<end.lowerBound])) {
             reader.add(
@@ -269,7 +270,6 @@ extension ProxySettings {
         forwarding.dropOverrides = settings.forwarding.dropOverrides
         forwarding.addressFields = settings.forwarding.addressFields.map { $0.lowercased() }
         forwarding.overrideFields = settings.forwarding.overrideFields.map { $0.lowercased() }
-        access = AccessSettings(settings)
         store = StoreSettings(directory: Self.storeDirectory(settings), capacityBytes: settings.store.size)
         listening.listeners = settings.listen.compactMap { ListenerSettings($0) }
         listening.adminListeners = settings.adminListen.compactMap { ListenerSettings($0) }
@@ -318,6 +318,7 @@ extension UpstreamSettings {
         isTLS = url.isTLS
         basePath = url.path
         unixSocket = given(upstream.unixSocket)
+        http2 = HTTP2Use(rawValue: upstream.http2) ?? .auto
         proxy = given(upstream.proxy)
         caFile = given(upstream.caFile)
         clientCertificate = given(upstream.clientCertificate)
@@ -355,7 +356,6 @@ extension Route {
         name = settings.name
         if !settings.path.isEmpty { pattern = RoutePattern(settings.path) }
         mode = ServingMode(rawValue: settings.mode)
-        access = AddressRules(settings.access)
         compression = Compression(rawValue: settings.compress) ?? .gzip
         rescueAfter = Int64(settings.rescueAfter)
         rescueWithShared = RescueWithShared(rawValue: settings.rescueWithShared) ?? .own
@@ -413,7 +413,7 @@ extension DownstreamSettings {
         requestBuffersBytes = settings.limits.requestBuffers
         maximumConnections = settings.limits.connections
         connectionsPerAddress = settings.limits.connectionsPerAddress
-        trustedProxies = NetworkList(.checked(settings.trustedProxies))
+        trustedProxies = NetworkList(settings.trustedProxies)
         unsentLimitBytes = settings.limits.unsent
         requestsPerConnection = settings.limits.requestsPerConnection
         http2.streams = settings.http2.streams

@@ -15,6 +15,16 @@ struct test_tls {
     int descriptor;
 };
 
+static int choose_http2(SSL *ssl, const unsigned char **out, unsigned char *length, const unsigned char *in, unsigned int count, void *user) {
+    (void)ssl, (void)user;
+    static const unsigned char wanted[] = "\x02h2";
+    return SSL_select_next_proto((unsigned char **)out, length, wanted, sizeof wanted - 1, in, count) == OPENSSL_NPN_NEGOTIATED
+               ? SSL_TLSEXT_ERR_OK
+               : SSL_TLSEXT_ERR_NOACK;
+}
+
+void test_tls_context_choose_http2(test_tls_context *context) { SSL_CTX_set_alpn_select_cb(context->ssl, choose_http2, 0); }
+
 test_tls_context *test_tls_context_make(const char *certificate, const char *key, int is_12) {
     test_tls_context *context = calloc(1, sizeof *context);
     SSL_CTX *ssl = context ? SSL_CTX_new(TLS_server_method()) : 0;

@@ -261,11 +261,7 @@ struct CheckTests {
     @Test(
         "what the upstream cannot be asked by is refused with one sentence",
         arguments: [
-            ("http2: auto", "upstream.http2 can only be off, not \"auto\": in this version the upstream is asked in HTTP/1.1"),
-            (
-                "http2: prior-knowledge",
-                "upstream.http2 can only be off, not \"prior-knowledge\": in this version the upstream is asked in HTTP/1.1"
-            ),
+            ("http2: on", "upstream.http2 must be one of auto, off, prior-knowledge, not \"on\""),
             (
                 "proxy: https://proxy:3128",
                 "upstream.proxy must be an http or socks URL: the forward proxy itself is not spoken to in TLS"
@@ -275,7 +271,14 @@ struct CheckTests {
         let outcome = try check("upstream:\n  url: https://api.test\n  \(line)\n")
         #expect(outcome.status == 78)
         #expect(outcome.lines.count == 1 && outcome.lines[0].hasSuffix(sentence))
-        for good in ["http2: off", "proxy: proxy:3128", "proxy: http://u:p@proxy:3128", "proxy: socks5h://proxy"] {
+        let clear = try check("upstream: {url: http://api.test, http2: prior-knowledge, proxy: proxy:3128}")
+        let sentence =
+            "upstream.http2 can be prior-knowledge only where no upstream.proxy is asked in clear: forward proxies speak HTTP/1.1"
+        #expect(clear.status == 78 && clear.lines.count == 1 && clear.lines[0].hasSuffix(sentence))
+        for good in [
+            "http2: off", "http2: auto", "http2: prior-knowledge", "http2: prior-knowledge\n  proxy: proxy:3128", "proxy: proxy:3128",
+            "proxy: http://u:p@proxy:3128", "proxy: socks5h://proxy",
+        ] {
             #expect(try check("upstream:\n  url: https://api.test\n  \(good)\n").status == 0)
         }
     }

@@ -7,11 +7,14 @@ import Glibc
 package final class OriginTLS: @unchecked Sendable {
     private let pointer: OpaquePointer
 
-    /// - Parameter isOld: TLS 1.2 and nothing newer.
-    package init(_ pair: TestCertificates.Pair, isOld: Bool = false) {
+    /// - Parameters:
+    ///   - isOld: TLS 1.2 and nothing newer.
+    ///   - choosesHTTP2: where it is offered.
+    package init(_ pair: TestCertificates.Pair, isOld: Bool = false, choosesHTTP2: Bool = false) {
         guard let pointer = test_tls_context_make(pair.certificate, pair.key, isOld ? 1 : 0) else {
             preconditionFailure("the origin cannot use its certificate")
         }
+        if choosesHTTP2 { test_tls_context_choose_http2(pointer) }
         self.pointer = pointer
     }
 
@@ -85,6 +88,7 @@ package final class SharedCertificates: @unchecked Sendable {
     private var certificates: TestCertificates?
     private let tls: OriginTLS
     private let old: OriginTLS
+    private let http2: OriginTLS
 
     private init() {
         guard let certificates = try? TestCertificates(), let pair = try? certificates.make("server") else {
@@ -93,6 +97,7 @@ package final class SharedCertificates: @unchecked Sendable {
         self.certificates = certificates
         tls = OriginTLS(pair)
         old = OriginTLS(pair, isOld: true)
+        http2 = OriginTLS(pair, choosesHTTP2: true)
         // The files go with it.
         atexit { SharedCertificates.shared.certificates = nil }
     }
@@ -102,4 +107,6 @@ package final class SharedCertificates: @unchecked Sendable {
     /// TLS 1.3, and TLS 1.2.
     package static var tls: OriginTLS { shared.tls }
     package static var oldTLS: OriginTLS { shared.old }
+    /// HTTP/2 is chosen where it is offered.
+    package static var http2TLS: OriginTLS { shared.http2 }
 }

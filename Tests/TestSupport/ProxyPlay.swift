@@ -36,7 +36,6 @@ package final class ProxyPlay {
     package private(set) var port: UInt16 = 0
     /// Of all listeners.
     package private(set) var ports: [UInt16] = []
-    package private(set) var adminPorts: [UInt16] = []
     private let door: Door
     private var connection: (any PlayClient)?
 
@@ -70,8 +69,7 @@ package final class ProxyPlay {
         let server = try ProxyServer(settings, logger: logger, time: time)
         server.start()
         self.server = server
-        ports = server.addresses.compactMap(\.port)
-        adminPorts = server.adminAddresses.compactMap(\.port)
+        ports = server.addresses.compactMap { if case .ipv4(_, let port) = $0 { port } else { nil } }
         port = ports.first ?? 0
     }
 

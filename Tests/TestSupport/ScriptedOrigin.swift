@@ -54,10 +54,24 @@ package enum OriginStep: Sendable {
     case open(Gate)
     /// Passes on what comes, both ways, from and to a port on loopback, until one side ends: what a forward proxy does after CONNECT.
     case tunnel(UInt16)
+    /// In HTTP/2: a frame of the request's stream, and one of the connection: type, flags, payload.
+    case frame(UInt8, UInt8, [UInt8])
+    case connectionFrame(UInt8, UInt8, [UInt8])
+    /// In HTTP/2: GOAWAY with this code.
+    /// - Parameter accepts: whether this request, and all that have come, are still processed.
+    case goAway(accepts: Bool, code: UInt32)
 
     /// A complete JSON response.
     package static func json(_ content: String, status: String = "200 OK", _ fields: [String] = []) -> OriginStep {
         answer(content, type: "application/json", status: status, fields)
+    }
+
+    /// In HTTP/2: the request's stream is reset with this code (RFC 9113 §7).
+    package static func resetStream(_ code: UInt32) -> OriginStep { .frame(OriginFrame.reset, 0, OriginFrame.number(code)) }
+
+    /// In HTTP/2: a field section, as it stands.
+    package static func fields(_ lines: [(String, String)], isLast: Bool = false) -> OriginStep {
+        .frame(OriginFrame.headers, OriginFrame.endHeaders | (isLast ? OriginFrame.endStream : 0), OriginFrame.fieldLines(lines))
     }
 
     package static func answer(_ content: String, type: String, status: String = "200 OK", _ fields: [String] = []) -> OriginStep {
@@ -85,6 +99,7 @@ package final class ScriptedOrigin: Sendable {
         var scripted = 0
         var script: Script
         var expectation: Script?
+        var http2 = OriginHTTP2Behaviour()
     }
 
     /// The play and the origin's connections share it.
@@ -126,6 +141,9 @@ package final class ScriptedOrigin: Sendable {
 
     /// What is done when the head of a request with `Expect` is there, before its content is read: once `close` is among it, no content is.
     package func reactToExpectation(_ script: @escaping Script) { state.withLock { $0.expectation = script } }
+
+    /// Of connections that begin from now on, where a client speaks HTTP/2: it does so by its preface, or by what TLS has agreed.
+    package func behave(_ change: (inout OriginHTTP2Behaviour) -> Void) { state.withLock { change(&$0.http2) } }
 
     /// Connecting is refused from now on, and what was connected is cut.
     package func down() {
@@ -199,18 +217,31 @@ package final class ScriptedOrigin: Sendable {
     private func serve(_ stream: OriginStream) {
         guard play(greeting, on: stream) else { return }
         var reader = RequestReader(stream: stream)
+        if reader.beginsHTTP2() { return serveHTTP2(stream, reader.buffer) }
         while var request = reader.head() {
             if request["Expect"] != nil, let script = state.withLock({ $0.expectation }), !play(script(request), on: stream) { return }
             guard reader.readContent(of: &request) else { return }
-            let script = state.withLock { state in
-                state.requests.append(request)
-                return state.script
-            }
-            let steps = script(request)
-            state.withLock { $0.scripted += 1 }
-            arrived.signal()
-            guard play(steps, on: stream) else { return }
+            guard play(take(request), on: stream) else { return }
         }
+    }
+
+    /// A whole request has come.
+    /// - Returns: what becomes of it.
+    private func take(_ request: OriginRequest) -> [OriginStep] {
+        let script = state.withLock { state in
+            state.requests.append(request)
+            return state.script
+        }
+        let steps = script(request)
+        state.withLock { $0.scripted += 1 }
+        arrived.signal()
+        return steps
+    }
+
+    private func serveHTTP2(_ stream: OriginStream, _ read: [UInt8]) {
+        let hooks = OriginHTTP2.Hooks(
+            expectation: { [state] in state.withLock { $0.expectation } }, request: { [unowned self] in take($0) })
+        OriginHTTP2(stream, state.withLock { $0.http2 }, hooks).serve(read)
     }
 
     /// Returns whether the connection is kept.
@@ -237,6 +268,7 @@ package final class ScriptedOrigin: Sendable {
             return false
         case .pass(let gate): gate.pass()
         case .open(let gate): gate.open()
+        case .frame, .connectionFrame, .goAway: preconditionFailure("HTTP/1.1 has no frames")
         case .tunnel(let port):
             Self.splice(stream.descriptor, with: port)
             return false
@@ -268,6 +300,14 @@ private struct RequestReader {
     var buffer: [UInt8] = []
 
     init(stream: OriginStream) { self.stream = stream }
+
+    /// Whether the first bytes are the preface of HTTP/2 (RFC 9113 §3.4).
+    mutating func beginsHTTP2() -> Bool {
+        while buffer.count < OriginHTTP2.preface.count, OriginHTTP2.preface.starts(with: buffer) {
+            guard fill() else { return false }
+        }
+        return buffer.starts(with: OriginHTTP2.preface)
+    }
 
     mutating func head() -> OriginRequest? {
         guard let head = take(through: "\r\n\r\n") else { return nil }

@@ -13,6 +13,8 @@ final class Recorder: TransferReceiver, Sendable {
     struct State {
         var informational: [UInt16] = []
         var status: UInt16?
+        /// Of the final head, one line each.
+        var fields: [String] = []
         var content: [UInt8] = []
         var end: Result<Bool, UpstreamError>?
     }
@@ -39,7 +41,13 @@ final class Recorder: TransferReceiver, Sendable {
     }
 
     func transfer(_ transfer: Transfer, received head: ResponseHead) {
-        state.withLock { $0.status = head.status.rawValue }
+        state.withLock { state in
+            state.status = head.status.rawValue
+            state.fields = (0..<head.fields.count).map { place in
+                String(decoding: head.fields.name(at: place), as: UTF8.self) + ": "
+                    + String(decoding: head.fields.value(at: place), as: UTF8.self)
+            }
+        }
         onEvent(transfer, 1)
     }
 
@@ -60,6 +68,34 @@ final class Recorder: TransferReceiver, Sendable {
     }
 }
 
+/// How the upstream is spoken to. The plays are the same for all.
+enum Way: CaseIterable, Sendable {
+    case clear, tls, http2, http2TLS
+
+    /// HTTP/1.1, where a play is about its framing.
+    static let http1 = [Way.clear, .tls]
+    static let multiplexed = [Way.http2, .http2TLS]
+
+    var isTLS: Bool { self == .tls || self == .http2TLS }
+    var isHTTP2: Bool { self == .http2 || self == .http2TLS }
+
+    func origin(_ script: @escaping ScriptedOrigin.Script) -> ScriptedOrigin { ScriptedOrigin(tls: originTLS, script) }
+
+    private var originTLS: OriginTLS? {
+        switch self {
+        case .clear, .http2: nil
+        case .tls: SharedCertificates.tls
+        case .http2TLS: SharedCertificates.http2TLS
+        }
+    }
+
+    func prepare(_ settings: inout UpstreamSettings) {
+        settings.isTLS = isTLS
+        if isTLS { settings.caFile = SharedCertificates.authority }
+        settings.http2 = isHTTP2 ? (isTLS ? .auto : .priorKnowledge) : .off
+    }
+}
+
 /// A client on a loop of its own, with a clock that stands still. `@unchecked Sendable` because the client is used on its loop only.
 final class Asking: @unchecked Sendable {
     let time = ManualTime()
@@ -68,10 +104,13 @@ final class Asking: @unchecked Sendable {
     /// Written on the loop, read by the test.
     private let seenAttempts = Mutex<[UpstreamError?]>([])
 
-    convenience init(_ origin: ScriptedOrigin, isTLS: Bool = false, _ change: (inout UpstreamSettings) -> Void = { _ in }) {
+    convenience init(_ origin: ScriptedOrigin, isTLS: Bool, _ change: (inout UpstreamSettings) -> Void = { _ in }) {
+        self.init(origin, isTLS ? .tls : .clear, change)
+    }
+
+    convenience init(_ origin: ScriptedOrigin, _ way: Way = .clear, _ change: (inout UpstreamSettings) -> Void = { _ in }) {
         var settings = UpstreamSettings(host: "127.0.0.1", port: origin.port)
-        settings.isTLS = isTLS
-        if isTLS { settings.caFile = SharedCertificates.authority }
+        way.prepare(&settings)
         change(&settings)
         self.init(settings)
     }
@@ -92,7 +131,7 @@ final class Asking: @unchecked Sendable {
         done.wait()
     }
 
-    private func onLoop<R: Sendable>(_ work: @escaping @Sendable (UpstreamClient) -> R) -> R {
+    func onLoop<R: Sendable>(_ work: @escaping @Sendable (UpstreamClient) -> R) -> R {
         let done = DispatchSemaphore(value: 0)
         let result = Mutex<R?>(nil)
         loop.execute { [self] in
@@ -104,6 +143,9 @@ final class Asking: @unchecked Sendable {
         guard let value = result.withLock({ $0 }) else { preconditionFailure("the loop has not worked") }
         return value
     }
+
+    /// Whether a request would go over a connection that is there.
+    var hasOpenHTTP2Connection: Bool { onLoop { $0.hasOpenHTTP2Connection } }
 
     var counters: UpstreamCounters { onLoop { $0.counters } }
 

@@ -35,6 +35,30 @@ struct RepeatTests {
                 RepeatRule(isRepeatable: false, isFirst: false, gotBytes: false, hasSentContent: false, onKept: true, isUnwritten: true),
                 false
             ),
+            (
+                RepeatRule(
+                    isRepeatable: false, isFirst: true, gotBytes: false, hasSentContent: false, onKept: false, isUnwritten: false,
+                    isRefused: true),
+                true
+            ),
+            (
+                RepeatRule(
+                    isRepeatable: true, isFirst: false, gotBytes: false, hasSentContent: false, onKept: false, isUnwritten: false,
+                    isRefused: true),
+                false
+            ),
+            (
+                RepeatRule(
+                    isRepeatable: true, isFirst: true, gotBytes: true, hasSentContent: false, onKept: false, isUnwritten: false,
+                    isRefused: true),
+                false
+            ),
+            (
+                RepeatRule(
+                    isRepeatable: true, isFirst: true, gotBytes: false, hasSentContent: true, onKept: false, isUnwritten: false,
+                    isRefused: true),
+                false
+            ),
         ])
     func rule(_ row: (RepeatRule, Bool)) {
         #expect(row.0.isAllowed == row.1)
@@ -45,16 +69,18 @@ struct RepeatTests {
         let name: String
         let steps: [OriginStep]
         var isBeforeResponse = true
+        /// Parts of a head are none of HTTP/2's.
+        var isOfHTTP1 = false
     }
 
     private static let failures = [
         Failure(name: "closed", steps: [.close]), Failure(name: "cut", steps: [.cut]), Failure(name: "reset", steps: [.reset]),
-        Failure(name: "within the status line", steps: [.send("HTTP/1.1 2"), .close], isBeforeResponse: false),
-        Failure(name: "within the head", steps: [.send("HTTP/1.1 200 OK\r\nX: "), .cut], isBeforeResponse: false),
+        Failure(name: "within the status line", steps: [.send("HTTP/1.1 2"), .close], isBeforeResponse: false, isOfHTTP1: true),
+        Failure(name: "within the head", steps: [.send("HTTP/1.1 200 OK\r\nX: "), .cut], isBeforeResponse: false, isOfHTTP1: true),
         Failure(name: "after 103", steps: [.send("HTTP/1.1 103 Early Hints\r\n\r\n"), .close], isBeforeResponse: false),
         Failure(
             name: "within the content", steps: [.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[1"), .close], isBeforeResponse: false),
-        Failure(name: "by what is no response", steps: [.send("SSH-2.0-x\r\n"), .close], isBeforeResponse: false),
+        Failure(name: "by what is no response", steps: [.send("SSH-2.0-x\r\n"), .close], isBeforeResponse: false, isOfHTTP1: true),
     ]
 
     private static let contents: [ContentFraming] = [.none, .length(0), .length(3), .chunked]
@@ -69,16 +95,17 @@ struct RepeatTests {
 
     @Test(
         "arrivals of each method, with each content, at each point of failure", .slow,
-        arguments: ["GET", "HEAD", "OPTIONS", "TRACE", "QUERY", "POST", "PUT", "DELETE", "PATCH", "MOVE"], [false, true])
-    func arrivals(method: String, isTLS: Bool) {
+        arguments: ["GET", "HEAD", "OPTIONS", "TRACE", "QUERY", "POST", "PUT", "DELETE", "PATCH", "MOVE"], Way.allCases)
+    func arrivals(method: String, way: Way) {
         let isSafe = ["GET", "HEAD", "OPTIONS", "TRACE", "QUERY"].contains(method)
         // A response to HEAD is whole with its head.
-        for failure in Self.failures where method != "HEAD" || failure.name != "within the content" {
-            let origin = ScriptedOrigin(tls: isTLS ? SharedCertificates.tls : nil) { request in
+        for failure in Self.failures.filter({ !way.isHTTP2 || !$0.isOfHTTP1 })
+        where method != "HEAD" || failure.name != "within the content" {
+            let origin = way.origin { request in
                 request.target == "/warm" ? [.json("1")] : failure.steps
             }
             for (content, isKept) in Self.contents.flatMap({ [($0, false), ($0, true)] }) {
-                let asking = Asking(origin, isTLS: isTLS)
+                let asking = Asking(origin, way)
                 defer { asking.end() }
                 if isKept { #expect(ask(asking, "GET", "/warm", .none) == .success(true)) }
                 let target = "/\(content)/\(isKept)"

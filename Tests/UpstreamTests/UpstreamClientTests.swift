@@ -11,18 +11,14 @@ import Testing
 
 @Suite("Asking the upstream", .play)
 struct UpstreamClientTests {
-    private func asking(_ origin: ScriptedOrigin, isTLS: Bool = false, _ change: (inout UpstreamSettings) -> Void = { _ in }) -> Asking {
-        Asking(origin, isTLS: isTLS, change)
+    private func asking(_ origin: ScriptedOrigin, _ way: Way = .clear, _ change: (inout UpstreamSettings) -> Void = { _ in }) -> Asking {
+        Asking(origin, way, change)
     }
 
-    private func origin(_ isTLS: Bool, _ script: @escaping ScriptedOrigin.Script) -> ScriptedOrigin {
-        ScriptedOrigin(tls: isTLS ? SharedCertificates.tls : nil, script)
-    }
-
-    @Test("a response, its 1xx responses, and a kept connection", arguments: [false, true])
-    func answers(isTLS: Bool) {
-        let origin = origin(isTLS) { _ in [.send("HTTP/1.1 103 Early Hints\r\n\r\n"), .json("[1]")] }
-        let asking = asking(origin, isTLS: isTLS)
+    @Test("a response, its 1xx responses, and a kept connection", arguments: Way.allCases)
+    func answers(way: Way) {
+        let origin = way.origin { _ in [.send("HTTP/1.1 103 Early Hints\r\n\r\n"), .json("[1]")] }
+        let asking = asking(origin, way)
         defer { asking.end() }
         for _ in 0..<3 {
             let recorder = asking.ask("GET", "/a")
@@ -35,14 +31,14 @@ struct UpstreamClientTests {
         #expect(asking.counters.active == 0)
     }
 
-    @Test("chunks come without their coding, and only the connection's end is no end that proves anything", arguments: [false, true])
-    func framings(isTLS: Bool) {
-        let origin = origin(isTLS) { request in
+    @Test("chunks come without their coding, and only the connection's end is no end that proves anything", arguments: Way.http1)
+    func framings(way: Way) {
+        let origin = way.origin { request in
             request.target == "/chunked"
                 ? [.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;x=\"1\"\r\n[1\r\n001\r\n]\r\n0\r\nT: x\r\n\r\n")]
                 : [.send("HTTP/1.1 200 OK\r\n\r\n[1]"), .close]
         }
-        let asking = asking(origin, isTLS: isTLS)
+        let asking = asking(origin, way)
         defer { asking.end() }
         for (target, isDelimited) in [("/chunked", true), ("/open", false)] {
             let recorder = asking.ask("GET", target)
@@ -51,19 +47,19 @@ struct UpstreamClientTests {
         }
         // In TLS an end that was not announced may be anybody's who cuts the connection.
         origin.react { _ in [.send("HTTP/1.1 200 OK\r\n\r\n[1]"), .cut] }
-        #expect(asking.ask("GET", "/cut").end() == (isTLS ? .failure(.responseIncomplete) : .success(false)))
+        #expect(asking.ask("GET", "/cut").end() == (way.isTLS ? .failure(.responseIncomplete) : .success(false)))
     }
 
-    @Test("a response that comes in pieces of any size", arguments: [false, true])
-    func pieces(isTLS: Bool) {
+    @Test("a response that comes in pieces of any size", arguments: Way.allCases)
+    func pieces(way: Way) {
         let head = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nX: \(String(repeating: "x", count: 300))\r\n"
-        let origin = origin(isTLS) { request in
+        let origin = way.origin { request in
             let isChunked = request.target == "/chunked"
             let text =
                 head + (isChunked ? "Transfer-Encoding: chunked\r\n\r\n2\r\n[1\r\n1\r\n]\r\n0\r\n\r\n" : "Content-Length: 3\r\n\r\n[1]")
             return text.utf8.map { .sendBytes([$0]) }
         }
-        let asking = asking(origin, isTLS: isTLS)
+        let asking = asking(origin, way)
         defer { asking.end() }
         for target in ["/length", "/chunked", "/length"] {
             let recorder = asking.ask("GET", target)
@@ -74,17 +70,17 @@ struct UpstreamClientTests {
         #expect(asking.counters.connectionsOpened == 1)
     }
 
-    @Test("a kept connection that ended is replaced, and a safe request goes out again; a write does not", arguments: [false, true])
-    func deadConnection(isTLS: Bool) {
+    @Test("a kept connection that ended is replaced, and a safe request goes out again; a write does not", arguments: Way.allCases)
+    func deadConnection(way: Way) {
         let count = Mutex(0)
-        let origin = origin(isTLS) { _ in
+        let origin = way.origin { _ in
             let number = count.withLock { count in
                 count += 1
                 return count
             }
             return number % 2 == 1 ? [.json("1")] : [.close]
         }
-        let asking = asking(origin, isTLS: isTLS)
+        let asking = asking(origin, way)
         defer { asking.end() }
         #expect(asking.ask("GET", "/a").end() == .success(true))
         // The second request finds the connection ended without a response: it is asked anew, on the next.
@@ -118,10 +114,10 @@ struct UpstreamClientTests {
 
     @Test(
         "an upstream that ends each connection after one response without saying so costs no response, however many wait",
-        arguments: [false, true])
-    func unannouncedEnds(isTLS: Bool) {
-        let origin = origin(isTLS) { [.json("\"\($0.target)\""), .close] }
-        let asking = asking(origin, isTLS: isTLS) {
+        arguments: Way.allCases)
+    func unannouncedEnds(way: Way) {
+        let origin = way.origin { [.json("\"\($0.target)\""), .close] }
+        let asking = asking(origin, way) {
             $0.maximumConnections = 1
             $0.queueLimit = 500
         }
@@ -134,9 +130,9 @@ struct UpstreamClientTests {
         }
     }
 
-    @Test("each phase has its time-out, and its error", arguments: [false, true])
-    func timeouts(isTLS: Bool) {
-        let origin = origin(isTLS) { request in
+    @Test("each phase has its time-out, and its error", arguments: Way.allCases)
+    func timeouts(way: Way) {
+        let origin = way.origin { request in
             switch request.target {
             case "/head": [.hang]
             case "/early": [.send("HTTP/1.1 103 Early Hints\r\n\r\n"), .hang]
@@ -148,7 +144,7 @@ struct UpstreamClientTests {
             settings.firstByteTimeout = .seconds(7)
             settings.betweenBytesTimeout = .seconds(11)
         }
-        let asking = asking(origin, isTLS: isTLS, change)
+        let asking = asking(origin, way, change)
         defer { asking.end() }
         for (target, seconds) in [("/head", 7), ("/early", 7), ("/content", 11)] {
             let recorder = asking.ask("GET", target)
@@ -169,17 +165,17 @@ struct UpstreamClientTests {
     }
 
     /// One that answers `/slow` when the gate is open, and all else at once.
-    private func held(_ gate: Gate, _ isTLS: Bool) -> ScriptedOrigin {
-        origin(isTLS) { request in request.target == "/slow" ? [.pass(gate), .json("1")] : [.json("2")] }
+    private func held(_ gate: Gate, _ way: Way) -> ScriptedOrigin {
+        way.origin { request in request.target == "/slow" ? [.pass(gate), .json("1")] : [.json("2")] }
     }
 
     @Test(
         "who finds no free connection in time hears so, and it is no fault of the upstream's; others wait their turn",
-        arguments: [false, true])
-    func connectionLimit(isTLS: Bool) {
+        arguments: Way.allCases)
+    func connectionLimit(way: Way) {
         let gate = Gate()
-        let origin = held(gate, isTLS)
-        let asking = asking(origin, isTLS: isTLS) {
+        let origin = held(gate, way)
+        let asking = asking(origin, way) {
             $0.maximumConnections = 1
             $0.queueLimit = 2
         }
@@ -200,18 +196,18 @@ struct UpstreamClientTests {
         #expect(asking.counters.turnedAway == 1)
     }
 
-    @Test("what is said behind a response is not the response to one who waits for the connection", arguments: [false, true])
-    func surplus(isTLS: Bool) {
+    @Test("what is said behind a response is not the response to one who waits for the connection", arguments: Way.http1)
+    func surplus(way: Way) {
         // One read takes the response and nothing of what is behind it.
         let head = "HTTP/1.1 200 OK\r\nContent-Length: 48000\r\nX: "
         let filler = String(repeating: "x", count: 48 * 1024 - 48_000 - head.utf8.count - 4)
         let answer = head + filler + "\r\n\r\n" + String(repeating: "1", count: 48_000)
         let gate = Gate()
-        let origin = origin(isTLS) { request in
+        let origin = way.origin { request in
             request.target == "/first"
                 ? [.pass(gate), .send(answer + "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n9")] : [.json("2")]
         }
-        let asking = asking(origin, isTLS: isTLS) { $0.maximumConnections = 1 }
+        let asking = asking(origin, way) { $0.maximumConnections = 1 }
         defer { asking.end() }
         let first = asking.ask("GET", "/first")
         #expect(origin.waitForRequests(1))
@@ -225,10 +221,10 @@ struct UpstreamClientTests {
         #expect(asking.counters.connectionsOpened == 2)
     }
 
-    @Test("what a response's head or content brings about may be another request", arguments: [false, true])
-    func askingFromWithin(isTLS: Bool) {
-        let origin = origin(isTLS) { [.send("HTTP/1.1 103 Early Hints\r\n\r\n"), .json("\"\($0.target)\"")] }
-        let asking = asking(origin, isTLS: isTLS)
+    @Test("what a response's head or content brings about may be another request", arguments: Way.allCases)
+    func askingFromWithin(way: Way) {
+        let origin = way.origin { [.send("HTTP/1.1 103 Early Hints\r\n\r\n"), .json("\"\($0.target)\"")] }
+        let asking = asking(origin, way)
         defer { asking.end() }
         let inner = (0..<3).map { _ in Recorder() }
         let outer = asking.ask(
@@ -243,11 +239,11 @@ struct UpstreamClientTests {
         }
     }
 
-    @Test("who waits for a connection longest has the next one", arguments: [false, true])
-    func order(isTLS: Bool) {
+    @Test("who waits for a connection longest has the next one", arguments: Way.allCases)
+    func order(way: Way) {
         let gate = Gate()
-        let origin = held(gate, isTLS)
-        let asking = asking(origin, isTLS: isTLS) { $0.maximumConnections = 1 }
+        let origin = held(gate, way)
+        let asking = asking(origin, way) { $0.maximumConnections = 1 }
         defer { asking.end() }
         let slow = asking.ask("GET", "/slow")
         #expect(origin.waitForRequests(1))
@@ -258,11 +254,11 @@ struct UpstreamClientTests {
         #expect(origin.requests.map(\.target) == ["/slow"] + targets)
     }
 
-    @Test("nothing is kept of requests that were given up while they waited, nor of those that had their turn", arguments: [false, true])
-    func givenUp(isTLS: Bool) {
+    @Test("nothing is kept of requests that were given up while they waited, nor of those that had their turn", arguments: Way.allCases)
+    func givenUp(way: Way) {
         let gate = Gate()
-        let origin = held(gate, isTLS)
-        let asking = asking(origin, isTLS: isTLS) {
+        let origin = held(gate, way)
+        let asking = asking(origin, way) {
             $0.maximumConnections = 1
             $0.queueLimit = 4
         }
@@ -279,12 +275,12 @@ struct UpstreamClientTests {
         #expect(asking.alive(seen) == 0)
     }
 
-    @Test("content is written in pieces, and a cancelled transfer is heard of no more", arguments: [false, true])
-    func contents(isTLS: Bool) {
-        let origin = origin(isTLS) { request in
+    @Test("content is written in pieces, and a cancelled transfer is heard of no more", arguments: Way.allCases)
+    func contents(way: Way) {
+        let origin = way.origin { request in
             request.target == "/hang" ? [.hang] : [.json("\"\(String(decoding: request.content, as: UTF8.self))\"")]
         }
-        let asking = asking(origin, isTLS: isTLS)
+        let asking = asking(origin, way)
         defer { asking.end() }
         for framing in [ContentFraming.length(6), .chunked] {
             let recorder = asking.ask("POST", "/a", content: framing) { transfer in
@@ -300,25 +296,25 @@ struct UpstreamClientTests {
     }
 
     @Test(
-        "a response that breaks off is told from a connection that never brought one", arguments: [OriginStep.close, .reset], [false, true])
-    func brokenOff(end: OriginStep, isTLS: Bool) {
-        let origin = origin(isTLS) { request in
+        "a response that breaks off is told from a connection that never brought one", arguments: [OriginStep.close, .reset], Way.allCases)
+    func brokenOff(end: OriginStep, way: Way) {
+        let origin = way.origin { request in
             request.target == "/none" ? [end] : [.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[1"), end]
         }
-        let asking = asking(origin, isTLS: isTLS)
+        let asking = asking(origin, way)
         defer { asking.end() }
         #expect(asking.ask("GET", "/none").end() == .failure(.connectionTerminated))
         #expect(asking.ask("GET", "/cut").end() == .failure(.responseIncomplete))
     }
 
-    @Test("what cannot be reached has an error of its own", arguments: [false, true])
-    func unreachable(isTLS: Bool) {
-        let origin = origin(isTLS) { _ in [] }
-        let refused = asking(origin, isTLS: isTLS)
+    @Test("what cannot be reached has an error of its own", arguments: Way.allCases)
+    func unreachable(way: Way) {
+        let origin = way.origin { _ in [] }
+        let refused = asking(origin, way)
         defer { refused.end() }
         origin.down()
         #expect(refused.ask("GET", "/a").end() == .failure(.connectionRefused))
-        let unknown = asking(origin, isTLS: isTLS) { $0.host = "nowhere.invalid" }
+        let unknown = asking(origin, way) { $0.host = "nowhere.invalid" }
         defer { unknown.end() }
         #expect(unknown.ask("GET", "/a").end() == .failure(.dnsError))
     }
@@ -342,7 +338,7 @@ struct UpstreamClientTests {
     @Test("those of one share hold no more connections than it has, and others pass them")
     func shares() {
         let gate = Gate()
-        let origin = held(gate, false)
+        let origin = held(gate, .clear)
         let asking = asking(origin) { $0.maximumConnections = 4 }
         defer { asking.end() }
         let share = ConnectionShare(.streamedContent, .connections(2))

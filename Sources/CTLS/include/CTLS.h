@@ -23,9 +23,13 @@ enum {
     CTLS_UNTRUSTED = -5,
 };
 
-// `host` is a name or an address. Null for a file that is not given: the system's authorities, no certificate of our own.
+// What is offered to the peer (RFC 7301); with CTLS_HTTP1_2 it may choose.
+enum { CTLS_HTTP1, CTLS_HTTP2, CTLS_HTTP1_2 };
+
+// `host` is a name or an address. `protocols`: one of those above. Null for a file that is not given: the system's authorities, no certificate of our own.
 // Null where a file cannot be used, or there is no memory.
-ctls_context *ctls_context_make(const char *host, const char *ca_file, const char *certificate, const char *key, int verifies);
+ctls_context *ctls_context_make(
+    const char *host, const char *ca_file, const char *certificate, const char *key, int verifies, int protocols);
 // After all of its connections.
 void ctls_context_free(ctls_context *context);
 
@@ -38,6 +42,8 @@ void ctls_close(ctls_connection *connection);
 int ctls_handshake(ctls_connection *connection);
 // Whether a session was resumed.
 int ctls_is_resumed(const ctls_connection *connection);
+// Whether the peer has chosen HTTP/2 (RFC 7301).
+int ctls_is_http2(const ctls_connection *connection);
 ptrdiff_t ctls_read(ctls_connection *connection, void *bytes, size_t count);
 ptrdiff_t ctls_write(ctls_connection *connection, const void *bytes, size_t count);
 // Whether it stands, and nothing that is content has come. Takes in what is TLS's own business.

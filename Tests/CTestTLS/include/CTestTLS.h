@@ -9,6 +9,8 @@ typedef struct test_tls test_tls;
 
 // `is_12`: TLS 1.2 and nothing newer.
 test_tls_context *test_tls_context_make(const char *certificate, const char *key, int is_12);
+// HTTP/2 is chosen where the client offers it (RFC 7301).
+void test_tls_context_choose_http2(test_tls_context *context);
 void test_tls_context_free(test_tls_context *context);
 
 // Null where the client and we do not agree.

@@ -1,0 +1,156 @@
+// What comes on a connection of HTTP/2, and what it means for the exchange that it is for. All of it is told while the session reads or writes: what
+// follows is queued there.
+
+import HTTP2
+import HTTPCore
+import Reactor
+
+extension HTTP2OriginConnection: HTTP2SessionDelegate {
+    func received(_ section: borrowing HTTP2FieldSection, _ kind: HTTP2SectionKind, on stream: Int32, endsStream: Bool) {
+        // Trailers are not passed on, as in HTTP/1.1; their end is told.
+        guard kind == .head, let exchange = exchanges[stream] else { return }
+        switch exchange.reader.take(section, isLast: endsStream) {
+        case .informational(let head): exchange.transfer.take(informational: head)
+        case .final(let head): exchange.transfer.take(final: head)
+        case .refused(let rejection): return refuse(exchange, UpstreamError(rejection))
+        }
+        if endsStream { receivedEnd(of: stream) }
+    }
+
+    func receivedContent(_ bytes: UnsafeRawBufferPointer, on stream: Int32) {
+        session.consumeConnection(bytes.count)
+        guard let exchange = exchanges[stream] else { return }
+        guard exchange.reader.take(contentBytes: bytes.count) else { return refuse(exchange, .protocolError) }
+        let content = Span<UInt8>(_unsafeBytes: bytes)
+        if exchange.held != nil {
+            exchange.held?.append(copying: content)
+        } else if exchange.transfer.offerContent() {
+            session.consumeStream(bytes.count, on: stream)
+            exchange.transfer.take(content: content)
+        } else {
+            exchange.held = []
+            exchange.held?.append(copying: content)
+            connections.noteHeldBack(exchange.transfer)
+        }
+    }
+
+    func receivedEnd(of stream: Int32) {
+        guard let exchange = exchanges[stream] else { return }
+        guard exchange.reader.isWhole else { return refuse(exchange, .responseIncomplete) }
+        exchange.hasEnded = true
+        wasUsed = true
+        // What of the request has not gone out is not wanted (RFC 9113 §8.1).
+        if !exchange.isRequestWhole { session.reset(stream, .cancel) }
+        forgetStream(of: exchange, .whole)
+        if exchange.held == nil { complete(exchange) } else { connections.noteFree() }
+    }
+
+    private func complete(_ exchange: HTTP2Exchange) {
+        letGo(exchange, .whole)
+        exchange.transfer.end(.whole(isDelimited: true))
+        queueFlush()
+        connections.noteFree()
+    }
+
+    /// After a pause: what was held, and then what comes.
+    func readOn(for exchange: HTTP2Exchange) {
+        connections.loop.atEndOfBatch { [self] in goOnReading(exchange) }
+    }
+
+    private func goOnReading(_ exchange: HTTP2Exchange) {
+        guard let bytes = exchange.held, !exchange.transfer.hasEnded else { return }
+        exchange.held = nil
+        connections.noteGoesOn(exchange.transfer)
+        if exchanges[exchange.stream] === exchange { session.consumeStream(bytes.count, on: exchange.stream) }
+        exchange.transfer.take(content: bytes.span)
+        queueFlush()
+        if exchange.hasEnded, !exchange.transfer.hasEnded { complete(exchange) }
+    }
+
+    // MARK: Ends
+
+    /// What has come cannot be used. The stream alone ends.
+    private func refuse(_ exchange: HTTP2Exchange, _ error: UpstreamError) {
+        session.reset(exchange.stream, error == .protocolError ? .protocolError : .cancel)
+        letGo(exchange, .invalid)
+        exchange.transfer.end(.failed(error))
+        queueFlush()
+        connections.noteFree()
+    }
+
+    func streamReset(_ stream: Int32, _ code: HTTP2ErrorCode, isByPeer: Bool) {
+        if !isByPeer { exchanges[stream]?.isInvalid = true }
+    }
+
+    /// The stream ended before its response did: what ended well has been let go of before.
+    func streamClosed(_ stream: Int32, _ code: HTTP2ErrorCode) {
+        // Our own last words end streams too: who ends the connection sees to those.
+        guard isOpen, let exchange = exchanges[stream] else { return }
+        switch code {
+        case _ where exchange.isInvalid: endInvalid(exchange)
+        case _ where exchange.reader.hasBegun: endEarly(exchange, .reset, .responseIncomplete)
+        case .refusedStream: endEarly(exchange, .refused, .connectionTerminated, isRefused: true)
+        case .http11Required:
+            connections.preferHTTP1()
+            endEarly(exchange, .refused, .protocolError, isRefused: true)
+        default: endEarly(exchange, .reset, .connectionTerminated)
+        }
+    }
+
+    private func endInvalid(_ exchange: HTTP2Exchange) {
+        letGo(exchange, .invalid)
+        exchange.transfer.end(.failed(.protocolError))
+        queueFlush()
+        connections.noteFree()
+    }
+
+    /// No byte of a response has come, or not all of them: whether the request is sent again is decided by `RepeatRule` alone.
+    /// - Parameter isRefused: the upstream says that it has done nothing with the request.
+    func endEarly(_ exchange: HTTP2Exchange, _ end: HTTP2ExchangeEnd, _ error: UpstreamError, isRefused: Bool = false) {
+        let isUnsent = !exchange.isSent
+        let mayRepeat = connections.client.mayRepeat(
+            exchange.transfer, onKept: wasUsed || isUnsent, isUnwritten: isUnsent, isRefused: isRefused)
+        letGo(exchange, end)
+        if mayRepeat {
+            if !isRefused { exchange.transfer.newestWhenFoundDead = connections.madeCount }
+            connections.startAgain(exchange.transfer)
+        } else {
+            exchange.transfer.end(.failed(error))
+        }
+        queueFlush()
+        connections.noteFree()
+    }
+
+    // MARK: The request's content
+
+    func sentRequest(on stream: Int32) {
+        exchanges[stream]?.isSent = true
+        exchanges[stream]?.transfer.noteSent()
+    }
+
+    func offerContent(of stream: Int32, limit: Int) -> HTTP2ContentOffer {
+        // It was let go of: its reset is on its way.
+        guard let exchange = exchanges[stream] else { return .later }
+        guard let (count, isLast) = exchange.transfer.offerRequestContent(upTo: limit) else { return .later }
+        if isLast {
+            exchange.isRequestWhole = true
+            if count == 0 { exchange.transfer.noteRequestEnd() }
+        }
+        return .bytes(count, isLast: isLast)
+    }
+
+    func takeContent(of stream: Int32, into place: UnsafeMutableRawBufferPointer) {
+        exchanges[stream]?.transfer.takeRequestContent(into: place)
+    }
+
+    // MARK: The connection
+
+    func receivedSettings() { noteSettings() }
+
+    func sentGoAway(_ code: HTTP2ErrorCode) { renounce() }
+
+    func receivedGoAway(last: Int32, _ code: HTTP2ErrorCode) {
+        if code == .http11Required { connections.preferHTTP1() }
+        drain(code == .noError ? .closedByPeer : .error)
+    }
+}

@@ -1,0 +1,129 @@
+// Judges one response of HTTP/2 as its parts come (RFC 9113 §8): by the rules that hold for one of HTTP/1.1, and by those for pseudo-fields and
+// fields of the connection. No I/O.
+
+import HTTP2
+import HTTPCore
+
+struct HTTP2ResponseReader {
+    enum Event {
+        case informational(ResponseHead)
+        case final(ResponseHead)
+        case refused(ResponseRejection)
+    }
+
+    private enum Content: Equatable {
+        /// The final head has not come.
+        case awaited
+        /// There may be none.
+        case forbidden
+        /// So many bytes are left.
+        case left(Int)
+        /// The stream's end alone ends it.
+        case open
+    }
+
+    private let isToHEAD: Bool
+    private let limits: ResponseLimits
+    private var informational = 0
+    private var content = Content.awaited
+
+    /// - Parameter method: the request's.
+    init(to method: Method, limits: ResponseLimits) {
+        isToHEAD = method == .head
+        self.limits = limits
+    }
+
+    /// Whether a head has come, if only an informational one.
+    var hasBegun: Bool { informational > 0 || content != .awaited }
+
+    /// A head has come.
+    /// - Parameter isLast: it ends the stream.
+    mutating func take(_ section: borrowing HTTP2FieldSection, isLast: Bool) -> Event {
+        guard !section.isTooLarge, section.entries.count <= limits.fieldCount + 1 else { return .refused(.tooLarge) }
+        guard content == .awaited, let head = Self.head(section) else { return .refused(.malformed) }
+        guard head.status.isInformational else { return take(final: head) }
+        informational += 1
+        // A switch of protocols is none of HTTP/2's (RFC 9113 §8.6), and a response does not end before it has begun.
+        guard head.status != 101, !isLast, informational <= limits.informational else { return .refused(.malformed) }
+        return .informational(head)
+    }
+
+    private mutating func take(final head: ResponseHead) -> Event {
+        do throws(ResponseRejection) {
+            let length = head.fields.contains(.contentLength) ? try head.fields.statedLength() : nil
+            content = isToHEAD || head.status.forbidsContent ? .forbidden : length.map { .left($0) } ?? .open
+            return .final(head)
+        } catch {
+            return .refused(error)
+        }
+    }
+
+    /// - Returns: false where it is more than there may be (RFC 9113 §8.1.1).
+    mutating func take(contentBytes count: Int) -> Bool {
+        switch content {
+        case .awaited: return false
+        case .forbidden: return count == 0
+        case .left(let left):
+            content = .left(left - count)
+            return count <= left
+        case .open: return true
+        }
+    }
+
+    /// At the stream's end: whether the response is whole.
+    var isWhole: Bool {
+        switch content {
+        case .awaited: false
+        case .forbidden, .open: true
+        case .left(let left): left == 0
+        }
+    }
+
+    // MARK: Field lines
+
+    /// Of the connection alone: in HTTP/2 they have no meaning, and whoever sends them means something else (RFC 9113 §8.2.2).
+    private static let forbidden: KnownFieldSet = [.connection, .keepAlive, .proxyConnection, .transferEncoding, .upgrade]
+
+    /// nil where it is malformed.
+    private static func head(_ section: borrowing HTTP2FieldSection) -> ResponseHead? {
+        var fields = Fields(reservingBytes: section.bytes.count + 4 * section.entries.count, entries: section.entries.count)
+        var status: Status?
+        let isGood = section.bytes.withUnsafeBufferPointer { bytes in
+            for entry in section.entries {
+                let name = UnsafeBufferPointer(rebasing: bytes[entry.nameRange])
+                let value = UnsafeBufferPointer(rebasing: bytes[entry.valueRange])
+                if name.first == UInt8(ascii: ":") {
+                    guard status == nil, fields.count == 0, let code = Self.status(name, value) else { return false }
+                    status = code
+                } else {
+                    guard status != nil, append(name, value, to: &fields) else { return false }
+                }
+            }
+            return true
+        }
+        guard isGood, let status, !fields.containsAny(of: forbidden) else { return nil }
+        return ResponseHead(status: status, fields: fields)
+    }
+
+    /// RFC 9113 §8.3.2, RFC 9110 §15: three digits, and a class that there is.
+    private static func status(_ name: UnsafeBufferPointer<UInt8>, _ value: UnsafeBufferPointer<UInt8>) -> Status? {
+        guard Span(_unsafeElements: name).equals(":status"), value.count == 3 else { return nil }
+        var code: UInt16 = 0
+        for digit in value {
+            guard digit.isASCIIDigit else { return nil }
+            code = code * 10 + UInt16(digit - 0x30)
+        }
+        return (100...599).contains(code) ? Status(rawValue: code) : nil
+    }
+
+    /// - Returns: false where it is none (RFC 9113 §8.2.1). White space around a value is taken off, as in HTTP/1.1.
+    private static func append(_ name: UnsafeBufferPointer<UInt8>, _ value: UnsafeBufferPointer<UInt8>, to fields: inout Fields) -> Bool {
+        guard !name.isEmpty, name.allSatisfy({ isTokenByte($0) && !(0x41...0x5a).contains($0) }), value.allSatisfy(isFieldValueByte)
+        else { return false }
+        var (first, last) = (0, value.count)
+        while first < last, value[first].isOptionalWhitespace { first += 1 }
+        while last > first, value[last - 1].isOptionalWhitespace { last -= 1 }
+        fields.append(name: Span(_unsafeElements: name), value: Span(_unsafeElements: value).extracting(first..<last))
+        return true
+    }
+}

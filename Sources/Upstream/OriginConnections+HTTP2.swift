@@ -1,0 +1,125 @@
+// Connections on which HTTP/2 is spoken: which of them a request gets, when another is made, and what follows for those that wait. The choice is
+// `ConnectionChoice`'s.
+
+import HTTP2
+import HTTPCore
+import Reactor
+
+extension OriginConnections {
+    /// Whether there is anything to choose between. While it is not known what the upstream speaks, each request has a connection made for it, as
+    /// in HTTP/1.1: nobody waits longer than there. The first of them that turns out to speak HTTP/2 takes all of them over.
+    var speaksHTTP2: Bool { expected == .http2 || !shared.isEmpty }
+
+    /// Whether the next request finds a stream or a connection, or one may be made for it.
+    var hasRoomInHTTP2: Bool {
+        mayMake || !idle.isEmpty || joinable != nil || shared.contains { $0.hasRoom || $0.isUnused }
+    }
+
+    /// One that is being made, and will have room for one more.
+    private var joinable: ConnectionAttempt? {
+        guard expected == .http2 else { return nil }
+        return attempts.values.first { isCounted($0) && $0.transfers.count < expectedStreams }
+    }
+
+    func serveInHTTP2(_ transfer: Transfer) {
+        endUnused()
+        let fitting = shared.first { isFitting($0, for: transfer) }
+        let any = shared.first { $0.hasRoom }
+        let unused = shared.first { $0.isUnused }
+        let joined = fitting == nil ? joinable : nil
+        let choice = ConnectionChoice(
+            hasStream: fitting != nil, hasAnyStream: any != nil, hasKept: !idle.isEmpty && !transfer.needsNewConnection,
+            mayJoin: joined != nil, mayMake: mayMake, hasUnused: unused != nil || !idle.isEmpty
+        ).choice
+        switch choice {
+        case .stream: fitting?.begin(transfer)
+        case .kept: serveInHTTP1(transfer)
+        case .join: joined?.take(transfer)
+        case .make, .replace:
+            // One that is there and was not good enough would not be for others either.
+            unused?.close(.unused)
+            if mayMake { makeConnection(for: transfer) } else { serveInHTTP1(transfer) }
+        case .anyStream: any?.begin(transfer)
+        // An idle one turned out to be dead just now.
+        case nil: startElsewhere(transfer)
+        }
+    }
+
+    private func isFitting(_ connection: HTTP2OriginConnection, for transfer: Transfer) -> Bool {
+        guard connection.hasRoom else { return false }
+        // What found a connection dead goes over a new one: others may be as well, also those made since, once they were used.
+        if let dead = transfer.newestWhenFoundDead, connection.wasUsed || connection.number <= dead { return false }
+        let isForWrite = !transfer.request.isRepeatable
+        return !isForWrite || client.coarseNow - connection.heardAt <= settings.idleForWrites.wholeMilliseconds
+    }
+
+    /// Those that have carried nothing for too long, and those that are found ended.
+    private func endUnused() {
+        for connection in shared where connection.isUnused {
+            if client.coarseNow - connection.usedAt >= Int64(settings.idleSeconds) * 1000 {
+                connection.close(.unused)
+            } else {
+                connection.catchUp()
+            }
+        }
+    }
+
+    /// A connection was made, and speaks HTTP/2: it carries those that waited for it, and those that wait for others.
+    func share(_ made: ConnectionAttempt.Made, for attempt: ConnectionAttempt) {
+        client.counters.http2Connections += 1
+        guard let connection = HTTP2OriginConnection(made.stream, made.times, number: madeCount, self) else {
+            made.stream.close()
+            giveRoom()
+            for transfer in attempt.transfers {
+                releaseShares(of: transfer)
+                transfer.end(.failed(.proxyInternalError))
+            }
+            return
+        }
+        // Nobody needs a second one that carries nothing.
+        guard !attempt.transfers.isEmpty || !shared.contains(where: \.hasRoom) else { return connection.close(.unused) }
+        shared.append(connection)
+        for transfer in attempt.transfers {
+            if connection.hasRoom { connection.begin(transfer) } else { startElsewhere(transfer) }
+        }
+        takeOver(connection)
+        serveWaiting()
+    }
+
+    private func takeOver(_ connection: HTTP2OriginConnection) {
+        for attempt in attempts.values where isCounted(attempt) && connection.hasRoom {
+            for transfer in attempt.handOver(atMost: connection.room) { connection.begin(transfer) }
+            if attempt.transfers.isEmpty { cancel(attempt) }
+        }
+    }
+
+    /// How many streams a connection takes, as its peer has said.
+    func noteStreams(_ count: Int) {
+        expectedStreams = max(1, count)
+        serveWaiting()
+    }
+
+    /// An exchange is over: its stream is free, and one that was to end after its last may.
+    func noteFree() { serveWaiting() }
+
+    func remove(_ connection: HTTP2OriginConnection, _ cause: ConnectionEnd) {
+        client.counters.ended[cause, default: 0] += 1
+        shared.removeAll { $0 === connection }
+        giveRoom()
+    }
+
+    /// How long HTTP/1.1 is spoken where HTTP/2 did not go well.
+    private static let http1Milliseconds: Int64 = 10 * 60_000
+
+    /// The upstream asks for HTTP/1.1 (RFC 9113 §7), or broke HTTP/2's rules: it gets HTTP/1.1 for a while, where no response concerns others.
+    func preferHTTP1() {
+        guard settings.http2 == .auto else { return }
+        http1Until = client.coarseNow + Self.http1Milliseconds
+        expected = .http1
+        for connection in shared { connection.drain(.closedByPeer) }
+    }
+
+    func sweep(at now: Int64) {
+        for connection in shared { connection.checkIsResponsive(at: now) }
+    }
+}
