@@ -74,8 +74,8 @@ let package = Package(
         room("Downstream", ["Addresses", "HTTPCore", "HTTP2", "Reactor", "CSystem", "Descriptors", "Locking"]),
         room("Telemetry", ["CSystem", "Descriptors", "Locking"]),
         room("Decisions", ["HTTPCore", "CachePolicy", "Forwarding", "Upstream"]),
-        room("Explanation", ["HTTPCore", "JSON", "CachePolicy", "Decisions", "Upstream", "Telemetry"]),
-        room("Coordination", ["HTTPCore", "Decisions", "Upstream", "Telemetry", "Locking", logging]),
+        room("Explanation", ["Addresses", "HTTPCore", "JSON", "CachePolicy", "Decisions", "Forwarding", "Upstream", "Telemetry"]),
+        room("Coordination", ["Addresses", "HTTPCore", "Decisions", "Upstream", "Telemetry", "Locking", logging]),
         room("Examination", ["HTTPCore", "JSON", "ContentCodings", "CachePolicy", "Forwarding", "Hashing"]),
         room(
             "Sending",
@@ -92,7 +92,8 @@ let package = Package(
         room(
             "ReverseProxy",
             [
-                "HTTPCore", "JSON", "CachePolicy", "Identity", "ResponseCache", "Decisions", "Explanation", "Examination", "Sending",
+                "Addresses", "HTTPCore", "JSON", "CachePolicy", "Identity", "ResponseCache", "Decisions", "Explanation", "Examination",
+                "Sending",
                 "Coordination",
                 "Forwarding", "FaultInjection", "Reactor", "Upstream", "Downstream", "Telemetry", "Hashing", "Locking", "Administration",
                 logging,
@@ -100,7 +101,7 @@ let package = Package(
         room(
             "Server",
             [
-                "ReverseProxy", "Administration", "Coordination", "Examination", "Explanation", "FaultInjection", "Forwarding",
+                "Addresses", "ReverseProxy", "Administration", "Coordination", "Examination", "Explanation", "FaultInjection", "Forwarding",
                 "ResponseCache",
                 "CachePolicy",
                 "Downstream", "Upstream", "Reactor", "Telemetry", "HTTPCore", "JSON", "Locking", logging,

@@ -1,7 +1,7 @@
 // Which addresses may come in.
 
 /// The longest prefix that has an address decides. Where no list has it, everybody may come in, unless an `allow` list says who may.
-package struct AddressRules: Sendable {
+package struct AddressRules: Sendable, Equatable {
     private var table = NetworkTable<Bool>()
     private var rest = true
 

@@ -88,6 +88,12 @@ package struct NetworkTable<Value: Sendable>: Sendable {
     }
 }
 
+extension NetworkTable: Equatable where Value: Equatable {
+    package static func == (one: NetworkTable, other: NetworkTable) -> Bool {
+        one.lengths.elementsEqual(other.lengths) { $0.bits == $1.bits && $0.isIPv6 == $1.isIPv6 && $0.values == $1.values }
+    }
+}
+
 /// A set of networks.
 package struct NetworkList: Sendable {
     private var table = NetworkTable<Bool>()

@@ -9,6 +9,7 @@ import HTTPCore
 import Reactor
 
 package final class ClientConnection: AcceptedConnection {
+    package let listener: Listener
     package let peer: PeerAddress
     private lazy var own = RequestClient(peer.address)
     /// Of the request that is being handled, where it is another's.
@@ -18,7 +19,7 @@ package final class ClientConnection: AcceptedConnection {
     var descriptor: Int32 { transport.descriptor }
     /// The table lets go of a connection when it is closed; so this is no cycle that lasts.
     let table: ClientConnections
-    private let receiver: any RequestReceiver
+    private var receiver: any RequestReceiver { listener.receiver }
 
     var state = ConnectionState()
     private var parser = RequestParser()
@@ -48,7 +49,7 @@ package final class ClientConnection: AcceptedConnection {
 
     init(_ socket: consuming AcceptedSocket, table: ClientConnections) {
         peer = socket.peer
-        receiver = socket.listener.receiver
+        listener = socket.listener
         transport = socket.transport
         self.table = table
         readDeadline = table.keepAliveDeadline

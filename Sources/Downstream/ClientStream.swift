@@ -6,6 +6,8 @@ import HTTPCore
 /// Heads are given as HTTP/1.1 writes them, since that is how they are stored: status line, field lines, no empty line. Framing and connection
 /// fields are the stream's own matter.
 package protocol ClientStream: AnyObject {
+    /// Where the connection came in.
+    var listener: Listener { get }
     /// Where the connection comes from.
     var peer: PeerAddress { get }
     /// Whose this request is.

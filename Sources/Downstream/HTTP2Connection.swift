@@ -17,6 +17,7 @@ final class HTTP2Connection: AcceptedConnection {
     var descriptor: Int32 { transport.descriptor }
     /// The table lets go of a connection when it is closed; so this is no cycle that lasts.
     let table: ClientConnections
+    let listener: Listener
     let receiver: any RequestReceiver
     let session: HTTP2Session
 
@@ -73,6 +74,7 @@ final class HTTP2Connection: AcceptedConnection {
     init(_ socket: consuming AcceptedSocket, _ session: HTTP2Session, table: ClientConnections) {
         self.session = session
         peer = socket.peer
+        listener = socket.listener
         receiver = socket.listener.receiver
         transport = socket.transport
         self.table = table

@@ -50,6 +50,14 @@ package enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
         }
     }
 
+    /// nil for a Unix socket.
+    package var port: UInt16? {
+        switch self {
+        case .ipv4(_, let port), .ipv6(_, let port): port
+        case .unix: nil
+        }
+    }
+
     package func withPort(_ port: UInt16) -> ListenAddress {
         switch self {
         case .ipv4(let host, _): .ipv4(host: host, port: port)

@@ -93,9 +93,11 @@ package final class Listener: EventHandler {
     /// nil where it is closed.
     private var socket: BoundSocket?
     private let connections: ClientConnections
-    let settings: ListenerSettings
+    package let settings: ListenerSettings
     /// Is given the requests that come in here.
     let receiver: any RequestReceiver
+    /// Of TCP; nil for a Unix socket.
+    package let port: UInt16?
     private var isAccepting = false
     private var pausing: LoopTimer?
 
@@ -113,6 +115,7 @@ package final class Listener: EventHandler {
     ) {
         self.loop = loop
         self.socket = socket
+        port = socket.address.port
         self.settings = settings ?? ListenerSettings(socket.address)
         self.connections = connections
         self.receiver = receiver

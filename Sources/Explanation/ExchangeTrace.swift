@@ -1,6 +1,7 @@
 // What is remembered of one exchange so that it can be explained later: numbers and small enums in a fixed size, nothing that is counted or
 // allocated, so that remembering a hit costs next to nothing. Sentences are made of it when somebody asks (`WhyExplanation`).
 
+import Addresses
 import CachePolicy
 import Decisions
 import Telemetry
@@ -88,6 +89,8 @@ package struct ExchangeTrace: Sendable {
     package var found = Found()
     package var upstream = Upstream()
     package var content = Content()
+    /// Whose request it was; nil through a Unix socket.
+    package var client: IPAddress?
     /// The first bytes of the keyed hash of the request's credentials; 0 without credentials.
     package var partition: UInt32 = 0
     /// What the request's token came to; nil where none was looked at.
@@ -109,9 +112,10 @@ extension ExchangeTrace {
     package mutating func noteDiskRead() { if found.diskReads < .max { found.diskReads += 1 } }
 
     /// With what is known at the end.
-    package func completed(by record: ExchangeRecord, wall: Int64) -> ExchangeTrace {
+    package func completed(by record: ExchangeRecord, of client: IPAddress? = nil, wall: Int64) -> ExchangeTrace {
         var trace = self
         trace.wall = wall
+        trace.client = client
         trace.durationMicroseconds = record.durationMicroseconds
         trace.upstream.microseconds = record.upstreamMicroseconds ?? -1
         trace.content.microseconds = record.contentMicroseconds ?? -1

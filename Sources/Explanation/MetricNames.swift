@@ -2,13 +2,14 @@
 
 import CachePolicy
 import Decisions
+import Forwarding
 import HTTPCore
 import Telemetry
 import Upstream
 
 package enum MetricNames {
     package static let notStored = NotStoredReason.allCases
-    package static let refusals = RequestRejection.Kind.allCases
+    package static let refusals = RequestRejection.Kind.allCases.map(\.rawValue) + AccessRefusal.allCases.map(\.rawValue)
     package static let upstreamErrors = UpstreamError.allCases
     package static let contentOutcomes = ContentOutcome.allCases
     /// A copy goes out because of a failed transfer, a fault in a response, or without asking.
@@ -17,13 +18,15 @@ package enum MetricNames {
         + FailureScopeKind.allCases.map(\.label) + [FetchFailure.slowLabel]
 
     package static let labels = MetricLabels(
-        rescueCauses: rescueCauses, notStored: notStored.map(\.rawValue), refusals: refusals.map(\.rawValue),
+        rescueCauses: rescueCauses, notStored: notStored.map(\.rawValue), refusals: refusals,
         upstreamErrors: upstreamErrors.map(\.rawValue), contentOutcomes: contentOutcomes.map(\.rawValue),
         sharedPermissions: SharedCopyPermission.allCases.map(\.rawValue))
 
     package static func place(of permission: SharedCopyPermission) -> Int? {
         SharedCopyPermission.allCases.firstIndex(of: permission)
     }
+    package static func place(of refusal: AccessRefusal) -> Int? { refusals.firstIndex(of: refusal.rawValue) }
+    package static func place(of rejection: RequestRejection.Kind) -> Int? { refusals.firstIndex(of: rejection.rawValue) }
     package static func place(of reason: NotStoredReason) -> Int? { notStored.firstIndex(of: reason) }
     package static func place(of failure: FetchFailure) -> Int? { rescueCauses.firstIndex(of: failure.label) }
 }

@@ -3,6 +3,7 @@
 
 import CachePolicy
 import Decisions
+import Forwarding
 import HTTPCore
 import JSON
 import Telemetry
@@ -100,6 +101,7 @@ package struct WhyExplanation {
             switch trace.reasons.refusal {
             case .offline: return "offline"
             case .onlyIfCached: return "only_if_cached"
+            case .request(.access(let refusal)): return refusal.rawValue
             case .request: return "refused"
             case nil: return failure?.label ?? "refused"
             }
@@ -182,6 +184,7 @@ package struct WhyExplanation {
         case .miss, .revalidated, .rescued, .bypass, .error, .own: break
         }
         switch trace.reasons.refusal {
+        case .request(.access(let refusal)): return "Cistern refused the request itself: \(refusal.explanation)."
         case .request: return "Cistern refused the request itself."
         case .offline: return "Nothing that may be served is stored, and the mode is offline: the upstream is not asked."
         case .onlyIfCached: return "Nothing fresh is stored, and the request wanted nothing else (only-if-cached)."
@@ -221,6 +224,7 @@ package struct WhyExplanation {
         if let one = failure?.advice { advice.append(one) }
         if trace.found.isGone { advice.append(WhyAdvice("cache.gone", "ignore: the older copy goes out all the same")) }
         if let one = trace.content.outcome?.advice { advice.append(one) }
+        if case .request(.access(let refusal)) = trace.reasons.refusal { advice.append(refusal.advice) }
         if let one = trace.identity?.advice { advice.append(one) }
         if trace.result == .error, let one = trace.reasons.notRescued?.advice ?? trace.reasons.notStoodIn?.advice { advice.append(one) }
         return advice
@@ -237,7 +241,8 @@ package struct WhyExplanation {
         return [
             "id": .string(record.id), "time": .string(RFC3339.format(milliseconds: trace.wall)), "method": .string("\(trace.method.label)"),
             "target": .string(SecretNames.redacted(record.target)), "status": .integer(Int(trace.status)),
-            "result": .string("\(trace.result.label)"), "mode": .string(trace.mode.rawValue), "route": .string(route.name),
+            "client": text(trace.client.map { "\($0)" }), "result": .string("\(trace.result.label)"), "mode": .string(trace.mode.rawValue),
+            "route": .string(route.name),
             "identity": text(trace.identity?.label), "key": isLookedUp ? key : .null, "found": .string(found), "freshness": freshness,
             "decision": .string(decision),
             "reason": .string(reason), "stored": .bool(trace.isStored), "not_stored": text(trace.reasons.notStored?.rawValue),

@@ -8,6 +8,7 @@ package enum RequestRefusal: Sendable, Equatable {
     case lastForward
     /// It has come through here before.
     case loop
+    case access(AccessRefusal)
 
     /// nil where it is passed on.
     package init?(_ head: RequestHead, _ fields: UpstreamRequestFields) {
@@ -28,7 +29,9 @@ package enum RequestRefusal: Sendable, Equatable {
         var response: OwnResponse
         switch self {
         case .connect:
-            return OwnResponse(status: 501, sentence: "CONNECT is not spoken here: this is a gateway to one upstream.", accept: accept)
+            response = OwnResponse(status: 405, sentence: "CONNECT is not spoken here: this is a gateway to one upstream.", accept: accept)
+            response.fieldLines = Self.allow
+        case .access(let refusal): return refusal.response(accept: accept)
         case .trace:
             response = OwnResponse(status: 405, sentence: "TRACE is refused: it would show the request's credentials.", accept: accept)
             response.fieldLines = Self.allow

@@ -10,9 +10,9 @@ package final class UpstreamRequestFields {
     package let authority: [UInt8]
     /// Told apart from every other process's, so that a loop is recognised.
     private let instance: String
-    /// What `ForwardingSettings.overrideFields` and `addressFields` name, as far as it is dropped: those that have a number, and the others.
-    private let knownOverrides: KnownFieldSet
-    private let otherOverrides: [[UInt8]]
+    private let overrides: Overrides
+    /// The same of requests that come from nobody who is trusted.
+    private let overridesOfStrangers: Overrides
     /// What each request has.
     private let constant: Fields
     private let via10: [UInt8]
@@ -23,31 +23,44 @@ package final class UpstreamRequestFields {
         self.settings = settings
         self.authority = authority
         self.instance = instance
-        var (known, others): (KnownFieldSet, [[UInt8]]) = ([], [])
-        // What is trusted in front of us says by X-Forwarded-* what it did.
-        let isTrusted = { (name: String) in settings.forwarded == .trust && name.hasPrefix("x-forwarded-") }
-        let overrides = settings.dropOverrides ? settings.overrideFields.filter { !isTrusted($0) } : []
-        for name in overrides + (settings.forwarded == .trust ? [] : settings.addressFields) {
-            let name = Array(name.utf8)
-            if let field = KnownField(name.span) { known.insert(field) } else { others.append(name) }
-        }
-        (knownOverrides, otherOverrides) = (known, others)
+        overrides = Overrides(settings, settings.forwarded)
+        overridesOfStrangers = Overrides(settings, .replace)
         var constant = Fields()
         if !settings.preserveHost { constant.append(.host, authority) }
-        if settings.forwarded == .replace || settings.forwarded == .add { constant.append(.xForwardedProto, "http") }
         self.constant = constant
         via10 = Array("1.0 \(settings.name) (\(instance))".utf8)
         via11 = Array("1.1 \(settings.name) (\(instance))".utf8)
         via2 = Array("2 \(settings.name) (\(instance))".utf8)
     }
 
+    /// What `ForwardingSettings.overrideFields` and `addressFields` name, as far as it is dropped.
+    private struct Overrides {
+        /// Those that have a number, and the others.
+        var known: KnownFieldSet = []
+        var others: [[UInt8]] = []
+
+        init(_ settings: ForwardingSettings, _ policy: ForwardedPolicy) {
+            // What is trusted in front of us says by X-Forwarded-* what it did.
+            let isTrusted = { (name: String) in policy == .trust && name.hasPrefix("x-forwarded-") }
+            let overrides = settings.dropOverrides ? settings.overrideFields.filter { !isTrusted($0) } : []
+            for name in overrides + (policy == .trust ? [] : settings.addressFields) {
+                let name = Array(name.utf8)
+                if let field = KnownField(name.span) { known.insert(field) } else { others.append(name) }
+            }
+        }
+    }
+
     /// Where the request came from, for the forwarding fields.
     package struct Client: Sendable {
-        /// The peer's address as text; empty for a Unix socket.
+        /// As text; empty for a Unix socket.
         package var address: [UInt8]
         package var isIPv6: Bool
         /// The Host field or the authority of an absolute target.
         package var host: ArraySlice<UInt8>
+        /// Whether it asked by https.
+        package var isSecure = false
+        /// Whether somebody who is trusted has brought it: else its own forwarding fields count for nothing, whatever the policy.
+        package var isBelieved = true
 
         package init(address: [UInt8], isIPv6: Bool, host: ArraySlice<UInt8>) {
             self.address = address
@@ -64,12 +77,13 @@ package final class UpstreamRequestFields {
 
     /// - Parameter head: the client's request.
     package func make(from head: RequestHead, client: Client) -> Fields {
+        let overrides = client.isBelieved ? overrides : overridesOfStrangers
         var fields = constant
         fields.reserve(bytes: head.fields.bytes.count + 256, lines: head.fields.count + 8)
         if settings.preserveHost { fields.append(.host, client.host.span) }
         let source = head.fields.removingHopByHop()
         fields.append(contentsOf: source) { entry in
-            entry.known.map { !isDropped($0) } ?? !isOtherOverride(source.bytes.span.extracting(entry.nameRange))
+            entry.known.map { !isDropped($0, overrides) } ?? !isOtherOverride(source.bytes.span.extracting(entry.nameRange), overrides)
         }
         addForwarding(to: &fields, source: source, client: client)
         if let count = RequestRefusal.countedDown(head) { fields.set(.maxForwards, count) }
@@ -92,21 +106,21 @@ package final class UpstreamRequestFields {
         fields.set(.ifMatch, value)
     }
 
-    private func isDropped(_ field: KnownField) -> Bool {
+    private func isDropped(_ field: KnownField, _ overrides: Overrides) -> Bool {
         switch field {
         // Content-Length and Transfer-Encoding follow from the framing; Expect was met here; what is said to us is not for others.
         case .host, .contentLength, .transferEncoding, .expect, .cisternKey, .cisternMode, .cisternWhy: true
         default:
-            knownOverrides.contains(field) || Self.forwarding.contains(field)
+            overrides.known.contains(field) || Self.forwarding.contains(field)
         }
     }
 
     /// Of a field without a number. One with `_` for `-` is the field itself to many upstreams.
-    private func isOtherOverride(_ name: Span<UInt8>) -> Bool {
-        for override in otherOverrides where name.isReadAsName(override.span) { return true }
+    private func isOtherOverride(_ name: Span<UInt8>, _ overrides: Overrides) -> Bool {
+        for override in overrides.others where name.isReadAsName(override.span) { return true }
         guard name.indices.contains(where: { name[$0] == UInt8(ascii: "_") }) else { return false }
         let hyphenated = name.indices.map { name[$0].asFieldNameByte }
-        return KnownField(hyphenated.span).map(isDropped) ?? false
+        return KnownField(hyphenated.span).map { isDropped($0, overrides) } ?? false
     }
 
     /// `1.1 cistern (a1b2c3d4)` (RFC 9110 §7.6.3): the comment tells this process from others of the same name.
@@ -131,7 +145,8 @@ package final class UpstreamRequestFields {
     }
 
     private func addForwarding(to fields: inout Fields, source: Fields, client: Client) {
-        switch settings.forwarded {
+        let policy = client.isBelieved || settings.forwarded == .off ? settings.forwarded : .replace
+        switch policy {
         case .off:
             return
         case .trust where source.containsAny(of: Self.forwarding):
@@ -151,11 +166,13 @@ package final class UpstreamRequestFields {
         for value in source.all(field) { fields.append(field, Array(value)) }
     }
 
+    private static let (http, https) = (Array("http".utf8), Array("https".utf8))
     /// More than the words of Forwarded take.
     private static let forwardedBytes = 64
 
     /// Both the standard's field and the ones that most frameworks read.
     private func addOwn(to fields: inout Fields, client: Client) {
+        let scheme: StaticString = client.isSecure ? "https" : "http"
         fields.append(.forwarded, atMost: client.address.count + client.host.count + Self.forwardedBytes) { value in
             value.put("for=")
             if client.isIPv6 { value.put("\"[") }
@@ -166,10 +183,11 @@ package final class UpstreamRequestFields {
                 value.put(client.host.span)
                 value.put("\"")
             }
-            value.put(";proto=http")
+            value.put(";proto=")
+            value.put(scheme)
         }
         if !client.address.isEmpty { fields.append(.xForwardedFor, client.address) }
         if settings.forwardHost { fields.append(.xForwardedHost, client.host.span) }
-        if !fields.contains(.xForwardedProto) { fields.append(.xForwardedProto, "http") }
+        fields.append(.xForwardedProto, client.isSecure ? Self.https : Self.http)
     }
 }

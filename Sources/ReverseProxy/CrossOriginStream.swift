@@ -36,6 +36,7 @@ final class CrossOriginStream: ClientStream {
 
     // MARK: What is not
 
+    var listener: Listener { stream.listener }
     var peer: PeerAddress { stream.peer }
     var client: RequestClient { stream.client }
     func attribute(to client: RequestClient) { stream.attribute(to: client) }

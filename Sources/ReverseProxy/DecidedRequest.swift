@@ -53,6 +53,7 @@ final class DecidedRequest: @unchecked Sendable {
     }
 
     /// Whether it changes nothing: only of such requests a failure tells of the copies that others could have.
+    var isRefused: Bool { if case .refuse = decision { true } else { false } }
     var isReading: Bool { head.method.isSafe || place != nil }
 
     /// Whether it may be asked without its client.

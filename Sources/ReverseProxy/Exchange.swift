@@ -37,6 +37,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     var trace: ExchangeTrace
     /// What is passed on gets gzip.
     var coding: PassedCoding?
+    /// Among those of its client that are under way; nil where they are not counted.
+    private let place: AddressBudget.Place?
     /// nil where nothing is recorded.
     let recording: ExchangeRecording?
 
@@ -49,6 +51,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         self.began = began
         machine = ExchangeMachine(mayJoin: shard.settings.collapsing.isOn && request.place.map { $0.sharing != .none } ?? false)
         upload = Upload(body)
+        place = request.isRefused ? nil : shard.shared.requestsPerAddress?.take(stream.client.address)
         record = ExchangeRecord(result: request.place == nil ? .bypass : .miss, method: MethodLabel(request.head.method), status: 0)
         record.contentMicroseconds = body.outcome == .whole ? waited : nil
         trace = request.trace
@@ -63,10 +66,11 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     var isFinished: Bool { machine.isFinished }
     var head: RequestHead { request.head }
-    var client: UpstreamRequestFields.Client { UpstreamRequestFields.Client(stream, head) }
+    var client: UpstreamRequestFields.Client { UpstreamRequestFields.Client(stream, head, shard.admission) }
 
     func start() {
         guard case .refuse(let refusal) = request.decision else { return handle(.begun) }
+        if case .request(.access(let refusal)) = refusal { shard.countRefused(refusal) }
         send(refusal.response(accept: head.fields.combined(.accept), name: shard.settings.forwarding.name))
     }
 

@@ -15,6 +15,7 @@ package struct ProxySettings: Sendable {
     /// nil: nothing is kept.
     package var store: StorePlace?
     package var listening = ListeningSettings()
+    package var access = AccessSettings()
     package var admin = AdminSettings()
     package var ownFields = OwnFieldSettings()
     /// Exchanges of each shard that are remembered, so that they can be explained.

@@ -12,7 +12,7 @@ extension ProxyShard {
     func receive(_ head: RequestHead, _ framing: ContentFraming, on stream: any ClientStream) -> (any ClientExchange)? {
         let isKept = isKeptByContent(head)
         // A client that is refused anyway need not send the content first.
-        guard isKept || !isRefused(head) else {
+        guard isKept || !isRefused(head, on: stream) else {
             return pass(head, .streamed(StreamedContent(framing: framing, reason: nil, hold: nil, awaitsContinue: false)), on: stream)
         }
         let rules = shared.content.rules
@@ -76,7 +76,7 @@ extension ProxyShard {
         return routes.reads(head.method, on: routes.place(of: head.pathAndQuery))
     }
 
-    private func isRefused(_ head: RequestHead) -> Bool {
-        if case .refuse = facts(head, .noStore).decide() { true } else { false }
+    private func isRefused(_ head: RequestHead, on stream: any ClientStream) -> Bool {
+        if case .refuse = facts(head, .noStore, on: stream).decide() { true } else { false }
     }
 }

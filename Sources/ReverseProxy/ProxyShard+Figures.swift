@@ -4,6 +4,7 @@ import Coordination
 import Downstream
 import Explanation
 import FaultInjection
+import Forwarding
 import HTTPCore
 import Reactor
 import ResponseCache
@@ -79,6 +80,10 @@ extension ProxyShard {
     func countCarriedGrant() { records.metrics.carriedGrants += 1 }
 
     func countCompressed() { records.metrics.coding.whole += 1 }
+
+    func countRefused(_ refusal: AccessRefusal) {
+        if let place = MetricNames.place(of: refusal) { records.metrics.refuse(place) }
+    }
 
     func countStored() { records.metrics.stored += 1 }
 

@@ -11,7 +11,8 @@ import Telemetry
 extension ProxyShard {
     package func repeated(_ bytes: UnsafeRawBufferPointer, on connection: ClientConnection) -> Bool {
         loop.assertOnLoop()
-        guard let entry = memo?.find(bytes, now: loop.batchWallMilliseconds), let head = entry.head else { return false }
+        guard let entry = memo?.find(bytes, now: loop.batchWallMilliseconds), let head = entry.head, mayRepeat(head, on: connection)
+        else { return false }
         entry.hit.response.withUnsafeBytes { connection.sendAgain($0) }
         finishRepeated(entry.hit, head, connection)
         return true
@@ -20,8 +21,10 @@ extension ProxyShard {
     /// A request that has no content and may be like one before.
     func considerPlain(_ received: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
         var arrival = arrival(.none)
-        // What another request got says nothing of the connection's end.
-        guard let memo, stream.staysOpen, let request = memo.request(received.head, received.bytes) else {
+        // What another request got says nothing of the connection's end, nor whether a whole URI names this listener.
+        guard let memo, stream.staysOpen, received.head.target.first == UInt8(ascii: "/"),
+            let request = memo.request(received.head, received.bytes)
+        else {
             return consider(received.head, .none, &arrival, on: stream)
         }
         if let hit = memo.find(request, now: loop.batchWallMilliseconds) {

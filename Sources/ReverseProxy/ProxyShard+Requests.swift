@@ -45,17 +45,20 @@ extension ProxyShard {
     /// Passes a request on that the store has nothing to do with.
     func pass(_ head: RequestHead, _ body: RequestBody, on stream: any ClientStream) -> (any ClientExchange)? {
         guard cache != nil, let reason = bypass(head, body) else {
-            return perform(facts(head, .noStore), head, body, arrival(body), stream)
+            return perform(facts(head, .noStore, on: stream), head, body, arrival(body), stream)
         }
-        var facts = facts(head, .bypassed(reason))
+        var facts = facts(head, .bypassed(reason), on: stream)
         facts.directives = directives(of: head)
         return perform(facts, head, body, arrival(body), stream)
     }
 
-    func facts(_ head: RequestHead, _ use: StoreUse<FoundResponse>) -> RequestFacts<FoundResponse> {
+    func facts(_ head: RequestHead, _ use: StoreUse<FoundResponse>, on stream: any ClientStream) -> RequestFacts<FoundResponse> {
         var facts = RequestFacts(head.method, use, strictness: settings.policy.strictness, now: now)
         facts.mode = mode(of: head)
         facts.refusal = RequestRefusal(head, messages.requestFields)
+        if let budget = shared.requestsPerAddress, facts.refusal == nil, budget.isFull(for: stream.client.address) {
+            facts.refusal = .access(.requestsPerAddress)
+        }
         return facts
     }
 
@@ -96,7 +99,7 @@ extension ProxyShard {
         guard let cache else { return pass(head, body, on: stream) }
         let finding = try cache.find(head, content: arrival.identity)
         arrival.basis = finding.basis
-        if let told = finding.basis.toldDue { askWhose(head, told, client: UpstreamRequestFields.Client(stream, head)) }
+        if let told = finding.basis.toldDue { askWhose(head, told, client: UpstreamRequestFields.Client(stream, head, admission)) }
         let said = directives(of: head)
         let directives = said == RequestCacheControl() || obeysClient(of: head) ? said : said.withoutForcing
         arrival.isClientIgnored = directives != said
@@ -109,7 +112,7 @@ extension ProxyShard {
         }
         let route = routes.place(of: head.pathAndQuery)
         arrival.route = route
-        var facts = facts(head, .lookedUp(try lookFurther(finding.result, finding.keys, head, directives, route: route)))
+        var facts = facts(head, .lookedUp(try lookFurther(finding.result, finding.keys, head, directives, route: route)), on: stream)
         facts.directives = directives
         facts.wantsStream = StreamedResponse.isWanted(by: head.fields)
         facts.staleFor = routes.all[route].freshness.staleFor
@@ -149,7 +152,7 @@ extension ProxyShard {
 
     // MARK: Doing what was decided
 
-    private func perform(
+    func perform(
         _ facts: borrowing RequestFacts<FoundResponse>, _ head: RequestHead, _ body: RequestBody, _ arrival: borrowing Arrival,
         _ stream: any ClientStream
     ) -> (any ClientExchange)? {
@@ -172,7 +175,7 @@ extension ProxyShard {
 
     /// Behind the client's back, unless the upstream is known to fail there.
     private func refresh(_ request: DecidedRequest, _ cause: BackgroundCause, _ stream: any ClientStream) {
-        let client = UpstreamRequestFields.Client(stream, request.head)
+        let client = UpstreamRequestFields.Client(stream, request.head, admission)
         let asking = request.asking(mayLook: background.fetches.hasRoomToLook)
         switch shared.health.admit(request.scopes, asking, now: loop.time.monotonicMilliseconds) {
         case .go: background.fetches.start(request, client: client, cause, behind: records.why.lastNumber)

@@ -32,7 +32,10 @@ extension ProxyShard {
 }
 
 extension UpstreamRequestFields.Client {
-    init(_ stream: any ClientStream, _ head: RequestHead) {
-        self.init(address: stream.client.text, isIPv6: stream.client.isIPv6, host: head.host)
+    init(_ stream: any ClientStream, _ head: RequestHead, _ admission: Admission) {
+        let client = stream.client
+        self.init(address: client.text, isIPv6: client.isIPv6, host: head.host)
+        isSecure = client.isSecure
+        isBelieved = admission.isIdle || admission.isBelieved(stream)
     }
 }

@@ -23,6 +23,7 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
     let shared: SharedFlowState
     /// The shared ones, which every request asks.
     let routes: Routes
+    let admission: Admission
     let workers: ShardWorkers
     let upstream: UpstreamClient
     /// nil where nothing is stored.
@@ -53,6 +54,7 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
         upstream = UpstreamClient(loop: loop, settings: settings.upstream)
         cache = shared.cache.map { [loop] in ResponseCache($0) { Self.cacheTime(of: loop) } }
         connections.contentMemory = shared.cache
+        admission = Admission(settings, routes.access, authority: Array(settings.upstream.authority.utf8))
         keys = ShardKeys(cache?.keyMaker ?? RequestKeyMaker(shared.cacheSettings))
         messages = ShardMessages(settings, instance: shared.instance, workers.gzip)
         records = ShardRecords(why: WhyRing(shard: number, capacity: settings.records), accessLog: shared.accessLog)
@@ -129,6 +131,7 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
     package func received(_ request: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
         loop.assertOnLoop()
         let head = request.head
+        if let refusal = refusal(of: request, on: stream) { return refuse(request, refusal, on: stream) }
         if ownPages != nil, let page = OwnPage(head) { return ownPages?.respond(with: page, to: head, on: stream, of: self) }
         var stream = stream
         if let rules = routes.crossOrigin(head.pathAndQuery) {
@@ -144,7 +147,7 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
 
     package func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) {
         loop.assertOnLoop()
-        records.metrics.refuse(MetricNames.refusals.firstIndex(of: refusal) ?? 0)
+        if let place = MetricNames.place(of: refusal) { records.metrics.refuse(place) }
         shared.logRefusal(refusal, client: stream.client)
     }
 
@@ -169,7 +172,8 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
         loop.assertOnLoop()
         record.durationMicroseconds = SystemTime.monotonicMicroseconds - began
         records.metrics.record(record)
-        records.why.append(trace.completed(by: record, wall: loop.batchWallMilliseconds), target: head.pathAndQuery)
+        records.why.append(
+            trace.completed(by: record, of: stream.client.address, wall: loop.batchWallMilliseconds), target: head.pathAndQuery)
         if let log = records.accessLog {
             log.append(
                 AccessLogLine.make(record, head, client: stream.client.text, wall: loop.batchWallMilliseconds, format: log.format))

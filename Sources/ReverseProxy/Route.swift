@@ -1,5 +1,6 @@
 // What is different for some paths.
 
+import Addresses
 import CachePolicy
 import Explanation
 import HTTPCore
@@ -44,6 +45,8 @@ package struct Route: Sendable {
     package var freshness = FreshnessRules()
     /// What is done about content codings.
     package var compression = Compression.gzip
+    /// Which addresses may ask; empty: those that the listener lets in.
+    package var access = AddressRules()
     /// Whether a client's directives can have the upstream asked where something fresh is stored.
     package var obeysClients = true
 
@@ -122,6 +125,9 @@ package struct Routes: Sendable {
 
     /// What the cache has to know of them.
     var freshness: PathTable<FreshnessRules> { table(\.freshness).simplified }
+
+    /// What is asked of the addresses of clients.
+    var access: PathTable<AddressRules> { table(\.access) }
 
     /// The same of arguments.
     var arguments: ArgumentTable { ArgumentTable(table(\.arguments)) }

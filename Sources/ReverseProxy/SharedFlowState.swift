@@ -22,6 +22,8 @@ package final class SharedFlowState: Sendable {
     package let health: UpstreamHealth
     package let collapsed = CollapsedRequests()
     package let connections: ConnectionBudget
+    /// nil where one address may have any number.
+    let requestsPerAddress: AddressBudget?
     package let content: ContentBudget
     /// nil where nothing is recorded.
     package let recorder: (any ExchangeRecorder)?
@@ -44,6 +46,7 @@ package final class SharedFlowState: Sendable {
         self.logger = logger
         self.accessLog = accessLog
         connections = ConnectionBudget(settings.downstream)
+        requestsPerAddress = AddressBudget(limit: settings.access.requestsPerAddress, trustedProxies: settings.downstream.trustedProxies)
         content = ContentBudget(settings.downstream)
         routes = Routes(settings.routes, rest: settings.otherRoute, strictness: settings.policy.strictness)
         modeTable = Mutex(ModeTable(all: settings.mode, routes: routes.modes))

@@ -1,6 +1,7 @@
 // The listener's side of the administrator's interface: takes a request whole, hands it to `AdminInterface`, sends what comes back.
 // The proxy's own pages are served on these addresses too.
 
+import Addresses
 import Administration
 import Downstream
 import HTTPCore
@@ -22,6 +23,12 @@ final class AdminReceiver: RequestReceiver {
 
     func received(_ request: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
         let head = request.head
+        guard stream.listener.settings.access.allow(stream.client.address) else {
+            let exchange = AdminExchange(shard: shard, stream: stream, interface: interface)
+            exchange.send(
+                AdminResponse(AdminProblem(status: 403, sentence: "Clients at this address may not use the administrator's interface.")))
+            return nil
+        }
         if let page = OwnPage(head) { return pages.respond(with: page, to: head, on: stream, of: shard) }
         let exchange = AdminExchange(shard: shard, stream: stream, interface: interface)
         guard let adminRequest = AdminRequest(head) else {

@@ -128,6 +128,7 @@ package struct CisternSettings: Sendable, Equatable {
         package var rescueWithShared: String
         package var refreshAhead: Int
         package var refreshAheadHits: Int
+        package var access = Access()
         package var methods: [String] = []
         package var contentLimit = 64 << 10
         package var invalidatesTarget = true
@@ -178,6 +179,7 @@ package struct CisternSettings: Sendable, Equatable {
         package var requestBuffers = 64 << 20
         package var connections = 10_000
         package var connectionsPerAddress = 0
+        package var requestsPerAddress = 0
         package var unsent = 512 << 20
         package var requestsPerConnection = 0
     }
@@ -202,6 +204,8 @@ package struct CisternSettings: Sendable, Equatable {
     package struct Forwarding: Sendable, Equatable {
         package var name = "cistern"
         package var forwarded = "replace"
+        package var clientField = "auto"
+        package var names: [String] = []
         package var forwardHost = false
         package var via = true
         package var preserveHost = false
@@ -209,6 +213,12 @@ package struct CisternSettings: Sendable, Equatable {
         package var dropOverrides = true
         package var overrideFields = WellKnownNames.overrideFields
         package var addressFields = WellKnownNames.addressFields
+    }
+
+    /// Networks whose clients may ask, and may not.
+    package struct Access: Sendable, Equatable {
+        package var allow: [String] = []
+        package var deny: [String] = []
     }
 
     package struct Log: Sendable, Equatable {
@@ -224,6 +234,7 @@ package struct CisternSettings: Sendable, Equatable {
     package var listen: [Listener] = ["127.0.0.1:8080"]
     package var adminListen: [Listener] = []
     package var trustedProxies: [String] = []
+    package var access = Access()
     package var admin = Admin()
     package var ownPages = true
     package var shards = 0

@@ -23,6 +23,10 @@ package enum RouteTable {
             Setting(
                 path: "refresh_ahead_hits", binding: .count(\.refreshAheadHits, 1...1_000_000), help: "As cache.refresh_ahead_hits."),
             Setting(
+                path: "allow", binding: .list(\.access.allow),
+                help: "As access.allow, for clients that the listener lets in."),
+            Setting(path: "deny", binding: .list(\.access.deny), help: "As access.deny, for clients that the listener lets in."),
+            Setting(
                 path: "methods", binding: .list(\.methods),
                 help: "Methods beside GET and HEAD whose responses are kept, by the request's content: QUERY, and POST where it only reads."
             ),

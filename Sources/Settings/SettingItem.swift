@@ -23,6 +23,7 @@ extension CisternSettings {
     package struct Listener: SettingItem, ExpressibleByStringLiteral {
         package var address: String
         package var proxyProtocol = false
+        package var access = Access()
         package var h2c = false
 
         package init(word: String) { address = word }
@@ -35,6 +36,8 @@ extension CisternSettings {
             Setting(
                 path: "proxy_protocol", binding: .flag(\.proxyProtocol),
                 help: "Every connection begins with the PROXY protocol, version 1 or 2, and comes from one of trusted_proxies."),
+            Setting(path: "allow", binding: .list(\.access.allow), help: "As access.allow, in its place."),
+            Setting(path: "deny", binding: .list(\.access.deny), help: "As access.deny, in its place."),
             Setting(
                 path: "h2c", binding: .flag(\.h2c), help: "Take HTTP/2 in clear too, from clients that begin with it (prior knowledge)."),
         ]

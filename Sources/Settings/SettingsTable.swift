@@ -120,6 +120,10 @@ package enum SettingsTable {
             path: "trusted_proxies", binding: .list(\.trustedProxies),
             help: "Addresses and networks of proxies and balancers in front, such as 10.0.0.0/8: only they say whose a request is."),
         Setting(
+            path: "access.allow", binding: .list(\.access.allow),
+            help: "Networks whose clients may ask, such as 192.0.2.0/24; the longest prefix that has an address decides. Empty for all."),
+        Setting(path: "access.deny", binding: .list(\.access.deny), help: "Networks whose clients may not: they get 403."),
+        Setting(
             path: "admin.socket", binding: .text(\.admin.socket),
             help: "The admin interface's Unix socket; empty for admin.sock in store.directory, off for none."),
         Setting(
@@ -289,6 +293,9 @@ package enum SettingsTable {
             path: "limits.connections_per_address", binding: .count(\.limits.connectionsPerAddress, 0...1_000_000),
             help: "Open connections of one client address; more are closed at once. 0 for no limit."),
         Setting(
+            path: "limits.requests_per_address", binding: .count(\.limits.requestsPerAddress, 0...1_000_000),
+            help: "Requests of one client address that need the upstream at once; more get 429. 0 for no limit."),
+        Setting(
             path: "limits.unsent", binding: .size(\.limits.unsent, 0...(1024 * gibibyte)),
             help: "Memory of responses that slow clients have not taken yet; whose response goes beyond is cut off. 0 for no limit."
         ),
@@ -323,6 +330,12 @@ package enum SettingsTable {
         Setting(
             path: "forwarding.forwarded", binding: .choice(\.forwarding.forwarded, ["replace", "add", "trust", "off"]),
             help: "Forwarded and X-Forwarded-*: ours instead of the client's, both, the client's, or none."),
+        Setting(
+            path: "forwarding.client_field", binding: .choice(\.forwarding.clientField, ["auto", "forwarded", "x-forwarded-for"]),
+            help: "In which field trusted_proxies say whose a request is; auto: X-Forwarded-For, else Forwarded."),
+        Setting(
+            path: "forwarding.names", binding: .list(\.forwarding.names),
+            help: "The hosts that are served here, such as api.example.com or *.example.com; others get 421. Empty for any."),
         Setting(
             path: "forwarding.forward_host", binding: .flag(\.forwarding.forwardHost),
             help: "Tell the upstream the client's Host; the host is part of the key then."),

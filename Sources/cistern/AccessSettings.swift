@@ -2,12 +2,21 @@
 
 import Addresses
 import Downstream
+import ReverseProxy
 import Settings
 
 enum AccessCheck {
     static func check(_ reader: inout SettingsReader) {
         let settings = reader.settings
         checkNetworks(settings.trustedProxies, "trusted_proxies", &reader)
+        check(settings.access, "access", &reader)
+        for (name, listeners) in [("listen", settings.listen), ("admin_listen", settings.adminListen)] {
+            for listener in listeners { check(listener.access, name, &reader) }
+        }
+        for route in settings.routes { check(route.access, "routes.\(route.name)", &reader) }
+        for name in settings.forwarding.names where !ServedNames.isName(name) {
+            reader.add(about: "forwarding.names", "forwarding.names: \"\(name)\" is not \(ServedNames.form)")
+        }
         for (name, listeners) in [("listen", settings.listen), ("admin_listen", settings.adminListen)] {
             for listener in listeners where listener.proxyProtocol && settings.trustedProxies.isEmpty && !isUnix(listener) {
                 reader.add(
@@ -15,6 +24,28 @@ enum AccessCheck {
                     "\(name): \(listener.address) takes the PROXY protocol from trusted_proxies only, and there are none: name the balancer's address"
                 )
             }
+        }
+    }
+
+    private static func check(_ access: CisternSettings.Access, _ name: String, _ reader: inout SettingsReader) {
+        checkNetworks(access.allow, name, &reader)
+        checkNetworks(access.deny, name, &reader)
+        do throws(AddressRules.Ambiguity) {
+            _ = try AddressRules(allow: .checked(access.allow), deny: .checked(access.deny))
+        } catch {
+            reader.add(about: name, "\(name): \(error.network) is both allowed and denied")
+        }
+    }
+
+    /// What is allowed and may not do what was meant.
+    static func warnings(_ settings: CisternSettings) -> [String] {
+        let limits = [
+            ("connections_per_address", settings.limits.connectionsPerAddress),
+            ("requests_per_address", settings.limits.requestsPerAddress),
+        ].filter { $0.1 > 0 }
+        guard settings.trustedProxies.isEmpty else { return [] }
+        return limits.map { name, _ in
+            "limits.\(name) is set, and trusted_proxies is not: behind a balancer all clients are one address"
         }
     }
 
@@ -33,15 +64,33 @@ enum AccessCheck {
     }
 }
 
-extension NetworkList {
+extension [IPNetwork] {
     /// - Parameter texts: checked ones.
-    init(_ texts: [String]) { self.init(texts.compactMap { try? IPNetwork($0) }) }
+    static func checked(_ texts: [String]) -> [IPNetwork] { texts.compactMap { try? IPNetwork($0) } }
+}
+
+extension AddressRules {
+    /// - Parameter settings: checked ones.
+    init(_ settings: CisternSettings.Access) {
+        self = (try? AddressRules(allow: .checked(settings.allow), deny: .checked(settings.deny))) ?? AddressRules()
+    }
+}
+
+extension AccessSettings {
+    init(_ settings: CisternSettings) {
+        self.init()
+        clientField = ForwardedField(rawValue: settings.forwarding.clientField) ?? .auto
+        names = ServedNames(settings.forwarding.names)
+        rules = AddressRules(settings.access)
+        requestsPerAddress = settings.limits.requestsPerAddress
+    }
 }
 
 extension ListenerSettings {
     init?(_ settings: CisternSettings.Listener) {
         self.init(settings.address)
         takesProxyHeader = settings.proxyProtocol
+        access = AddressRules(settings.access)
         takesClearHTTP2 = settings.h2c
     }
 }

@@ -30,6 +30,7 @@ struct Serve: ParsableCommand {
         let settings = try options.checked()
         let logger = LogSetup.start(settings.log)
         DescriptorLimit.raise()
+        for warning in AccessCheck.warnings(settings) { logger.warning("\(warning)") }
         if let warning = DescriptorLimit.warning(ProxySettings(settings)) { logger.warning("\(warning)") }
         defer { LogSetup.writer.finish() }
         csystem_return_large_memory()
@@ -53,7 +54,8 @@ struct Check: ParsableCommand {
     func run() throws {
         let reader = try options.checkedReader()
         let settings = ProxySettings(reader.settings)
-        for warning in (settings.routes + [settings.otherRoute]).flatMap(\.warnings) { print("warning: \(warning)") }
+        let warnings = (settings.routes + [settings.otherRoute]).flatMap(\.warnings) + AccessCheck.warnings(reader.settings)
+        for warning in warnings { print("warning: \(warning)") }
         if let warning = DescriptorLimit.warning(settings) { print("warning: \(warning)") }
         if !reader.profiled.isEmpty {
             print("The profile \(reader.settings.cache.profile) sets:")

@@ -270,6 +270,7 @@ extension ProxySettings {
         forwarding.dropOverrides = settings.forwarding.dropOverrides
         forwarding.addressFields = settings.forwarding.addressFields.map { $0.lowercased() }
         forwarding.overrideFields = settings.forwarding.overrideFields.map { $0.lowercased() }
+        access = AccessSettings(settings)
         store = StoreSettings(directory: Self.storeDirectory(settings), capacityBytes: settings.store.size)
         listening.listeners = settings.listen.compactMap { ListenerSettings($0) }
         listening.adminListeners = settings.adminListen.compactMap { ListenerSettings($0) }
@@ -356,6 +357,7 @@ extension Route {
         name = settings.name
         if !settings.path.isEmpty { pattern = RoutePattern(settings.path) }
         mode = ServingMode(rawValue: settings.mode)
+        access = AddressRules(settings.access)
         compression = Compression(rawValue: settings.compress) ?? .gzip
         rescueAfter = Int64(settings.rescueAfter)
         rescueWithShared = RescueWithShared(rawValue: settings.rescueWithShared) ?? .own
@@ -413,7 +415,7 @@ extension DownstreamSettings {
         requestBuffersBytes = settings.limits.requestBuffers
         maximumConnections = settings.limits.connections
         connectionsPerAddress = settings.limits.connectionsPerAddress
-        trustedProxies = NetworkList(settings.trustedProxies)
+        trustedProxies = NetworkList(.checked(settings.trustedProxies))
         unsentLimitBytes = settings.limits.unsent
         requestsPerConnection = settings.limits.requestsPerConnection
         http2.streams = settings.http2.streams

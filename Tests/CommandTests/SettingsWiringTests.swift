@@ -35,11 +35,12 @@ struct SettingsWiringTests {
         "timeouts.shutdown",
     ]
 
-    private static let texts = ["upstream.url": "http://other.test/x", "path": "/x/*"]
+    private static let texts = ["upstream.url": "http://other.test/x", "path": "/x/*", "address": "127.0.0.1:9"]
     private static let lists = [
         "listen": ":9", "admin_listen": ":9", "cache.content_types": "text/x", "methods": "QUERY", "good.content_types": "text/x",
         "good.must_have": "/x", "good.must_not_have": "/x", "cache.freshness.ignore": "expires", "freshness.ignore": "expires",
-        "cache.negative_statuses": "500", "negative_statuses": "500",
+        "trusted_proxies": "10.0.0.0/8", "access.allow": "10.0.0.0/8", "access.deny": "10.0.0.0/8", "allow": "10.0.0.0/8",
+        "deny": "10.0.0.0/8", "cache.negative_statuses": "500", "negative_statuses": "500",
     ]
 
     private static func change<Root>(_ setting: Setting<Root>, in root: inout Root) {
@@ -68,6 +69,16 @@ struct SettingsWiringTests {
         var settings = Self.given
         Self.change(setting, in: &settings)
         let changes = Self.lines(ProxySettings(settings)).difference(from: Self.lines(ProxySettings(Self.given)))
+        #expect(!changes.isEmpty)
+    }
+
+    @Test("so does an address's to listen on", arguments: CisternSettings.Listener.table.map(\.path))
+    func isTakenOfListener(_ path: String) throws {
+        let setting = try #require(CisternSettings.Listener.table.first { $0.path == path })
+        var settings = Self.given
+        let before = Self.lines(ProxySettings(settings))
+        Self.change(setting, in: &settings.listen[0])
+        let changes = Self.lines(ProxySettings(settings)).difference(from: before)
         #expect(!changes.isEmpty)
     }
 

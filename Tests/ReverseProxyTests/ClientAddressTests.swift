@@ -1,7 +1,10 @@
 // Whose requests these are, where a balancer or a proxy stands in front.
 
 import Addresses
+import CachePolicy
 import Downstream
+import Forwarding
+import JSON
 import ReverseProxy
 import TestSupport
 import Testing
@@ -84,5 +87,187 @@ struct ClientAddressTests {
         #expect(try named("192.0.2.1").isClosedByServer())
         clients.removeFirst()
         while try named("192.0.2.1").get("/a")?.text != "1" {}
+    }
+}
+
+@Suite("Requests through trusted proxies", .play)
+struct TrustedProxyTests {
+    private func play(_ networks: String = "127.0.0.0/8", _ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws
+        -> ProxyPlay
+    {
+        let trusted = NetworkList([try IPNetwork(networks)])
+        return try ProxyPlay(ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=60"])] }) { settings in
+            settings.downstream.trustedProxies = trusted
+            configure(&settings)
+        }
+    }
+
+    /// The last exchange explained.
+    static func why(_ play: ProxyPlay) throws -> JSONValue {
+        try #require(JSONValue(play.admin("GET", "/-/why?last=1").content)?["exchanges"]?.array?.first)
+    }
+
+    private static let forwarded = [("X-Forwarded-For", "198.51.100.9, 192.0.2.7"), ("X-Forwarded-Proto", "https")]
+
+    @Test("the upstream, the log and why are told of the client that a trusted proxy names, and of the peer where it is a stranger")
+    func told() throws {
+        let play = try play()
+        _ = try play.get("/a", Self.forwarded)
+        #expect(play.origin.requests.last?["Forwarded"] == "for=192.0.2.7;proto=https")
+        #expect(play.origin.requests.last?["X-Forwarded-For"] == "192.0.2.7" && play.origin.requests.last?["X-Forwarded-Proto"] == "https")
+        #expect(try Self.why(play)["client"]?.string == "192.0.2.7")
+        // What was said of one request says nothing of the next one.
+        _ = try play.get("/b")
+        #expect(play.origin.requests.last?["Forwarded"] == "for=127.0.0.1;proto=http")
+        let strangers = try self.play("10.0.0.0/8")
+        _ = try strangers.get("/a", Self.forwarded)
+        #expect(strangers.origin.requests.last?["Forwarded"] == "for=127.0.0.1;proto=http")
+    }
+
+    @Test("where forwarding fields are passed on, a stranger's are not", arguments: [ForwardedPolicy.trust, .add])
+    func strangers(_ policy: ForwardedPolicy) throws {
+        let fields = Self.forwarded + [("X-Forwarded-Host", "evil.example"), ("True-Client-IP", "192.0.2.66")]
+        let known = try play { $0.forwarding.forwarded = policy }
+        _ = try known.get("/a", fields)
+        #expect(known.origin.requests.last?["X-Forwarded-For"] == "198.51.100.9, 192.0.2.7")
+        let strangers = try self.play("10.0.0.0/8") { $0.forwarding.forwarded = policy }
+        _ = try strangers.get("/a", fields)
+        let request = try #require(strangers.origin.requests.last)
+        #expect(request["X-Forwarded-For"] == "127.0.0.1" && request["X-Forwarded-Host"] == nil && request["True-Client-IP"] == nil)
+        #expect(request["X-Forwarded-Proto"] == "http")
+    }
+}
+
+@Suite("Who may come in", .play)
+struct AccessTests {
+    private func play(_ configure: @escaping (inout ProxySettings) throws -> Void) throws -> ProxyPlay {
+        let trusted = try ClientAddressTests.local()
+        return try ProxyPlay(ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=60"])] }) { settings in
+            settings.downstream.trustedProxies = trusted
+            do { try configure(&settings) } catch { Issue.record(error) }
+        }
+    }
+
+    private func from(_ address: String) -> [(String, String)] { [("X-Forwarded-For", address)] }
+
+    private static func rules(allow: [String] = [], deny: [String] = []) throws -> AddressRules {
+        try AddressRules(allow: allow.map { try IPNetwork($0) }, deny: deny.map { try IPNetwork($0) })
+    }
+
+    @Test("addresses that may not ask get 403 and nothing that is stored, however often, and it is counted and explained")
+    func denied() throws {
+        let play = try play { $0.access.rules = try Self.rules(deny: ["192.0.2.0/24"]) }
+        for _ in 0..<4 { #expect(try play.get("/a", from("198.51.100.1")).text == "1") }
+        for _ in 0..<4 {
+            let refused = try play.get("/a", from("192.0.2.7"))
+            #expect(refused.status == 403 && refused.text == "Clients at this address may not ask for this here.\n")
+            #expect(try play.get("/a", from("198.51.100.1")).text == "1")
+        }
+        #expect(try play.get("/metrics", from("192.0.2.7")).status == 403)
+        #expect(try play.metric("cistern_refused_requests_total{reason=\"client_address\"}") == 5)
+        _ = try play.get("/a", from("192.0.2.7"))
+        let why = try TrustedProxyTests.why(play)
+        #expect(why["reason"]?.string == "client_address" && why["client"]?.string == "192.0.2.7")
+        #expect(why["advice"]?.array?.first?["setting"]?.string == "access.allow")
+        #expect(play.origin.requests.count == 1)
+    }
+
+    @Test("a refused request's content is not waited for, and the connection ends or goes on in order")
+    func content() throws {
+        let play = try play { $0.access.rules = try Self.rules(deny: ["192.0.2.0/24"]) }
+        let client = try play.client()
+        client.send("POST /a HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.7\r\nContent-Length: 1000000\r\n\r\n")
+        #expect(client.readResponse()?.status == 403)
+        #expect(try play.request("POST", "/a", from("192.0.2.7"), content: "x").status == 403)
+        #expect(play.origin.requests.isEmpty)
+    }
+
+    @Test("a route may let in fewer, and a listener has rules of its own")
+    func places() throws {
+        let play = try play { settings in
+            settings.access.rules = try Self.rules(deny: ["192.0.2.0/24"])
+            var route = Route()
+            (route.name, route.pattern) = ("inner", RoutePattern("/inner/**"))
+            route.access = try Self.rules(allow: ["198.51.100.0/24"])
+            settings.routes = [route]
+            settings.listening.listeners.append(settings.listening.listeners[0])
+            settings.listening.listeners[1].access = try Self.rules(deny: ["198.51.100.1"])
+        }
+        #expect(try play.get("/inner/a", from("198.51.100.1")).status == 200 && play.get("/inner/a", from("203.0.113.1")).status == 403)
+        #expect(try play.get("/a", from("203.0.113.1")).status == 200 && play.get("/a", from("192.0.2.1")).status == 403)
+        let other = try TestClient(port: try #require(play.ports.last))
+        #expect(other.get("/a", from("192.0.2.1"))?.status == 200 && other.get("/a", from("198.51.100.1"))?.status == 403)
+        #expect(other.get("/inner/a", from("203.0.113.1"))?.status == 403)
+    }
+
+    @Test("the administrator's addresses have rules of their own, and not those of clients")
+    func administrators() throws {
+        let play = try play { settings in
+            settings.access.rules = try Self.rules(deny: ["127.0.0.1"])
+            let address = settings.listening.listeners[0]
+            settings.listening.adminListeners = [address, address]
+            settings.listening.adminListeners[1].access = try Self.rules(allow: ["10.0.0.0/8"])
+        }
+        #expect(try play.get("/a").status == 403)
+        #expect(try play.adminPorts.map { try TestClient(port: $0).get("/metrics")?.status } == [200, 403])
+    }
+
+    @Test("where names are listed, other hosts get 421, but for our own pages")
+    func names() throws {
+        let play = try play { $0.access.names = ServedNames(["api.example.com", "*.example.org:8443", "[::1]"]) }
+        for (host, status) in [
+            ("api.example.com", 200), ("API.example.com:8080", 200), ("api.example.com.", 200), ("x.api.example.com", 421),
+            ("a.example.org:8443", 200), ("a.example.org", 421), ("a.b.example.org:8443", 421), ("example.org:8443", 421), ("[::1]:1", 200),
+            ("localhost", 421),
+        ] {
+            let client = try play.client()
+            client.send("GET /a HTTP/1.1\r\nHost: \(host)\r\n\r\nGET /healthz HTTP/1.1\r\nHost: \(host)\r\n\r\n")
+            #expect(client.readResponse()?.status == status, "\(host)")
+            #expect(client.readResponse()?.status == 200)
+        }
+    }
+
+    @Test("a whole URI of another place gets 421, again and again, and none of this upstream's data")
+    func wholeURI() throws {
+        let play = try play { $0.listening.listeners.append($0.listening.listeners[0]) }
+        let (port, other) = (play.port, try #require(play.ports.last))
+        for _ in 0..<4 {
+            for (authority, status) in [
+                ("api.example.com", 421), ("api.example.com:\(port)", 200), ("127.0.0.1:\(port)", 200), ("127.0.0.1:\(other)", 421),
+                ("127.0.0.1:\(play.origin.port)", 200), ("api.example.com:80", 421),
+            ] {
+                let client = try play.client()
+                client.send("GET http://\(authority)/a HTTP/1.1\r\nHost: \(authority)\r\n\r\n")
+                #expect(client.readResponse()?.status == status, "\(authority)")
+            }
+        }
+    }
+
+    @Test("requests of one address that need the upstream are limited, and what is fresh goes out all the same")
+    func requests() throws {
+        let gate = Gate()
+        let trusted = NetworkList([try IPNetwork("10.0.0.0/8")])
+        let origin = ScriptedOrigin { request in
+            (request.target.hasPrefix("/slow") ? [.pass(gate)] : []) + [.json("1", ["Cache-Control: max-age=60"])]
+        }
+        let play = try ProxyPlay(origin) { settings in
+            settings.access.requestsPerAddress = 2
+            settings.downstream.trustedProxies = trusted
+        }
+        #expect(try play.get("/stored").text == "1")
+        let clients = try (1...2).map { number in
+            let client = try play.client()
+            client.send("GET /slow\(number) HTTP/1.1\r\nHost: a\r\n\r\n")
+            return client
+        }
+        #expect(origin.waitForRequests(3))
+        let refused = try play.get("/other")
+        #expect(refused.status == 429 && refused["Retry-After"] == "1")
+        #expect(try play.request("POST", "/other", content: "x").status == 429)
+        #expect(try play.get("/stored").text == "1")
+        #expect(try play.metric("cistern_refused_requests_total{reason=\"requests_per_address\"}") == 2)
+        gate.open()
+        for client in clients { #expect(client.readResponse()?.text == "1") }
+        #expect(try play.get("/other").status == 200)
     }
 }

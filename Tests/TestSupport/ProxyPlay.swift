@@ -36,6 +36,7 @@ package final class ProxyPlay {
     package private(set) var port: UInt16 = 0
     /// Of all listeners.
     package private(set) var ports: [UInt16] = []
+    package private(set) var adminPorts: [UInt16] = []
     private let door: Door
     private var connection: (any PlayClient)?
 
@@ -69,7 +70,8 @@ package final class ProxyPlay {
         let server = try ProxyServer(settings, logger: logger, time: time)
         server.start()
         self.server = server
-        ports = server.addresses.compactMap { if case .ipv4(_, let port) = $0 { port } else { nil } }
+        ports = server.addresses.compactMap(\.port)
+        adminPorts = server.adminAddresses.compactMap(\.port)
         port = ports.first ?? 0
     }
 

@@ -353,7 +353,7 @@ struct Requirement {
     private static let security = [
         Requirement(
             "7.1", .should, "What a client sends and the upstream may react to is in the key, or dropped.",
-            "Forwarding/UpstreamRequestFields.swift knownOverrides",
+            "Forwarding/UpstreamRequestFields.swift isDropped",
             "ReverseProxyTests.ProxyingTests/fields"),
         Requirement(
             "7.3", .may, "What a 304 or a HEAD says of cookies is treated in the same way.",

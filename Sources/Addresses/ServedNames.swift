@@ -1,0 +1,75 @@
+// The names that this deployment answers to.
+
+import HTTPCore
+
+package struct ServedNames: Sendable {
+    private struct Name: Hashable {
+        let host: [UInt8]
+        /// nil for every port.
+        let port: [UInt8]?
+    }
+
+    private var names: Set<Name> = []
+    /// What `*.` stands before.
+    private var suffixes: Set<Name> = []
+
+    /// - Parameter texts: those that `isName` holds for.
+    package init(_ texts: [String] = []) {
+        for text in texts {
+            let (host, port) = Self.split(Array(text.utf8)[...])
+            if host.starts(with: Array("*.".utf8)) {
+                suffixes.insert(Name(host: Array(host.dropFirst(2)), port: port))
+            } else {
+                names.insert(Name(host: host, port: port))
+            }
+        }
+    }
+
+    package static let form = "a host such as api.example.com, *.example.com or [2001:db8::1], perhaps with :PORT"
+
+    package static func isName(_ text: String) -> Bool {
+        let (host, port) = split(Array(text.utf8)[...])
+        if let port {
+            guard (1...5).contains(port.count), port.allSatisfy(\.isASCIIDigit) else { return false }
+        }
+        if host.first == UInt8(ascii: "[") { return host.last == UInt8(ascii: "]") && IPAddress(host.dropFirst().dropLast()) != nil }
+        let labels = (host.starts(with: Array("*.".utf8)) ? host.dropFirst(2) : host[...]).split(
+            separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+        return labels.allSatisfy { label in
+            !label.isEmpty && label.allSatisfy { $0.isASCIILetter || $0.isASCIIDigit || $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: "_") }
+        }
+    }
+
+    package var isEmpty: Bool { names.isEmpty && suffixes.isEmpty }
+
+    /// - Parameter authority: `host[:port]`, as in a Host field.
+    package func contains(_ authority: ArraySlice<UInt8>) -> Bool {
+        let (host, port) = Self.split(authority)
+        if Self.has(names, host, port) { return true }
+        // A star stands for one label, as in certificates (RFC 6125 §6.4.3).
+        guard let dot = host.firstIndex(of: UInt8(ascii: ".")), dot > 0 else { return false }
+        return Self.has(suffixes, Array(host[(dot + 1)...]), port)
+    }
+
+    private static func has(_ names: Set<Name>, _ host: [UInt8], _ port: [UInt8]?) -> Bool {
+        names.contains(Name(host: host, port: nil)) || port.map { names.contains(Name(host: host, port: $0)) } ?? false
+    }
+
+    /// In small letters, and without the dot that ends a full name.
+    private static func split(_ authority: ArraySlice<UInt8>) -> (host: [UInt8], port: [UInt8]?) {
+        var (host, port) = (authority, nil as ArraySlice<UInt8>?)
+        let start =
+            authority.first == UInt8(ascii: "[")
+            ? authority.firstIndex(of: UInt8(ascii: "]")) ?? authority.startIndex : authority.startIndex
+        if let colon = authority[start...].firstIndex(of: UInt8(ascii: ":")) {
+            (host, port) = (authority[..<colon], authority[(colon + 1)...])
+        }
+        if host.count > 1, host.last == UInt8(ascii: ".") { host = host.dropLast() }
+        return (host.map(\.asciiLowercased), port.map { Array($0) })
+    }
+
+    /// The port that an authority names; nil where it names none.
+    package static func port(of authority: ArraySlice<UInt8>) -> UInt16? {
+        split(authority).port.flatMap { UInt16(String(decoding: $0, as: UTF8.self)) }
+    }
+}

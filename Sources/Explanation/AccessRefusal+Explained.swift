@@ -1,0 +1,26 @@
+// Why a request might not come in, in words, and what the operator can do about it.
+
+import Forwarding
+
+extension AccessRefusal {
+    var explanation: String {
+        switch self {
+        case .address: "its client's address is not one that may ask for this"
+        case .misdirected: "it asked for a host that is not served here"
+        case .requestsPerAddress: "too many requests of its client's address were under way, and nothing fresh was stored"
+        }
+    }
+
+    var advice: WhyAdvice {
+        switch self {
+        case .address:
+            WhyAdvice(
+                "access.allow",
+                "and access.deny say who may ask, for all, for one entry of listen or for one route; trusted_proxies, whose a request is")
+        case .misdirected:
+            WhyAdvice("forwarding.names", "lists the hosts that are served here; without it any is, but for whole URIs of other places")
+        case .requestsPerAddress:
+            WhyAdvice("limits.requests_per_address", "is how many requests of one address may need the upstream at once")
+        }
+    }
+}

@@ -1,0 +1,97 @@
+// Whose a request is, and whether it may come in at all: asked before anything else is done with it, and before what is stored goes out.
+
+import Addresses
+import CachePolicy
+import Decisions
+import Downstream
+import Forwarding
+import HTTPCore
+
+/// What the operator says of it.
+package struct AccessSettings: Sendable {
+    /// The field in which trusted proxies say whose a request is.
+    package var clientField = ForwardedField.auto
+    /// The hosts that requests may be for; empty for any.
+    package var names = ServedNames()
+    /// For every listener that has no rules of its own.
+    package var rules = AddressRules()
+    /// Requests of one address that need the upstream at once; 0: no limit.
+    package var requestsPerAddress = 0
+
+    package init() {}
+}
+
+struct Admission: Sendable {
+    private let settings: AccessSettings
+    private let trustedProxies: NetworkList
+    private let routes: PathTable<AddressRules>
+    private let hasRoutes: Bool
+    /// Of the upstream.
+    private let authority: [UInt8]
+    /// Whether there is nothing to ask of a request whose target is a path.
+    let isIdle: Bool
+
+    init(_ settings: ProxySettings, _ routes: PathTable<AddressRules>, authority: [UInt8]) {
+        self.settings = settings.access
+        trustedProxies = settings.downstream.trustedProxies
+        self.routes = routes
+        self.authority = authority
+        hasRoutes = routes.contains { !$0.isEmpty }
+        let hasRules = hasRoutes || !settings.access.rules.isEmpty || settings.listening.listeners.contains { !$0.access.isEmpty }
+        isIdle = trustedProxies.isEmpty && settings.access.names.isEmpty && !hasRules
+    }
+
+    /// Says whose the request is, and whether it is refused.
+    func admit(_ head: RequestHead, on stream: any ClientStream) -> AccessRefusal? {
+        if let peer = stream.peer.address, trustedProxies.contains(peer) {
+            let client = ForwardedClient(head.fields, from: peer, settings.clientField, trusted: trustedProxies)
+            stream.attribute(to: RequestClient(client.address, isSecure: client.isSecure ?? stream.client.isSecure))
+        }
+        let own = stream.listener.settings.access
+        let address = stream.client.address
+        guard (own.isEmpty ? settings.rules : own).allow(address) else { return .address }
+        if hasRoutes, !routes.rules(for: head.pathAndQuery).allow(address) { return .address }
+        return isServed(head, on: stream) ? nil : .misdirected
+    }
+
+    /// Whether those who trust nobody else believe what the request says of itself.
+    func isBelieved(_ stream: any ClientStream) -> Bool {
+        trustedProxies.isEmpty || stream.peer.address.map { trustedProxies.contains($0) } ?? false
+    }
+
+    private func isServed(_ head: RequestHead, on stream: any ClientStream) -> Bool {
+        if !settings.names.isEmpty { return settings.names.contains(head.host) }
+        // A whole URI (RFC 9112 §3.2.2) may name any place: a client that takes this for its forward proxy must not be given this upstream's data.
+        guard let target = RequestTarget(head.target, method: head.method), target.form == .absolute, let named = target.authority else {
+            return true
+        }
+        if named.equalsIgnoringCase(authority[...]) { return true }
+        let usual: UInt16 = stream.client.isSecure ? 443 : 80
+        return ServedNames.port(of: named) ?? usual == stream.listener.port ?? usual
+    }
+}
+
+extension ProxyShard {
+    /// nil where it may come in.
+    func refusal(of request: ReceivedRequest, on stream: any ClientStream) -> AccessRefusal? {
+        if admission.isIdle, request.head.target.first == UInt8(ascii: "/") { return nil }
+        let refusal = admission.admit(request.head, on: stream)
+        // Own pages are not the upstream's data: whoever asks after our health names us by our address.
+        return refusal == .misdirected && ownPages != nil && OwnPage(request.head) != nil ? nil : refusal
+    }
+
+    /// What was sent a moment ago must be this client's too.
+    func mayRepeat(_ head: RequestHead, on connection: ClientConnection) -> Bool {
+        admission.isIdle || admission.admit(head, on: connection) == nil
+    }
+
+    /// Its content is not waited for.
+    func refuse(_ request: ReceivedRequest, _ refusal: AccessRefusal, on stream: any ClientStream) -> (any ClientExchange)? {
+        var facts = facts(request.head, .noStore, on: stream)
+        facts.refusal = .access(refusal)
+        let body: RequestBody =
+            request.framing == .none
+            ? .none : .streamed(StreamedContent(framing: request.framing, reason: nil, hold: nil, awaitsContinue: false))
+        return perform(facts, request.head, body, arrival(body), stream)
+    }
+}
