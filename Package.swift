@@ -71,7 +71,7 @@ let package = Package(
         room("HTTP2", ["CNGHTTP2"]),
         room("FaultInjection", ["HTTPCore", "CachePolicy"]),
         room("Upstream", ["HTTPCore", "HTTP2", "Reactor", "FaultInjection", "CLibcurl", "CSystem", "Descriptors", "CTLS"]),
-        room("Downstream", ["Addresses", "HTTPCore", "HTTP2", "Reactor", "CSystem", "Descriptors", "Locking"]),
+        room("Downstream", ["Addresses", "HTTPCore", "HTTP2", "Reactor", "CSystem", "CTLS", "Descriptors", "Locking"]),
         room("Telemetry", ["CSystem", "Descriptors", "Locking"]),
         room("Decisions", ["HTTPCore", "CachePolicy", "Forwarding", "Upstream"]),
         room("Explanation", ["Addresses", "HTTPCore", "JSON", "CachePolicy", "Decisions", "Forwarding", "Upstream", "Telemetry"]),
@@ -101,7 +101,9 @@ let package = Package(
         room(
             "Server",
             [
-                "Addresses", "ReverseProxy", "Administration", "Coordination", "Examination", "Explanation", "FaultInjection", "Forwarding",
+                "Addresses", "ReverseProxy", "Administration", "Descriptors", "Coordination", "Examination", "Explanation",
+                "FaultInjection",
+                "Forwarding",
                 "ResponseCache",
                 "CachePolicy",
                 "Downstream", "Upstream", "Reactor", "Telemetry", "HTTPCore", "JSON", "Locking", logging,
@@ -169,7 +171,8 @@ let package = Package(
         tests(
             "ReverseProxyTests",
             [
-                "Addresses", "HTTP2", "ReverseProxy", "Server", "Administration", "TestSupport", "Decisions", "Explanation", "Forwarding",
+                "Addresses", "HTTP2", "ReverseProxy", "Server", "Descriptors", "Administration", "TestSupport", "Decisions", "Explanation",
+                "Forwarding",
                 "Reactor",
                 "Downstream",
                 "CacheStore",

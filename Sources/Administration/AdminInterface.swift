@@ -81,6 +81,7 @@ package final class AdminInterface: @unchecked Sendable {
         Route(.get, "upstream", StatePages.upstream),
         Route(.post, "upstream/reset", StatePages.resetUpstream),
         Route(.get, "stats", StatePages.stats),
+        Route(.post, "reload", ReloadPage.perform),
         Route(.get, "why", WhyPages.list),
         Route(.get, "why/*", WhyPages.show),
         Route(.get, "mode", ModePages.show),

@@ -40,6 +40,11 @@ package protocol AdministeredServer: AnyObject, Sendable {
     /// Returns what `change` returns: whether there was something to change. If so, `then` is called once every loop knows.
     func changeModes(_ change: (inout ModeTable) -> Bool, then: @escaping @Sendable () -> Void) -> Bool
 
+    // MARK: Certificates
+
+    /// Reads the certificates for clients again. `then` is called once every loop has them, or all stays as it was.
+    func reloadCertificates(then: @escaping @Sendable (CertificateReload) -> Void)
+
     // MARK: Practising outages
 
     var faults: FaultTable { get }
@@ -58,6 +63,15 @@ package protocol AdministeredServer: AnyObject, Sendable {
 
     /// What the rules for all and those of its route say of an archived response.
     func judge(_ archived: ArchivedResponse) -> ArchiveJudgement
+}
+
+/// What came of reading the certificates again.
+package enum CertificateReload: Sendable {
+    /// There is no listener with TLS.
+    case none
+    /// The files, and what is to be said of them.
+    case taken([String], [String])
+    case refused([String])
 }
 
 /// What is known to fail.

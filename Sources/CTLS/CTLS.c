@@ -1,4 +1,4 @@
-#include "CTLS.h"
+#include "CTLSConnection.h"
 #include "CSystem.h"
 #include <openssl/bio.h>
 #include <openssl/err.h>
@@ -22,18 +22,6 @@ struct ctls_context {
     int count;
 };
 
-struct ctls_connection {
-    SSL *ssl;
-    ctls_context *context;
-    int descriptor;
-    // The kernel had nothing more, or took no more, in this call.
-    int is_blocked;
-    int is_at_end;
-    int is_agreed;
-    int is_broken;
-    uint64_t written;
-};
-
 // Our own side of the socket: OpenSSL's would raise SIGPIPE, and not say how much went out.
 
 static int bio_read(BIO *bio, char *bytes, int count) {
@@ -43,6 +31,7 @@ static int bio_read(BIO *bio, char *bytes, int count) {
     do result = csystem_receive(connection->descriptor, bytes, (size_t)count);
     while (result < 0 && errno == EINTR);
     if (result == 0) connection->is_at_end = 1;
+    if (result > 0 && connection->first_byte < 0) connection->first_byte = (unsigned char)bytes[0];
     if (result < 0 && errno == EAGAIN) {
         connection->is_blocked = 1;
         BIO_set_retry_read(bio);
@@ -168,7 +157,6 @@ static int set_up(ctls_context *context, const char *ca_file, const char *certif
 
 ctls_context *ctls_context_make(
     const char *host, const char *ca_file, const char *certificate, const char *key, int verifies, int protocols) {
-    pthread_once(&method_once, make_method);
     ctls_context *context = calloc(1, sizeof *context);
     if (!context) return 0;
     context->name = strdup(host);
@@ -179,7 +167,7 @@ ctls_context *ctls_context_make(
     context->is_name = !address;
     ASN1_OCTET_STRING_free(address);
     context->ssl = SSL_CTX_new(TLS_client_method());
-    int is_made = method && context->name && context->ssl && set_up(context, ca_file, certificate, key, verifies, protocols);
+    int is_made = context->name && context->ssl && set_up(context, ca_file, certificate, key, verifies, protocols);
     ERR_clear_error();
     if (is_made) return context;
     ctls_context_free(context);
@@ -195,12 +183,12 @@ void ctls_context_free(ctls_context *context) {
 
 // Connections
 
-ctls_connection *ctls_open(ctls_context *context, int descriptor) {
+ctls_connection *ctls_connection_make(SSL_CTX *context, int descriptor) {
+    pthread_once(&method_once, make_method);
     ctls_connection *connection = calloc(1, sizeof *connection);
-    SSL *ssl = connection ? SSL_new(context->ssl) : 0;
-    BIO *bio = ssl ? BIO_new(method) : 0;
-    if (!bio || (context->is_name && !SSL_set_tlsext_host_name(ssl, context->name))) {
-        BIO_free(bio);
+    SSL *ssl = connection ? SSL_new(context) : 0;
+    BIO *bio = ssl && method ? BIO_new(method) : 0;
+    if (!bio) {
         SSL_free(ssl);
         free(connection);
         ERR_clear_error();
@@ -209,10 +197,21 @@ ctls_connection *ctls_open(ctls_context *context, int descriptor) {
     BIO_set_data(bio, connection);
     BIO_set_init(bio, 1);
     SSL_set_bio(ssl, bio, bio);
-    SSL_set_connect_state(ssl);
     connection->ssl = ssl;
-    connection->context = context;
     connection->descriptor = descriptor;
+    connection->first_byte = -1;
+    return connection;
+}
+
+ctls_connection *ctls_open(ctls_context *context, int descriptor) {
+    ctls_connection *connection = ctls_connection_make(context->ssl, descriptor);
+    if (!connection) return 0;
+    SSL_set_connect_state(connection->ssl);
+    connection->context = context;
+    if (context->is_name && !SSL_set_tlsext_host_name(connection->ssl, context->name)) {
+        ctls_close(connection);
+        return 0;
+    }
     resume_session(connection);
     return connection;
 }
@@ -221,12 +220,12 @@ void ctls_close(ctls_connection *connection) {
     ERR_clear_error();
     if (connection->is_agreed && !connection->is_broken) SSL_shutdown(connection->ssl);
     SSL_free(connection->ssl);
+    free(connection->name);
     free(connection);
     ERR_clear_error();
 }
 
-// What a call of OpenSSL's came to that did not bring what was asked for.
-static int outcome(ctls_connection *connection, int result) {
+int ctls_outcome(ctls_connection *connection, int result) {
     switch (SSL_get_error(connection->ssl, result)) {
     case SSL_ERROR_WANT_READ: return CTLS_WANTS_READ;
     case SSL_ERROR_WANT_WRITE: return CTLS_WANTS_WRITE;
@@ -235,7 +234,9 @@ static int outcome(ctls_connection *connection, int result) {
     case SSL_ERROR_SYSCALL: break;
     default:
         // A connection that ended with a fatal alert is not to be resumed (RFC 5246 §7.2.2).
-        if (ERR_GET_REASON(ERR_peek_error()) != SSL_R_UNEXPECTED_EOF_WHILE_READING) forget_sessions(connection->context);
+        if (connection->context && ERR_GET_REASON(ERR_peek_error()) != SSL_R_UNEXPECTED_EOF_WHILE_READING) {
+            forget_sessions(connection->context);
+        }
     }
     connection->is_broken = 1;
     return CTLS_BROKEN;
@@ -248,7 +249,7 @@ int ctls_handshake(ctls_connection *connection) {
         connection->is_agreed = 1;
         return 0;
     }
-    int end = outcome(connection, result);
+    int end = ctls_outcome(connection, result);
     if (end != CTLS_BROKEN && end != CTLS_CLOSED) return end;
     // What was to be resumed may be why.
     forget_sessions(connection->context);
@@ -278,7 +279,7 @@ ptrdiff_t ctls_read(ctls_connection *connection, void *bytes, size_t count) {
         connection->is_blocked = 0;
         int result = SSL_read_ex(connection->ssl, bytes, count, &taken);
         if (result == 1) return (ptrdiff_t)taken;
-        int end = outcome(connection, result);
+        int end = ctls_outcome(connection, result);
         // Where the kernel had more to give, a record without content was taken in, and the next may have some.
         if (end != CTLS_WANTS_READ || connection->is_blocked) return end;
     }
@@ -290,7 +291,7 @@ ptrdiff_t ctls_write(ctls_connection *connection, const void *bytes, size_t coun
     size_t taken = 0;
     clear_errors();
     int result = SSL_write_ex(connection->ssl, bytes, count, &taken);
-    return result == 1 ? (ptrdiff_t)taken : outcome(connection, result);
+    return result == 1 ? (ptrdiff_t)taken : ctls_outcome(connection, result);
 }
 
 int ctls_is_quiet(ctls_connection *connection) {

@@ -1,6 +1,7 @@
 // What was accepted and is open: a connection on which requests come, or what comes before it. A socket goes through phases; each is an object of its
 // own that owns the socket, has its own deadline, and hands the socket on (`ClientConnections.enter`) when it is done.
 
+import HTTPCore
 import Reactor
 
 /// What the table of all that is open asks of each.
@@ -32,9 +33,13 @@ struct AcceptedSocket: ~Copyable {
     let listener: Listener
     /// The last phase that it has been through.
     var phase: ConnectionPhase?
+    /// nil in clear.
+    var security: ConnectionSecurity?
+    /// What all that may come is refused with.
+    var refusal: RequestRejection?
     /// Received, and the next phase's to read.
     var received: [UInt8] = []
-    /// What the client's first bytes have decided.
+    /// What the handshake, or the client's first bytes, have decided.
     var chosen = ConnectionPhase.http1
 }
 
@@ -44,6 +49,8 @@ enum ConnectionPhase {
     case proxyHeader
     /// The client's first bytes tell what it speaks (`ProtocolChoice`).
     case choice
+    /// TLS is agreed on (`TLSHandshake`).
+    case handshake
     /// Requests, one after the other (`ClientConnection`).
     case http1
     /// Requests, many at once (`HTTP2Connection`).
@@ -52,12 +59,13 @@ enum ConnectionPhase {
 
 extension ListenerSettings {
     /// What follows a phase; nil stands for the connection's beginning.
-    /// - Parameter chosen: what the client's first bytes have decided, once they have.
+    /// - Parameter chosen: what the handshake, or the client's first bytes, have decided, once they have.
     func phase(after last: ConnectionPhase?, chosen: ConnectionPhase) -> ConnectionPhase {
         switch last {
         case nil where takesProxyHeader: .proxyHeader
+        case nil where isTLS, .proxyHeader where isTLS: .handshake
         case nil, .proxyHeader: takesClearHTTP2 ? .choice : .http1
-        case .choice: chosen
+        case .handshake, .choice: chosen
         case .http1, .http2: .http1
         }
     }

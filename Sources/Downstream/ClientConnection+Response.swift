@@ -214,10 +214,22 @@ extension ClientConnection {
 
     private func sendTwo(_ head: UnsafeRawBufferPointer, _ body: WholeBody) {
         guard !state.isClosed else { return }
+        guard !transport.isSecured else { return sendRecords(head, body) }
         guard let sent = body.withBytes({ transport.send(head, $0) }) else { return vanished() }
         if sent < head.count { output.append(UnsafeRawBufferPointer(rebasing: head[sent...])) }
         output.append(body, from: max(0, sent - head.count))
         if !output.isEmpty { blocked() }
+    }
+
+    /// The same through TLS: the head fills its record up with what comes first of the body.
+    private func sendRecords(_ head: UnsafeRawBufferPointer, _ body: WholeBody) {
+        let count = min(body.count, ClientConnections.writeBytes - head.count)
+        let buffer = UnsafeMutableRawPointer(table.writeBuffer.baseAddress!)
+        body.withBytes { (buffer + head.count).copyMemory(from: $0.baseAddress!, byteCount: count) }
+        send(UnsafeRawBufferPointer(start: buffer, count: head.count + count))
+        guard !state.isClosed else { return }
+        output.append(body, from: count)
+        _ = pushOutput()
     }
 
     /// Returns false where the connection broke.

@@ -11,10 +11,11 @@ import Reactor
 package final class ClientConnection: AcceptedConnection {
     package let listener: Listener
     package let peer: PeerAddress
-    private lazy var own = RequestClient(peer.address)
+    private lazy var own = RequestClient(peer.address, isSecure: security != nil)
     /// Of the request that is being handled, where it is another's.
     private var attributed: RequestClient?
     var transport: ClientTransport
+    package let security: ConnectionSecurity?
     /// For calls of the kernel only; -1 where it is closed.
     var descriptor: Int32 { transport.descriptor }
     /// The table lets go of a connection when it is closed; so this is no cycle that lasts.
@@ -50,13 +51,15 @@ package final class ClientConnection: AcceptedConnection {
     init(_ socket: consuming AcceptedSocket, table: ClientConnections) {
         peer = socket.peer
         listener = socket.listener
+        security = socket.security
         transport = socket.transport
         self.table = table
         readDeadline = table.keepAliveDeadline
     }
 
     /// What an earlier phase of the connection has received and not used comes first.
-    func start(with received: [UInt8]) {
+    func start(with received: [UInt8], refusing refusal: RequestRejection?) {
+        if let refusal { return perform(.refuse(refusal)) }
         if !received.isEmpty { received.withUnsafeBufferPointer { self.received($0) } }
         readHeld()
     }
@@ -78,7 +81,7 @@ package final class ClientConnection: AcceptedConnection {
         case .bytes(let count):
             received(UnsafeBufferPointer(start: buffer.baseAddress, count: count))
             readHeld()
-        case .nothing: break
+        case .nothing: if transport.isSecured { updateInterest() }
         case .ended:
             perform(state.inputEnded())
             updateInterest()
@@ -142,6 +145,7 @@ package final class ClientConnection: AcceptedConnection {
     private func readHead(_ bytes: UnsafeBufferPointer<UInt8>) -> Int? {
         switch parser.parse(Span(_unsafeElements: bytes), limits: table.settings.requestLimits) {
         case .needsMore:
+            if isTLS(bytes) { return refuseTLS(bytes.count) }
             if state.headCame() { readDeadline = table.deadline(after: table.settings.headTimeout) }
             return nil
         case .head(let head, let framing, let consumed):
@@ -149,9 +153,20 @@ package final class ClientConnection: AcceptedConnection {
             begin(head, framing, isAlone ? UnsafeRawBufferPointer(bytes) : nil)
             return consumed
         case .refused(let rejection):
+            if isTLS(bytes) { return refuseTLS(bytes.count) }
             perform(.refuse(rejection))
             return bytes.count
         }
+    }
+
+    /// Whether a client that should speak clear HTTP begins a handshake of TLS (RFC 8446 §5.1): the type of its record is no letter of a method.
+    private func isTLS(_ bytes: UnsafeBufferPointer<UInt8>) -> Bool { bytes.first == 0x16 && state.requests == 0 && !transport.isSecured }
+
+    /// Nothing that we can say would be understood.
+    private func refuseTLS(_ count: Int) -> Int {
+        receiver.refused(.tlsOnClear, on: self)
+        perform(.abandon)
+        return count
     }
 
     private func begin(_ received: RequestHead, _ framing: ContentFraming, _ bytes: UnsafeRawBufferPointer?) {
@@ -339,6 +354,7 @@ package final class ClientConnection: AcceptedConnection {
             table.counters.timedOut += 1
             return perform(.abandon)
         }
+        if state.isAwaitingRequest { transport.rest() }
         guard readDeadline > 0, now >= readDeadline else { return }
         table.counters.timedOut += 1
         perform(state.readTimeoutPassed())

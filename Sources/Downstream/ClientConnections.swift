@@ -37,6 +37,8 @@ package final class ClientConnections {
     package var counters = ConnectionCounters()
     /// Where borrowed content lies; nil where all of it is in memory.
     package var contentMemory: (any ContentMemory)?
+    /// nil where no listener speaks it.
+    package var tls: ServerTLS?
 
     /// One for all: what a connection cannot use at once it copies into a buffer of its own.
     let readBuffer: UnsafeMutableBufferPointer<UInt8>
@@ -104,11 +106,16 @@ package final class ClientConnections {
             let choice = ProtocolChoice(socket, table: self)
             put(choice)
             choice.start()
+        case .handshake:
+            guard let tls, let own = tls.accept(socket.transport.descriptor) else { return discard(socket) }
+            let handshake = TLSHandshake(socket, own, tls, table: self)
+            put(handshake)
+            handshake.start()
         case .http1:
-            let received = socket.received
+            let (received, refusal) = (socket.received, socket.refusal)
             let connection = ClientConnection(socket, table: self)
             put(connection)
-            connection.start(with: received)
+            connection.start(with: received, refusing: refusal)
         case .http2:
             let received = socket.received
             guard let session = HTTP2Connection.session(settings) else {
@@ -120,6 +127,15 @@ package final class ClientConnections {
             put(connection)
             connection.start(with: received)
         }
+    }
+
+    /// There is nothing that could handle it.
+    private func discard(_ socket: consuming AcceptedSocket) {
+        if byDescriptor.indices.contains(Int(socket.transport.descriptor)), byDescriptor[Int(socket.transport.descriptor)] != nil {
+            return remove(socket.transport.descriptor)
+        }
+        budget.giveBack(socket.peer)
+        counters.open -= 1
     }
 
     /// From now on this has the socket.

@@ -14,6 +14,8 @@ package protocol ClientStream: AnyObject {
     var client: RequestClient { get }
     /// Says that the request is another's than the peer's. Good for this request only.
     func attribute(to client: RequestClient)
+    /// Of the client's connection; nil in clear.
+    var security: ConnectionSecurity? { get }
 
     // MARK: The request
 

@@ -19,10 +19,17 @@ struct ClientTransport: ~Copyable {
     }
 
     private var socket: Descriptor
+    /// nil in clear.
+    private var tls: ClientTLS?
 
     init(_ socket: consuming Descriptor) {
         self.socket = socket
     }
+
+    /// From now on all goes through TLS.
+    mutating func secure(by tls: ClientTLS) { self.tls = tls }
+
+    var isSecured: Bool { tls != nil }
 
     /// For calls of the kernel only; -1 where it is closed.
     var descriptor: Int32 { socket.number }
@@ -30,17 +37,24 @@ struct ClientTransport: ~Copyable {
     // MARK: Waiting
 
     /// Whether there are bytes to be read that the kernel no longer has: it does not tell of them.
-    var holdsInput: Bool { false }
+    var holdsInput: Bool { tls?.holdsInput ?? false }
 
     /// What to wait for, so that `wanted` can be done.
-    func interest(_ wanted: ReadyEvents) -> ReadyEvents { wanted }
+    func interest(_ wanted: ReadyEvents) -> ReadyEvents {
+        guard let tls, tls.readWaitsForWrite, wanted.contains(.readable) else { return wanted }
+        return wanted.subtracting(.readable).union(.writable)
+    }
 
     /// What can be done now, where the kernel tells of `events`.
-    func meaning(of events: ReadyEvents) -> ReadyEvents { events }
+    func meaning(of events: ReadyEvents) -> ReadyEvents {
+        guard let tls, tls.readWaitsForWrite, events.isWritable else { return events }
+        return events.union(.readable)
+    }
 
     // MARK: Reading
 
     func receive(into space: UnsafeMutableBufferPointer<UInt8>) -> Received {
+        if let tls { return tls.receive(into: space) }
         let count = csystem_receive(descriptor, space.baseAddress!, space.count)
         if count > 0 { return .bytes(count) }
         if count == 0 { return .ended }
@@ -59,10 +73,11 @@ struct ClientTransport: ~Copyable {
 
     /// - Returns: how many bytes were taken, none where the client has to read first; nil where it takes no more.
     func send(_ bytes: UnsafeRawBufferPointer) -> Int? {
-        Self.taken(csystem_send(descriptor, bytes.baseAddress!, bytes.count))
+        if let tls { return tls.send(bytes) }
+        return Self.taken(csystem_send(descriptor, bytes.baseAddress!, bytes.count))
     }
 
-    /// The same for a response in two pieces that go out together.
+    /// The same for a response in two pieces that go out together, with one call of the kernel's; not through TLS, which puts records together.
     func send(_ head: UnsafeRawBufferPointer, _ body: UnsafeRawBufferPointer) -> Int? {
         var parts = [
             iovec(iov_base: UnsafeMutableRawPointer(mutating: head.baseAddress), iov_len: head.count),
@@ -84,13 +99,24 @@ struct ClientTransport: ~Copyable {
     // MARK: Ends
 
     /// Says that we send no more.
-    func endSending() { shutdown(descriptor, Int32(SHUT_WR)) }
+    func endSending() {
+        tls?.endSending()
+        shutdown(descriptor, Int32(SHUT_WR))
+    }
 
     /// From now on closing is a reset, since an orderly end could be taken for the end of what is under way.
     func resetAtClose() {
+        tls?.spoil()
         var option = linger(l_onoff: 1, l_linger: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
     }
 
-    mutating func close() { socket.close() }
+    /// Called from time to time while nothing is under way.
+    func rest() { tls?.rest() }
+
+    /// TLS says good-bye before the socket goes, and not after: the descriptor's number may be another's then.
+    mutating func close() {
+        tls?.close()
+        socket.close()
+    }
 }

@@ -40,6 +40,8 @@ package struct DownstreamSettings: Sendable {
     package var backlog: Int32 = 4096
 
     package init() {}
+
+    package var hasTrustedProxies: Bool { !trustedProxies.isEmpty }
 }
 
 /// What one HTTP/2 connection may ask for.

@@ -12,12 +12,13 @@ import Reactor
 final class HTTP2Connection: AcceptedConnection {
     let peer: PeerAddress
     /// Whose requests these are, where nothing else is said of one.
-    private(set) lazy var client = RequestClient(peer.address)
+    private(set) lazy var client = RequestClient(peer.address, isSecure: security != nil)
     var transport: ClientTransport
     var descriptor: Int32 { transport.descriptor }
     /// The table lets go of a connection when it is closed; so this is no cycle that lasts.
     let table: ClientConnections
     let listener: Listener
+    let security: ConnectionSecurity?
     let receiver: any RequestReceiver
     let session: HTTP2Session
 
@@ -75,6 +76,7 @@ final class HTTP2Connection: AcceptedConnection {
         self.session = session
         peer = socket.peer
         listener = socket.listener
+        security = socket.security
         receiver = socket.listener.receiver
         transport = socket.transport
         self.table = table
@@ -237,6 +239,7 @@ final class HTTP2Connection: AcceptedConnection {
         if writeDeadline > 0, now >= writeDeadline { return timeOut { vanish() } }
         if sectionDeadline > 0, now >= sectionDeadline { return timeOut { end(.enhanceYourCalm) } }
         if streams.isEmpty {
+            transport.rest()
             // RFC 9113 §9.1: an idle connection is ended in order.
             if idleDeadline > 0, now >= idleDeadline { timeOut { end(.noError) } }
             return

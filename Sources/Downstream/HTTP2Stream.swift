@@ -183,6 +183,7 @@ final class HTTP2Stream {
 extension HTTP2Stream: ClientStream {
     var peer: PeerAddress { connection.peer }
     var listener: Listener { connection.listener }
+    var security: ConnectionSecurity? { connection.security }
     var client: RequestClient { attributed ?? connection.client }
 
     func attribute(to client: RequestClient) { attributed = client }

@@ -10,12 +10,26 @@ package struct ListenerSettings: Sendable, Equatable {
     package var access = AddressRules()
     /// In clear, HTTP/2 is spoken with those who begin with its preface.
     package var takesClearHTTP2 = false
+    package var isTLS = false
+    /// Whether clients may choose HTTP/2 in the handshake (ALPN).
+    package var offersHTTP2 = true
+    /// Whether clients are asked for a certificate here, whatever their certificate's settings say; nil to go by those.
+    package var verification: ClientVerification?
 
     package init(_ address: ListenAddress) { self.address = address }
 
-    /// What `ListenAddress` takes; `http://` may stand before it.
+    /// What `ListenAddress` takes; `http://` or `https://` may stand before it.
     package init?(_ text: String) {
-        guard let address = ListenAddress(text.hasPrefix("http://") ? String(text.dropFirst(7)) : text) else { return nil }
-        self.init(address)
+        var rest = text[...]
+        for scheme in ["http://", "https://"] where text.lowercased().hasPrefix(scheme) {
+            rest = text.dropFirst(scheme.count)
+            isTLS = scheme == "https://"
+            // A URL's last slash says nothing.
+            if rest.hasSuffix("/") { rest.removeLast() }
+        }
+        guard let address = ListenAddress(String(rest)), rest.startIndex == text.startIndex || !rest.hasPrefix("unix:") || isTLS else {
+            return nil
+        }
+        self.address = address
     }
 }

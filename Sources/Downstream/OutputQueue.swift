@@ -152,10 +152,10 @@ struct OutputQueue {
         while first < pieces.count {
             guard let count = pieces[first].withUnsafeBytes({ transport.send(UnsafeRawBufferPointer(rebasing: $0[sent...])) })
             else { return .broken }
-            guard count > 0 else { return .sent }
             sent += count
             sentBytes += count
-            if sent == pieces[first].count { dropFirst() }
+            guard sent == pieces[first].count else { return .sent }
+            dropFirst()
         }
         while tailSent < tail.count {
             var piece = tailSent..<tail.count
@@ -165,9 +165,9 @@ struct OutputQueue {
                 guard next.baseAddress == broughtIn || memory.isInMemory(next, of: owner) else { return .onDisk(next, owner: owner) }
             }
             guard let count = tail.withBytes({ transport.send(UnsafeRawBufferPointer(rebasing: $0[piece])) }) else { return .broken }
-            guard count > 0 else { return .sent }
             tailSent += count
             sentBytes += count
+            guard count == piece.count else { return .sent }
         }
         (tail, tailSent) = (.none, 0)
         guard let producer else { return .sent }

@@ -10,6 +10,10 @@ package struct ReceivedRequest {
     /// All of its bytes, where it has no content and arrived in one piece, with nothing before or behind it. Good until the receiver returns from
     /// `received`, and not to be kept.
     package let bytes: UnsafeRawBufferPointer?
+
+    package init(head: RequestHead, framing: ContentFraming, bytes: UnsafeRawBufferPointer?) {
+        (self.head, self.framing, self.bytes) = (head, framing, bytes)
+    }
 }
 
 /// Is given each request of the connections of one shard. Implemented by the flow.

@@ -86,11 +86,20 @@ package final class UpstreamRequestFields {
             entry.known.map { !isDropped($0, overrides) } ?? !isOtherOverride(source.bytes.span.extracting(entry.nameRange), overrides)
         }
         addForwarding(to: &fields, source: source, client: client)
+        addCertificate(to: &fields, source: source)
         if let count = RequestRefusal.countedDown(head) { fields.set(.maxForwards, count) }
         if head.contains(.ifMatch) { strengthenTags(of: &fields) }
         if settings.via { fields.append(.via, viaValue(head.version)) }
         return fields
     }
+
+    /// The client's certificate, where it is sent on (RFC 9440 §2.2). Nobody else's field of that name gets here.
+    private func addCertificate(to fields: inout Fields, source: Fields) {
+        guard let value = source.all(named: Self.certificateName.span).first, let space = value.firstIndex(of: 0x20) else { return }
+        fields.append(name: "Client-Cert", value: String(decoding: value[(space + 1)...], as: UTF8.self))
+    }
+
+    private static let certificateName = Array(ConnectionField.certificate.utf8)
 
     /// A weak tag matches no If-Match (RFC 9110 §13.1.1): a client that sends one has it from here, where its content was given another coding. The
     /// upstream gets the tag that it has sent, or a write that says what it changes would fail for ever.
@@ -118,10 +127,22 @@ package final class UpstreamRequestFields {
     /// Of a field without a number. One with `_` for `-` is the field itself to many upstreams.
     private func isOtherOverride(_ name: Span<UInt8>, _ overrides: Overrides) -> Bool {
         for override in overrides.others where name.isReadAsName(override.span) { return true }
+        if Self.isCertificateField(name) || ConnectionField.isName(name) { return true }
         guard name.indices.contains(where: { name[$0] == UInt8(ascii: "_") }) else { return false }
         let hyphenated = name.indices.map { name[$0].asFieldNameByte }
         return KnownField(hyphenated.span).map { isDropped($0, overrides) } ?? false
     }
+
+    /// What upstreams believe to be said by a proxy that has checked a client's certificate.
+    private static func isCertificateField(_ name: Span<UInt8>) -> Bool {
+        guard name.count >= clientCert.count else { return false }
+        let isExact = name.isReadAsName(clientCert.span) || name.isReadAsName(clientCertChain.span)
+        return isExact || name.count > proxyPrefix.count && name.extracting(0..<proxyPrefix.count).isReadAsName(proxyPrefix.span)
+    }
+
+    private static let clientCert = Array("client-cert".utf8)
+    private static let clientCertChain = Array("client-cert-chain".utf8)
+    private static let proxyPrefix = Array("x-ssl-client-".utf8)
 
     /// `1.1 cistern (a1b2c3d4)` (RFC 9110 §7.6.3): the comment tells this process from others of the same name.
     private func viaValue(_ version: HTTPVersion) -> [UInt8] {

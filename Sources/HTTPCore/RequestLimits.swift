@@ -17,6 +17,8 @@ package struct RequestRejection: Error, Sendable, Equatable {
     /// A label in metrics and logs.
     package enum Kind: String, Sendable, CaseIterable {
         case malformed, framing, host, misdirected, version
+        case clearOnTLS = "clear_on_tls"
+        case tlsOnClear = "tls_on_clear"
         case targetTooLong = "target_too_long"
         case fieldsTooLarge = "fields_too_large"
         case contentTooLarge = "content_too_large"

@@ -14,6 +14,15 @@ extension ResponseCache {
     package func invalidate(
         after response: ResponseHead, to head: RequestHead, sparingTarget: Bool = false, withCollection: Bool, at now: Timestamp
     ) {
+        invalidateAlike(after: response, to: head, sparingTarget: sparingTarget, withCollection: withCollection, at: now)
+        // By whichever scheme the write came: the others' copies are of the same.
+        guard settings.policy.keyFields.contains(ConnectionField.scheme) else { return }
+        invalidateAlike(after: response, to: head.byOtherScheme, sparingTarget: sparingTarget, withCollection: withCollection, at: now)
+    }
+
+    private func invalidateAlike(
+        after response: ResponseHead, to head: RequestHead, sparingTarget: Bool, withCollection: Bool, at now: Timestamp
+    ) {
         let path = head.pathAndQuery
         let targets = Invalidation.targets(method: head.method, target: path, response: response, origin: settings.upstream)
         guard !targets.isEmpty else { return }

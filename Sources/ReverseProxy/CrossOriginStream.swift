@@ -40,6 +40,7 @@ final class CrossOriginStream: ClientStream {
     var peer: PeerAddress { stream.peer }
     var client: RequestClient { stream.client }
     func attribute(to client: RequestClient) { stream.attribute(to: client) }
+    var security: ConnectionSecurity? { stream.security }
     func handOver(to exchange: any ClientExchange) { stream.handOver(to: exchange) }
     func startContentTotal() { stream.startContentTotal() }
     func pauseContent() { stream.pauseContent() }

@@ -30,3 +30,25 @@ package protocol OwnPageSource: AnyObject {
         with page: OwnPage, to head: RequestHead, on stream: any ClientStream, of shard: ProxyShard
     ) -> (any ClientExchange)?
 }
+
+/// A challenge of an ACME authority: what comes behind `/.well-known/acme-challenge/` in its request.
+package enum AcmeToken {
+    private static let path: StaticString = "/.well-known/acme-challenge/"
+    private static let limitBytes = 256
+
+    /// nil where the request is for something else: a token is letters, digits, - and _ (RFC 8555 §8.3), so no file outside is named.
+    static func of(_ head: RequestHead) -> String? {
+        let bytes = head.target
+        guard bytes.count > path.utf8CodeUnitCount, bytes.count <= limitBytes, head.method.isRead,
+            bytes.span.extracting(..<path.utf8CodeUnitCount).equals(path)
+        else { return nil }
+        let token = bytes.dropFirst(path.utf8CodeUnitCount)
+        let isToken = token.allSatisfy { $0.isASCIILetter || $0.isASCIIDigit || $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: "_") }
+        return isToken ? String(decoding: token, as: UTF8.self) : nil
+    }
+}
+
+/// Responds to requests for files that are put here for others to see.
+package protocol OwnFileSource: AnyObject {
+    func respond(with token: String, to head: RequestHead, on stream: any ClientStream, of shard: ProxyShard) -> any ClientExchange
+}

@@ -4,6 +4,7 @@ import Administration
 import CachePolicy
 import Downstream
 import Forwarding
+import HTTPCore
 import ResponseCache
 import Upstream
 
@@ -43,8 +44,30 @@ package struct ListeningSettings: Sendable {
     package var adminListeners: [ListenerSettings] = []
     /// Whether those pages are served on the proxy's own addresses, where there are no others for them.
     package var servesOwnPages = true
+    /// For those that speak it.
+    package var tls = ServerTLSSettings()
+    /// Where challenges of ACME authorities lie; nil for nowhere.
+    package var challengeDirectory: String?
 
     package init() {}
+}
+
+extension ProxySettings {
+    /// What connections say of their clients counts where it makes a difference: certificates as credentials, and the scheme as part of keys
+    /// where there are two and the upstream gets to know which.
+    func countingConnections() -> ProxySettings {
+        var settings = self
+        let listeners = listening.listeners
+        let isAsked =
+            listeners.contains { $0.isTLS && $0.verification != .off }
+            && listening.tls.certificates.contains { $0.clientAuthorities != nil }
+        if isAsked { settings.policy.credentials.fields.append(ConnectionField.certificate) }
+        let isMixed = listeners.contains(where: \.isTLS) && listeners.contains { !$0.isTLS }
+        if forwarding.forwarded != .off, isMixed || downstream.hasTrustedProxies {
+            settings.policy.keyFields.append(ConnectionField.scheme)
+        }
+        return settings
+    }
 }
 
 /// Which of our own fields clients may use.

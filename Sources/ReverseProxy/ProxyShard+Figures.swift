@@ -24,6 +24,7 @@ extension ProxyShard {
         messages.storedResponses.addFigures(to: &snapshot.shards.coding)
         messages.passedCodings.addFigures(to: &snapshot.shards.coding)
         addClients(to: &snapshot.connections)
+        addHandshakes(to: &snapshot.clientTLS)
         addUpstream(to: &snapshot.connections)
         addFaults(to: &snapshot)
         background.addFigures(to: &snapshot.connections)
@@ -44,6 +45,15 @@ extension ProxyShard {
         figures.http2Resets += counters.http2.resets
         figures.http2Errors += counters.http2.connectionErrors
         figures.http2Floods += counters.http2.floods
+    }
+
+    private func addHandshakes(to figures: inout MetricsSnapshot.ClientTLS) {
+        guard let counters = connections.tls?.counters else { return }
+        figures.isSpoken = true
+        figures.running += counters.running
+        figures.full += counters.full
+        figures.resumed += counters.resumed
+        for (failure, count) in zip(HandshakeFailure.allCases, counters.failed) { figures.failed[failure.rawValue, default: 0] += count }
     }
 
     private func addFaults(to snapshot: inout MetricsSnapshot) {

@@ -11,7 +11,8 @@ import Telemetry
 extension ProxyShard {
     package func repeated(_ bytes: UnsafeRawBufferPointer, on connection: ClientConnection) -> Bool {
         loop.assertOnLoop()
-        guard let entry = memo?.find(bytes, now: loop.batchWallMilliseconds), let head = entry.head, mayRepeat(head, on: connection)
+        guard let entry = memo?.find(bytes, now: loop.batchWallMilliseconds), let head = entry.head, mayRepeat(head, on: connection),
+            isUnmarked(connection)
         else { return false }
         entry.hit.response.withUnsafeBytes { connection.sendAgain($0) }
         finishRepeated(entry.hit, head, connection)

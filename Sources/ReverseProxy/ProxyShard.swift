@@ -42,12 +42,19 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
     private(set) lazy var background = BackgroundWork(shard: self)
     /// nil where the own pages have addresses of their own.
     package var ownPages: (any OwnPageSource)?
+    /// nil where no ACME client puts challenges anywhere.
+    package var challenges: (any OwnFileSource)?
     private var dateText = DateText()
+    /// Whether keys have the scheme in them, and whether there is anything to be marked at all (`ProxyShard+Marking`).
+    let marksScheme: Bool
+    let mayMark: Bool
 
     package init(_ shared: SharedFlowState, number: Int, time: any TimeSource) {
         self.shared = shared
         self.number = number
         (settings, routes, modes) = (shared.settings, shared.routes, shared.modes)
+        marksScheme = settings.policy.keyFields.contains(ConnectionField.scheme)
+        mayMark = marksScheme || settings.policy.credentials.fields.contains(ConnectionField.certificate)
         loop = EventLoop(label: "cistern.shard.\(number)", time: time)
         workers = ShardWorkers(loop)
         connections = ClientConnections(loop: loop, settings: settings.downstream, budget: shared.connections)
@@ -130,9 +137,12 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
 
     package func received(_ request: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
         loop.assertOnLoop()
-        let head = request.head
         if let refusal = refusal(of: request, on: stream) { return refuse(request, refusal, on: stream) }
+        // Whose it is, is known now.
+        let request = mayMark ? marked(request, of: stream) : request
+        let head = request.head
         if ownPages != nil, let page = OwnPage(head) { return ownPages?.respond(with: page, to: head, on: stream, of: self) }
+        if let challenges, let token = AcmeToken.of(head) { return challenges.respond(with: token, to: head, on: stream, of: self) }
         var stream = stream
         if let rules = routes.crossOrigin(head.pathAndQuery) {
             if request.framing == .none || request.framing == .length(0), respondToPreflight(head, rules, on: stream) { return nil }

@@ -41,6 +41,7 @@ package final class SharedFlowState: Sendable {
     package init(
         _ settings: ProxySettings, logger: Logger, accessLog: AccessLog?, recorder: (any ExchangeRecorder)? = nil
     ) throws {
+        let settings = settings.countingConnections()
         self.settings = settings
         self.recorder = recorder
         self.logger = logger

@@ -26,22 +26,28 @@ package final class ProxyServer: @unchecked Sendable {
     private var shards: [ProxyShard] = []
     /// Each with the loop that it lives on.
     private var listeners: [(shard: ProxyShard, listener: Listener)] = []
+    /// nil where no listener speaks TLS.
+    let served: ServedCertificates?
     /// Asked from all loops.
     private let isStopping = Mutex(false)
     private let time: any TimeSource
 
-    /// - Throws: `StoreError` or `ListenError`: nothing is left running then.
+    /// - Throws: `StoreError`, `ListenError` or `CertificateError`: nothing is left running then.
     package init(
         _ settings: ProxySettings, logger: Logger, accessLog: AccessLog? = nil, recorder: (any ExchangeRecorder)? = nil,
         time: any TimeSource = SystemTime.shared
     ) throws {
         self.time = time
         shared = try SharedFlowState(settings, logger: logger, accessLog: accessLog, recorder: recorder)
+        let listening = shared.settings.listening
+        let speaksTLS = (listening.listeners + listening.adminListeners).contains(where: \.isTLS)
+        served = speaksTLS ? try ServedCertificates(listening.tls, now: time.wallMilliseconds / 1_000) : nil
         var sockets: [PlacedSocket] = []
         for number in 0..<settings.shards { try bind(shard: number, &sockets) }
         try bindAdminSocket(&sockets)
-        makeShards(sockets)
+        try makeShards(sockets)
         logStart()
+        logCertificates()
         shared.startKeys(now: time.monotonicMilliseconds)
     }
 
@@ -78,11 +84,16 @@ package final class ProxyServer: @unchecked Sendable {
         }
     }
 
-    private func makeShards(_ sockets: [PlacedSocket]) {
+    private func makeShards(_ sockets: [PlacedSocket]) throws(CertificateError) {
         shards = (0..<settings.shards).map { ProxyShard(shared, number: $0, time: time) }
+        try prepareTLS(shards)
         let pages = OwnPages(self)
         if settings.listening.servesOwnPages, settings.listening.adminListeners.isEmpty {
             for shard in shards { shard.ownPages = pages }
+        }
+        if let directory = settings.listening.challengeDirectory {
+            let challenges = AcmeChallenges(directory: directory)
+            for shard in shards { shard.challenges = challenges }
         }
         let admin = AdminInterface(server: self, settings: settings.admin, cache: shared.cache)
         for placed in sockets {
@@ -101,6 +112,7 @@ package final class ProxyServer: @unchecked Sendable {
             shard.loop.execute { shard.start() }
             shard.loop.start()
         }
+        onFirstShard { [self] in rotateTickets(on: $0) }
         for index in listeners.indices {
             let shard = listeners[index].shard
             shard.loop.execute { [self] in listeners[index].listener.start() }
@@ -208,6 +220,7 @@ package final class ProxyServer: @unchecked Sendable {
             return MetricsSnapshot.ModeLine(
                 mode: mode.rawValue, isForAll: modes.all == mode, prefixes: exceptions.prefixes, routes: exceptions.routes)
         }
+        addCertificates(to: &snapshot.clientTLS)
         snapshot.faultRules = shared.faults.rules.count
         snapshot.cookieSetsLeftOut = shared.cache?.cookieOrigins?.leftOut ?? 0
         snapshot.gone = shared.cache?.gone?.counts.map { (event: $0.event, count: UInt64($0.count)) } ?? []

@@ -182,6 +182,7 @@ package struct CisternSettings: Sendable, Equatable {
         package var requestsPerAddress = 0
         package var unsent = 512 << 20
         package var requestsPerConnection = 0
+        package var handshakes = 1_000
     }
 
     /// What one HTTP/2 connection of a client may ask for.
@@ -193,6 +194,7 @@ package struct CisternSettings: Sendable, Equatable {
 
     package struct Timeouts: Sendable, Equatable {
         package var head = 10_000
+        package var handshake = 10_000
         package var keepAlive = 75_000
         package var content = 30_000
         package var contentTotal = 120_000
@@ -235,6 +237,7 @@ package struct CisternSettings: Sendable, Equatable {
     package var adminListen: [Listener] = []
     package var trustedProxies: [String] = []
     package var access = Access()
+    package var tls = TLS()
     package var admin = Admin()
     package var ownPages = true
     package var shards = 0

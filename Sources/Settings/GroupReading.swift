@@ -52,9 +52,16 @@ struct GroupReading<Root> {
     }
 
     private mutating func apply(_ setting: Setting<Root>, _ value: YAMLNode, _ line: Int) {
-        if case .listeners(let path) = setting.binding, case .sequence(let nodes, _) = value {
-            root[keyPath: path] = items(nodes, setting.path)
-            return
+        if case .sequence(let nodes, _) = value {
+            switch setting.binding {
+            case .listeners(let path):
+                root[keyPath: path] = items(nodes, setting.path)
+                return
+            case .certificates(let path):
+                root[keyPath: path] = items(nodes, setting.path)
+                return
+            default: break
+            }
         }
         let text: SettingText
         switch value {

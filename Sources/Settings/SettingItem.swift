@@ -25,6 +25,7 @@ extension CisternSettings {
         package var proxyProtocol = false
         package var access = Access()
         package var h2c = false
+        package var clientVerify = ""
 
         package init(word: String) { address = word }
         package init(stringLiteral word: String) { address = word }
@@ -32,7 +33,9 @@ extension CisternSettings {
         package var word: String { address }
 
         package static let table: [Setting<Listener>] = [
-            Setting(path: "address", binding: .text(\.address), help: "[http://]HOST:PORT, [IPV6]:PORT, :PORT or unix:/path."),
+            Setting(
+                path: "address", binding: .text(\.address),
+                help: "HOST:PORT, [IPV6]:PORT, :PORT or unix:/path; with https:// before it for TLS."),
             Setting(
                 path: "proxy_protocol", binding: .flag(\.proxyProtocol),
                 help: "Every connection begins with the PROXY protocol, version 1 or 2, and comes from one of trusted_proxies."),
@@ -40,6 +43,45 @@ extension CisternSettings {
             Setting(path: "deny", binding: .list(\.access.deny), help: "As access.deny, in its place."),
             Setting(
                 path: "h2c", binding: .flag(\.h2c), help: "Take HTTP/2 in clear too, from clients that begin with it (prior knowledge)."),
+            Setting(
+                path: "client_verify", binding: .choice(\.clientVerify, ["", "off", "optional", "required"]),
+                help: "As tls.client_verify, here; empty for what holds for the certificate."),
         ]
+    }
+    /// A certificate with its key, for the names that stand in it.
+    package struct Certificate: SettingItem {
+        package var certificate = ""
+        package var key = ""
+        package var clientCA = ""
+        package var clientVerify = ""
+
+        /// The files of both, or one that holds both.
+        package init(word: String) {
+            let files = word.split(separator: ":", maxSplits: 1).map(String.init)
+            certificate = files.first ?? ""
+            key = files.dropFirst().first ?? ""
+        }
+
+        package var word: String { key.isEmpty ? certificate : certificate + ":" + key }
+
+        package static let table: [Setting<Certificate>] = [
+            Setting(
+                path: "certificate", binding: .text(\.certificate),
+                help: "A PEM file: the certificate, and those of its issuers behind it (fullchain.pem)."),
+            Setting(path: "key", binding: .text(\.key), help: "The PEM file of its key; empty where the same file has it."),
+            Setting(path: "client_ca", binding: .text(\.clientCA), help: "As tls.client_ca, for its names; empty for that."),
+            Setting(
+                path: "client_verify", binding: .choice(\.clientVerify, ["", "off", "optional", "required"]),
+                help: "As tls.client_verify, for its names; empty for that."),
+        ]
+    }
+
+    package struct TLS: Sendable, Equatable {
+        package var certificates: [Certificate] = []
+        package var clientCA = ""
+        package var clientVerify = "off"
+        package var clientIdentity = "subject"
+        package var sendClientCertificate = false
+        package var acmeChallenges = ""
     }
 }

@@ -24,6 +24,9 @@ extension Setting {
         case .listeners(let path):
             settings[keyPath: path] = text.words.map { CisternSettings.Listener(word: $0) }
             return nil
+        case .certificates(let path):
+            settings[keyPath: path] = text.words.map { CisternSettings.Certificate(word: $0) }
+            return nil
         default: break
         }
         guard case .one(let word) = text else { return "takes one value, not a list" }
@@ -40,7 +43,7 @@ extension Setting {
             return set(path, .size, range, word, &settings)
         case .duration(let path, let range):
             return set(path, .duration, range, word, &settings)
-        case .list, .listeners: break
+        case .list, .listeners, .certificates: break
         }
         return nil
     }
@@ -64,6 +67,7 @@ extension Setting {
         case .text(let path), .choice(let path, _): settings[keyPath: path].isEmpty ? "\"\"" : settings[keyPath: path]
         case .list(let path): "[" + settings[keyPath: path].map { "\"\($0)\"" }.joined(separator: ", ") + "]"
         case .listeners(let path): "[" + settings[keyPath: path].map(\.text).joined(separator: ", ") + "]"
+        case .certificates(let path): "[" + settings[keyPath: path].map(\.text).joined(separator: ", ") + "]"
         case .flag(let path): String(settings[keyPath: path])
         case .count(let path, _): String(settings[keyPath: path])
         case .size(let path, _): ByteSize.format(settings[keyPath: path])

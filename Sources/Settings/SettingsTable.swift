@@ -11,6 +11,7 @@ package struct Setting<Root>: Sendable {
         case list(WritableKeyPath<Root, [String]>)
         /// Each in one word, or with settings of its own.
         case listeners(WritableKeyPath<Root, [CisternSettings.Listener]>)
+        case certificates(WritableKeyPath<Root, [CisternSettings.Certificate]>)
         case flag(WritableKeyPath<Root, Bool>)
         case count(WritableKeyPath<Root, Int>, ClosedRange<Int>)
         case size(WritableKeyPath<Root, Int>, ClosedRange<Int>)
@@ -39,7 +40,7 @@ package enum SettingsTable {
     ]
 
     package static let all: [Setting<CisternSettings>] =
-        upstream + failure + listening + caching + FreshnessGroup.settings(\.cache.freshness, prefix: "cache.")
+        upstream + failure + listening + tls + caching + FreshnessGroup.settings(\.cache.freshness, prefix: "cache.")
         + CredentialSettingsTable.all(\.credentials) + limits + http2 + forwarding + CrossOriginGroup.settings(\.crossOrigin) + logging
 
     private static let upstream: [Setting<CisternSettings>] = [
@@ -110,7 +111,7 @@ package enum SettingsTable {
     private static let listening: [Setting<CisternSettings>] = [
         Setting(
             path: "listen", binding: .listeners(\.listen),
-            help: "Addresses: HOST:PORT, [IPV6]:PORT, :PORT, unix:/path; or each with settings of its own."),
+            help: "Addresses: HOST:PORT, [IPV6]:PORT, :PORT, unix:/path, for TLS https://HOST:PORT; or each with settings of its own."),
         Setting(
             path: "admin_listen", binding: .listeners(\.adminListen),
             help:
@@ -146,6 +147,29 @@ package enum SettingsTable {
         Setting(
             path: "own_pages", binding: .flag(\.ownPages), help: "Serve /metrics, /healthz and /readyz on the proxy's own addresses."),
         Setting(path: "shards", binding: .count(\.shards, 0...64), help: "Event loops; 0 for one for each core that the process may use."),
+    ]
+
+    private static let tls: [Setting<CisternSettings>] = [
+        Setting(
+            path: "tls.certificates", binding: .certificates(\.tls.certificates),
+            help:
+                "Certificates for addresses with https, each with its key: chosen by the name that the client asks for, else the first. Read again at SIGHUP and by `cistern reload`."
+        ),
+        Setting(
+            path: "tls.client_ca", binding: .text(\.tls.clientCA), help: "Certificates that clients' are checked against, as a PEM file."),
+        Setting(
+            path: "tls.client_verify", binding: .choice(\.tls.clientVerify, ["off", "optional", "required"]),
+            help: "Whether clients are asked for a certificate. One that is not good ends the connection, also where it is optional."),
+        Setting(
+            path: "tls.client_identity", binding: .choice(\.tls.clientIdentity, ["subject", "key"]),
+            help: "What of a client's certificate tells whose stored responses it gets: issuer and subject, or the key."),
+        Setting(
+            path: "tls.send_client_certificate", binding: .flag(\.tls.sendClientCertificate),
+            help: "Send the client's verified certificate to the upstream in Client-Cert (RFC 9440); then its stored responses are its own."
+        ),
+        Setting(
+            path: "tls.acme_challenges", binding: .text(\.tls.acmeChallenges),
+            help: "Serve /.well-known/acme-challenge/ from this directory, for certbot, lego and the like; empty for not."),
     ]
 
     private static let caching: [Setting<CisternSettings>] = [
@@ -302,6 +326,12 @@ package enum SettingsTable {
         Setting(
             path: "limits.requests_per_connection", binding: .count(\.limits.requestsPerConnection, 0...1_000_000_000),
             help: "Requests on one connection before it is closed; 0 for no limit."),
+        Setting(
+            path: "limits.handshakes", binding: .count(\.limits.handshakes, 1...1_000_000),
+            help: "TLS handshakes of each shard at once; beyond it the one that has lasted longest is ended."),
+        Setting(
+            path: "timeouts.handshake", binding: .duration(\.timeouts.handshake, 100...hour),
+            help: "From a connection's beginning to the end of its TLS handshake."),
         Setting(
             path: "timeouts.head", binding: .duration(\.timeouts.head, 100...hour),
             help: "From a request's first byte to the end of its head."),

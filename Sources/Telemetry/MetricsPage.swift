@@ -120,7 +120,24 @@ package struct MetricsSnapshot: Sendable {
         package init() {}
     }
 
+    /// TLS with clients.
+    package struct ClientTLS: Sendable {
+        package var isSpoken = false
+        package var running = 0
+        package var full = 0
+        package var resumed = 0
+        package var failed: [String: Int] = [:]
+        /// By the first name in each.
+        package var certificates: [(name: String, secondsLeft: Int64)] = []
+        /// How often certificates were read again, and how often something was wrong with them.
+        package var reloads = 0
+        package var failedReloads = 0
+
+        package init() {}
+    }
+
     package var modes: [ModeLine] = []
+    package var clientTLS = ClientTLS()
     /// How many rules inject faults now, and how often each kind was injected.
     package var faultRules = 0
     package var faults: [(kind: String, count: UInt64)] = []
@@ -149,6 +166,7 @@ package enum MetricsPage {
         store(&writer)
         tokens(snapshot.tokens, &writer)
         connections(snapshot, &writer)
+        if snapshot.clientTLS.isSpoken { clientTLS(snapshot.clientTLS, &writer) }
         modes(snapshot.modes, &writer)
         faults(snapshot, &writer)
         loops(snapshot.loops, &writer)
@@ -276,6 +294,22 @@ package enum MetricsPage {
         writer.counter(
             "cistern_failure_scopes_opened", "How often something became known to fail, by kind of scope.",
             failures.scopes.map { ("scope=\"\($0.scope)\"", Double($0.opened)) })
+    }
+
+    private static func clientTLS(_ tls: MetricsSnapshot.ClientTLS, _ writer: inout MetricsWriter) {
+        writer.gauge("cistern_tls_handshakes_running", "TLS handshakes with clients that are under way.", Double(tls.running))
+        writer.counter(
+            "cistern_tls_handshakes", "TLS agreed with clients: in full, or by resuming a session.",
+            [("kind=\"full\"", Double(tls.full)), ("kind=\"resumed\"", Double(tls.resumed))])
+        writer.counter(
+            "cistern_tls_handshakes_failed", "TLS handshakes with clients that failed, by reason.",
+            tls.failed.sorted { $0.key < $1.key }.map { ("reason=\"\($0.key)\"", Double($0.value)) })
+        writer.gauge(
+            "cistern_tls_certificate_left_seconds", "Time until a certificate for clients expires; below 0 where it has.",
+            tls.certificates.map { ("name=\"\($0.name)\"", Double($0.secondsLeft)) })
+        writer.counter(
+            "cistern_tls_reloads", "How often certificates were read again: taken, or refused as a whole.",
+            [("result=\"taken\"", Double(tls.reloads)), ("result=\"refused\"", Double(tls.failedReloads))])
     }
 
     private static func connections(_ snapshot: MetricsSnapshot, _ writer: inout MetricsWriter) {

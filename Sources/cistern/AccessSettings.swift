@@ -92,5 +92,6 @@ extension ListenerSettings {
         takesProxyHeader = settings.proxyProtocol
         access = AddressRules(settings.access)
         takesClearHTTP2 = settings.h2c
+        verification = ClientVerification(rawValue: settings.clientVerify)
     }
 }

@@ -14,7 +14,7 @@ struct Cistern: ParsableCommand {
                 name: "Looking into a running Cistern",
                 subcommands: [
                     List.self, Show.self, Purge.self, Why.self, Mode.self, UpstreamCommand.self, Stats.self, Top.self, Export.self,
-                    Import.self, Warm.self, Fault.self, Drill.self,
+                    Import.self, Warm.self, ReloadCommand.self, Fault.self, Drill.self,
                 ])
         ],
         defaultSubcommand: Serve.self)

@@ -1,5 +1,6 @@
 // What only the settings of credentials as a whole can tell, and what they become.
 
+import Descriptors
 import Glibc
 import HTTPCore
 import Identity

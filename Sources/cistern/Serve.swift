@@ -40,7 +40,10 @@ struct Serve: ParsableCommand {
         if let address = server.addresses.first { try readiness.write(address) }
         // Half of what is resident now was needed for starting only: reading settings, the command line's help, linking.
         csystem_release_program_pages()
-        signals.wait(onHangUp: { server.reopenAccessLog() })
+        signals.wait(onHangUp: {
+            server.reopenAccessLog()
+            server.reloadCertificates { _ in }
+        })
         logger.info("stopping")
         server.stop(deadline: .milliseconds(settings.timeouts.shutdown))
     }
@@ -57,6 +60,7 @@ struct Check: ParsableCommand {
         let warnings = (settings.routes + [settings.otherRoute]).flatMap(\.warnings) + AccessCheck.warnings(reader.settings)
         for warning in warnings { print("warning: \(warning)") }
         if let warning = DescriptorLimit.warning(settings) { print("warning: \(warning)") }
+        for warning in CertificatesCheck.warnings(reader.settings) { print("warning: \(warning)") }
         if !reader.profiled.isEmpty {
             print("The profile \(reader.settings.cache.profile) sets:")
             for setting in SettingsTable.all where reader.profiled.contains(setting.path) {

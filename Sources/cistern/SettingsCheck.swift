@@ -4,6 +4,7 @@ import Addresses
 import Administration
 import CachePolicy
 import CacheStore
+import Descriptors
 import Downstream
 import Forwarding
 import Glibc
@@ -34,6 +35,7 @@ enum SettingsCheck {
         checkCrossOrigin(&reader)
         CredentialsCheck.check(&reader)
         AccessCheck.check(&reader)
+        CertificatesCheck.check(&reader)
         checkFiles(&reader)
     }
 
@@ -274,6 +276,8 @@ extension ProxySettings {
         store = StoreSettings(directory: Self.storeDirectory(settings), capacityBytes: settings.store.size)
         listening.listeners = settings.listen.compactMap { ListenerSettings($0) }
         listening.adminListeners = settings.adminListen.compactMap { ListenerSettings($0) }
+        listening.tls = ServerTLSSettings(settings)
+        listening.challengeDirectory = settings.tls.acmeChallenges.isEmpty ? nil : settings.tls.acmeChallenges
         listening.servesOwnPages = settings.ownPages
         admin.socket = settings.admin.socket == "off" ? nil : AdminSettings.socketPath(settings)
         admin.allowsFaults = settings.admin.faults

@@ -1,7 +1,9 @@
 #include "CTestTLS.h"
 #include <openssl/bio.h>
 #include <openssl/err.h>
+#include <errno.h>
 #include <openssl/ssl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -98,4 +100,87 @@ int test_tls_flush(test_tls *tls) {
     }
     BIO_reset(tls->held);
     return 1;
+}
+
+static SSL *make_client(SSL_CTX *context, const test_tls_offer *offer, int descriptor) {
+    if (offer->is_12) SSL_CTX_set_max_proto_version(context, TLS1_2_VERSION);
+    if (offer->suites && SSL_CTX_set_cipher_list(context, offer->suites) != 1) return 0;
+    if (offer->protocols_count > 0) SSL_CTX_set_alpn_protos(context, offer->protocols, offer->protocols_count);
+    if (offer->authority) {
+        SSL_CTX_load_verify_file(context, offer->authority);
+        SSL_CTX_set_verify(context, SSL_VERIFY_PEER, 0);
+    }
+    if (offer->certificate && (SSL_CTX_use_certificate_chain_file(context, offer->certificate) != 1 ||
+                               SSL_CTX_use_PrivateKey_file(context, offer->key, SSL_FILETYPE_PEM) != 1)) {
+        return 0;
+    }
+    SSL *ssl = SSL_new(context);
+    if (!ssl) return 0;
+    SSL_set_fd(ssl, descriptor);
+    if (offer->name) SSL_set_tlsext_host_name(ssl, offer->name);
+    if (offer->session) SSL_set_session(ssl, offer->session);
+    return ssl;
+}
+
+test_tls *test_tls_connect(const test_tls_offer *offer, int descriptor) {
+    ERR_clear_error();
+    test_tls *tls = calloc(1, sizeof *tls);
+    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+    SSL *ssl = tls && context ? make_client(context, offer, descriptor) : 0;
+    SSL_CTX_free(context);
+    if (ssl && SSL_connect(ssl) == 1) {
+        tls->ssl = ssl;
+        tls->held = BIO_new(BIO_s_mem());
+        tls->descriptor = descriptor;
+        SSL_set0_wbio(ssl, tls->held);
+        return tls;
+    }
+    SSL_free(ssl);
+    free(tls);
+    return 0;
+}
+
+ptrdiff_t test_tls_receive(test_tls *tls, void *bytes, size_t count) {
+    ERR_clear_error();
+    errno = 0;
+    int result = SSL_read(tls->ssl, bytes, (int)count);
+    test_tls_flush(tls);
+    if (result > 0) return result;
+    int error = SSL_get_error(tls->ssl, result);
+    return error == SSL_ERROR_ZERO_RETURN || error == SSL_ERROR_SSL || (error == SSL_ERROR_SYSCALL && errno == 0) ? 0 : -1;
+}
+
+int test_tls_has_input(test_tls *tls, int milliseconds) {
+    // Records without content may come before it, each of which takes one look.
+    for (int looks = 0; looks < 16; looks++) {
+        struct pollfd waiting = {.fd = tls->descriptor, .events = POLLIN};
+        if (!SSL_has_pending(tls->ssl) && poll(&waiting, 1, milliseconds) <= 0) return 0;
+        char byte;
+        ERR_clear_error();
+        SSL_clear_mode(tls->ssl, SSL_MODE_AUTO_RETRY);
+        int result = SSL_peek(tls->ssl, &byte, 1);
+        int error = SSL_get_error(tls->ssl, result);
+        SSL_set_mode(tls->ssl, SSL_MODE_AUTO_RETRY);
+        if (result > 0 || error != SSL_ERROR_WANT_READ) return 1;
+    }
+    return 0;
+}
+
+int test_tls_is_closed(const test_tls *tls) { return (SSL_get_shutdown(tls->ssl) & SSL_RECEIVED_SHUTDOWN) != 0; }
+
+void *test_tls_session(test_tls *tls) { return SSL_get1_session(tls->ssl); }
+
+void test_tls_free_session(void *session) { SSL_SESSION_free(session); }
+
+size_t test_tls_protocol(const test_tls *tls, const unsigned char **name) {
+    unsigned int count;
+    SSL_get0_alpn_selected(tls->ssl, name, &count);
+    return count;
+}
+
+const char *test_tls_version(const test_tls *tls) { return SSL_get_version(tls->ssl); }
+
+int test_tls_fingerprint(const test_tls *tls, unsigned char *hash) {
+    X509 *certificate = SSL_get0_peer_certificate(tls->ssl);
+    return certificate && X509_digest(certificate, EVP_sha256(), hash, 0);
 }

@@ -2,6 +2,7 @@
 
 import Administration
 import CacheStore
+import Descriptors
 import ReverseProxy
 import Settings
 import TestSupport

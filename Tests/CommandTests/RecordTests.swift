@@ -1,6 +1,7 @@
 // Recordings and replays by the real binary: what was recorded comes again with no upstream at all.
 
 import CacheStore
+import Descriptors
 import Glibc
 import TestSupport
 import Testing

@@ -37,7 +37,8 @@ struct SettingsWiringTests {
 
     private static let texts = ["upstream.url": "http://other.test/x", "path": "/x/*", "address": "127.0.0.1:9"]
     private static let lists = [
-        "listen": ":9", "admin_listen": ":9", "cache.content_types": "text/x", "methods": "QUERY", "good.content_types": "text/x",
+        "listen": ":9", "admin_listen": ":9", "cache.content_types": "text/x", "methods": "QUERY",
+        "good.content_types": "text/x",
         "good.must_have": "/x", "good.must_not_have": "/x", "cache.freshness.ignore": "expires", "freshness.ignore": "expires",
         "trusted_proxies": "10.0.0.0/8", "access.allow": "10.0.0.0/8", "access.deny": "10.0.0.0/8", "allow": "10.0.0.0/8",
         "deny": "10.0.0.0/8", "cache.negative_statuses": "500", "negative_statuses": "500",
@@ -49,6 +50,7 @@ struct SettingsWiringTests {
         case .choice(let path, let words): root[keyPath: path] = words.first { $0 != root[keyPath: path] } ?? ""
         case .list(let path): root[keyPath: path] = [lists[setting.path] ?? "changed"]
         case .listeners(let path): root[keyPath: path] = [CisternSettings.Listener(word: lists[setting.path] ?? "")]
+        case .certificates(let path): root[keyPath: path] = [CisternSettings.Certificate(word: "a.pem:b.pem")]
         case .flag(let path): root[keyPath: path].toggle()
         case .count(let path, let range), .size(let path, let range), .duration(let path, let range):
             root[keyPath: path] = root[keyPath: path] == range.upperBound ? range.lowerBound : range.upperBound
@@ -58,6 +60,8 @@ struct SettingsWiringTests {
     private static var given: CisternSettings {
         var settings = CisternSettings()
         settings.upstream.url = "http://api.test:81"
+        // What is said of clients' certificates goes to each of ours.
+        settings.tls.certificates = [CisternSettings.Certificate(word: "own.pem")]
         return settings
     }
 

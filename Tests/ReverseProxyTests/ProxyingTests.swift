@@ -9,7 +9,7 @@ import TestSupport
 import Testing
 import Upstream
 
-@Suite("Proxying", .play)
+@Suite("Proxying", .play, .http1Doors)
 struct ProxyingTests {
     private static func echo() -> ScriptedOrigin {
         ScriptedOrigin { request in
@@ -131,7 +131,8 @@ struct ProxyingTests {
         #expect(seen["X-Keep"] == "ä")
         #expect(seen["Host"] == "127.0.0.1:\(play.origin.port)")
         #expect(seen["X-Forwarded-For"] == "127.0.0.1")
-        #expect(seen["Forwarded"] == "for=127.0.0.1;proto=http")
+        let scheme = ProxyPlay.door.isSecured ? "https" : "http"
+        #expect(seen["Forwarded"] == "for=127.0.0.1;proto=\(scheme)" && seen["X-Forwarded-Proto"] == scheme)
         #expect(seen["Via"]?.hasPrefix("1.1 cistern (") == true)
         #expect(seen["User-Agent"] == nil)
         #expect(seen["Accept"] == "text/plain")
@@ -325,7 +326,8 @@ struct ProxyingTests {
         #expect(try play.metric("cistern_response_bytes_total{source=\"upstream\"}") == 0)
     }
 
-    @Test("beyond the limit of connections new ones wait, and are served when others go")
+    // Who is not accepted gets no handshake either.
+    @Test("beyond the limit of connections new ones wait, and are served when others go", .door(.clear))
     func connectionLimit() throws {
         let play = try ProxyPlay(Self.echo()) {
             $0.downstream.maximumConnections = 2

@@ -11,7 +11,7 @@ import Testing
 
 @testable import ReverseProxy
 
-@Suite("Repeated hits", .play)
+@Suite("Repeated hits", .play, .http1Doors)
 struct RepeatedHitTests {
     private func play(_ fields: [String] = [], _ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws -> ProxyPlay {
         let counter = Counter()

@@ -9,7 +9,7 @@ import TestSupport
 import Testing
 import Upstream
 
-@Suite("Requests made to confuse", .play)
+@Suite("Requests made to confuse", .play, .http1Doors)
 struct RequestHardeningTests {
     /// Says which request it got, with an hour of freshness.
     private static func telling() -> ScriptedOrigin {

@@ -25,8 +25,15 @@ package final class HTTP2TestClient: HTTP2SessionDelegate {
         var unconsumed = 0
     }
 
-    package init(port: UInt16, patience: Int = 20, _ settings: HTTP2SessionSettings = HTTP2SessionSettings()) throws {
+    package init(
+        port: UInt16, isSecured: Bool = false, patience: Int = 20, _ settings: HTTP2SessionSettings = HTTP2SessionSettings()
+    ) throws {
         socket = try TestClient(port: port, patience: patience)
+        if isSecured {
+            var offer = TLSOffer()
+            offer.protocols = ["h2", "http/1.1"]
+            try socket.secure(offer)
+        }
         var settings = settings
         settings.fieldLimits = HTTP2FieldLimits(bytes: 1 << 20, count: 10_000)
         session = try HTTP2Session(.client, settings)
@@ -48,7 +55,7 @@ package final class HTTP2TestClient: HTTP2SessionDelegate {
     package func begin(
         _ method: String, _ target: String, _ fields: [(String, String)] = [], content: String? = nil, isOpen: Bool = false
     ) -> Int32? {
-        var lines = [(":method", method), (":scheme", "http"), (":path", target)]
+        var lines = [(":method", method), (":scheme", socket.tls == nil ? "http" : "https"), (":path", target)]
         lines.append((":authority", fields.first { $0.0.lowercased() == "host" }?.1 ?? "cistern.test"))
         lines += fields.filter { $0.0.lowercased() != "host" && $0.0.lowercased() != "connection" }
         if let content, !isOpen { lines.append(("content-length", String(content.utf8.count))) }

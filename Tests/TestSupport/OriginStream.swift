@@ -89,11 +89,16 @@ package final class SharedCertificates: @unchecked Sendable {
     private let tls: OriginTLS
     private let old: OriginTLS
     private let http2: OriginTLS
+    private let proxy: TestCertificates.Pair
+    private let client: TestCertificates.Pair
 
     private init() {
-        guard let certificates = try? TestCertificates(), let pair = try? certificates.make("server") else {
+        guard let certificates = try? TestCertificates(), let pair = try? certificates.make("server"),
+            let proxy = try? certificates.make("proxy", hosts: "DNS:cistern.test"), let client = try? certificates.make("client")
+        else {
             preconditionFailure("openssl is missing: make test installs it")
         }
+        (self.proxy, self.client) = (proxy, client)
         self.certificates = certificates
         tls = OriginTLS(pair)
         old = OriginTLS(pair, isOld: true)
@@ -104,6 +109,9 @@ package final class SharedCertificates: @unchecked Sendable {
 
     /// What clients are to trust.
     package static var authority: String { shared.certificates?.authority ?? "" }
+    /// The proxy's, for cistern.test.
+    package static var proxy: TestCertificates.Pair { shared.proxy }
+    package static var client: TestCertificates.Pair { shared.client }
     /// TLS 1.3, and TLS 1.2.
     package static var tls: OriginTLS { shared.tls }
     package static var oldTLS: OriginTLS { shared.old }

@@ -18,11 +18,20 @@ package final class ProxyPlay {
         case clear
         /// HTTP/2 in clear.
         case http2
+        /// HTTP/1.1 through TLS.
+        case tls
+        /// HTTP/2 through TLS.
+        case http2TLS
+
+        package var isSecured: Bool { self == .tls || self == .http2TLS }
+        package var speaksHTTP2: Bool { self == .http2 || self == .http2TLS }
 
         package var description: String {
             switch self {
             case .clear: "HTTP/1.1"
             case .http2: "HTTP/2"
+            case .tls: "HTTP/1.1 through TLS"
+            case .http2TLS: "HTTP/2 through TLS"
             }
         }
     }
@@ -64,6 +73,7 @@ package final class ProxyPlay {
         settings.listening.listeners[0].takesClearHTTP2 = door == .http2
         settings.store = StoreSettings(directory: directory, capacityBytes: 16 << 20)
         settings.admin.socket = adminSocket
+        if door.isSecured { secure(&settings.listening) }
         configure(&settings)
         var logger = Logger(label: "play") { _ in SwiftLogNoOpLogHandler() }
         logger.logLevel = .critical
@@ -109,11 +119,23 @@ package final class ProxyPlay {
     /// All that it listens on.
     package var addresses: [ListenAddress] { server?.addresses ?? [] }
 
-    package func client() throws -> TestClient { try TestClient(port: port) }
+    /// A client of HTTP/1.1, in clear where the door is.
+    package func client() throws -> TestClient {
+        let client = try TestClient(port: port)
+        if door.isSecured { try client.secure() }
+        return client
+    }
 
-    package func http2Client() throws -> HTTP2TestClient { try HTTP2TestClient(port: port) }
+    package func http2Client() throws -> HTTP2TestClient { try HTTP2TestClient(port: port, isSecured: door.isSecured) }
 
-    private func doorClient() throws -> any PlayClient { door == .http2 ? try http2Client() : try client() }
+    /// The listeners speak TLS, with the certificate that test clients trust.
+    private func secure(_ listening: inout ListeningSettings) {
+        for place in listening.listeners.indices { listening.listeners[place].isTLS = true }
+        let pair = SharedCertificates.proxy
+        listening.tls.certificates = [ServerTLSSettings.Certificate(file: pair.certificate, keyFile: pair.key)]
+    }
+
+    private func doorClient() throws -> any PlayClient { door.speaksHTTP2 ? try http2Client() : try client() }
 
     /// Over one kept connection.
     package func get(_ target: String, _ fields: [(String, String)] = []) throws -> TestResponse {

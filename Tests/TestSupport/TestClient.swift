@@ -31,11 +31,25 @@ package final class TestClient {
     package let descriptor: Int32
     private var buffer: [UInt8] = []
     private var reachedEnd = false
+    /// nil in clear.
+    package private(set) var tls: TLSClientSide?
 
     package struct NoConnection: Error {}
 
     package convenience init(port: UInt16, patience: Int = 20) throws {
         try self.init(.ipv4(host: "127.0.0.1", port: port), patience: patience)
+    }
+
+    /// Through TLS.
+    package convenience init(port: UInt16, _ offer: TLSOffer) throws {
+        try self.init(port: port)
+        try secure(offer)
+    }
+
+    /// From now on all goes through TLS.
+    package func secure(_ offer: TLSOffer = TLSOffer()) throws {
+        guard let tls = TLSClientSide(offer, descriptor) else { throw NoConnection() }
+        self.tls = tls
     }
 
     package init(_ address: ListenAddress, patience: Int = 20) throws {
@@ -53,6 +67,7 @@ package final class TestClient {
     package func send(_ text: String) { send(Array(text.utf8)) }
 
     package func send(_ bytes: [UInt8]) {
+        if let tls { return tls.send(bytes) }
         var sent = 0
         while sent < bytes.count {
             let count = bytes.withUnsafeBytes { Glibc.send(descriptor, $0.baseAddress! + sent, bytes.count - sent, Int32(MSG_NOSIGNAL)) }
@@ -62,7 +77,10 @@ package final class TestClient {
     }
 
     /// Says that nothing more comes from here; responses can still be read.
-    package func finishSending() { shutdown(descriptor, Int32(SHUT_WR)) }
+    package func finishSending() {
+        tls?.finishSending()
+        shutdown(descriptor, Int32(SHUT_WR))
+    }
 
     /// The connection's end will be a reset, which the server sees at once.
     package func endsWithReset() {
@@ -106,6 +124,7 @@ package final class TestClient {
 
     /// Whether something to read is there, or comes within so many milliseconds.
     package func hasInput(within milliseconds: Int32) -> Bool {
+        if buffer.isEmpty, let tls { return tls.hasInput(within: milliseconds) }
         var waiting = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
         return !buffer.isEmpty || poll(&waiting, 1, milliseconds) > 0
     }
@@ -184,7 +203,7 @@ package final class TestClient {
 
     private func fill() -> Bool {
         var piece = [UInt8](repeating: 0, count: 65_536)
-        let count = recv(descriptor, &piece, piece.count, 0)
+        let count = tls?.receive(&piece) ?? recv(descriptor, &piece, piece.count, 0)
         guard count > 0 else {
             reachedEnd = count == 0 || errno == ECONNRESET
             return false

@@ -1,4 +1,4 @@
-// TLS with an upstream, on a socket that is connected already and does not block: OpenSSL behind a handful of calls that say what they wait
+// TLS with an upstream (with clients: CTLSServer.h), on a socket that is connected already and does not block: OpenSSL behind a handful of calls that say what they wait
 // for. Each object belongs to one thread at a time. Nothing here raises SIGPIPE.
 #ifndef CTLS_H
 #define CTLS_H
@@ -50,5 +50,7 @@ ptrdiff_t ctls_write(ctls_connection *connection, const void *bytes, size_t coun
 int ctls_is_quiet(ctls_connection *connection);
 // Bytes handed to the kernel so far.
 uint64_t ctls_written(const ctls_connection *connection);
+
+#include "CTLSServer.h"
 
 #endif

@@ -2,6 +2,7 @@
 
 import Archives
 import ArgumentParser
+import Descriptors
 import Dispatch
 import Downstream
 import Glibc

@@ -27,4 +27,39 @@ int test_tls_write_key_update(test_tls *tls);
 void test_tls_write_close_notify(test_tls *tls);
 int test_tls_flush(test_tls *tls);
 
+// The client's side: what it says and shows. Null for what it does not.
+typedef struct {
+    const char *name;
+    // Whom it trusts; null for everybody.
+    const char *authority;
+    const char *certificate;
+    const char *key;
+    // As in the handshake: each with its length before it.
+    const unsigned char *protocols;
+    unsigned int protocols_count;
+    int is_12;
+    // Suites of TLS 1.2.
+    const char *suites;
+    // Of an earlier connection; `test_tls_session`.
+    void *session;
+} test_tls_offer;
+
+// Null where they do not agree.
+test_tls *test_tls_connect(const test_tls_offer *offer, int descriptor);
+// 0 at the end, -1 where nothing comes in time, or the connection broke.
+ptrdiff_t test_tls_receive(test_tls *tls, void *bytes, size_t count);
+// Whether content is there, or comes in time.
+int test_tls_has_input(test_tls *tls, int milliseconds);
+// Whether the server has said that it sends no more.
+int test_tls_is_closed(const test_tls *tls);
+// A session to resume, after something was received; null where there is none. To be freed.
+void *test_tls_session(test_tls *tls);
+void test_tls_free_session(void *session);
+// The protocol that was agreed on; its length.
+size_t test_tls_protocol(const test_tls *tls, const unsigned char **name);
+// Such as TLSv1.3.
+const char *test_tls_version(const test_tls *tls);
+// SHA-256 of the server's certificate.
+int test_tls_fingerprint(const test_tls *tls, unsigned char *hash);
+
 #endif

@@ -1,0 +1,37 @@
+// One connection of either side, as the files of this room share it.
+#ifndef CTLSCONNECTION_H
+#define CTLSCONNECTION_H
+
+#include "CTLS.h"
+#include "CTLSServer.h"
+#include <openssl/ssl.h>
+
+struct ctls_connection {
+    SSL *ssl;
+    // With an upstream: where its session comes from and goes to.
+    ctls_context *context;
+    int descriptor;
+    // The kernel had nothing more, or took no more, in this call.
+    int is_blocked;
+    int is_at_end;
+    int is_agreed;
+    int is_broken;
+    uint64_t written;
+
+    // With a client.
+    ctls_tickets *tickets;
+    // What it has asked for; null where that is nothing, or known no more.
+    char *name;
+    int is_chosen;
+    int offers_http2;
+    int failure;
+    // Of all that it has sent; -1 before it comes.
+    int first_byte;
+};
+
+// A connection without a role yet. Null where there is no memory.
+ctls_connection *ctls_connection_make(SSL_CTX *ssl, int descriptor);
+// What a call of OpenSSL's came to that did not bring what was asked for.
+int ctls_outcome(ctls_connection *connection, int result);
+
+#endif

@@ -1,0 +1,21 @@
+// A small file, read as a whole.
+
+import Glibc
+
+package enum FileContent {
+    /// The file's bytes; nil, with `errno`, where it cannot be read.
+    /// - Parameter limit: what is read at most; no configuration is larger than 1 MiB.
+    package static func read(_ path: String, limit: Int = 1 << 20) -> [UInt8]? {
+        let file = Descriptor(open(path, O_RDONLY | O_CLOEXEC))
+        guard file.isOpen else { return nil }
+        var bytes: [UInt8] = []
+        var piece = [UInt8](repeating: 0, count: 1 << 16)
+        while bytes.count < limit {
+            let count = Glibc.read(file.number, &piece, min(piece.count, limit - bytes.count))
+            guard count >= 0 else { return nil }
+            if count == 0 { break }
+            bytes += piece[..<count]
+        }
+        return bytes
+    }
+}

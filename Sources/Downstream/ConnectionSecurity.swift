@@ -1,0 +1,67 @@
+// What is known of a connection that came through TLS, for all of its requests.
+
+import CTLS
+import HTTPCore
+
+package final class ConnectionSecurity: Sendable {
+    /// Such as TLSv1.3.
+    package let version: String
+    /// What the client asked for, in small letters; empty where it named nothing.
+    package let serverName: String
+    /// The client's, where it has presented one that was found good.
+    package let certificate: ClientCertificate?
+    /// What stands for it beside a request's own fields (`ConnectionField.certificate`).
+    package let certificateField: [UInt8]?
+    /// The place of the certificate that the client got.
+    private let place: Int
+    private let certificates: ServerCertificates
+    /// The listener asks all names' clients for the same.
+    private let isRuleOfListener: Bool
+
+    init(_ tls: ClientTLS, _ serverName: String, place: Int, of certificates: ServerCertificates, on listener: ListenerSettings) {
+        version = tls.version
+        self.serverName = serverName
+        certificate = tls.certificate(by: certificates.settings.identification)
+        certificateField = certificate?.fieldValue(isSentOn: certificates.settings.sendsCertificate)
+        (self.place, self.certificates) = (place, certificates)
+        isRuleOfListener = listener.verification != nil
+    }
+
+    /// Whether requests for a host may come here: not where its clients are asked for another certificate than this connection's were (RFC 9110
+    /// §7.4: else 421).
+    /// - Parameter host: without its port.
+    package func mayServe(_ host: @autoclosure () -> String) -> Bool {
+        guard !isRuleOfListener, certificates.hasRules else { return true }
+        return certificates.clientRule(of: certificates.names.place(of: host()) ?? 0) == certificates.clientRule(of: place)
+    }
+}
+
+/// A client's certificate that was found good.
+package struct ClientCertificate: Sendable {
+    /// As RFC 4514 writes it.
+    package let subject: String
+    package let der: [UInt8]
+    /// What tells this client from others, as the operator has chosen it: a hash.
+    package let identity: [UInt8]
+
+    init?(_ connection: OpaquePointer, by identification: ClientIdentification) {
+        var certificate = ctls_client_certificate()
+        guard ctls_client_certificate_read(connection, &certificate) != 0 else { return nil }
+        defer { ctls_client_certificate_free(&certificate) }
+        subject = String(decoding: UnsafeRawBufferPointer(start: certificate.subject, count: certificate.subject_count), as: UTF8.self)
+        der = Array(UnsafeRawBufferPointer(start: certificate.der, count: certificate.der_count))
+        identity =
+            switch identification {
+            case .subject: withUnsafeBytes(of: certificate.names_hash) { Array($0) }
+            case .key: withUnsafeBytes(of: certificate.key_hash) { Array($0) }
+            }
+    }
+
+    /// See `ConnectionField.certificate`.
+    fileprivate func fieldValue(isSentOn: Bool) -> [UInt8] {
+        var value: [UInt8] = []
+        for byte in identity { value += [byte >> 4, byte & 15].map { $0 < 10 ? 0x30 + $0 : 0x57 + $0 } }
+        guard isSentOn else { return value }
+        return value + Array(" :\(Base64.encode(der)):".utf8)
+    }
+}

@@ -1,0 +1,221 @@
+// The certificates and keys as they lie in their files: read and looked at as a whole, so that what is used was found good, and all of it together.
+
+import CTLS
+import Descriptors
+import Glibc
+
+/// Checked ones. Every shard makes what it needs of them.
+package struct ServerCertificates: Sendable {
+    package struct Entry: Sendable {
+        package let settings: ServerTLSSettings.Certificate
+        package let facts: CertificateFacts
+        fileprivate let certificates: [UInt8]
+        fileprivate let key: [UInt8]
+        fileprivate let authorities: [UInt8]
+        /// Equal where clients are asked for the same certificates.
+        fileprivate let clientRule: Int
+    }
+
+    package let entries: [Entry]
+    package let names: ServerNames
+    package let settings: ServerTLSSettings
+
+    /// Whether clients of some names are asked for other certificates than those of others.
+    var hasRules: Bool { entries.contains { $0.clientRule > 0 } }
+
+    func clientRule(of place: Int) -> Int { entries[place].clientRule }
+
+    /// Something about one of them, in words for the operator.
+    package struct Remark: Sendable, Equatable, CustomStringConvertible {
+        package let place: Int
+        package let sentence: String
+        package var description: String { "tls.certificates: \(sentence)" }
+    }
+
+    package struct Reading: Sendable {
+        /// nil where something is wrong with one of them.
+        package var certificates: ServerCertificates?
+        package var mistakes: [Remark] = []
+        package var warnings: [Remark] = []
+    }
+
+    /// - Parameter now: seconds since 1970.
+    package static func read(_ settings: ServerTLSSettings, now: Int64) -> Reading {
+        var reading = Reading()
+        var entries: [Entry] = []
+        var rules: [ClientRule] = []
+        for (place, one) in settings.certificates.enumerated() {
+            var remarks = Remarks(place: place)
+            if let entry = entry(one, now: now, &rules, &remarks) { entries.append(entry) }
+            reading.mistakes += remarks.mistakes
+            reading.warnings += remarks.warnings
+        }
+        if reading.mistakes.isEmpty, !entries.isEmpty {
+            reading.certificates = ServerCertificates(
+                entries: entries, names: ServerNames(entries.map(\.facts.names)), settings: settings)
+        }
+        return reading
+    }
+
+    private struct ClientRule: Equatable {
+        let authorities: [UInt8]
+        let verification: ClientVerification
+    }
+
+    private struct Remarks {
+        let place: Int
+        var mistakes: [Remark] = []
+        var warnings: [Remark] = []
+
+        mutating func mistake(_ sentence: String) { mistakes.append(Remark(place: place, sentence: sentence)) }
+        mutating func warning(_ sentence: String) { warnings.append(Remark(place: place, sentence: sentence)) }
+    }
+
+    private static func entry(
+        _ settings: ServerTLSSettings.Certificate, now: Int64, _ rules: inout [ClientRule], _ remarks: inout Remarks
+    ) -> Entry? {
+        guard let certificates = content(settings.file, &remarks) else { return nil }
+        guard let key = settings.keyFile.map({ content($0, &remarks) }) ?? certificates else { return nil }
+        var authorities: [UInt8] = []
+        if settings.verification != .off, settings.clientAuthorities == nil {
+            remarks.mistake("client_verify: \(settings.verification.rawValue) needs client_ca for \(settings.file)")
+        }
+        if let file = settings.clientAuthorities {
+            guard let content = content(file, &remarks) else { return nil }
+            authorities = content
+            if CertificateFacts.count(authorities) == 0 { remarks.mistake("\(file) holds no certificate in PEM") }
+        }
+        let facts = CertificateFacts(certificates, key)
+        judge(facts, settings, now: now, &remarks)
+        guard remarks.mistakes.isEmpty else { return nil }
+        let rule = ClientRule(authorities: settings.verification == .off ? [] : authorities, verification: settings.verification)
+        if !rules.contains(rule) { rules.append(rule) }
+        let entry = Entry(
+            settings: settings, facts: facts, certificates: certificates, key: key, authorities: authorities,
+            clientRule: rules.firstIndex(of: rule) ?? 0)
+        // What OpenSSL makes of it in the end is known now, and not when the first client comes.
+        guard TLSContext(entry) != nil else {
+            remarks.mistake("\(settings.file) cannot be used: OpenSSL takes neither weak keys nor signatures made with SHA-1")
+            return nil
+        }
+        return entry
+    }
+
+    private static func content(_ file: String, _ remarks: inout Remarks) -> [UInt8]? {
+        if let content = FileContent.read(file) { return content }
+        remarks.mistake("\(file) cannot be read: \(String(cString: strerror(errno)))")
+        return nil
+    }
+
+    /// Where fewer days are left, there is a warning.
+    private static let warningDays: Int64 = 14
+
+    private static func judge(
+        _ facts: CertificateFacts, _ settings: ServerTLSSettings.Certificate, now: Int64, _ remarks: inout Remarks
+    ) {
+        let file = settings.file
+        guard facts.hasCertificate else { return remarks.mistake("\(file) holds no certificate in PEM") }
+        guard facts.hasKey else {
+            return remarks.mistake("\(settings.keyFile ?? file) holds no key in PEM, or one with a passphrase")
+        }
+        guard facts.keyFits else { return remarks.mistake("the key in \(settings.keyFile ?? file) is not that of \(file)") }
+        if facts.names.isEmpty { remarks.warning("\(file) names no DNS name, so clients take it for no host") }
+        let days = facts.daysLeft(now: now)
+        if facts.notBefore > now {
+            remarks.warning("\(file) is not valid yet")
+        } else if facts.notAfter <= now {
+            remarks.warning("\(file) has expired")
+        } else if days < warningDays {
+            remarks.warning("\(file) expires in \(days) days")
+        }
+        if !facts.isChainInOrder {
+            remarks.warning("\(file): each certificate must be followed by its issuer's, or clients cannot check it")
+        } else if !facts.isChainWhole {
+            remarks.warning(
+                "\(file): the issuer of its last certificate is not known to this machine; give the whole chain (fullchain.pem)")
+        }
+        if facts.isRSA {
+            remarks.warning("\(file) has an RSA key: each handshake takes more than twice the time that it takes with a P-256 key")
+        }
+    }
+}
+
+/// What a certificate says, as far as it matters here.
+package struct CertificateFacts: Sendable, Equatable {
+    package let hasCertificate: Bool
+    package let hasKey: Bool
+    package let keyFits: Bool
+    package let isChainInOrder: Bool
+    package let isChainWhole: Bool
+    package let isRSA: Bool
+    /// Seconds since 1970.
+    package let notBefore: Int64
+    package let notAfter: Int64
+    package let names: [String]
+    /// SHA-256 of the certificate.
+    package let fingerprint: [UInt8]
+
+    package init(_ certificates: [UInt8], _ key: [UInt8]) {
+        var facts = ctls_certificate_facts()
+        certificates.withCTLSBytes { certificates in key.withCTLSBytes { ctls_certificate_inspect(certificates, $0, &facts) } }
+        defer { ctls_certificate_facts_free(&facts) }
+        hasCertificate = facts.has_certificate != 0
+        hasKey = facts.has_key != 0
+        keyFits = facts.key_fits != 0
+        isChainInOrder = facts.is_chain_in_order != 0
+        isChainWhole = facts.is_chain_whole != 0
+        isRSA = facts.is_rsa != 0
+        (notBefore, notAfter) = (facts.not_before, facts.not_after)
+        let bytes = UnsafeRawBufferPointer(start: facts.names, count: facts.names_count)
+        names = bytes.split(separator: 0).map { String(decoding: $0, as: UTF8.self) }
+        fingerprint = withUnsafeBytes(of: facts.hash) { Array($0) }
+    }
+
+    /// Whole days; negative where it has expired.
+    package func daysLeft(now: Int64) -> Int64 { Int64((Double(notAfter - now) / 86_400).rounded(.down)) }
+
+    static func count(_ certificates: [UInt8]) -> Int { Int(certificates.withCTLSBytes { ctls_count_certificates($0) }) }
+}
+
+extension Array where Element == UInt8 {
+    func withCTLSBytes<R>(_ body: (ctls_bytes) -> R) -> R {
+        withUnsafeBytes { body(ctls_bytes(bytes: $0.baseAddress, count: $0.count)) }
+    }
+}
+
+/// What OpenSSL makes of one certificate, for one shard.
+final class TLSContext {
+    let pointer: OpaquePointer
+
+    /// How long a session may be resumed: as long as the keys of tickets last, and an hour where the client's certificate was checked.
+    private static let sessionSeconds = 24 * 3_600
+    private static let certifiedSessionSeconds = 3_600
+
+    /// - Returns: nil where OpenSSL does not take it.
+    init?(_ entry: ServerCertificates.Entry) {
+        let pointer = entry.certificates.withCTLSBytes { certificates in
+            entry.key.withCTLSBytes { key in
+                entry.authorities.withCTLSBytes { authorities in
+                    var settings = ctls_server_settings()
+                    (settings.certificates, settings.key, settings.client_authorities) = (certificates, key, authorities)
+                    settings.session_seconds = entry.authorities.isEmpty ? Self.sessionSeconds : Self.certifiedSessionSeconds
+                    return ctls_server_make(&settings)
+                }
+            }
+        }
+        guard let pointer else { return nil }
+        self.pointer = pointer
+    }
+
+    deinit { ctls_server_free(pointer) }
+}
+
+extension ClientVerification {
+    var number: Int32 {
+        switch self {
+        case .off: Int32(CTLS_ASKS_NOT)
+        case .optional: Int32(CTLS_ASKS_OPTIONALLY)
+        case .required: Int32(CTLS_ASKS_ALWAYS)
+        }
+    }
+}

@@ -1,0 +1,148 @@
+// One shard's side of TLS: what its handshakes are made with, how many run, and how they take turns.
+
+import CTLS
+import Reactor
+
+/// The keys of session tickets, which all shards share. `@unchecked Sendable` because the C side guards them by a lock of its own.
+package final class TicketKeys: @unchecked Sendable {
+    let pointer: OpaquePointer
+
+    /// Two older keys are still taken: a ticket is good for a day at least.
+    package static let rotation = Duration.seconds(12 * 3_600)
+
+    /// - Returns: nil where there is no randomness.
+    package init?() {
+        guard let pointer = ctls_tickets_make() else { return nil }
+        self.pointer = pointer
+    }
+
+    deinit { ctls_tickets_free(pointer) }
+
+    /// From any thread.
+    package func rotate() { _ = ctls_tickets_rotate(pointer) }
+}
+
+/// Counts since the start, except `running`.
+package struct HandshakeCounters: Sendable {
+    package var running = 0
+    package var full = 0
+    package var resumed = 0
+    /// By `HandshakeFailure.allCases`.
+    package var failed = [Int](repeating: 0, count: HandshakeFailure.allCases.count)
+}
+
+/// Touched on its loop only.
+package final class ServerTLS {
+    private(set) var certificates: ServerCertificates
+    private var contexts: [TLSContext]
+    let tickets: TicketKeys
+    private let loop: EventLoop
+    package private(set) var counters = HandshakeCounters()
+    /// Told of each that failed.
+    package var onFailure: (HandshakeFailure, PeerAddress) -> Void = { _, _ in }
+
+    /// Those that run, the oldest first: each knows its neighbours.
+    private var oldest: TLSHandshake?
+    private var newest: TLSHandshake?
+    /// Those that have something to do and wait for their turn.
+    private var waiting: [TLSHandshake] = []
+    private var isTurnQueued = false
+    /// When the batch of events began in which time was last taken, and how much.
+    private var turnBegan: Int64 = 0
+    private var turnMicroseconds: Int64 = 0
+
+    /// What handshakes may take of a round of the loop before others have their turn (microseconds). One that has begun is not interrupted.
+    private static let turnLimit: Int64 = 1_000
+
+    /// - Returns: nil where OpenSSL has no memory.
+    package init?(_ certificates: ServerCertificates, tickets: TicketKeys, loop: EventLoop) {
+        let contexts = certificates.entries.compactMap { TLSContext($0) }
+        guard contexts.count == certificates.entries.count else { return nil }
+        (self.certificates, self.contexts, self.tickets, self.loop) = (certificates, contexts, tickets, loop)
+    }
+
+    /// Connections from now on get these; those that stand keep what they have.
+    /// - Returns: false where OpenSSL has no memory; then all stays as it was.
+    package func use(_ certificates: ServerCertificates) -> Bool {
+        loop.assertOnLoop()
+        let contexts = certificates.entries.compactMap { TLSContext($0) }
+        guard contexts.count == certificates.entries.count else { return false }
+        (self.certificates, self.contexts) = (certificates, contexts)
+        return true
+    }
+
+    /// TLS on a new connection.
+    func accept(_ descriptor: Int32) -> ClientTLS? { ClientTLS(contexts[0], tickets, descriptor) }
+
+    /// Chooses by name what the client gets.
+    /// - Returns: the place of what it gets; nil where there is no memory.
+    func choose(for handshake: ClientTLS, name: String, _ listener: ListenerSettings) -> Int? {
+        let place = certificates.names.place(of: name) ?? 0
+        let verification = listener.verification ?? certificates.entries[place].settings.verification
+        return handshake.choose(contexts[place], verification, for: listener) ? place : nil
+    }
+
+    // MARK: Those that run
+
+    func begin(_ handshake: TLSHandshake) {
+        counters.running += 1
+        handshake.older = newest
+        newest?.newer = handshake
+        newest = handshake
+        if oldest == nil { oldest = handshake }
+        if counters.running > certificates.settings.handshakeLimit { oldest?.fail(.crowded) }
+    }
+
+    /// - Parameter failure: nil where TLS is agreed.
+    func end(_ handshake: TLSHandshake, _ failure: HandshakeFailure?, isResumed: Bool = false) {
+        counters.running -= 1
+        if let failure, let place = HandshakeFailure.allCases.firstIndex(of: failure) {
+            counters.failed[place] += 1
+            onFailure(failure, handshake.peer)
+        } else if isResumed {
+            counters.resumed += 1
+        } else {
+            counters.full += 1
+        }
+        if let older = handshake.older { older.newer = handshake.newer } else { oldest = handshake.newer }
+        if let newer = handshake.newer { newer.older = handshake.older } else { newest = handshake.older }
+        (handshake.older, handshake.newer) = (nil, nil)
+    }
+
+    // MARK: Turns
+
+    /// Something has come for a handshake: it goes on now, or when others have had their turn.
+    func schedule(_ handshake: TLSHandshake) {
+        if waiting.isEmpty, mayGoOn { return goOn(handshake) }
+        waiting.append(handshake)
+        queueTurn()
+    }
+
+    private var mayGoOn: Bool {
+        if turnBegan != loop.batchMicroseconds { (turnBegan, turnMicroseconds) = (loop.batchMicroseconds, 0) }
+        return turnMicroseconds < Self.turnLimit
+    }
+
+    private func goOn(_ handshake: TLSHandshake) {
+        let began = SystemTime.monotonicMicroseconds
+        handshake.goOn()
+        turnMicroseconds += SystemTime.monotonicMicroseconds - began
+    }
+
+    private func queueTurn() {
+        guard !isTurnQueued else { return }
+        isTurnQueued = true
+        loop.inNextRound { [self] in takeTurn() }
+    }
+
+    private func takeTurn() {
+        isTurnQueued = false
+        var done = 0
+        while done < waiting.count, mayGoOn {
+            done += 1
+            goOn(waiting[done - 1])
+        }
+        waiting.removeFirst(done)
+        if !waiting.isEmpty { queueTurn() }
+    }
+}

@@ -1,0 +1,118 @@
+// The phase of a connection in which TLS is agreed on. It is over in a time of its own, and takes its turns with others (`ServerTLS`).
+
+import HTTPCore
+import Reactor
+
+final class TLSHandshake: AcceptedConnection {
+    let peer: PeerAddress
+    private(set) var descriptor: Int32
+    /// nil once it was handed on or closed.
+    private var socket: AcceptedSocket?
+    private let tls: ClientTLS
+    private let server: ServerTLS
+    private let certificates: ServerCertificates
+    private let listener: ListenerSettings
+    private let table: ClientConnections
+    private let deadline: Int64
+    /// What the client asked for, and the place of what it gets.
+    private var chosen: (name: String, place: Int) = ("", 0)
+    /// Waits for its turn.
+    private var isScheduled = false
+
+    // Its neighbours among those that run (`ServerTLS`).
+    var older: TLSHandshake?
+    var newer: TLSHandshake?
+
+    init(_ socket: consuming AcceptedSocket, _ tls: ClientTLS, _ server: ServerTLS, table: ClientConnections) {
+        peer = socket.peer
+        descriptor = socket.transport.descriptor
+        listener = socket.listener.settings
+        self.socket = consume socket
+        (self.tls, self.server, self.table) = (tls, server, table)
+        certificates = server.certificates
+        deadline = table.deadline(after: server.certificates.settings.handshakeTimeout)
+    }
+
+    func start() {
+        table.loop.modify(descriptor, .readable)
+        server.begin(self)
+    }
+
+    private var isUnderWay: Bool {
+        switch socket {
+        case .some: true
+        case nil: false
+        }
+    }
+
+    // MARK: Events
+
+    func ready(_ events: ReadyEvents) {
+        if events.isBroken { return fail(.ended) }
+        guard !isScheduled else { return }
+        isScheduled = true
+        server.schedule(self)
+        // Nothing new counts before its turn.
+        if isScheduled { table.loop.modify(descriptor, []) }
+    }
+
+    /// Its turn has come.
+    func goOn() {
+        isScheduled = false
+        while isUnderWay {
+            switch tls.step() {
+            case .agreed: return finish()
+            case .wantsRead: return table.loop.modify(descriptor, .readable)
+            case .wantsWrite: return table.loop.modify(descriptor, .writable)
+            case .wantsChoice(let name):
+                guard let place = server.choose(for: tls, name: name, listener) else { return fail(.malformed) }
+                chosen = (name, place)
+            case .failed(.clear): return refuseClear()
+            case .failed(let failure): return fail(failure)
+            }
+        }
+    }
+
+    func checkDeadline(_ now: Int64) {
+        guard isUnderWay, now >= deadline else { return }
+        table.counters.timedOut += 1
+        fail(.timeout)
+    }
+
+    func drain() { fail(.ended) }
+    func closeNow() { fail(.ended) }
+
+    // MARK: Ends
+
+    private func finish() {
+        guard var socket = socket.take() else { return }
+        server.end(self, nil, isResumed: tls.isResumed)
+        socket.security = ConnectionSecurity(tls, chosen.name, place: chosen.place, of: certificates, on: listener)
+        if tls.speaksHTTP2 { socket.chosen = .http2 }
+        socket.transport.secure(by: tls)
+        socket.phase = .handshake
+        table.enter(socket)
+    }
+
+    /// HTTP in clear gets a sentence in clear, and nothing else.
+    private func refuseClear() {
+        guard var socket = socket.take() else { return }
+        server.end(self, .clear)
+        tls.spoil()
+        tls.close()
+        socket.phase = .handshake
+        socket.refusal = RequestRejection(.clearOnTLS, 400, "Clear HTTP was sent to an HTTPS port: use an https URL.")
+        table.enter(socket)
+    }
+
+    func fail(_ failure: HandshakeFailure) {
+        guard var socket = socket.take() else { return }
+        server.end(self, failure)
+        table.remove(descriptor)
+        descriptor = -1
+        // Its alert has gone out already, where there is one.
+        tls.spoil()
+        tls.close()
+        socket.transport.close()
+    }
+}

@@ -1,0 +1,53 @@
+// What can be wrong with TLS for clients: told before a client finds out.
+
+import Downstream
+import Glibc
+import Settings
+
+enum CertificatesCheck {
+    static func check(_ reader: inout SettingsReader) {
+        let settings = reader.settings
+        let listeners = (settings.listen + settings.adminListen).map { (settings: $0, listener: ListenerSettings($0)) }
+        let secured = listeners.filter { $0.listener?.isTLS == true }
+        for one in listeners where one.listener?.isTLS == false && !one.settings.clientVerify.isEmpty {
+            reader.add(about: "listen", "client_verify of \(one.settings.address) needs https: in clear there are no certificates")
+        }
+        if settings.tls.certificates.isEmpty, let first = secured.first {
+            reader.add(
+                about: "listen", "\(first.settings.address) needs tls.certificates; for local work there is cistern serve --tls-self-signed"
+            )
+        }
+        let tls = ServerTLSSettings(settings)
+        for mistake in ServerCertificates.read(tls, now: Int64(time(nil))).mistakes {
+            reader.add(about: "tls.certificates", "\(mistake)")
+        }
+        let asks = secured.contains { one in (one.listener?.verification ?? .off) != .off }
+        if asks, tls.certificates.contains(where: { $0.clientAuthorities == nil }) {
+            reader.add(about: "listen", "client_verify needs tls.client_ca")
+        }
+    }
+
+    /// What is no mistake, but should be known.
+    static func warnings(_ settings: CisternSettings) -> [String] {
+        ServerCertificates.read(ServerTLSSettings(settings), now: Int64(time(nil))).warnings.map(\.description)
+    }
+}
+
+extension ServerTLSSettings {
+    init(_ settings: CisternSettings) {
+        self.init()
+        let tls = settings.tls
+        certificates = tls.certificates.map { one in
+            var certificate = Certificate(file: one.certificate, keyFile: one.key.isEmpty ? nil : one.key)
+            let authorities = one.clientCA.isEmpty ? tls.clientCA : one.clientCA
+            certificate.clientAuthorities = authorities.isEmpty ? nil : authorities
+            certificate.verification =
+                ClientVerification(rawValue: one.clientVerify.isEmpty ? tls.clientVerify : one.clientVerify) ?? .off
+            return certificate
+        }
+        identification = ClientIdentification(rawValue: tls.clientIdentity) ?? .subject
+        sendsCertificate = tls.sendClientCertificate
+        handshakeTimeout = .milliseconds(settings.timeouts.handshake)
+        handshakeLimit = settings.limits.handshakes
+    }
+}

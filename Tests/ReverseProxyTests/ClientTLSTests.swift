@@ -1,0 +1,200 @@
+// TLS with clients: who gets which certificate, who is refused, and what is never resumed. What requests and responses come to through TLS is held
+// by the suites that go through every door.
+
+import Descriptors
+import Downstream
+import Glibc
+import ReverseProxy
+import TestSupport
+import Testing
+
+@Suite("TLS with clients", .play, .door(.tls))
+struct ClientTLSTests {
+    private static func echo() -> ScriptedOrigin {
+        ScriptedOrigin { request in [.json("{\"target\":\"\(request.target)\"}")] }
+    }
+
+    private func failed(_ play: ProxyPlay, _ reason: String) throws -> Bool {
+        try play.waitFor("cistern_tls_handshakes_failed_total{reason=\"\(reason)\"}", 1)
+    }
+
+    @Test("TLS 1.2 and 1.3 are spoken, and counted")
+    func versions() throws {
+        let play = try ProxyPlay(Self.echo())
+        var old = TLSOffer()
+        old.isOld = true
+        for (offer, version) in [(TLSOffer(), "TLSv1.3"), (old, "TLSv1.2")] {
+            let client = try TestClient(port: play.port, offer)
+            #expect(client.tls?.version == version && client.tls?.chosenProtocol == "http/1.1")
+            #expect(client.get("/a")?.status == 200)
+        }
+        // And the connection that asks.
+        #expect(try play.metric("cistern_tls_handshakes_total{kind=\"full\"}") == 3)
+    }
+
+    @Test(
+        "suites without forward secrecy or authentication of records are not spoken",
+        arguments: ["AES128-GCM-SHA256", "ECDHE-ECDSA-AES128-SHA"])
+    func oldSuites(_ suite: String) throws {
+        let play = try ProxyPlay(Self.echo())
+        var offer = TLSOffer()
+        (offer.isOld, offer.suites) = (true, suite)
+        #expect(throws: TestClient.NoConnection.self) { try TestClient(port: play.port, offer) }
+        #expect(try failed(play, "parameters"))
+    }
+
+    @Test("a client that wants another protocol is told so; who names none gets HTTP/1.1")
+    func protocols() throws {
+        let play = try ProxyPlay(Self.echo())
+        var offer = TLSOffer()
+        offer.protocols = ["imap"]
+        #expect(throws: TestClient.NoConnection.self) { try TestClient(port: play.port, offer) }
+        #expect(try failed(play, "protocol"))
+        offer.protocols = []
+        #expect(try TestClient(port: play.port, offer).get("/a")?.status == 200)
+    }
+
+    @Test("the certificate goes by the name that is asked for: the same, then a wildcard's, else the first")
+    func names() throws {
+        let certificates = try TestCertificates()
+        let pairs = try [("one", "DNS:one.test"), ("wild", "DNS:*.many.test"), ("exact", "DNS:x.many.test")].map {
+            try certificates.make($0, hosts: $1)
+        }
+        let play = try ProxyPlay(Self.echo()) {
+            $0.listening.tls.certificates = pairs.map { ServerTLSSettings.Certificate(file: $0.certificate, keyFile: $0.key) }
+        }
+        let prints = pairs.map { CertificateFacts(FileContent.read($0.certificate) ?? [], []).fingerprint }
+        let wanted: [(String?, Int)] = [
+            ("one.test", 0), ("a.many.test", 1), ("X.MANY.test", 2), ("a.b.many.test", 0), ("unknown.test", 0), (nil, 0),
+        ]
+        for (name, place) in wanted {
+            var offer = TLSOffer()
+            (offer.name, offer.authority) = (name, nil)
+            #expect(try TestClient(port: play.port, offer).tls?.fingerprint == prints[place], "\(name ?? "no name")")
+        }
+    }
+
+    @Test("a session is resumed, by any shard; for another name it is not")
+    func resumption() throws {
+        let play = try ProxyPlay(Self.echo()) { $0.shards = 2 }
+        let first = try play.client()
+        #expect(first.get("/a")?.status == 200 && first.tls?.isResumed == false)
+        for _ in 0..<6 {
+            var offer = TLSOffer()
+            offer.session = first.tls?.session
+            let client = try TestClient(port: play.port, offer)
+            #expect(client.tls?.isResumed == true && client.get("/a")?.status == 200)
+        }
+        var other = TLSOffer()
+        (other.session, other.name) = (first.tls?.session, "other.test")
+        #expect(try TestClient(port: play.port, other).tls?.isResumed == false)
+    }
+
+    @Test(
+        "clear HTTP on a TLS port gets a sentence, and nothing else",
+        arguments: ["GET / HTTP/1.1\r\nHost: a\r\n\r\n", "PATCH /x HTTP/1.1\r\n"])
+    func clearRequest(_ text: String) throws {
+        let play = try ProxyPlay(Self.echo())
+        let client = try TestClient(port: play.port)
+        client.send(text)
+        let response = try #require(client.readResponse())
+        #expect(response.status == 400 && response.text.contains("https"))
+        client.finishSending()
+        #expect(client.isClosedByServer())
+        #expect(try play.metric("cistern_refused_requests_total{reason=\"clear_on_tls\"}") == 1)
+    }
+
+    @Test("TLS on a clear port is closed and counted", .door(.clear))
+    func tlsOnClear() throws {
+        let play = try ProxyPlay(Self.echo())
+        #expect(throws: TestClient.NoConnection.self) { try TestClient(port: play.port, TLSOffer()) }
+        #expect(try play.metric("cistern_refused_requests_total{reason=\"tls_on_clear\"}") == 1)
+        #expect(try play.get("/a").status == 200)
+    }
+
+    @Test("what is no TLS ends at once, and harms nobody")
+    func garbage() throws {
+        let play = try ProxyPlay(Self.echo())
+        let kept = try play.client()
+        for bytes: [UInt8] in [
+            [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10], [0x16, 3, 1, 0xff, 0xff] + [UInt8](repeating: 0, count: 300),
+            [0x16, 3, 1, 0, 5, 1, 0, 0, 1, 0], [0x80, 0x2e, 1, 3, 1], [0x17, 3, 3, 0, 2, 0, 0],
+        ] {
+            let client = try TestClient(port: play.port)
+            client.send(bytes)
+            client.finishSending()
+            #expect(client.isClosedByServer())
+        }
+        #expect(kept.get("/a")?.status == 200)
+        #expect(try play.metric("cistern_tls_handshakes_running") == 0)
+    }
+
+    @Test("a handshake that does not go on ends in its own time")
+    func halfOpen() throws {
+        let play = try ProxyPlay(Self.echo()) { $0.listening.tls.handshakeTimeout = .seconds(3) }
+        let kept = try play.client()
+        let half = try TestClient(port: play.port)
+        half.send([0x16, 3, 1, 2, 0, 1])
+        while try play.metric("cistern_tls_handshakes_running") != 1 {}
+        play.time.advance(by: .seconds(2))
+        #expect(!half.hasInput(within: 50))
+        play.time.advance(by: .seconds(3))
+        #expect(half.isClosedByServer())
+        #expect(try failed(play, "timeout"))
+        #expect(kept.get("/a")?.status == 200)
+    }
+
+    @Test("where too many handshakes run, the oldest goes, and those that follow are served")
+    func crowd() throws {
+        let play = try ProxyPlay(Self.echo()) { $0.listening.tls.handshakeLimit = 3 }
+        _ = try play.get("/a")
+        let half = try (0..<3).map { _ in try TestClient(port: play.port) }
+        while try play.metric("cistern_tls_handshakes_running") != 3 {}
+        #expect(try play.client().get("/a")?.status == 200)
+        #expect(half[0].isClosedByServer() && !half[1].hasInput(within: 0))
+        #expect(try play.metric("cistern_tls_handshakes_failed_total{reason=\"crowded\"}") == 1)
+    }
+
+    @Test("a response that breaks off is not ended in order; one that is whole is")
+    func truncation() throws {
+        let gate = Gate()
+        let play = try ProxyPlay(
+            ScriptedOrigin { request in
+                guard request.target == "/cut" else { return [.json("{}")] }
+                let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+                return [.send(head + "8\r\ndata: 1\n\r\n"), .pass(gate), .reset]
+            })
+        let cut = try play.client()
+        cut.send("GET /cut HTTP/1.0\r\n\r\n")
+        #expect(cut.readResponse(toHead: true)?.status == 200)
+        gate.open()
+        _ = cut.readToEnd()
+        #expect(cut.tls?.isClosed == false)
+        let whole = try play.client()
+        whole.send("GET /a HTTP/1.0\r\n\r\n")
+        #expect(String(decoding: whole.readToEnd(), as: UTF8.self).hasSuffix("{}") && whole.tls?.isClosed == true)
+    }
+
+    @Test("new keys within a connection are taken, whatever is under way")
+    func keyUpdates() throws {
+        let play = try ProxyPlay(Self.echo())
+        let client = try play.client()
+        for _ in 0..<5 {
+            client.tls?.sendKeyUpdate()
+            #expect(client.get("/a")?.status == 200)
+        }
+    }
+
+    @Test("an idle connection that gave its buffers back is as good as before")
+    func rest() throws {
+        let play = try ProxyPlay(Self.echo())
+        let client = try play.client()
+        for _ in 0..<3 {
+            #expect(client.get("/a")?.status == 200)
+            for _ in 0..<4 {
+                play.time.advance(by: .seconds(1))
+                _ = try play.get("/b")
+            }
+        }
+    }
+}
