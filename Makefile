@@ -11,7 +11,7 @@ PORT ?= 8080
 RELEASE := -c release --static-swift-stdlib
 BUILD_PACKAGES := libcurl4-openssl-dev libssl-dev libyaml-dev libsodium-dev libxxhash-dev zlib1g-dev libbrotli-dev libzstd-dev libnghttp2-dev pkg-config
 TEST_PACKAGES := prometheus openssl curl nginx
-BENCH_PACKAGES := nginx haproxy wrk gcc libc6-dev python3 openssl
+BENCH_PACKAGES := nginx nghttp2-client haproxy wrk gcc libc6-dev python3 openssl
 FAULT_PACKAGES := python3 openssl util-linux
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cistern
 

@@ -188,6 +188,7 @@ let package = Package(
 let fuzzed: [Target.Dependency] = [
     "HTTPCore", "JSON", "ContentCodings", "CachePolicy", "CacheStore", "ResponseCache", "Archives", "Administration", "Upstream",
     "Downstream",
+    "HTTP2",
     "ReverseProxy",
     "Settings",
     "CHash",

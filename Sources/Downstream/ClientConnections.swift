@@ -45,7 +45,13 @@ package final class ClientConnections {
     /// A small response is put together here and sent with one call.
     let writeBuffer: UnsafeMutableBufferPointer<UInt8>
     /// The frames of one turn of an HTTP/2 connection are put together here. Made for the first one.
-    private(set) lazy var frameBuffer = UnsafeMutableRawBufferPointer.allocate(byteCount: Self.frameBufferBytes, alignment: 16)
+    var frameBuffer: UnsafeMutableRawBufferPointer {
+        if let frames { return frames }
+        let made = UnsafeMutableRawBufferPointer.allocate(byteCount: Self.frameBufferBytes, alignment: 16)
+        frames = made
+        return made
+    }
+    private var frames: UnsafeMutableRawBufferPointer?
     /// Milliseconds of the loop's clock at the last sweep or accept: exact enough for time-outs of seconds, and costs nothing to read.
     private var coarseNow: Int64
     /// `settings.keepAliveTimeout` with the sweep's interval, as it is needed at every response.
@@ -80,6 +86,7 @@ package final class ClientConnections {
     deinit {
         readBuffer.deallocate()
         writeBuffer.deallocate()
+        frames?.deallocate()
     }
 
     /// Starts the time-outs. On the loop, whose timers hold this table until the loop ends: a weak reference anywhere would make

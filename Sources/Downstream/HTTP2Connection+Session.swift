@@ -56,6 +56,7 @@ extension HTTP2Connection: HTTP2SessionDelegate {
 
     func sentGoAway(_ code: HTTP2ErrorCode) {
         if code != .noError { table.counters.http2.connectionErrors += 1 }
+        if code == .enhanceYourCalm { table.counters.http2.floods += 1 }
     }
 
     // MARK: What streams ask for
@@ -65,8 +66,8 @@ extension HTTP2Connection: HTTP2SessionDelegate {
         stream.isReset = true
         session.reset(stream.number, code)
         pushLater()
-        // The client's flow hears of it from a fresh call, since it may be the one that asks for it.
-        guard stream.exchange != nil else { return }
+        // Its memory need not wait for a client that reads nothing. The flow hears of it from a fresh call, since it may be the one that asks
+        // for it.
         table.loop.atEndOfBatch { stream.close() }
     }
 

@@ -146,8 +146,8 @@ final class HTTP2Connection: AcceptedConnection {
         var (taken, position) = (0, 0)
         while let frame = walk.next(bytes, &position) {
             guard conduct.take(frame, now: table.now) else { return flooded() }
-            guard streams[frame.stream] == nil || frame.kind == .headers, pastStreams.fault(of: frame) != nil else { continue }
-            // It may be open or over by what comes before it.
+            guard pastStreams.note(frame), streams[frame.stream] == nil || frame.kind == .headers else { continue }
+            // What comes before it may open its stream, or end it.
             let start = max(taken, position - HTTP2Session.frameHeadBytes)
             guard give(UnsafeRawBufferPointer(rebasing: bytes[taken..<start])) else { return }
             taken = start
@@ -163,10 +163,7 @@ final class HTTP2Connection: AcceptedConnection {
     }
 
     /// RFC 9113 §10.5.
-    func flooded() {
-        table.counters.http2.floods += 1
-        session.end(.enhanceYourCalm)
-    }
+    func flooded() { session.end(.enhanceYourCalm) }
 
     /// All of a request's head has to come in time.
     private func noteSection() {
@@ -204,9 +201,14 @@ final class HTTP2Connection: AcceptedConnection {
 
     /// The client is gone, or is to go: nothing can be sent any more.
     func vanish() {
-        let left = Array(streams.values)
+        closeStreams()
         closeNow()
-        // Told from a fresh call, since one of them may be the one that writes.
+    }
+
+    /// Told from a fresh call, since one of them may be the one that writes.
+    private func closeStreams() {
+        let left = Array(streams.values)
+        streams = [:]
         guard !left.isEmpty else { return }
         table.loop.atEndOfBatch { for stream in left { stream.close() } }
     }
@@ -225,6 +227,7 @@ final class HTTP2Connection: AcceptedConnection {
 
     /// All that is to be said has been written.
     func linger() {
+        closeStreams()
         transport.endSending()
         phase = .lingering(discardedBytes: 0, until: table.deadline(after: Self.lingerTimeout))
         updateInterest()

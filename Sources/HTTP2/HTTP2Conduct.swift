@@ -21,8 +21,9 @@ package struct HTTP2ControlBudget: Sendable {
                 refilled = now
             }
         }
+        guard left > 0 else { return false }
         left -= 1
-        return left >= 0
+        return true
     }
 
     package mutating func sentContent() { left = min(perSecond, left + Self.framesForContent) }
@@ -58,8 +59,9 @@ package struct HTTP2ResetBudget: Sendable {
             left = min(limit, left + Int(more))
             refilled = now
         }
+        guard left > 0 else { return false }
         left -= 1
-        return left >= 0
+        return true
     }
 
     package mutating func endedWell() { left = min(limit, left + 1) }
@@ -81,13 +83,16 @@ package struct HTTP2StreamMemory: Sendable {
 
     package init() {}
 
-    /// What is wrong with a frame on a stream that is not open.
-    package mutating func fault(of frame: HTTP2FrameHead) -> HTTP2ErrorCode? {
-        guard frame.kind == .headers || frame.kind == .data else { return nil }
-        if frame.stream > highest {
-            if frame.kind == .headers { begin(frame.stream) }
-            return nil
-        }
+    /// - Returns: whether the frame would be wrong on a stream that is over, and its stream is not a new one.
+    package mutating func note(_ frame: HTTP2FrameHead) -> Bool {
+        guard frame.kind == .headers || frame.kind == .data else { return false }
+        if frame.stream <= highest { return true }
+        if frame.kind == .headers { begin(frame.stream) }
+        return false
+    }
+
+    /// What is wrong with such a frame on a stream that is not open.
+    package func fault(of frame: HTTP2FrameHead) -> HTTP2ErrorCode? {
         if skipped.contains(where: { $0.contains(frame.stream) }), frame.stream % 2 == 1 { return .protocolError }
         return ended.contains(frame.stream) ? .streamClosed : nil
     }

@@ -287,7 +287,7 @@ package enum SettingsTable {
     private static let http2: [Setting<CisternSettings>] = [
         Setting(
             path: "http2.streams", binding: .count(\.http2.streams, 1...10_000),
-            help: "Requests at once on one HTTP/2 connection of a client; more are refused, and clients send them again."),
+            help: "Requests at once on one HTTP/2 connection of a client, which is told so; whose connection brings more is ended."),
         Setting(
             path: "http2.control_frames", binding: .count(\.http2.controlFrames, 10...1_000_000),
             help: "Frames each second that carry nothing (PING, SETTINGS, …); whose connection brings more is ended."),

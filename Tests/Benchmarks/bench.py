@@ -27,6 +27,7 @@ from pathlib import Path
 
 import blocking
 import codings
+import http2
 import identities
 import shards
 
@@ -417,6 +418,7 @@ def main():
     parser.add_argument("--blocking", action="store_true", help="small hits beside everything that takes long, instead (blocking.py)")
     parser.add_argument("--codings", action="store_true", help="what content codings cost, instead (codings.py)")
     parser.add_argument("--identities", action="store_true", help="what a verified identity costs a hit, instead (identities.py)")
+    parser.add_argument("--http2", action="store_true", help="hits over HTTP/2 and its idle connections, instead (http2.py)")
     parser.add_argument("--directory", default=None, help="where to work (default: the system's temporary directory)")
     options = parser.parse_args()
     options.cistern = str(Path(options.cistern).resolve())
@@ -431,6 +433,8 @@ def main():
             return codings.Codings(bench, free_port, wait_for).run()
         if options.identities:
             return identities.Identities(bench, free_port, wait_for).run()
+        if options.http2:
+            return http2.HTTP2(bench, free_port, wait_for).run()
         bench.run()
     finally:
         bench.close()

@@ -8,7 +8,7 @@ struct Violation: Error, CustomStringConvertible {
 
 /// What is fuzzed; the raw value names the folder of its corpus and is what `make fuzz TARGET=` takes.
 enum Property: String, CaseIterable, Sendable {
-    case request, response, json, fields, cookies, keys, stored, recovery, codings, multipart, graphql, yaml, archive, administration
+    case request, response, json, fields, cookies, keys, stored, recovery, codings, multipart, graphql, yaml, archive, administration, http2
 
     func check(_ bytes: [UInt8]) throws(Violation) {
         switch self {
@@ -26,6 +26,7 @@ enum Property: String, CaseIterable, Sendable {
         case .yaml: try YAMLProperty.check(bytes)
         case .archive: try ArchiveProperty.check(bytes)
         case .administration: try AdministrationProperty.check(bytes)
+        case .http2: try HTTP2Property.check(bytes)
         }
     }
 }

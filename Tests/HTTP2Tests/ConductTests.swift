@@ -1,0 +1,91 @@
+// What a peer may do, frame by frame and second by second.
+
+import Testing
+
+@testable import HTTP2
+
+@Suite("A peer's conduct")
+struct ConductTests {
+    private static func frame(_ kind: UInt8, _ flags: UInt8 = 0, _ stream: Int32 = 0, length: Int = 0) -> [UInt8] {
+        [UInt8(length >> 16), UInt8(length >> 8 & 0xff), UInt8(length & 0xff), kind, flags]
+            + [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: stream >> $0) } + [UInt8](repeating: 7, count: length)
+    }
+
+    private static func head(_ kind: UInt8, _ flags: UInt8 = 0, _ stream: Int32 = 0, length: Int = 0) -> HTTP2FrameHead {
+        frame(kind, flags, stream, length: length).withUnsafeBytes { HTTP2FrameHead($0) }
+    }
+
+    private static func walk(_ bytes: [UInt8], split: Int) -> [HTTP2FrameHead] {
+        var walk = HTTP2FrameWalk()
+        var heads: [HTTP2FrameHead] = []
+        for piece in [bytes[..<split], bytes[split...]] {
+            Array(piece).withUnsafeBytes { piece in
+                var position = 0
+                while let head = walk.next(piece, &position) { heads.append(head) }
+            }
+        }
+        return heads
+    }
+
+    @Test("frames are found alike however their bytes come")
+    func walk() {
+        let preface = Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8)
+        let bytes = preface + Self.frame(4, 0, 0, length: 6) + Self.frame(1, 4, 1, length: 300) + Self.frame(0, 1, .max) + Self.frame(99)
+        let whole = Self.walk(bytes, split: bytes.count)
+        #expect(whole.map(\.length) == [6, 300, 0, 0] && whole.map(\.stream) == [0, 1, .max, 0])
+        #expect(whole.map(\.kind) == [.settings, .headers, .data, nil])
+        for split in 0...bytes.count { #expect(Self.walk(bytes, split: split) == whole) }
+    }
+
+    @Test("frames that carry nothing are limited by the second, and content that is sent allows more")
+    func control() {
+        var budget = HTTP2ControlBudget(perSecond: 10, now: 0)
+        func take(_ frame: HTTP2FrameHead, now: Int64) -> Bool { budget.take(frame, now: now) }
+        let ping = Self.head(6, length: 8)
+        for _ in 0..<10 { #expect(take(ping, now: 0)) }
+        #expect(!take(ping, now: 0))
+        #expect(take(ping, now: 1_000))
+        for (kind, length) in [(UInt8(2), 5), (4, 0), (8, 4), (0, 0), (77, 1)] {
+            #expect(take(Self.head(kind, length: length), now: 1_000))
+        }
+        for _ in 0..<4 { _ = take(ping, now: 1_000) }
+        #expect(!take(ping, now: 1_000))
+        #expect(take(Self.head(0, length: 1), now: 1_000) && take(Self.head(1, length: 0), now: 1_000))
+        budget.sentContent()
+        #expect(take(Self.head(8, length: 4), now: 1_000) && take(ping, now: 1_000))
+        #expect(!take(Self.head(8, length: 4), now: 1_000))
+    }
+
+    @Test("streams that are reset are limited; good ones and time allow more")
+    func resets() {
+        var budget = HTTP2ResetBudget(limit: 3, now: 0)
+        func take(now: Int64) -> Bool { budget.take(now: now) }
+        for _ in 0..<3 { #expect(take(now: 0)) }
+        budget.endedWell()
+        #expect(take(now: 0))
+        #expect(!take(now: 0))
+        var later = HTTP2ResetBudget(limit: 3, now: 0)
+        for second in 0..<100 {
+            let isAllowed = later.take(now: Int64(second) * 100)
+            #expect(isAllowed)
+        }
+    }
+
+    @Test("what comes on a stream that is over is told from what is on its way")
+    func pastStreams() {
+        var memory = HTTP2StreamMemory()
+        func fault(_ kind: UInt8, _ stream: Int32) -> HTTP2ErrorCode? {
+            let head = Self.head(kind, 0, stream)
+            return memory.note(head) ? memory.fault(of: head) : nil
+        }
+        #expect(fault(1, 1) == nil && fault(0, 1) == nil)
+        memory.end(1)
+        #expect(fault(0, 1) == .streamClosed && fault(1, 1) == .streamClosed && fault(8, 1) == nil)
+        #expect(fault(1, 7) == nil)
+        #expect(fault(1, 3) == .protocolError && fault(1, 5) == .protocolError)
+        // Reset by us, perhaps: nobody said that it has ended.
+        #expect(fault(0, 7) == nil)
+        for number in 0..<200 { memory.end(Int32(9 + 2 * number)) }
+        #expect(fault(0, 1) == nil)
+    }
+}

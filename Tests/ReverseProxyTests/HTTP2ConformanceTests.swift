@@ -1,0 +1,112 @@
+// RFC 9113 and RFC 7541 section by section: what a client sends in bytes, and with which code the stream or the connection ends, or that it does
+// not.
+
+import HTTP2
+import Reactor
+import ReverseProxy
+import TestSupport
+import Testing
+import Upstream
+
+/// What follows the preface and the client's SETTINGS, and what comes of it.
+struct ConformanceRow: Sendable, CustomTestStringConvertible {
+    enum Outcome: Sendable {
+        /// GOAWAY with one of these, then the end.
+        case connection([HTTP2ErrorCode])
+        /// RST_STREAM with one of these on this stream, or GOAWAY.
+        case stream(UInt32, [HTTP2ErrorCode])
+        /// A response with this status on this stream.
+        case response(UInt32, String = "200")
+        /// A ping is answered afterwards.
+        case nothing
+    }
+
+    let section: String
+    let sentence: String
+    let bytes: [UInt8]
+    let outcome: Outcome
+
+    init(_ section: String, _ sentence: String, _ bytes: [UInt8], _ outcome: Outcome) {
+        (self.section, self.sentence, self.bytes, self.outcome) = (section, sentence, bytes, outcome)
+    }
+
+    var testDescription: String { "§\(section): \(sentence)" }
+
+    static func connection(_ codes: HTTP2ErrorCode...) -> Outcome { .connection(codes) }
+    static func stream(_ codes: HTTP2ErrorCode..., of number: UInt32 = 1) -> Outcome { .stream(number, codes) }
+}
+
+@Suite("HTTP/2 by the letter of its RFC", .play)
+struct HTTP2ConformanceTests {
+    static let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }
+
+    @Test("what breaks a rule ends what it concerns, with the code that the RFC has for it", arguments: HTTP2ConformanceRows.all)
+    func row(_ row: ConformanceRow) throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }, door: .http2)
+        let client = try RawHTTP2Client(port: play.port)
+        client.send(row.bytes)
+        switch row.outcome {
+        case .connection(let codes):
+            let end = client.next { $0.kind == RawHTTP2.Kind.goAway.rawValue }
+            #expect(end.map { codes.map(\.rawValue).contains($0.number(at: 4)) } == true, "\(end.map { $0.number(at: 4) } ?? 99)")
+            #expect(client.socket.isClosedByServer())
+        case .stream(let number, let codes):
+            let end = client.next {
+                $0.kind == RawHTTP2.Kind.goAway.rawValue || $0.kind == RawHTTP2.Kind.reset.rawValue && $0.stream == number
+            }
+            let code = end.map { $0.number(at: $0.kind == RawHTTP2.Kind.goAway.rawValue ? 4 : 0) }
+            #expect(codes.map(\.rawValue).contains(code ?? 99), "\(code ?? 99)")
+        case .response(let number, let status):
+            // Fields are indexed or not; what counts is that the stream has a head and ends.
+            let head = client.next { $0.kind == RawHTTP2.Kind.headers.rawValue && $0.stream == number || $0.isFailure }
+            #expect(head?.kind == RawHTTP2.Kind.headers.rawValue && head?.status == status, "\(head?.kind ?? 99) \(head?.status ?? "")")
+        case .nothing:
+            client.send(RawHTTP2.frame(.ping, 0, 0, Array("12345678".utf8)))
+            let pong = client.next { $0.kind == RawHTTP2.Kind.ping.rawValue || $0.isFailure }
+            #expect(pong?.kind == RawHTTP2.Kind.ping.rawValue && pong?.flags == 1)
+        }
+    }
+
+    @Test("what does not begin as HTTP/2 does is HTTP/1.1, or nothing")
+    func prefaces() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }, door: .http2)
+        let client = try TestClient(port: play.port)
+        client.send("PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n")
+        #expect(client.readResponse()?.status == 505)
+        let second = try TestClient(port: play.port)
+        second.send(RawHTTP2.preface + RawHTTP2.frame(.ping, 0, 0, Array("12345678".utf8)))
+        let raw = second.readToEnd()
+        #expect(raw.count > 9)
+    }
+
+    @Test("a client that knows the limit on streams and does not keep to it is no client")
+    func tooMany() throws {
+        let gate = Gate()
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.pass(gate), .json("{}")] }, door: .http2)
+        let client = try RawHTTP2Client(port: play.port)
+        // Ours count from when the client has acknowledged them.
+        _ = client.next { $0.kind == RawHTTP2.Kind.settings.rawValue && $0.flags == 0 }
+        client.send(RawHTTP2.frame(.settings, 1))
+        for number in 0..<101 {
+            let path = [(":method", "GET"), (":scheme", "http"), (":path", "/\(number)"), (":authority", "a.test")]
+            client.send(RawHTTP2.request(UInt32(2 * number + 1), path))
+        }
+        let refused = client.next { $0.kind == RawHTTP2.Kind.reset.rawValue || $0.isFailure }
+        #expect(refused?.kind == RawHTTP2.Kind.goAway.rawValue && refused?.number(at: 4) == HTTP2ErrorCode.protocolError.rawValue)
+        gate.open()
+    }
+}
+
+extension RawHTTP2Client.Frame {
+    fileprivate var isFailure: Bool { kind == RawHTTP2.Kind.goAway.rawValue || kind == RawHTTP2.Kind.reset.rawValue }
+
+    /// Of a head whose `:status` is indexed (RFC 7541, appendix A), or written out in digits or by Huffman's code.
+    fileprivate var status: String? {
+        switch payload.first {
+        case 0x88: "200"
+        case 0x8c: "400"
+        case 0x8d: "404"
+        default: payload.first.map { _ in "other" }
+        }
+    }
+}

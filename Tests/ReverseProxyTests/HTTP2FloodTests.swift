@@ -1,0 +1,107 @@
+// Floods over HTTP/2, each of a bounded number of frames: the connection ends with ENHANCE_YOUR_CALM, it is counted, and another client does
+// not notice.
+
+import Downstream
+import HTTP2
+import Reactor
+import ReverseProxy
+import TestSupport
+import Testing
+import Upstream
+
+@Suite("HTTP/2 floods", .play)
+struct HTTP2FloodTests {
+    private typealias H = RawHTTP2
+
+    struct Flood: Sendable, CustomTestStringConvertible {
+        let testDescription: String
+        /// The frames of one turn.
+        let make: @Sendable (UInt32) -> [UInt8]
+    }
+
+    static let floods = [
+        Flood(testDescription: "PING") { _ in RawHTTP2.frame(.ping, 0, 0, [UInt8](repeating: 1, count: 8)) },
+        Flood(testDescription: "SETTINGS") { _ in RawHTTP2.frame(.settings) },
+        Flood(testDescription: "PRIORITY") { _ in RawHTTP2.frame(.priority, 0, 1, [0, 0, 0, 0, 1]) },
+        Flood(testDescription: "frames that are not known") { _ in RawHTTP2.frame(.unknown) },
+        Flood(testDescription: "WINDOW_UPDATE") { _ in RawHTTP2.frame(.window, 0, 0, RawHTTP2.number(1)) },
+        Flood(testDescription: "empty DATA") { number in
+            (number == 0
+                ? RawHTTP2.request(1, [(":method", "POST"), (":scheme", "http"), (":path", "/"), (":authority", "a")], ends: false) : [])
+                + RawHTTP2.frame(.data, 0, 1)
+        },
+        Flood(testDescription: "requests that are reset (CVE-2023-44487)") { number in
+            RawHTTP2.request(2 * number + 1) + RawHTTP2.frame(.reset, 0, 2 * number + 1, RawHTTP2.number(8))
+        },
+        Flood(testDescription: "requests that have us reset them (CVE-2025-8671)") { number in
+            RawHTTP2.request(2 * number + 1, RawHTTP2.usual, ends: false)
+                + RawHTTP2.frame(.window, 0, 2 * number + 1, RawHTTP2.number(.max >> 1))
+        },
+        Flood(testDescription: "malformed requests") { number in RawHTTP2.request(2 * number + 1, [(":method", "GET")]) },
+        Flood(testDescription: "parts of a head without end (CVE-2024-28182)") { number in
+            number == 0 ? RawHTTP2.frame(.headers, 0, 1) : RawHTTP2.frame(.continuation, 0, 1)
+        },
+        Flood(testDescription: "a head that is small on the wire and large behind it") { number in
+            // One long field into the table, and then the same one again and again by its index.
+            let entry: [UInt8] = [0x40, 1, 0x78, 0x7f, 0x81, 0x1e] + [UInt8](repeating: 0x61, count: 4_000)
+            return RawHTTP2.frame(
+                .headers, 5, 2 * number + 1,
+                RawHTTP2.fields(RawHTTP2.usual) + (number == 0 ? entry : []) + [UInt8](repeating: 0xbe, count: 2_000))
+        },
+    ]
+
+    @Test("a flood ends its connection, and no other", arguments: floods)
+    func flood(_ flood: Flood) throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }, door: .http2)
+        let other = try play.http2Client()
+        #expect(other.get("/")?.status == 200)
+        let client = try RawHTTP2Client(port: play.port)
+        for number in 0..<UInt32(3_000) { client.send(flood.make(number)) }
+        let end = client.next { $0.kind == RawHTTP2.Kind.goAway.rawValue }
+        #expect(end?.number(at: 4) == HTTP2ErrorCode.enhanceYourCalm.rawValue)
+        #expect(client.socket.isClosedByServer())
+        #expect(other.get("/")?.status == 200)
+        #expect(try play.waitFor("cistern_http2_connections_ended_total{cause=\"flood\"}", 1))
+        #expect(try play.metric("cistern_unsent_bytes") == 0)
+    }
+
+    @Test("a client that cancels as one who types a search goes on")
+    func cancelling() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }, door: .http2)
+        let client = try play.http2Client()
+        for number in 0..<150 {
+            let stream = try #require(client.begin("GET", "/\(number)"))
+            client.reset(stream)
+        }
+        #expect(client.get("/last")?.status == 200)
+    }
+
+    @Test("a head that never ends has so much time and no more")
+    func drippedHead() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }, door: .http2)
+        let client = try RawHTTP2Client(port: play.port)
+        client.send(RawHTTP2.frame(.headers, 1, 1, RawHTTP2.fields(RawHTTP2.usual)))
+        _ = client.next { $0.kind == RawHTTP2.Kind.settings.rawValue && $0.flags == 1 }
+        play.time.advance(by: .seconds(11))
+        #expect(client.next { $0.kind == RawHTTP2.Kind.goAway.rawValue }?.number(at: 4) == HTTP2ErrorCode.enhanceYourCalm.rawValue)
+    }
+
+    @Test("windows that stay shut hold a bounded amount, and it is given back when the client leaves")
+    func shutWindows() throws {
+        let long = String(repeating: "x", count: 2 << 20)
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.answer(long, type: "text/plain")] }, door: .http2) {
+            $0.downstream.outputHighWaterBytes = 64 << 10
+        }
+        do {
+            let client = try HTTP2TestClient(port: play.port)
+            client.consumes = false
+            let streams = (0..<20).compactMap { client.begin("GET", "/\($0)") }
+            for stream in streams { #expect(client.head(of: stream) != nil) }
+            let held = try #require(try play.metric("cistern_unsent_bytes"))
+            #expect(held < Double(20 * (1 << 20)))
+            #expect(try play.get("/other").text == long)
+            client.socket.endsWithReset()
+        }
+        #expect(try play.waitFor("cistern_unsent_bytes", 0))
+    }
+}
