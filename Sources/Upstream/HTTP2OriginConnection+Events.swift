@@ -140,6 +140,7 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
     }
 
     func takeContent(of stream: Int32, into place: UnsafeMutableRawBufferPointer) {
+        conduct.sentContent()
         exchanges[stream]?.transfer.takeRequestContent(into: place)
     }
 
@@ -147,7 +148,7 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
 
     func receivedSettings() { noteSettings() }
 
-    func sentGoAway(_ code: HTTP2ErrorCode) { renounce() }
+    func sentGoAway(_ code: HTTP2ErrorCode) { renounce(code == .enhanceYourCalm ? .flood : .error) }
 
     func receivedGoAway(last: Int32, _ code: HTTP2ErrorCode) {
         if code == .http11Required { connections.preferHTTP1() }

@@ -38,8 +38,11 @@ final class HTTP2OriginConnection: EventHandler {
     /// The session reads or writes: it may not be asked to do either within.
     private var isInSession = false
     private var isFlushQueued = false
-    /// We have said that it ends, for what the upstream did wrong.
-    private var isRenounced = false
+    /// Why we have said that it ends, for what the upstream did wrong.
+    private var renounced: ConnectionEnd?
+    private var walk = HTTP2FrameWalk(skipping: 0)
+    /// Frames that bring nothing.
+    var conduct: HTTP2ControlBudget
     /// What the kernel has not taken.
     private var output: [UInt8] = []
     private var sent = 0
@@ -51,6 +54,8 @@ final class HTTP2OriginConnection: EventHandler {
     /// What may be on its way of one response before its client has taken any of it, and of all of one connection together.
     static let streamWindowBytes: Int32 = 256 << 10
     static let connectionWindowBytes: Int32 = 8 << 20
+    /// Frames that bring nothing, each second; what we send earns some more.
+    private static let controlFrames = 1_000
     /// Where nothing has come for so long, a PING goes out with the next request.
     private static let silenceMilliseconds: Int64 = 1_000
     /// What is read, and sent, at one event: the others on the loop have their turn then.
@@ -72,6 +77,7 @@ final class HTTP2OriginConnection: EventHandler {
         heardAt = connections.client.coarseNow
         usedAt = heardAt
         limit = connections.expectedStreams
+        conduct = HTTP2ControlBudget(perSecond: Self.controlFrames, now: connections.loop.time.monotonicMilliseconds)
         connections.loop.add(stream.descriptor, .readable, self)
         queueFlush()
     }
@@ -241,6 +247,11 @@ final class HTTP2OriginConnection: EventHandler {
 
     private func take(_ bytes: UnsafeRawBufferPointer) {
         noteHeard()
+        guard !isFlooded(by: bytes) else {
+            session.end(.enhanceYourCalm)
+            renounce(.flood)
+            return flush()
+        }
         isInSession = true
         let result = session.receive(bytes, telling: self)
         isInSession = false
@@ -249,6 +260,15 @@ final class HTTP2OriginConnection: EventHandler {
         flush()
         if case .draining(let cause) = state, exchanges.isEmpty { return close(cause) }
         fail(.error, .protocolError)
+    }
+
+    /// RFC 9113 §10.5.
+    private func isFlooded(by bytes: UnsafeRawBufferPointer) -> Bool {
+        var position = 0
+        while let frame = walk.next(bytes, &position) {
+            guard conduct.take(frame, now: connections.loop.time.monotonicMilliseconds) else { return true }
+        }
+        return false
     }
 
     /// What has come while it carried nothing: that the upstream has ended it, above all. Nobody is told anything by it.
@@ -299,15 +319,15 @@ final class HTTP2OriginConnection: EventHandler {
                 break sending
             }
         }
-        if isRenounced { fail(.error, .protocolError) }
+        if let renounced { fail(renounced, .protocolError) }
         closeIfDone()
         watch()
     }
 
     /// We have said that it ends: what is left on it ends as soon as that has gone out.
-    func renounce() {
+    func renounce(_ cause: ConnectionEnd) {
         guard isOpen else { return }
-        isRenounced = true
+        renounced = cause
         connections.preferHTTP1()
     }
 

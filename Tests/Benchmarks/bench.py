@@ -55,6 +55,7 @@ CASES = {
     "miss": Case("filling: 1 KB, each another target, stored", "/", {"nginx": 1.60, "haproxy": 1.40}, "distinct.lua"),
     "pass": Case("pass, 1 KB that may not be stored", "/pass", {"nginx": 1.15, "floor_pass": 1.25}),
     "tls": Case("pass over TLS, 1 KB that may not be stored, the certificate checked", "/pass", {"nginx": 1.25}),
+    "http2_upstream": Case("the same over HTTP/2 (nginx asks in HTTP/1.1)", "/pass", {"nginx": 1.25}),
 }
 # Where one bar is enough: the machine's own floor decides where a ratio to nginx cannot be.
 EITHER = {"pass"}
@@ -74,7 +75,8 @@ http {{
     location /first {{ return 200 '{body}'; }}
   }}
   server {{
-    listen 127.0.0.1:{origin_tls} ssl backlog=4096; ssl_certificate {dir}/server.pem; ssl_certificate_key {dir}/server.key;
+    listen 127.0.0.1:{origin_tls} ssl backlog=4096; listen 127.0.0.1:{origin_http2} ssl http2 backlog=4096;
+    ssl_certificate {dir}/server.pem; ssl_certificate_key {dir}/server.key;
     location / {{ add_header Cache-Control "no-store"; return 200 '{body}'; }}
   }}
 }}
@@ -192,7 +194,7 @@ class Bench:
         self.options = options
         self.directory = tempfile.mkdtemp(prefix="cistern-bench-", dir=options.directory)
         self.origin_port, self.peer_port, self.port = free_port(), free_port(), free_port()
-        self.origin_tls_port, self.peer_tls_port = free_port(), free_port()
+        self.origin_tls_port, self.origin_http2_port, self.peer_tls_port = free_port(), free_port(), free_port()
         self.haproxy_port, self.floor_ports = free_port(), [free_port(), free_port()]
         (Path(self.directory) / "large.json").write_text(LARGE)
         self.make_certificate()
@@ -216,6 +218,7 @@ class Bench:
     def configuration(self, file, text, **others):
         path = Path(self.directory) / file
         known = {"dir": self.directory, "origin": self.origin_port, "peer": self.peer_port, "origin_tls": self.origin_tls_port,
+                 "origin_http2": self.origin_http2_port,
                  "peer_tls": self.peer_tls_port, "haproxy": self.haproxy_port, "threads": 1, "body": BODY_1K}
         path.write_text(text.format(**{**known, **others}))
         return str(path)
@@ -274,12 +277,12 @@ class Bench:
             print(f"  ! {path}: {bad[0]}", file=sys.stderr)
         return int(re.search(r"(\d+) requests in", out)[1]), float(re.search(r"Requests/sec:\s+([\d.]+)", out)[1])
 
-    def restart_for_tls(self):
+    def restart_for_tls(self, origin_port):
         """Both ask an upstream that speaks TLS, on kept connections, and check its certificate."""
         self.cistern.stop()
         self.port = free_port()
         self.cistern = self.start_cistern(
-            "tls", ["--set", f"upstream.ca_file={self.directory}/server.pem"], f"https://127.0.0.1:{self.origin_tls_port}")
+            "tls", ["--set", f"upstream.ca_file={self.directory}/server.pem"], f"https://127.0.0.1:{origin_port}")
         self.others["nginx"] = (self.others["nginx"][0], self.peer_tls_port)
         for port in (self.port, self.peer_tls_port):
             wait_for(port, "/pass")
@@ -327,8 +330,8 @@ class Bench:
             for port in (self.port, self.peer_port, self.haproxy_port):
                 self.fill(port, 100_000)
         for name in cases:
-            if name == "tls":
-                self.restart_for_tls()
+            if name in ("tls", "http2_upstream"):
+                self.restart_for_tls(self.origin_tls_port if name == "tls" else self.origin_http2_port)
             self.compare(name)
         if "two" in wanted:
             shards.TwoShards(self).run()

@@ -373,10 +373,9 @@ final class OriginHTTP2Response {
     }
 
     private func sendHead() -> Bool {
-        let text = String(decoding: buffer, as: UTF8.self)
-        guard let end = text.utf8.firstRange(of: "\r\n\r\n".utf8) else { return false }
-        let lines = text[..<end.lowerBound].split(separator: "\r\n").map(String.init)
-        buffer.removeFirst(text.utf8.distance(from: text.startIndex, to: end.upperBound))
+        guard let end = buffer.firstRange(of: Array("\r\n\r\n".utf8)) else { return false }
+        let lines = String(decoding: buffer[..<end.lowerBound], as: UTF8.self).split(separator: "\r\n").map(String.init)
+        buffer.removeFirst(end.upperBound)
         let status = String(lines.first?.split(separator: " ").dropFirst().first ?? "")
         var fields = [(":status", status)]
         for line in lines.dropFirst() {

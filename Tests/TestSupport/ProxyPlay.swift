@@ -47,10 +47,13 @@ package final class ProxyPlay {
     package private(set) var ports: [UInt16] = []
     package private(set) var adminPorts: [UInt16] = []
     private let door: Door
+    private let spoken = ProxyPlay.upstream
     private var connection: (any PlayClient)?
 
     /// That of plays that do not say: a suite with `.doors` goes through each.
     @TaskLocal package static var door = Door.clear
+    /// What the upstream of plays speaks: a suite or test with `.upstreams` is played with both.
+    @TaskLocal package static var upstream = SpokenProtocol.http1
 
     /// - Parameter configure: changes the settings; the store has 16 MiB and one shard runs unless it says otherwise.
     package init(
@@ -71,6 +74,7 @@ package final class ProxyPlay {
         var settings = ProxySettings(upstream: UpstreamSettings(host: "127.0.0.1", port: origin.port))
         settings.listening.listeners = [ListenerSettings(.ipv4(host: "127.0.0.1", port: 0))]
         settings.listening.listeners[0].takesClearHTTP2 = door == .http2
+        settings.upstream.http2 = spoken == .http2 ? .priorKnowledge : .auto
         settings.store = StoreSettings(directory: directory, capacityBytes: 16 << 20)
         settings.admin.socket = adminSocket
         if door.isSecured { secure(&settings.listening) }

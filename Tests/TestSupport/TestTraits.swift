@@ -2,6 +2,7 @@
 
 import Glibc
 import Testing
+import Upstream
 
 extension Trait where Self == ConditionTrait {
     /// Takes seconds of a processor: left out by `make test FAST=1`.
@@ -27,6 +28,24 @@ package struct DoorsTrait: SuiteTrait, TestTrait, TestScoping {
         guard own == doors else { return try await function() }
         for door in doors { try await ProxyPlay.$door.withValue(door) { try await function() } }
     }
+}
+
+/// Each test is played once for each protocol that the upstream may speak: over HTTP/2 through the first door alone, since the one does not depend on
+/// the other.
+package struct UpstreamsTrait: SuiteTrait, TestTrait, TestScoping {
+    package var isRecursive: Bool { true }
+
+    package func provideScope(
+        for test: Test, testCase: Test.Case?, performing function: @Sendable () async throws -> Void
+    ) async throws {
+        try await function()
+        guard ProxyPlay.door == .clear else { return }
+        try await ProxyPlay.$upstream.withValue(.http2) { try await function() }
+    }
+}
+
+extension Trait where Self == UpstreamsTrait {
+    package static var upstreams: Self { UpstreamsTrait() }
 }
 
 extension Trait where Self == DoorsTrait {

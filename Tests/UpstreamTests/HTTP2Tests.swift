@@ -402,6 +402,42 @@ struct HTTP2Tests {
         #expect(asking.counters.http2Connections == counters.http2Connections)
     }
 
+    private static let floods: [(name: String, step: OriginStep)] = [
+        ("PING", .connectionFrame(OriginFrame.ping, 0, [UInt8](repeating: 0, count: 8))),
+        ("SETTINGS", .connectionFrame(OriginFrame.settings, 0, [])),
+        ("WINDOW_UPDATE", .connectionFrame(OriginFrame.windowUpdate, 0, [0, 0, 0, 1])),
+        ("PRIORITY", .frame(2, 0, [0, 0, 0, 0, 1])),
+        ("an unknown frame", .connectionFrame(0x20, 0, [])),
+        ("empty content", .frame(OriginFrame.data, 0, [])),
+    ]
+
+    @Test("a flood of frames that bring nothing ends the connection, and is counted", arguments: 0..<7)
+    func flooded(number: Int) {
+        let steps: [OriginStep]
+        if number < Self.floods.count {
+            steps = [.fields([Self.status])] + [OriginStep](repeating: Self.floods[number].step, count: 1_500)
+        } else {
+            steps =
+                [.frame(OriginFrame.headers, 0, OriginFrame.fieldLines([Self.status]))]
+                + [OriginStep](repeating: .frame(OriginFrame.continuation, 0, OriginFrame.fieldLines([("a", "b")])), count: 50)
+        }
+        let gate = Gate()
+        let origin = Way.http2TLS.origin { request in
+            guard request.line.hasSuffix("HTTP/2") else { return [.json("1")] }
+            return request.target == "/flood" ? steps : [.pass(gate), .json("2")]
+        }
+        let asking = Asking(origin, .http2TLS)
+        defer { asking.end() }
+        let neighbour = asking.ask("GET", "/neighbour")
+        #expect(origin.waitForRequests(1))
+        let flooded = asking.ask("POST", "/flood")
+        // What had no head goes out again, over HTTP/1.1; a write fails.
+        #expect(flooded.end() == .failure(.protocolError))
+        #expect(neighbour.end() == .success(true) && text(neighbour) == "1")
+        gate.open()
+        #expect(asking.counters.ended[.flood] == 1)
+    }
+
     @Test("where HTTP/2 is not agreed HTTP/1.1 is spoken, and where it is switched off it is not offered")
     func agreed() {
         for (way, http2, line) in [
