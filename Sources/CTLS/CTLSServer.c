@@ -335,13 +335,6 @@ int ctls_accept_choose(ctls_connection *connection, const ctls_server *server, i
     return 1;
 }
 
-int ctls_speaks_http2(const ctls_connection *connection) {
-    const unsigned char *protocol;
-    unsigned int count;
-    SSL_get0_alpn_selected(connection->ssl, &protocol, &count);
-    return count == 2 && memcmp(protocol, "h2", 2) == 0;
-}
-
 const char *ctls_version(const ctls_connection *connection) { return SSL_get_version(connection->ssl); }
 
 void ctls_free_buffers(ctls_connection *connection) { SSL_free_buffers(connection->ssl); }

@@ -60,7 +60,7 @@ final class ClientTLS {
         }
     }
 
-    var speaksHTTP2: Bool { pointer.map { ctls_speaks_http2($0) != 0 } ?? false }
+    var speaksHTTP2: Bool { pointer.map { ctls_is_http2($0) != 0 } ?? false }
     var isResumed: Bool { pointer.map { ctls_is_resumed($0) != 0 } ?? false }
     var version: String { pointer.map { String(cString: ctls_version($0)) } ?? "" }
 

@@ -29,10 +29,12 @@ package final class ConnectionSecurity: Sendable {
 
     /// Whether requests for a host may come here: not where its clients are asked for another certificate than this connection's were (RFC 9110
     /// §7.4: else 421).
-    /// - Parameter host: without its port.
-    package func mayServe(_ host: @autoclosure () -> String) -> Bool {
+    /// - Parameter authority: the host, perhaps with a port.
+    package func mayServe(_ authority: @autoclosure () -> String) -> Bool {
         guard !isRuleOfListener, certificates.hasRules else { return true }
-        return certificates.clientRule(of: certificates.names.place(of: host()) ?? 0) == certificates.clientRule(of: place)
+        var host = authority()[...]
+        if !host.hasSuffix("]"), let colon = host.lastIndex(of: ":") { host = host[..<colon] }
+        return certificates.clientRule(of: certificates.names.place(of: String(host)) ?? 0) == certificates.clientRule(of: place)
     }
 }
 

@@ -18,6 +18,9 @@ package struct ListenerSettings: Sendable, Equatable {
 
     package init(_ address: ListenAddress) { self.address = address }
 
+    /// Where it listens indeed, as a client has to say it.
+    package func name(at address: ListenAddress) -> String { (isTLS ? "https://" : "") + address.description }
+
     /// What `ListenAddress` takes; `http://` or `https://` may stand before it.
     package init?(_ text: String) {
         var rest = text[...]

@@ -174,6 +174,20 @@ package struct CertificateFacts: Sendable, Equatable {
     /// Whole days; negative where it has expired.
     package func daysLeft(now: Int64) -> Int64 { Int64((Double(notAfter - now) / 86_400).rounded(.down)) }
 
+    /// A certificate that nobody has signed, and its key, both in PEM.
+    /// - Parameter names: as openssl writes them: `DNS:localhost,IP:127.0.0.1`.
+    package static func makeSelfSigned(names: String, days: Int) -> [UInt8]? {
+        var (certificate, key): (UnsafeMutablePointer<CChar>?, UnsafeMutablePointer<CChar>?) = (nil, nil)
+        var (certificateCount, keyCount) = (0, 0)
+        guard ctls_make_self_signed(names, Int32(days), &certificate, &certificateCount, &key, &keyCount) != 0 else { return nil }
+        defer {
+            ctls_free(certificate)
+            ctls_free(key)
+        }
+        return Array(UnsafeRawBufferPointer(start: certificate, count: certificateCount))
+            + Array(UnsafeRawBufferPointer(start: key, count: keyCount))
+    }
+
     static func count(_ certificates: [UInt8]) -> Int { Int(certificates.withCTLSBytes { ctls_count_certificates($0) }) }
 }
 

@@ -37,4 +37,10 @@ package struct ServerTLSSettings: Sendable, Equatable {
     package var handshakeLimit = 1_000
 
     package init() {}
+
+    /// Whether clients of some names are asked for other certificates than those of others.
+    package var hasClientRules: Bool {
+        let rules = certificates.map { [$0.verification.rawValue, $0.verification == .off ? "" : $0.clientAuthorities ?? ""] }
+        return Set(rules).count > 1
+    }
 }

@@ -6,9 +6,18 @@ import HTTPCore
 import Telemetry
 
 package enum AccessLogLine {
-    /// - Parameter client: its address; empty on a Unix socket.
+    /// Who asked.
+    package struct Client {
+        /// Empty on a Unix socket.
+        let address: [UInt8]
+        /// The subject of the certificate that was presented and found good.
+        let subject: String?
+
+        package init(_ address: [UInt8], subject: String? = nil) { (self.address, self.subject) = (address, subject) }
+    }
+
     package static func make(
-        _ record: ExchangeRecord, _ head: RequestHead, client: [UInt8], wall: Int64, format: AccessLog.Format
+        _ record: ExchangeRecord, _ head: RequestHead, client: Client, wall: Int64, format: AccessLog.Format
     ) -> [UInt8] {
         switch format {
         case .json: json(record, head, client, wall)
@@ -16,9 +25,13 @@ package enum AccessLogLine {
         }
     }
 
-    private static func json(_ record: ExchangeRecord, _ head: RequestHead, _ client: [UInt8], _ wall: Int64) -> [UInt8] {
+    private static func json(_ record: ExchangeRecord, _ head: RequestHead, _ client: Client, _ wall: Int64) -> [UInt8] {
         var line = Array("{\"time\":\(wall / 1000).\(milliseconds(wall)),\"client\":\"".utf8)
-        line += client.isEmpty ? Array("unix".utf8) : client
+        line += client.address.isEmpty ? Array("unix".utf8) : client.address
+        if let subject = client.subject {
+            line += Array("\",\"client_subject\":\"".utf8)
+            appendEscaped(Array(subject.utf8)[...], to: &line)
+        }
         line += Array("\",\"method\":\"".utf8)
         appendEscaped(head.method.bytes[...], to: &line)
         line += Array("\",\"path\":\"".utf8)
@@ -33,12 +46,19 @@ package enum AccessLogLine {
         return line + Array("}\n".utf8)
     }
 
-    private static func common(_ record: ExchangeRecord, _ head: RequestHead, _ client: [UInt8], _ wall: Int64) -> [UInt8] {
-        var line = client.isEmpty ? Array("unix".utf8) : client
+    private static func common(_ record: ExchangeRecord, _ head: RequestHead, _ client: Client, _ wall: Int64) -> [UInt8] {
+        var line = client.address.isEmpty ? Array("unix".utf8) : client.address
         let date = HTTPDate.format(wall / 1000)
         // "Sun, 06 Nov 1994 08:49:37 GMT" becomes [06/Nov/1994:08:49:37 +0000].
         let (day, month, year, clock) = (date[5..<7], date[8..<11], date[12..<16], date[17..<25])
-        line.append(" - - [")
+        line.append(" - ")
+        // The user's place; a space in it would end it.
+        if let subject = client.subject {
+            appendEscaped(subject.utf8.map { $0 == 0x20 ? 0x5f : $0 }[...], to: &line)
+        } else {
+            line.append("-")
+        }
+        line.append(" [")
         for (part, separator) in [(day, "/"), (month, "/"), (year, ":"), (clock, " +0000] \"")] as [(ArraySlice<UInt8>, StaticString)] {
             line += part
             line.append(separator)

@@ -7,6 +7,8 @@ extension AccessRefusal {
         switch self {
         case .address: "its client's address is not one that may ask for this"
         case .misdirected: "it asked for a host that is not served here"
+        case .otherCertificate: "its host's clients are asked for another certificate than its connection's were"
+        case .noCertificate: "its route wants a client certificate, and its connection has presented none that is good"
         case .requestsPerAddress: "too many requests of its client's address were under way, and nothing fresh was stored"
         }
     }
@@ -19,6 +21,10 @@ extension AccessRefusal {
                 "and access.deny say who may ask, for all, for one entry of listen or for one route; trusted_proxies, whose a request is")
         case .misdirected:
             WhyAdvice("forwarding.names", "lists the hosts that are served here; without it any is, but for whole URIs of other places")
+        case .otherCertificate:
+            WhyAdvice("tls.certificates", "says for each certificate's names, by client_ca and client_verify, what clients are asked for")
+        case .noCertificate:
+            WhyAdvice("tls.client_verify", "has clients asked for a certificate; client_certificate of a route, that there must be one")
         case .requestsPerAddress:
             WhyAdvice("limits.requests_per_address", "is how many requests of one address may need the upstream at once")
         }

@@ -7,13 +7,17 @@ package enum AccessRefusal: String, Sendable, CaseIterable {
     case address = "client_address"
     /// `forwarding.names` does not have the host, or a whole URI names another place than this.
     case misdirected = "name_not_served"
+    /// The host's clients are asked for another certificate than this connection's were.
+    case otherCertificate = "other_client_certificate"
+    /// Its route wants a client certificate, and the connection has presented none that is good.
+    case noCertificate = "no_client_certificate"
     /// `limits.requests_per_address`.
     case requestsPerAddress = "requests_per_address"
 
     package var status: Status {
         switch self {
-        case .address: 403
-        case .misdirected: 421
+        case .address, .noCertificate: 403
+        case .misdirected, .otherCertificate: 421
         case .requestsPerAddress: 429
         }
     }
@@ -22,6 +26,8 @@ package enum AccessRefusal: String, Sendable, CaseIterable {
         switch self {
         case .address: "Clients at this address may not ask for this here."
         case .misdirected: "This host is not served here."
+        case .otherCertificate: "This host needs a connection of its own, since its clients show another certificate."
+        case .noCertificate: "This needs a connection with a client certificate."
         case .requestsPerAddress: "Too many requests of this address are under way."
         }
     }

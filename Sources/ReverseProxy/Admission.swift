@@ -26,19 +26,25 @@ struct Admission: Sendable {
     private let trustedProxies: NetworkList
     private let routes: PathTable<AddressRules>
     private let hasRoutes: Bool
+    /// The routes that want a client certificate.
+    private let certified: PathTable<Bool>
+    private let hasCertified: Bool
     /// Of the upstream.
     private let authority: [UInt8]
     /// Whether there is nothing to ask of a request whose target is a path.
     let isIdle: Bool
 
-    init(_ settings: ProxySettings, _ routes: PathTable<AddressRules>, authority: [UInt8]) {
+    init(_ settings: ProxySettings, _ routes: PathTable<AddressRules>, certified: PathTable<Bool>, authority: [UInt8]) {
         self.settings = settings.access
         trustedProxies = settings.downstream.trustedProxies
         self.routes = routes
         self.authority = authority
         hasRoutes = routes.contains { !$0.isEmpty }
         let hasRules = hasRoutes || !settings.access.rules.isEmpty || settings.listening.listeners.contains { !$0.access.isEmpty }
-        isIdle = trustedProxies.isEmpty && settings.access.names.isEmpty && !hasRules
+        self.certified = certified
+        hasCertified = certified.contains { $0 }
+        isIdle =
+            !hasCertified && !settings.listening.tls.hasClientRules && trustedProxies.isEmpty && settings.access.names.isEmpty && !hasRules
     }
 
     /// Says whose the request is, and whether it is refused.
@@ -51,6 +57,8 @@ struct Admission: Sendable {
         let address = stream.client.address
         guard (own.isEmpty ? settings.rules : own).allow(address) else { return .address }
         if hasRoutes, !routes.rules(for: head.pathAndQuery).allow(address) { return .address }
+        if let security = stream.security, !security.mayServe(String(decoding: head.host, as: UTF8.self)) { return .otherCertificate }
+        if hasCertified, certified.rules(for: head.pathAndQuery), stream.security?.certificate == nil { return .noCertificate }
         return isServed(head, on: stream) ? nil : .misdirected
     }
 

@@ -61,7 +61,7 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
         upstream = UpstreamClient(loop: loop, settings: settings.upstream)
         cache = shared.cache.map { [loop] in ResponseCache($0) { Self.cacheTime(of: loop) } }
         connections.contentMemory = shared.cache
-        admission = Admission(settings, routes.access, authority: Array(settings.upstream.authority.utf8))
+        admission = Admission(settings, routes.access, certified: routes.certified, authority: Array(settings.upstream.authority.utf8))
         keys = ShardKeys(cache?.keyMaker ?? RequestKeyMaker(shared.cacheSettings))
         messages = ShardMessages(settings, instance: shared.instance, workers.gzip)
         records = ShardRecords(why: WhyRing(shard: number, capacity: settings.records), accessLog: shared.accessLog)
@@ -186,7 +186,9 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
             trace.completed(by: record, of: stream.client.address, wall: loop.batchWallMilliseconds), target: head.pathAndQuery)
         if let log = records.accessLog {
             log.append(
-                AccessLogLine.make(record, head, client: stream.client.text, wall: loop.batchWallMilliseconds, format: log.format))
+                AccessLogLine.make(
+                    record, head, client: AccessLogLine.Client(stream.client.text, subject: stream.security?.certificate?.subject),
+                    wall: loop.batchWallMilliseconds, format: log.format))
         }
     }
 }

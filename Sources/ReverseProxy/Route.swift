@@ -47,6 +47,8 @@ package struct Route: Sendable {
     package var compression = Compression.gzip
     /// Which addresses may ask; empty: those that the listener lets in.
     package var access = AddressRules()
+    /// Whether a request's connection must have presented a client certificate.
+    package var needsCertificate = false
     /// Whether a client's directives can have the upstream asked where something fresh is stored.
     package var obeysClients = true
 
@@ -128,6 +130,9 @@ package struct Routes: Sendable {
 
     /// What is asked of the addresses of clients.
     var access: PathTable<AddressRules> { table(\.access) }
+
+    /// Which want a client certificate.
+    var certified: PathTable<Bool> { table(\.needsCertificate) }
 
     /// The same of arguments.
     var arguments: ArgumentTable { ArgumentTable(table(\.arguments)) }

@@ -243,7 +243,7 @@ package final class ProxyServer: @unchecked Sendable {
     // MARK: Log
 
     private func logStart() {
-        let listening = addresses.map(\.description).joined(separator: ", ")
+        let listening = zip(settings.listening.listeners, addresses).map { $0.name(at: $1) }.joined(separator: ", ")
         let loops = settings.shards == 1 ? "1 event loop" : "\(settings.shards) event loops"
         logger.info("listening on \(listening), upstream \(settings.upstream.origin)\(settings.upstream.basePath), \(loops)")
         if !adminAddresses.isEmpty {

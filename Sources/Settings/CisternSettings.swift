@@ -129,6 +129,7 @@ package struct CisternSettings: Sendable, Equatable {
         package var refreshAhead: Int
         package var refreshAheadHits: Int
         package var access = Access()
+        package var clientCertificate = false
         package var methods: [String] = []
         package var contentLimit = 64 << 10
         package var invalidatesTarget = true

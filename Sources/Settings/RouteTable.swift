@@ -27,6 +27,9 @@ package enum RouteTable {
                 help: "As access.allow, for clients that the listener lets in."),
             Setting(path: "deny", binding: .list(\.access.deny), help: "As access.deny, for clients that the listener lets in."),
             Setting(
+                path: "client_certificate", binding: .flag(\.clientCertificate),
+                help: "Only for connections on which a client certificate was presented and found good; others get 403."),
+            Setting(
                 path: "methods", binding: .list(\.methods),
                 help: "Methods beside GET and HEAD whose responses are kept, by the request's content: QUERY, and POST where it only reads."
             ),

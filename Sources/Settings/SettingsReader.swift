@@ -129,6 +129,11 @@ package struct SettingsReader {
         if let problem = setting.apply(text, to: &settings) { add("command line", 0, "\(option) \(problem)") }
     }
 
+    /// For what the command line says of several settings at once.
+    package mutating func change<Failure: Error>(_ change: (inout CisternSettings) throws(Failure) -> Void) throws(Failure) {
+        try change(&settings)
+    }
+
     /// Whether somebody has said it, or it stands at its default.
     package func isGiven(_ path: String) -> Bool { places[path] != nil }
 

@@ -33,14 +33,14 @@ struct HealthCheck: ParsableCommand {
         do {
             let addresses = try self.addresses()
             guard !addresses.contains(where: Self.isHealthy) else { return }
-            StandardError.write("cistern: nothing healthy responds on \(addresses.map(\.description).joined(separator: ", "))\n")
+            StandardError.write("cistern: nothing healthy responds on \(addresses.map(\.address.description).joined(separator: ", "))\n")
         } catch let failure as AdminFailure {
             StandardError.write("cistern: \(failure)\n")
         }
         throw ExitCode.failure
     }
 
-    private func addresses() throws -> [ListenAddress] {
+    private func addresses() throws -> [ListenerSettings] {
         let texts: [String]
         if let address = address ?? port.map({ "127.0.0.1:\($0)" }) {
             texts = [address]
@@ -51,14 +51,15 @@ struct HealthCheck: ParsableCommand {
             texts = (settings.adminListen.isEmpty ? own : settings.adminListen.map(\.address)) + socket
         }
         return try texts.map { text in
-            guard let address = ListenerSettings(text)?.address else { throw AdminFailure("\(text) is not an address") }
+            guard let address = ListenerSettings(text) else { throw AdminFailure("\(text) is not an address") }
             return address
         }
     }
 
-    private static func isHealthy(_ address: ListenAddress) -> Bool {
+    /// Where TLS is spoken, whoever says so in clear lives.
+    private static func isHealthy(_ listener: ListenerSettings) -> Bool {
         let request = Array("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".utf8)
-        let response = PlainHTTP.exchange(request, with: address, patienceSeconds: patienceSeconds)
-        return response?.starts(with: Array("HTTP/1.1 200".utf8)) ?? false
+        let response = PlainHTTP.exchange(request, with: listener.address, patienceSeconds: patienceSeconds)
+        return response?.starts(with: Array("HTTP/1.1 \(listener.isTLS ? "400" : "200")".utf8)) ?? false
     }
 }

@@ -37,6 +37,9 @@ struct Serve: ParsableCommand {
         let signals = Signals()
         let server = try Startup.makeServer(ProxySettings(settings), settings.log, logger)
         server.start()
+        if options.tlsSelfSigned {
+            logger.notice("the certificate is self-signed, SHA-256 fingerprint \(SelfSigned.fingerprint(settings)): for local work only")
+        }
         if let address = server.addresses.first { try readiness.write(address) }
         // Half of what is resident now was needed for starting only: reading settings, the command line's help, linking.
         csystem_release_program_pages()

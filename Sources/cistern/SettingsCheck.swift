@@ -362,6 +362,7 @@ extension Route {
         if !settings.path.isEmpty { pattern = RoutePattern(settings.path) }
         mode = ServingMode(rawValue: settings.mode)
         access = AddressRules(settings.access)
+        needsCertificate = settings.clientCertificate
         compression = Compression(rawValue: settings.compress) ?? .gzip
         rescueAfter = Int64(settings.rescueAfter)
         rescueWithShared = RescueWithShared(rawValue: settings.rescueWithShared) ?? .own

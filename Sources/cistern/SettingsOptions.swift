@@ -65,6 +65,9 @@ struct SettingsOptions: ParsableArguments {
     @Option(help: ArgumentHelp("Event loops; 0 for one a core. (default: 0)", valueName: "number"))
     var shards: String?
 
+    @Flag(help: "For local work: speak TLS with a certificate of our own making, kept in the cache directory.")
+    var tlsSelfSigned = false
+
     @Option(
         name: .customLong("set"),
         help: ArgumentHelp("Any setting by its name in the file; a list is joined by commas. May be repeated.", valueName: "name=value"))
@@ -84,6 +87,13 @@ struct SettingsOptions: ParsableArguments {
         reader.read(environment: environment)
         readCommandLine(&reader)
         reader.finish()
+        if tlsSelfSigned {
+            do throws(AdminFailure) {
+                try reader.change { settings throws(AdminFailure) in try SelfSigned.use(in: &settings) }
+            } catch {
+                reader.add("command line", 0, "\(error)")
+            }
+        }
         SettingsCheck.check(&reader)
         return reader
     }

@@ -68,8 +68,6 @@ const char *ctls_accept_name(const ctls_connection *connection);
 // `asks`: for the client's certificate. `listener`: what else, beside the name and the rules for that certificate, must be the same where a
 // session is resumed.
 int ctls_accept_choose(ctls_connection *connection, const ctls_server *server, int asks, ctls_bytes listener, int offers_http2);
-// Whether HTTP/2 was agreed on.
-int ctls_speaks_http2(const ctls_connection *connection);
 // Such as TLSv1.3.
 const char *ctls_version(const ctls_connection *connection);
 // Gives back the memory that records are put together in. It comes back with the next record.

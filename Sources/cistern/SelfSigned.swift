@@ -1,0 +1,77 @@
+// For local work: a certificate that nobody has signed, made once and kept in the cache directory.
+
+import CSystem
+import Descriptors
+import Downstream
+import Glibc
+import ReverseProxy
+import Settings
+
+enum SelfSigned {
+    private static let days = 365
+    /// With fewer days left another is made.
+    private static let leastDays: Int64 = 7
+
+    /// Has all TCP addresses speak TLS, where none does, with that certificate.
+    static func use(in settings: inout CisternSettings) throws(AdminFailure) {
+        settings.tls.certificates = [CisternSettings.Certificate(word: try file(settings))]
+        let isSpoken = settings.listen.contains { ListenerSettings($0.address)?.isTLS == true }
+        guard !isSpoken else { return }
+        for place in settings.listen.indices where !settings.listen[place].address.hasPrefix("unix:") {
+            let address = settings.listen[place].address
+            settings.listen[place].address = "https://" + (address.hasPrefix("http://") ? String(address.dropFirst(7)) : address)
+        }
+    }
+
+    /// As browsers and curl show it.
+    static func fingerprint(_ settings: CisternSettings) -> String {
+        let content = FileContent.read(settings.tls.certificates.first?.certificate ?? "") ?? []
+        return CertificateFacts(content, content).fingerprint.map { byte in
+            let digits = String(byte, radix: 16, uppercase: true)
+            return digits.count == 1 ? "0" + digits : digits
+        }.joined(separator: ":")
+    }
+
+    private static func file(_ settings: CisternSettings) throws(AdminFailure) -> String {
+        let directory = ProxySettings.storeDirectory(settings)
+        let file = directory + "/tls-self-signed.pem"
+        if let content = FileContent.read(file) {
+            let facts = CertificateFacts(content, content)
+            if facts.keyFits, facts.daysLeft(now: Int64(time(nil))) >= leastDays { return file }
+        }
+        guard let made = CertificateFacts.makeSelfSigned(names: names(settings), days: days) else {
+            throw AdminFailure("--tls-self-signed: no certificate could be made")
+        }
+        try write(made, to: file, in: directory)
+        return file
+    }
+
+    private static func names(_ settings: CisternSettings) -> String {
+        var names = ["DNS:localhost", "IP:127.0.0.1", "IP:::1"]
+        for listener in settings.listen {
+            switch ListenerSettings(listener.address)?.address {
+            case .ipv4(let host, _) where host != "0.0.0.0" && host != "127.0.0.1": names.append("IP:" + host)
+            case .ipv6(let host, _) where host != "::" && host != "::1": names.append("IP:" + host)
+            default: break
+            }
+        }
+        return names.joined(separator: ",")
+    }
+
+    /// Nobody else may read the key. What is written in part is never found under the name.
+    private static func write(_ content: [UInt8], to file: String, in directory: String) throws(AdminFailure) {
+        var path = ""
+        for part in directory.split(separator: "/", omittingEmptySubsequences: false) {
+            path += part + "/"
+            if path != "/" { mkdir(path, 0o700) }
+        }
+        let temporary = file + ".new"
+        unlink(temporary)
+        let descriptor = Descriptor(csystem_open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600))
+        let number = descriptor.number
+        let isWritten = descriptor.isOpen && content.withUnsafeBytes { WholeWrite.write($0, to: number) } == content.count
+        guard isWritten, rename(temporary, file) == 0 else {
+            throw AdminFailure("--tls-self-signed: \(file) cannot be written: \(String(cString: strerror(errno)))")
+        }
+    }
+}

@@ -1,0 +1,132 @@
+// Client certificates: who must show one, whom it makes a user of their own, and what of it the upstream gets to know.
+
+import CachePolicy
+import Downstream
+import ReverseProxy
+import TestSupport
+import Testing
+
+@Suite("Client certificates", .play, .door(.tls))
+struct ClientCertificateTests {
+    /// Of the authority that the plays trust.
+    private let certificates: TestCertificates
+
+    init() throws { certificates = try TestCertificates() }
+
+    private func pair(_ name: String) throws -> TestCertificates.Pair { try certificates.make(name) }
+
+    private func play(
+        _ verification: ClientVerification, _ change: @escaping (inout ProxySettings) -> Void = { _ in }
+    ) throws -> ProxyPlay {
+        let file = certificates.authority
+        let origin = ScriptedOrigin { request in
+            [.json("{\"client\":\"\(request["Client-Cert"] ?? "none")\"}", ["Cache-Control: max-age=600"])]
+        }
+        return try ProxyPlay(origin) {
+            $0.listening.tls.certificates[0].clientAuthorities = file
+            $0.listening.tls.certificates[0].verification = verification
+            change(&$0)
+        }
+    }
+
+    private func client(_ play: ProxyPlay, _ pair: TestCertificates.Pair?) throws -> TestClient {
+        var offer = TLSOffer()
+        offer.pair = pair
+        return try TestClient(port: play.port, offer)
+    }
+
+    /// In TLS 1.3 a client knows that it is not let in when it reads.
+    private func isLetIn(_ play: ProxyPlay, _ pair: TestCertificates.Pair?) throws -> Bool {
+        try client(play, pair).get("/a")?.status == 200
+    }
+
+    @Test("where one is required, nobody comes in without it, or with one of another authority")
+    func required() throws {
+        let play = try play(.required)
+        #expect(try isLetIn(play, pair("ann")))
+        #expect(try !isLetIn(play, nil))
+        #expect(try !isLetIn(play, SharedCertificates.client))
+    }
+
+    @Test("where one is optional, none will do, and a bad one will not")
+    func optional() throws {
+        let play = try play(.optional)
+        #expect(try isLetIn(play, pair("ann")) && isLetIn(play, nil))
+        #expect(try !isLetIn(play, SharedCertificates.client))
+        #expect(try play.metric("cistern_tls_handshakes_failed_total{reason=\"certificate\"}") == 1)
+    }
+
+    @Test("each client has stored responses of its own, however often all ask for the same; a resumed session is the same client")
+    func partitions() throws {
+        let play = try play(.optional)
+        let (ann, bob) = (try client(play, pair("ann")), try client(play, pair("bob")))
+        let nobody = try client(play, nil)
+        for client in [ann, bob, nobody] {
+            #expect(client.get("/a")?["Cache-Status"]?.contains("fwd=uri-miss") == true)
+        }
+        for _ in 0..<20 {
+            for client in [ann, bob, nobody] { #expect(client.get("/a")?["Cache-Status"]?.contains("hit") == true) }
+        }
+        #expect(play.origin.requests.count == 3)
+        var again = TLSOffer()
+        (again.pair, again.session) = (try pair("ann"), ann.tls?.session)
+        let resumed = try TestClient(port: play.port, again)
+        #expect(resumed.tls?.isResumed == true && resumed.get("/a")?["Cache-Status"]?.contains("hit") == true)
+    }
+
+    @Test(
+        "a renewed certificate is the same client by its subject, and another by its key", arguments: [ClientIdentification.subject, .key])
+    func renewed(_ identification: ClientIdentification) throws {
+        let play = try play(.required) { $0.listening.tls.identification = identification }
+        let one = try client(play, pair("ann"))
+        #expect(one.get("/a")?["Cache-Status"]?.contains("fwd=uri-miss") == true)
+        let renewed = try client(play, pair("ann"))
+        #expect(renewed.get("/a")?["Cache-Status"]?.contains("hit") == (identification == .subject))
+    }
+
+    @Test("the upstream gets to know the certificate only where that is wanted; what clients say of theirs never")
+    func sentOn() throws {
+        let forged = [("Client-Cert", ":AAAA:"), ("X-SSL-Client-Verify", "SUCCESS"), ("client_cert", "x")]
+        for isSent in [false, true] {
+            let play = try play(.required) { $0.listening.tls.sendsCertificate = isSent }
+            let response = try #require(client(play, pair("ann")).get("/a", forged))
+            #expect(response.text.contains("none") == !isSent && !response.text.contains(":AAAA:"))
+            #expect(response.text.contains(":MII") == isSent)
+            let seen = try #require(play.origin.requests.last)
+            #expect(seen["X-SSL-Client-Verify"] == nil && seen["client certificate"] == nil && seen["client_cert"] == nil)
+        }
+    }
+
+    @Test("a route that wants a certificate refuses those without, also what is stored")
+    func route() throws {
+        let play = try play(.optional) { settings in
+            var route = Route()
+            (route.name, route.pattern, route.needsCertificate) = ("inner", RoutePattern("/inner/**"), true)
+            settings.routes = [route]
+        }
+        let (ann, nobody) = (try client(play, pair("ann")), try client(play, nil))
+        #expect(ann.get("/inner/a")?.status == 200)
+        for _ in 0..<3 {
+            let refused = try #require(nobody.get("/inner/a"))
+            #expect(refused.status == 403 && refused.text.contains("client certificate"))
+        }
+        #expect(nobody.get("/outer")?.status == 200)
+    }
+
+    @Test("a host whose clients are asked for another certificate is not served on this connection")
+    func otherHost() throws {
+        let outer = try certificates.make("outer", hosts: "DNS:outer.test")
+        let play = try play(.required) {
+            $0.listening.tls.certificates.insert(ServerTLSSettings.Certificate(file: outer.certificate, keyFile: outer.key), at: 0)
+        }
+        var offer = TLSOffer()
+        (offer.name, offer.authority) = ("outer.test", nil)
+        let client = try TestClient(port: play.port, offer)
+        #expect(client.get("/a", [("Host", "outer.test")])?.status == 200)
+        for host in ["cistern.test", "CISTERN.test:443"] { #expect(client.get("/a", [("Host", host)])?.status == 421) }
+        // And its session opens no other door.
+        (offer.name, offer.session) = ("cistern.test", client.tls?.session)
+        let other = try? TestClient(port: play.port, offer)
+        #expect(other?.get("/a", [("Host", "cistern.test")]) == nil)
+    }
+}
