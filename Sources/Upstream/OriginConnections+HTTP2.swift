@@ -15,11 +15,16 @@ extension OriginConnections {
         mayMake || !idle.isEmpty || joinable != nil || shared.contains { $0.hasRoom || $0.isUnused }
     }
 
-    /// One that is being made, and will have room for one more.
+    /// One that is being made, and will have room for one more. What takes long to make is not waited for by those who come then: a packet may
+    /// have been lost on its way, and another is there sooner, for all.
     private var joinable: ConnectionAttempt? {
         guard expected == .http2 else { return nil }
-        return attempts.values.first { isCounted($0) && $0.transfers.count < expectedStreams }
+        return attempts.values.first {
+            isCounted($0) && $0.transfers.count < expectedStreams && client.coarseNow - $0.beganAt < Self.joinableMilliseconds
+        }
     }
+
+    private static let joinableMilliseconds: Int64 = 1_000
 
     func serveInHTTP2(_ transfer: Transfer) {
         endUnused()

@@ -170,7 +170,7 @@ final class OriginConnections {
         guard heldBack.count > settings.maximumConnections / 2 else { return }
         loop.atEndOfBatch { [self] in
             while !isClosed, heldBack.count > settings.maximumConnections / 2, !waiting.isReadyEmpty, !hasRoom {
-                heldBack[0].giveUp(.connectionLimitReached)
+                heldBack.removeFirst().giveUp(.connectionLimitReached)
             }
         }
     }

@@ -67,7 +67,7 @@ package final class UpstreamClient {
     }
 
     /// Whether a connection is there on which another request may go out over HTTP/2.
-    package var hasOpenHTTP2Connection: Bool { connections?.shared.contains(where: \.hasRoom) ?? false }
+    var hasOpenHTTP2Connection: Bool { connections?.shared.contains(where: \.hasRoom) ?? false }
 
     /// Requests that wait for a connection now.
     package var waitingCount: Int { connections?.waitingCount ?? 0 }
