@@ -7,12 +7,14 @@ package enum BypassReason: String, Sendable, CaseIterable {
     case method, content, range, precondition
     /// The operator says that responses of its route are streams.
     case stream
+    /// It changes to another protocol.
+    case upgrade
 
     /// RFC 9211 §2.2.
     package var forwardToken: StaticString {
         switch self {
         case .method: "method"
-        case .content, .range, .precondition, .stream: "bypass"
+        case .content, .range, .precondition, .stream, .upgrade: "bypass"
         }
     }
 
@@ -23,7 +25,7 @@ package enum BypassReason: String, Sendable, CaseIterable {
         case .content: .requestContent
         case .range: .rangeRequest
         case .precondition: .preconditions
-        case .stream: .stream
+        case .stream, .upgrade: .stream
         }
     }
 }

@@ -113,13 +113,16 @@ extension ClientConnection {
             case .length(let count): end.put(contentLength: count)
             case .chunked where progress.version == .http11: end.put("Transfer-Encoding: chunked\r\n")
             case .chunked: break
+            case .tunnel: end.put("Connection: Upgrade\r\n")
             }
-            end.put(progress.connectionLine)
+            if framing != .tunnel { end.put(progress.connectionLine) }
             end.put(lines)
             end.put("\r\n")
         }
         output.append(piece: bytes)
         pushLater()
+        // The client may have spoken already.
+        if framing == .tunnel { table.loop.atEndOfBatch { [self] in resumeInput() } }
     }
 
     /// - Returns: false where so much waits to be sent that the flow should stop until `responseDrained`.

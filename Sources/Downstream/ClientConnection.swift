@@ -233,7 +233,9 @@ package final class ClientConnection: AcceptedConnection {
         exchange?.requestEnded()
     }
 
+    /// Another protocol has time-outs of its own; ours is that of streams.
     private func startContentClock() {
+        guard state.current?.isTunnel == false else { return }
         let pauseDeadline = table.deadline(after: table.settings.contentTimeout)
         readDeadline = contentDeadline > 0 ? min(pauseDeadline, contentDeadline) : pauseDeadline
     }
@@ -289,6 +291,7 @@ package final class ClientConnection: AcceptedConnection {
             dismissExchange()
             receiver.refused(rejection.kind, on: self)
             abortResponse()
+        case .endContent: endContent()
         case .awaitRequest:
             readDeadline = table.keepAliveDeadline
             if !isHandling { resumeInput() }
@@ -316,7 +319,7 @@ package final class ClientConnection: AcceptedConnection {
         perform(state.responseSent(hasInput: !input.isEmpty))
     }
 
-    private func resumeInput() {
+    func resumeInput() {
         guard !isHandling, !state.isClosed else { return }
         if !input.isEmpty { handleInput() }
         if state.isAwaitingRequest, state.hasInputEnded { return closeNow() }

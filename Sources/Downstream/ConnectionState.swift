@@ -31,6 +31,8 @@ struct ConnectionState {
         case abort(RequestRejection)
         /// Another request may come.
         case awaitRequest
+        /// The client says nothing more in the protocol that it has changed to.
+        case endContent
     }
 
     /// What the content of a request brings.
@@ -150,6 +152,10 @@ struct ConnectionState {
             position = bytes.count
             progress.content = .coming(.frames(received: before + range.count))
             return limit > 0 && before + range.count > limit ? .failed(fail(.contentTooLarge, progress)) : .piece(range, isLast: false)
+        case .tunnel:
+            let range = position..<bytes.count
+            position = bytes.count
+            return .piece(range, isLast: false)
         }
     }
 
@@ -196,13 +202,17 @@ struct ConnectionState {
     /// A response begins whose content follows in pieces.
     /// - Returns: what it is the response to; nil where nobody waits for one any more.
     mutating func beginResponse(_ framing: ResponseFraming, readAhead: Int, isFirstOutput: Bool) -> RequestProgress? {
+        let hasInputEnded = hasInputEnded
         update {
             $0.begin()
             $0.readAhead = readAhead
             // HTTP/1.0 knows no chunks: the end of the connection is the end of the content.
             if framing == .chunked, $0.version == .http10 { $0.endsConnection = true }
             let isChunked = framing == .chunked && $0.version == .http11 && !$0.isHead
-            $0.response = .begun(isChunked: isChunked, mayTakeBack: isFirstOutput)
+            $0.response = .begun(isChunked: isChunked, mayTakeBack: isFirstOutput && framing != .tunnel)
+            guard framing == .tunnel else { return }
+            $0.endsConnection = true
+            $0.content = hasInputEnded ? .whole : .coming(.tunnel)
         }
         return current
     }
@@ -271,6 +281,9 @@ struct ConnectionState {
         switch phase {
         case .idle, .receivingHead, .lingering: return .close
         // Half-closed: the client has said all that it will, and still reads.
+        case .exchanging(let progress) where progress.isTunnel:
+            update { $0.content = .whole }
+            return .endContent
         case .exchanging(let progress): return progress.content.isWhole ? peerEnded() : .abandon
         case .closed: return .nothing
         }
@@ -332,6 +345,8 @@ struct RequestProgress {
             case chunked(ChunkedDecoder, received: Int)
             /// Of HTTP/2 (RFC 9113 §8.1), whose frames tell of its end.
             case frames(received: Int)
+            /// Another protocol: as it comes, until the client says nothing more.
+            case tunnel
         }
 
         var isWhole: Bool { if case .whole = self { true } else { false } }
@@ -373,8 +388,13 @@ struct RequestProgress {
             case .length(let count): .coming(.length(count))
             case .chunked where head.version == .http2: .coming(.frames(received: 0))
             case .chunked: .coming(.chunked(ChunkedDecoder(), received: 0))
+            // Before a response has changed the protocol nothing of it comes.
+            case .tunnel: .whole
             }
     }
+
+    /// Whether the client speaks another protocol now.
+    var isTunnel: Bool { if case .coming(.tunnel) = content { true } else { false } }
 
     var takesContent: Bool { !content.isWhole && !isContentPaused }
 

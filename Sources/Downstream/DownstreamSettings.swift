@@ -76,4 +76,6 @@ package enum ResponseFraming: Sendable, Equatable {
     case length(Int)
     /// Length unknown: chunked, or up to the end of the connection for an HTTP/1.0 client.
     case chunked
+    /// A 101, and then another protocol, both ways.
+    case tunnel
 }

@@ -129,7 +129,8 @@ final class HTTP2Stream {
 
     func perform(_ action: ConnectionState.Action) {
         switch action {
-        case .nothing, .awaitRequest, .close, .linger, .tellEnd: break
+        // HTTP/2 changes to no other protocol (RFC 9113 §8.6).
+        case .nothing, .awaitRequest, .close, .linger, .tellEnd, .endContent: break
         case .abandon: connection.reset(self, .cancel)
         case .refuse(let rejection):
             dismissExchange()

@@ -105,6 +105,7 @@ extension BypassReason {
         case .range: "Only a part was asked for, and no fresh whole is stored."
         case .precondition: "The request had preconditions that only the upstream can judge."
         case .stream: "Responses of this route are streams (routes.stream), which never come from the store."
+        case .upgrade: "The client wanted to change to another protocol (routes.upgrade): what is said in that is passed on as it comes."
         }
     }
 }

@@ -180,4 +180,6 @@ package enum ContentFraming: Sendable, Equatable {
     case none
     case length(Int)
     case chunked
+    /// None before the response; behind a 101, what another protocol says, as it comes and to the connection's end (RFC 9110 §7.8).
+    case tunnel
 }

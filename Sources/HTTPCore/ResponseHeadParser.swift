@@ -34,8 +34,12 @@ package struct ResponseHeadParser: Sendable {
         case length(Int)
         case chunked
         case connectionEnd
+        /// Behind a 101: another protocol.
+        case tunnel
     }
 
+    /// Whether the request offered to change to another protocol.
+    var mayUpgrade = false
     private var fields = Fields()
     /// Of the field lines so far.
     private var lineBytes = 0
@@ -136,6 +140,10 @@ package struct ResponseHeadParser: Sendable {
         if head.status.isInformational {
             (status, lineBytes) = (0, 0)
             informational += 1
+            if head.status == 101, mayUpgrade, version == .http11 {
+                isPersistent = false
+                return .final(head, .tunnel)
+            }
             guard head.status != 101, informational <= limits.informational else { return .refused(.malformed) }
             return .informational(head)
         }

@@ -44,6 +44,8 @@ package struct ResponseReader: ~Copyable, Sendable {
         case length(Int)
         case chunked(ChunkedDecoder)
         case untilEnd
+        /// Another protocol, whose end is its own matter.
+        case tunnel
         case ended
     }
 
@@ -54,10 +56,13 @@ package struct ResponseReader: ~Copyable, Sendable {
     /// The beginning of a line whose end has not come: the head's limit bounds it.
     private var line: [UInt8] = []
 
-    /// - Parameter method: the request's.
-    package init(to method: Method, limits: ResponseLimits) {
+    /// - Parameters:
+    ///   - method: the request's.
+    ///   - mayUpgrade: whether it offered to change to another protocol.
+    package init(to method: Method, mayUpgrade: Bool = false, limits: ResponseLimits) {
         isToHEAD = method == .head
         self.limits = limits
+        head.mayUpgrade = mayUpgrade
     }
 
     /// Whether any byte has come.
@@ -67,10 +72,13 @@ package struct ResponseReader: ~Copyable, Sendable {
     package var isInContent: Bool {
         switch state {
         case .length(let left): left > 0
-        case .chunked, .untilEnd: true
+        case .chunked, .untilEnd, .tunnel: true
         case .nothing, .head, .withoutContent, .ended: false
         }
     }
+
+    /// Whether what comes is another protocol.
+    package var isTunnel: Bool { if case .tunnel = state { true } else { false } }
 
     /// Whether the connection may go on after this response (RFC 9112 §9.3). Known with the final head.
     package var isPersistent: Bool { head.isPersistent }
@@ -91,7 +99,7 @@ package struct ResponseReader: ~Copyable, Sendable {
             state = .length(left - count)
             return content(count, &position)
         case .chunked(let chunks): return nextOfChunks(chunks, bytes, &position)
-        case .untilEnd: return content(bytes.count - position, &position)
+        case .untilEnd, .tunnel: return content(bytes.count - position, &position)
         // Nobody asks for more; what comes would be no part of it.
         case .ended: return position < bytes.count ? .refused(.surplus) : .needsMore
         }
@@ -102,6 +110,7 @@ package struct ResponseReader: ~Copyable, Sendable {
         switch state {
         case .nothing: .nothing
         case .untilEnd where isClean: .whole
+        case .tunnel: .whole
         case .head, .withoutContent, .length, .chunked, .untilEnd, .ended: .incomplete
         }
     }
@@ -187,6 +196,7 @@ extension ResponseReader.State {
             case .length(let count): .length(count)
             case .chunked: .chunked(ChunkedDecoder())
             case .connectionEnd: .untilEnd
+            case .tunnel: .tunnel
             }
     }
 }

@@ -11,6 +11,8 @@ enum Upload {
     case nothing
     /// The client waits to be told to send it; the timer tells it where the upstream does not.
     case awaitingContinue(LoopTimer?)
+    /// It comes if the upstream changes to another protocol.
+    case awaitingTunnel
     /// It comes, and counts as held until the upstream has taken what was held of it before it streamed.
     case streaming(ContentHold?)
 
@@ -18,6 +20,7 @@ enum Upload {
         self =
             switch body {
             case .none, .whole: .nothing
+            case .streamed(let content) where content.framing == .tunnel: .awaitingTunnel
             case .streamed(let content) where content.awaitsContinue: .awaitingContinue(nil)
             case .streamed(let content): .streaming(content.hold)
             }
@@ -41,10 +44,15 @@ extension Exchange {
 
     func requestEnded() {
         shard.loop.assertOnLoop()
+        // Of the request itself; what comes through a tunnel has not begun.
+        if case .awaitingTunnel = upload { return }
         stopAwaitingContinue()
         upload = .nothing
         fetch?.endContent()
     }
+
+    /// The upstream has changed to another protocol: from now on what the client says is its content.
+    func beginTunnel() { upload = .streaming(nil) }
 
     func fetchDrained() {
         goOnStreaming()
@@ -80,7 +88,7 @@ extension Exchange {
 
     private func goOnStreaming() {
         switch upload {
-        case .nothing: return
+        case .nothing, .awaitingTunnel: return
         case .awaitingContinue: stopAwaitingContinue()
         case .streaming(let hold): hold?.giveBack()
         }

@@ -145,8 +145,12 @@ extension Exchange {
         record.status = response.status.rawValue
         var lines: [UInt8] = []
         shard.messages.cacheStatus.forwarded(forwarding(detail: isLookedUp ? notStored.rawValue : nil), to: &lines)
+        let isTunnel = response.status == 101
+        if isTunnel { beginTunnel() }
         let framing: ResponseFraming =
-            if response.status.forbidsContent {
+            if isTunnel {
+                .tunnel
+            } else if response.status.forbidsContent {
                 .none
             } else if let length {
                 .length(length)

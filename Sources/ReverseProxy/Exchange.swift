@@ -57,7 +57,9 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         trace = request.trace
         trace.number = shard.records.why.nextNumber()
         trace.content.outcome = body.outcome
-        recording = shard.shared.recorder.map {
+        // What goes through a tunnel is no content of a response.
+        let recorder = body.framing == .tunnel ? nil : shard.shared.recorder
+        recording = recorder.map {
             ExchangeRecording(
                 $0, request.head, content: body.bytes, started: shard.loop.batchWallMilliseconds,
                 began: shard.loop.time.monotonicMilliseconds)

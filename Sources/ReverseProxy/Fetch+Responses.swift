@@ -22,7 +22,13 @@ extension Fetch: TransferReceiver {
     func transfer(_ transfer: Transfer, received head: ResponseHead) {
         shard.loop.assertOnLoop()
         recency.responseTime = shard.now
-        let response = head.removingHopByHop()
+        var response = head.removingHopByHop()
+        if head.status == 101 {
+            guard Upgrade.isAccepted(by: head, offered: request.fields) else {
+                return perform(machine.handle(.decided(.fail(.unexpectedStatus))))
+            }
+            response.fields.append(.upgrade, Array(head.fields.first(.upgrade) ?? []))
+        }
         self.response = response
         judge(head)
         invalidate(after: head)
@@ -73,8 +79,9 @@ extension Fetch: TransferReceiver {
             subject.head, sent: request.fields, response, copy: subject.found.map { ($0.metadata, $0.head) },
             mayRescue: subject.mayRescue, isLookedUp: hasPlace, good: subject.found == nil ? GoodResponse() : good,
             strictness: shard.settings.policy.strictness)
-        facts.isStream = StreamedResponse.isStream(
-            response, to: subject.head.method, onStreamRoute: shard.routes.all[subject.route].streams)
+        facts.isStream =
+            response.status == 101
+            || StreamedResponse.isStream(response, to: subject.head.method, onStreamRoute: shard.routes.all[subject.route].streams)
         if let decision = facts.judge(hasStandIn: hasStandIn) { return decision }
         // Now its place is known, where that is another than its request's.
         let storage = storageDecision(response)

@@ -20,7 +20,7 @@ extension ProxyShard {
         let limit = max(rules.eachBytes, routeLimit)
         let announced: Int? =
             switch framing {
-            case .none: 0
+            case .none, .tunnel: 0
             case .length(let count): count
             case .chunked: nil
             }

@@ -34,6 +34,7 @@ extension ProxyShard {
 
     /// Why the store has nothing to do with a request; nil where it may have.
     private func bypass(_ head: RequestHead, _ body: RequestBody) -> BypassReason? {
+        if case .tunnel = body.framing { return .upgrade }
         if case .bypass(let reason) = RequestUse(head, content: body.framing) { return reason }
         return routes.stream(head.pathAndQuery) ? .stream : nil
     }

@@ -14,6 +14,10 @@ extension ProxyShard {
         var fields = messages.requestFields.make(from: head, client: client)
         if request.place != nil { Self.prepareForStore(&fields, request.found, head.method) }
         if case .streamed(let content) = body, content.awaitsContinue { fields.append(.expect, "100-continue") }
+        if body.framing == .tunnel, let offered = routes.upgrade(head) {
+            fields.append(.connection, "Upgrade")
+            fields.append(.upgrade, offered)
+        }
         return UpstreamRequest(
             method: head.method, target: Array(head.pathAndQuery), fields: fields, content: body.framing,
             isRepeatable: routes.reads(head.method, on: request.route))

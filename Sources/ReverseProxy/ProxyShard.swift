@@ -148,10 +148,11 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
             if request.framing == .none || request.framing == .length(0), respondToPreflight(head, rules, on: stream) { return nil }
             stream = CrossOriginStream(stream, rules, head)
         }
+        if request.framing == .none, routes.upgrade(head) != nil { return pass(head, .streamed(.tunnel), on: stream) }
         switch request.framing {
         case .none where !isKeptByContent(head): return considerPlain(request, on: stream)
         case .length(0) where !isKeptByContent(head): return receivedWhole(head, .whole(.empty), on: stream)
-        case .none, .length, .chunked: return receive(head, request.framing, on: stream)
+        case .none, .length, .chunked, .tunnel: return receive(head, request.framing, on: stream)
         }
     }
 

@@ -58,6 +58,9 @@ struct StreamedContent {
     /// The client sends it when it is told to (RFC 9110 §10.1.1).
     let awaitsContinue: Bool
 
+    /// What another protocol says, if the upstream changes to it.
+    static var tunnel: StreamedContent { StreamedContent(framing: .tunnel, reason: nil, hold: nil, awaitsContinue: false) }
+
     /// Those whose content streams hold a connection for as long as their clients like: half of all, so that others have the rest.
     static func share(of connections: Int) -> ConnectionShare { ConnectionShare(.streamedContent, .connections(connections / 2)) }
 }

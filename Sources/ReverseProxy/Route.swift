@@ -3,6 +3,7 @@
 import Addresses
 import CachePolicy
 import Explanation
+import Forwarding
 import HTTPCore
 import Identity
 import ResponseCache
@@ -41,6 +42,8 @@ package struct Route: Sendable {
     package var crossOrigin = CrossOriginRules()
     /// Whether its responses are streams: passed on as they come, and nothing else.
     package var streams = false
+    /// Protocols that its clients may change to, in small letters.
+    package var upgrades: [[UInt8]] = []
     /// What the operator says of how long responses count as fresh.
     package var freshness = FreshnessRules()
     /// What is done about content codings.
@@ -94,6 +97,8 @@ package struct Routes: Sendable {
     let obeyClients: Bool
     /// Whether one of them is for streams.
     private let someStream: Bool
+    /// Whether clients may change to another protocol on one of them.
+    private let someUpgrade: Bool
     /// Whether one of them has demands on responses.
     private let someDemand: Bool
     /// Whether the operator decides on one of them what scripts of other origins may do.
@@ -109,6 +114,7 @@ package struct Routes: Sendable {
         }
         obeyClients = all.allSatisfy(\.obeysClients)
         someStream = all.contains(where: \.streams)
+        someUpgrade = all.contains { !$0.upgrades.isEmpty }
         someCrossOrigin = all.contains(where: \.crossOrigin.isOn)
         compression = PathTable(routes.map { ($0.pattern, $0.compression) }, rest: rest.compression).simplified
         someDemand = all.contains { $0.good != Self.undemanding }
@@ -162,6 +168,12 @@ package struct Routes: Sendable {
 
     /// Whether responses for this target are streams by its route.
     func stream(_ target: @autoclosure () -> ArraySlice<UInt8>) -> Bool { someStream && all[place(of: target())].streams }
+
+    /// The protocols that a request may change to, as the value of an Upgrade field; nil where it offers none that its route lets through.
+    func upgrade(_ head: RequestHead) -> [UInt8]? {
+        guard someUpgrade, head.contains(.upgrade) else { return nil }
+        return Upgrade.offered(by: head, allowed: all[place(of: head.pathAndQuery)].upgrades)
+    }
 
     /// The operator's word on scripts of other origins; nil where there is none.
     func crossOrigin(_ target: @autoclosure () -> ArraySlice<UInt8>) -> CrossOriginRules? {

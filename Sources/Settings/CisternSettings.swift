@@ -135,6 +135,7 @@ package struct CisternSettings: Sendable, Equatable {
         package var invalidatesTarget = true
         package var invalidatesCollection = false
         package var stream = false
+        package var upgrade: [String] = []
         package var arguments = Arguments()
         package var good = LastGood()
         package var freshness: Freshness

@@ -40,6 +40,9 @@ package enum RouteTable {
                 path: "stream", binding: .flag(\.stream),
                 help: "Responses are streams of whatever type: passed on as they come, never kept or rescued, as long as they like."),
             Setting(
+                path: "upgrade", binding: .list(\.upgrade),
+                help: "Protocols that clients may change to, such as websocket: then bytes go both ways as they come, and nothing is kept."),
+            Setting(
                 path: "invalidates_target", binding: .flag(\.invalidatesTarget),
                 help: "A write makes what is stored for its target invalid. Off for a target that everything is asked of, as in GraphQL."),
             Setting(

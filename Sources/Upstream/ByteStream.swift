@@ -92,6 +92,9 @@ final class ByteStream {
         }
     }
 
+    /// Says that nothing more is sent, once all of it is the kernel's.
+    func endSending() { shutdown(descriptor, Int32(SHUT_WR)) }
+
     /// TLS says good-bye before the socket goes, and not after: the descriptor's number may be another's then.
     func close() {
         tls?.close()

@@ -78,7 +78,8 @@ final class OriginConnection: EventHandler {
         state = .busy(transfer)
         transfer.carrier = .connection(self)
         transfer.spoken = .http1
-        reader = ResponseReader(to: transfer.request.method, limits: connections.client.limits.head)
+        reader = ResponseReader(
+            to: transfer.request.method, mayUpgrade: transfer.request.content == .tunnel, limits: connections.client.limits.head)
         var begun = TransferTimes()
         (begun.resolved, begun.connected, begun.secured) = wasUsed ? (0, 0, 0) : (times.resolved, times.connected, times.secured)
         transfer.beginRequest(begun)
@@ -167,6 +168,8 @@ final class OriginConnection: EventHandler {
             case .broken: output.breakOff()
             }
         }
+        // The client says nothing more: so its upstream hears.
+        if reader.isTunnel, output.isAllSent { stream.endSending() }
         watch()
     }
 

@@ -273,6 +273,8 @@ package final class Transfer {
 
     /// The time-out that has passed, if any, as the error that it is.
     func overdue(at now: Int64) -> UpstreamError? {
-        progress.overdue(at: now, client.limits, content.state, hasResolved: carrier.hasResolved)
+        // What goes through a tunnel comes after the response's head: until then the upstream has all of the request.
+        let content = request.content == .tunnel ? .taken : content.state
+        return progress.overdue(at: now, client.limits, content, hasResolved: carrier.hasResolved)
     }
 }

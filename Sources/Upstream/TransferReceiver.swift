@@ -30,14 +30,14 @@ package struct UpstreamRequest: Sendable {
         switch content {
         case .none: method.promisesContent ? 0 : nil
         case .length(let count): count
-        case .chunked: nil
+        case .chunked, .tunnel: nil
         }
     }
 
     var hasContent: Bool {
         switch content {
         case .none, .length(0): false
-        case .length, .chunked: true
+        case .length, .chunked, .tunnel: true
         }
     }
 }

@@ -122,6 +122,13 @@ enum SettingsCheck {
             for method in route.methods where method != "POST" && method != "QUERY" {
                 tell(&reader, "methods", "methods can be POST and QUERY, not \"\(method)\"")
             }
+            for name in route.upgrade {
+                let isName = !name.isEmpty && name.utf8.allSatisfy(isTokenByte)
+                if !isName { tell(&reader, "upgrade", "\"\(name)\" is not a protocol's name, such as websocket") }
+                if ["h2c", "http", "tls"].contains(name.lowercased()) {
+                    tell(&reader, "upgrade", "upgrade cannot be \(name): requests that nobody looks at would go through")
+                }
+            }
             for (path, pointers) in [("good.must_have", route.good.mustHave), ("good.must_not_have", route.good.mustNotHave)] {
                 for pointer in pointers where JSONPointer(pointer) == nil {
                     tell(&reader, path, "\"\(pointer)\" is not a JSON Pointer, such as /items/0/id")
@@ -373,6 +380,7 @@ extension Route {
         invalidatesTarget = settings.invalidatesTarget
         invalidatesCollection = settings.invalidatesCollection
         streams = settings.stream
+        upgrades = settings.upgrade.map { Array($0.lowercased().utf8) }
         crossOrigin = CrossOriginRules(settings.crossOrigin)
         arguments.sorts = settings.arguments.sort
         arguments.ignore = settings.arguments.ignore.map { ArgumentPattern($0) }

@@ -46,6 +46,8 @@ package enum OriginStep: Sendable {
     case cut
     /// Ends it with a reset.
     case reset
+    /// Sends back what comes until no more does.
+    case echo
     /// Says nothing more until the origin goes down.
     case hang
     /// Waits until the play opens the gate.
@@ -272,6 +274,12 @@ package final class ScriptedOrigin: Sendable {
         case .tunnel(let port):
             Self.splice(stream.descriptor, with: port)
             return false
+        case .echo:
+            while true {
+                let bytes = stream.receive()
+                guard !bytes.isEmpty else { return false }
+                stream.send([bytes])
+            }
         case .hang:
             while !stream.receive().isEmpty {}
             return false

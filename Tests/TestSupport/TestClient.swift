@@ -103,16 +103,9 @@ package final class TestClient {
     /// Reads one response; nil where the connection ended without one.
     package func readResponse(toHead: Bool = false) -> TestResponse? {
         var informational: [String] = []
-        while let head = readHead() {
-            var lines = head.split(separator: "\r\n", omittingEmptySubsequences: false).map(String.init)
-            let statusLine = lines.removeFirst()
-            let fields = lines.compactMap { line -> (name: String, value: String)? in
-                guard let colon = line.firstIndex(of: ":") else { return nil }
-                return (String(line[..<colon]), String(line[line.index(after: colon)...].drop { $0 == " " }))
-            }
-            var answer = TestResponse(statusLine: statusLine, fields: fields, content: [])
+        while var answer = readResponseHead() {
             if (100..<200).contains(answer.status) {
-                informational.append(statusLine)
+                informational.append(answer.statusLine)
                 continue
             }
             answer.informational = informational
@@ -120,6 +113,25 @@ package final class TestClient {
             return answer
         }
         return nil
+    }
+
+    /// Reads the next head, whatever its status; nil where the connection ended without one.
+    package func readResponseHead() -> TestResponse? {
+        guard let head = readHead() else { return nil }
+        var lines = head.split(separator: "\r\n", omittingEmptySubsequences: false).map(String.init)
+        let statusLine = lines.removeFirst()
+        let fields = lines.compactMap { line -> (name: String, value: String)? in
+            guard let colon = line.firstIndex(of: ":") else { return nil }
+            return (String(line[..<colon]), String(line[line.index(after: colon)...].drop { $0 == " " }))
+        }
+        return TestResponse(statusLine: statusLine, fields: fields, content: [])
+    }
+
+    /// The next bytes as they come; fewer where the connection ended.
+    package func read(_ count: Int) -> [UInt8] {
+        while buffer.count < count, fill() {}
+        defer { buffer.removeFirst(min(count, buffer.count)) }
+        return Array(buffer.prefix(count))
     }
 
     /// Whether something to read is there, or comes within so many milliseconds.

@@ -27,6 +27,7 @@ enum ResponseProperty {
             try expect(lengths.allSatisfy { Int(String(decoding: $0, as: UTF8.self)) == count }, "two lengths differ")
         case .chunked: try expect(lengths.isEmpty, "a response in chunks has a Content-Length too")
         case .connectionEnd: try expect(lengths.isEmpty && !fields.contains(.transferEncoding), "its framing is overlooked")
+        case .tunnel: throw Violation(description: "a change to another protocol that nobody offered is taken")
         }
         var text: [UInt8] = []
         ResponseSerializer.append(head, to: &text)

@@ -1,0 +1,157 @@
+// Clients that change to another protocol: what is let through, bytes both ways, and how it ends.
+
+import CachePolicy
+import HTTPCore
+import ReverseProxy
+import TestSupport
+import Testing
+
+@Suite("Changing to another protocol", .play)
+struct UpgradeTests {
+    private func play(
+        _ upgrades: [String] = ["websocket"], _ configure: @escaping (inout ProxySettings) -> Void = { _ in },
+        _ script: @escaping ScriptedOrigin.Script
+    ) throws -> ProxyPlay {
+        try ProxyPlay(ScriptedOrigin(script)) { settings in
+            var route = Route()
+            (route.name, route.upgrades) = ("ws", upgrades.map { Array($0.utf8) })
+            route.pattern = .init("/ws/**")
+            settings.routes = [route]
+            configure(&settings)
+        }
+    }
+
+    private static let request = [
+        "GET /ws/a HTTP/1.1", "Host: a", "Connection: keep-alive, Upgrade", "Upgrade: WebSocket", "Sec-WebSocket-Key: k",
+        "Sec-WebSocket-Version: 13",
+        "", "",
+    ].joined(separator: "\r\n")
+    private static let accepted = OriginStep.send(
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\n")
+
+    private func read(_ count: Int, from client: TestClient) -> String { String(decoding: client.read(count), as: UTF8.self) }
+
+    @Test("a protocol that the route lets through: 101, then bytes both ways, also those that came early, until the upstream ends")
+    func tunnel() throws {
+        let play = try play { _ in [Self.accepted, .send("hello"), .echo] }
+        let client = try play.client()
+        client.send(Self.request + "early")
+        let head = try #require(client.readResponseHead())
+        #expect(
+            head.status == 101 && head["Upgrade"] == "websocket" && head["Connection"] == "Upgrade" && head["Sec-WebSocket-Accept"] == "x")
+        #expect(read(10, from: client) == "helloearly")
+        for word in ["one", "two", String(repeating: "x", count: 300_000)] {
+            client.send(word)
+            #expect(read(word.utf8.count, from: client) == word)
+        }
+        let sent = try #require(play.origin.requests.first)
+        #expect(sent["Upgrade"] == "WebSocket" && sent["Connection"] == "Upgrade" && sent["Sec-WebSocket-Key"] == "k")
+        #expect(try play.metric("cistern_streams") == 1)
+        // The client says nothing more: the echo ends, and with it the tunnel.
+        client.finishSending()
+        #expect(client.readToEnd().isEmpty)
+        #expect(try play.waitFor("cistern_streams", 0))
+        #expect(try play.metric("cistern_requests_total{result=\"bypass\",method=\"GET\",status_class=\"1xx\"}") == 1)
+    }
+
+    @Test("a client that goes away takes the tunnel with it, and one that is idle for too long is ended")
+    func ends() throws {
+        let play = try play { _ in [Self.accepted, .hang] }
+        do {
+            let gone = try play.client()
+            gone.send(Self.request)
+            #expect(gone.readResponseHead()?.status == 101)
+            gone.endsWithReset()
+        }
+        #expect(try play.waitFor("cistern_streams", 0))
+        let idle = try play.client()
+        idle.send(Self.request)
+        #expect(idle.readResponseHead()?.status == 101)
+        #expect(try play.waitFor("cistern_streams", 1))
+        play.time.advance(by: .seconds(301))
+        _ = idle.readToEnd()
+        #expect(try play.waitFor("cistern_streams", 0))
+    }
+
+    @Test("what is said in one direction keeps the other open")
+    func oneWay() throws {
+        let play = try play { _ in [Self.accepted, .hang] }
+        let client = try play.client()
+        client.send(Self.request)
+        #expect(client.readResponseHead()?.status == 101)
+        for count in 1...4 {
+            play.time.advance(by: .seconds(100))
+            client.send("still here")
+            #expect(try play.waitFor("cistern_request_bytes_total", Double(count * 10)))
+        }
+        #expect(try play.metric("cistern_streams") == 1)
+    }
+
+    @Test("an upstream that does not change responds as ever, and the connection goes on")
+    func declined() throws {
+        let play = try play { _ in [.json("\"no\"", status: "403 Forbidden")] }
+        let client = try play.client()
+        client.send(Self.request)
+        let response = try #require(client.readResponse())
+        #expect(response.status == 403 && response.text == "\"no\"")
+        #expect(client.get("/b")?.status == 403)
+    }
+
+    @Test(
+        "what the route does not let through is a plain request, without the offer",
+        arguments: [
+            ("/other", "websocket", "Upgrade", "HTTP/1.1"), ("/ws/a", "h2c", "Upgrade", "HTTP/1.1"),
+            ("/ws/a", "websocket", "close", "HTTP/1.1"),
+            ("/ws/a", "websocket", "Upgrade", "HTTP/1.0"),
+        ])
+    func notLetThrough(_ path: String, _ offered: String, _ connection: String, _ version: String) throws {
+        let play = try play { _ in [.json("1")] }
+        let client = try play.client()
+        client.send("GET \(path) \(version)\r\nHost: a\r\nConnection: \(connection)\r\nUpgrade: \(offered)\r\nHTTP2-Settings: x\r\n\r\n")
+        #expect(client.readResponse()?.text == "1")
+        let sent = try #require(play.origin.requests.first)
+        #expect(sent["Upgrade"] == nil && sent["HTTP2-Settings"] == nil)
+    }
+
+    @Test(
+        "a 101 that nobody asked for, or to another protocol, is a failure",
+        arguments: [("/ws/a", "h2c"), ("/ws/a", "websocket, h2c"), ("/other", "websocket")])
+    func unasked(_ path: String, _ chosen: String) throws {
+        let play = try play { _ in
+            [.send("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: \(chosen)\r\n\r\nsecret"), .hang]
+        }
+        let client = try play.client()
+        client.send(Self.request.replacing("/ws/a", with: path))
+        let response = try #require(client.readResponse())
+        #expect(response.status == 502 && !response.text.contains("secret"))
+    }
+
+    @Test("of several protocols those that are let through go on")
+    func several() throws {
+        let play = try play(["websocket", "iot"]) { _ in [.json("1")] }
+        let client = try play.client()
+        client.send("GET /ws/a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c, IoT/1, websocket\r\n\r\n")
+        #expect(client.readResponse()?.text == "1")
+        #expect(play.origin.requests.first?["Upgrade"] == "IoT/1, websocket")
+    }
+
+    @Test("tunnels hold half of the upstream's connections at most, so that others have the rest")
+    func limited() throws {
+        let play = try play(["websocket"]) {
+            $0.upstream.maximumConnections = 4
+        } _: { request in
+            request["Upgrade"] == nil ? [.json("1")] : [Self.accepted, .hang]
+        }
+        let clients = try (1...2).map { _ in
+            let client = try play.client()
+            client.send(Self.request)
+            #expect(client.readResponseHead()?.status == 101)
+            return client
+        }
+        let other = try play.client()
+        other.send(Self.request)
+        #expect(try play.get("/b").text == "1")
+        #expect(!other.hasInput(within: 0))
+        _ = clients
+    }
+}
