@@ -23,9 +23,12 @@ package struct AddressRules: Sendable, Equatable {
 
     package var isEmpty: Bool { table.isEmpty }
 
-    /// - Parameter address: nil for a client without one, through a Unix socket: those who may open the file may come in.
-    package func allow(_ address: IPAddress?) -> Bool {
-        guard let address else { return true }
-        return table.value(of: address) ?? rest
+    /// Of whom nothing is known, nobody says that he may.
+    package func allow(_ client: ClientAddress) -> Bool {
+        switch client {
+        case .known(let address): table.value(of: address) ?? rest
+        case .local: true
+        case .unknown: isEmpty
+        }
     }
 }

@@ -1,5 +1,5 @@
 // Who asked, as those in front of us say it (RFC 7239, and the older X-Forwarded-*). A client can write anything into these fields, so only what
-// proxies that are trusted have added to them counts: they are walked from the right.
+// proxies that are trusted have added to them counts: they are walked from the right, and what is left of the client is not looked at.
 
 import HTTPCore
 
@@ -11,10 +11,21 @@ package enum ForwardedField: String, Sendable, CaseIterable {
     case xForwardedFor = "x-forwarded-for"
 }
 
+/// Where a client is.
+package enum ClientAddress: Sendable, Equatable {
+    case known(IPAddress)
+    /// At the other end of a Unix socket, whose file says who may use it.
+    case local
+    /// A trusted proxy said something of it that cannot be read.
+    case unknown
+
+    package var address: IPAddress? { if case .known(let address) = self { address } else { nil } }
+}
+
 package struct ForwardedClient: Sendable, Equatable {
-    package var address: IPAddress
+    package private(set) var address: ClientAddress
     /// The scheme that the client used, where the proxy said it.
-    package var isSecure: Bool?
+    package private(set) var isSecure: Bool?
 
     /// What is walked at most; who is further away is as good as unknown.
     private static let limit = 64
@@ -23,32 +34,40 @@ package struct ForwardedClient: Sendable, Equatable {
     ///   - peer: the address that the connection came from, a trusted one.
     ///   - trusted: the proxies that are believed.
     package init(_ fields: Fields, from peer: IPAddress, _ field: ForwardedField, trusted: NetworkList) {
-        address = peer
-        let usesForwarded = field == .forwarded || field == .auto && !fields.contains(.xForwardedFor) && fields.contains(.forwarded)
-        if usesForwarded {
-            walk(Self.forwardedElements(fields), trusted)
+        address = .known(peer)
+        if field == .forwarded || field == .auto && !fields.contains(.xForwardedFor) && fields.contains(.forwarded) {
+            walk(fields.all(.forwarded), trusted, Self.elements)
         } else {
-            let lines = fields.all(.xForwardedFor)
-            walk(
-                lines.flatMap { $0.split(separator: UInt8(ascii: ","), omittingEmptySubsequences: false) }.map { Element(node: $0) },
-                trusted)
+            walk(fields.all(.xForwardedFor), trusted, Self.members)
             isSecure = Self.isSecure(fields.all(.xForwardedProto).last.map { Self.last($0) })
         }
     }
 
     private struct Element {
-        /// nil where it is not said.
+        /// nil where it is not said, or in two ways.
         var node: ArraySlice<UInt8>?
         var proto: ArraySlice<UInt8>?
     }
 
-    /// The first from the right that is no trusted proxy is the client. What cannot be read ends the walk: nobody vouches for what is left of it.
-    private mutating func walk(_ elements: [Element], _ trusted: NetworkList) {
-        for element in elements.suffix(Self.limit).reversed() {
-            guard let node = element.node, let found = Self.address(node) else { return }
-            address = found
-            if let secure = Self.isSecure(element.proto) { isSecure = secure }
-            guard trusted.contains(found) else { return }
+    /// The first from the right that is no trusted proxy is the client.
+    /// - Parameter elements: of one line the last, in their order; nil where the line cannot be read.
+    private mutating func walk(_ lines: [ArraySlice<UInt8>], _ trusted: NetworkList, _ elements: (ArraySlice<UInt8>) -> [Element]?) {
+        var left = Self.limit
+        for line in lines.reversed() {
+            guard let elements = elements(line) else {
+                address = .unknown
+                return
+            }
+            for element in elements.reversed() {
+                left -= 1
+                guard left >= 0, let found = element.node.flatMap(Self.address) else {
+                    address = .unknown
+                    return
+                }
+                address = .known(found)
+                if let secure = Self.isSecure(element.proto) { isSecure = secure }
+                guard trusted.contains(found) else { return }
+            }
         }
     }
 
@@ -88,32 +107,51 @@ package struct ForwardedClient: Sendable, Equatable {
             && text.dropFirst().allSatisfy { $0 > 0x20 && $0 < 0x7f && $0 != UInt8(ascii: ":") }
     }
 
-    // MARK: Forwarded
+    // MARK: Members
 
-    /// RFC 7239 §4: elements by commas, pairs by semicolons, values perhaps quoted. What is not well formed is an element that says nothing.
-    private static func forwardedElements(_ fields: Fields) -> [Element] {
-        var elements: [Element] = []
-        for line in fields.all(.forwarded) {
-            for member in separate(line, by: UInt8(ascii: ",")) {
-                var element = Element()
-                for pair in separate(member, by: UInt8(ascii: ";")) { read(pair, into: &element) }
-                elements.append(element)
-            }
+    /// Of X-Forwarded-For: one more than are walked, so that it shows where there are too many.
+    private static func members(_ line: ArraySlice<UInt8>) -> [Element]? {
+        var members: [Element] = []
+        var rest = line
+        while members.count <= limit {
+            let comma = rest.lastIndex(of: UInt8(ascii: ","))
+            members.append(Element(node: comma.map { rest[($0 + 1)...] } ?? rest))
+            guard let comma else { break }
+            rest = rest[..<comma]
         }
-        return elements
+        return members.reversed()
     }
 
-    private static func read(_ pair: ArraySlice<UInt8>, into element: inout Element) {
-        guard let equals = pair.firstIndex(of: UInt8(ascii: "=")) else { return }
+    /// Of Forwarded (RFC 7239 §4): elements by commas, pairs by semicolons, values perhaps quoted.
+    /// - Returns: nil where a quote has no end: a client that leaves one open would hide what the proxy has added behind it.
+    private static func elements(_ line: ArraySlice<UInt8>) -> [Element]? {
+        guard let members = separate(line, by: UInt8(ascii: ",")) else { return nil }
+        return members.suffix(limit + 1).map { member in
+            var element = Element()
+            for pair in separate(member, by: UInt8(ascii: ";")) ?? [] where !read(pair, into: &element) { return Element() }
+            return element
+        }
+    }
+
+    /// - Returns: false where the pair says what was said before.
+    private static func read(_ pair: ArraySlice<UInt8>, into element: inout Element) -> Bool {
+        guard let equals = pair.firstIndex(of: UInt8(ascii: "=")) else { return true }
         let name = trimmed(pair[..<equals])
         let value = unquoted(trimmed(pair[(equals + 1)...]))
-        if name.equalsIgnoringCase("for") { element.node = value } else if name.equalsIgnoringCase("proto") { element.proto = value }
+        if name.equalsIgnoringCase("for") {
+            guard element.node == nil else { return false }
+            element.node = value
+        } else if name.equalsIgnoringCase("proto") {
+            guard element.proto == nil else { return false }
+            element.proto = value
+        }
+        return true
     }
 
     /// Separators in quotes separate nothing.
-    private static func separate(_ text: ArraySlice<UInt8>, by separator: UInt8) -> [ArraySlice<UInt8>] {
-        var parts: [ArraySlice<UInt8>] = []
-        var (start, isQuoted, isEscaped) = (text.startIndex, false, false)
+    private static func separate(_ text: ArraySlice<UInt8>, by separator: UInt8) -> [ArraySlice<UInt8>]? {
+        var ends: [Int] = []
+        var (isQuoted, isEscaped) = (false, false)
         for place in text.indices {
             let byte = text[place]
             if isEscaped {
@@ -123,11 +161,13 @@ package struct ForwardedClient: Sendable, Equatable {
             } else if byte == UInt8(ascii: "\"") {
                 isQuoted.toggle()
             } else if byte == separator, !isQuoted {
-                parts.append(text[start..<place])
-                start = place + 1
+                ends.append(place)
             }
         }
-        return parts + [text[start...]]
+        guard !isQuoted else { return nil }
+        let last = ends.suffix(limit + 1)
+        let starts = [ends.count > last.count ? ends[ends.count - last.count - 1] + 1 : text.startIndex] + last.map { $0 + 1 }
+        return zip(starts, last + [text.endIndex]).map { text[$0..<$1] }
     }
 
     private static func unquoted(_ value: ArraySlice<UInt8>) -> ArraySlice<UInt8> {

@@ -30,7 +30,7 @@ package struct ServedNames: Sendable {
     package static func isName(_ text: String) -> Bool {
         let (host, port) = split(Array(text.utf8)[...])
         if let port {
-            guard (1...5).contains(port.count), port.allSatisfy(\.isASCIIDigit) else { return false }
+            guard port.allSatisfy(\.isASCIIDigit), UInt16(String(decoding: port, as: UTF8.self)) != nil else { return false }
         }
         if host.first == UInt8(ascii: "[") { return host.last == UInt8(ascii: "]") && IPAddress(host.dropFirst().dropLast()) != nil }
         let labels = (host.starts(with: Array("*.".utf8)) ? host.dropFirst(2) : host[...]).split(

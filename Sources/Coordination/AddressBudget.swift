@@ -32,21 +32,24 @@ package final class AddressBudget: Sendable {
         }
     }
 
-    /// - Parameter address: nil for a client of a Unix socket, whom nobody can tell from others.
-    package func isFull(for address: IPAddress?) -> Bool {
-        guard let client = counted(address) else { return false }
+    package func isFull(for client: ClientAddress) -> Bool {
+        guard let client = counted(client) else { return false }
         return requests.withLock { $0[client, default: 0] >= limit }
     }
 
     /// Counts one more; nil where the address does not count.
-    package func take(_ address: IPAddress?) -> Place? {
-        guard let client = counted(address) else { return nil }
+    package func take(_ client: ClientAddress) -> Place? {
+        guard let client = counted(client) else { return nil }
         requests.withLock { $0[client, default: 0] += 1 }
         return Place(self, client)
     }
 
-    private func counted(_ address: IPAddress?) -> UInt128? {
-        guard let address, !trustedProxies.contains(address) else { return nil }
-        return address.client
+    /// All that are unknown are one. Those of a Unix socket nobody can tell apart, and they do not count.
+    private func counted(_ client: ClientAddress) -> UInt128? {
+        switch client {
+        case .known(let address): trustedProxies.contains(address) ? nil : address.client
+        case .local: nil
+        case .unknown: .max
+        }
     }
 }

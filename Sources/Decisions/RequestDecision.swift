@@ -189,6 +189,8 @@ extension RequestFacts {
             if let served = serve(response, found, lookedUp) { return served }
             rating = found
         }
+        // What only wants what is stored needs no upstream.
+        if refusal == .access(.requestsPerAddress), isForStoredOnly { return .refuse(.onlyIfCached) }
         if let refusal { return .refuse(.request(refusal)) }
         if mode == .offline { return .refuse(.offline) }
         switch storeUse {

@@ -11,7 +11,7 @@ import Reactor
 package final class ClientConnection: AcceptedConnection {
     package let listener: Listener
     package let peer: PeerAddress
-    private lazy var own = RequestClient(peer.address, isSecure: security != nil)
+    private lazy var own = RequestClient(peer, security)
     /// Of the request that is being handled, where it is another's.
     private var attributed: RequestClient?
     var transport: ClientTransport
@@ -102,6 +102,7 @@ package final class ClientConnection: AcceptedConnection {
     private func received(_ bytes: UnsafeBufferPointer<UInt8>) {
         if case .lingering = state.phase { return perform(state.discard(bytes.count)) }
         if input.isEmpty {
+            if state.isAwaitingRequest { attributed = nil }
             if state.isAwaitingRequest, !endsWithNext, receiver.repeated(UnsafeRawBufferPointer(bytes), on: self) { return }
             let consumed = handle(bytes)
             if consumed < bytes.count, !state.isClosed { input.append(contentsOf: bytes[consumed...]) }
@@ -154,6 +155,7 @@ package final class ClientConnection: AcceptedConnection {
             return consumed
         case .refused(let rejection):
             if isTLS(bytes) { return refuseTLS(bytes.count) }
+            attributed = nil
             perform(.refuse(rejection))
             return bytes.count
         }
@@ -197,7 +199,6 @@ package final class ClientConnection: AcceptedConnection {
 
     /// A request begins of which nothing is known but the bytes.
     func beginRepeated() {
-        attributed = nil
         readDeadline = 0
         state.begin(RequestProgress())
     }

@@ -108,7 +108,10 @@ package final class ClientConnections {
     /// The next phase of a connection begins.
     func enter(_ socket: consuming AcceptedSocket) {
         switch socket.listener.settings.phase(after: socket.phase, chosen: socket.chosen) {
-        case .proxyHeader: put(ProxyHeaderPhase(socket, table: self))
+        case .proxyHeader:
+            let phase = ProxyHeaderPhase(socket, table: self)
+            put(phase)
+            phase.start()
         case .choice:
             let choice = ProtocolChoice(socket, table: self)
             put(choice)

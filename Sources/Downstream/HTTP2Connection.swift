@@ -12,7 +12,7 @@ import Reactor
 final class HTTP2Connection: AcceptedConnection {
     let peer: PeerAddress
     /// Whose requests these are, where nothing else is said of one.
-    private(set) lazy var client = RequestClient(peer.address, isSecure: security != nil)
+    private(set) lazy var client = RequestClient(peer, security)
     var transport: ClientTransport
     var descriptor: Int32 { transport.descriptor }
     /// The table lets go of a connection when it is closed; so this is no cycle that lasts.

@@ -23,11 +23,16 @@ final class ProxyHeaderPhase: AcceptedConnection {
         deadline = table.deadline(after: table.settings.headTimeout)
     }
 
+    /// Whoever may not say anything here is not waited for.
+    func start() {
+        if !isTrusted { refuse() }
+    }
+
     /// A Unix socket's file says who may use it.
     private var isTrusted: Bool { peer.address.map { table.settings.trustedProxies.contains($0) } ?? true }
 
     func ready(_ events: ReadyEvents) {
-        if events.isBroken || !isTrusted { return refuse() }
+        if events.isBroken { return refuse() }
         guard events.isReadable, let count = socket?.transport.peek(into: table.readBuffer) else { return }
         guard count > 0 else { return refuse() }
         // What follows the header is the next phase's, perhaps TLS's, which reads it from the kernel itself.

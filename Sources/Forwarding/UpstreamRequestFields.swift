@@ -101,6 +101,20 @@ package final class UpstreamRequestFields {
 
     private static let certificateName = Array(ConnectionField.certificate.utf8)
 
+    /// Without what a stranger says of where it comes from, and of other routes.
+    package func withoutClaims(_ head: RequestHead) -> RequestHead {
+        let fields = head.fields
+        let isClaim = { [self] (entry: Fields.Entry) in
+            if let known = entry.known {
+                return Self.forwarding.contains(known) || overridesOfStrangers.known.contains(known) && !overrides.known.contains(known)
+            }
+            let name = fields.bytes.span.extracting(entry.nameRange)
+            return isOtherOverride(name, overridesOfStrangers) && !isOtherOverride(name, overrides)
+        }
+        guard fields.entries.contains(where: isClaim) else { return head }
+        return head.replacing(fields: Fields(bytes: fields.bytes, entries: fields.entries.filter { !isClaim($0) }))
+    }
+
     /// A weak tag matches no If-Match (RFC 9110 §13.1.1): a client that sends one has it from here, where its content was given another coding. The
     /// upstream gets the tag that it has sent, or a write that says what it changes would fail for ever.
     private func strengthenTags(of fields: inout Fields) {

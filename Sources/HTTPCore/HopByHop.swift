@@ -12,7 +12,8 @@ extension Fields {
         .setCookie,
         .date, .etag, .expires, .age, .vary, .location, .range, .ifMatch, .ifNoneMatch, .ifModifiedSince, .ifUnmodifiedSince, .ifRange,
         .pragma,
-        .via, .forwarded, .xForwardedFor, .lastModified, .origin, .cdnLoop, .maxForwards, .expect, .wwwAuthenticate, .xAPIKey,
+        .via, .forwarded, .xForwardedFor, .xForwardedProto, .lastModified, .origin, .cdnLoop, .maxForwards, .expect, .wwwAuthenticate,
+        .xAPIKey,
     ]
 
     /// Without the fields of the connection, and without those that its Connection field names.

@@ -156,9 +156,11 @@ package final class RequestHead: Sendable {
     package func contains(_ field: KnownField) -> Bool { fields.contains(field) }
 
     /// Without the end-to-end fields that its Connection field names.
-    package func removingNamed() -> RequestHead {
-        guard let kept = fields.removingNamed() else { return self }
-        return RequestHead(method: method, target: target, version: version, fields: kept)
+    package func removingNamed() -> RequestHead { fields.removingNamed().map(replacing) ?? self }
+
+    /// The same request with other fields.
+    package func replacing(fields: Fields) -> RequestHead {
+        RequestHead(method: method, target: target, version: version, fields: fields)
     }
 }
 

@@ -47,19 +47,30 @@ struct Admission: Sendable {
             !hasCertified && !settings.listening.tls.hasClientRules && trustedProxies.isEmpty && settings.access.names.isEmpty && !hasRules
     }
 
+    var trustsSome: Bool { !trustedProxies.isEmpty }
+
     /// Says whose the request is, and whether it is refused.
     func admit(_ head: RequestHead, on stream: any ClientStream) -> AccessRefusal? {
         if let peer = stream.peer.address, trustedProxies.contains(peer) {
             let client = ForwardedClient(head.fields, from: peer, settings.clientField, trusted: trustedProxies)
-            stream.attribute(to: RequestClient(client.address, isSecure: client.isSecure ?? stream.client.isSecure))
+            let own = stream.client
+            stream.attribute(
+                to: RequestClient(client.address, isSecure: client.isSecure ?? own.isSecure, subject: own.subject))
         }
         let own = stream.listener.settings.access
-        let address = stream.client.address
-        guard (own.isEmpty ? settings.rules : own).allow(address) else { return .address }
-        if hasRoutes, !routes.rules(for: head.pathAndQuery).allow(address) { return .address }
+        let client = stream.client.place
+        guard (own.isEmpty ? settings.rules : own).allow(client) else { return .address }
+        if hasRoutes, !isAllowed(head, { routes.rules(for: $0).allow(client) }) { return .address }
         if let security = stream.security, !security.mayServe(String(decoding: head.host, as: UTF8.self)) { return .otherCertificate }
-        if hasCertified, certified.rules(for: head.pathAndQuery), stream.security?.certificate == nil { return .noCertificate }
+        if hasCertified, stream.security?.certificate == nil, !isAllowed(head, { !certified.rules(for: $0) }) { return .noCertificate }
         return isServed(head, on: stream) ? nil : .misdirected
+    }
+
+    /// Whether it is so for the path as it stands, and as the upstream may read it.
+    private func isAllowed(_ head: RequestHead, _ rule: (ArraySlice<UInt8>) -> Bool) -> Bool {
+        let target = head.pathAndQuery
+        guard rule(target) else { return false }
+        return PlainPath.make(of: target).map { rule($0[...]) } ?? true
     }
 
     /// Whether those who trust nobody else believe what the request says of itself.
@@ -86,6 +97,14 @@ extension ProxyShard {
         let refusal = admission.admit(request.head, on: stream)
         // Own pages are not the upstream's data: whoever asks after our health names us by our address.
         return refusal == .misdirected && ownPages != nil && OwnPage(request.head) != nil ? nil : refusal
+    }
+
+    /// The request as it counts from here on. What a stranger says of where it comes from is said by nobody: neither the upstream hears it, nor may
+    /// a key, a variant or another client's response depend on it. The same bytes mean another thing from a trusted proxy.
+    func believed(_ request: ReceivedRequest, on stream: any ClientStream) -> ReceivedRequest {
+        guard admission.trustsSome else { return request }
+        let head = admission.isBelieved(stream) ? request.head : messages.requestFields.withoutClaims(request.head)
+        return ReceivedRequest(head: head, framing: request.framing, bytes: nil)
     }
 
     /// What was sent a moment ago must be this client's too.

@@ -37,8 +37,11 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     var trace: ExchangeTrace
     /// What is passed on gets gzip.
     var coding: PassedCoding?
-    /// Among those of its client that are under way; nil where they are not counted.
-    private let place: AddressBudget.Place?
+    /// Whose it is, and what the upstream is told of that.
+    let owner: RequestClient
+    let client: UpstreamRequestFields.Client
+    /// Among those of its client that are under way; nil where they are not counted, and where its fetch has it.
+    private var place: AddressBudget.Place?
     /// nil where nothing is recorded.
     let recording: ExchangeRecording?
 
@@ -51,7 +54,9 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         self.began = began
         machine = ExchangeMachine(mayJoin: shard.settings.collapsing.isOn && request.place.map { $0.sharing != .none } ?? false)
         upload = Upload(body)
-        place = request.isRefused ? nil : shard.shared.requestsPerAddress?.take(stream.client.address)
+        owner = stream.client
+        client = UpstreamRequestFields.Client(owner, request.head, isBelieved: shard.admission.isBelieved(stream))
+        place = request.isRefused ? nil : shard.shared.requestsPerAddress?.take(owner.place)
         record = ExchangeRecord(result: request.place == nil ? .bypass : .miss, method: MethodLabel(request.head.method), status: 0)
         record.contentMicroseconds = body.outcome == .whole ? waited : nil
         trace = request.trace
@@ -68,7 +73,6 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     var isFinished: Bool { machine.isFinished }
     var head: RequestHead { request.head }
-    var client: UpstreamRequestFields.Client { UpstreamRequestFields.Client(stream, head, shard.admission) }
 
     func start() {
         guard case .refuse(let refusal) = request.decision else { return handle(.begun) }
@@ -130,6 +134,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     private func startFetch(leads: Bool) {
         let sent = shard.upstreamRequest(for: request, body, client: client)
         let fetch = Fetch(shard: shard, subject: request, request: sent, body: body, receiver: self)
+        fetch.place = place
+        place = nil
         self.fetch = fetch
         startTimer()
         awaitContinue()
@@ -257,7 +263,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
             record.status = 499
             record.result = .error
             recording?.finish()
-            shard.finish(&record, trace, head, stream, began)
+            shard.finish(&record, trace, head, owner, began)
         }
     }
 

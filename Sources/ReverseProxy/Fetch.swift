@@ -38,6 +38,8 @@ final class Fetch: @unchecked Sendable {
     /// Let go of when the fetch has told its end, or when the client left.
     private(set) var receiver: (any FetchReceiver)?
     private var transfer: Transfer?
+    /// Its client's, also where that has left: the upstream is busy all the same.
+    var place: AddressBudget.Place?
     var machine = FetchMachine()
     /// What the upstream responds with, without what concerns the connection; as soon as that is known.
     var response: ResponseHead?
@@ -184,6 +186,7 @@ final class Fetch: @unchecked Sendable {
     }
 
     private func stop() {
+        place = nil
         receiver = nil
         land(.abandoned)
         transfer?.cancel()
@@ -199,6 +202,7 @@ final class Fetch: @unchecked Sendable {
 
     /// The receiver hears of the end, and nothing more.
     func letGo(_ tell: (any FetchReceiver) -> Void) {
+        place = nil
         guard let receiver else { return }
         self.receiver = nil
         tell(receiver)

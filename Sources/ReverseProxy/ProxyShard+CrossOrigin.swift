@@ -26,9 +26,10 @@ extension ProxyShard {
         var trace = ExchangeTrace()
         trace.number = records.why.nextNumber()
         trace.reasons.preflight = verdict
+        let client = stream.client
         CrossOriginStream(stream, rules, head)
             .sendWhole(head: response.head(date: date), lines: lines, body: .bytes(response.content))
-        finish(&record, trace, head, stream, loop.batchMicroseconds)
+        finish(&record, trace, head, client, loop.batchMicroseconds)
         return true
     }
 

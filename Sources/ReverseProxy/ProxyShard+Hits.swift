@@ -12,6 +12,7 @@ import Telemetry
 extension ProxyShard {
     func serveHit(_ found: FoundResponse, _ serving: Serving, to head: RequestHead, _ arrival: Arrival, _ stream: any ClientStream) {
         let (age, ttl) = (serving.age, serving.ttl)
+        let client = stream.client
         var trace = ExchangeTrace()
         trace.number = records.why.nextNumber()
         trace.found.kind = .stored
@@ -50,7 +51,7 @@ extension ProxyShard {
             }
         }
         if case .gone = serving.cause { cache?.shared.gone?.count(.served) }
-        finish(&record, trace, head, stream, arrival.began)
+        finish(&record, trace, head, client, arrival.began)
     }
 
     /// A script's own condition: its 304 has what says that the script may read it, also where the copy was stored without.

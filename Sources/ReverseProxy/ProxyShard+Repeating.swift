@@ -14,8 +14,9 @@ extension ProxyShard {
         guard let entry = memo?.find(bytes, now: loop.batchWallMilliseconds), let head = entry.head, mayRepeat(head, on: connection),
             isUnmarked(connection)
         else { return false }
+        let client = connection.client
         entry.hit.response.withUnsafeBytes { connection.sendAgain($0) }
-        finishRepeated(entry.hit, head, connection)
+        finishRepeated(entry.hit, head, client)
         return true
     }
 
@@ -29,22 +30,23 @@ extension ProxyShard {
             return consider(received.head, .none, &arrival, on: stream)
         }
         if let hit = memo.find(request, now: loop.batchWallMilliseconds) {
+            let client = stream.client
             hit.response.withUnsafeBytes { stream.sendComplete($0) }
             memo.keep(hit, request, received.head)
-            finishRepeated(hit, received.head, stream)
+            finishRepeated(hit, received.head, client)
             return nil
         }
         arrival.request = request
         return consider(received.head, .none, &arrival, on: stream)
     }
 
-    private func finishRepeated(_ hit: KeptHit, _ head: RequestHead, _ stream: any ClientStream) {
+    private func finishRepeated(_ hit: KeptHit, _ head: RequestHead, _ client: RequestClient) {
         countRepeated()
         if hit.trace.reasons.isClientIgnored { countIgnoredDirectives() }
         var record = hit.record
         var trace = hit.trace
         trace.number = records.why.nextNumber()
-        finish(&record, trace, head, stream, loop.batchMicroseconds)
+        finish(&record, trace, head, client, loop.batchMicroseconds)
     }
 
     /// Keeps what a plain hit has just sent, if such requests come often.

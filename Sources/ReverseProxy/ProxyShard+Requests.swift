@@ -57,10 +57,14 @@ extension ProxyShard {
         var facts = RequestFacts(head.method, use, strictness: settings.policy.strictness, now: now)
         facts.mode = mode(of: head)
         facts.refusal = RequestRefusal(head, messages.requestFields)
-        if let budget = shared.requestsPerAddress, facts.refusal == nil, budget.isFull(for: stream.client.address) {
+        if let budget = shared.requestsPerAddress, facts.refusal == nil, budget.isFull(for: stream.client.place) {
             facts.refusal = .access(.requestsPerAddress)
         }
         return facts
+    }
+
+    private func upstreamClient(of stream: any ClientStream, _ head: RequestHead) -> UpstreamRequestFields.Client {
+        UpstreamRequestFields.Client(stream.client, head, isBelieved: admission.isBelieved(stream))
     }
 
     private func directives(of head: RequestHead) -> RequestCacheControl {
@@ -100,7 +104,7 @@ extension ProxyShard {
         guard let cache else { return pass(head, body, on: stream) }
         let finding = try cache.find(head, content: arrival.identity)
         arrival.basis = finding.basis
-        if let told = finding.basis.toldDue { askWhose(head, told, client: UpstreamRequestFields.Client(stream, head, admission)) }
+        if let told = finding.basis.toldDue { askWhose(head, told, client: upstreamClient(of: stream, head)) }
         let said = directives(of: head)
         let directives = said == RequestCacheControl() || obeysClient(of: head) ? said : said.withoutForcing
         arrival.isClientIgnored = directives != said
@@ -163,8 +167,10 @@ extension ProxyShard {
             serveHit(found, serving, to: head, arrival, stream)
             return nil
         case .serveAndRefresh(let found, let serving, let cause, _):
+            // With its response the connection's next request may begin.
+            let client = upstreamClient(of: stream, head)
             serveHit(found, serving, to: head, arrival, stream)
-            refresh(DecidedRequest(head, facts, decision, arrival, shard: self), cause, stream)
+            refresh(DecidedRequest(head, facts, decision, arrival, shard: self), cause, client)
             return nil
         case .validate, .forward, .part, .pass, .refuse:
             let request = DecidedRequest(head, facts, decision, arrival, shard: self)
@@ -175,8 +181,7 @@ extension ProxyShard {
     }
 
     /// Behind the client's back, unless the upstream is known to fail there.
-    private func refresh(_ request: DecidedRequest, _ cause: BackgroundCause, _ stream: any ClientStream) {
-        let client = UpstreamRequestFields.Client(stream, request.head, admission)
+    private func refresh(_ request: DecidedRequest, _ cause: BackgroundCause, _ client: UpstreamRequestFields.Client) {
         let asking = request.asking(mayLook: background.fetches.hasRoomToLook)
         switch shared.health.admit(request.scopes, asking, now: loop.time.monotonicMilliseconds) {
         case .go: background.fetches.start(request, client: client, cause, behind: records.why.lastNumber)

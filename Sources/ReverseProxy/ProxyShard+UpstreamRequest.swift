@@ -36,10 +36,10 @@ extension ProxyShard {
 }
 
 extension UpstreamRequestFields.Client {
-    init(_ stream: any ClientStream, _ head: RequestHead, _ admission: Admission) {
-        let client = stream.client
+    /// - Parameter isBelieved: see there.
+    init(_ client: RequestClient, _ head: RequestHead, isBelieved: Bool) {
         self.init(address: client.text, isIPv6: client.isIPv6, host: head.host)
         isSecure = client.isSecure
-        isBelieved = admission.isIdle || admission.isBelieved(stream)
+        self.isBelieved = isBelieved
     }
 }

@@ -139,7 +139,8 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
         loop.assertOnLoop()
         if let refusal = refusal(of: request, on: stream) { return refuse(request, refusal, on: stream) }
         // Whose it is, is known now.
-        let request = mayMark ? marked(request, of: stream) : request
+        let believed = believed(request, on: stream)
+        let request = mayMark ? marked(believed, of: stream) : believed
         let head = request.head
         if ownPages != nil, let page = OwnPage(head) { return ownPages?.respond(with: page, to: head, on: stream, of: self) }
         if let challenges, let token = AcmeToken.of(head) { return challenges.respond(with: token, to: head, on: stream, of: self) }
@@ -177,19 +178,20 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
     }
 
     /// Every exchange ends here, once.
+    /// - Parameter client: as it was before the response went out: with that the connection's next request may have begun.
     func finish(
-        _ record: inout ExchangeRecord, _ trace: ExchangeTrace, _ head: RequestHead, _ stream: any ClientStream, _ began: Int64
+        _ record: inout ExchangeRecord, _ trace: ExchangeTrace, _ head: RequestHead, _ client: RequestClient, _ began: Int64
     ) {
         loop.assertOnLoop()
         record.durationMicroseconds = SystemTime.monotonicMicroseconds - began
         records.metrics.record(record)
         records.why.append(
-            trace.completed(by: record, of: stream.client.address, wall: loop.batchWallMilliseconds), target: head.pathAndQuery)
+            trace.completed(by: record, of: client.address, wall: loop.batchWallMilliseconds), target: head.pathAndQuery)
         if let log = records.accessLog {
             log.append(
                 AccessLogLine.make(
-                    record, head, client: AccessLogLine.Client(stream.client.text, subject: stream.security?.certificate?.subject),
-                    wall: loop.batchWallMilliseconds, format: log.format))
+                    record, head, client: AccessLogLine.Client(client.text, subject: client.subject), wall: loop.batchWallMilliseconds,
+                    format: log.format))
         }
     }
 }

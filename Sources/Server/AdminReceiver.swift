@@ -23,7 +23,7 @@ final class AdminReceiver: RequestReceiver {
 
     func received(_ request: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
         let head = request.head
-        guard stream.listener.settings.access.allow(stream.client.address) else {
+        guard stream.listener.settings.access.allow(stream.client.place) else {
             let exchange = AdminExchange(shard: shard, stream: stream, interface: interface)
             exchange.send(
                 AdminResponse(AdminProblem(status: 403, sentence: "Clients at this address may not use the administrator's interface.")))
@@ -36,7 +36,7 @@ final class AdminReceiver: RequestReceiver {
             exchange.send(AdminResponse(AdminProblem.notFound(sentence)))
             return nil
         }
-        switch AdminAccess(head, through: AdminDoor(address), token: interface.settings.token) {
+        switch AdminAccess(head, through: door(of: stream), token: interface.settings.token) {
         case .allowed:
             exchange.request = adminRequest
             stream.sendContinue()
@@ -48,6 +48,11 @@ final class AdminReceiver: RequestReceiver {
         case .forbidden(let sentence): exchange.send(AdminResponse(AdminProblem(status: 403, sentence: sentence)))
         }
         return nil
+    }
+
+    /// Where others say whose connections come in, the listener's address tells nothing of who reaches it.
+    private func door(of stream: any ClientStream) -> AdminDoor {
+        stream.listener.settings.takesProxyHeader ? .network : AdminDoor(address)
     }
 
     func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) { shard.refused(refusal, on: stream) }

@@ -1,5 +1,6 @@
 // TLS with clients, as far as it concerns all shards: their certificates, the keys of their tickets, and reading the certificates again.
 
+import Addresses
 import Administration
 import Downstream
 import Logging
@@ -17,7 +18,7 @@ extension ProxyServer {
             }
             tls.onFailure = { [logger] failure, peer in
                 logger.debug(
-                    "a TLS handshake with \(String(decoding: RequestClient(peer.address).text, as: UTF8.self)) failed: \(failure.rawValue)")
+                    "a TLS handshake with \(String(decoding: peer.address?.text ?? [], as: UTF8.self)) failed: \(failure.rawValue)")
             }
             shard.connections.tls = tls
         }

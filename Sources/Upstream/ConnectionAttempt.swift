@@ -2,6 +2,7 @@
 // connecting. It goes on where the request that it is for is given up: so clients that come and go do not have connections begun over and
 // over, and its end is known.
 
+import HTTPCore
 import Reactor
 
 final class ConnectionAttempt: EventHandler {
@@ -16,6 +17,8 @@ final class ConnectionAttempt: EventHandler {
 
     /// The requests that it is for, as long as there are any: several where it is expected to speak HTTP/2.
     private(set) var transfers: [Transfer]
+    /// For another protocol, which begins with HTTP/1.1.
+    let isForTunnel: Bool
     private let connections: OriginConnections
     private var phase = Phase.beginning
     private var timer: LoopTimer?
@@ -35,6 +38,7 @@ final class ConnectionAttempt: EventHandler {
     init(_ connections: OriginConnections, for transfer: Transfer?) {
         self.connections = connections
         transfers = transfer.map { [$0] } ?? []
+        isForTunnel = transfer?.request.content == .tunnel
         beganAt = connections.loop.time.monotonicMilliseconds
         timer = connections.loop.schedule(after: connections.settings.connectTimeout) { [weak self] in self?.timeOut() }
         transfer?.noteConnecting()
@@ -115,7 +119,7 @@ final class ConnectionAttempt: EventHandler {
         }
     }
 
-    private var isHTTP2Known: Bool { connections.settings.knowsHTTP2 }
+    private var isHTTP2Known: Bool { connections.settings.knowsHTTP2 && !isForTunnel }
 
     private func times(_ connected: CurlConnector.Connected, secured: Int32) -> TransferTimes {
         var times = TransferTimes()
@@ -126,7 +130,7 @@ final class ConnectionAttempt: EventHandler {
     // MARK: TLS
 
     private func secure(_ connected: CurlConnector.Connected) {
-        guard let context = connections.tlsContext() else {
+        guard let context = connections.tlsContext(isForTunnel: isForTunnel) else {
             // One of the files cannot be used.
             return end(.failure(.tlsCertificateError))
         }

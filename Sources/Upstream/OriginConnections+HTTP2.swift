@@ -20,7 +20,8 @@ extension OriginConnections {
     private var joinable: ConnectionAttempt? {
         guard expected == .http2 else { return nil }
         return attempts.values.first {
-            isCounted($0) && $0.transfers.count < expectedStreams && client.coarseNow - $0.beganAt < Self.joinableMilliseconds
+            isCounted($0) && !$0.isForTunnel && $0.transfers.count < expectedStreams
+                && client.coarseNow - $0.beganAt < Self.joinableMilliseconds
         }
     }
 
@@ -92,7 +93,7 @@ extension OriginConnections {
     }
 
     private func takeOver(_ connection: HTTP2OriginConnection) {
-        for attempt in attempts.values where isCounted(attempt) && connection.hasRoom {
+        for attempt in attempts.values where isCounted(attempt) && !attempt.isForTunnel && connection.hasRoom {
             for transfer in attempt.handOver(atMost: connection.room) { connection.begin(transfer) }
             if attempt.transfers.isEmpty { cancel(attempt) }
         }

@@ -31,6 +31,7 @@ final class OriginConnections {
     private var spareCompletions: [ObjectIdentifier: (UpstreamError?) -> Void] = [:]
     /// With TLS, as soon as a connection was made.
     private var context: TLSContext?
+    private var tunnelContext: TLSContext?
     /// Those whose response is held back, since its client reads slowly. The first has been so for the longest time.
     private var heldBack: [Transfer] = []
     /// When a spare connection may be tried again, in milliseconds of the loop's clock.
@@ -116,6 +117,7 @@ final class OriginConnections {
     }
 
     private func serve(_ transfer: Transfer) {
+        if transfer.request.content == .tunnel { return serveTunnel(transfer) }
         if speaksHTTP2 { serveInHTTP2(transfer) } else { serveInHTTP1(transfer) }
     }
 
@@ -124,6 +126,18 @@ final class OriginConnections {
             return connection.begin(transfer)
         }
         if !mayMake, !idle.isEmpty { idle.removeFirst().close(.unused) }
+        makeConnection(for: transfer)
+    }
+
+    /// Another protocol begins with HTTP/1.1 (RFC 9110 §7.8), and takes a connection of its own.
+    private func serveTunnel(_ transfer: Transfer) {
+        if !mayMake, !idle.isEmpty { idle.removeFirst().close(.unused) }
+        if !mayMake { shared.first { $0.isUnused }?.close(.unused) }
+        guard mayMake else {
+            releaseShares(of: transfer)
+            transfer.carrier = .none
+            return loop.atEndOfBatch { transfer.giveUp(.connectionLimitReached) }
+        }
         makeConnection(for: transfer)
     }
 
@@ -255,7 +269,13 @@ final class OriginConnections {
 
     /// What TLS needs, remade where one of its files has changed. Where that cannot be used, the last one still is.
     /// - Returns: nil where there never was one that could be.
-    func tlsContext() -> TLSContext? {
+    /// - Parameter isForTunnel: HTTP/2 is not offered.
+    func tlsContext(isForTunnel: Bool) -> TLSContext? {
+        if isForTunnel, settings.http2 != .off {
+            if let tunnelContext, tunnelContext.isUpToDate(settings, http2: .off) { return tunnelContext }
+            if let new = TLSContext(settings, http2: .off) { tunnelContext = new }
+            return tunnelContext
+        }
         let http2 = client.coarseNow < http1Until ? .off : settings.http2
         if let context, context.isUpToDate(settings, http2: http2) { return context }
         if let new = TLSContext(settings, http2: http2) { context = new }
@@ -305,7 +325,7 @@ final class OriginConnections {
         guard isCounted || mayMake else { return made.stream.close() }
         if !isCounted { count += 1 }
         madeCount += 1
-        expected = made.spoken
+        if !attempt.isForTunnel { expected = made.spoken }
         switch made.spoken {
         case .http1:
             let connection = OriginConnection(made.stream, made.times, self)

@@ -43,6 +43,10 @@ enum AccessCheck {
             ("connections_per_address", settings.limits.connectionsPerAddress),
             ("requests_per_address", settings.limits.requestsPerAddress),
         ].filter { $0.1 > 0 }
+        let everybody = settings.trustedProxies.filter { $0.hasSuffix("/0") }
+        if let all = everybody.first {
+            return ["trusted_proxies has \(all): everybody can say whose a request is, and no limit for an address counts anybody"]
+        }
         guard settings.trustedProxies.isEmpty else { return [] }
         return limits.map { name, _ in
             "limits.\(name) is set, and trusted_proxies is not: behind a balancer all clients are one address"

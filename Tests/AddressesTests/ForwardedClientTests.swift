@@ -10,10 +10,10 @@ struct ForwardedClientTests {
         let testDescription: String
         let lines: [(String, String)]
         let field: ForwardedField
-        let client: String
+        let client: String?
         let isSecure: Bool?
 
-        init(_ sentence: String, _ lines: [(String, String)], _ field: ForwardedField = .auto, client: String, isSecure: Bool? = nil) {
+        init(_ sentence: String, _ lines: [(String, String)], _ field: ForwardedField = .auto, client: String?, isSecure: Bool? = nil) {
             (testDescription, self.lines, self.field, self.client, self.isSecure) = (sentence, lines, field, client, isSecure)
         }
     }
@@ -26,12 +26,12 @@ struct ForwardedClientTests {
         Row("trusted proxies are stepped over", [("X-Forwarded-For", "192.0.2.1, 10.2.2.2, 10.0.0.2")], client: "192.0.2.1"),
         Row("several lines are one list", [("X-Forwarded-For", "192.0.2.1"), ("X-Forwarded-For", "10.0.0.2")], client: "192.0.2.1"),
         Row("all are trusted: the first", [("X-Forwarded-For", "10.3.3.3, 10.0.0.2")], client: "10.3.3.3"),
-        Row("what cannot be read ends the walk", [("X-Forwarded-For", "192.0.2.1, unknown, 10.0.0.2")], client: "10.0.0.2"),
-        Row("an empty member too", [("X-Forwarded-For", "192.0.2.1,")], client: "10.0.0.1"),
+        Row("what cannot be read ends the walk", [("X-Forwarded-For", "192.0.2.1, unknown, 10.0.0.2")], client: nil),
+        Row("an empty member too", [("X-Forwarded-For", "192.0.2.1,")], client: nil),
         Row("ports are left out", [("X-Forwarded-For", "192.0.2.1:4711")], client: "192.0.2.1"),
         Row("IPv6 in brackets", [("X-Forwarded-For", "[2001:db8::1]:4711")], client: "2001:db8::1"),
         Row("IPv6 without brackets", [("X-Forwarded-For", "2001:db8::1")], client: "2001:db8::1"),
-        Row("no port is no port", [("X-Forwarded-For", "192.0.2.1:")], client: "10.0.0.1"),
+        Row("no port is no port", [("X-Forwarded-For", "192.0.2.1:")], client: nil),
         Row("the scheme", [("X-Forwarded-For", "192.0.2.1"), ("X-Forwarded-Proto", "https")], client: "192.0.2.1", isSecure: true),
         Row("the last of several schemes", [("X-Forwarded-Proto", "https, http")], client: "10.0.0.1", isSecure: false),
         Row("another scheme says nothing", [("X-Forwarded-Proto", "ftp")], client: "10.0.0.1"),
@@ -41,8 +41,13 @@ struct ForwardedClientTests {
             [("Forwarded", "for=198.51.100.9, FOR=\"[2001:db8::1]:47\" ; Proto=http , for=10.0.0.2")],
             client: "2001:db8::1", isSecure: false),
         Row("a comma in quotes separates nothing", [("Forwarded", "for=192.0.2.1;x=\"a, for=198.51.100.9\"")], client: "192.0.2.1"),
-        Row("a quote that does not end", [("Forwarded", "for=192.0.2.1, for=\"10.0.0.2")], client: "10.0.0.1"),
-        Row("hidden names are no addresses", [("Forwarded", "for=_secret")], client: "10.0.0.1"),
+        Row("a quote that does not end", [("Forwarded", "for=192.0.2.1, for=\"10.0.0.2")], client: nil),
+        Row("a client's open quote hides nothing", [("Forwarded", "for=198.51.100.9;x=\", for=192.0.2.1")], client: nil),
+        Row("nor before a quoted address", [("Forwarded", "for=198.51.100.9;x=\"\\, for=\"[2001:db8::7]\"")], client: nil),
+        Row("two addresses in one element", [("Forwarded", "for=198.51.100.9;for=192.0.2.1")], client: nil),
+        Row("an empty field beside a good one", [("X-Forwarded-For", ""), ("Forwarded", "for=192.0.2.1")], client: nil),
+        Row("zones are no addresses", [("X-Forwarded-For", "fe80::1%eth0")], client: nil),
+        Row("hidden names are no addresses", [("Forwarded", "for=_secret")], client: nil),
         Row("a hidden port", [("Forwarded", "for=\"192.0.2.1:_p\"")], client: "192.0.2.1"),
         Row("both: X-Forwarded-For", [("Forwarded", "for=198.51.100.9"), ("X-Forwarded-For", "192.0.2.1")], client: "192.0.2.1"),
         Row(
@@ -54,7 +59,7 @@ struct ForwardedClientTests {
         Row(
             "only the last sixty-four count",
             [("X-Forwarded-For", (["192.0.2.1"] + [String](repeating: "10.0.0.7", count: 64)).joined(separator: ","))],
-            client: "10.0.0.7"),
+            client: nil),
     ]
 
     @Test("the client is the first from the right that is no trusted proxy", arguments: rows)
@@ -63,7 +68,7 @@ struct ForwardedClientTests {
         for (name, value) in row.lines { fields.append(name: name, value: value) }
         let peer = try #require(IPAddress("10.0.0.1"))
         let client = ForwardedClient(fields, from: peer, row.field, trusted: NetworkList([try IPNetwork("10.0.0.0/8")]))
-        #expect(client.address.description == row.client)
+        #expect(client.address.address?.description == row.client && (row.client != nil || client.address == .unknown))
         #expect(client.isSecure == row.isSecure)
     }
 }

@@ -98,6 +98,7 @@ enum ConnectionEvent: Sendable, CustomTestStringConvertible {
         case .refuse(let rejection): "refuse \(rejection.status.rawValue)"
         case .abort(let rejection): "abort \(rejection.status.rawValue)"
         case .awaitRequest: "next"
+        case .endContent: "end content"
         }
     }
 }

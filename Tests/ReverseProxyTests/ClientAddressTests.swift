@@ -271,3 +271,108 @@ struct AccessTests {
         #expect(try play.get("/other").status == 200)
     }
 }
+
+@Suite("Who may come in, whatever is tried", .play)
+struct AccessAttackTests {
+    private func play(_ configure: @escaping (inout ProxySettings) throws -> Void = { _ in }) throws -> ProxyPlay {
+        let trusted = NetworkList([try IPNetwork("127.0.0.0/8"), try IPNetwork("10.0.0.0/8")])
+        return try ProxyPlay(ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=60"])] }) { settings in
+            settings.downstream.trustedProxies = trusted
+            do { try configure(&settings) } catch { Issue.record(error) }
+        }
+    }
+
+    @Test(
+        "a client whose address cannot be read is nobody's neighbour",
+        arguments: ["unknown", "fe80::1%eth0", "192.0.2.1,", "", "10.1.1.1, _hidden"])
+    func unknown(_ forwarded: String) throws {
+        let inside = try play {
+            $0.access.rules = try AddressRules(allow: [try IPNetwork("127.0.0.0/8"), try IPNetwork("10.0.0.0/8")], deny: [])
+        }
+        #expect(try inside.get("/a", [("X-Forwarded-For", forwarded)]).status == 403)
+        #expect(try inside.get("/a").status == 200)
+        let open = try play()
+        #expect(try open.get("/a", [("X-Forwarded-For", forwarded)]).status == 200)
+        #expect(open.origin.requests.last?["Forwarded"] == "for=unknown;proto=http")
+    }
+
+    @Test(
+        "a route's rules hold however its path is spelled",
+        arguments: ["/inner/a", "/%69nner/a", "//inner/a", "/./inner/a", "/x/../inner/a", "/inner;x/a", "/inner%2fa"])
+    func spelled(_ path: String) throws {
+        let play = try play { settings in
+            var route = Route()
+            (route.name, route.pattern) = ("inner", RoutePattern("/inner/**"))
+            route.access = try AddressRules(allow: [try IPNetwork("10.0.0.0/8")], deny: [])
+            settings.routes = [route]
+        }
+        #expect(try play.get(path, [("X-Forwarded-For", "192.0.2.1")]).status == 403)
+        #expect(try play.get(path, [("X-Forwarded-For", "10.1.1.1")]).status == 200)
+        #expect(try play.get("/outer/inner/a", [("X-Forwarded-For", "192.0.2.1")]).status == 200)
+    }
+
+    @Test("what a stranger says of itself selects nothing", arguments: [ForwardedPolicy.replace, .trust])
+    func selected(_ policy: ForwardedPolicy) throws {
+        let trusted = NetworkList([try IPNetwork("10.0.0.0/8")])
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=60", "Vary: X-Forwarded-Host"])] }) {
+            settings in
+            settings.downstream.trustedProxies = trusted
+            settings.forwarding.forwarded = policy
+        }
+        for host in ["one", "two", "three"] { _ = try play.get("/a", [("X-Forwarded-Host", host)]) }
+        #expect(play.origin.requests.count == 1)
+    }
+
+    @Test("each request of a connection is logged as its own client's, also where they come at once, and where they are the same")
+    func pipelined() throws {
+        let play = try play()
+        _ = try play.get("/a", [("X-Forwarded-For", "192.0.2.1")])
+        let client = try play.client()
+        let request = { (path: String, address: String) in
+            "GET \(path) HTTP/1.1\r\nHost: cistern.test\r\nX-Forwarded-For: \(address)\r\n\r\n"
+        }
+        client.send(
+            request("/b", "192.0.2.2") + request("/a", "192.0.2.3") + request("/c", "192.0.2.4") + "GET /a HTTP/1.1\r\nHost: x\r\n\r\n")
+        for _ in 0..<4 { #expect(client.readResponse()?.status == 200) }
+        for _ in 0..<8 {
+            client.send(request("/a", "192.0.2.5"))
+            #expect(client.readResponse()?.status == 200)
+        }
+        let exchanges = try #require(JSONValue(play.admin("GET", "/-/why?last=12").content)?["exchanges"]?.array)
+        let clients = exchanges.compactMap { $0["client"]?.string }
+        #expect(clients.filter { $0 == "192.0.2.5" }.count == 8)
+        for address in ["192.0.2.2", "192.0.2.3", "192.0.2.4", "127.0.0.1"] {
+            #expect(clients.filter { $0 == address }.count == 1, "\(address)")
+        }
+    }
+
+    @Test("who leaves before the response still counts while the upstream is busy with it")
+    func abandoned() throws {
+        let gate = Gate()
+        let origin = ScriptedOrigin { _ in [.pass(gate), .json("1", ["Cache-Control: max-age=60"])] }
+        let play = try ProxyPlay(origin) { $0.access.requestsPerAddress = 1 }
+        do {
+            let gone = try play.client()
+            gone.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            #expect(origin.waitForRequests(1))
+            gone.endsWithReset()
+        }
+        #expect(try play.waitFor("cistern_connections", 1))
+        #expect(try play.get("/b").status == 429)
+        gate.open()
+        while try play.get("/b").status == 429 {}
+    }
+
+    @Test("a request that wants nothing but what is stored needs no upstream, and no room")
+    func storedOnly() throws {
+        let gate = Gate()
+        let origin = ScriptedOrigin { _ in [.pass(gate), .json("1")] }
+        let play = try ProxyPlay(origin) { $0.access.requestsPerAddress = 1 }
+        let client = try play.client()
+        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(origin.waitForRequests(1))
+        #expect(try play.get("/b", [("Cache-Control", "only-if-cached")]).status == 504)
+        gate.open()
+        #expect(client.readResponse()?.status == 200)
+    }
+}

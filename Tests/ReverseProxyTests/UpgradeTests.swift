@@ -5,6 +5,7 @@ import HTTPCore
 import ReverseProxy
 import TestSupport
 import Testing
+import Upstream
 
 @Suite("Changing to another protocol", .play)
 struct UpgradeTests {

@@ -305,7 +305,7 @@ final class OriginHTTP2: @unchecked Sendable {
         case .close, .cut, .reset:
             breakOff(step)
             return false
-        case .hang, .tunnel: return false
+        case .hang, .tunnel, .echo: return false
         }
         return true
     }
