@@ -242,6 +242,7 @@ final class HTTP2Connection: AcceptedConnection {
         if writeDeadline > 0, now >= writeDeadline { return timeOut { vanish() } }
         if sectionDeadline > 0, now >= sectionDeadline { return timeOut { end(.enhanceYourCalm) } }
         if streams.isEmpty {
+            if !walk.isInSection { session.releaseMemory() }
             transport.rest()
             // RFC 9113 §9.1: an idle connection is ended in order.
             if idleDeadline > 0, now >= idleDeadline { timeOut { end(.noError) } }

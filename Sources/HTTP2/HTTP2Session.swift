@@ -146,10 +146,8 @@ package final class HTTP2Session {
     /// Frames that wait to be written, content apart.
     package var waitingFrames: Int { nghttp2_session_get_outbound_queue_size(session) }
 
-    /// Frees what is only needed while streams are open.
-    package func releaseMemory() {
-        if section.entries.isEmpty { section = HTTP2FieldSection() }
-    }
+    /// Frees what is only needed while streams are open. Not while a field section is coming.
+    package func releaseMemory() { section = HTTP2FieldSection() }
 
     // MARK: The peer
 

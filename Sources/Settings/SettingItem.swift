@@ -25,6 +25,7 @@ extension CisternSettings {
         package var proxyProtocol = false
         package var access = Access()
         package var h2c = false
+        package var http2 = true
         package var clientVerify = ""
 
         package init(word: String) { address = word }
@@ -43,6 +44,7 @@ extension CisternSettings {
             Setting(path: "deny", binding: .list(\.access.deny), help: "As access.deny, in its place."),
             Setting(
                 path: "h2c", binding: .flag(\.h2c), help: "Take HTTP/2 in clear too, from clients that begin with it (prior knowledge)."),
+            Setting(path: "http2", binding: .flag(\.http2), help: "Over TLS, offer HTTP/2 to clients that ask for it (ALPN)."),
             Setting(
                 path: "client_verify", binding: .choice(\.clientVerify, ["", "off", "optional", "required"]),
                 help: "As tls.client_verify, here; empty for what holds for the certificate."),

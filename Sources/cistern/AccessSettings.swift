@@ -96,6 +96,7 @@ extension ListenerSettings {
         takesProxyHeader = settings.proxyProtocol
         access = AddressRules(settings.access)
         takesClearHTTP2 = settings.h2c
+        offersHTTP2 = settings.http2
         verification = ClientVerification(rawValue: settings.clientVerify)
     }
 }
