@@ -1,0 +1,76 @@
+// Which certificate is for which name, how large records are, and what is said of certificates before they are used.
+
+import Descriptors
+import TestSupport
+import Testing
+
+@testable import Downstream
+
+@Suite("TLS with clients, as tables")
+struct ServerTLSTests {
+    @Test(
+        "a name's own certificate comes before a wildcard's; a wildcard is for one label",
+        arguments: [
+            ("a.test", 0), ("A.Test", 0), ("a.test.", 0), ("x.a.test", 1), ("y.a.test", 2), ("z.y.a.test", nil), (".a.test", nil),
+            ("test", nil), ("", nil), (".", nil), ("b.test", 1), ("*.a.test", 2),
+        ] as [(String, Int?)])
+    func names(_ name: String, _ place: Int?) {
+        let names = ServerNames([["a.test"], ["x.a.test", "B.test"], ["*.a.test", "a.test"]])
+        #expect(names.place(of: name) == place)
+    }
+
+    @Test("what fits in the first flight is one record; what is longer begins with packets, and goes on with the largest")
+    func records() {
+        func sizes(_ bytes: Int, _ records: inout RecordSizes) -> [Int] {
+            var (left, sizes) = (bytes, [Int]())
+            while left > 0 {
+                let next = records.next(of: left)
+                sizes.append(next)
+                records.sent(next)
+                left -= next
+            }
+            return sizes
+        }
+        var short = RecordSizes()
+        #expect(sizes(10_000, &short) == [10_000] && sizes(100, &short) == [100])
+        var long = RecordSizes()
+        let first = sizes(60_000, &long)
+        #expect(first.prefix(10).allSatisfy { $0 == RecordSizes.packetBytes } && first[10] == RecordSizes.largestBytes)
+        #expect(first.reduce(0, +) == 60_000 && sizes(40_000, &long) == [16_384, 16_384, 7_232])
+    }
+
+    @Test("mistakes and warnings name the file; one mistake, and none is used")
+    func reading() throws {
+        let certificates = try TestCertificates()
+        let (one, other) = (try certificates.make("one", hosts: "DNS:one.test"), try certificates.make("other", hosts: "DNS:other.test"))
+        var settings = ServerTLSSettings()
+        settings.certificates = [ServerTLSSettings.Certificate(file: one.certificate, keyFile: one.key)]
+        let good = ServerCertificates.read(settings, now: 0)
+        #expect(good.mistakes.isEmpty && good.certificates?.entries.map(\.facts.names) == [["one.test"]])
+        // Made with a later clock, and not for an authority that is known here.
+        #expect(good.warnings.contains { $0.sentence.hasSuffix("is not valid yet") })
+        let facts = try #require(good.certificates?.entries.first?.facts)
+        for (now, end) in [(facts.notAfter, "has expired"), (facts.notAfter - 86_400, "expires in 1 days")] {
+            #expect(ServerCertificates.read(settings, now: now).warnings.contains { $0.sentence.hasSuffix(end) })
+        }
+        var wrong = ServerTLSSettings.Certificate(file: other.certificate, keyFile: one.key)
+        for (key, words) in [(one.key, "is not that of"), ("/none", "cannot be read"), (other.certificate, "holds no key")] {
+            wrong.keyFile = key
+            settings.certificates = [settings.certificates[0], wrong]
+            let reading = ServerCertificates.read(settings, now: facts.notBefore)
+            #expect(reading.certificates == nil && reading.mistakes.map(\.place) == [1])
+            #expect(reading.mistakes.first?.sentence.contains(words) == true)
+        }
+        wrong.keyFile = other.key
+        wrong.verification = .required
+        settings.certificates = [wrong]
+        #expect(ServerCertificates.read(settings, now: 0).mistakes.first?.sentence.contains("needs client_ca") == true)
+    }
+
+    @Test("what we sign ourselves can be used at once")
+    func selfSigned() throws {
+        let made = try #require(CertificateFacts.makeSelfSigned(names: "DNS:localhost,IP:127.0.0.1", days: 10))
+        let facts = CertificateFacts(made, made)
+        #expect(facts.keyFits && facts.names == ["localhost"] && facts.daysLeft(now: facts.notAfter - 10 * 86_400) == 10)
+    }
+}
