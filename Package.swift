@@ -11,7 +11,7 @@ let strict: [SwiftSetting] = [
 
 /// Rooms that tell of their decisions.
 let withReadMe: Set = [
-    "Archives", "CachePolicy", "CacheStore", "Coordination", "Downstream", "Examination", "Explanation",
+    "Addresses", "Archives", "CachePolicy", "CacheStore", "Coordination", "Downstream", "Examination", "Explanation",
     "HTTPCore", "Identity", "Reactor", "ResponseCache", "Sending", "Upstream",
 ]
 
