@@ -23,6 +23,7 @@ struct ctls_connection {
     // What it has asked for; null where that is nothing, or known no more.
     char *name;
     int is_chosen;
+    long session_seconds;
     int offers_http2;
     int failure;
     // Of all that it has sent; -1 before it comes.

@@ -22,6 +22,8 @@ struct ctls_server {
     SSL_CTX *ssl;
     // Of whose certificates of clients are good.
     unsigned char authorities[32];
+    // A session is good for so long.
+    long session_seconds;
 };
 
 // Tickets
@@ -110,8 +112,11 @@ static int ticket_key(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPH
 // A client's certificate that has run out meanwhile is presented and checked anew.
 static SSL_TICKET_RETURN judge_ticket(
     SSL *ssl, SSL_SESSION *session, const unsigned char *name, size_t count, SSL_TICKET_STATUS status, void *unused) {
-    (void)ssl, (void)name, (void)count, (void)unused;
+    (void)name, (void)count, (void)unused;
     X509 *client = session ? SSL_SESSION_get0_peer(session) : 0;
+    // The ticket's own time is that of the first certificate's settings, whichever was chosen then.
+    const ctls_connection *connection = SSL_get_app_data(ssl);
+    if (session && (long)(time(0) - SSL_SESSION_get_time(session)) >= connection->session_seconds) return SSL_TICKET_RETURN_IGNORE_RENEW;
     if (client && X509_cmp_current_time(X509_get0_notAfter(client)) <= 0) return SSL_TICKET_RETURN_IGNORE_RENEW;
     switch (status) {
     case SSL_TICKET_SUCCESS: return SSL_TICKET_RETURN_USE;
@@ -229,6 +234,7 @@ static int set_up(ctls_server *server, const ctls_server_settings *settings) {
     // Tickets hold all: nothing is kept here, and any shard can resume.
     SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_timeout(ssl, settings->session_seconds);
+    server->session_seconds = settings->session_seconds;
     SSL_CTX_set_tlsext_ticket_key_evp_cb(ssl, ticket_key);
     SSL_CTX_set_session_ticket_cb(ssl, 0, judge_ticket, 0);
     SSL_CTX_set_client_hello_cb(ssl, hello, 0);
@@ -330,6 +336,9 @@ int ctls_accept_choose(ctls_connection *connection, const ctls_server *server, i
     EVP_MD_CTX_free(digest);
     if (!is_chosen) return 0;
     SSL_set_verify(ssl, modes[asks], 0);
+    // As in use_authorities: what a connection checks by was copied when it was made, before its name was known.
+    X509_VERIFY_PARAM_set_flags(SSL_get0_param(ssl), X509_V_FLAG_PARTIAL_CHAIN);
+    connection->session_seconds = server->session_seconds;
     connection->offers_http2 = offers_http2;
     connection->is_chosen = 1;
     return 1;

@@ -15,8 +15,8 @@ package final class ConnectionSecurity: Sendable {
     /// The place of the certificate that the client got.
     private let place: Int
     private let certificates: ServerCertificates
-    /// The listener asks all names' clients for the same.
-    private let isRuleOfListener: Bool
+    /// What the listener asks of all names' clients, by whichever authorities each name has.
+    private let verification: ClientVerification?
 
     init(_ tls: ClientTLS, _ serverName: String, place: Int, of certificates: ServerCertificates, on listener: ListenerSettings) {
         version = tls.version
@@ -24,17 +24,17 @@ package final class ConnectionSecurity: Sendable {
         certificate = tls.certificate(by: certificates.settings.identification)
         certificateField = certificate?.fieldValue(isSentOn: certificates.settings.sendsCertificate)
         (self.place, self.certificates) = (place, certificates)
-        isRuleOfListener = listener.verification != nil
+        verification = listener.verification
     }
 
     /// Whether requests for a host may come here: not where its clients are asked for another certificate than this connection's were (RFC 9110
     /// §7.4: else 421).
     /// - Parameter authority: the host, perhaps with a port.
     package func mayServe(_ authority: @autoclosure () -> String) -> Bool {
-        guard !isRuleOfListener, certificates.hasRules else { return true }
+        guard certificates.entries.count > 1 else { return true }
         var host = authority()[...]
         if !host.hasSuffix("]"), let colon = host.lastIndex(of: ":") { host = host[..<colon] }
-        return certificates.clientRule(of: certificates.names.place(of: String(host)) ?? 0) == certificates.clientRule(of: place)
+        return certificates.askTheSame(certificates.names.place(of: String(host)) ?? 0, place, on: verification)
     }
 }
 

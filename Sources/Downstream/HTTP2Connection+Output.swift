@@ -38,7 +38,8 @@ extension HTTP2Connection {
         guard sendNew() else { return }
         tellDrained()
         guard !isClosed else { return }
-        if session.isFinished { return linger() }
+        // What the kernel has not taken is not said yet.
+        if session.isFinished, !isBlocked { return linger() }
         updateInterest()
     }
 

@@ -151,7 +151,9 @@ final class HTTP2Connection: AcceptedConnection {
             let start = max(taken, position - HTTP2Session.frameHeadBytes)
             guard give(UnsafeRawBufferPointer(rebasing: bytes[taken..<start])) else { return }
             taken = start
-            if streams[frame.stream] == nil, let fault = pastStreams.fault(of: frame) { return session.end(fault) }
+            guard streams[frame.stream] == nil else { continue }
+            if let fault = pastStreams.fault(of: frame) { return session.end(fault) }
+            guard conduct.takeLate(now: table.now) else { return flooded() }
         }
         _ = give(UnsafeRawBufferPointer(rebasing: bytes[taken...]))
     }

@@ -12,18 +12,20 @@ package struct ServerCertificates: Sendable {
         fileprivate let certificates: [UInt8]
         fileprivate let key: [UInt8]
         fileprivate let authorities: [UInt8]
-        /// Equal where clients are asked for the same certificates.
-        fileprivate let clientRule: Int
+        /// Equal where the same authorities say whose clients' certificates are good.
+        fileprivate let authoritiesNumber: Int
     }
 
     package let entries: [Entry]
     package let names: ServerNames
     package let settings: ServerTLSSettings
 
-    /// Whether clients of some names are asked for other certificates than those of others.
-    var hasRules: Bool { entries.contains { $0.clientRule > 0 } }
-
-    func clientRule(of place: Int) -> Int { entries[place].clientRule }
+    /// Whether clients of both are asked for the same certificates.
+    /// - Parameter verification: the listener's own word, which goes before that of each certificate.
+    func askTheSame(_ one: Int, _ other: Int, on verification: ClientVerification?) -> Bool {
+        let asked = [one, other].map { verification ?? entries[$0].settings.verification }
+        return asked[0] == asked[1] && (asked[0] == .off || entries[one].authoritiesNumber == entries[other].authoritiesNumber)
+    }
 
     /// Something about one of them, in words for the operator.
     package struct Remark: Sendable, Equatable, CustomStringConvertible {
@@ -43,10 +45,10 @@ package struct ServerCertificates: Sendable {
     package static func read(_ settings: ServerTLSSettings, now: Int64) -> Reading {
         var reading = Reading()
         var entries: [Entry] = []
-        var rules: [ClientRule] = []
+        var authorities: [[UInt8]] = []
         for (place, one) in settings.certificates.enumerated() {
             var remarks = Remarks(place: place)
-            if let entry = entry(one, now: now, &rules, &remarks) { entries.append(entry) }
+            if let entry = entry(one, now: now, &authorities, &remarks) { entries.append(entry) }
             reading.mistakes += remarks.mistakes
             reading.warnings += remarks.warnings
         }
@@ -55,11 +57,6 @@ package struct ServerCertificates: Sendable {
                 entries: entries, names: ServerNames(entries.map(\.facts.names)), settings: settings)
         }
         return reading
-    }
-
-    private struct ClientRule: Equatable {
-        let authorities: [UInt8]
-        let verification: ClientVerification
     }
 
     private struct Remarks {
@@ -72,7 +69,7 @@ package struct ServerCertificates: Sendable {
     }
 
     private static func entry(
-        _ settings: ServerTLSSettings.Certificate, now: Int64, _ rules: inout [ClientRule], _ remarks: inout Remarks
+        _ settings: ServerTLSSettings.Certificate, now: Int64, _ known: inout [[UInt8]], _ remarks: inout Remarks
     ) -> Entry? {
         guard let certificates = content(settings.file, &remarks) else { return nil }
         guard let key = settings.keyFile.map({ content($0, &remarks) }) ?? certificates else { return nil }
@@ -88,11 +85,10 @@ package struct ServerCertificates: Sendable {
         let facts = CertificateFacts(certificates, key)
         judge(facts, settings, now: now, &remarks)
         guard remarks.mistakes.isEmpty else { return nil }
-        let rule = ClientRule(authorities: settings.verification == .off ? [] : authorities, verification: settings.verification)
-        if !rules.contains(rule) { rules.append(rule) }
+        if !known.contains(authorities) { known.append(authorities) }
         let entry = Entry(
             settings: settings, facts: facts, certificates: certificates, key: key, authorities: authorities,
-            clientRule: rules.firstIndex(of: rule) ?? 0)
+            authoritiesNumber: known.firstIndex(of: authorities) ?? 0)
         // What OpenSSL makes of it in the end is known now, and not when the first client comes.
         guard TLSContext(entry) != nil else {
             remarks.mistake("\(settings.file) cannot be used: OpenSSL takes neither weak keys nor signatures made with SHA-1")

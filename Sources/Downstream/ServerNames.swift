@@ -21,8 +21,8 @@ package struct ServerNames: Sendable {
     /// The certificate for a name: one that has it, then one with a star for its first label; nil where there is none.
     package func place(of name: String) -> Int? {
         var name = name.lowercased()
-        // The last dot says that a name is whole; certificates do not write it.
-        if name.hasSuffix(".") { name.removeLast() }
+        // The last dot says that a name is whole; certificates do not write it. Some upstreams take off more than one.
+        while name.hasSuffix(".") { name.removeLast() }
         if let place = exact[name] { return place }
         guard let dot = name.firstIndex(of: "."), dot > name.startIndex else { return nil }
         return wildcards[String(name[dot...])]

@@ -39,8 +39,12 @@ package struct ServerTLSSettings: Sendable, Equatable {
     package init() {}
 
     /// Whether clients of some names are asked for other certificates than those of others.
-    package var hasClientRules: Bool {
-        let rules = certificates.map { [$0.verification.rawValue, $0.verification == .off ? "" : $0.clientAuthorities ?? ""] }
+    /// - Parameter verification: the listener's own word, which goes before that of each certificate.
+    package func hasClientRules(on verification: ClientVerification?) -> Bool {
+        let rules = certificates.map { one in
+            let asked = verification ?? one.verification
+            return [asked.rawValue, asked == .off ? "" : one.clientAuthorities ?? ""]
+        }
         return Set(rules).count > 1
     }
 }

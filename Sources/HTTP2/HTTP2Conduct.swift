@@ -1,7 +1,7 @@
 // How a peer behaves: floods of frames that cost us more than they cost it, and streams that are begun only to be reset. Pure; the clock is
 // passed in. What a good peer does in numbers, the work that it asks for, gives it as many frames more.
 
-/// So many frames that carry nothing, each second: SETTINGS, PING, PRIORITY, WINDOW_UPDATE, empty DATA, frames that are not known. For each
+/// So many frames that carry nothing, each second: SETTINGS, PING, PRIORITY, WINDOW_UPDATE, GOAWAY, empty DATA, frames that are not known. For each
 /// frame of content that is sent there may be two more: their receiver gives windows back.
 package struct HTTP2ControlBudget: Sendable {
     private let perSecond: Int
@@ -12,8 +12,13 @@ package struct HTTP2ControlBudget: Sendable {
 
     /// - Returns: false where there are too many.
     package mutating func take(_ frame: HTTP2FrameHead, now: @autoclosure () -> Int64) -> Bool {
-        guard frame.isControl else { return true }
-        let now = now()
+        frame.isControl ? take(now: now()) : true
+    }
+
+    /// The same for one on a stream that is over, of which nobody hears.
+    package mutating func takeLate(now: Int64) -> Bool { take(now: now) }
+
+    private mutating func take(now: Int64) -> Bool {
         if now > refilled {
             let more = min(Int64(perSecond), (now - refilled) * Int64(perSecond) / 1_000)
             if more > 0 {
@@ -32,11 +37,16 @@ package struct HTTP2ControlBudget: Sendable {
 }
 
 extension HTTP2FrameHead {
+    /// The longest padding and its length.
+    private static let paddingBytes = 256
+    private var isPadded: Bool { flags & 0x8 != 0 }
+
     fileprivate var isControl: Bool {
         switch kind {
-        case .headers, .reset, .goAway, .continuation, .pushPromise: false
-        case .data: length == 0 && !endsStream
-        case .priority, .settings, .ping, .windowUpdate, nil: true
+        case .headers, .reset, .continuation, .pushPromise: false
+        // Padding can be all that there is in it.
+        case .data: !endsStream && (length == 0 || isPadded && length <= Self.paddingBytes)
+        case .priority, .settings, .ping, .goAway, .windowUpdate, nil: true
         }
     }
 }

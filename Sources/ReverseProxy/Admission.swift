@@ -43,8 +43,10 @@ struct Admission: Sendable {
         let hasRules = hasRoutes || !settings.access.rules.isEmpty || settings.listening.listeners.contains { !$0.access.isEmpty }
         self.certified = certified
         hasCertified = certified.contains { $0 }
+        let tls = settings.listening.tls
+        let hasClientRules = settings.listening.listeners.contains { $0.isTLS && tls.hasClientRules(on: $0.verification) }
         isIdle =
-            !hasCertified && !settings.listening.tls.hasClientRules && trustedProxies.isEmpty && settings.access.names.isEmpty && !hasRules
+            !hasCertified && !hasClientRules && trustedProxies.isEmpty && settings.access.names.isEmpty && !hasRules
     }
 
     var trustsSome: Bool { !trustedProxies.isEmpty }

@@ -124,9 +124,29 @@ struct ClientCertificateTests {
         let client = try TestClient(port: play.port, offer)
         #expect(client.get("/a", [("Host", "outer.test")])?.status == 200)
         for host in ["cistern.test", "CISTERN.test:443"] { #expect(client.get("/a", [("Host", host)])?.status == 421) }
+        for host in ["cistern.test.", "cistern.test.."] { #expect(client.get("/a", [("Host", host)])?.status == 421) }
         // And its session opens no other door.
         (offer.name, offer.session) = ("cistern.test", client.tls?.session)
         let other = try? TestClient(port: play.port, offer)
         #expect(other?.get("/a", [("Host", "cistern.test")]) == nil)
+    }
+
+    @Test("also where the listener asks all for a certificate, and each name has authorities of its own")
+    func otherAuthority() throws {
+        let others = try TestCertificates()
+        let outer = try certificates.make("outer", hosts: "DNS:outer.test")
+        let play = try play(.off) { settings in
+            var first = ServerTLSSettings.Certificate(file: outer.certificate, keyFile: outer.key)
+            first.clientAuthorities = others.authority
+            settings.listening.tls.certificates.insert(first, at: 0)
+            settings.listening.listeners[0].verification = .required
+        }
+        var offer = TLSOffer()
+        (offer.name, offer.authority, offer.pair) = ("outer.test", nil, try others.make("eve"))
+        let client = try TestClient(port: play.port, offer)
+        for _ in 0..<3 {
+            #expect(client.get("/a", [("Host", "outer.test")])?.status == 200)
+            #expect(client.get("/a", [("Host", "cistern.test")])?.status == 421)
+        }
     }
 }

@@ -30,6 +30,19 @@ struct HTTP2FloodTests {
                 ? RawHTTP2.request(1, [(":method", "POST"), (":scheme", "http"), (":path", "/"), (":authority", "a")], ends: false) : [])
                 + RawHTTP2.frame(.data, 0, 1)
         },
+        Flood(testDescription: "DATA that is all padding") { number in
+            (number == 0
+                ? RawHTTP2.request(1, [(":method", "POST"), (":scheme", "http"), (":path", "/"), (":authority", "a")], ends: false) : [])
+                + RawHTTP2.frame(.data, 8, 1, [0])
+        },
+        Flood(testDescription: "GOAWAY beside an open stream") { number in
+            (number == 0
+                ? RawHTTP2.request(1, [(":method", "POST"), (":scheme", "http"), (":path", "/"), (":authority", "a")], ends: false) : [])
+                + RawHTTP2.frame(.goAway, 0, 0, RawHTTP2.number(0) + RawHTTP2.number(0))
+        },
+        Flood(testDescription: "heads on a stream that we have reset") { _ in
+            RawHTTP2.request(1, RawHTTP2.usual + [("connection", "close")])
+        },
         Flood(testDescription: "requests that are reset (CVE-2023-44487)") { number in
             RawHTTP2.request(2 * number + 1) + RawHTTP2.frame(.reset, 0, 2 * number + 1, RawHTTP2.number(8))
         },
