@@ -2,16 +2,20 @@
 """A web app in a real Chromium, on another origin than the API: does it go on through an outage, and can it read what is said to it?
 
 Two pages ask through Cistern with Authorization, so that each request has a preflight: one of an origin that the upstream allows, and one of an origin
-that it does not. Then the same where the upstream says nothing of CORS and the operator does (`cors`). Skipped where no Chromium is installed.
+that it does not. Then the same where the upstream says nothing of CORS and the operator does (`cors`), and all of it in clear and over TLS, where the browser
+chooses HTTP/2. Skipped where no Chromium is installed.
 """
 
 import argparse
+import base64
+import hashlib
 import http.server
 import json
 import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -23,7 +27,7 @@ HOST = "127.0.0.1"
 PATIENCE = 60  # seconds
 
 PAGE = """<!doctype html><title>app</title><script>
-const api = "http://HOST:PORT", headers = {Authorization: "Bearer ann"};
+const api = "API", headers = {Authorization: "Bearer ann"};
 async function ask(path, more = {}) {
   try {
     const response = await fetch(api + path, {cache: "no-store", headers: {...headers, ...more}});
@@ -47,6 +51,8 @@ async function firstPiece(path) {
   said.duringCondition = await ask("/items?page=1", {"If-None-Match": '"1"'});
   said.secretDuring = await ask("/secret");
   said.never = await ask("/never");
+  const asked = performance.getEntriesByType("resource").filter(entry => entry.name.startsWith(api));
+  said.protocols = [...new Set(asked.map(entry => entry.nextHopProtocol))];
   await fetch("/control/up");
   await fetch("/report", {method: "POST", body: JSON.stringify(said)});
 })();
@@ -98,16 +104,19 @@ class Upstream:
 
             def grant(self):
                 origin = self.headers.get("Origin")
+                # Without the second line a page of another origin is not told which protocol was spoken.
                 fields = [("Vary", "Origin")] if upstream.allowed else []
+                fields += [("Timing-Allow-Origin", "*")]
                 if upstream.allowed and origin == upstream.allowed:
                     fields += [("Access-Control-Allow-Origin", origin), ("Access-Control-Expose-Headers", "X-Shown")]
                 return fields
 
             def do_OPTIONS(self):
                 fields = self.grant()
-                if len(fields) > 1:
+                is_allowed = len(fields) > 2
+                if is_allowed:
                     fields += [("Access-Control-Allow-Headers", "authorization, if-none-match"), ("Access-Control-Max-Age", "-1")]
-                self.reply(204 if len(fields) > 1 else 403, fields=fields)
+                self.reply(204 if is_allowed else 403, fields=fields)
 
             def do_GET(self):
                 user = self.headers.get("Authorization", "nobody")
@@ -154,14 +163,14 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def serve_app(port, api_port, upstream):
+def serve_app(port, proxy, upstream):
     """The app's own server: its page, what the page has done to the upstream, and what it has seen."""
     reported, said = threading.Event(), {}
 
     class Handler(Quiet):
         def do_GET(self):
             if self.path == "/":
-                page = PAGE.replace("HOST", HOST).replace("PORT", str(api_port)).encode()
+                page = PAGE.replace("API", proxy.url).encode()
                 return self.reply(200, page, [("Content-Type", "text/html")])
             if self.path == "/control/down":
                 upstream.down()
@@ -181,15 +190,15 @@ def serve_app(port, api_port, upstream):
     return server, reported, said
 
 
-def visit(chromium, upstream, app_port, api_port):
+def visit(chromium, upstream, app_port, proxy):
     """Lets the browser run the page once; returns what the page has seen."""
     upstream.held.clear()
     upstream.up()
-    server, reported, said = serve_app(app_port, api_port, upstream)
+    server, reported, said = serve_app(app_port, proxy, upstream)
     with tempfile.TemporaryDirectory() as profile:
         browser = subprocess.Popen(
             [chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-             "--disable-background-networking", f"--user-data-dir={profile}", f"http://{HOST}:{app_port}/"],
+             "--disable-background-networking", f"--user-data-dir={profile}", *proxy.browser_arguments(), f"http://{HOST}:{app_port}/"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
         try:
             done = reported.wait(PATIENCE)
@@ -204,16 +213,31 @@ def visit(chromium, upstream, app_port, api_port):
 
 
 class Proxy:
-    def __init__(self, cistern, upstream, *arguments):
-        self.port, self.directory = free_port(), tempfile.TemporaryDirectory()
+    """Over TLS with a certificate of its own making."""
+
+    def __init__(self, cistern, upstream, is_tls, *arguments):
+        self.is_tls, self.port, self.directory = is_tls, free_port(), tempfile.TemporaryDirectory()
+        scheme = "https://" if is_tls else ""
+        self.url = f"{scheme or 'http://'}{HOST}:{self.port}"
         self.process = subprocess.Popen(
-            [cistern, "serve", "--upstream", f"http://{HOST}:{upstream.port}", "--listen", f"{HOST}:{self.port}",
-             "--cache-dir", self.directory.name, "--shards", "1", "--log-level", "error", *arguments])
+            [cistern, "serve", "--upstream", f"http://{HOST}:{upstream.port}", "--listen", f"{scheme}{HOST}:{self.port}",
+             "--cache-dir", self.directory.name, "--shards", "1", "--log-level", "error", *(["--tls-self-signed"] if is_tls else []), *arguments],
+            stdout=subprocess.DEVNULL)
+
+    def browser_arguments(self):
+        """The browser takes this key's certificate, and no other that it does not know."""
+        if not self.is_tls:
+            return []
+        certificate = f"{self.directory.name}/tls-self-signed.pem"
+        public = subprocess.run(["openssl", "x509", "-in", certificate, "-pubkey", "-noout"], capture_output=True, check=True).stdout
+        key = subprocess.run(["openssl", "pkey", "-pubin", "-outform", "der"], input=public, capture_output=True, check=True).stdout
+        return [f"--ignore-certificate-errors-spki-list={base64.b64encode(hashlib.sha256(key).digest()).decode()}"]
 
     def __enter__(self):
+        context = ssl._create_unverified_context() if self.is_tls else None
         for _ in range(200):
             try:
-                urllib.request.urlopen(f"http://{HOST}:{self.port}/readyz", timeout=1).read()
+                urllib.request.urlopen(f"{self.url}/readyz", timeout=1, context=context).read()
                 return self
             except OSError:
                 time.sleep(0.05)
@@ -234,7 +258,7 @@ class Results:
         self.failed += not holds
 
 
-def check_allowed(results, name, said):
+def check_allowed(results, name, said, protocol):
     items = '{"items of": "Bearer ann"}'
     for step in ["before", "during"]:
         results.check(f"{name}: the app reads its items {step} the outage", said[step].get("text") == items, said[step])
@@ -248,6 +272,36 @@ def check_allowed(results, name, said):
     results.check(
         f"{name}: the first event comes while the upstream holds back the next", said["stream"].get("text") == "data: first\n\n"
         and said["stream"].get("held") == "held", said["stream"])
+    spoken = set(said["protocols"]) - {""}
+    results.check(f"{name}: all of it over {protocol}", spoken == {protocol}, spoken)
+
+
+def check_all(results, chromium, cistern, is_tls):
+    app, stranger = free_port(), free_port()
+    door, protocol = ("TLS", "h2") if is_tls else ("clear", "http/1.1")
+
+    upstream = Upstream(f"http://{HOST}:{app}")
+    with Proxy(cistern, upstream, is_tls) as proxy:
+        said = visit(chromium, upstream, app, proxy)
+        check_allowed(results, f"{door}, allowed by the upstream", said, protocol)
+        results.check(f"{door}, of what it has never been allowed it reads nothing", "error" in said["never"], said["never"])
+        said = visit(chromium, upstream, stranger, proxy)
+        results.check(f"{door}, another origin reads nothing, neither before nor during the outage", not read(said), read(said))
+    upstream.down()
+
+    silent = Upstream(None)
+    with Proxy(cistern, silent, is_tls, "--set", f"cors.origins=http://{HOST}:{app}") as proxy:
+        said = visit(chromium, silent, app, proxy)
+        check_allowed(results, f"{door}, allowed by the operator", said, protocol)
+        results.check(f"{door}, and the app reads why there is nothing also where it never asked before", said["never"].get("status", 0) >= 502, said["never"])
+        said = visit(chromium, silent, stranger, proxy)
+        results.check(f"{door}, another origin than the operator's reads nothing", not read(said), read(said))
+    silent.down()
+
+
+def read(said):
+    """What a page has got to read."""
+    return {step: value for step, value in said.items() if step != "protocols" and "error" not in value}
 
 
 def main():
@@ -259,27 +313,8 @@ def main():
         print("skipped: no Chromium is installed (Debian has it as the package chromium)")
         return 0
     results = Results()
-    app, stranger = free_port(), free_port()
-
-    upstream = Upstream(f"http://{HOST}:{app}")
-    with Proxy(options.cistern, upstream) as proxy:
-        said = visit(chromium, upstream, app, proxy.port)
-        check_allowed(results, "allowed by the upstream", said)
-        results.check("of what it has never been allowed it reads nothing", "error" in said["never"], said["never"])
-        said = visit(chromium, upstream, stranger, proxy.port)
-        seen = {step: value for step, value in said.items() if "error" not in value}
-        results.check("another origin reads nothing, neither before nor during the outage", not seen, seen)
-    upstream.down()
-
-    silent = Upstream(None)
-    with Proxy(options.cistern, silent, "--set", f"cors.origins=http://{HOST}:{app}") as proxy:
-        said = visit(chromium, silent, app, proxy.port)
-        check_allowed(results, "allowed by the operator", said)
-        results.check("and the app reads why there is nothing also where it never asked before", said["never"].get("status", 0) >= 502, said["never"])
-        said = visit(chromium, silent, stranger, proxy.port)
-        seen = {step: value for step, value in said.items() if "error" not in value}
-        results.check("another origin than the operator's reads nothing", not seen, seen)
-    silent.down()
+    for is_tls in (False, True):
+        check_all(results, chromium, options.cistern, is_tls)
     print("all is well" if results.failed == 0 else f"{results.failed} failed")
     return min(results.failed, 1)
 
