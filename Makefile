@@ -12,10 +12,11 @@ RELEASE := -c release --static-swift-stdlib
 BUILD_PACKAGES := libcurl4-openssl-dev libssl-dev libyaml-dev libsodium-dev libxxhash-dev zlib1g-dev libbrotli-dev libzstd-dev libnghttp2-dev pkg-config
 TEST_PACKAGES := prometheus openssl curl nginx
 BENCH_PACKAGES := nginx nghttp2-client haproxy wrk gcc libc6-dev python3 openssl
+CONFORMANCE_PACKAGES := python3 python3-hpack
 FAULT_PACKAGES := python3 openssl util-linux
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cistern
 
-.PHONY: run build test browser bench kill faults fuzz fuzz-merge stress lint image sanitize soak compare clean help packages test-packages bench-packages fault-packages
+.PHONY: run build test browser bench kill faults fuzz fuzz-merge stress lint image sanitize soak compare conformance clean help packages test-packages bench-packages fault-packages conformance-packages
 
 run: build
 ifdef UPSTREAM
@@ -63,6 +64,10 @@ fuzz-merge:
 # Many users, a lying upstream, purges, kills: every response is checked, for TIME seconds; see Tests/Stress/README.md.
 stress: build fault-packages
 	Tests/Stress/stress.py --cistern .build/release/cistern --time $(or $(TIME),120) $(if $(SEED),--seed $(SEED)) $(if $(TLS),--tls)
+
+# Holds the HTTP/2 of the release against its RFCs, section by section, from outside; see Tests/Conformance/README.md.
+conformance: build conformance-packages
+	Tests/Conformance/http2.py --cistern .build/release/cistern $(ARGUMENTS)
 
 # Holds Cistern beside others: parsers, clients, and the caches that are installed.
 compare: build
@@ -117,6 +122,9 @@ bench-packages:
 fault-packages:
 	$(call install,$(FAULT_PACKAGES))
 
+conformance-packages:
+	$(call install,$(CONFORMANCE_PACKAGES))
+
 help:
 	@echo "make run UPSTREAM=URL   build a release and start it in front of URL (PORT=8080)"
 	@echo "make run                try it with a sample API, without internet"
@@ -127,6 +135,7 @@ help:
 	@echo "make fuzz               made-up bytes for everything that reads bytes from outside (TIME=, TARGET=)"
 	@echo "make stress             everything at once, every response checked (TIME=, SEED=, TLS=1)"
 	@echo "make browser            a web app of another origin in a real Chromium, through an outage"
+	@echo "make conformance        HTTP/2 against its RFCs, section by section, from outside"
 	@echo "make compare            beside other parsers, clients and caches"
 	@echo "make soak               the caching rules beside a reference cache, a million steps"
 	@echo "make sanitize           the tests under ThreadSanitizer and AddressSanitizer"

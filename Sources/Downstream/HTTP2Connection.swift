@@ -144,13 +144,16 @@ final class HTTP2Connection: AcceptedConnection {
 
     private func take(_ bytes: UnsafeRawBufferPointer) {
         var (taken, position) = (0, 0)
+        // What has not been given to the session yet ends a stream.
+        var mayEndStream = false
         while let frame = walk.next(bytes, &position) {
             guard conduct.take(frame, now: table.now) else { return flooded() }
-            guard pastStreams.note(frame), streams[frame.stream] == nil || frame.kind == .headers else { continue }
+            if frame.kind == .reset { mayEndStream = true }
+            guard pastStreams.note(frame), mayEndStream || streams[frame.stream] == nil || frame.kind == .headers else { continue }
             // What comes before it may open its stream, or end it.
             let start = max(taken, position - HTTP2Session.frameHeadBytes)
             guard give(UnsafeRawBufferPointer(rebasing: bytes[taken..<start])) else { return }
-            taken = start
+            (taken, mayEndStream) = (start, false)
             guard streams[frame.stream] == nil else { continue }
             if let fault = pastStreams.fault(of: frame) { return session.end(fault) }
             guard conduct.takeLate(now: table.now) else { return flooded() }

@@ -79,6 +79,18 @@ struct HTTP2ConformanceTests {
         #expect(raw.count > 9)
     }
 
+    @Test("content behind a reset is an error also where both come at once")
+    func contentBehindReset() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }, door: .http2)
+        let client = try RawHTTP2Client(port: play.port)
+        let post = [(":method", "POST"), (":scheme", "http"), (":path", "/"), (":authority", "a.test")]
+        client.send(RawHTTP2.request(1, post, ends: false) + RawHTTP2.frame(.ping, 0, 0, Array("12345678".utf8)))
+        _ = client.next { $0.kind == RawHTTP2.Kind.ping.rawValue }
+        client.send(RawHTTP2.frame(.reset, 0, 1, RawHTTP2.number(8)) + RawHTTP2.frame(.data, 1, 1, [1]))
+        let end = client.next { $0.isFailure }
+        #expect(end?.kind == RawHTTP2.Kind.goAway.rawValue && end?.number(at: 4) == HTTP2ErrorCode.streamClosed.rawValue)
+    }
+
     @Test("a client that knows the limit on streams and does not keep to it is no client")
     func tooMany() throws {
         let gate = Gate()
