@@ -12,11 +12,12 @@ RELEASE := -c release --static-swift-stdlib
 BUILD_PACKAGES := libcurl4-openssl-dev libssl-dev libyaml-dev libsodium-dev libxxhash-dev zlib1g-dev libbrotli-dev libzstd-dev libnghttp2-dev pkg-config
 TEST_PACKAGES := prometheus openssl curl nginx
 BENCH_PACKAGES := nginx nghttp2-client haproxy wrk gcc libc6-dev python3 openssl
+CLIENT_PACKAGES := python3 python3-requests python3-httpx python3-h2 curl openssl nghttp2-client util-linux
 CONFORMANCE_PACKAGES := python3 python3-hpack
 FAULT_PACKAGES := python3 openssl util-linux
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cistern
 
-.PHONY: run build test browser bench kill faults fuzz fuzz-merge stress lint image sanitize soak compare conformance clean help packages test-packages bench-packages fault-packages conformance-packages
+.PHONY: run build test browser bench kill faults fuzz fuzz-merge stress lint image sanitize soak compare clients conformance clean help packages test-packages bench-packages fault-packages client-packages conformance-packages
 
 run: build
 ifdef UPSTREAM
@@ -69,10 +70,13 @@ stress: build fault-packages
 conformance: build conformance-packages
 	Tests/Conformance/http2.py --cistern .build/release/cistern $(ARGUMENTS)
 
-# Holds Cistern beside others: parsers, clients, and the caches that are installed.
+# Asks with clients that people use, through every door; see Tests/Clients/README.md.
+clients: build client-packages
+	Tests/Clients/clients.py --cistern .build/release/cistern
+
+# Holds Cistern beside others: parsers, and the caches that are installed.
 compare: build
 	Tests/Comparison/compare_parsers.sh
-	Tests/Comparison/clients.py --cistern .build/release/cistern
 	Tests/Comparison/caches.py --cistern .build/release/cistern
 
 # A web app of another origin in a real Chromium, before and in an outage; skipped with a sentence where none is installed.
@@ -122,6 +126,9 @@ bench-packages:
 fault-packages:
 	$(call install,$(FAULT_PACKAGES))
 
+client-packages:
+	$(call install,$(CLIENT_PACKAGES))
+
 conformance-packages:
 	$(call install,$(CONFORMANCE_PACKAGES))
 
@@ -136,7 +143,8 @@ help:
 	@echo "make stress             everything at once, every response checked (TIME=, SEED=, TLS=1)"
 	@echo "make browser            a web app of another origin in a real Chromium, through an outage"
 	@echo "make conformance        HTTP/2 against its RFCs, section by section, from outside"
-	@echo "make compare            beside other parsers, clients and caches"
+	@echo "make clients            clients that people use, through every door and an outage"
+	@echo "make compare            beside other parsers and caches"
 	@echo "make soak               the caching rules beside a reference cache, a million steps"
 	@echo "make sanitize           the tests under ThreadSanitizer and AddressSanitizer"
 	@echo "make lint               formatting and the rules of the house"
