@@ -258,42 +258,6 @@ extension ClientConnection {
         return !state.isClosed
     }
 
-    /// The client waits for the disk; nobody else does.
-    private func bringIn(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject) {
-        isOutputAwaited = true
-        output.broughtIn = bytes.baseAddress
-        let own = LoopBound(value: self)
-        table.contentMemory?.bringIn(bytes, of: owner) { [loop = table.loop] in
-            loop.execute { own.value.outputIsThere() }
-        }
-    }
-
-    private func make(_ producer: any ContentProducer) {
-        isOutputAwaited = true
-        let own = LoopBound(value: self)
-        producer.makeNext { own.value.made($0) }
-    }
-
-    private func made(_ piece: ProducedPiece) {
-        guard !state.isClosed else { return }
-        switch piece {
-        case .bytes(let bytes): output.append(made: bytes)
-        case .end: output.endProduced()
-        case .broken:
-            isOutputAwaited = false
-            transport.resetAtClose()
-            return vanished()
-        }
-        outputIsThere()
-    }
-
-    private func outputIsThere() {
-        isOutputAwaited = false
-        guard !state.isClosed else { return }
-        flush()
-        updateInterest()
-    }
-
     private func blocked() {
         guard isOutputHeld() else {
             transport.resetAtClose()
@@ -305,11 +269,25 @@ extension ClientConnection {
     }
 
     /// Found while writing. The exchange is told from a fresh call, since it may be the one that writes.
-    private func vanished() {
+    fileprivate func vanished() {
         let exchange = self.exchange
         closeNow()
         guard let exchange else { return }
         table.loop.atEndOfBatch { exchange.clientLeft() }
+    }
+}
+
+extension ClientConnection: AwaitingOutput {
+    var isClosed: Bool { state.isClosed }
+
+    func outputCame() {
+        flush()
+        updateInterest()
+    }
+
+    func outputBroke() {
+        transport.resetAtClose()
+        vanished()
     }
 }
 

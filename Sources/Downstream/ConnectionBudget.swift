@@ -90,9 +90,5 @@ package final class ConnectionBudget: Sendable {
         }
     }
 
-    /// Whose connection it counts as; nil where it does not: behind a trusted proxy there are many clients, and in a Unix socket nobody knows.
-    private func counted(_ peer: PeerAddress) -> UInt128? {
-        guard limitPerAddress > 0, let address = peer.address, !trustedProxies.contains(address) else { return nil }
-        return address.client
-    }
+    private func counted(_ peer: PeerAddress) -> UInt128? { limitPerAddress > 0 ? peer.place.counted(besides: trustedProxies) : nil }
 }

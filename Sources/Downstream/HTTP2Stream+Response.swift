@@ -87,7 +87,7 @@ extension HTTP2Stream {
         pushLater()
     }
 
-    private func pushLater() {
+    func pushLater() {
         guard !isPushQueued else { return }
         isPushQueued = true
         connection.pushLater(self)
@@ -141,39 +141,6 @@ extension HTTP2Stream {
         if output.count <= table.settings.outputHighWaterBytes / 4, state.resumeResponse() { connection.drained(self) }
     }
 
-    /// The client waits for the disk; nobody else does.
-    private func bringIn(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject) {
-        isOutputAwaited = true
-        output.broughtIn = bytes.baseAddress
-        let own = LoopBound(value: self)
-        table.contentMemory?.bringIn(bytes, of: owner) { [loop = table.loop] in
-            loop.execute { own.value.outputIsThere() }
-        }
-    }
-
-    private func make(_ producer: any ContentProducer) {
-        isOutputAwaited = true
-        let own = LoopBound(value: self)
-        producer.makeNext { own.value.made($0) }
-    }
-
-    private func made(_ piece: ProducedPiece) {
-        guard !state.isClosed else { return }
-        switch piece {
-        case .bytes(let bytes): output.append(made: bytes)
-        case .end: output.endProduced()
-        case .broken: isBroken = true
-        }
-        connection.noteMemory(of: self)
-        outputIsThere()
-    }
-
-    private func outputIsThere() {
-        isOutputAwaited = false
-        guard !state.isClosed else { return }
-        pushLater()
-    }
-
     /// All of the response has been written, into the connection's output at least.
     func sentEnd() {
         writeDeadline = 0
@@ -183,18 +150,16 @@ extension HTTP2Stream {
     }
 }
 
-extension RequestRejection {
-    /// The response of one who is not handed on.
-    /// - Parameter date: seconds.
-    func response(date: Int64) -> (head: [UInt8], content: [UInt8]) {
-        let text = Array(sentence.utf8) + [0x0a]
-        var head: [UInt8] = []
-        ResponseSerializer.appendStatusLine(status, reason: [], to: &head)
-        head.append("Date: ")
-        head += HTTPDate.format(date)
-        head.append("\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: ")
-        head.append(decimal: text.count)
-        head.append("\r\n")
-        return (head, text)
+extension HTTP2Stream: AwaitingOutput {
+    var isClosed: Bool { state.isClosed }
+
+    func outputCame() {
+        connection.noteMemory(of: self)
+        pushLater()
+    }
+
+    func outputBroke() {
+        isBroken = true
+        pushLater()
     }
 }
