@@ -11,17 +11,6 @@ package enum ForwardedField: String, Sendable, CaseIterable {
     case xForwardedFor = "x-forwarded-for"
 }
 
-/// Where a client is.
-package enum ClientAddress: Sendable, Equatable {
-    case known(IPAddress)
-    /// At the other end of a Unix socket, whose file says who may use it.
-    case local
-    /// A trusted proxy said something of it that cannot be read.
-    case unknown
-
-    package var address: IPAddress? { if case .known(let address) = self { address } else { nil } }
-}
-
 package struct ForwardedClient: Sendable, Equatable {
     package private(set) var address: ClientAddress
     /// The scheme that the client used, where the proxy said it.
@@ -72,7 +61,7 @@ package struct ForwardedClient: Sendable, Equatable {
     }
 
     private static func isSecure(_ proto: ArraySlice<UInt8>?) -> Bool? {
-        guard let proto = proto.map(trimmed) else { return nil }
+        guard let proto = proto?.trimmed else { return nil }
         if proto.equalsIgnoringCase("https") { return true }
         return proto.equalsIgnoringCase("http") ? false : nil
     }
@@ -81,15 +70,9 @@ package struct ForwardedClient: Sendable, Equatable {
         value.lastIndex(of: UInt8(ascii: ",")).map { value[($0 + 1)...] } ?? value
     }
 
-    private static func trimmed(_ value: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
-        let isSpace = { (byte: UInt8) in byte == 0x20 || byte == 0x09 }
-        guard let first = value.firstIndex(where: { !isSpace($0) }), let last = value.lastIndex(where: { !isSpace($0) }) else { return [] }
-        return value[first...last]
-    }
-
     /// An address, perhaps with a port: `192.0.2.1`, `192.0.2.1:4711`, `[2001:db8::1]:4711`, `2001:db8::1`.
     static func address(_ node: ArraySlice<UInt8>) -> IPAddress? {
-        let node = trimmed(node)
+        let node = node.trimmed
         if node.first == UInt8(ascii: "[") {
             guard let end = node.firstIndex(of: UInt8(ascii: "]")), isPort(node[(end + 1)...]) else { return nil }
             return IPAddress(node[(node.startIndex + 1)..<end])
@@ -136,8 +119,8 @@ package struct ForwardedClient: Sendable, Equatable {
     /// - Returns: false where the pair says what was said before.
     private static func read(_ pair: ArraySlice<UInt8>, into element: inout Element) -> Bool {
         guard let equals = pair.firstIndex(of: UInt8(ascii: "=")) else { return true }
-        let name = trimmed(pair[..<equals])
-        let value = unquoted(trimmed(pair[(equals + 1)...]))
+        let name = pair[..<equals].trimmed
+        let value = unquoted(pair[(equals + 1)...].trimmed)
         if name.equalsIgnoringCase("for") {
             guard element.node == nil else { return false }
             element.node = value

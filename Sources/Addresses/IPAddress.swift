@@ -58,7 +58,7 @@ package struct IPAddress: Hashable, Sendable {
         guard parts.count == 4 else { return nil }
         var number: UInt32 = 0
         for part in parts {
-            guard (1...3).contains(part.count), part.allSatisfy({ (0x30...0x39).contains($0) }), part.count == 1 || part.first != 0x30
+            guard (1...3).contains(part.count), part.allSatisfy(\.isASCIIDigit), part.count == 1 || part.first != 0x30
             else { return nil }
             let value = part.reduce(UInt32(0)) { $0 * 10 + UInt32($1 - 0x30) }
             guard value <= 255 else { return nil }
@@ -98,22 +98,13 @@ package struct IPAddress: Hashable, Sendable {
                 guard (1...4).contains(part.count) else { return nil }
                 var value: UInt16 = 0
                 for digit in part {
-                    guard let digit = hexDigit(digit) else { return nil }
-                    value = value << 4 | digit
+                    guard let digit = digit.hexValue else { return nil }
+                    value = value << 4 | UInt16(digit)
                 }
                 groups.append(value)
             }
         }
         return groups.count <= 8 ? groups : nil
-    }
-
-    private static func hexDigit(_ symbol: UInt8) -> UInt16? {
-        switch symbol {
-        case 0x30...0x39: UInt16(symbol - 0x30)
-        case 0x41...0x46: UInt16(symbol - 0x37)
-        case 0x61...0x66: UInt16(symbol - 0x57)
-        default: nil
-        }
     }
 }
 

@@ -6,7 +6,6 @@ import Locking
 package final class AddressBudget: Sendable {
     /// Of one address (of IPv6: one /64 network).
     private let limit: Int
-    /// What comes from them is many clients'.
     private let trustedProxies: NetworkList
     /// Only of those who have some: so it is bounded as requests are.
     private let requests = Mutex<[UInt128: Int]>([:])
@@ -33,23 +32,14 @@ package final class AddressBudget: Sendable {
     }
 
     package func isFull(for client: ClientAddress) -> Bool {
-        guard let client = counted(client) else { return false }
+        guard let client = client.counted(besides: trustedProxies) else { return false }
         return requests.withLock { $0[client, default: 0] >= limit }
     }
 
     /// Counts one more; nil where the address does not count.
     package func take(_ client: ClientAddress) -> Place? {
-        guard let client = counted(client) else { return nil }
+        guard let client = client.counted(besides: trustedProxies) else { return nil }
         requests.withLock { $0[client, default: 0] += 1 }
         return Place(self, client)
-    }
-
-    /// All that are unknown are one. Those of a Unix socket nobody can tell apart, and they do not count.
-    private func counted(_ client: ClientAddress) -> UInt128? {
-        switch client {
-        case .known(let address): trustedProxies.contains(address) ? nil : address.client
-        case .local: nil
-        case .unknown: .max
-        }
     }
 }
