@@ -19,7 +19,7 @@ extension RequestHead {
     package func adding(_ more: [(name: String, value: [UInt8])]) -> RequestHead {
         var fields = fields
         for (name, value) in more { fields.append(name: Array(name.utf8).span, value: value.span) }
-        return RequestHead(method: method, target: target, version: version, fields: fields)
+        return replacing(fields: fields)
     }
 
     /// The same request as it would have come by the other scheme.
@@ -27,7 +27,7 @@ extension RequestHead {
         let name = ConnectionField.scheme.utf8
         let others = fields.entries.filter { !fields.bytes[$0.nameRange].elementsEqual(name) }
         guard others.count == fields.count else {
-            return RequestHead(method: method, target: target, version: version, fields: Fields(bytes: fields.bytes, entries: others))
+            return replacing(fields: Fields(bytes: fields.bytes, entries: others))
         }
         return adding([(ConnectionField.scheme, Array("https".utf8))])
     }

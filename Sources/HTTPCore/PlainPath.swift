@@ -4,7 +4,7 @@ package enum PlainPath {
     /// Without percent-encoding, parameters of segments (`;…`), empty segments and dot segments, and with `/` for `\`; nil where that changes nothing.
     /// - Parameter target: path and query; the query is left out.
     package static func make(of target: ArraySlice<UInt8>) -> [UInt8]? {
-        let path = target.prefix { $0 != UInt8(ascii: "?") }
+        let path = target.withoutQuery
         guard isSpelledOtherwise(path) else { return nil }
         var segments: [[UInt8]] = []
         for segment in decoded(path).split(separator: UInt8(ascii: "/")) {

@@ -120,7 +120,7 @@ extension ProxyShard {
         facts.refusal = .access(refusal)
         let body: RequestBody =
             request.framing == .none
-            ? .none : .streamed(StreamedContent(framing: request.framing, reason: nil, hold: nil, awaitsContinue: false))
+            ? .none : .streamed(.unread(request.framing))
         return perform(facts, request.head, body, arrival(body), stream)
     }
 }

@@ -13,7 +13,7 @@ extension ProxyShard {
         let isKept = isKeptByContent(head)
         // A client that is refused anyway need not send the content first.
         guard isKept || !isRefused(head, on: stream) else {
-            return pass(head, .streamed(StreamedContent(framing: framing, reason: nil, hold: nil, awaitsContinue: false)), on: stream)
+            return pass(head, .streamed(.unread(framing)), on: stream)
         }
         let rules = shared.content.rules
         let routeLimit = isKept ? routes.all[routes.place(of: head.pathAndQuery)].contentLimitBytes : 0

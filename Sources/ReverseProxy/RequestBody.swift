@@ -59,7 +59,12 @@ struct StreamedContent {
     let awaitsContinue: Bool
 
     /// What another protocol says, if the upstream changes to it.
-    static var tunnel: StreamedContent { StreamedContent(framing: .tunnel, reason: nil, hold: nil, awaitsContinue: false) }
+    static var tunnel: StreamedContent { unread(.tunnel) }
+
+    /// Content that is let go by, whatever it says.
+    static func unread(_ framing: ContentFraming) -> StreamedContent {
+        StreamedContent(framing: framing, reason: nil, hold: nil, awaitsContinue: false)
+    }
 
     /// Those whose content streams hold a connection for as long as their clients like: half of all, so that others have the rest.
     static func share(of connections: Int) -> ConnectionShare { ConnectionShare(.streamedContent, .connections(connections / 2)) }
