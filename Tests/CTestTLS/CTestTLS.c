@@ -45,20 +45,24 @@ void test_tls_context_free(test_tls_context *context) {
     free(context);
 }
 
-test_tls *test_tls_accept(test_tls_context *context, int descriptor) {
-    test_tls *tls = calloc(1, sizeof *tls);
-    SSL *ssl = tls ? SSL_new(context->ssl) : 0;
-    ERR_clear_error();
-    if (ssl && SSL_set_fd(ssl, descriptor) == 1 && SSL_accept(ssl) == 1) {
-        tls->ssl = ssl;
-        tls->held = BIO_new(BIO_s_mem());
-        tls->descriptor = descriptor;
-        SSL_set0_wbio(ssl, tls->held);
-        return tls;
+/* What is written is held, and sent by test_tls_flush. */
+static test_tls *opened(SSL *ssl, int is_open, int descriptor) {
+    test_tls *tls = is_open ? calloc(1, sizeof *tls) : 0;
+    if (!tls) {
+        SSL_free(ssl);
+        return 0;
     }
-    SSL_free(ssl);
-    free(tls);
-    return 0;
+    tls->ssl = ssl;
+    tls->held = BIO_new(BIO_s_mem());
+    tls->descriptor = descriptor;
+    SSL_set0_wbio(ssl, tls->held);
+    return tls;
+}
+
+test_tls *test_tls_accept(test_tls_context *context, int descriptor) {
+    ERR_clear_error();
+    SSL *ssl = SSL_new(context->ssl);
+    return opened(ssl, ssl && SSL_set_fd(ssl, descriptor) == 1 && SSL_accept(ssl) == 1, descriptor);
 }
 
 void test_tls_free(test_tls *tls) {
@@ -124,20 +128,10 @@ static SSL *make_client(SSL_CTX *context, const test_tls_offer *offer, int descr
 
 test_tls *test_tls_connect(const test_tls_offer *offer, int descriptor) {
     ERR_clear_error();
-    test_tls *tls = calloc(1, sizeof *tls);
     SSL_CTX *context = SSL_CTX_new(TLS_client_method());
-    SSL *ssl = tls && context ? make_client(context, offer, descriptor) : 0;
+    SSL *ssl = context ? make_client(context, offer, descriptor) : 0;
     SSL_CTX_free(context);
-    if (ssl && SSL_connect(ssl) == 1) {
-        tls->ssl = ssl;
-        tls->held = BIO_new(BIO_s_mem());
-        tls->descriptor = descriptor;
-        SSL_set0_wbio(ssl, tls->held);
-        return tls;
-    }
-    SSL_free(ssl);
-    free(tls);
-    return 0;
+    return opened(ssl, ssl && SSL_connect(ssl) == 1, descriptor);
 }
 
 ptrdiff_t test_tls_receive(test_tls *tls, void *bytes, size_t count) {

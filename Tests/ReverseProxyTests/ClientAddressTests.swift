@@ -90,7 +90,7 @@ struct ClientAddressTests {
     }
 }
 
-@Suite("Requests through trusted proxies", .play)
+@Suite("Requests through trusted proxies", .play, .doors)
 struct TrustedProxyTests {
     private func play(_ networks: String = "127.0.0.0/8", _ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws
         -> ProxyPlay
@@ -118,10 +118,10 @@ struct TrustedProxyTests {
         #expect(try Self.why(play)["client"]?.string == "192.0.2.7")
         // What was said of one request says nothing of the next one.
         _ = try play.get("/b")
-        #expect(play.origin.requests.last?["Forwarded"] == "for=127.0.0.1;proto=http")
+        #expect(play.origin.requests.last?["Forwarded"] == "for=127.0.0.1;proto=\(ProxyPlay.door.scheme)")
         let strangers = try self.play("10.0.0.0/8")
         _ = try strangers.get("/a", Self.forwarded)
-        #expect(strangers.origin.requests.last?["Forwarded"] == "for=127.0.0.1;proto=http")
+        #expect(strangers.origin.requests.last?["Forwarded"] == "for=127.0.0.1;proto=\(ProxyPlay.door.scheme)")
     }
 
     @Test("where forwarding fields are passed on, a stranger's are not", arguments: [ForwardedPolicy.trust, .add])
@@ -134,11 +134,11 @@ struct TrustedProxyTests {
         _ = try strangers.get("/a", fields)
         let request = try #require(strangers.origin.requests.last)
         #expect(request["X-Forwarded-For"] == "127.0.0.1" && request["X-Forwarded-Host"] == nil && request["True-Client-IP"] == nil)
-        #expect(request["X-Forwarded-Proto"] == "http")
+        #expect(request["X-Forwarded-Proto"] == ProxyPlay.door.scheme)
     }
 }
 
-@Suite("Who may come in", .play)
+@Suite("Who may come in", .play, .doors)
 struct AccessTests {
     private func play(_ configure: @escaping (inout ProxySettings) throws -> Void) throws -> ProxyPlay {
         let trusted = try ClientAddressTests.local()
@@ -182,7 +182,7 @@ struct AccessTests {
         #expect(play.origin.requests.isEmpty)
     }
 
-    @Test("a route may let in fewer, and a listener has rules of its own")
+    @Test("a route may let in fewer, and a listener has rules of its own", .door(.clear))
     func places() throws {
         let play = try play { settings in
             settings.access.rules = try Self.rules(deny: ["192.0.2.0/24"])
@@ -200,7 +200,7 @@ struct AccessTests {
         #expect(other.get("/inner/a", from("203.0.113.1"))?.status == 403)
     }
 
-    @Test("the administrator's addresses have rules of their own, and not those of clients")
+    @Test("the administrator's addresses have rules of their own, and not those of clients", .door(.clear))
     func administrators() throws {
         let play = try play { settings in
             settings.access.rules = try Self.rules(deny: ["127.0.0.1"])
@@ -272,7 +272,7 @@ struct AccessTests {
     }
 }
 
-@Suite("Who may come in, whatever is tried", .play)
+@Suite("Who may come in, whatever is tried", .play, .doors)
 struct AccessAttackTests {
     private func play(_ configure: @escaping (inout ProxySettings) throws -> Void = { _ in }) throws -> ProxyPlay {
         let trusted = NetworkList([try IPNetwork("127.0.0.0/8"), try IPNetwork("10.0.0.0/8")])
@@ -293,7 +293,7 @@ struct AccessAttackTests {
         #expect(try inside.get("/a").status == 200)
         let open = try play()
         #expect(try open.get("/a", [("X-Forwarded-For", forwarded)]).status == 200)
-        #expect(open.origin.requests.last?["Forwarded"] == "for=unknown;proto=http")
+        #expect(open.origin.requests.last?["Forwarded"] == "for=unknown;proto=\(ProxyPlay.door.scheme)")
     }
 
     @Test(

@@ -131,7 +131,7 @@ struct ProxyingTests {
         #expect(seen["X-Keep"] == "ä")
         #expect(seen["Host"] == "127.0.0.1:\(play.origin.port)")
         #expect(seen["X-Forwarded-For"] == "127.0.0.1")
-        let scheme = ProxyPlay.door.isSecured ? "https" : "http"
+        let scheme = ProxyPlay.door.scheme
         #expect(seen["Forwarded"] == "for=127.0.0.1;proto=\(scheme)" && seen["X-Forwarded-Proto"] == scheme)
         #expect(seen["Via"]?.hasPrefix("1.1 cistern (") == true)
         #expect(seen["User-Agent"] == nil)

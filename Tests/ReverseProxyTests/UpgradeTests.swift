@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 import Upstream
 
-@Suite("Changing to another protocol", .play)
+@Suite("Changing to another protocol", .play, .http1Doors)
 struct UpgradeTests {
     private func play(
         _ upgrades: [String] = ["websocket"], _ configure: @escaping (inout ProxySettings) -> Void = { _ in },

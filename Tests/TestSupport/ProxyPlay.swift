@@ -24,6 +24,7 @@ package final class ProxyPlay {
         case http2TLS
 
         package var isSecured: Bool { self == .tls || self == .http2TLS }
+        package var scheme: String { isSecured ? "https" : "http" }
         package var speaksHTTP2: Bool { self == .http2 || self == .http2TLS }
 
         package var description: String {
