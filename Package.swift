@@ -164,7 +164,10 @@ let package = Package(
         tests("SettingsTests", ["Settings"]),
         tests(
             "CommandTests",
-            ["cistern", "TestSupport", "Administration", "ReverseProxy", "CachePolicy", "CacheStore", "Settings", "Upstream"]),
+            [
+                "cistern", "TestSupport", "Administration", "ReverseProxy", "CachePolicy", "CacheStore", "Settings", "Upstream", "CSystem",
+                "Downstream", "JSON",
+            ]),
         tests("UpstreamTests", ["Upstream", "HTTPCore", "HTTP2", "Reactor", "Locking", "TestSupport"]),
         tests("DownstreamTests", ["Addresses", "Downstream", "HTTPCore", "Reactor", "Locking", "CSystem", "Descriptors", "TestSupport"]),
         tests("TelemetryTests", ["Telemetry", "CacheStore", "TestSupport"]),

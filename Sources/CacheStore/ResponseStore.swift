@@ -54,9 +54,12 @@ package final class ResponseStore: @unchecked Sendable {
         initial.segments = recovery.segments
         initial.statistics = recovery.statistics
         initial.statistics.isWritable = directory.isWritable
-        initial.statistics.opening.error = directory.error
+        initial.statistics.opening.error = settings.isRequired && directory.isWritable ? directory.probe(settings) : directory.error
         initial.statistics.opening.hasLostKey = directory.isNew && !recovery.segments.isEmpty
         initial.statistics.opening.hasOpenKey = directory.isKeyOpen
+        if settings.isRequired, let reason = initial.statistics.opening.whyUnusable {
+            throw .unusable(settings.directory, reason: reason)
+        }
         initial.statistics.capacityBytes = settings.capacityBytes
         changes = initial.changes
         state = Mutex(initial)

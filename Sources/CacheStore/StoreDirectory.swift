@@ -68,6 +68,18 @@ final class StoreDirectory: Sendable {
         return (secret, true, written == keyBytes && fsync(new.number) == 0 ? 0 : errno)
     }
 
+    /// Tries whether a little can be written, which a full disk does not take.
+    /// - Returns: an error's number or 0.
+    func probe(_ settings: StoreSettings) -> Int32 {
+        let file = path + "/probe"
+        let probe = Descriptor(csystem_open(file, O_WRONLY | O_CREAT | O_TRUNC | Segment.plain, 0o600))
+        guard probe.isOpen else { return errno }
+        defer { unlink(file) }
+        return settings.allocate(probe.number, Self.probeBytes)
+    }
+
+    private static let probeBytes = 64 << 10
+
     /// The numbers of the segment files, oldest first.
     func segmentNumbers() -> [UInt64] {
         guard let directory = opendir(path) else { return [] }

@@ -1,6 +1,7 @@
 // How large the store is and where it lies, and what the caller puts in and gets out.
 
 import CSystem
+import Glibc
 
 package struct StoreSettings: Sendable {
     /// The directory; made where it is missing.
@@ -9,6 +10,8 @@ package struct StoreSettings: Sendable {
     package var capacityBytes: Int
     /// Size of one segment file. By default a thirty-second part of the capacity, between 1 and 64 MiB; items larger than one are refused.
     package var segmentBytes: Int
+    /// Whether the proxy is not to run without: then what cannot be written to or read does not open.
+    package var isRequired = false
     /// What may wait to be written; beyond it new items are dropped. Bounds memory when the disk is slower than the upstream.
     package var pendingLimitBytes = 64 << 20
     /// So long new responses wait for others to be written with, 256 KiB at most (`WriterQueue.gatheredBytes`): a crash of the process costs no more
@@ -40,9 +43,12 @@ package struct StoreSettings: Sendable {
 package enum StoreError: Error, CustomStringConvertible {
     case lockedByAnotherProcess(String)
     case tooSmall
+    /// It is required (`StoreSettings.isRequired`).
+    case unusable(String, reason: String)
 
     package var description: String {
         switch self {
+        case .unusable(let directory, let reason): "the cache directory \(directory) \(reason), and store.required is true"
         case .lockedByAnotherProcess(let directory): "another process, perhaps another Cistern, uses the cache directory \(directory)"
         case .tooSmall: "the cache size must be at least 4 MiB"
         }
@@ -250,4 +256,11 @@ package struct StoreOpening: Sendable {
     package var hasOpenKey = false
     /// Why the directory cannot be written to (errno), as it was at the start; 0 where it could.
     package var error: Int32 = 0
+
+    /// What keeps it from doing all that a store is for, in words; nil where nothing does.
+    var whyUnusable: String? {
+        if error != 0 { return "cannot be written to (\(String(cString: strerror(error))))" }
+        if hasLostKey { return "has lost its file key, or it is damaged: nothing of what was kept can be read" }
+        return hasForeignRecords ? "holds nothing that can be read: it was kept under another key than that in the file key" : nil
+    }
 }

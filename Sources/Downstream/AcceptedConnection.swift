@@ -11,7 +11,7 @@ protocol AcceptedConnection: EventHandler {
     var descriptor: Int32 { get }
     /// What should have happened by `now` and has not ends it.
     func checkDeadline(_ now: Int64)
-    /// No more requests after those that are under way; none: the end.
+    /// No more requests after those that are under way. Whoever has none may still send one, for a while (`ClientConnections.drainDeadline`).
     func drain()
     /// The last chance to respond; whatever is done with it, this is the end.
     func endNow()

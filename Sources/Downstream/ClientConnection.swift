@@ -351,7 +351,9 @@ package final class ClientConnection: AcceptedConnection {
         closeNow()
     }
 
-    func drain() { perform(state.drain()) }
+    func drain() {
+        if state.drain() { readDeadline = table.drainDeadline }
+    }
 
     func checkDeadline(_ now: Int64) {
         if writeDeadline > 0, now >= writeDeadline {

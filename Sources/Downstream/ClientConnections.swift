@@ -68,6 +68,9 @@ package final class ClientConnections {
     static let writeBytes = 16 * 1024
     static let frameBufferBytes = 64 * 1024
     private static let sweepInterval = Duration.milliseconds(500)
+    /// Clients that ask all the time learn within it that their connection ends, and lose no request; who is idle for longer sees an idle
+    /// connection closed, as at any other time.
+    package static let drainPatience = Duration.seconds(1)
     /// Descriptors that a sweep looks at in one go, and connections that it ends in one go: many may have come, and so end, together.
     private static let sweepLimit = 4_096
     private static let endLimit = 32
@@ -136,6 +139,7 @@ package final class ClientConnections {
             let connection = HTTP2Connection(socket, session, table: self)
             put(connection)
             connection.start(with: received)
+            if isDraining { connection.drain() }
         }
     }
 
@@ -168,8 +172,8 @@ package final class ClientConnections {
         }
     }
 
-    /// Lets running responses finish: idle connections close now, the others with their response. `then` is called once, when all are
-    /// gone or `deadline` has passed, whichever comes first.
+    /// Lets running responses finish. The next response on a kept connection tells that it is the last; one on which nothing comes for
+    /// `drainPatience` is closed. `then` is called once, when all are gone or `deadline` has passed, whichever comes first.
     package func drain(deadline: Duration, then: @escaping () -> Void) {
         loop.assertOnLoop()
         isDraining = true
@@ -180,6 +184,9 @@ package final class ClientConnections {
             for connection in byDescriptor { connection?.endNow() }
         }
     }
+
+    /// When a connection on which nothing happens is closed, while all are.
+    var drainDeadline: Int64 { deadline(after: Self.drainPatience) }
 
     func pushAtEndOfBatch(_ connection: any AcceptedConnection) {
         if pushing.isEmpty { loop.atEndOfBatch { self.pushAll() } }
@@ -198,7 +205,7 @@ package final class ClientConnections {
 
     var now: Int64 { loop.time.monotonicMilliseconds }
 
-    var keepAliveDeadline: Int64 { coarseNow + keepAliveMilliseconds }
+    var keepAliveDeadline: Int64 { isDraining ? drainDeadline : coarseNow + keepAliveMilliseconds }
 
     var all: [any AcceptedConnection] { byDescriptor.compactMap(\.self) }
 

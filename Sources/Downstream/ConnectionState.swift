@@ -306,11 +306,12 @@ struct ConnectionState {
         }
     }
 
-    /// No more requests after the one that is under way.
-    mutating func drain() -> Action {
-        if case .idle = phase { return .close }
-        update { $0.endsConnection = true }
-        return .nothing
+    /// No more requests after the one that is under way; where its response has told already that the connection goes on, after the next.
+    /// - Returns: whether the next request is what is waited for.
+    mutating func drain() -> Bool {
+        update { if $0.response == .awaited { $0.endsConnection = true } }
+        if case .idle = phase { return true }
+        return false
     }
 
     /// So much came that is of no more use.

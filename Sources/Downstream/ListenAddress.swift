@@ -1,4 +1,4 @@
-// Where to listen: an IPv4 or IPv6 address and port, or a path in the file system.
+// Where to listen: an IPv4 or IPv6 address and port, a path in the file system, or a socket that whoever has started us listens on already.
 
 import Addresses
 import CSystem
@@ -9,9 +9,17 @@ package enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
     case ipv4(host: String, port: UInt16)
     case ipv6(host: String, port: UInt16)
     case unix(path: String)
+    /// Where it is, only the socket itself tells; -1 where it is not there yet.
+    case handed(name: String, descriptor: Int32)
 
-    /// `HOST:PORT`, `:PORT` (every IPv4 address), `[ADDRESS]:PORT`, or `unix:PATH`.
+    /// `HOST:PORT`, `:PORT` (every IPv4 address), `[ADDRESS]:PORT`, `unix:PATH`, or `systemd:NAME`.
     package init?(_ text: String) {
+        if text.hasPrefix("systemd:") {
+            let name = String(text.dropFirst(8))
+            guard !name.isEmpty, !name.contains(":") else { return nil }
+            self = .handed(name: name, descriptor: -1)
+            return
+        }
         if text.hasPrefix("unix:") {
             let path = String(text.dropFirst(5))
             guard !path.isEmpty, path.utf8.count < 108 else { return nil }
@@ -38,6 +46,7 @@ package enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
         case .ipv4(let host, let port): "\(host):\(port)"
         case .ipv6(let host, let port): "[\(host)]:\(port)"
         case .unix(let path): "unix:\(path)"
+        case .handed(let name, _): "systemd:\(name)"
         }
     }
 
@@ -47,6 +56,7 @@ package enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
         case .ipv4(let host, _): host.hasPrefix("127.")
         case .ipv6(let host, _): host == "::1"
         case .unix: true
+        case .handed: false
         }
     }
 
@@ -54,7 +64,7 @@ package enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
     package var port: UInt16? {
         switch self {
         case .ipv4(_, let port), .ipv6(_, let port): port
-        case .unix: nil
+        case .unix, .handed: nil
         }
     }
 
@@ -62,7 +72,7 @@ package enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
         switch self {
         case .ipv4(let host, _): .ipv4(host: host, port: port)
         case .ipv6(let host, _): .ipv6(host: host, port: port)
-        case .unix: self
+        case .unix, .handed: self
         }
     }
 
@@ -71,6 +81,7 @@ package enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
         case .ipv4: AF_INET
         case .ipv6: AF_INET6
         case .unix: AF_UNIX
+        case .handed: AF_UNSPEC
         }
     }
 
@@ -95,6 +106,7 @@ package enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
                 inet_pton(AF_INET6, host, &address.pointee.sin6_addr)
                 return socklen_t(MemoryLayout<sockaddr_in6>.size)
             }
+        case .handed: length = 0
         case .unix(let path):
             length = withUnsafeMutableBytes(of: &storage) { bytes in
                 bytes.storeBytes(of: sa_family_t(AF_UNIX), as: sa_family_t.self)
@@ -103,6 +115,36 @@ package enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
             }
         }
         return withUnsafeBytes(of: &storage) { body($0.assumingMemoryBound(to: sockaddr.self).baseAddress!, length) }
+    }
+}
+
+extension ListenAddress {
+    /// Where a socket is bound; nil where it is of no family that we listen on.
+    init?(boundTo descriptor: Int32) {
+        var storage = sockaddr_storage()
+        var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
+        let result = withUnsafeMutableBytes(of: &storage) {
+            getsockname(descriptor, $0.assumingMemoryBound(to: sockaddr.self).baseAddress!, &length)
+        }
+        guard result == 0 else { return nil }
+        switch Int32(storage.ss_family) {
+        case AF_INET:
+            let address = PeerAddress(storage)
+            self = .ipv4(host: String(decoding: address.address?.text ?? [], as: UTF8.self), port: address.port)
+        case AF_INET6:
+            var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
+            let port = withUnsafeBytes(of: storage) { bytes in
+                inet_ntop(AF_INET6, bytes.baseAddress! + 8, &text, socklen_t(text.count))
+                return UInt16(bytes[2]) << 8 | UInt16(bytes[3])
+            }
+            self = .ipv6(host: String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self), port: port)
+        case AF_UNIX:
+            let path = withUnsafeBytes(of: storage) { Array($0[2..<Int(length)]) }
+            // An abstract name begins with a zero.
+            let name = path.first == 0 ? [UInt8(ascii: "@")] + path.dropFirst() : Array(path.prefix { $0 != 0 })
+            self = .unix(path: String(decoding: name, as: UTF8.self))
+        default: return nil
+        }
     }
 }
 

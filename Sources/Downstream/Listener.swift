@@ -32,6 +32,14 @@ package final class BoundSocket: Sendable {
     ///   a port with another process by accident would hand each a part of the clients.
     ///   - mode: who may connect to a Unix socket, from its first moment on; nil for what the process's mask allows.
     package init(_ wanted: ListenAddress, backlog: Int32, isShared: Bool = false, mode: mode_t? = nil) throws(ListenError) {
+        if case .handed(_, let descriptor) = wanted {
+            guard let actual = ListenAddress(boundTo: descriptor) else { throw ListenError(address: wanted, code: ENOTSOCK) }
+            _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+            _ = fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK)
+            socket = Descriptor(descriptor)
+            address = actual
+            return
+        }
         if !isShared { try Self.checkFree(wanted) }
         let socket = Descriptor(
             Glibc.socket(wanted.family, Int32(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue), 0))
@@ -40,6 +48,7 @@ package final class BoundSocket: Sendable {
         var one: Int32 = 1
         let size = socklen_t(MemoryLayout<Int32>.size)
         switch wanted {
+        case .handed: break
         case .unix(let path):
             Self.removeStaleSocket(at: path, wanted)
             // Linux gives the file the mode that the socket has when it is bound.
@@ -59,6 +68,35 @@ package final class BoundSocket: Sendable {
     }
 
     var descriptor: Int32 { socket.number }
+
+    /// Why this process could not listen there now; nil where it could. Nothing is left behind.
+    package static func whyNot(_ address: ListenAddress) -> ListenError? {
+        if case .handed = address { return nil }
+        do throws(ListenError) {
+            try checkFree(address)
+        } catch {
+            return error
+        }
+        guard case .unix(let path) = address else { return nil }
+        let socket = Descriptor(Glibc.socket(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0))
+        if address.withSocketAddress({ connect(socket.number, $0, $1) }) == 0 { return ListenError(address: address, code: EADDRINUSE) }
+        var status = stat()
+        let isFile = lstat(path, &status) == 0 && status.st_mode & S_IFMT != S_IFSOCK
+        return isFile ? ListenError(address: address, code: EADDRINUSE) : nil
+    }
+
+    /// Why an open descriptor cannot be listened on for clients; nil where it can.
+    package static func whyNotListening(_ descriptor: Int32) -> String? {
+        func option(_ name: Int32) -> Int32? {
+            var value: Int32 = 0
+            var size = socklen_t(MemoryLayout<Int32>.size)
+            return getsockopt(descriptor, SOL_SOCKET, name, &value, &size) == 0 ? value : nil
+        }
+        guard let type = option(SO_TYPE) else { return "it is no socket (\(String(cString: strerror(errno))))" }
+        guard type == Int32(SOCK_STREAM.rawValue) else { return "it is no stream socket (ListenStream=)" }
+        guard option(SO_ACCEPTCONN) == 1 else { return "it does not listen (Accept=no)" }
+        return ListenAddress(boundTo: descriptor) == nil ? "it is neither of IPv4, nor of IPv6, nor a Unix socket" : nil
+    }
 
     /// Binding without SO_REUSEPORT fails where anybody listens.
     private static func checkFree(_ address: ListenAddress) throws(ListenError) {
@@ -102,7 +140,9 @@ package final class Listener: EventHandler {
     private var pausing: LoopTimer?
 
     /// Accepted in one go, so that a flood of new clients does not starve those that are being served.
-    private static let acceptBatch = 64
+    private static let acceptBatchLimit = 64
+    /// At the end, so many times.
+    package static let lastBatches = 64
     /// How long accepting pauses.
     private static let retryDelay = Duration.milliseconds(100)
 
@@ -142,10 +182,27 @@ package final class Listener: EventHandler {
         socket = nil
     }
 
+    /// Takes the connections that wait already, since the kernel would reset them, and closes. `then` is called when that is done.
+    /// - Parameter batches: no more than so many, since others may come all the time.
+    package func finish(batches: Int = Listener.lastBatches, then: @escaping () -> Void) {
+        stop()
+        guard batches > 0, acceptBatch() == .mayBeMore else {
+            close()
+            return then()
+        }
+        loop.inNextRound { self.finish(batches: batches - 1, then: then) }
+    }
+
     package func ready(_ events: ReadyEvents) {
-        guard let socket else { return }
-        for _ in 0..<Self.acceptBatch {
-            guard connections.budget.take() else { return pause() }
+        if acceptBatch() == .noRoom { pause() }
+    }
+
+    private enum Accepted { case all, mayBeMore, noRoom }
+
+    private func acceptBatch() -> Accepted {
+        guard let socket else { return .all }
+        for _ in 0..<Self.acceptBatchLimit {
+            guard connections.budget.take() else { return .noRoom }
             var storage = sockaddr_storage()
             var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
             let client = Descriptor(
@@ -155,7 +212,7 @@ package final class Listener: EventHandler {
             guard client.isOpen else {
                 let code = errno
                 connections.budget.giveBack()
-                return acceptFailed(code)
+                return [EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(code) ? .noRoom : .all
             }
             if storage.ss_family != sa_family_t(AF_UNIX) {
                 var one: Int32 = 1
@@ -168,11 +225,7 @@ package final class Listener: EventHandler {
             }
             connections.add(AcceptedSocket(transport: ClientTransport(client), peer: peer, listener: self))
         }
-    }
-
-    private func acceptFailed(_ code: Int32) {
-        guard code == EMFILE || code == ENFILE || code == ENOBUFS || code == ENOMEM else { return }
-        pause()
+        return .mayBeMore
     }
 
     /// No room, or no descriptors left: the kernel keeps new connections meanwhile.

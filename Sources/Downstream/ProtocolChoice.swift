@@ -65,7 +65,7 @@ final class ProtocolChoice: AcceptedConnection {
         closeNow()
     }
 
-    func drain() { closeNow() }
+    func drain() { deadline = min(deadline, table.drainDeadline) }
 
     func closeNow() {
         guard var closed = socket.take() else { return }

@@ -9,7 +9,7 @@ final class ProxyHeaderPhase: AcceptedConnection {
     /// nil where it was handed on, or is closed.
     private var socket: AcceptedSocket?
     private let table: ClientConnections
-    private let deadline: Int64
+    private var deadline: Int64
     /// Of the header.
     private var received: [UInt8] = []
 
@@ -76,7 +76,7 @@ final class ProxyHeaderPhase: AcceptedConnection {
         closeNow()
     }
 
-    func drain() { closeNow() }
+    func drain() { deadline = min(deadline, table.drainDeadline) }
 
     func closeNow() {
         guard var socket = socket.take() else { return }

@@ -13,7 +13,7 @@ final class TLSHandshake: AcceptedConnection {
     private let certificates: ServerCertificates
     private let listener: ListenerSettings
     private let table: ClientConnections
-    private let deadline: Int64
+    private var deadline: Int64
     /// What the client asked for, and the place of what it gets.
     private var chosen: (name: String, place: Int) = ("", 0)
     /// Waits for its turn.
@@ -79,7 +79,7 @@ final class TLSHandshake: AcceptedConnection {
         fail(.timeout)
     }
 
-    func drain() { fail(.ended) }
+    func drain() { deadline = min(deadline, table.drainDeadline) }
     func closeNow() { fail(.ended) }
 
     // MARK: Ends

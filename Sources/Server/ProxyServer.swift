@@ -20,6 +20,8 @@ import Upstream
 package final class ProxyServer: @unchecked Sendable {
     package private(set) var addresses: [ListenAddress] = []
     package private(set) var adminAddresses: [ListenAddress] = []
+    /// Of Unix sockets that were bound here.
+    private var ownSocketFiles: [String] = []
     let shared: SharedFlowState
     /// Where pages of numbers are made.
     private let pageQueue = DispatchQueue(label: "cistern.pages", qos: .utility)
@@ -54,15 +56,24 @@ package final class ProxyServer: @unchecked Sendable {
     var settings: ProxySettings { shared.settings }
     var logger: Logger { shared.logger }
 
-    /// TCP sockets are bound once for each shard, all to the port that the first one got; a Unix socket belongs to the first shard.
+    /// TCP sockets are bound once for each shard, all to the port that the first one got; a Unix socket belongs to the first shard; one that was
+    /// handed over is accepted from by all.
     private func bind(shard: Int, _ sockets: inout [PlacedSocket]) throws(ListenError) {
         for (isAdmin, wanted) in [(false, settings.listening.listeners), (true, settings.listening.adminListeners)] {
             for (index, listener) in wanted.enumerated() {
                 let actual = shard == 0 ? listener.address : (isAdmin ? adminAddresses : addresses)[index]
                 if case .unix = listener.address, shard > 0 { continue }
+                if case .handed = listener.address, shard > 0 {
+                    let placed = sockets.first { $0.isAdmin == isAdmin && $0.settings == listener }
+                    if let socket = placed?.socket {
+                        sockets.append(PlacedSocket(socket: socket, settings: listener, shard: shard, isAdmin: isAdmin))
+                    }
+                    continue
+                }
                 let socket = try BoundSocket(actual, backlog: settings.downstream.backlog, isShared: shard > 0)
                 sockets.append(PlacedSocket(socket: socket, settings: listener, shard: shard, isAdmin: isAdmin))
                 guard shard == 0 else { continue }
+                if case .unix(let path) = listener.address { ownSocketFiles.append(path) }
                 if isAdmin { adminAddresses.append(socket.address) } else { addresses.append(socket.address) }
             }
         }
@@ -78,6 +89,7 @@ package final class ProxyServer: @unchecked Sendable {
             let socket = try BoundSocket(address, backlog: settings.downstream.backlog, mode: 0o600)
             sockets.append(PlacedSocket(socket: socket, settings: ListenerSettings(address), shard: 0, isAdmin: true))
             adminAddresses.append(address)
+            ownSocketFiles.append(path)
         } catch {
             if settings.admin.isSocketRequired { throw error }
             logger.warning("no administrator's interface: \(error)")
@@ -119,26 +131,36 @@ package final class ProxyServer: @unchecked Sendable {
         }
     }
 
+    /// From now on /readyz says that no more clients should be sent here. Those that come are served as before.
+    package func announceStop() { isStopping.withLock { $0 = true } }
+
     /// Stops accepting, lets running responses finish within `deadline`, writes what waits for the store. Blocks until all is done; not
     /// to be called from a shard's loop.
     package func stop(deadline: Duration) {
-        isStopping.withLock { $0 = true }
+        announceStop()
         let group = DispatchGroup()
         for shard in shards {
             group.enter()
             shard.loop.execute { [self] in
-                for (owner, listener) in listeners where owner === shard { listener.close() }
-                shard.connections.drain(deadline: deadline) {
-                    shard.close()
-                    shard.loop.stop { group.leave() }
+                finish(listeners.filter { $0.shard === shard }.map(\.listener)[...]) {
+                    shard.connections.drain(deadline: deadline) {
+                        shard.close()
+                        shard.loop.stop { group.leave() }
+                    }
                 }
             }
         }
         group.wait()
-        for case .unix(let path) in addresses + adminAddresses { unlink(path) }
+        for path in ownSocketFiles { unlink(path) }
         shared.cache?.close()
         shared.accessLog?.finish()
         logger.info("stopped")
+    }
+
+    /// One after the other. On their loop.
+    private func finish(_ listeners: ArraySlice<Listener>, then: @escaping () -> Void) {
+        guard let first = listeners.first else { return then() }
+        first.finish { self.finish(listeners.dropFirst(), then: then) }
     }
 
     /// Waits until what was handed to the store is readable from its files.

@@ -48,6 +48,7 @@ package struct CisternSettings: Sendable, Equatable {
     package struct Store: Sendable, Equatable {
         package var directory = ""
         package var size = 1 << 30
+        package var required = false
     }
 
     package struct Cache: Sendable, Equatable {
@@ -202,6 +203,7 @@ package struct CisternSettings: Sendable, Equatable {
         package var contentTotal = 120_000
         package var write = 60_000
         package var stream = 300_000
+        package var drainDelay = 0
         package var shutdown = 10_000
     }
 

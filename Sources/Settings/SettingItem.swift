@@ -36,7 +36,7 @@ extension CisternSettings {
         package static let table: [Setting<Listener>] = [
             Setting(
                 path: "address", binding: .text(\.address),
-                help: "HOST:PORT, [IPV6]:PORT, :PORT or unix:/path; with https:// before it for TLS."),
+                help: "HOST:PORT, [IPV6]:PORT, :PORT, unix:/path or systemd:NAME; with https:// before it for TLS."),
             Setting(
                 path: "proxy_protocol", binding: .flag(\.proxyProtocol),
                 help: "Every connection begins with the PROXY protocol, version 1 or 2, and comes from one of trusted_proxies."),

@@ -111,7 +111,9 @@ package enum SettingsTable {
     private static let listening: [Setting<CisternSettings>] = [
         Setting(
             path: "listen", binding: .listeners(\.listen),
-            help: "Addresses: HOST:PORT, [IPV6]:PORT, :PORT, unix:/path, for TLS https://HOST:PORT; or each with settings of its own."),
+            help:
+                "Addresses: HOST:PORT, [IPV6]:PORT, :PORT, unix:/path, systemd:NAME, for TLS https://HOST:PORT; or each with settings of its own."
+        ),
         Setting(
             path: "admin_listen", binding: .listeners(\.adminListen),
             help:
@@ -177,6 +179,9 @@ package enum SettingsTable {
             path: "store.directory", binding: .text(\.store.directory),
             help: "Where responses are kept; empty for the user's cache directory."),
         Setting(path: "store.size", binding: .size(\.store.size, (4 << 20)...(4096 * gibibyte)), help: "Exact limit on the store's files."),
+        Setting(
+            path: "store.required", binding: .flag(\.store.required),
+            help: "Do not start with a store that cannot be written to or read; else responses are passed on and not kept then."),
         Setting(
             path: "cache.mode", binding: .choice(\.cache.mode, ["live", "offline", "record", "replay"]),
             help:
@@ -349,6 +354,9 @@ package enum SettingsTable {
             path: "timeouts.stream", binding: .duration(\.timeouts.stream, 0...(24 * hour)),
             help: "Longest pause within a response that is a stream; 0 for no limit."),
         Setting(
+            path: "timeouts.drain_delay", binding: .duration(\.timeouts.drainDelay, 0...hour),
+            help: "At the end, how long /readyz says 503 while everything is still served, so that balancers send clients elsewhere first."),
+        Setting(
             path: "timeouts.shutdown", binding: .duration(\.timeouts.shutdown, 0...hour),
             help: "How long running responses may take to finish at the end."),
     ]
@@ -392,7 +400,9 @@ package enum SettingsTable {
             path: "log.level", binding: .choice(\.log.level, ["trace", "debug", "info", "notice", "warning", "error", "critical"]),
             help: "What the program says, on standard error."),
         Setting(path: "log.format", binding: .choice(\.log.format, ["text", "json"]), help: "How it says it."),
-        Setting(path: "log.access", binding: .text(\.log.access), help: "The access log: off, stdout, or a file. Reopened on SIGHUP."),
+        Setting(
+            path: "log.access", binding: .text(\.log.access),
+            help: "The access log: off, stdout, or a file. Reopened on SIGHUP and SIGUSR1."),
         Setting(
             path: "log.access_format", binding: .choice(\.log.accessFormat, ["json", "common"]), help: "One line a request, in either form."
         ),

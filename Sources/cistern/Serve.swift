@@ -3,6 +3,7 @@
 import ArgumentParser
 import CSystem
 import CachePolicy
+import CacheStore
 import Descriptors
 import Downstream
 import Glibc
@@ -27,15 +28,17 @@ struct Serve: ParsableCommand {
     @OptionGroup var readiness: ReadinessOptions
 
     func run() throws {
-        let settings = try options.checked()
+        let reader = try options.checkedReader(isStoring: true)
+        let settings = reader.settings
         let logger = LogSetup.start(settings.log)
         DescriptorLimit.raise()
         for warning in AccessCheck.warnings(settings) { logger.warning("\(warning)") }
-        if let warning = DescriptorLimit.warning(ProxySettings(settings)) { logger.warning("\(warning)") }
+        let proxy = try Startup.placingHandedSockets(reader, logger)
+        if let warning = DescriptorLimit.warning(proxy) { logger.warning("\(warning)") }
         defer { LogSetup.writer.finish() }
         csystem_return_large_memory()
         let signals = Signals()
-        let server = try Startup.makeServer(ProxySettings(settings), settings.log, logger)
+        let server = try Startup.makeServer(proxy, settings.log, logger)
         server.start()
         if options.tlsSelfSigned {
             logger.notice("the certificate is self-signed, SHA-256 fingerprint \(SelfSigned.fingerprint(settings)): for local work only")
@@ -43,12 +46,9 @@ struct Serve: ParsableCommand {
         if let address = server.addresses.first { try readiness.write(address) }
         // Half of what is resident now was needed for starting only: reading settings, the command line's help, linking.
         csystem_release_program_pages()
-        signals.wait(onHangUp: {
-            server.reopenAccessLog()
-            server.reloadCertificates { _ in }
-        })
-        logger.info("stopping")
-        server.stop(deadline: .milliseconds(settings.timeouts.shutdown))
+        let service = Service(server, ServiceManager(Environment.all()))
+        service.run(until: signals)
+        service.stop(settings.timeouts, signals, logger)
     }
 }
 
@@ -58,10 +58,10 @@ struct Check: ParsableCommand {
     @OptionGroup var options: SettingsOptions
 
     func run() throws {
-        let reader = try options.checkedReader()
+        let reader = try options.checkedReader(isStoring: true)
         let settings = ProxySettings(reader.settings)
         let warnings = (settings.routes + [settings.otherRoute]).flatMap(\.warnings) + AccessCheck.warnings(reader.settings)
-        for warning in warnings { print("warning: \(warning)") }
+        for warning in warnings + StartCheck.warnings(reader.settings, settings) { print("warning: \(warning)") }
         if let warning = DescriptorLimit.warning(settings) { print("warning: \(warning)") }
         for warning in CertificatesCheck.warnings(reader.settings) { print("warning: \(warning)") }
         if !reader.profiled.isEmpty {
@@ -75,11 +75,11 @@ struct Check: ParsableCommand {
 }
 
 extension SettingsOptions {
-    func checked() throws -> CisternSettings { try checkedReader().settings }
-
     /// The settings; every mistake is written to standard error, and then the process ends with 78.
-    func checkedReader() throws -> SettingsReader {
-        let reader = read()
+    /// - Parameter isStoring: whether the cache directory is used.
+    func checkedReader(isStoring: Bool = false) throws -> SettingsReader {
+        var reader = read()
+        if isStoring { StartCheck.checkDirectory(&reader) }
         guard reader.mistakes.isEmpty else {
             for mistake in reader.mistakesInOrder { StandardError.write("cistern: \(mistake)\n") }
             throw ExitCode.configuration
@@ -89,6 +89,20 @@ extension SettingsOptions {
 }
 
 enum Startup {
+    /// The settings, with sockets that systemd has handed over in their places.
+    static func placingHandedSockets(_ reader: SettingsReader, _ logger: Logger) throws -> ProxySettings {
+        var proxy = ProxySettings(reader.settings)
+        do throws(HandedSockets.Mistake) {
+            try HandedSockets(Environment.all()).place(
+                in: &proxy.listening, isListenGiven: reader.isGiven("listen"), isAdminGiven: reader.isGiven("admin_listen"))
+        } catch {
+            logger.critical("\(error)")
+            LogSetup.writer.finish()
+            throw ExitCode.configuration
+        }
+        return proxy
+    }
+
     static func makeServer(_ settings: ProxySettings, _ log: CisternSettings.Log, _ logger: Logger, recorder: (any ExchangeRecorder)? = nil)
         throws
         -> ProxyServer
@@ -104,6 +118,9 @@ enum Startup {
         }
         do {
             return try ProxyServer(settings, logger: logger, accessLog: accessLog, recorder: recorder)
+        } catch let error as StoreError {
+            logger.critical("\(error)")
+            throw ExitCode.configuration
         } catch let error as ListenError {
             logger.critical("\(error)\(advice(error.code))")
         } catch {

@@ -62,7 +62,7 @@ enum SettingsCheck {
         for (name, listeners) in [("listen", settings.listen), ("admin_listen", settings.adminListen)] {
             for listener in listeners {
                 guard let address = ListenerSettings(listener)?.address else {
-                    let forms = "HOST:PORT, [IPV6]:PORT, :PORT or unix:/path, with numbers for hosts"
+                    let forms = "HOST:PORT, [IPV6]:PORT, :PORT, unix:/path or systemd:NAME, with numbers for hosts"
                     reader.add(about: name, "\(name): \"\(listener.address)\" is not an address: \(forms)")
                     continue
                 }
@@ -281,6 +281,7 @@ extension ProxySettings {
         forwarding.overrideFields = settings.forwarding.overrideFields.map { $0.lowercased() }
         access = AccessSettings(settings)
         store = StoreSettings(directory: Self.storeDirectory(settings), capacityBytes: settings.store.size)
+        store?.isRequired = settings.store.required
         listening.listeners = settings.listen.compactMap { ListenerSettings($0) }
         listening.adminListeners = settings.adminListen.compactMap { ListenerSettings($0) }
         listening.tls = ServerTLSSettings(settings)

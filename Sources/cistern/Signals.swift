@@ -1,5 +1,6 @@
-// Signals: SIGTERM and SIGINT end the process in good order, a second one at once; SIGHUP reopens the access log; SIGPIPE is ignored. Where a
-// command runs for us, they are the command's, and its end is ours.
+// Signals: SIGTERM and SIGINT end the process in good order, a second one at once; SIGHUP reopens the access log and reads certificates again;
+// SIGUSR1 reopens the log, as nginx's users expect; SIGUSR2 and SIGPIPE are ignored. Where a command runs for us, they are the command's, and
+// its end is ours.
 
 import Dispatch
 import Glibc
@@ -12,7 +13,7 @@ final class Signals {
     /// From now on the signals do not end the process by themselves.
     /// - Parameter isForCommand: whether `wait(for:)` follows. They wait for that then, also if they come before: so this is made before any thread.
     init(isForCommand: Bool = false) {
-        signal(SIGPIPE, SIG_IGN)
+        for number in Self.ignored { signal(number, SIG_IGN) }
         if isForCommand {
             var set = Self.commandSignals
             pthread_sigmask(SIG_BLOCK, &set, nil)
@@ -21,8 +22,11 @@ final class Signals {
         }
     }
 
+    /// Those that would end us by themselves, and that nobody means so. A process of ours takes them as usual.
+    static let ignored = [SIGPIPE, SIGUSR1, SIGUSR2]
+
     /// Returns when the process is told to stop.
-    func wait(onHangUp: @escaping @Sendable () -> Void = {}) {
+    func wait(onHangUp: @escaping @Sendable () -> Void = {}, onReopen: @escaping @Sendable () -> Void = {}) {
         for number in [SIGTERM, SIGINT] {
             watch(number) { [stopped] in
                 stopped.signal()
@@ -31,8 +35,12 @@ final class Signals {
             }
         }
         watch(SIGHUP, onHangUp)
+        watch(SIGUSR1, onReopen)
         stopped.wait()
     }
+
+    /// Returns after so long; or when the process is told to stop by the other of both signals. The same again ends it at once.
+    func pause(milliseconds: Int) { _ = stopped.wait(timeout: .now() + .milliseconds(milliseconds)) }
 
     /// Those that end us are the command's, and its end is ours.
     private static var commandSignals: sigset_t {

@@ -13,7 +13,11 @@ struct CheckTests {
         try TextFile.write(file, to: path)
         let outcome = try CommandLineTool.run("check --config \(path) \(more)", environment: environment)
         withExtendedLifetime(directory) {}
-        return .init(status: outcome.status, text: outcome.text.replacing("cistern: \(path):", with: "").replacing("cistern: ", with: ""))
+        // What depends on the machine is StartTests' matter.
+        let text = outcome.text.split(separator: "\n", omittingEmptySubsequences: false).filter { line in
+            !["store.directory:", "cannot listen", "upstream.url: the name"].contains { line.hasPrefix("warning: \($0)") }
+        }.joined(separator: "\n")
+        return .init(status: outcome.status, text: text.replacing("cistern: \(path):", with: "").replacing("cistern: ", with: ""))
     }
 
     @Test("mistakes that only the whole can tell have their lines too, and stand in the file's order")
@@ -41,7 +45,7 @@ struct CheckTests {
             outcome.lines == [
                 #"2: upstream.url must be an http or https URL without user, query or fragment, not "ftp://x""#,
                 "3: upstream.client_certificate and upstream.client_key go together", "3: upstream.client_key: /none cannot be read",
-                "4: listen: \"example\" is not an address: HOST:PORT, [IPV6]:PORT, :PORT or unix:/path, with numbers for hosts",
+                "4: listen: \"example\" is not an address: HOST:PORT, [IPV6]:PORT, :PORT, unix:/path or systemd:NAME, with numbers for hosts",
                 "4: listen: 0.0.0.0:8080 is listened on already", #"6: cache.policy must be one of rescue, strict, not "loose""#,
                 #"7: cache.content_types: "json" is not type/subtype, +suffix or *"#,
                 #"11: route a: methods can be POST and QUERY, not "GET""#,

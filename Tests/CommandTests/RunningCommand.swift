@@ -5,9 +5,11 @@ import Glibc
 import TestSupport
 
 final class RunningCommand {
-    private let process: pid_t
+    private(set) var process: pid_t = 0
     private let output: String
-    let port: UInt16
+    /// Whether there is no process any more, or none yet.
+    private var isStopped = true
+    private(set) var port: UInt16 = 0
 
     struct Outcome {
         let status: Int32
@@ -17,35 +19,40 @@ final class RunningCommand {
 
     struct NotRunning: Error {
         let text: String
+        /// Where it has run.
+        var status: Int32?
     }
 
     /// - Parameters:
     ///   - arguments: split at spaces.
     ///   - directory: for what it writes.
-    init(_ arguments: String, in directory: String) throws {
+    ///   - environment: beside that of the tests.
+    ///   - handed: sockets that it gets as systemd hands them over, in the place of an address.
+    init(_ arguments: String, in directory: String, environment: [String: String] = [:], handed: [Int32] = []) throws {
         output = directory + "/output.\(arguments.split(separator: " ").first ?? "")"
         var ends: [Int32] = [0, 0]
         guard pipe(&ends) == 0 else { throw NotRunning(text: "no pipe") }
-        let words = [CommandLineTool.path] + (arguments + " --listen 127.0.0.1:0 --ready-fd 3").split(separator: " ").map(String.init)
-        var pointers: [UnsafeMutablePointer<CChar>?] = words.map { strdup($0) } + [nil]
-        defer { for pointer in pointers { free(pointer) } }
+        _ = fcntl(ends[0], F_SETFD, FD_CLOEXEC)
+        let ready = Int32(3 + handed.count)
+        let listen = handed.isEmpty ? " --listen 127.0.0.1:0" : ""
+        var words = [CommandLineTool.path] + "\(arguments)\(listen) --ready-fd \(ready)".split(separator: " ").map(String.init)
+        // The number of the process is known to itself only.
+        if !handed.isEmpty { words = ["/bin/sh", "-c", "LISTEN_PID=$$ LISTEN_FDS=\(handed.count) exec \"$0\" \"$@\""] + words }
         var actions = posix_spawn_file_actions_t()
         posix_spawn_file_actions_init(&actions)
         defer { posix_spawn_file_actions_destroy(&actions) }
         posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0)
         posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0o600)
         posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO)
-        // The pipe's ends may have any number; only the one that is wanted stays open beside it.
-        let high = fcntl(ends[1], F_DUPFD_CLOEXEC, 100)
+        // The originals may have any number; only those that are wanted stay open beside them.
+        let copies = (handed + [ends[1]]).map { fcntl($0, F_DUPFD_CLOEXEC, 100) }
+        for (place, copy) in copies.enumerated() { posix_spawn_file_actions_adddup2(&actions, copy, Int32(3 + place)) }
         close(ends[1])
-        _ = fcntl(ends[0], F_SETFD, FD_CLOEXEC)
-        posix_spawn_file_actions_adddup2(&actions, high, 3)
-        var process: pid_t = 0
-        let failed = posix_spawn(&process, words[0], &actions, nil, &pointers, environ)
-        close(high)
+        let failed = Self.spawn(words, environment, &actions, &process)
+        for copy in copies { close(copy) }
         defer { close(ends[0]) }
         guard failed == 0 else { throw NotRunning(text: String(cString: strerror(failed))) }
-        self.process = process
+        isStopped = false
         var line: [UInt8] = []
         var piece = [UInt8](repeating: 0, count: 256)
         while case let count = read(ends[0], &piece, piece.count), count > 0 { line += piece[..<count] }
@@ -53,9 +60,26 @@ final class RunningCommand {
         guard address.hasPrefix("http://127.0.0.1:"), let port = UInt16(address.dropFirst(17).dropLast()) else {
             var status: Int32 = 0
             waitpid(process, &status, 0)
-            throw NotRunning(text: Self.text(output))
+            isStopped = true
+            throw NotRunning(text: Self.text(output), status: status >> 8 & 0xff)
         }
         self.port = port
+    }
+
+    private static func spawn(
+        _ words: [String], _ environment: [String: String], _ actions: inout posix_spawn_file_actions_t, _ process: inout pid_t
+    ) -> Int32 {
+        var pointers: [UnsafeMutablePointer<CChar>?] = words.map { strdup($0) } + [nil]
+        var entries: [UnsafeMutablePointer<CChar>?] = []
+        var own = environ
+        while let entry = own.pointee {
+            let name = String(cString: entry).prefix { $0 != "=" }
+            if environment[String(name)] == nil { entries.append(strdup(entry)) }
+            own += 1
+        }
+        entries += environment.map { strdup("\($0.key)=\($0.value)") } + [nil]
+        defer { for pointer in pointers + entries { free(pointer) } }
+        return posix_spawn(&process, words[0], &actions, nil, &pointers, entries)
     }
 
     private static func text(_ path: String) -> String {
@@ -69,10 +93,10 @@ final class RunningCommand {
         return text
     }
 
-    private var isStopped = false
-
     /// Where a test ended before it came to that.
     deinit { if !isStopped { _ = stop(SIGKILL) } }
+
+    func send(_ signal: Int32) { kill(process, signal) }
 
     func stop(_ signal: Int32 = SIGTERM) -> Outcome {
         isStopped = true

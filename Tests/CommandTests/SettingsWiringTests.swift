@@ -32,7 +32,7 @@ struct SettingsWiringTests {
     /// Those that are read by others than the proxy: the log, and what only decides about other settings or the start.
     private static let elsewhere: Set = [
         "log.level", "log.format", "log.access", "log.access_format", "cache.profile", "admin.token_file",
-        "timeouts.shutdown",
+        "timeouts.drain_delay", "timeouts.shutdown",
     ]
 
     private static let texts = ["upstream.url": "http://other.test/x", "path": "/x/*", "address": "127.0.0.1:9"]

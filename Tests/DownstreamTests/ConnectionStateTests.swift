@@ -51,7 +51,7 @@ enum ConnectionEvent: Sendable, CustomTestStringConvertible {
         case .inputEnded: word(state.inputEnded())
         case .peerEnded: word(state.peerEnded())
         case .timedOut: word(state.readTimeoutPassed())
-        case .drain: word(state.drain())
+        case .drain: state.drain() ? "wait" : "nothing"
         case .discard(let count): word(state.discard(count))
         }
     }
@@ -221,7 +221,13 @@ struct ConnectionStateTests {
         ConnectionRow(
             "content does not end, and the response has begun",
             [(.request("POST 1.1", .length(5)), "nothing"), (.beginResponse(.chunked), "last"), (.timedOut, "abandon")]),
-        ConnectionRow("the proxy ends between two requests", [(.drain, "close")]),
+        ConnectionRow("the proxy ends between two requests: the next is waited for", [(.drain, "wait"), (.timedOut, "abandon")]),
+        ConnectionRow(
+            "the proxy ends after a response has told that the connection goes on",
+            [
+                (get, "nothing"), (.beginResponse(.length(2)), "response"), (.drain, "nothing"), (.endResponse, "end"),
+                (.sent(), "next"), (.drain, "wait"),
+            ]),
         ConnectionRow(
             "the proxy ends during a request", [(get, "nothing"), (.drain, "nothing"), (.wholeResponse, "last"), (.sent(), "linger")]),
         ConnectionRow(

@@ -234,7 +234,13 @@ private final class Listening: @unchecked Sendable {
     var strays: (answers: Int, bytes: Int) { receiver.strays.withLock { $0 } }
 
     func drain(_ deadline: Duration, then: @escaping @Sendable () -> Void) {
-        loop.execute { [self] in table.drain(deadline: deadline, then: then) }
+        loop.execute { [self] in listener.finish { self.table.drain(deadline: deadline, then: then) } }
+    }
+
+    /// Whoever comes then waits in the kernel.
+    func pauseAccepting() {
+        loop.execute { [self] in listener.stop() }
+        turn()
     }
 
     func moveClock(until client: TestClient) {
@@ -412,20 +418,48 @@ struct ConnectionTests {
         #expect(answer?.isComplete == true && answer?.content.count ?? 0 >= 8 << 20)
     }
 
-    @Test("draining closes idle connections, lets others finish, and ends them at the deadline")
+    @Test("those that wait to be accepted when the listener closes are served, and what has begun to speak too")
+    func lastAccepted() throws {
+        let listening = try Listening()
+        defer { listening.end() }
+        let begun = try TestClient(port: listening.port)
+        begun.send("GET /begun HTTP/1.1\r\n")
+        listening.pauseAccepting()
+        let waiting = try TestClient(port: listening.port)
+        waiting.send(Answering.request("/waits"))
+        let drained = DispatchSemaphore(value: 0)
+        listening.drain(.seconds(60)) { drained.signal() }
+        for (client, target, rest) in [(waiting, "/waits", ""), (begun, "/begun", "Host: a\r\n\r\n")] {
+            client.send(rest)
+            let response = client.readResponse()
+            #expect(response?.text == target && response?["Connection"] == "close")
+            #expect(client.isClosedByServer())
+        }
+        // The clients do not close: they are left in the end.
+        listening.pass(.seconds(3))
+        #expect(drained.wait(timeout: .now() + .seconds(20)) == .success)
+        #expect(throws: (any Error).self) { try TestClient(port: listening.port) }
+    }
+
+    @Test("draining lets kept connections ask once more, closes idle ones, lets others finish, and ends them at the deadline")
     func draining() throws {
         let listening = try Listening()
         defer { listening.end() }
-        let idle = try TestClient(port: listening.port)
-        #expect(idle.get("/a")?.status == 200)
+        let (idle, kept) = (try TestClient(port: listening.port), try TestClient(port: listening.port))
+        for client in [idle, kept] { #expect(client.get("/a")?["Connection"] == nil) }
         let waiting = try TestClient(port: listening.port)
         waiting.send(Answering.request("/wait") + "GET /pipelined HTTP/1.1\r\n")
         listening.waitForRequest()
         let drained = DispatchSemaphore(value: 0)
-        listening.drain(.seconds(5)) { drained.signal() }
+        listening.drain(.seconds(60)) { drained.signal() }
+        listening.turn()
+        let last = kept.get("/b")
+        #expect(last?.text == "/b" && last?["Connection"] == "close")
+        #expect(kept.isClosedByServer())
+        listening.pass(.seconds(2))
         #expect(idle.isClosedByServer())
-        #expect(drained.wait(timeout: .now() + .milliseconds(50)) == .timedOut)
-        listening.time.advance(by: .seconds(6))
+        #expect(drained.wait(timeout: .now()) == .timedOut)
+        listening.time.advance(by: .seconds(60))
         #expect(drained.wait(timeout: .now() + .seconds(20)) == .success)
         #expect(waiting.isClosedByServer())
     }

@@ -77,6 +77,22 @@ struct OwnPagesTests {
         #expect(idle.isClosedByServer())
     }
 
+    @Test("from the announcement of the end on /readyz says 503, and everything else goes on as before, on new connections and kept ones")
+    func announcedStop() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
+        let kept = try play.client()
+        #expect(kept.get("/readyz")?.status == 200)
+        play.announceStop()
+        for client in [kept, try play.client()] {
+            let ready = client.get("/readyz")
+            #expect(ready?.status == 503 && ready?.text == "stopping\n")
+            for target in ["/healthz", "/a"] {
+                let response = client.get(target)
+                #expect(response?.status == 200 && response?["Connection"] == nil)
+            }
+        }
+    }
+
     @Test("an address that another listens on is refused, and the shards of one proxy share theirs")
     func busyAddress() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { $0.shards = 2 }

@@ -97,6 +97,9 @@ package final class ProxyPlay {
         server = nil
     }
 
+    /// It is told that it will be stopped.
+    package func announceStop() { server?.announceStop() }
+
     /// Stops and starts on the same directory.
     package func restart() throws {
         stop()

@@ -49,11 +49,17 @@ struct AdminOptions: ParsableArguments {
         return "unix:" + AdminSettings.socketPath(settings)
     }
 
+    /// Root's commands are for the service, where Cistern is installed as one: nobody else can reach its socket.
+    private static var serviceFile: String? {
+        let file = "/etc/cistern/cistern.yaml"
+        return geteuid() == 0 && access(file, R_OK) == 0 ? file : nil
+    }
+
     /// What the file, the environment and the options say, whether a proxy could be started with it or not.
     static func settings(config: String?, cacheDir: String? = nil) throws -> CisternSettings {
         var reader = SettingsReader()
         let environment = Environment.all()
-        if let file = config ?? environment["CISTERN_CONFIG"] {
+        if let file = config ?? environment["CISTERN_CONFIG"] ?? (cacheDir == nil ? serviceFile : nil) {
             guard let text = FileContent.read(file) else { throw AdminFailure("\(file): \(String(cString: strerror(errno)))") }
             reader.read(file: file, text: text)
         }

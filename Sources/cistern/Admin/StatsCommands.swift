@@ -77,7 +77,7 @@ enum StatsLines {
 struct Top: AdminCommand {
     static let configuration = CommandConfiguration(
         abstract: "Watch a running Cistern: rates, results, latency, the upstream's state.",
-        discussion: "On a terminal the picture is drawn anew each time; else a line is written. Ctrl-C ends it.")
+        discussion: "On a terminal the picture is drawn anew each time; else a line is written. q or Ctrl-C ends it.")
 
     @Option(help: ArgumentHelp("From one look to the next.", valueName: "seconds"))
     var interval = 1.0
@@ -93,10 +93,12 @@ struct Top: AdminCommand {
 
     func run(_ client: AdminClient) throws {
         let isTerminal = isatty(STDOUT_FILENO) == 1
+        let keys = isTerminal ? TerminalKeys() : nil
         var before = try client.value("GET", "stats")
         var shown = 0
         while count == 0 || shown < count {
-            usleep(UInt32(interval * 1e6))
+            if let keys, keys.isEndWanted(within: interval) { return }
+            if keys == nil { usleep(UInt32(interval * 1e6)) }
             let now = try client.value("GET", "stats")
             let change = StatsChange(from: before, to: now, seconds: interval)
             if isTerminal {

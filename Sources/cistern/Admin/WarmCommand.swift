@@ -39,6 +39,9 @@ struct Warm: ParsableCommand {
     @Option(name: [.short, .long], help: "The configuration file that it was started with.")
     var config: String?
 
+    @Option(help: "The cache directory that it was started with.")
+    var cacheDir: String?
+
     func validate() throws {
         guard (1...64).contains(concurrency) else { throw ValidationError("--concurrency must be from 1 to 64") }
         let isField = { (line: String) in
@@ -62,7 +65,7 @@ struct Warm: ParsableCommand {
     }
 
     private func address() throws -> ListenAddress {
-        let text = try proxy ?? AdminOptions.settings(config: config).listen.first?.address ?? ""
+        let text = try proxy ?? AdminOptions.settings(config: config, cacheDir: cacheDir).listen.first?.address ?? ""
         // An address that stands for all of a machine's is reached at its own.
         let own = text.hasPrefix("0.0.0.0:") || text.hasPrefix(":") ? "127.0.0.1:" + (text.split(separator: ":").last ?? "") : text
         guard let address = ListenerSettings(own)?.address else { throw AdminFailure("\(own) is not an address") }

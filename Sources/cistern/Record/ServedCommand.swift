@@ -56,7 +56,7 @@ struct ServedCommand: ParsableArguments {
         var signals = sigset_t()
         sigemptyset(&signals)
         posix_spawnattr_setsigmask(&attributes, &signals)
-        for number in [SIGPIPE, SIGTERM, SIGINT, SIGHUP] { sigaddset(&signals, number) }
+        for number in Signals.ignored + [SIGTERM, SIGINT, SIGHUP] { sigaddset(&signals, number) }
         posix_spawnattr_setsigdefault(&attributes, &signals)
         posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK))
         return posix_spawnp(&process, command[0], nil, &attributes, &words, &entries)

@@ -1,0 +1,101 @@
+// What is wrong with a cache directory that cannot be meant: told before anything is made there. What is full, read-only or damaged opens.
+
+import CSystem
+import Descriptors
+import Glibc
+
+package enum DirectoryFault: Error, Equatable, CustomStringConvertible {
+    /// It is a file, or lies below one.
+    case noDirectory(String)
+    /// What it would be made in does not exist.
+    case noParent(String, parent: String)
+    /// It belongs to another user, and this one may not write there.
+    case anothers(String, owner: uid_t)
+
+    package var description: String {
+        switch self {
+        case .noDirectory(let path): "the cache directory \(path) cannot be one: \(Self.file(in: path)) is no directory"
+        case .noParent(let path, let parent): "the cache directory \(path) cannot be made: there is no \(parent)"
+        case .anothers(let path, let owner):
+            "the cache directory \(path) belongs to user \(owner), and user \(geteuid()), whose process this is, may not write there"
+        }
+    }
+
+    /// nil where it can be meant. Changes nothing.
+    /// - Parameter makesParents: it was not chosen by the operator, so what it lies in may be missing too.
+    package static func find(at path: String, makesParents: Bool) -> DirectoryFault? {
+        switch status(path) {
+        case .found(let status) where status.st_mode & S_IFMT != S_IFDIR: return .noDirectory(path)
+        case .found(let status): return isAnothers(path, status) ? .anothers(path, owner: status.st_uid) : nil
+        case .failed(ENOTDIR): return .noDirectory(path)
+        case .failed(ENOENT): break
+        case .failed: return nil
+        }
+        guard !makesParents else { return nil }
+        let parent = parent(of: path)
+        guard case .failed(let code) = status(parent) else { return nil }
+        return code == ENOENT ? .noParent(path, parent: parent) : nil
+    }
+
+    /// A lock that is another's counts as well: who ran it once as root, say, finds it later.
+    private static func isAnothers(_ path: String, _ directory: stat) -> Bool {
+        if directory.st_uid != geteuid(), faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) != 0, errno == EACCES { return true }
+        guard case .found(let lock) = status(path + "/lock") else { return false }
+        return lock.st_uid != geteuid() && faccessat(AT_FDCWD, path + "/lock", R_OK | W_OK, AT_EACCESS) != 0 && errno == EACCES
+    }
+
+    private enum Status {
+        case found(stat)
+        case failed(Int32)
+    }
+
+    private static func status(_ path: String) -> Status {
+        var status = stat()
+        return stat(path, &status) == 0 ? .found(status) : .failed(errno)
+    }
+
+    private static func parent(of path: String) -> String {
+        let names = path.split(separator: "/")
+        let start = path.hasPrefix("/") ? "/" : ""
+        let parent = start + names.dropLast().joined(separator: "/")
+        return parent.isEmpty ? "." : parent
+    }
+
+    /// The first part of the path that is no directory.
+    private static func file(in path: String) -> String {
+        var partial = path.hasPrefix("/") ? "" : "."
+        for name in path.split(separator: "/") {
+            partial += "/" + name
+            if case .found(let status) = status(partial), status.st_mode & S_IFMT != S_IFDIR { return partial }
+        }
+        return path
+    }
+}
+
+/// What is known of a cache directory without opening it: for who only asks.
+package enum DirectoryState {
+    /// The process that has the directory, as the kernel tells it without anything being locked for that; nil where none has.
+    package static func holder(of path: String) -> pid_t? {
+        var status = stat()
+        guard stat(path + "/lock", &status) == 0, let locks = FileContent.read("/proc/locks") else { return nil }
+        let (major, minor) = (status.st_dev >> 8 & 0xfff, status.st_dev & 0xff | status.st_dev >> 12 & 0xfff00)
+        for line in String(decoding: locks, as: UTF8.self).split(separator: "\n") {
+            // 1: FLOCK  ADVISORY  WRITE 1234 fd:01:393284 0 EOF
+            let words = line.split(separator: " ")
+            guard words.count >= 6, words[1] == "FLOCK", let process = pid_t(words[4]) else { continue }
+            let place = words[5].split(separator: ":")
+            guard place.count == 3, UInt64(place[2]) == UInt64(status.st_ino) else { continue }
+            if UInt64(place[0], radix: 16) == UInt64(major), UInt64(place[1], radix: 16) == UInt64(minor) { return process }
+        }
+        return nil
+    }
+
+    /// Why nothing can be written there now: its file system is read-only or full; 0 where something can.
+    package static func writeError(at path: String) -> Int32 {
+        var system = statvfs()
+        guard statvfs(path, &system) == 0 else { return 0 }
+        if system.f_flag & UInt(ST_RDONLY) != 0 { return EROFS }
+        if system.f_bavail == 0 { return ENOSPC }
+        return faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) == 0 ? 0 : errno
+    }
+}

@@ -1,0 +1,94 @@
+// Sockets that systemd listens on and hands to us (sd_listen_fds(3)): which there are, and for which of our listeners each is.
+
+import Descriptors
+import Downstream
+import Glibc
+import ReverseProxy
+import Settings
+
+struct HandedSockets {
+    struct Mistake: Error, Equatable, CustomStringConvertible {
+        let description: String
+    }
+
+    private struct Handed {
+        let name: String
+        let descriptor: Int32
+
+        /// For admin pages where nothing else is said.
+        var isForAdmin: Bool { name == "admin" }
+    }
+
+    private let all: [Handed]
+
+    private static let first: Int32 = 3
+    private static let limit: Int32 = 1_024
+
+    /// - Throws: where one of them is none that listens.
+    init(_ environment: [String: String]) throws(Mistake) {
+        guard let process = environment["LISTEN_PID"].flatMap({ pid_t($0) }), process == getpid(),
+            let count = environment["LISTEN_FDS"].flatMap({ Int32($0) }), (1...Self.limit).contains(count)
+        else {
+            all = []
+            return
+        }
+        // An empty name is one too.
+        let names = environment["LISTEN_FDNAMES"]?.split(separator: ":", omittingEmptySubsequences: false).map(String.init) ?? []
+        var found: [Handed] = []
+        for place in 0..<count {
+            let handed = Handed(
+                name: names.indices.contains(Int(place)) ? names[Int(place)] : "unknown", descriptor: Self.first + place)
+            if let problem = BoundSocket.whyNotListening(handed.descriptor) {
+                throw Mistake(description: "systemd handed over \(handed.name) (descriptor \(handed.descriptor)): \(problem)")
+            }
+            found.append(handed)
+        }
+        all = found
+    }
+
+    /// Puts each in the place of the listener that names it (`systemd:NAME`). Where nobody has said where to listen, those that nobody names are
+    /// listened on, and those called admin are for administration.
+    func place(in listening: inout ListeningSettings, isListenGiven: Bool, isAdminGiven: Bool) throws(Mistake) {
+        var named: Set<String> = []
+        listening.listeners = try expanded(listening.listeners, &named)
+        listening.adminListeners = try expanded(listening.adminListeners, &named)
+        let left = all.filter { !named.contains($0.name) }
+        let forAdmin = isAdminGiven ? [] : left.filter(\.isForAdmin)
+        let forClients = isListenGiven ? [] : left.filter { isAdminGiven || !$0.isForAdmin }
+        if !forClients.isEmpty { listening.listeners = forClients.map(Self.listener) }
+        listening.adminListeners += forAdmin.map(Self.listener)
+        let placed = Set((forAdmin + forClients).map(\.descriptor))
+        guard let other = left.first(where: { !placed.contains($0.descriptor) }) else { return }
+        throw Mistake(
+            description: "systemd handed over the socket \(other.name), which neither listen nor admin_listen names: systemd:\(other.name)")
+    }
+
+    private func expanded(_ listeners: [ListenerSettings], _ named: inout Set<String>) throws(Mistake) -> [ListenerSettings] {
+        var result: [ListenerSettings] = []
+        for listener in listeners {
+            guard case .handed(let name, _) = listener.address else {
+                result.append(listener)
+                continue
+            }
+            let found = all.filter { $0.name == name }
+            guard !found.isEmpty else {
+                let others = all.isEmpty ? "nothing was" : "only \(all.map(\.name).joined(separator: ", "))"
+                throw Mistake(
+                    description: """
+                        \(listener.address): no socket of that name was handed over, \(others); the name is FileDescriptorName= of the socket unit
+                        """)
+            }
+            named.insert(name)
+            for one in found {
+                var copy = listener
+                copy.address = .handed(name: name, descriptor: one.descriptor)
+                result.append(copy)
+            }
+        }
+        return result
+    }
+
+    private static func listener(_ handed: Handed) -> ListenerSettings {
+        ListenerSettings(.handed(name: handed.name, descriptor: handed.descriptor))
+    }
+}

@@ -1,0 +1,90 @@
+// What of this machine a start depends on: the cache directory, addresses, logs, names. `check` tells it where `serve` would find it out.
+
+import CSystem
+import CacheStore
+import Descriptors
+import Dispatch
+import Downstream
+import Glibc
+import Locking
+import Reactor
+import ReverseProxy
+import Settings
+import Upstream
+
+enum StartCheck {
+    /// A directory that cannot be meant is a mistake in the settings.
+    static func checkDirectory(_ reader: inout SettingsReader) {
+        let directory = ProxySettings.storeDirectory(reader.settings)
+        guard let fault = DirectoryFault.find(at: directory, makesParents: reader.settings.store.directory.isEmpty) else { return }
+        reader.add(about: "store.directory", "store.directory: \(fault)")
+    }
+
+    /// What may be otherwise when `serve` starts, or does not keep it from starting.
+    static func warnings(_ settings: CisternSettings, _ proxy: ProxySettings) -> [String] {
+        directoryWarnings(settings) + addressWarnings(proxy) + logWarnings(settings.log) + nameWarnings(proxy.upstream)
+    }
+
+    private static func directoryWarnings(_ settings: CisternSettings) -> [String] {
+        let directory = ProxySettings.storeDirectory(settings)
+        if let holder = DirectoryState.holder(of: directory) {
+            return ["store.directory: process \(holder) uses the cache directory \(directory): another cannot start with it"]
+        }
+        let code = DirectoryState.writeError(at: directory)
+        guard code != 0 else { return [] }
+        let effect = settings.store.required ? "serve would not start (store.required)" : "responses would be passed on and not kept"
+        return ["store.directory: \(directory) cannot be written to (\(String(cString: strerror(code)))): \(effect)"]
+    }
+
+    private static func addressWarnings(_ proxy: ProxySettings) -> [String] {
+        (proxy.listening.listeners + proxy.listening.adminListeners).compactMap { listener in
+            BoundSocket.whyNot(listener.address).map { "\($0): serve would not start" }
+        }
+    }
+
+    private static func logWarnings(_ log: CisternSettings.Log) -> [String] {
+        guard log.access != "off", log.access != "stdout" else { return [] }
+        let existing = Descriptor(csystem_open(log.access, O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0))
+        guard !existing.isOpen else { return [] }
+        var code = errno
+        if code == ENOENT {
+            // A new one would be made.
+            let slash = log.access.lastIndex(of: "/")
+            let directory = slash.map { $0 == log.access.startIndex ? "/" : String(log.access[..<$0]) } ?? "."
+            if faccessat(AT_FDCWD, directory, W_OK | X_OK, AT_EACCESS) == 0 { return [] }
+            code = errno
+        }
+        return ["log.access: \(log.access) cannot be opened (\(String(cString: strerror(code)))): serve would not start"]
+    }
+
+    /// Where Cistern asks for it itself.
+    private static func nameWarnings(_ upstream: UpstreamSettings) -> [String] {
+        guard upstream.unixSocket == nil, upstream.proxy == nil else { return [] }
+        guard let code = lookUp(upstream.host) else {
+            return ["upstream.url: the name \(upstream.host) does not resolve within \(lookUpPatience) s: the upstream would count as down"]
+        }
+        guard code != 0 else { return [] }
+        let reason = String(cString: gai_strerror(code))
+        return ["upstream.url: the name \(upstream.host) does not resolve now (\(reason)): until it does, the upstream counts as down"]
+    }
+
+    private static let lookUpPatience = 3
+
+    /// The result of getaddrinfo(3); nil where that takes too long.
+    private static func lookUp(_ host: String) -> Int32? {
+        // Written by the thread.
+        let result = Mutex<Int32?>(nil)
+        let done = DispatchSemaphore(value: 0)
+        _ = PlainThread.start {
+            var hints = addrinfo()
+            hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
+            var found: UnsafeMutablePointer<addrinfo>?
+            let code = getaddrinfo(host, nil, &hints, &found)
+            if let found { freeaddrinfo(found) }
+            result.withLock { $0 = code }
+            done.signal()
+        }
+        _ = done.wait(timeout: .now() + .seconds(lookUpPatience))
+        return result.withLock { $0 }
+    }
+}

@@ -1,0 +1,185 @@
+// `cistern serve` as a service, through the real binary: its signals, its end, and what it and systemd tell each other.
+
+import CSystem
+import CacheStore
+import Downstream
+import Glibc
+import TestSupport
+import Testing
+
+@Suite("Serving as a service", .play)
+struct ServiceTests {
+    private let temporary = TestTools.temporaryDirectory()
+    private var directory: String { temporary.path }
+
+    private func serve(
+        _ more: String = "", to origin: ScriptedOrigin, environment: [String: String] = [:], handed: [Int32] = []
+    ) throws -> RunningCommand {
+        try RunningCommand(
+            "serve --upstream http://127.0.0.1:\(origin.port) --cache-dir \(directory)/cache --shards 2 \(more)", in: directory,
+            environment: environment, handed: handed)
+    }
+
+    private let origin = ScriptedOrigin { _ in [.json("{}")] }
+
+    // MARK: The end
+
+    @Test("SIGTERM: /readyz says 503 for timeouts.drain_delay while all is served; another signal ends that, with 0")
+    func drainDelay() throws {
+        let serve = try serve("--set timeouts.drain_delay=1h", to: origin)
+        #expect(try serve.get("/readyz").status == 200)
+        let kept = try TestClient(port: serve.port)
+        #expect(kept.get("/a")?.status == 200)
+        serve.send(SIGTERM)
+        while try serve.get("/readyz").status == 200 {}
+        #expect(try serve.get("/readyz").text == "stopping\n")
+        #expect(try serve.get("/b").status == 200)
+        #expect(kept.get("/c").map { $0["Connection"] == nil } == true)
+        let outcome = serve.stop(SIGINT)
+        #expect(outcome.status == 0 && outcome.text.contains("/readyz says 503, and everything is served for another 3600000 ms"))
+    }
+
+    @Test("after a short delay it ends by itself")
+    func shortDelay() throws {
+        #expect(try serve("--set timeouts.drain_delay=1ms", to: origin).stop().status == 0)
+    }
+
+    // MARK: Signals
+
+    @Test("SIGUSR1 opens the access log anew, as SIGHUP does, and SIGUSR2 does nothing", arguments: [SIGUSR1, SIGHUP])
+    func reopening(signal: Int32) throws {
+        let log = directory + "/access.log"
+        let serve = try serve("--access-log \(log)", to: origin)
+        #expect(rename(log, log + ".1") == 0)
+        serve.send(SIGUSR2)
+        serve.send(signal)
+        while access(log, F_OK) != 0 { _ = try serve.get("/a") }
+        #expect(serve.stop().status == 0)
+    }
+
+    // MARK: What systemd is told
+
+    /// Where systemd listens for what services tell it.
+    private final class Manager {
+        let name: String
+        private let socket: Int32
+
+        init(_ name: String) throws {
+            self.name = name
+            socket = Glibc.socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+            var address = sockaddr_un()
+            address.sun_family = sa_family_t(AF_UNIX)
+            let bytes = name.hasPrefix("@") ? [0] + name.utf8.dropFirst() : Array(name.utf8)
+            withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: bytes) }
+            let bound = withUnsafeBytes(of: &address) {
+                bind(socket, $0.assumingMemoryBound(to: sockaddr.self).baseAddress!, socklen_t(2 + bytes.count))
+            }
+            try #require(bound == 0)
+        }
+
+        deinit { close(socket) }
+
+        /// Waits for it.
+        func next() -> [String] {
+            var bytes = [UInt8](repeating: 0, count: 4_096)
+            let count = recv(socket, &bytes, bytes.count, 0)
+            return String(decoding: bytes.prefix(max(0, count)), as: UTF8.self).split(separator: "\n").map(String.init)
+        }
+    }
+
+    @Test("systemd learns that it is ready, reloads, stops, and lives as long as all loops do", arguments: ["/notify", "@cistern.test."])
+    func notifications(name: String) throws {
+        let manager = try Manager(name.hasPrefix("@") ? "\(name)\(getpid())" : directory + name)
+        let serve = try serve(to: origin, environment: ["NOTIFY_SOCKET": manager.name])
+        #expect(manager.next() == ["READY=1", "STATUS=listening on 127.0.0.1:\(serve.port)"])
+        serve.send(SIGHUP)
+        let reloading = manager.next()
+        #expect(reloading.first == "RELOADING=1" && reloading.last?.hasPrefix("MONOTONIC_USEC=") == true)
+        #expect(manager.next().first == "READY=1")
+        #expect(serve.stop().status == 0)
+        #expect(manager.next() == ["STOPPING=1", "STATUS=stopping", "EXTEND_TIMEOUT_USEC=40000000"])
+    }
+
+    @Test("the watchdog is fed where systemd wants that of this process")
+    func watchdog() throws {
+        let manager = try Manager(directory + "/notify")
+        let serve = try serve(to: origin, environment: ["NOTIFY_SOCKET": manager.name, "WATCHDOG_USEC": "4000"])
+        var seen: [[String]] = []
+        while seen.count(where: { $0 == ["WATCHDOG=1"] }) < 5 { seen.append(manager.next()) }
+        #expect(seen.count(where: { $0.first == "READY=1" }) == 1)
+        #expect(serve.stop().status == 0)
+    }
+
+    @Test("a watchdog that waits for another process is left alone")
+    func anothersWatchdog() throws {
+        let manager = try Manager(directory + "/notify")
+        let serve = try serve(
+            to: origin, environment: ["NOTIFY_SOCKET": manager.name, "WATCHDOG_USEC": "4000", "WATCHDOG_PID": "1"])
+        #expect(try serve.get("/a").status == 200)
+        #expect(serve.stop().status == 0)
+        #expect(manager.next().first == "READY=1")
+        #expect(manager.next().first == "STOPPING=1")
+    }
+
+    // MARK: Sockets that systemd hands over
+
+    /// Listens on a free port.
+    private func listening(_ type: Int32 = Int32(SOCK_STREAM.rawValue), listens: Bool = true) throws -> (descriptor: Int32, port: UInt16) {
+        let descriptor = socket(AF_INET, type | Int32(SOCK_CLOEXEC.rawValue), 0)
+        let bound = ListenAddress.ipv4(host: "127.0.0.1", port: 0).withSocketAddress { bind(descriptor, $0, $1) }
+        try #require(bound == 0 && (!listens || listen(descriptor, 64) == 0))
+        var address = sockaddr_in()
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        _ = withUnsafeMutableBytes(of: &address) {
+            getsockname(descriptor, $0.assumingMemoryBound(to: sockaddr.self).baseAddress!, &length)
+        }
+        return (descriptor, UInt16(bigEndian: address.sin_port))
+    }
+
+    @Test("a socket that was handed over is listened on by all loops, and outlives the process")
+    func handed() throws {
+        let (web, admin) = (try listening(), try listening())
+        defer { for one in [web, admin] { close(one.descriptor) } }
+        let serve = try serve(to: origin, environment: ["LISTEN_FDNAMES": "web:admin"], handed: [web.descriptor, admin.descriptor])
+        #expect(serve.port == web.port)
+        for _ in 0..<8 { #expect(try serve.get("/a").status == 200) }
+        #expect(try TestClient(port: admin.port).get("/metrics")?.text.contains("cistern_requests_total") == true)
+        #expect(serve.stop().status == 0)
+        let waiting = try TestClient(port: web.port)
+        waiting.send("GET /b HTTP/1.1\r\nHost: a\r\n\r\n")
+        let next = try self.serve(
+            "--set listen=systemd:web --set admin_listen=systemd:admin", to: origin, environment: ["LISTEN_FDNAMES": "web:admin"],
+            handed: [web.descriptor, admin.descriptor])
+        #expect(waiting.readResponse()?.status == 200)
+        #expect(next.stop().status == 0)
+    }
+
+    /// What it says instead of starting.
+    private func refusal(_ more: String, _ names: String, _ handed: [Int32]) throws -> String {
+        do {
+            _ = try serve(more, to: origin, environment: ["LISTEN_FDNAMES": names], handed: handed)
+            return "it started"
+        } catch let failure as RunningCommand.NotRunning {
+            #expect(failure.status == 78)
+            return failure.text
+        }
+    }
+
+    @Test("what was handed over and is no listening stream socket, or nobody names, keeps it from starting, with a sentence")
+    func handedWrongly() throws {
+        let (good, deaf, datagrams) = (
+            try listening(), try listening(listens: false), try listening(Int32(SOCK_DGRAM.rawValue), listens: false)
+        )
+        let file = csystem_open(CommandLineTool.path, O_RDONLY | O_CLOEXEC, 0)
+        defer { for descriptor in [good.descriptor, deaf.descriptor, datagrams.descriptor, file] { close(descriptor) } }
+        #expect(try refusal("", "f", [file]).contains("systemd handed over f (descriptor 3): it is no socket"))
+        #expect(try refusal("", "g:d", [good.descriptor, deaf.descriptor]).contains("handed over d (descriptor 4): it does not listen"))
+        #expect(try refusal("", "u", [datagrams.descriptor]).contains("u (descriptor 3): it is no stream socket (ListenStream=)"))
+        let listen = "--set listen=127.0.0.1:0"
+        let unnamed = try refusal(listen, "g", [good.descriptor])
+        #expect(unnamed.contains("handed over the socket g, which neither listen nor admin_listen names"))
+        #expect(
+            try refusal("--set listen=systemd:web", "g", [good.descriptor]).contains(
+                "systemd:web: no socket of that name was handed over, only g"))
+    }
+}

@@ -1,0 +1,112 @@
+// What of the machine a start depends on, through the real binary: what stops it, with 78, and what `check` tells before.
+
+import CSystem
+import CacheStore
+import Glibc
+import TestSupport
+import Testing
+
+@Suite("Starting on this machine", .play)
+struct StartTests {
+    private let temporary = TestTools.temporaryDirectory()
+    private var directory: String { temporary.path }
+
+    private func run(_ command: String, _ more: String, before: String = "") throws -> CommandLineTool.Outcome {
+        try CommandLineTool.run(
+            program: "\(before) \(CommandLineTool.path) \(command) --upstream http://127.0.0.1:9 --listen 127.0.0.1:0 \(more)")
+    }
+
+    // MARK: A cache directory that cannot be meant
+
+    @Test("a cache directory that is a file, or lies nowhere, stops the start with 78, and check tells the same")
+    func impossibleDirectories() throws {
+        try TextFile.write("", to: directory + "/file")
+        let rows = [
+            ("\(directory)/file", "cannot be one: \(directory)/file is no directory"),
+            ("\(directory)/file/below", "cannot be one: \(directory)/file is no directory"),
+            ("\(directory)/none/cache", "cannot be made: there is no \(directory)/none"),
+        ]
+        for (path, sentence) in rows {
+            for command in ["serve", "check"] {
+                let outcome = try run(command, "--cache-dir \(path)")
+                #expect(outcome.status == 78)
+                #expect(outcome.lines == ["cistern: command line: store.directory: the cache directory \(path) \(sentence)"])
+            }
+        }
+        #expect(access(directory + "/none", F_OK) != 0)
+    }
+
+    @Test("another user's cache directory stops the start with 78", .enabled(if: geteuid() == 0))
+    func anothersDirectory() throws {
+        #expect(chmod(directory, 0o755) == 0)
+        #expect(mkdir(directory + "/roots", 0o755) == 0)
+        #expect(mkdir(directory + "/left", 0o777) == 0 && chmod(directory + "/left", 0o777) == 0)
+        // As it is when it was once run as root.
+        close(csystem_open(directory + "/left/lock", O_CREAT | O_WRONLY, 0o600))
+        for name in ["roots", "left"] {
+            let outcome = try run(
+                "check", "--cache-dir \(directory)/\(name)", before: "setpriv --reuid 65534 --regid 65534 --clear-groups")
+            #expect(outcome.status == 78)
+            #expect(outcome.text.contains("\(directory)/\(name) belongs to user 0, and user 65534"))
+        }
+    }
+
+    @Test("a cache directory that another process has stops the start with 78; check warns of that, and of its port")
+    func lockedDirectory() throws {
+        let path = directory + "/cache"
+        let serve = try RunningCommand("serve --upstream http://127.0.0.1:9 --cache-dir \(path)", in: directory)
+        let outcome = try run("serve", "--cache-dir \(path)")
+        #expect(outcome.status == 78 && outcome.text.contains("uses the cache directory \(path)"))
+        let check = try run("check", "--cache-dir \(path) --admin-listen 127.0.0.1:\(serve.port)")
+        #expect(check.status == 0)
+        #expect(check.text.contains("warning: store.directory: process \(serve.process) uses the cache directory \(path)"))
+        #expect(check.text.contains("warning: cannot listen on 127.0.0.1:\(serve.port): Address already in use: serve would not start"))
+        #expect(serve.stop().status == 0)
+        #expect(try run("check", "--cache-dir \(path)").lines == ["The settings are good."])
+    }
+
+    @Test("check warns of a log that cannot be opened and of a name that does not resolve")
+    func warnings() throws {
+        let outcome = try CommandLineTool.run(
+            "check --upstream http://nobody.invalid --listen 127.0.0.1:0 --cache-dir \(directory)/c --access-log \(directory)/none/log")
+        #expect(outcome.status == 0)
+        let sentence = "warning: log.access: \(directory)/none/log cannot be opened (No such file or directory): serve would not start"
+        #expect(outcome.text.contains(sentence))
+        #expect(outcome.text.contains("warning: upstream.url: the name nobody.invalid does not resolve"))
+        #expect(access(directory + "/c", F_OK) != 0)
+    }
+
+    @Test("a damaged store does not keep it from starting, unless store.required says so")
+    func requiredStore() throws {
+        let path = directory + "/cache"
+        let origin = ScriptedOrigin { _ in [.json("{}")] }
+        func serve(_ more: String) throws -> RunningCommand {
+            try RunningCommand("serve --upstream http://127.0.0.1:\(origin.port) --cache-dir \(path) \(more)", in: directory)
+        }
+        let first = try serve("--set store.required=true")
+        #expect(try first.get("/a").status == 200)
+        #expect(first.stop().status == 0)
+        #expect(unlink(path + "/key") == 0)
+        let outcome = try run("serve", "--cache-dir \(path) --set store.required=true")
+        #expect(outcome.status == 78)
+        #expect(outcome.text.contains("nothing of what was kept can be read, and store.required is true"))
+        let second = try serve("")
+        #expect(try second.get("/a").status == 200)
+        #expect(second.stop().status == 0)
+    }
+
+    // MARK: Small things
+
+    @Test("warm finds the address in the settings of --cache-dir's Cistern")
+    func warm() throws {
+        let outcome = try CommandLineTool.run("warm /a --cache-dir \(directory)/c", environment: "CISTERN_LISTEN=127.0.0.1:1")
+        #expect(outcome.status == 1 && outcome.text.contains("/a: Connection refused"))
+    }
+
+    @Test("q ends top at once")
+    func top() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
+        let top = "\(CommandLineTool.path) top --interval 3600 --admin unix:\(play.adminSocket)"
+        #expect(try CommandLineTool.run(program: "printf q | script -qec '\(top)' /dev/null").status == 0)
+    }
+}
