@@ -10,14 +10,16 @@ SWIFT ?= swift
 PORT ?= 8080
 RELEASE := -c release --static-swift-stdlib
 BUILD_PACKAGES := libcurl4-openssl-dev libssl-dev libyaml-dev libsodium-dev libxxhash-dev zlib1g-dev libbrotli-dev libzstd-dev libnghttp2-dev pkg-config
-TEST_PACKAGES := prometheus openssl curl nginx
+TEST_PACKAGES := prometheus openssl curl nginx groff-base util-linux
 BENCH_PACKAGES := nginx nghttp2-client haproxy wrk gcc libc6-dev python3 openssl
 CLIENT_PACKAGES := python3 python3-requests python3-httpx python3-h2 curl openssl nghttp2-client util-linux
 CONFORMANCE_PACKAGES := python3 python3-hpack
 FAULT_PACKAGES := python3 openssl util-linux
+DEB_PACKAGES := debhelper dpkg-dev fakeroot lintian systemd
+DEB_TEST_PACKAGES := debootstrap curl python3
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cistern
 
-.PHONY: run build test browser bench kill faults fuzz fuzz-merge stress lint image sanitize soak compare clients conformance clean help packages test-packages bench-packages fault-packages client-packages conformance-packages
+.PHONY: run build test browser bench kill faults fuzz fuzz-merge stress lint image sanitize soak compare clients conformance clean help packages test-packages bench-packages fault-packages client-packages conformance-packages deb deb-test deb-packages deb-test-packages
 
 run: build
 ifdef UPSTREAM
@@ -98,6 +100,17 @@ lint:
 image:
 	buildah bud --isolation chroot -t cistern -f docker/Dockerfile .
 
+# A Debian package in .build/deb, with what lintian and systemd-analyze say of it. BINARY=… takes a program that is built already.
+DEB_VERSION = $(shell sed -n 's/.*static let text = "\(.*\)"/\1/p' Sources/cistern/Cistern.swift)
+BINARY ?= .build/release/cistern
+
+deb: $(if $(filter .build/release/cistern,$(BINARY)),build) deb-packages
+	Configuration/debian/make-deb $(BINARY) $(DEB_VERSION) .build/deb
+
+# Installs, starts, upgrades, removes and purges it in a fresh Debian (needs root, and a mirror of Debian).
+deb-test: deb deb-test-packages
+	Tests/Packaging/deb_test.py .build/deb/cistern_$(DEB_VERSION)_$(shell dpkg --print-architecture).deb --chroot .build/chroot $(ARGUMENTS)
+
 clean:
 	rm -rf .build .build-thread .build-address .build-fuzz
 
@@ -132,6 +145,12 @@ client-packages:
 conformance-packages:
 	$(call install,$(CONFORMANCE_PACKAGES))
 
+deb-packages:
+	$(call install,$(DEB_PACKAGES))
+
+deb-test-packages:
+	$(call install,$(DEB_TEST_PACKAGES))
+
 help:
 	@echo "make run UPSTREAM=URL   build a release and start it in front of URL (PORT=8080)"
 	@echo "make run                try it with a sample API, without internet"
@@ -149,4 +168,5 @@ help:
 	@echo "make sanitize           the tests under ThreadSanitizer and AddressSanitizer"
 	@echo "make lint               formatting and the rules of the house"
 	@echo "make image              build the container image (needs buildah, and root)"
+	@echo "make deb                a Debian package in .build/deb; make deb-test tries it in a fresh Debian (root)"
 	@echo "make clean              remove what was built"

@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+"""Installs the Debian package in a fresh Debian (a chroot made by debootstrap), and goes through a service's life there, as far as that goes without
+systemd as the first process: installed, refused while it has no upstream, started as the unit says by a user of its own, asked, rotated, stopped,
+installed again over a changed configuration, removed, purged. Needs root. Prints a line for each thing that holds; ends with 1 at the first that does not."""
+
+import argparse
+import http.server
+import os
+import pathlib
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+import urllib.request
+
+USER = 64321
+
+
+class Upstream(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        content = b'{"users":[]}'
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_):
+        pass
+
+
+def holds(condition, sentence, more=""):
+    print(("ok    " if condition else "FAIL  ") + sentence, flush=True)
+    if not condition:
+        raise SystemExit(more or 1)
+
+
+class Chroot:
+    def __init__(self, folder, suite, mirror):
+        self.base = folder / "base"
+        self.root = folder / "work"
+        if not (self.base / "etc/debian_version").exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(self.base, ignore_errors=True)
+            subprocess.run(["debootstrap", "--variant=minbase", suite, self.base, mirror], check=True, stdout=subprocess.DEVNULL)
+        self.remove()
+        subprocess.run(["cp", "-a", "--reflink=auto", self.base, self.root], check=True)
+        shutil.copy("/etc/resolv.conf", self.root / "etc/resolv.conf")
+        # Nothing is started by the installation.
+        policy = self.root / "usr/sbin/policy-rc.d"
+        policy.write_text("#!/bin/sh\nexit 101\n")
+        policy.chmod(0o755)
+        subprocess.run(["mount", "-t", "proc", "proc", self.root / "proc"], check=True)
+
+    def remove(self):
+        if self.root.exists():
+            if os.path.ismount(self.root / "proc"):
+                subprocess.run(["umount", self.root / "proc"], check=True)
+            subprocess.run(["rm", "-rf", "--one-file-system", self.root], check=True)
+
+    def run(self, command):
+        return subprocess.run(
+            ["chroot", self.root, "sh", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL,
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"})
+
+    def path(self, name):
+        return self.root / name.lstrip("/")
+
+    def exists(self, name):
+        return os.path.lexists(self.path(name))
+
+
+class Service:
+    """Does by hand what systemd does for the unit: a user without rights, its directories, the socket that it is told by."""
+
+    def __init__(self, chroot):
+        self.chroot = chroot
+        for kind in ("cache", "log"):
+            directory = chroot.path(f"/var/{kind}/private/cistern")
+            directory.mkdir(parents=True, exist_ok=True)
+            os.chown(directory, USER, USER)
+            link = chroot.path(f"/var/{kind}/cistern")
+            if not link.is_symlink():
+                link.symlink_to(f"private/cistern")
+        self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.notify.settimeout(60)
+        name = f"@cistern.deb-test.{os.getpid()}"
+        self.notify.bind("\0" + name[1:])
+        unit = chroot.path("/usr/lib/systemd/system/cistern.service")
+        if not unit.exists():
+            unit = chroot.path("/lib/systemd/system/cistern.service")
+        self.lines = dict(line.split("=", 1) for line in unit.read_text().splitlines() if "=" in line and not line.startswith("#"))
+        command = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--bounding-set=-all", "--no-new-privs", "env", "-i"]
+        command += ["PATH=/usr/bin:/bin", f"NOTIFY_SOCKET={name}", "WATCHDOG_USEC=1000000"] + shlex.split(self.lines["ExecStart"])
+        self.process = subprocess.Popen(["chroot", chroot.root] + command, stderr=subprocess.PIPE, text=True)
+
+    def told(self, beginning):
+        """Waits until it has told systemd so."""
+        while True:
+            text = self.notify.recv(4096).decode()
+            if text.startswith(beginning):
+                return text
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=60)
+
+
+def get(port, target):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{target}", timeout=30) as response:
+        return response.status, dict(response.headers), response.read()
+
+
+def wait_for(condition, seconds=30):
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def installed(chroot, package):
+    shutil.copy(package, chroot.path("/tmp/cistern.deb"))
+    outcome = chroot.run("apt-get update -qq && apt-get install -y -qq --no-install-recommends /tmp/cistern.deb logrotate man-db")
+    holds(outcome.returncode == 0, "it can be installed, with what it depends on", outcome.stdout)
+    outcome = chroot.run("cistern --version && ldd /usr/bin/cistern | grep 'not found'")
+    holds("not found" not in outcome.stdout and outcome.stdout.strip(), "the program runs, and finds its libraries", outcome.stdout)
+    for name in ("bash-completion/completions/cistern", "zsh/vendor-completions/_cistern", "fish/vendor_completions.d/cistern.fish",
+                 "man/man1/cistern.1.gz", "man/man5/cistern.yaml.5.gz"):
+        if not name.startswith("man/"):
+            holds(chroot.path("/usr/share/" + name).stat().st_size > 1000, f"/usr/share/{name} is there")
+    outcome = chroot.run("bash -n /usr/share/bash-completion/completions/cistern")
+    holds(outcome.returncode == 0, "bash takes its completions", outcome.stdout)
+    outcome = chroot.run("logrotate -d /etc/logrotate.d/cistern")
+    holds(outcome.returncode == 0 and "error" not in outcome.stdout, "logrotate takes its file", outcome.stdout)
+    outcome = chroot.run("dpkg-query -W -f '${Conffiles}' cistern")
+    holds("/etc/cistern/cistern.yaml" in outcome.stdout, "the configuration is a conffile", outcome.stdout)
+    outcome = chroot.run("cistern check --config /etc/cistern/cistern.yaml")
+    holds(outcome.returncode == 78 and "upstream.url is missing" in outcome.stdout, "without an upstream it says so, with 78", outcome.stdout)
+
+
+def started(chroot, upstream):
+    file = chroot.path("/etc/cistern/cistern.yaml")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    text = file.read_text().replace("# upstream:\n#   url: https://api.example.com", f"upstream:\n  url: http://127.0.0.1:{upstream.server_port}")
+    text = text.replace("# log:\n#   access", "log:\n  access").replace(":8080", f":{port}")
+    file.write_text(text)
+    outcome = chroot.run("cistern check --config /etc/cistern/cistern.yaml")
+    holds(outcome.returncode == 0, "with the two lines uncommented the settings are good", outcome.stdout)
+    service = Service(chroot)
+    ready = service.told("READY=1")
+    holds(f"listening on 127.0.0.1:{port}" in ready, "started as its unit says, it tells systemd that it is ready")
+    holds(service.told("WATCHDOG=1") == "WATCHDOG=1", "it feeds the watchdog")
+    return service, port
+
+
+def used(chroot, service, port, upstream):
+    holds(get(port, "/users")[0] == 200, "it passes a response on")
+    outcome = chroot.run("cistern ls")
+    holds(outcome.returncode == 0 and "/users" in outcome.stdout, "root's commands find it by /etc/cistern/cistern.yaml", outcome.stdout)
+    holds(chroot.run("cistern healthcheck").returncode == 0, "it is healthy")
+    upstream.shutdown()
+    upstream.server_close()
+    status, fields, content = get(port, "/users")
+    holds(status == 200 and content == b'{"users":[]}' and "detail=" in fields["Cache-Status"], "with the upstream down it serves what it kept")
+    log = chroot.path("/var/log/private/cistern/access.log")
+    holds(wait_for(lambda: log.stat().st_size > 0), "the access log is written")
+    log.rename(str(log) + ".1")
+    service.process.send_signal(signal.SIGUSR1)
+    holds(wait_for(lambda: log.exists()), "after SIGUSR1 it writes a new one")
+    holds(service.stop() == 0, "SIGTERM ends it with 0")
+    holds(service.told("STOPPING=1").startswith("STOPPING=1"), "it told systemd that it stops")
+
+
+def removed(chroot):
+    outcome = chroot.run("dpkg -i /tmp/cistern.deb </dev/null")
+    kept = chroot.path("/etc/cistern/cistern.yaml").read_text()
+    holds(outcome.returncode == 0 and "\nupstream:" in kept, "installed again, it keeps the configuration that was changed", outcome.stdout)
+    outcome = chroot.run("apt-get remove -y -qq cistern")
+    holds(outcome.returncode == 0 and not chroot.exists("/usr/bin/cistern"), "it can be removed", outcome.stdout)
+    holds(chroot.exists("/etc/cistern/cistern.yaml") and chroot.exists("/var/cache/cistern"), "configuration and what it kept are still there")
+    outcome = chroot.run("apt-get purge -y -qq cistern")
+    holds(outcome.returncode == 0, "it can be purged", outcome.stdout)
+    left = subprocess.run(
+        ["find", *(chroot.path(p) for p in ("/etc", "/usr", "/var", "/lib/systemd")), "-iname", "*cistern*"], capture_output=True, text=True)
+    left = [line for line in left.stdout.splitlines() if "/var/log/apt" not in line]
+    holds(not left, "nothing of it is left", "\n".join(left))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("package", type=pathlib.Path)
+    parser.add_argument("--chroot", type=pathlib.Path, default=pathlib.Path(".build/chroot"))
+    parser.add_argument("--suite", default="bookworm")
+    parser.add_argument("--mirror", default="http://deb.debian.org/debian")
+    options = parser.parse_args()
+    upstream = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Upstream)
+    threading.Thread(target=upstream.serve_forever, daemon=True).start()
+    chroot = Chroot(options.chroot, options.suite, options.mirror)
+    service = None
+    try:
+        installed(chroot, options.package)
+        service, port = started(chroot, upstream)
+        used(chroot, service, port, upstream)
+        removed(chroot)
+    finally:
+        if service and service.process.poll() is None:
+            service.process.kill()
+            service.process.wait()
+        chroot.remove()
+
+
+if __name__ == "__main__":
+    main()
