@@ -189,13 +189,14 @@ let package = Package(
 
 // What must hold for any bytes from outside (Tests/Fuzz): replayed by the ordinary tests, and built for the fuzzer by `make fuzz`.
 let fuzzed: [Target.Dependency] = [
-    "HTTPCore", "JSON", "ContentCodings", "CachePolicy", "CacheStore", "ResponseCache", "Archives", "Administration", "Upstream",
+    "Addresses", "HTTPCore", "JSON", "ContentCodings", "CachePolicy", "CacheStore", "ResponseCache", "Archives", "Administration", "Upstream",
     "Downstream",
     "HTTP2",
     "ReverseProxy",
     "Settings",
     "CHash",
     "CSystem",
+    "CTLS",
 ]
 if Context.environment["CISTERN_FUZZ"] == nil {
     package.targets.append(

@@ -8,7 +8,8 @@ struct Violation: Error, CustomStringConvertible {
 
 /// What is fuzzed; the raw value names the folder of its corpus and is what `make fuzz TARGET=` takes.
 enum Property: String, CaseIterable, Sendable {
-    case request, response, json, fields, cookies, keys, stored, recovery, codings, multipart, graphql, yaml, archive, administration, http2
+    case request, response, json, fields, cookies, keys, stored, recovery, codings, multipart, graphql, yaml, archive, administration, http2,
+        handshake, proxy, addresses
 
     func check(_ bytes: [UInt8]) throws(Violation) {
         switch self {
@@ -27,6 +28,9 @@ enum Property: String, CaseIterable, Sendable {
         case .archive: try ArchiveProperty.check(bytes)
         case .administration: try AdministrationProperty.check(bytes)
         case .http2: try HTTP2Property.check(bytes)
+        case .handshake: try HandshakeProperty.check(bytes)
+        case .proxy: try ProxyHeaderProperty.check(bytes)
+        case .addresses: try AddressesProperty.check(bytes)
         }
     }
 }

@@ -1,0 +1,27 @@
+// The PROXY protocol's line and block: what has come decides, however little of it comes at once; no more is waited for than there may be; and the
+// address that a line tells is the one that was written.
+
+import Addresses
+
+enum ProxyHeaderProperty {
+    static func check(_ bytes: [UInt8]) throws(Violation) {
+        let whole = ProxyHeader.read(bytes[...])
+        var isDecided = false
+        for count in 0...bytes.count {
+            let part = ProxyHeader.read(bytes[..<count])
+            if isDecided { try expect(part == whole, "\(count) bytes say something else than fewer did") }
+            switch part {
+            case .needsMore: try expect(count < ProxyHeader.limit, "more than the limit is waited for")
+            case .invalid: isDecided = true
+            case .header(_, let length):
+                try expect(length <= count && length > 0, "the header is longer than what came")
+                isDecided = true
+            }
+        }
+        // In the midst of others they are the same.
+        try expect(ProxyHeader.read(([0x20] + bytes + [0x0a])[1..<(bytes.count + 1)]) == whole, "another place is read in another way")
+        guard case .header(let header, let length) = whole, let source = header.source, bytes.first == UInt8(ascii: "P") else { return }
+        let words = bytes[..<(length - 2)].split(separator: 0x20)
+        try expect(IPAddress(words[2]) == source.address && String(decoding: words[4], as: UTF8.self) == "\(source.port)", "another source")
+    }
+}
