@@ -3,15 +3,19 @@
 import Glibc
 
 package enum FileContent {
-    /// The file's bytes; nil, with `errno`, where it cannot be read.
-    /// - Parameters:
-    ///   - limit: what is read at most; no configuration is larger than 1 MiB.
-    ///   - isOwn: the path must be a file itself, neither a link to one elsewhere nor something that others would have to write to first.
-    package static func read(_ path: String, limit: Int = 1 << 20, isOwn: Bool = false) -> [UInt8]? {
-        let file = Descriptor(open(path, O_RDONLY | O_CLOEXEC | (isOwn ? O_NOFOLLOW | O_NONBLOCK : 0)))
-        guard file.isOpen else { return nil }
-        var status = stat()
-        if isOwn, fstat(file.number, &status) != 0 || status.st_mode & S_IFMT != S_IFREG { return nil }
+    package enum Kind: Sendable {
+        case any
+        /// A file that lies there: nothing that others would have to write to first, for which a reader could wait without end.
+        case regular
+        /// The same, and no link to one elsewhere.
+        case own
+    }
+
+    /// The file's bytes; nil, with `errno`, where it cannot be read. `ENODEV`: it is not of that kind.
+    /// - Parameter limit: what is read at most; no configuration is larger than 1 MiB.
+    package static func read(_ path: String, limit: Int = 1 << 20, _ kind: Kind = .any) -> [UInt8]? {
+        let file = Descriptor(open(path, O_RDONLY | O_CLOEXEC | flags(kind)))
+        guard file.isOpen, kind == .any || isRegular(file) else { return nil }
         var bytes: [UInt8] = []
         var piece = [UInt8](repeating: 0, count: 1 << 16)
         while bytes.count < limit {
@@ -21,5 +25,21 @@ package enum FileContent {
             bytes += piece[..<count]
         }
         return bytes
+    }
+
+    private static func flags(_ kind: Kind) -> Int32 {
+        switch kind {
+        case .any: 0
+        case .regular: O_NONBLOCK
+        case .own: O_NONBLOCK | O_NOFOLLOW
+        }
+    }
+
+    private static func isRegular(_ file: borrowing Descriptor) -> Bool {
+        var status = stat()
+        guard fstat(file.number, &status) == 0 else { return false }
+        if status.st_mode & S_IFMT == S_IFREG { return true }
+        errno = ENODEV
+        return false
     }
 }

@@ -98,8 +98,8 @@ package struct ServerCertificates: Sendable {
     }
 
     private static func content(_ file: String, _ remarks: inout Remarks) -> [UInt8]? {
-        if let content = FileContent.read(file) { return content }
-        remarks.mistake("\(file) cannot be read: \(String(cString: strerror(errno)))")
+        if let content = FileContent.read(file, .regular) { return content }
+        remarks.mistake(errno == ENODEV ? "\(file) is no regular file" : "\(file) cannot be read: \(String(cString: strerror(errno)))")
         return nil
     }
 

@@ -23,7 +23,7 @@ final class AcmeChallenges: OwnFileSource, @unchecked Sendable {
     func respond(with token: String, to head: RequestHead, on stream: any ClientStream, of shard: ProxyShard) -> any ClientExchange {
         let exchange = FileExchange(stream, MethodLabel(head.method))
         queue.async { [directory] in
-            let content = FileContent.read("\(directory)/\(token)", limit: Self.limitBytes, isOwn: true)
+            let content = FileContent.read("\(directory)/\(token)", limit: Self.limitBytes, .own)
             let response =
                 content.map { OwnResponse(status: 200, contentType: "application/octet-stream", content: $0) }
                 ?? OwnResponse(status: 404, contentType: "text/plain; charset=utf-8", content: Array("There is no such challenge.\n".utf8))

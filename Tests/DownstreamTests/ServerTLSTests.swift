@@ -1,6 +1,7 @@
 // Which certificate is for which name, how large records are, and what is said of certificates before they are used.
 
 import Descriptors
+import Glibc
 import TestSupport
 import Testing
 
@@ -65,6 +66,16 @@ struct ServerTLSTests {
         wrong.verification = .required
         settings.certificates = [wrong]
         #expect(ServerCertificates.read(settings, now: 0).mistakes.first?.sentence.contains("needs client_ca") == true)
+    }
+
+    @Test("what others would have to write to first is not waited for", .timeLimit(.minutes(1)))
+    func pipe() throws {
+        let certificates = try TestCertificates()
+        let one = try certificates.make("one", hosts: "DNS:one.test")
+        #expect(unlink(one.key) == 0 && mkfifo(one.key, 0o600) == 0)
+        var settings = ServerTLSSettings()
+        settings.certificates = [ServerTLSSettings.Certificate(file: one.certificate, keyFile: one.key)]
+        #expect(ServerCertificates.read(settings, now: 0).mistakes.map(\.sentence) == ["\(one.key) is no regular file"])
     }
 
     @Test("what we sign ourselves can be used at once")
