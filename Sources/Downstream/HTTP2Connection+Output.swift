@@ -96,11 +96,15 @@ extension HTTP2Connection {
 
     // MARK: Memory
 
+    /// The budget, which all shards share, is asked with what is written; where nothing can be, once there is so much that it does not know of.
+    private static let unbudgetedBytes = 64 << 10
+
     func noteMemory(of stream: HTTP2Stream) {
         guard !isClosed else { return }
         let bytes = stream.memoryBytes
         heldBytes += bytes - stream.heldBytes
         stream.heldBytes = bytes
+        if abs(heldBytes + rest.count - budgetedBytes) >= Self.unbudgetedBytes { holdBudget() }
     }
 
     /// What no client takes and what no upstream takes counts for all connections together. Where it is too much, the stream that holds most goes.

@@ -117,4 +117,23 @@ struct HTTP2FloodTests {
         }
         #expect(try play.waitFor("cistern_unsent_bytes", 0))
     }
+
+    /// The socket is full, so that nothing is written; what comes from the upstream meanwhile counts all the same.
+    @Test("what is held for a client that opens its windows and reads nothing is known")
+    func fullSocket() throws {
+        let long = String(repeating: "x", count: 2 << 20)
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.answer(long, type: "text/plain")] }, door: .http2)
+        do {
+            let client = try RawHTTP2Client(port: play.port, settings: RawHTTP2.setting(4, .max >> 1))
+            client.send(RawHTTP2.frame(.window, 0, 0, RawHTTP2.number((.max >> 1) - 65_535)))
+            for number in 0..<UInt32(20) {
+                let path = [(":method", "GET"), (":scheme", "http"), (":path", "/\(number)"), (":authority", "a.test")]
+                client.send(RawHTTP2.request(2 * number + 1, path))
+            }
+            // Of 40 MB the kernel takes six or so, and one connection may hold 16.
+            #expect(try play.waitFor("cistern_unsent_bytes", atLeast: 8_000_000))
+            client.socket.endsWithReset()
+        }
+        #expect(try play.waitFor("cistern_unsent_bytes", 0))
+    }
 }

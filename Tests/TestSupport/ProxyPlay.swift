@@ -175,6 +175,12 @@ package final class ProxyPlay {
         for _ in 0..<5_000 where try metric(name) == value { return true }
         return false
     }
+
+    /// The same until it has this value at least.
+    package func waitFor(_ name: String, atLeast value: Double) throws -> Bool {
+        for _ in 0..<5_000 where try metric(name) ?? 0 >= value { return true }
+        return false
+    }
 }
 
 /// What a play asks with.
