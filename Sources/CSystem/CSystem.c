@@ -58,6 +58,8 @@ int csystem_allowed_cores(void) {
 
 void csystem_return_large_memory(void) { mallopt(M_MMAP_THRESHOLD, 1 << 20); }
 
+void csystem_return_free_memory(void) { malloc_trim(0); }
+
 static int release_object(struct dl_phdr_info *object, size_t size, void *ignored) {
     (void)size, (void)ignored;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);

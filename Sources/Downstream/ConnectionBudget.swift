@@ -3,6 +3,7 @@
 // elsewhere.
 
 import Addresses
+import CSystem
 import Locking
 
 package final class ConnectionBudget: Sendable {
@@ -17,6 +18,9 @@ package final class ConnectionBudget: Sendable {
 
     private struct State {
         var open = 0
+        /// The most of both since memory was last returned.
+        var mostOpen = 0
+        var mostUnsentBytes = 0
         /// Only kept where there is a limit.
         var byAddress: [UInt128: Int] = [:]
         var turnedAway = 0
@@ -45,9 +49,28 @@ package final class ConnectionBudget: Sendable {
         state.withLock { state in
             guard state.open < limit else { return false }
             state.open += 1
+            state.mostOpen = max(state.mostOpen, state.open)
             return true
         }
     }
+
+    /// Connections, and bytes that were not sent, that leave behind what is worth being returned: about 30 MB.
+    package static let crowd = 500
+    package static let heap = 32 << 20
+
+    /// Whether most of so much is gone since this was last true.
+    package func hasMemoryToReturn() -> Bool {
+        state.withLock { state in
+            let hasCrowdLeft = state.mostOpen - state.open >= Self.crowd && state.open <= state.mostOpen / 2
+            let hasHeapGone = state.mostUnsentBytes - state.unsentBytes >= Self.heap && state.unsentBytes <= state.mostUnsentBytes / 2
+            guard hasCrowdLeft || hasHeapGone else { return false }
+            (state.mostOpen, state.mostUnsentBytes) = (state.open, state.unsentBytes)
+            return true
+        }
+    }
+
+    /// Memory that is free goes back to the system: the allocator keeps what was left behind, though nobody else may ever need it. Not on a loop.
+    package static func returnFreeMemory() { csystem_return_free_memory() }
 
     /// Whether one more of this address may stay.
     func admit(_ peer: PeerAddress) -> Bool {
@@ -67,6 +90,7 @@ package final class ConnectionBudget: Sendable {
     func hold(_ change: Int) -> Bool {
         state.withLock { state in
             state.unsentBytes += change
+            state.mostUnsentBytes = max(state.mostUnsentBytes, state.unsentBytes)
             guard change > 0, unsentLimitBytes > 0, state.unsentBytes > unsentLimitBytes else { return true }
             state.cut += 1
             return false

@@ -124,7 +124,10 @@ package final class ProxyServer: @unchecked Sendable {
             shard.loop.execute { shard.start() }
             shard.loop.start()
         }
-        onFirstShard { [self] in rotateTickets(on: $0) }
+        onFirstShard { [self] in
+            rotateTickets(on: $0)
+            watchMemory(on: $0)
+        }
         for index in listeners.indices {
             let shard = listeners[index].shard
             shard.loop.execute { [self] in listeners[index].listener.start() }
@@ -133,6 +136,17 @@ package final class ProxyServer: @unchecked Sendable {
 
     /// From now on /readyz says that no more clients should be sent here. Those that come are served as before.
     package func announceStop() { isStopping.withLock { $0 = true } }
+
+    /// How often it is looked whether there is memory to return.
+    private static let memoryInterval = Duration.seconds(5)
+
+    private func watchMemory(on shard: ProxyShard) {
+        shard.loop.schedule(after: Self.memoryInterval) { [weak self] in
+            guard let self else { return }
+            if shared.connections.hasMemoryToReturn() { pageQueue.async { ConnectionBudget.returnFreeMemory() } }
+            watchMemory(on: shard)
+        }
+    }
 
     /// Stops accepting, lets running responses finish within `deadline`, writes what waits for the store. Blocks until all is done; not
     /// to be called from a shard's loop.

@@ -16,6 +16,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import tls
@@ -164,6 +165,31 @@ def check_load(results, cistern):
         results.check(f"h2load, {door.name}", "every request has its response", "5000 succeeded, 0 failed" in said and "5000 2xx" in said, said[-600:])
 
 
+def check_memory(results, cistern):
+    """A crowd that begins handshakes and says no more goes, and what it took goes with it."""
+    hello, nothing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    try:
+        ssl.create_default_context().wrap_bio(nothing, hello, server_hostname="localhost").do_handshake()
+    except ssl.SSLWantReadError:
+        pass
+    begun = hello.read()
+    before = cistern.resident_bytes()
+    crowd = []
+    for _ in range(900):
+        crowd.append(socket.create_connection((HOST, cistern.tls.port), timeout=20))
+        crowd[-1].sendall(begun)
+    for connection in crowd:
+        connection.recv(1)
+    most = cistern.resident_bytes() - before
+    for connection in crowd:
+        connection.close()
+    until = time.monotonic() + 30
+    while time.monotonic() < until and cistern.resident_bytes() - before > most / 3:
+        time.sleep(0.2)
+    left = cistern.resident_bytes() - before
+    results.check("900 handshakes that do not end", "memory returns", left <= most / 3, f"{left >> 20} of {most >> 20} MiB are left")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cistern", default=".build/release/cistern")
@@ -184,6 +210,7 @@ def main():
         if shutil.which("h2load"):
             check_load(results, cistern)
         tls.check(results, cistern)
+        check_memory(results, cistern)
     finally:
         cistern.stop()
     print(f"{results.held} of {results.held + results.failed} hold")

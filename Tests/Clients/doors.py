@@ -75,6 +75,10 @@ log: {{level: error}}
                 time.sleep(0.05)
         raise SystemExit("Cistern does not start")
 
+    def resident_bytes(self):
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmRSS:"))
+
     def stop(self):
         self.process.terminate()
         self.process.wait(20)

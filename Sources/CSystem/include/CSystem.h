@@ -70,4 +70,7 @@ void csystem_release_program_pages(void);
 // Gives large pieces of memory back as soon as they are freed. By itself glibc keeps as much as was ever freed at once.
 void csystem_return_large_memory(void);
 
+// Gives all memory back that is free. 15 ms were measured for 60 MB in small pieces, in which others that allocate may wait.
+void csystem_return_free_memory(void);
+
 #endif
