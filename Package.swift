@@ -189,7 +189,8 @@ let package = Package(
 
 // What must hold for any bytes from outside (Tests/Fuzz): replayed by the ordinary tests, and built for the fuzzer by `make fuzz`.
 let fuzzed: [Target.Dependency] = [
-    "Addresses", "HTTPCore", "JSON", "ContentCodings", "CachePolicy", "CacheStore", "ResponseCache", "Archives", "Administration", "Upstream",
+    "Addresses", "HTTPCore", "JSON", "ContentCodings", "CachePolicy", "CacheStore", "ResponseCache", "Archives", "Administration",
+    "Upstream",
     "Downstream",
     "HTTP2",
     "ReverseProxy",

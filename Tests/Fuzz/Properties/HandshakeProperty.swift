@@ -62,7 +62,8 @@ private final class Door: @unchecked Sendable {
     let tickets: OpaquePointer
 
     init?() {
-        guard let tickets = ctls_tickets_make(), let pem = CertificateFacts.makeSelfSigned(names: "DNS:localhost", days: 1) else { return nil }
+        guard let tickets = ctls_tickets_make(), let pem = CertificateFacts.makeSelfSigned(names: "DNS:localhost", days: 1)
+        else { return nil }
         let server = pem.withUnsafeBytes { pem in
             let bytes = ctls_bytes(bytes: pem.baseAddress, count: pem.count)
             var settings = ctls_server_settings(certificates: bytes, key: bytes, client_authorities: bytes, session_seconds: 60)

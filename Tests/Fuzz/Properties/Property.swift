@@ -8,8 +8,8 @@ struct Violation: Error, CustomStringConvertible {
 
 /// What is fuzzed; the raw value names the folder of its corpus and is what `make fuzz TARGET=` takes.
 enum Property: String, CaseIterable, Sendable {
-    case request, response, json, fields, cookies, keys, stored, recovery, codings, multipart, graphql, yaml, archive, administration, http2,
-        handshake, proxy, addresses
+    case request, response, json, fields, cookies, keys, stored, recovery, codings, multipart, graphql, yaml, archive, administration, http2
+    case handshake, proxy, addresses
 
     func check(_ bytes: [UInt8]) throws(Violation) {
         switch self {
