@@ -36,7 +36,8 @@ enum AddressesProperty {
         if network.prefixBits < bits, let last = address(like: network.address, network.address.number | 1) {
             try expect(list.contains(last), "\(network) does not hold \(last)")
         }
-        if network.prefixBits > 0, let other = address(like: network.address, network.address.number ^ 1 << UInt128(bits - network.prefixBits)) {
+        let neighbour = network.address.number ^ 1 << UInt128(bits - network.prefixBits)
+        if network.prefixBits > 0, let other = address(like: network.address, neighbour) {
             try expect(!list.contains(other), "\(network) holds \(other)")
         }
     }
