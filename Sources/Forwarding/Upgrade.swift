@@ -7,7 +7,8 @@ package enum Upgrade {
     /// The protocols that are let through, as the value of an Upgrade field; nil where there is none, or nothing is offered.
     /// - Parameter allowed: names in small letters, without versions.
     package static func offered(by head: RequestHead, allowed: [[UInt8]]) -> [UInt8]? {
-        guard head.version == .http11, head.contains(.upgrade), head.fields.connectionNames("upgrade"),
+        // HEAD has a response without content: nothing could follow its 101.
+        guard head.version == .http11, head.method != .head, head.contains(.upgrade), head.fields.connectionNames("upgrade"),
             !FieldListLimit.isExceeded(by: .upgrade, in: head.fields)
         else { return nil }
         let offered = FieldLists.members(of: .upgrade, in: head.fields).filter { isNamed($0, in: allowed) }

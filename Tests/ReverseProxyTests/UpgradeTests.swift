@@ -114,6 +114,16 @@ struct UpgradeTests {
         #expect(sent["Upgrade"] == nil && sent["HTTP2-Settings"] == nil)
     }
 
+    @Test("HEAD has nothing that could follow a 101, so it offers nothing")
+    func headOnly() throws {
+        let play = try play { _ in [.json("1")] }
+        let client = try play.client()
+        client.send(Self.request.replacing("GET", with: "HEAD"))
+        #expect(client.readResponseHead()?.status == 200)
+        #expect(try #require(play.origin.requests.first)["Upgrade"] == nil)
+        #expect(client.get("/b")?.text == "1")
+    }
+
     @Test(
         "a 101 that nobody asked for, or to another protocol, is a failure",
         arguments: [("/ws/a", "h2c"), ("/ws/a", "websocket, h2c"), ("/other", "websocket")])
