@@ -137,14 +137,16 @@ package final class ProxyServer: @unchecked Sendable {
     /// From now on /readyz says that no more clients should be sent here. Those that come are served as before.
     package func announceStop() { isStopping.withLock { $0 = true } }
 
-    /// How often it is looked whether there is memory to return.
+    /// How often it is looked whether there is memory to return. Loops may wait for milliseconds where some is, so once a minute at most.
     private static let memoryInterval = Duration.seconds(5)
+    private static let memoryReturnInterval = Duration.seconds(60)
 
-    private func watchMemory(on shard: ProxyShard) {
-        shard.loop.schedule(after: Self.memoryInterval) { [weak self] in
+    private func watchMemory(on shard: ProxyShard, after interval: Duration = memoryInterval) {
+        shard.loop.schedule(after: interval) { [weak self] in
             guard let self else { return }
-            if shared.connections.hasMemoryToReturn() { pageQueue.async { ConnectionBudget.returnFreeMemory() } }
-            watchMemory(on: shard)
+            guard shared.connections.hasMemoryToReturn() else { return watchMemory(on: shard) }
+            pageQueue.async { ConnectionBudget.returnFreeMemory() }
+            watchMemory(on: shard, after: Self.memoryReturnInterval)
         }
     }
 
