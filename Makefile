@@ -16,10 +16,13 @@ CLIENT_PACKAGES := python3 python3-requests python3-httpx python3-h2 curl openss
 CONFORMANCE_PACKAGES := python3 python3-hpack
 FAULT_PACKAGES := python3 openssl util-linux
 DEB_PACKAGES := debhelper dpkg-dev fakeroot lintian systemd
-DEB_TEST_PACKAGES := debootstrap curl python3
+DEB_TEST_PACKAGES := debootstrap python3 util-linux
+IMAGE_PACKAGES := buildah python3 binutils
+# What is packed and tried; named otherwise, it is built already.
+BINARY ?= .build/release/cistern
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cistern
 
-.PHONY: run build test browser bench kill faults fuzz fuzz-merge stress lint image sanitize soak compare clients conformance clean help packages test-packages bench-packages fault-packages client-packages conformance-packages deb deb-test deb-packages deb-test-packages
+.PHONY: run build test browser bench kill faults fuzz fuzz-merge stress lint image sanitize soak compare clients conformance clean help packages test-packages bench-packages fault-packages client-packages conformance-packages deb deb-test deb-packages deb-test-packages image-test image-packages manifests
 
 run: build
 ifdef UPSTREAM
@@ -98,11 +101,20 @@ lint:
 	.ci/check-sources
 
 image:
-	buildah bud --isolation chroot -t cistern -f docker/Dockerfile .
+	buildah bud --isolation chroot --format docker -t cistern -f docker/Dockerfile .
 
-# A Debian package in .build/deb, with what lintian and systemd-analyze say of it. BINARY=… takes a program that is built already.
+# Tries the image as it is run. Without a registry: ARGUMENTS="--binary .build/release/cistern --base A_DEBIAN".
+image-test: image-packages $(if $(findstring --binary,$(ARGUMENTS)),,image)
+	Tests/Packaging/image_test.py $(ARGUMENTS)
+
+# Kubernetes' schema, and the settings in docker/*.yaml. Its validator is PyPI's.
+manifests: $(if $(filter .build/release/cistern,$(BINARY)),build)
+	python3 -m venv .build/manifests
+	.build/manifests/bin/pip install -q kubernetes-validate==1.37.0 pyyaml
+	.build/manifests/bin/python Tests/Packaging/manifests.py --cistern $(BINARY)
+
+# A Debian package in .build/deb, with what lintian and systemd-analyze say of it.
 DEB_VERSION = $(shell sed -n 's/.*static let text = "\(.*\)"/\1/p' Sources/cistern/Cistern.swift)
-BINARY ?= .build/release/cistern
 
 deb: $(if $(filter .build/release/cistern,$(BINARY)),build) deb-packages
 	Configuration/debian/make-deb $(BINARY) $(DEB_VERSION) .build/deb
@@ -151,6 +163,9 @@ deb-packages:
 deb-test-packages:
 	$(call install,$(DEB_TEST_PACKAGES))
 
+image-packages:
+	$(call install,$(IMAGE_PACKAGES))
+
 help:
 	@echo "make run UPSTREAM=URL   build a release and start it in front of URL (PORT=8080)"
 	@echo "make run                try it with a sample API, without internet"
@@ -167,6 +182,7 @@ help:
 	@echo "make soak               the caching rules beside a reference cache, a million steps"
 	@echo "make sanitize           the tests under ThreadSanitizer and AddressSanitizer"
 	@echo "make lint               formatting and the rules of the house"
-	@echo "make image              build the container image (needs buildah, and root)"
+	@echo "make image              build the container image (needs buildah, and root); make image-test tries it"
+	@echo "make manifests          hold the files for Kubernetes and Compose against what reads them"
 	@echo "make deb                a Debian package in .build/deb; make deb-test tries it in a fresh Debian (root)"
 	@echo "make clean              remove what was built"

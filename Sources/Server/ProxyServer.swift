@@ -252,6 +252,7 @@ package final class ProxyServer: @unchecked Sendable {
         snapshot.loops.sort { $0.shard < $1.shard }
         snapshot.process = .now()
         snapshot.version = settings.version
+        snapshot.isReady = isReady
         let modes = self.modes
         snapshot.modes = ServingMode.allCases.map { mode in
             let exceptions = modes.exceptions(with: mode)

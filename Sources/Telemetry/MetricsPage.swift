@@ -92,6 +92,8 @@ package struct MetricsSnapshot: Sendable {
 
     package var shards: ShardMetrics
     package var failures = Failures()
+    /// Whether balancers should send requests here.
+    package var isReady = true
 
     /// One mode: whether it is that of all paths, and for how many prefixes it is set.
     package struct ModeLine: Sendable {
@@ -216,6 +218,7 @@ package enum MetricsPage {
 
     private static func upstream(_ snapshot: MetricsSnapshot, _ writer: inout MetricsWriter) {
         let shards = snapshot.shards
+        writer.gauge("cistern_ready", "Whether balancers should send requests here (/readyz).", snapshot.isReady ? 1 : 0)
         failures(snapshot.failures, &writer)
         writer.histogram(
             "cistern_upstream_duration_seconds", "From asking the upstream to the end of its response or its failure.", scale: 1e-6,

@@ -82,7 +82,9 @@ struct OwnPagesTests {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
         let kept = try play.client()
         #expect(kept.get("/readyz")?.status == 200)
+        #expect(try play.metric("cistern_ready") == 1)
         play.announceStop()
+        #expect(try play.metric("cistern_ready") == 0)
         for client in [kept, try play.client()] {
             let ready = client.get("/readyz")
             #expect(ready?.status == 503 && ready?.text == "stopping\n")
