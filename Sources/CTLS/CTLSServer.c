@@ -105,8 +105,8 @@ static int ticket_key(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPH
     }
     OPENSSL_cleanse(&key, sizeof key);
     if (!is_set) return -1;
-    // 2: the client gets a new one.
-    return place == 0 ? 1 : 2;
+    // 2: the client gets a new one. In TLS 1.3 each time, since clients use none twice (RFC 8446 §C.4).
+    return place == 0 && SSL_version(ssl) < TLS1_3_VERSION ? 1 : 2;
 }
 
 // A client's certificate that has run out meanwhile is presented and checked anew.

@@ -29,6 +29,7 @@ import blocking
 import codings
 import http2
 import identities
+import secure
 import shards
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -311,7 +312,7 @@ class Bench:
         print(f"| {case.title} | {cpu['cistern']:.1f} µs | {'; '.join(ratios)} | {rate['cistern']:,.0f}/s | {'; '.join(rates)} | {verdict} |", flush=True)
 
     def run(self):
-        wanted = self.options.only.split(",") if self.options.only else [*CASES, "memory", "idle", "two"]
+        wanted = self.options.only.split(",") if self.options.only else [*CASES, "memory", "idle", *secure.CASES, "two"]
         cases = [name for name in CASES if name in wanted]
         resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
         self.start_origin()
@@ -333,6 +334,8 @@ class Bench:
             if name in ("tls", "http2_upstream"):
                 self.restart_for_tls(self.origin_tls_port if name == "tls" else self.origin_http2_port)
             self.compare(name)
+        if set(secure.CASES) & set(wanted):
+            secure.Secure(self, free_port, wait_for).run([name for name in secure.CASES if name in wanted])
         if "two" in wanted:
             shards.TwoShards(self).run()
         if self.options.million:
@@ -416,7 +419,7 @@ def main():
     parser.add_argument("--cistern", default=".build/release/cistern", help="the release binary")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3)
-    parser.add_argument("--only", default="", help=", ".join([*CASES, "memory", "idle", "two"]) + ": joined by commas")
+    parser.add_argument("--only", default="", help=", ".join([*CASES, "memory", "idle", *secure.CASES, "two"]) + ": joined by commas")
     parser.add_argument("--million", action="store_true", help="also fill a store with a million answers (some minutes)")
     parser.add_argument("--blocking", action="store_true", help="small hits beside everything that takes long, instead (blocking.py)")
     parser.add_argument("--codings", action="store_true", help="what content codings cost, instead (codings.py)")

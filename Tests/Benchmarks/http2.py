@@ -99,16 +99,20 @@ class HTTP2:
 
     @staticmethod
     def connect(port):
-        """One request, with its response, and then nothing."""
         client = socket.create_connection(("127.0.0.1", port))
-        fields = b"\x82\x86\x41\x01a\x04\x08/fresh/1"
-        client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0) + frame(1, 5, 1, fields))
-        client.settimeout(10)
-        received = b""
-        while b"\x00\x01\x00\x00\x00\x01" not in received:
-            received += client.recv(65_536)
-        client.sendall(frame(4, 1, 0))
+        ask(client, b"/fresh/1")
         return client
+
+
+def ask(client, path):
+    """One request, with its response, and then nothing."""
+    fields = b"\x82\x86\x41\x01a\x04" + bytes([len(path)]) + path
+    client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0) + frame(1, 5, 1, fields))
+    client.settimeout(10)
+    received = b""
+    while b"\x00\x01\x00\x00\x00\x01" not in received:
+        received += client.recv(65_536)
+    client.sendall(frame(4, 1, 0))
 
 
 def frame(kind, flags, stream, payload=b""):

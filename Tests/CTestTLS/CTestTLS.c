@@ -166,6 +166,12 @@ void *test_tls_session(test_tls *tls) { return SSL_get1_session(tls->ssl); }
 
 void test_tls_free_session(void *session) { SSL_SESSION_free(session); }
 
+size_t test_tls_session_ticket(const void *session, const unsigned char **ticket) {
+    size_t count = 0;
+    SSL_SESSION_get0_ticket(session, ticket, &count);
+    return count;
+}
+
 size_t test_tls_protocol(const test_tls *tls, const unsigned char **name) {
     unsigned int count;
     SSL_get0_alpn_selected(tls->ssl, name, &count);

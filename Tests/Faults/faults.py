@@ -6,11 +6,13 @@
     faults.py [--cistern PATH] --uploads [--seconds N]
     faults.py [--cistern PATH] --purging [--rounds N]
     faults.py [--cistern PATH] --neighbours
+    faults.py [--cistern PATH] --abuse [--only TEXT] [--seconds N]
 
 Each fault is played twice, with a stored copy and without one, each time with a proxy, a store and an origin of its own: the answer under
 the fault; what the store holds afterwards, seen with the origin down; the first answer when the origin is well again. With --load the
 origin is a black hole under 200 requests a second; with --uploads thousands of slow clients stand beside the others; with --purging the proxy
-is killed while it purges; with --neighbours one part of the origin fails beside others that are well, and then all of it.
+is killed while it purges; with --neighbours one part of the origin fails beside others that are well, and then all of it; with --abuse one client
+floods TLS and HTTP/2 while others ask for hits.
 """
 import argparse
 import shutil
@@ -21,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import rows
+from abuse import Abuse
 from load import Load
 from names import Names
 from neighbours import Neighbours
@@ -102,14 +105,16 @@ def main():
     parser.add_argument("--uploads", action="store_true", help="slow uploads and downloads by the thousand instead of the table")
     parser.add_argument("--purging", action="store_true", help="kill -9 while purging instead of the table")
     parser.add_argument("--neighbours", action="store_true", help="a part that fails beside others that are well, instead of the table")
+    parser.add_argument("--abuse", action="store_true", help="one client that abuses TLS and HTTP/2 beside others, instead of the table")
     parser.add_argument("--rounds", type=int, default=30, help="how often --purging kills")
-    parser.add_argument("--seconds", type=float, default=20, help="how long --load and --uploads measure")
+    parser.add_argument("--seconds", type=float, default=20, help="how long --load, --uploads and each --abuse measure")
     options = parser.parse_args()
     options.cistern = str(Path(options.cistern).resolve())
     if options.list:
         print("\n".join(fault.name for fault in rows.ALL))
         return 0
-    play = Load if options.load else Uploads if options.uploads else Purging if options.purging else Neighbours if options.neighbours else Run
+    others = [(options.load, Load), (options.uploads, Uploads), (options.purging, Purging), (options.neighbours, Neighbours), (options.abuse, Abuse)]
+    play = next((play for isWanted, play in others if isWanted), Run)
     return play(options).run()
 
 

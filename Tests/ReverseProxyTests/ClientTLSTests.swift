@@ -74,19 +74,23 @@ struct ClientTLSTests {
         }
     }
 
-    @Test("a session is resumed, by any shard; for another name it is not")
+    @Test("a session is resumed, by any shard, each time with a new ticket; for another name it is not")
     func resumption() throws {
         let play = try ProxyPlay(Self.echo()) { $0.shards = 2 }
         let first = try play.client()
         #expect(first.get("/a")?.status == 200 && first.tls?.isResumed == false)
+        var session = first.tls?.session
         for _ in 0..<6 {
+            let ticket = session?.ticket
             var offer = TLSOffer()
-            offer.session = first.tls?.session
+            offer.session = session
             let client = try TestClient(port: play.port, offer)
             #expect(client.tls?.isResumed == true && client.get("/a")?.status == 200)
+            session = client.tls?.session
+            #expect(session?.ticket.isEmpty == false && session?.ticket != ticket)
         }
         var other = TLSOffer()
-        (other.session, other.name) = (first.tls?.session, "other.test")
+        (other.session, other.name) = (session, "other.test")
         #expect(try TestClient(port: play.port, other).tls?.isResumed == false)
     }
 

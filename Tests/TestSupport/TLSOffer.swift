@@ -48,6 +48,13 @@ package final class TLSSession {
     fileprivate init(_ pointer: UnsafeMutableRawPointer) { self.pointer = pointer }
 
     deinit { test_tls_free_session(pointer) }
+
+    /// What the server has given for it.
+    package var ticket: [UInt8] {
+        var bytes: UnsafePointer<UInt8>?
+        let count = test_tls_session_ticket(pointer, &bytes)
+        return Array(UnsafeBufferPointer(start: bytes, count: count))
+    }
 }
 
 /// The client's side of one connection.

@@ -55,6 +55,8 @@ int test_tls_is_closed(const test_tls *tls);
 // A session to resume, after something was received; null where there is none. To be freed.
 void *test_tls_session(test_tls *tls);
 void test_tls_free_session(void *session);
+// What the server has given for it, good as long as the session is.
+size_t test_tls_session_ticket(const void *session, const unsigned char **ticket);
 // The protocol that was agreed on; its length.
 size_t test_tls_protocol(const test_tls *tls, const unsigned char **name);
 // Such as TLSv1.3.
