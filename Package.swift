@@ -160,7 +160,7 @@ let package = Package(
             ["Examination", "CachePolicy", "ContentCodings", "Forwarding", "Hashing", "HTTPCore", "JSON", "TestSupport"]),
         tests(
             "SendingTests",
-            ["Sending", "CachePolicy", "CacheStore", "Explanation", "HTTPCore", "ResponseCache", "Telemetry", "TestSupport"]),
+            ["Sending", "CachePolicy", "CacheStore", "Downstream", "Explanation", "HTTPCore", "ResponseCache", "Telemetry", "TestSupport"]),
         tests("SettingsTests", ["Settings"]),
         tests(
             "CommandTests",

@@ -63,9 +63,9 @@ extension ClientConnection {
     package var staysOpen: Bool { state.current.map { !$0.endsConnection } ?? false }
 
     /// Sends a response that is complete with its framing.
-    package func sendComplete(_ response: UnsafeRawBufferPointer) {
+    package func sendComplete(_ response: CompleteResponse) {
         guard state.respondWhole() != nil else { return }
-        send(response)
+        send(response.bytes)
         finishIfSent()
     }
 

@@ -45,7 +45,9 @@ package protocol ClientStream: AnyObject {
     /// Whether another request may come after this response.
     var staysOpen: Bool { get }
     /// Sends what `sendWhole` has returned for a request of the same method and version. Only where `staysOpen`.
-    func sendComplete(_ response: UnsafeRawBufferPointer)
+    func sendComplete(_ response: CompleteResponse)
+    /// The same for a request that the receiver's `repeated` knows.
+    func sendAgain(_ response: CompleteResponse)
     /// Whether content of unknown length can be sent.
     var takesChunks: Bool { get }
     /// Sends a response whose content is made while it goes out, its length among the fields of `head` where it is known; else only where

@@ -13,7 +13,7 @@ extension HTTP2Connection: HTTP2SessionDelegate {
         let stream = HTTP2Stream(number, of: self)
         streams[number] = stream
         idleDeadline = 0
-        stream.begin(HTTP2RequestHead.read(section, endsStream: endsStream, limits: table.settings.requestLimits), endsStream: endsStream)
+        stream.begin(section, endsStream: endsStream)
         let limit = table.settings.requestsPerConnection
         if limit > 0, requests >= limit, phase == .open { takeNoMore() }
     }

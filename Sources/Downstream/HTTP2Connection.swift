@@ -30,6 +30,8 @@ final class HTTP2Connection: AcceptedConnection {
     var resets: HTTP2ResetBudget
     var pastStreams = HTTP2StreamMemory()
     private var isReadQueued = false
+    /// What has been read and waits for the connection's next turn.
+    private var input: [UInt8] = []
     /// Milliseconds of the loop's clock; 0: no limit applies now.
     var idleDeadline: Int64
     private var sectionDeadline: Int64 = 0
@@ -59,6 +61,10 @@ final class HTTP2Connection: AcceptedConnection {
         case closed
     }
 
+    /// What requests that came together may take of a round of the loop before others have their turn (microseconds), and after how many bytes of
+    /// them the clock is looked at: some ten requests.
+    private static let turnLimit: Int64 = 1_000
+    private static let turnBytes = 512
     /// How long the client may take to read what ended the connection.
     static let lingerTimeout = Duration.seconds(2)
     static let lingerLimitBytes = 1 << 20
@@ -135,36 +141,64 @@ final class HTTP2Connection: AcceptedConnection {
             if discarded + bytes.count > Self.lingerLimitBytes { closeNow() }
         case .closed: break
         case .open, .announcing, .finishing:
-            take(bytes)
+            takeTurn(bytes)
             guard !isClosed else { return }
             noteSection()
             pushLater()
         }
     }
 
-    private func take(_ bytes: UnsafeRawBufferPointer) {
+    /// A few bytes can ask for hundreds of requests, each of which may need the upstream.
+    private func takeTurn(_ bytes: UnsafeRawBufferPointer) {
+        let began = SystemTime.monotonicMicroseconds
+        var position = 0
+        repeat {
+            // Content is not cut to pieces.
+            let end = min(bytes.count, position + max(Self.turnBytes, walk.rest))
+            guard take(UnsafeRawBufferPointer(rebasing: bytes[position..<end])) else { return }
+            position = end
+        } while position < bytes.count && SystemTime.monotonicMicroseconds - began < Self.turnLimit
+        guard position < bytes.count else { return }
+        input = Array(bytes[position...])
+        table.loop.inNextRound { [self] in takeInput() }
+    }
+
+    private func takeInput() {
+        let bytes = input
+        input = []
+        bytes.withUnsafeBytes { received($0) }
+        readHeld()
+    }
+
+    /// - Returns: false where nothing more is to be read.
+    private func take(_ bytes: UnsafeRawBufferPointer) -> Bool {
         var (taken, position) = (0, 0)
         // What has not been given to the session yet ends a stream.
         var mayEndStream = false
         while let frame = walk.next(bytes, &position) {
-            guard conduct.take(frame, now: table.now) else { return flooded() }
+            guard conduct.take(frame, now: table.now) else { return endReading(.enhanceYourCalm) }
             if frame.kind == .reset { mayEndStream = true }
             guard pastStreams.note(frame), mayEndStream || streams[frame.stream] == nil || frame.kind == .headers else { continue }
             // What comes before it may open its stream, or end it.
             let start = max(taken, position - HTTP2Session.frameHeadBytes)
-            guard give(UnsafeRawBufferPointer(rebasing: bytes[taken..<start])) else { return }
+            guard give(UnsafeRawBufferPointer(rebasing: bytes[taken..<start])) else { return false }
             (taken, mayEndStream) = (start, false)
             guard streams[frame.stream] == nil else { continue }
-            if let fault = pastStreams.fault(of: frame) { return session.end(fault) }
-            guard conduct.takeLate(now: table.now) else { return flooded() }
+            if let fault = pastStreams.fault(of: frame) { return endReading(fault) }
+            guard conduct.takeLate(now: table.now) else { return endReading(.enhanceYourCalm) }
         }
-        _ = give(UnsafeRawBufferPointer(rebasing: bytes[taken...]))
+        return give(UnsafeRawBufferPointer(rebasing: bytes[taken...]))
     }
 
     /// - Returns: false where nothing more is to be read.
     private func give(_ bytes: UnsafeRawBufferPointer) -> Bool {
         if case .ended = session.receive(bytes, telling: self) { return false }
         return !isClosed
+    }
+
+    private func endReading(_ code: HTTP2ErrorCode) -> Bool {
+        session.end(code)
+        return false
     }
 
     /// RFC 9113 §10.5.
@@ -223,7 +257,7 @@ final class HTTP2Connection: AcceptedConnection {
         phase = .closed
         session.abandon()
         streams = [:]
-        (pushing, drained, rest) = ([], [], [])
+        (pushing, drained, rest, input) = ([], [], [], [])
         heldBytes = 0
         holdBudget()
         table.remove(descriptor)
@@ -273,7 +307,7 @@ final class HTTP2Connection: AcceptedConnection {
         switch phase {
         case .closed: false
         case .lingering: true
-        case .open, .announcing, .finishing: session.waitingFrames < Self.waitingFramesLimit
+        case .open, .announcing, .finishing: input.isEmpty && session.waitingFrames < Self.waitingFramesLimit
         }
     }
 

@@ -14,17 +14,38 @@ extension HTTP2Stream {
             if connection.isBlocked { output.append(body, from: 0) } else { output.append(soon: body) }
         }
         responded()
-        return nil
+        return joined(head, lines, progress.isHead ? .none : body)
     }
 
-    /// What is repeated is repeated byte for byte, which the fields of HTTP/2 are not.
-    var staysOpen: Bool { false }
+    /// The response in one piece, as HTTP/1.1 has it; nil where it is long.
+    private func joined(_ head: UnsafeRawBufferPointer, _ lines: UnsafeRawBufferPointer, _ body: WholeBody) -> UnsafeRawBufferPointer? {
+        let space = UnsafeMutableRawBufferPointer(table.writeBuffer)
+        guard head.count + lines.count + 2 + body.count <= space.count else { return nil }
+        var count = 0
+        func put(_ bytes: UnsafeRawBufferPointer) {
+            UnsafeMutableRawBufferPointer(rebasing: space[count...]).copyMemory(from: bytes)
+            count += bytes.count
+        }
+        put(head)
+        put(lines)
+        ("\r\n" as StaticString).withUTF8Buffer { put(UnsafeRawBufferPointer($0)) }
+        body.withBytes(put)
+        return UnsafeRawBufferPointer(rebasing: space[..<count])
+    }
 
-    func sendComplete(_ response: UnsafeRawBufferPointer) {
-        let end = response.firstRange(of: Array("\r\n\r\n".utf8))
-        let head = UnsafeRawBufferPointer(rebasing: response[..<(end.map { $0.lowerBound + 2 } ?? response.count)])
-        let body = UnsafeRawBufferPointer(rebasing: response[(end?.upperBound ?? response.count)...])
-        sendWhole(head: head, lines: UnsafeRawBufferPointer(start: nil, count: 0), body: .passing(body))
+    /// A response that ends the connection is that of no request alone.
+    var staysOpen: Bool { true }
+
+    func sendComplete(_ response: CompleteResponse) {
+        guard let progress = state.respondWhole() else { return }
+        pendingHead = response.fields
+        if !progress.isHead { output.append(soon: response.content) }
+        responded()
+    }
+
+    func sendAgain(_ response: CompleteResponse) {
+        state.begin(RequestProgress())
+        sendComplete(response)
     }
 
     /// Content of unknown length ends with its stream.

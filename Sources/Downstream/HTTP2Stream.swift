@@ -49,19 +49,23 @@ final class HTTP2Stream {
 
     // MARK: The request
 
-    func begin(_ reading: HTTP2RequestHead.Reading, endsStream: Bool) {
+    func begin(_ section: borrowing HTTP2FieldSection, endsStream: Bool) {
         hasInputEnded = endsStream
-        switch reading {
+        let isWhole = endsStream && !section.isTooLarge
+        if isWhole, section.bytes.withUnsafeBytes({ connection.receiver.repeated($0, on: self) }) { return }
+        switch HTTP2RequestHead.read(section, endsStream: endsStream, limits: table.settings.requestLimits) {
         case .malformed: connection.reset(self, .protocolError)
         case .refused(let rejection): perform(.refuse(rejection))
-        case .head(let head, let framing): begin(head, framing)
+        case .head(let head, let framing):
+            section.bytes.withUnsafeBytes { begin(head, framing, isWhole && framing == .none ? $0 : nil) }
         }
     }
 
-    private func begin(_ head: RequestHead, _ framing: ContentFraming) {
+    /// - Parameter bytes: all that the request consists of; nil where more is to come.
+    private func begin(_ head: RequestHead, _ framing: ContentFraming, _ bytes: UnsafeRawBufferPointer?) {
         let action = state.begin(head, framing, endsConnection: false, contentLimit: table.settings.contentLimitBytes)
         guard action == .nothing else { return perform(action) }
-        let exchange = connection.receiver.received(ReceivedRequest(head: head, framing: framing, bytes: nil), on: self)
+        let exchange = connection.receiver.received(ReceivedRequest(head: head, framing: framing, bytes: bytes), on: self)
         guard let progress = state.current, progress.response != .ended else { return }
         precondition(exchange != nil, "a request got no response and was not taken over")
         self.exchange = exchange

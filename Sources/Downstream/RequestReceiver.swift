@@ -7,8 +7,8 @@ import HTTPCore
 package struct ReceivedRequest {
     package let head: RequestHead
     package let framing: ContentFraming
-    /// All of its bytes, where it has no content and arrived in one piece, with nothing before or behind it. Good until the receiver returns from
-    /// `received`, and not to be kept.
+    /// All that it consists of, where it has no content and arrived in one piece, with nothing before or behind it: its bytes, or the field section
+    /// of HTTP/2. Good until the receiver returns from `received`, and not to be kept.
     package let bytes: UnsafeRawBufferPointer?
 
     package init(head: RequestHead, framing: ContentFraming, bytes: UnsafeRawBufferPointer?) {
@@ -18,9 +18,10 @@ package struct ReceivedRequest {
 
 /// Is given each request of the connections of one shard. Implemented by the flow.
 package protocol RequestReceiver: AnyObject {
-    /// Bytes have arrived where a new request is due, and the connection goes on after its response. A receiver that knows them as a whole
-    /// request responds with `sendAgain` as it did then, and returns true; else they are parsed.
-    func repeated(_ bytes: UnsafeRawBufferPointer, on connection: ClientConnection) -> Bool
+    /// Bytes have arrived where a new request is due, or a field section of HTTP/2 that is all of a request, and the connection goes on after its
+    /// response. A receiver that knows them as a whole request (`ReceivedRequest.bytes`) responds with `sendAgain` as it did then, and returns
+    /// true; else they are parsed.
+    func repeated(_ bytes: UnsafeRawBufferPointer, on stream: any ClientStream) -> Bool
 
     /// A complete, valid head has arrived. The receiver responds at once through `stream` and returns nil (only where the framing is `.none`), or
     /// returns the exchange that will.
@@ -31,7 +32,7 @@ package protocol RequestReceiver: AnyObject {
 }
 
 extension RequestReceiver {
-    package func repeated(_ bytes: UnsafeRawBufferPointer, on connection: ClientConnection) -> Bool { false }
+    package func repeated(_ bytes: UnsafeRawBufferPointer, on stream: any ClientStream) -> Bool { false }
 }
 
 /// One request that waits for its response: is told what the client does meanwhile.

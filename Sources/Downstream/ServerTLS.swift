@@ -44,6 +44,8 @@ package final class ServerTLS {
     /// Those that run, the oldest first: each knows its neighbours.
     private var oldest: TLSHandshake?
     private var newest: TLSHandshake?
+    /// How many of them each client has.
+    private var runningByClient: [UInt128: Int] = [:]
     /// Those that have something to do and wait for their turn.
     private var waiting: [TLSHandshake] = []
     private var isTurnQueued = false
@@ -53,6 +55,9 @@ package final class ServerTLS {
 
     /// What handshakes may take of a round of the loop before others have their turn (microseconds). One that has begun is not interrupted.
     private static let turnLimit: Int64 = 1_000
+
+    /// Where there is no room for all, a client has one of so many parts for sure.
+    private static let clientsInCrowd = 16
 
     /// - Returns: nil where OpenSSL has no memory.
     package init?(_ certificates: ServerCertificates, tickets: TicketKeys, loop: EventLoop) {
@@ -86,16 +91,28 @@ package final class ServerTLS {
 
     func begin(_ handshake: TLSHandshake) {
         counters.running += 1
+        if let client = handshake.client { runningByClient[client, default: 0] += 1 }
         handshake.older = newest
         newest?.newer = handshake
         newest = handshake
         if oldest == nil { oldest = handshake }
-        if counters.running > certificates.settings.handshakeLimit { oldest?.fail(.crowded) }
+        if counters.running > certificates.settings.handshakeLimit { crowdedOut(by: handshake)?.fail(.crowded) }
+    }
+
+    /// Who has to go for one that has just begun. A client that has more under way than its share makes room itself: else it would drive out those
+    /// of others, who have done nothing.
+    private func crowdedOut(by newcomer: TLSHandshake) -> TLSHandshake? {
+        let share = certificates.settings.handshakeLimit / Self.clientsInCrowd
+        guard let client = newcomer.client, runningByClient[client, default: 0] > max(1, share) else { return oldest }
+        var one = oldest
+        while let candidate = one, candidate.client != client { one = candidate.newer }
+        return one
     }
 
     /// - Parameter failure: nil where TLS is agreed.
     func end(_ handshake: TLSHandshake, _ failure: HandshakeFailure?, isResumed: Bool = false) {
         counters.running -= 1
+        leave(handshake)
         if let failure, let place = HandshakeFailure.allCases.firstIndex(of: failure) {
             counters.failed[place] += 1
             onFailure(failure, handshake.peer)
@@ -104,9 +121,14 @@ package final class ServerTLS {
         } else {
             counters.full += 1
         }
+    }
+
+    private func leave(_ handshake: TLSHandshake) {
         if let older = handshake.older { older.newer = handshake.newer } else { oldest = handshake.newer }
         if let newer = handshake.newer { newer.older = handshake.older } else { newest = handshake.older }
         (handshake.older, handshake.newer) = (nil, nil)
+        guard let client = handshake.client, let count = runningByClient[client] else { return }
+        runningByClient[client] = count > 1 ? count - 1 : nil
     }
 
     // MARK: Turns

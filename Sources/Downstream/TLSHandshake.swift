@@ -1,10 +1,13 @@
 // The phase of a connection in which TLS is agreed on. It is over in a time of its own, and takes its turns with others (`ServerTLS`).
 
+import Addresses
 import HTTPCore
 import Reactor
 
 final class TLSHandshake: AcceptedConnection {
     let peer: PeerAddress
+    /// Whom it counts as where each client has a share.
+    let client: UInt128?
     private(set) var descriptor: Int32
     /// nil once it was handed on or closed.
     private var socket: AcceptedSocket?
@@ -25,6 +28,7 @@ final class TLSHandshake: AcceptedConnection {
 
     init(_ socket: consuming AcceptedSocket, _ tls: ClientTLS, _ server: ServerTLS, table: ClientConnections) {
         peer = socket.peer
+        client = socket.peer.place.counted(besides: table.settings.trustedProxies)
         descriptor = socket.transport.descriptor
         listener = socket.listener.settings
         self.socket = consume socket

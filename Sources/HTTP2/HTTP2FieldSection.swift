@@ -1,4 +1,5 @@
-// A field section as it was decoded (RFC 9113 §8.1): names and values in order, in one array of bytes. What is beyond the limits is counted and
+// A field section as it was decoded (RFC 9113 §8.1): names and values in order, in one array of bytes, each line behind its lengths, so that no two
+// sections are alike in their bytes that are not alike. What is beyond the limits is counted and
 // not kept, since the decoder has to go on to the section's end: its table belongs to all streams.
 
 /// How long a field section may be.
@@ -49,7 +50,9 @@ package struct HTTP2FieldSection: Sendable {
             let factor = HTTP2FieldLimits.abuseFactor
             return decodedBytes / factor > limits.bytes || decodedCount / factor > limits.count ? .abuse : .tooLarge
         }
-        entries.append(Entry(nameStart: UInt32(bytes.count), nameLength: UInt32(name.count), valueLength: UInt32(value.count)))
+        let (nameLength, valueLength) = (UInt32(name.count), UInt32(value.count))
+        withUnsafeBytes(of: (nameLength, valueLength)) { bytes.append(contentsOf: $0) }
+        entries.append(Entry(nameStart: UInt32(bytes.count), nameLength: nameLength, valueLength: valueLength))
         bytes.append(contentsOf: name)
         bytes.append(contentsOf: value)
         return .taken

@@ -25,7 +25,7 @@ package struct HTTP2FrameHead: Equatable, Sendable {
 
 package struct HTTP2FrameWalk: Sendable {
     /// Of the frame that is under way, bytes that are yet to come.
-    private var rest: Int
+    package private(set) var rest: Int
     /// The beginning of a frame's head.
     private var begun: [UInt8] = []
     /// A field section has begun and not ended.

@@ -110,8 +110,8 @@ extension ProxyShard {
     }
 
     /// What was sent a moment ago must be this client's too.
-    func mayRepeat(_ head: RequestHead, on connection: ClientConnection) -> Bool {
-        admission.isIdle || admission.admit(head, on: connection) == nil
+    func mayRepeat(_ head: RequestHead, on stream: any ClientStream) -> Bool {
+        admission.isIdle || admission.admit(head, on: stream) == nil
     }
 
     /// Its content is not waited for.

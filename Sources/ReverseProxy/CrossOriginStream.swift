@@ -50,7 +50,8 @@ final class CrossOriginStream: ClientStream {
     var hasPeerEnded: Bool { stream.hasPeerEnded }
     func sendInformational(_ head: ResponseHead) { stream.sendInformational(head) }
     var staysOpen: Bool { stream.staysOpen }
-    func sendComplete(_ response: UnsafeRawBufferPointer) { stream.sendComplete(response) }
+    func sendComplete(_ response: CompleteResponse) { stream.sendComplete(response) }
+    func sendAgain(_ response: CompleteResponse) { stream.sendAgain(response) }
     var takesChunks: Bool { stream.takesChunks }
     func roomNeeded(lines: [UInt8], _ framing: ResponseFraming) -> Int { stream.roomNeeded(lines: lines, framing) }
     func write(_ bytes: Span<UInt8>) -> Bool { stream.write(bytes) }

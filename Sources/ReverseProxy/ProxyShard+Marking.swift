@@ -10,16 +10,19 @@ extension ProxyShard {
     func marked(_ request: ReceivedRequest, of stream: any ClientStream) -> ReceivedRequest {
         let marks = marks(of: stream)
         guard !marks.isEmpty else { return request }
-        // Its bytes are no longer all of it.
-        return ReceivedRequest(head: request.head.adding(marks), framing: request.framing, bytes: nil)
+        // With a certificate its bytes are no longer all of it; of the scheme the memo of hits knows (`countsAsSecure`).
+        let bytes = hasNoCertificateMark(stream) ? request.bytes : nil
+        return ReceivedRequest(head: request.head.adding(marks), framing: request.framing, bytes: bytes)
     }
 
-    /// Whether requests of this client are no more than their bytes.
-    func isUnmarked(_ stream: any ClientStream) -> Bool { !mayMark || marks(of: stream).isEmpty }
+    func hasNoCertificateMark(_ stream: any ClientStream) -> Bool { !mayMark || stream.security?.certificateField == nil }
+
+    /// Whether a request gets other responses than the same request by http.
+    func countsAsSecure(_ stream: any ClientStream) -> Bool { marksScheme && stream.client.isSecure }
 
     private func marks(of stream: any ClientStream) -> [(name: String, value: [UInt8])] {
         var marks: [(name: String, value: [UInt8])] = []
-        if marksScheme, stream.client.isSecure { marks.append((ConnectionField.scheme, Array("https".utf8))) }
+        if countsAsSecure(stream) { marks.append((ConnectionField.scheme, Array("https".utf8))) }
         if let value = stream.security?.certificateField { marks.append((ConnectionField.certificate, value)) }
         return marks
     }

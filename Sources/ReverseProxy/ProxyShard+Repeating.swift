@@ -9,13 +9,15 @@ import Sending
 import Telemetry
 
 extension ProxyShard {
-    package func repeated(_ bytes: UnsafeRawBufferPointer, on connection: ClientConnection) -> Bool {
+    package func repeated(_ bytes: UnsafeRawBufferPointer, on stream: any ClientStream) -> Bool {
         loop.assertOnLoop()
-        guard let entry = memo?.find(bytes, now: loop.batchWallMilliseconds), let head = entry.head, mayRepeat(head, on: connection),
-            isUnmarked(connection)
+        guard let entry = memo?.find(bytes, isSecure: countsAsSecure(stream), now: loop.batchWallMilliseconds), let head = entry.head,
+            mayRepeat(head, on: stream), hasNoCertificateMark(stream),
+            // Whose request it is, is known only now.
+            countsAsSecure(stream) == entry.isSecure
         else { return false }
-        let client = connection.client
-        entry.hit.response.withUnsafeBytes { connection.sendAgain($0) }
+        let client = stream.client
+        stream.sendAgain(entry.hit.response)
         finishRepeated(entry.hit, head, client)
         return true
     }
@@ -25,13 +27,13 @@ extension ProxyShard {
         var arrival = arrival(.none)
         // What another request got says nothing of the connection's end, nor whether a whole URI names this listener.
         guard let memo, stream.staysOpen, received.head.target.first == UInt8(ascii: "/"),
-            let request = memo.request(received.head, received.bytes)
+            let request = memo.request(received.head, received.bytes, isSecure: countsAsSecure(stream))
         else {
             return consider(received.head, .none, &arrival, on: stream)
         }
         if let hit = memo.find(request, now: loop.batchWallMilliseconds) {
             let client = stream.client
-            hit.response.withUnsafeBytes { stream.sendComplete($0) }
+            stream.sendComplete(hit.response)
             memo.keep(hit, request, received.head)
             finishRepeated(hit, received.head, client)
             return nil

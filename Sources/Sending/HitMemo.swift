@@ -4,6 +4,7 @@
 // the response tells. So it is given for a second at most, and a popular target takes the long way once a second.
 
 import CachePolicy
+import Downstream
 import Explanation
 import Glibc
 import HTTPCore
@@ -13,7 +14,7 @@ import Telemetry
 
 /// What went out, and what is recorded each time it does.
 package final class KeptHit {
-    package let response: [UInt8]
+    package let response: CompleteResponse
     package let record: ExchangeRecord
     package let trace: ExchangeTrace
     fileprivate let basis: FindingBasis
@@ -23,7 +24,7 @@ package final class KeptHit {
     package init(
         _ response: UnsafeRawBufferPointer, _ basis: FindingBasis, times: Range<Int64>, _ record: ExchangeRecord, _ trace: ExchangeTrace
     ) {
-        self.response = Array(response)
+        self.response = CompleteResponse(response)
         self.record = record
         self.trace = trace
         self.basis = basis
@@ -39,6 +40,7 @@ package final class HitMemo {
         fileprivate let hash: UInt64
         /// All of it, where it came alone.
         fileprivate let bytes: UnsafeRawBufferPointer?
+        fileprivate let isSecure: Bool
     }
 
     package final class Entry {
@@ -46,14 +48,16 @@ package final class HitMemo {
         package let hit: KeptHit
         /// The request's, where its bytes are the key.
         package let head: RequestHead?
+        /// The request came by https, where that tells requests apart.
+        package let isSecure: Bool
         /// Since another wanted its place.
         fileprivate var isUsed = true
 
-        fileprivate init(_ key: [UInt8], _ hit: KeptHit, _ head: RequestHead? = nil) {
-            (self.key, self.hit, self.head) = (key, hit, head)
+        fileprivate init(_ key: [UInt8], _ hit: KeptHit, _ head: RequestHead? = nil, isSecure: Bool = false) {
+            (self.key, self.hit, self.head, self.isSecure) = (key, hit, head, isSecure)
         }
 
-        fileprivate var bytes: Int { key.count + (head?.fields.bytes.count ?? 0) + hit.response.count }
+        fileprivate var bytes: Int { key.count + (head?.fields.bytes.count ?? 0) + hit.response.bytes.count }
     }
 
     /// Fields that no hit goes by, but where a Vary or the operator names them.
@@ -85,10 +89,16 @@ package final class HitMemo {
     // MARK: Finding
 
     /// What a request that has not been parsed got before, where it would get that again.
-    /// - Parameter now: milliseconds since 1970.
-    package func find(_ bytes: UnsafeRawBufferPointer, now: Int64) -> Entry? {
-        guard let entry = byBytes.find(bytes, ContentHash.number(of: bytes)), holds(entry.hit, now) else { return nil }
+    /// - Parameters:
+    ///   - isSecure: it comes by https, where that tells requests apart.
+    ///   - now: milliseconds since 1970.
+    package func find(_ bytes: UnsafeRawBufferPointer, isSecure: Bool = false, now: Int64) -> Entry? {
+        guard let entry = byBytes.find(bytes, Self.hash(bytes, isSecure)), entry.isSecure == isSecure, holds(entry.hit, now) else { return nil }
         return entry
+    }
+
+    private static func hash(_ bytes: UnsafeRawBufferPointer, _ isSecure: Bool) -> UInt64 {
+        isSecure ? ~ContentHash.number(of: bytes) : ContentHash.number(of: bytes)
     }
 
     /// The same for a parsed one.
@@ -104,7 +114,8 @@ package final class HitMemo {
     /// - Parameters:
     ///   - head: of a request without content.
     ///   - bytes: all of it, where it came alone (`ReceivedRequest`). They are read again in `keep`, and nowhere later.
-    package func request(_ head: RequestHead, _ bytes: UnsafeRawBufferPointer?) -> Request? {
+    ///   - isSecure: it comes by https, where that tells requests apart: the bytes do not say it.
+    package func request(_ head: RequestHead, _ bytes: UnsafeRawBufferPointer?, isSecure: Bool = false) -> Request? {
         guard head.method.isRead, !head.target.isEmpty, head.target.count + head.fields.bytes.count <= Self.keyLimitBytes,
             targets.hasCome(head.target.withUnsafeBytes { ContentHash.number(of: $0) })
         else { return nil }
@@ -114,7 +125,7 @@ package final class HitMemo {
         scratch.append(addingCapacity: limit) { output in
             output.withUnsafeMutableBufferPointer { space, written in written = write(head, to: space) }
         }
-        return Request(key: scratch, hash: scratch.withUnsafeBytes { ContentHash.number(of: $0) }, bytes: bytes)
+        return Request(key: scratch, hash: scratch.withUnsafeBytes { ContentHash.number(of: $0) }, bytes: bytes, isSecure: isSecure)
     }
 
     /// All that a hit goes by. Neither a target nor a field has a line's end in it, nor a name a colon: so no two requests are alike in this that
@@ -148,24 +159,24 @@ package final class HitMemo {
         let isUnread = basis.selecting.contains { name in KnownField(name.span).map(unread.contains) ?? false }
         if isUnread {
             // Then nothing but its bytes tells it from others.
-            guard let bytes = request.bytes else { return }
-            return keep(bytes, head, makeHit)
+            return keepByBytes(request, head, makeHit)
         }
         guard byKey.hasCome(request.hash) else { return }
         let hit = makeHit()
         byKey.keep(Entry(request.key, hit), request.hash, limitBytes: Self.limitBytes)
-        if let bytes = request.bytes { keep(bytes, head) { hit } }
+        keepByBytes(request, head) { hit }
     }
 
     /// Keeps what was given again for a request whose bytes come often.
     package func keep(_ hit: KeptHit, _ request: Request, _ head: RequestHead) {
-        if let bytes = request.bytes { keep(bytes, head) { hit } }
+        keepByBytes(request, head) { hit }
     }
 
-    private func keep(_ bytes: UnsafeRawBufferPointer, _ head: RequestHead, _ makeHit: () -> KeptHit) {
-        let hash = ContentHash.number(of: bytes)
+    private func keepByBytes(_ request: Request, _ head: RequestHead, _ makeHit: () -> KeptHit) {
+        guard let bytes = request.bytes else { return }
+        let hash = Self.hash(bytes, request.isSecure)
         guard byBytes.hasCome(hash) else { return }
-        byBytes.keep(Entry(Array(bytes), makeHit(), head), hash, limitBytes: Self.limitBytes)
+        byBytes.keep(Entry(Array(bytes), makeHit(), head, isSecure: request.isSecure), hash, limitBytes: Self.limitBytes)
     }
 
     package func forget() {

@@ -86,9 +86,12 @@ class Secure:
 
     def start(self):
         self.processes = {}
-        for name, make in (("cistern", self.cistern), ("nginx", self.nginx), ("haproxy", self.haproxy), ("floor", self.floor)):
-            self.processes[name] = self.bench.start(f"secure-{name}", 0, make(self.ports[name]))
-            self.wait_for(self.ports[name]["clear"], "/hit")
+        for name in ("cistern", "nginx", "haproxy", "floor"):
+            self.start_one(name)
+
+    def start_one(self, name):
+        self.processes[name] = self.bench.start(f"secure-{name}", 0, getattr(self, name)(self.ports[name]))
+        self.wait_for(self.ports[name]["clear"], "/hit")
 
     def write(self, file, text, ports):
         path = Path(self.directory) / file
@@ -221,6 +224,9 @@ class Secure:
             self.row(f"{IDLE:,} idle connections with {'HTTP/2' if kind == 'h2' else 'HTTP/1.1'}, each", each, {None: bar}, " KiB")
 
     def idle(self, name, kind, protocol):
+        # What connections before these have left would be used again.
+        self.processes[name].stop()
+        self.start_one(name)
         process, port = self.processes[name], self.ports[name][kind]
         before = process.anonymous()
         clients, context = [], self.context(protocol)

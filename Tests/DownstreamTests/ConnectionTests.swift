@@ -22,10 +22,10 @@ private final class Answering: RequestReceiver {
     let wholes = Mutex([String]())
 
     /// Gives these two again, and nothing else.
-    func repeated(_ bytes: UnsafeRawBufferPointer, on connection: ClientConnection) -> Bool {
+    func repeated(_ bytes: UnsafeRawBufferPointer, on stream: any ClientStream) -> Bool {
         for (target, count) in [("/again", 5), ("/long-again", 24 << 20)] where bytes.elementsEqual(Self.request(target).utf8) {
             let answer = "HTTP/1.1 200 OK\r\nContent-Length: \(count)\r\n\r\n" + String(repeating: "x", count: count)
-            Array(answer.utf8).withUnsafeBytes { connection.sendAgain($0) }
+            stream.sendAgain(Array(answer.utf8).withUnsafeBytes { CompleteResponse($0) })
             return true
         }
         return false

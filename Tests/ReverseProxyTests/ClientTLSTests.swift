@@ -159,6 +159,18 @@ struct ClientTLSTests {
         #expect(try play.metric("cistern_tls_handshakes_failed_total{reason=\"crowded\"}") == 1)
     }
 
+    @Test("whose address has more handshakes under way than its share drives out its own, and nobody else's")
+    func crowdOfOne() throws {
+        let play = try ProxyPlay(Self.echo()) { $0.listening.tls.handshakeLimit = 16 }
+        let other = try TestClient(port: play.port, from: "127.0.0.2")
+        while try play.metric("cistern_tls_handshakes_running") != 1 {}
+        let crowd = try (0..<30).map { _ in try TestClient(port: play.port) }
+        while try play.metric("cistern_tls_handshakes_failed_total{reason=\"crowded\"}") != 15 {}
+        #expect(crowd[..<15].allSatisfy { $0.isClosedByServer() } && !crowd[15...].contains { $0.hasInput(within: 0) })
+        try other.secure()
+        #expect(other.get("/a")?.status == 200)
+    }
+
     @Test("a response that breaks off is not ended in order; one that is whole is")
     func truncation() throws {
         let gate = Gate()

@@ -2,6 +2,7 @@
 // request longer.
 
 import Administration
+import Downstream
 import HTTPCore
 import Hashing
 import JSON
@@ -11,7 +12,7 @@ import Testing
 
 @testable import ReverseProxy
 
-@Suite("Repeated hits", .play, .http1Doors)
+@Suite("Repeated hits", .play, .doors)
 struct RepeatedHitTests {
     private func play(_ fields: [String] = [], _ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws -> ProxyPlay {
         let counter = Counter()
@@ -129,7 +130,7 @@ struct RepeatedHitTests {
         #expect(play.origin.requests.count == 1)
     }
 
-    @Test("on a connection that ends with its response, and to a client of HTTP/1.0, it says so")
+    @Test("on a connection that ends with its response, and to a client of HTTP/1.0, it says so", .http1Doors)
     func ends() throws {
         let play = try play()
         try warm(play)
@@ -160,6 +161,19 @@ struct RepeatedHitTests {
         #expect(try repeated(play) ?? 0 >= 12)
     }
 
+    @Test("the same bytes by http and by https get each its own response", .door(.tls))
+    func schemes() throws {
+        let play = try play { $0.listening.listeners.append(ListenerSettings(.ipv4(host: "127.0.0.1", port: 0))) }
+        let clients = try [play.client(), TestClient(port: play.ports[1])]
+        var texts: [String?] = []
+        for client in clients { texts.append((0..<3).map { _ in client.get("/a")?.text }.last ?? nil) }
+        #expect(texts[0] != nil && texts[0] != texts[1])
+        for count in 1...3 {
+            for (client, text) in zip(clients, texts) { #expect(client.get("/a")?.text == text) }
+            #expect(try repeated(play) == Double(2 * count))
+        }
+    }
+
     @Test("responses to HEAD, to conditions, of a part, and coded ones are repeated as they are")
     func forms() throws {
         let play = try play { $0.content.compressFromBytes = 100 }
@@ -178,7 +192,7 @@ struct RepeatedHitTests {
         }
     }
 
-    @Test("requests in one piece, in several, and with more behind them are answered as ever")
+    @Test("requests in one piece, in several, and with more behind them are answered as ever", .http1Doors)
     func pieces() throws {
         let play = try play()
         try warm(play)
@@ -207,7 +221,7 @@ struct RepeatedHitTests {
         #expect(try repeated(play) == 12)
     }
 
-    @Test("a response that ends its connection is not one for others")
+    @Test("a response that ends its connection is not one for others", .http1Doors)
     func ending() throws {
         let play = try play()
         for _ in 0..<5 {

@@ -36,8 +36,9 @@ package final class TestClient {
 
     package struct NoConnection: Error {}
 
-    package convenience init(port: UInt16, patience: Int = 20) throws {
-        try self.init(.ipv4(host: "127.0.0.1", port: port), patience: patience)
+    /// - Parameter source: an address of loopback that it comes from; nil: as the kernel chooses.
+    package convenience init(port: UInt16, patience: Int = 20, from source: String? = nil) throws {
+        try self.init(.ipv4(host: "127.0.0.1", port: port), patience: patience, from: source)
     }
 
     /// Through TLS.
@@ -52,8 +53,11 @@ package final class TestClient {
         self.tls = tls
     }
 
-    package init(_ address: ListenAddress, patience: Int = 20) throws {
+    package init(_ address: ListenAddress, patience: Int = 20, from source: String? = nil) throws {
         descriptor = socket(address.family, Int32(SOCK_STREAM.rawValue), 0)
+        if let source {
+            guard ListenAddress.ipv4(host: source, port: 0).withSocketAddress({ bind(descriptor, $0, $1) == 0 }) else { throw NoConnection() }
+        }
         // The object is whole already: its end closes the descriptor.
         guard address.withSocketAddress({ connect(descriptor, $0, $1) == 0 }) else { throw NoConnection() }
         var limit = timeval(tv_sec: patience, tv_usec: 0)
