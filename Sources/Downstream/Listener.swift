@@ -140,9 +140,9 @@ package final class Listener: EventHandler {
     private var pausing: LoopTimer?
 
     /// Accepted in one go, so that a flood of new clients does not starve those that are being served.
-    private static let acceptBatchLimit = 64
+    private static let acceptBatchLimit = 16
     /// At the end, so many times.
-    package static let lastBatches = 64
+    package static let lastBatches = 256
     /// How long accepting pauses.
     private static let retryDelay = Duration.milliseconds(100)
 
