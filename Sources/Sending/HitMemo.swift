@@ -93,7 +93,9 @@ package final class HitMemo {
     ///   - isSecure: it comes by https, where that tells requests apart.
     ///   - now: milliseconds since 1970.
     package func find(_ bytes: UnsafeRawBufferPointer, isSecure: Bool = false, now: Int64) -> Entry? {
-        guard let entry = byBytes.find(bytes, Self.hash(bytes, isSecure)), entry.isSecure == isSecure, holds(entry.hit, now) else { return nil }
+        guard let entry = byBytes.find(bytes, Self.hash(bytes, isSecure)), entry.isSecure == isSecure, holds(entry.hit, now) else {
+            return nil
+        }
         return entry
     }
 

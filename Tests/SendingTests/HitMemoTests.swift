@@ -50,7 +50,10 @@ struct HitMemoTests {
         let byBytes = bytes.flatMap { bytes in Array(bytes.utf8).withUnsafeBytes { memo.find($0, now: now)?.hit } }
         let request = memo.request(head, nil)
         let byKey = request.flatMap { memo.find($0, now: now) }
-        return (byBytes.map { String(decoding: $0.response.bytes, as: UTF8.self) }, byKey.map { String(decoding: $0.response.bytes, as: UTF8.self) })
+        return (
+            byBytes.map { String(decoding: $0.response.bytes, as: UTF8.self) },
+            byKey.map { String(decoding: $0.response.bytes, as: UTF8.self) }
+        )
     }
 
     /// Keeps what was sent, as a hit does.

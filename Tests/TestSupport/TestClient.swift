@@ -56,7 +56,9 @@ package final class TestClient {
     package init(_ address: ListenAddress, patience: Int = 20, from source: String? = nil) throws {
         descriptor = socket(address.family, Int32(SOCK_STREAM.rawValue), 0)
         if let source {
-            guard ListenAddress.ipv4(host: source, port: 0).withSocketAddress({ bind(descriptor, $0, $1) == 0 }) else { throw NoConnection() }
+            guard ListenAddress.ipv4(host: source, port: 0).withSocketAddress({ bind(descriptor, $0, $1) == 0 }) else {
+                throw NoConnection()
+            }
         }
         // The object is whole already: its end closes the descriptor.
         guard address.withSocketAddress({ connect(descriptor, $0, $1) == 0 }) else { throw NoConnection() }
