@@ -42,13 +42,20 @@ package struct ServedNames: Sendable {
 
     package var isEmpty: Bool { names.isEmpty && suffixes.isEmpty }
 
+    /// How exactly a name is meant.
+    package enum Fit: Comparable { case byStar, exact }
+
     /// - Parameter authority: `host[:port]`, as in a Host field.
-    package func contains(_ authority: ArraySlice<UInt8>) -> Bool {
+    package func contains(_ authority: ArraySlice<UInt8>) -> Bool { fit(authority) != nil }
+
+    package func fit(_ authority: ArraySlice<UInt8>) -> Fit? {
         let (host, port) = Self.split(authority)
-        if Self.has(names, host, port) { return true }
+        if Self.has(names, host, port) { return .exact }
         // A star stands for one label, as in certificates (RFC 6125 §6.4.3).
-        guard let dot = host.firstIndex(of: UInt8(ascii: ".")), dot > 0 else { return false }
-        return Self.has(suffixes, Array(host[(dot + 1)...]), port)
+        guard let dot = host.firstIndex(of: UInt8(ascii: ".")), dot > 0, Self.has(suffixes, Array(host[(dot + 1)...]), port) else {
+            return nil
+        }
+        return .byStar
     }
 
     private static func has(_ names: Set<Name>, _ host: [UInt8], _ port: [UInt8]?) -> Bool {

@@ -4,24 +4,22 @@
 import CachePolicy
 import Dispatch
 import HTTPCore
+import JSON
 import ResponseCache
 
 /// `@unchecked Sendable` because nothing changes after `init`; what it reaches guards itself.
 package final class AdminInterface: @unchecked Sendable {
     package let settings: AdminSettings
     private unowned let server: any AdministeredServer
-    /// Its own, touched on its queue only; nil where nothing is stored.
-    private let cache: ResponseCache?
-    /// Which guards itself.
-    let sharedCache: SharedCacheState?
+    /// Each API's, its own, touched on its queue only; none where nothing is stored.
+    private let caches: [ResponseCache]
     private let queue = DispatchQueue(label: "cistern.admin", qos: .utility)
 
-    package init(server: any AdministeredServer, settings: AdminSettings, cache: SharedCacheState?) {
+    package init(server: any AdministeredServer, settings: AdminSettings) {
         self.server = server
         self.settings = settings
-        sharedCache = cache
-        self.cache = cache.map {
-            ResponseCache($0, mayWait: true) { [unowned server] in
+        caches = server.administeredAPIs.compactMap(\.cache).map { cache in
+            ResponseCache(cache, mayWait: true) { [unowned server] in
                 CacheTime(wall: Timestamp(milliseconds: server.wallMilliseconds), monotonic: server.monotonicMilliseconds)
             }
         }
@@ -38,11 +36,34 @@ package final class AdminInterface: @unchecked Sendable {
         let item: String
         let reply: Reply
 
-        var cache: ResponseCache {
-            get throws(AdminProblem) {
-                guard let cache = interface.cache else { throw .unavailable("Nothing is stored here.") }
-                return cache
+        /// Whether APIs have names, by which they are meant and told.
+        var tellsAPIs: Bool { !server.administeredAPIs[0].name.isEmpty }
+
+        /// The places of those that are meant: of the one that is named, or of all.
+        func places() throws(AdminProblem) -> [Int] {
+            let apis = server.administeredAPIs
+            guard let name = request["api"] else { return Array(apis.indices) }
+            guard tellsAPIs, let place = apis.firstIndex(where: { $0.name == name }) else {
+                let known = tellsAPIs ? "there are \(apis.map(\.name).joined(separator: ", "))" : "there is one only, without a name"
+                throw .notFound("No API is called \(name): \(known).")
             }
+            return [place]
+        }
+
+        func apis() throws(AdminProblem) -> [any AdministeredAPI] { try places().map { server.administeredAPIs[$0] } }
+
+        /// Each API that is meant, and its cache.
+        func caches() throws(AdminProblem) -> [(api: any AdministeredAPI, cache: ResponseCache)] {
+            let places = try places()
+            guard !interface.caches.isEmpty else { throw .unavailable("Nothing is stored here.") }
+            return places.map { (server.administeredAPIs[$0], interface.caches[$0]) }
+        }
+
+        /// What is told of each API: of the only one by itself.
+        func json(_ tell: (any AdministeredAPI) -> [JSONValue.Member]) throws(AdminProblem) -> JSONValue {
+            let apis = try apis()
+            guard tellsAPIs else { return .object(tell(apis[0])) }
+            return ["apis": .array(apis.map { .object([JSONValue.Member("api", .string($0.name))] + tell($0)) })]
         }
     }
 

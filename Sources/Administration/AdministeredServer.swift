@@ -13,32 +13,13 @@ package protocol AdministeredServer: AnyObject, Sendable {
     var wallMilliseconds: Int64 { get }
     var monotonicMilliseconds: Int64 { get }
 
-    var policy: CachePolicySettings { get }
-    /// Scheme, host, port and base path of the upstream.
-    var upstreamURL: String { get }
-    /// Those that have a name of their own, at their places.
-    var routeNames: [String] { get }
-    /// What an explanation has to know of a target's route.
-    func explainedRoute(of target: [UInt8]) -> ExplainedRoute
+    /// One at least.
+    var administeredAPIs: [any AdministeredAPI] { get }
 
     // MARK: Numbers
 
+    var cacheFigures: CacheFigures { get }
     func collectMetrics(then: @escaping @Sendable (MetricsSnapshot) -> Void)
-
-    // MARK: What is known of failures
-
-    var remembersFailures: Bool { get }
-    /// All that is open now.
-    func openFailures() -> [OpenFailure]
-    /// Forgets what is known of scopes of this name or kind, or of all.
-    /// - Returns: how many there were.
-    func resetFailures(_ name: String?) -> Int
-
-    // MARK: Modes
-
-    var modes: ModeTable { get }
-    /// Returns what `change` returns: whether there was something to change. If so, `then` is called once every loop knows.
-    func changeModes(_ change: (inout ModeTable) -> Bool, then: @escaping @Sendable () -> Void) -> Bool
 
     // MARK: Certificates
 
@@ -58,6 +39,40 @@ package protocol AdministeredServer: AnyObject, Sendable {
     func searchRecords(_ search: WhyRing.Search, then: @escaping @Sendable ([WhyRecord]) -> Void)
     /// Calls `then` once each loop has turned: what it was about to do when this was called has been done.
     func afterEachLoop(_ then: @escaping @Sendable () -> Void)
+}
+
+/// The same of one API.
+package protocol AdministeredAPI: AnyObject, Sendable {
+    /// Empty for the only one.
+    var name: String { get }
+    /// nil where nothing is stored.
+    var cache: SharedCacheState? { get }
+    var policy: CachePolicySettings { get }
+    /// Scheme, host, port and base path of the upstream.
+    var upstreamURL: String { get }
+    /// What is taken off clients' paths before the upstream is asked.
+    var strippedPath: [UInt8] { get }
+    /// Those that have a name of their own, at their places.
+    var routeNames: [String] { get }
+    /// What an explanation has to know of a target's route.
+    func explainedRoute(of target: [UInt8]) -> ExplainedRoute
+
+    // MARK: What is known of failures
+
+    var remembersFailures: Bool { get }
+    /// Whether the upstream can be reached, and something of it is well.
+    var isUp: Bool { get }
+    /// All that is open now.
+    func openFailures() -> [OpenFailure]
+    /// Forgets what is known of scopes of this name or kind, or of all.
+    /// - Returns: how many there were.
+    func resetFailures(_ name: String?) -> Int
+
+    // MARK: Modes
+
+    var modes: ModeTable { get }
+    /// Returns what `change` returns: whether there was something to change. If so, `then` is called once every loop knows.
+    func changeModes(_ change: (inout ModeTable) -> Bool, then: @escaping @Sendable () -> Void) -> Bool
 
     // MARK: Archives
 

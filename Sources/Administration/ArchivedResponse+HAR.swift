@@ -31,13 +31,16 @@ enum NotImportedReason: String, Error, CaseIterable {
 extension ArchivedResponse {
     /// - Parameters:
     ///   - origins: what may stand before the target: scheme and host with a base path.
+    ///   - strippedPath: what clients' paths have before the upstream's.
     ///   - isShared: credentials are left out, so that the response is for everybody.
     ///   - now: milliseconds since 1970: what claims to come from later came now.
-    init(_ entry: JSONValue, origins: [String], isShared: Bool, settings: CachePolicySettings, now: Int64) throws(NotImportedReason) {
+    init(
+        _ entry: JSONValue, origins: [String], strippedPath: [UInt8] = [], isShared: Bool, settings: CachePolicySettings, now: Int64
+    ) throws(NotImportedReason) {
         let exchange = try Self.exchange(entry)
         guard exchange.method.elementsEqual("GET".utf8) else { throw .method }
         if let partition = entry["_partition"]?.string, !partition.isEmpty, !isShared { throw .partition }
-        let target = try Self.target(exchange.url, origins)
+        let target = (strippedPath + (try Self.target(exchange.url, origins)))[...]
         var fields = exchange.requestFields
         if isShared { for name in settings.credentials.fields { fields.remove(named: Array(name.utf8).span) } }
         for index in 0..<fields.count where Self.isRedacted(fields.value(at: index)) { throw .redacted }

@@ -8,14 +8,15 @@ import ResponseCache
 
 extension StoredEntry {
     /// What a list shows.
-    func summary(now: Timestamp, showsSecrets: Bool = false) -> JSONValue {
+    func summary(now: Timestamp, of api: any AdministeredAPI, showsSecrets: Bool = false) -> JSONValue {
         let decision = Reuse.decide(metadata, RequestCacheControl(), now: now)
         let isFresh = if case .serve = decision { true } else { false }
         let age = Freshness.currentAge(of: metadata, now: now)
         return [
             "id": .string(id.description),
             "target": .string(showsSecrets ? String(decoding: key.target, as: UTF8.self) : key.readableTarget),
-            "upstream": .string(String(decoding: key.authority, as: UTF8.self)),
+            "upstream": .string(key.api == nil ? String(decoding: key.authority, as: UTF8.self) : api.upstreamURL),
+            "api": key.api.map { .string($0) },
             "status": .integer(Int(metadata.status.rawValue)),
             "content_type": head.fields.first(.contentType).map { .string(String(decoding: $0, as: UTF8.self)) },
             "bytes": .integer(contentBytes), "stored_bytes": .integer(codedBytes), "coding": .string("\(coding.name)"),
@@ -34,8 +35,8 @@ extension StoredEntry {
 
     /// All that is known, with how its freshness comes about (RFC 9111 §4.2).
     /// - Parameter gone: what says that it is gone.
-    func details(now: Timestamp, gone: EntryID?, showsSecrets: Bool) -> JSONValue {
-        guard case .object(let members) = summary(now: now, showsSecrets: showsSecrets) else { return .null }
+    func details(now: Timestamp, of api: any AdministeredAPI, gone: EntryID?, showsSecrets: Bool) -> JSONValue {
+        guard case .object(let members) = summary(now: now, of: api, showsSecrets: showsSecrets) else { return .null }
         var reason: JSONValue = .null
         if case .validate(let why) = Reuse.decide(metadata, RequestCacheControl(), now: now) { reason = .string(why.rawValue) }
         let seconds = { (value: Int64?) -> JSONValue in value.map { .integer(Int(clamping: $0)) } ?? .null }
@@ -59,12 +60,20 @@ extension StoredEntry {
             ])
         }
         let times: [JSONValue.Member] = [
+            .init("upstream_target", .string(upstreamTarget(of: api, showsSecrets: showsSecrets))),
             .init("requested_at", .string(Self.time(metadata.requestTime))), .init("stored_at", .string(Self.time(metadata.responseTime))),
             .init("freshness", freshness), .init("fields", .array(fields)),
             .init("own_tag", .bool(metadata.flags.contains(.ownTag))), .init("weakened_tag", .bool(metadata.flags.contains(.weakenedETag))),
             .init("authorized", .bool(metadata.flags.contains(.authorized))), .init("gone", gone.map { .string($0.description) } ?? .null),
         ]
         return .object(members + times)
+    }
+
+    /// As the upstream knows it.
+    private func upstreamTarget(of api: any AdministeredAPI, showsSecrets: Bool) -> String {
+        let target = showsSecrets ? key.target : Array(key.readableTarget.utf8)
+        let rest = target.starts(with: api.strippedPath) ? target.dropFirst(api.strippedPath.count) : target[...]
+        return (rest.first == UInt8(ascii: "/") ? "" : "/") + String(decoding: rest, as: UTF8.self)
     }
 
     /// RFC 3339, in UTC.

@@ -10,8 +10,8 @@ enum EntryPages {
 
     /// Sorted by target. A page begins behind the entry that `after` names, whether it is still stored or not.
     @Sendable static func list(_ task: AdminInterface.Task) throws(AdminProblem) {
-        try task.request.allow(["target", "prefix", "tag", "limit", "after"])
-        let cache = try task.cache
+        try task.request.allow(["target", "prefix", "tag", "limit", "after", "api"])
+        let caches = try task.caches()
         let limit = try task.request.count("limit", default: 100, in: 1...pageLimit)
         let after = try task.request["after"].map { (text) throws(AdminProblem) in
             guard let place = EntryPlace(text) else { throw .badRequest("after must be the \"next\" of the page before.") }
@@ -20,29 +20,38 @@ enum EntryPages {
         for name in ["target", "prefix"] where task.request[name]?.hasPrefix("/") == false {
             throw .badRequest("\(name) must begin with a slash.")
         }
-        let arguments = cache.shared.settings.arguments
-        let selection = EntrySelection(
-            prefix: task.request["prefix"].map { EntrySelection.Prefix($0) }, tag: task.request["tag"],
-            target: task.request["target"].map { EntrySelection.Target($0, arguments) })
-        let page = cache.list(selection, after: after, limit: limit)
+        var found: [(api: any AdministeredAPI, entry: StoredEntry)] = []
+        var isMore = false
+        for (api, cache) in caches {
+            let selection = EntrySelection(
+                prefix: task.request["prefix"].map { EntrySelection.Prefix($0) }, tag: task.request["tag"],
+                target: task.request["target"].map { EntrySelection.Target($0, cache.shared.settings.arguments) })
+            let page = cache.list(selection, after: after, limit: limit)
+            found += page.entries.map { (api, $0) }
+            isMore = isMore || page.next != nil
+        }
+        found.sort { $0.entry.place < $1.entry.place }
+        isMore = isMore || found.count > limit
+        let shown = found.prefix(limit)
         let now = task.interface.now
         task.reply(
             AdminResponse([
-                "entries": .array(page.entries.map { $0.summary(now: now) }), "next": page.next.map { .string($0.text) },
+                "entries": .array(shown.map { $0.entry.summary(now: now, of: $0.api) }),
+                "next": isMore ? shown.last.map { .string($0.entry.place.text) } : nil,
             ]))
     }
 
     @Sendable static func show(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow(["secrets"])
-        let entry = try entry(task)
-        let gone = try task.cache.gone(beside: entry)?.id
+        let (api, cache, entry) = try entry(task)
+        let gone = cache.gone(beside: entry)?.id
         let showsSecrets = try task.request.flag("secrets")
-        task.reply(AdminResponse(entry.details(now: task.interface.now, gone: gone, showsSecrets: showsSecrets)))
+        task.reply(AdminResponse(entry.details(now: task.interface.now, of: api, gone: gone, showsSecrets: showsSecrets)))
     }
 
     @Sendable static func content(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow([])
-        let entry = try entry(task)
+        let entry = try entry(task).entry
         // What an upstream called its content is never run by a browser here.
         guard let content = entry.content else { throw .notFound("The entry's content is damaged.") }
         var response = AdminResponse(content: content, contentType: "application/octet-stream")
@@ -50,10 +59,14 @@ enum EntryPages {
         task.reply(response)
     }
 
-    private static func entry(_ task: AdminInterface.Task) throws(AdminProblem) -> StoredEntry {
-        let cache = try task.cache
+    private static func entry(_ task: AdminInterface.Task) throws(AdminProblem) -> (
+        api: any AdministeredAPI, cache: ResponseCache, entry: StoredEntry
+    ) {
+        let caches = try task.caches()
         guard let id = EntryID(task.item) else { throw .badRequest("An entry's id has 32 hexadecimal digits.") }
-        guard let entry = cache.entry(id) else { throw .notFound("Nothing is stored under this id.") }
-        return entry
+        for (api, cache) in caches {
+            if let entry = cache.entry(id) { return (api, cache, entry) }
+        }
+        throw .notFound("Nothing is stored under this id.")
     }
 }

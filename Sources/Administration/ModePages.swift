@@ -3,32 +3,31 @@
 import CachePolicy
 import HTTPCore
 import JSON
+import Locking
 
 enum ModePages {
     @Sendable static func show(_ task: AdminInterface.Task) throws(AdminProblem) {
-        try task.request.allow([])
-        task.reply(AdminResponse(json(task.server)))
+        try task.request.allow(["api"])
+        task.reply(AdminResponse(try json(task)))
     }
 
     @Sendable static func set(_ task: AdminInterface.Task) throws(AdminProblem) {
-        try task.request.allow(["mode", "prefix", "route"])
+        try task.request.allow(["mode", "prefix", "route", "api"])
         guard let mode = task.request["mode"].flatMap(ServingMode.init(rawValue:)) else {
             throw .badRequest("mode must be one of \(ServingMode.allCases.map(\.rawValue).joined(separator: ", ")).")
         }
-        if let route = try route(task) {
-            _ = task.server.changeModes({ $0.set(mode, route: route) }, then: { reply(task) })
+        if let (api, route) = try route(task) {
+            _ = api.changeModes({ $0.set(mode, route: route) }, then: { reply(task) })
             return
         }
         let prefix = try prefix(task.request) ?? ""
-        guard task.server.changeModes({ $0.set(mode, prefix: prefix) }, then: { reply(task) }) else {
-            throw .badRequest("There are \(ModeTable.ruleLimit) prefixes with a mode of their own already.")
-        }
+        try change(task, { $0.set(mode, prefix: prefix) }, orElse: .badRequest("There are \(ModeTable.ruleLimit) prefixes with a mode of their own already."))
     }
 
     @Sendable static func remove(_ task: AdminInterface.Task) throws(AdminProblem) {
-        try task.request.allow(["prefix", "route"])
-        if let route = try route(task) {
-            guard task.server.changeModes({ $0.set(nil, route: route) }, then: { reply(task) }) else {
+        try task.request.allow(["prefix", "route", "api"])
+        if let (api, route) = try route(task) {
+            guard api.changeModes({ $0.set(nil, route: route) }, then: { reply(task) }) else {
                 throw .notFound("No mode was set for this route.")
             }
             return
@@ -36,9 +35,23 @@ enum ModePages {
         guard let prefix = try prefix(task.request) else {
             throw .badRequest("Say which prefix or route is to be as all other paths again.")
         }
-        guard task.server.changeModes({ $0.remove(prefix: prefix) }, then: { reply(task) }) else {
-            throw .notFound("No mode was set for this prefix.")
+        try change(task, { $0.remove(prefix: prefix) }, orElse: .notFound("No mode was set for this prefix."))
+    }
+
+    /// Changes all APIs that are meant, and replies once every loop knows.
+    /// - Parameter problem: where there was nothing to change for any of them.
+    private static func change(
+        _ task: AdminInterface.Task, _ change: (inout ModeTable) -> Bool, orElse problem: AdminProblem
+    ) throws(AdminProblem) {
+        let apis = try task.apis()
+        let left = CountedReplies { reply(task) }
+        var isChanged = false
+        for api in apis {
+            left.expect()
+            if api.changeModes(change, then: { left.come() }) { isChanged = true } else { left.leaveOut() }
         }
+        guard isChanged else { throw problem }
+        left.allExpected()
     }
 
     private static func prefix(_ request: AdminRequest) throws(AdminProblem) -> String? {
@@ -47,29 +60,68 @@ enum ModePages {
         return String(decoding: RequestTarget.escaped(Array(prefix.utf8)[...], isTyped: true), as: UTF8.self)
     }
 
-    /// The place of the route that is named; nil where none is.
-    private static func route(_ task: AdminInterface.Task) throws(AdminProblem) -> Int? {
+    /// The API of the route that is named, and the route's place there; nil where none is.
+    private static func route(_ task: AdminInterface.Task) throws(AdminProblem) -> (api: any AdministeredAPI, place: Int)? {
         guard let name = task.request["route"] else { return nil }
         guard task.request["prefix"] == nil else { throw .badRequest("Give a prefix or a route, not both.") }
-        let names = task.server.routeNames
-        guard let place = names.firstIndex(of: name) else {
+        let apis = try task.apis()
+        let found = apis.compactMap { api in api.routeNames.firstIndex(of: name).map { (api, $0) } }
+        guard found.count < 2 else {
+            throw .badRequest(
+                "Several APIs have a route called \(name): say which is meant by api=\(found.map(\.0.name).joined(separator: ", ")).")
+        }
+        guard let route = found.first else {
+            let names = apis.flatMap(\.routeNames)
             let known = names.isEmpty ? "there is none" : "there are " + names.joined(separator: ", ")
             throw .notFound("No route is called \(name): \(known).")
         }
-        return place
+        return route
     }
 
     /// Once every shard knows.
-    @Sendable private static func reply(_ task: AdminInterface.Task) { task.reply(AdminResponse(json(task.server))) }
-
-    private static func json(_ server: any AdministeredServer) -> JSONValue {
-        let modes = server.modes
-        let prefixes = modes.rules.map {
-            JSONValue.object([.init("prefix", .string($0.prefix)), .init("mode", .string($0.mode.rawValue))])
+    @Sendable private static func reply(_ task: AdminInterface.Task) {
+        do throws(AdminProblem) {
+            task.reply(AdminResponse(try json(task)))
+        } catch {
+            task.reply(AdminResponse(error))
         }
-        let routes = modes.routes.sorted { $0.key < $1.key }.map {
-            JSONValue.object([.init("route", .string(server.routeNames[$0.key])), .init("mode", .string($0.value.rawValue))])
-        }
-        return ["mode": .string(modes.all.rawValue), "prefixes": .array(prefixes), "routes": .array(routes)]
     }
+
+    private static func json(_ task: AdminInterface.Task) throws(AdminProblem) -> JSONValue {
+        try task.json { api in
+            let modes = api.modes
+            let prefixes = modes.rules.map {
+                JSONValue.object([.init("prefix", .string($0.prefix)), .init("mode", .string($0.mode.rawValue))])
+            }
+            let routes = modes.routes.sorted { $0.key < $1.key }.map {
+                JSONValue.object([.init("route", .string(api.routeNames[$0.key])), .init("mode", .string($0.value.rawValue))])
+            }
+            return [
+                .init("mode", .string(modes.all.rawValue)), .init("prefixes", .array(prefixes)), .init("routes", .array(routes)),
+            ]
+        }
+    }
+}
+
+/// Calls back once, when all that was expected has come.
+private final class CountedReplies: Sendable {
+    private let left = Mutex(1)
+    private let then: @Sendable () -> Void
+
+    init(_ then: @escaping @Sendable () -> Void) { self.then = then }
+
+    func expect() { left.withLock { $0 += 1 } }
+
+    /// It will not come.
+    func leaveOut() { left.withLock { $0 -= 1 } }
+
+    func come() {
+        let isLast = left.withLock { left in
+            left -= 1
+            return left == 0
+        }
+        if isLast { then() }
+    }
+
+    func allExpected() { come() }
 }

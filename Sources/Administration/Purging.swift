@@ -10,21 +10,22 @@ enum Purging {
     private static let kinds = ["id", "target", "prefix", "tag", "all"]
 
     @Sendable static func perform(_ task: AdminInterface.Task) throws(AdminProblem) {
-        try task.request.allow(kinds + ["soft"])
-        let cache = try task.cache
+        try task.request.allow(kinds + ["soft", "api"])
+        let caches = try task.caches().map(\.cache)
         guard kinds.filter({ task.request[$0] != nil }).count == 1 else {
             throw .badRequest("Say what is to be purged by exactly one of \(kinds.joined(separator: ", ")).")
         }
-        guard cache.isWritable else {
+        guard caches[0].isWritable else {
             throw .unavailable("The cache directory cannot be written to, so a purge would not last.")
         }
         let isSoft = try task.request.flag("soft")
-        let wanted = try selection(task.request, cache.shared.settings.arguments)
-        cache.beginPurge(at: task.interface.now)
+        var wanted: [(cache: ResponseCache, selection: PurgeSelection)] = []
+        for cache in caches { wanted.append((cache, try selection(task.request, cache.shared.settings.arguments))) }
+        caches[0].beginPurge(at: task.interface.now)
         // A loop that has looked at the clock before may be storing: after a turn of each it has, and what it stored is found.
-        task.server.afterEachLoop {
+        task.server.afterEachLoop { [wanted] in
             task.interface.later {
-                let count = cache.purge(wanted, isSoft: isSoft)
+                let count = wanted.reduce(0) { $0 + $1.cache.purge($1.selection, isSoft: isSoft) }
                 task.reply(AdminResponse(["purged": .integer(count), "soft": .bool(isSoft)]))
             }
         }

@@ -9,19 +9,24 @@ import Upstream
 
 enum StatePages {
     @Sendable static func upstream(_ task: AdminInterface.Task) throws(AdminProblem) {
-        try task.request.allow([])
+        try task.request.allow(["api"])
+        let apis = try task.apis()
         task.server.collectMetrics { snapshot in
-            task.reply(AdminResponse(upstream(snapshot, task.server)))
+            let whole = upstream(snapshot)
+            guard task.tellsAPIs else { return task.reply(AdminResponse(.object(upstream(apis[0], task.server) + whole))) }
+            let lines = apis.map { JSONValue.object([JSONValue.Member("api", .string($0.name))] + upstream($0, task.server)) }
+            task.reply(AdminResponse(.object([JSONValue.Member("apis", .array(lines))] + whole)))
         }
     }
 
     /// What is known to fail is asked again as if it had not: all, or what is named.
     @Sendable static func resetUpstream(_ task: AdminInterface.Task) throws(AdminProblem) {
-        try task.request.allow(["scope"])
+        try task.request.allow(["scope", "api"])
         let name = task.request["scope"]
-        let count = task.server.resetFailures(name)
+        let apis = try task.apis()
+        let count = apis.reduce(0) { $0 + $1.resetFailures(name) }
         if let name, count == 0, FailureScopeKind(rawValue: name) == nil {
-            let open = task.server.openFailures().prefix(10).map(\.name)
+            let open = apis.flatMap { $0.openFailures() }.prefix(10).map(\.name)
             let known = open.isEmpty ? "there is none" : "there are " + open.joined(separator: ", ")
             throw .notFound("No scope that fails is called \(name): \(known).")
         }
@@ -31,10 +36,10 @@ enum StatePages {
     /// So many scopes are shown.
     private static let scopeLimit = 1_000
 
-    private static func scopes(_ server: any AdministeredServer) -> JSONValue {
+    private static func scopes(_ api: any AdministeredAPI, _ server: any AdministeredServer) -> JSONValue {
         let ahead = server.wallMilliseconds - server.monotonicMilliseconds
         return .array(
-            server.openFailures().prefix(scopeLimit).map { open -> JSONValue in
+            api.openFailures().prefix(scopeLimit).map { open -> JSONValue in
                 [
                     "scope": .string(open.name), "kind": .string(open.kind),
                     "since": .string(RFC3339.format(milliseconds: open.since + ahead)), "cause": .string(open.cause),
@@ -49,21 +54,28 @@ enum StatePages {
         .string(StoredKey.hexadecimal((0..<4).map { UInt8(truncatingIfNeeded: user >> (56 - 8 * $0)) }))
     }
 
-    private static func upstream(_ snapshot: MetricsSnapshot, _ server: any AdministeredServer) -> JSONValue {
+    private static func upstream(_ api: any AdministeredAPI, _ server: any AdministeredServer) -> [JSONValue.Member] {
+        [
+            .init("origin", .string(api.upstreamURL)), .init("up", .bool(api.isUp)), .init("memory", .bool(api.remembersFailures)),
+            .init("state", .string(api.isUp ? "closed" : "open")), .init("scopes", scopes(api, server)),
+        ]
+    }
+
+    /// Of all of them together.
+    private static func upstream(_ snapshot: MetricsSnapshot) -> [JSONValue.Member] {
         let errors = zip(snapshot.shards.labels.upstreamErrors, snapshot.shards.upstreamErrors).filter { $0.1 > 0 }
         return [
-            "origin": .string(server.upstreamURL), "up": .bool(snapshot.failures.isUp),
-            "memory": .bool(server.remembersFailures), "state": .string(snapshot.failures.state), "scopes": scopes(server),
-            "active_requests": .integer(snapshot.connections.upstreamActive), "requests": .integer(snapshot.connections.upstreamRequests),
-            "connections_opened": .integer(snapshot.connections.upstreamOpened),
-            "errors": .object(errors.map { JSONValue.Member($0.0, .integer(Int(clamping: $0.1))) }),
+            .init("active_requests", .integer(snapshot.connections.upstreamActive)),
+            .init("requests", .integer(snapshot.connections.upstreamRequests)),
+            .init("connections_opened", .integer(snapshot.connections.upstreamOpened)),
+            .init("errors", .object(errors.map { JSONValue.Member($0.0, .integer(Int(clamping: $0.1))) })),
         ]
     }
 
     @Sendable static func stats(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow([])
         task.server.collectMetrics { snapshot in
-            task.reply(AdminResponse(stats(snapshot, CacheFigures(task.interface.sharedCache), task.server)))
+            task.reply(AdminResponse(stats(snapshot, task.server.cacheFigures, task.server)))
         }
     }
 

@@ -15,7 +15,7 @@ enum WhyPages {
         collect(task, WhyRing.Search(limit: last, prefix: prefix)) { records in
             let newest = records.sorted { ($0.trace.wall, $0.trace.number) > ($1.trace.wall, $1.trace.number) }.prefix(last)
             return AdminResponse([
-                "exchanges": .array(newest.map { WhyExplanation($0, route: task.server.explainedRoute(of: $0.target)).json })
+                "exchanges": .array(newest.map { explanation($0, task).json })
             ])
         }
     }
@@ -30,8 +30,16 @@ enum WhyPages {
             guard let record = records.first(where: { $0.shard == shard }) else {
                 return AdminResponse(AdminProblem.notFound("This exchange is not remembered, or no more; admin.records says how many are."))
             }
-            return AdminResponse(WhyExplanation(record, route: task.server.explainedRoute(of: record.target)).json)
+            return AdminResponse(explanation(record, task).json)
         }
+    }
+
+    private static func explanation(_ record: WhyRecord, _ task: AdminInterface.Task) -> WhyExplanation {
+        let apis = task.server.administeredAPIs
+        // Some are for none of several.
+        guard Int(record.trace.api) < apis.count else { return WhyExplanation(record, route: ExplainedRoute.none) }
+        let api = apis[Int(record.trace.api)]
+        return WhyExplanation(record, route: api.explainedRoute(of: record.target), api: api.name)
     }
 
     /// Makes the response of what all loops remember, on the interface's queue.

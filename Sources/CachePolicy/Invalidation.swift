@@ -9,17 +9,25 @@ package struct UpstreamOrigin: Sendable {
     /// What is put before each target; without a slash at its end.
     package let basePath: [UInt8]
 
-    package init(_ bytes: [UInt8], basePath: [UInt8] = []) {
+    /// What is taken off clients' paths before the upstream is asked; without a slash at its end.
+    package let strippedPath: [UInt8]
+
+    /// The upstream's other addresses.
+    package let others: [UpstreamOrigin]
+
+    package init(_ bytes: [UInt8], basePath: [UInt8] = [], strippedPath: [UInt8] = [], others: [UpstreamOrigin] = []) {
+        self.others = others
         self.bytes = bytes
         self.basePath = basePath
+        self.strippedPath = strippedPath
     }
 
     /// The target that an absolute path of the upstream is; nil where it lies outside the base path.
     fileprivate func target(_ path: ArraySlice<UInt8>) -> [UInt8]? {
         guard path.first == UInt8(ascii: "/") else { return nil }
-        guard !basePath.isEmpty else { return Array(path) }
+        guard !basePath.isEmpty else { return strippedPath + path }
         guard path.starts(with: basePath), path.dropFirst(basePath.count).first == UInt8(ascii: "/") else { return nil }
-        return Array(path.dropFirst(basePath.count))
+        return strippedPath + path.dropFirst(basePath.count)
     }
 }
 
@@ -55,6 +63,9 @@ package enum Invalidation {
         if rest.starts(with: origin.bytes, by: { $0.asciiLowercased == $1 }) {
             rest = rest.dropFirst(origin.bytes.count)
             return origin.target(rest)
+        }
+        for other in origin.others where rest.starts(with: other.bytes, by: { $0.asciiLowercased == $1 }) {
+            return other.target(rest.dropFirst(other.bytes.count))
         }
         if rest.first == UInt8(ascii: "/") { return rest.dropFirst().first == UInt8(ascii: "/") ? nil : origin.target(rest) }
         // A scheme, dots to resolve, or nothing at all: worth no mistake.

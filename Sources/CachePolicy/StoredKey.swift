@@ -51,6 +51,15 @@ package struct StoredKey: Sendable {
         self.target = target
     }
 
+    /// What stands for one of several APIs in the place of the upstream. No URL begins so.
+    package static func name(ofAPI name: String) -> [UInt8] { Array("api:\(name)".utf8) }
+
+    /// The name of the API, where there are several.
+    package var api: String? {
+        let prefix = Self.name(ofAPI: "")
+        return authority.starts(with: prefix) ? String(decoding: authority[prefix.count...], as: UTF8.self) : nil
+    }
+
     /// Path and arguments, with the values of secret arguments left out.
     package var readableTarget: String { SecretNames.redacted(target) }
 

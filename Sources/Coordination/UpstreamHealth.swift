@@ -10,6 +10,8 @@ import Upstream
 
 /// Asked and fed by all shards, off the path of a fresh hit; what changes is behind its mutex. Times are milliseconds of the loops' clock.
 package final class UpstreamHealth: Sendable {
+    /// Where there are several APIs; else empty.
+    private let api: String
     /// The routes' names, the last for all other paths.
     private let routes: [String]
     private let logger: Logger
@@ -24,9 +26,12 @@ package final class UpstreamHealth: Sendable {
     private struct State {
         var memory: FailureMemory
         var lines = LogAllowance()
+        /// Of several addresses, the places of those that are out of reach, as the log was told.
+        var downAddresses: Set<Int> = []
     }
 
-    package init(routes: [String], settings: FailureSettings, logger: Logger) {
+    package init(api: String = "", routes: [String], settings: FailureSettings, logger: Logger) {
+        self.api = api
         self.routes = routes
         self.logger = logger
         self.settings = settings
@@ -101,7 +106,7 @@ package final class UpstreamHealth: Sendable {
         guard let leftOut = allowance.take(change.scope.kind, now: now) else { return nil }
         let isNarrow = change.scope.kind == .target || change.scope.kind == .pause
         let more = leftOut == 0 ? "" : " (\(leftOut) changes like this are left out)"
-        let subject = "the upstream\(place(change.scope))"
+        let subject = "the upstream\(api.isEmpty ? "" : " of \(api)")\(place(change.scope))"
         guard let cause = change.cause else {
             return Line(level: isNarrow ? .info : .notice, text: "\(subject) \(change.scope.kind.endWords)\(more)")
         }
@@ -123,6 +128,22 @@ package final class UpstreamHealth: Sendable {
     private static func text(_ path: [UInt8]) -> String {
         String(decoding: path.map { (0x21..<0x7f).contains($0) ? $0 : UInt8(ascii: "?") }, as: UTF8.self)
     }
+
+    /// One of several addresses is out of reach, or is not any more. Each shard finds that by itself; the log is told once.
+    package func noteAddress(_ addresses: [String], _ place: Int, _ error: UpstreamError?, now: Int64) {
+        let isNews = state.withLock { state in
+            error == nil ? state.downAddresses.remove(place) != nil : state.downAddresses.insert(place).inserted
+        }
+        guard isNews else { return }
+        let subject = "\(addresses[place])\(api.isEmpty ? "" : " of \(api)")"
+        guard let error else { return logger.notice("\(subject) can be reached again") }
+        let others = state.withLock { state in addresses.indices.first { !state.downAddresses.contains($0) } }
+        let effect = others.map { "\(addresses[$0]) is asked" } ?? "there is no other"
+        logger.warning("\(subject) cannot be reached (\(error.rawValue)): \(effect)")
+    }
+
+    /// Which of several addresses can be reached, as far as is known.
+    package func isAddressDown(_ place: Int) -> Bool { state.withLock { $0.downAddresses.contains(place) } }
 
     // MARK: Showing
 
@@ -163,7 +184,7 @@ package final class UpstreamHealth: Sendable {
                 .init(scope: kind.rawValue, open: open.count { $0.scope.kind == kind }, opened: count)
             },
             routes: routeNames.enumerated().map { place, name in
-                .init(route: name, isOpen: open.contains { $0.scope == .family(.route(place)) })
+                .init(route: api.isEmpty ? name : "\(api)/\(name)", isOpen: open.contains { $0.scope == .family(.route(place)) })
             })
     }
 }

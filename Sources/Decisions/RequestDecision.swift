@@ -84,6 +84,14 @@ package enum Refusal: Sendable, Equatable {
     case offline
     /// The request wanted nothing but what is stored (RFC 9111 §5.2.1.7).
     case onlyIfCached
+
+    /// Whether it may be for none of several APIs.
+    package var isOfNoAPI: Bool {
+        switch self {
+        case .request(.access(.misdirected)), .request(.access(.noAPI)): true
+        case .request, .offline, .onlyIfCached: false
+        }
+    }
 }
 
 /// Where the response to a request belongs, and for whom it may be fetched together. A class, since it is handed from hand to hand.

@@ -17,21 +17,22 @@ package enum AccessLogLine {
     }
 
     package static func make(
-        _ record: ExchangeRecord, _ head: RequestHead, client: Client, wall: Int64, format: AccessLog.Format
+        _ record: ExchangeRecord, _ head: RequestHead, client: Client, api: String = "", wall: Int64, format: AccessLog.Format
     ) -> [UInt8] {
         switch format {
-        case .json: json(record, head, client, wall)
+        case .json: json(record, head, client, api, wall)
         case .common: common(record, head, client, wall)
         }
     }
 
-    private static func json(_ record: ExchangeRecord, _ head: RequestHead, _ client: Client, _ wall: Int64) -> [UInt8] {
+    private static func json(_ record: ExchangeRecord, _ head: RequestHead, _ client: Client, _ api: String, _ wall: Int64) -> [UInt8] {
         var line = Array("{\"time\":\(wall / 1000).\(milliseconds(wall)),\"client\":\"".utf8)
         line += client.address.isEmpty ? Array("unix".utf8) : client.address
         if let subject = client.subject {
             line += Array("\",\"client_subject\":\"".utf8)
             appendEscaped(Array(subject.utf8)[...], to: &line)
         }
+        if !api.isEmpty { line += Array("\",\"api\":\"\(api)".utf8) }
         line += Array("\",\"method\":\"".utf8)
         appendEscaped(head.method.bytes[...], to: &line)
         line += Array("\",\"path\":\"".utf8)

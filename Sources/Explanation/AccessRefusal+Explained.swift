@@ -7,6 +7,7 @@ extension AccessRefusal {
         switch self {
         case .address: "its client's address is not one that may ask for this"
         case .misdirected: "it asked for a host that is not served here"
+        case .noAPI: "it asked for a path that no API is for"
         case .otherCertificate: "its host's clients are asked for another certificate than its connection's were"
         case .noCertificate: "its route wants a client certificate, and its connection has presented none that is good"
         case .requestsPerAddress: "too many requests of its client's address were under way, and nothing fresh was stored"
@@ -20,7 +21,10 @@ extension AccessRefusal {
                 "access.allow",
                 "and access.deny say who may ask, for all, for one entry of listen or for one route; trusted_proxies, whose a request is")
         case .misdirected:
-            WhyAdvice("forwarding.names", "lists the hosts that are served here; without it any is, but for whole URIs of other places")
+            WhyAdvice(
+                "forwarding.names",
+                "and host of each of apis list the hosts that are served here; without them any is, but for whole URIs of other places")
+        case .noAPI: WhyAdvice("apis.path", "says for each API what the paths that it is for begin with")
         case .otherCertificate:
             WhyAdvice("tls.certificates", "says for each certificate's names, by client_ca and client_verify, what clients are asked for")
         case .noCertificate:

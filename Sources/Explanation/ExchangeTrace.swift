@@ -97,6 +97,8 @@ package struct ExchangeTrace: Sendable {
     package var identity: IdentityOutcome?
     package var status: UInt16 = 0
     package var targetCount: UInt16 = 0
+    /// The place of its API.
+    package var api: UInt16 = 0
     package var method = MethodLabel.other
     package var result = CacheResult.miss
     package var mode = ServingMode.live

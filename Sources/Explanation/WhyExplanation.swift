@@ -14,6 +14,9 @@ package struct ExplainedRoute {
     let name: String
     let arguments: ArgumentRules
 
+    /// Of what no API is for.
+    package static let none = ExplainedRoute(name: "", arguments: ArgumentRules())
+
     package init(name: String, arguments: ArgumentRules) {
         self.name = name
         self.arguments = arguments
@@ -24,9 +27,12 @@ package struct WhyExplanation {
     package let record: WhyRecord
     private let trace: ExchangeTrace
     private let route: ExplainedRoute
+    /// Empty for the only one.
+    private let api: String
 
     /// - Parameter route: of the record's target. Not remembered: a hit does not need to know it.
-    package init(_ record: WhyRecord, route: ExplainedRoute) {
+    package init(_ record: WhyRecord, route: ExplainedRoute, api: String = "") {
+        self.api = api
         self.record = record
         trace = record.trace
         self.route = route
@@ -242,7 +248,7 @@ package struct WhyExplanation {
             "id": .string(record.id), "time": .string(RFC3339.format(milliseconds: trace.wall)), "method": .string("\(trace.method.label)"),
             "target": .string(SecretNames.redacted(record.target)), "status": .integer(Int(trace.status)),
             "client": text(trace.client.map { "\($0)" }), "result": .string("\(trace.result.label)"), "mode": .string(trace.mode.rawValue),
-            "route": .string(route.name),
+            "api": api.isEmpty ? .null : .string(api), "route": .string(route.name),
             "identity": text(trace.identity?.label), "key": isLookedUp ? key : .null, "found": .string(found), "freshness": freshness,
             "decision": .string(decision),
             "reason": .string(reason), "stored": .bool(trace.isStored), "not_stored": text(trace.reasons.notStored?.rawValue),

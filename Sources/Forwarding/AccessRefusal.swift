@@ -7,6 +7,8 @@ package enum AccessRefusal: String, Sendable, CaseIterable {
     case address = "client_address"
     /// `forwarding.names` does not have the host, or a whole URI names another place than this.
     case misdirected = "name_not_served"
+    /// Of several APIs, none of those that have the host has the path.
+    case noAPI = "path_not_served"
     /// The host's clients are asked for another certificate than this connection's were.
     case otherCertificate = "other_client_certificate"
     /// Its route wants a client certificate, and the connection has presented none that is good.
@@ -18,6 +20,7 @@ package enum AccessRefusal: String, Sendable, CaseIterable {
         switch self {
         case .address, .noCertificate: 403
         case .misdirected, .otherCertificate: 421
+        case .noAPI: 404
         case .requestsPerAddress: 429
         }
     }
@@ -26,6 +29,7 @@ package enum AccessRefusal: String, Sendable, CaseIterable {
         switch self {
         case .address: "Clients at this address may not ask for this here."
         case .misdirected: "This host is not served here."
+        case .noAPI: "No API is served under this path."
         case .otherCertificate: "This host needs a connection of its own, since its clients show another certificate."
         case .noCertificate: "This needs a connection with a client certificate."
         case .requestsPerAddress: "Too many requests of this address are under way."

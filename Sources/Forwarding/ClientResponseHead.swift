@@ -11,8 +11,8 @@ package final class ClientResponseHead {
     /// Our entry in Via (RFC 9110 §7.6.3), as a line; empty where it is switched off.
     private let viaLine: [UInt8]
 
-    package init(settings: ForwardingSettings, origin: [UInt8], basePath: [UInt8], hiddenFields: [[UInt8]]) {
-        location = LocationRewriting(isOn: settings.rewriteLocation, origin: origin, basePath: basePath)
+    package init(settings: ForwardingSettings, location: LocationRewriting, hiddenFields: [[UInt8]]) {
+        self.location = location
         self.hiddenFields = hiddenFields
         viaLine = settings.via ? Array("Via: 1.1 \(settings.name)\r\n".utf8) : []
     }

@@ -7,15 +7,37 @@ package struct LocationRewriting: Sendable {
     /// Scheme and authority of the upstream in lower case, and what is put before each target.
     private let origin: [UInt8]
     private let basePath: [UInt8]
+    /// What is taken off clients' paths before the upstream is asked.
+    private let strippedPath: [UInt8]
+    private let others: [Base]
 
-    package init(isOn: Bool, origin: [UInt8], basePath: [UInt8]) {
-        (self.isOn, self.origin, self.basePath) = (isOn, origin, basePath)
+    /// One of the upstream's other addresses, as above.
+    package typealias Base = (origin: [UInt8], basePath: [UInt8])
+
+    package init(isOn: Bool, origin: [UInt8], basePath: [UInt8], strippedPath: [UInt8] = [], others: [Base] = []) {
+        (self.isOn, self.origin, self.basePath, self.strippedPath, self.others) = (isOn, origin, basePath, strippedPath, others)
     }
 
     /// Where a redirect within the upstream leads, made relative; nil where the field stays as it is.
     package func relative(in fields: Fields) -> [UInt8]? {
         guard isOn, let location = fields.first(.location) else { return nil }
-        return Self.relative(location, to: origin, basePath: basePath)
+        return (atAnyAddress(location) ?? within(location)).map { strippedPath + $0 }
+    }
+
+    private func atAnyAddress(_ location: ArraySlice<UInt8>) -> [UInt8]? {
+        if let path = Self.relative(location, to: origin, basePath: basePath) { return path }
+        for other in others {
+            if let path = Self.relative(location, to: other.origin, basePath: other.basePath) { return path }
+        }
+        return nil
+    }
+
+    /// A path on the upstream, where clients' paths are others.
+    private func within(_ location: ArraySlice<UInt8>) -> [UInt8]? {
+        guard !basePath.isEmpty || !strippedPath.isEmpty, location.first == UInt8(ascii: "/"), !Self.namesAuthority(Array(location)) else {
+            return nil
+        }
+        return Self.without(basePath, location).flatMap { Self.namesAuthority($0) ? nil : $0 }
     }
 
     /// The path and query of `location` where it names `origin`, else nil: then it stays as it is.

@@ -6,7 +6,7 @@ import HTTPCore
 import Identity
 
 package struct RequestKeyMaker {
-    /// Scheme, host and port of the upstream, with its base path.
+    /// The API, as it is named in keys.
     let authority: [UInt8]
     /// One user's own cache has no partitions.
     private let isPrivate: Bool
@@ -37,7 +37,7 @@ package struct RequestKeyMaker {
     /// - Parameter time: by which tokens end.
     init(_ settings: ResponseCacheSettings, store: ResponseStore?, time: @escaping () -> CacheTime) {
         let policy = settings.policy
-        authority = settings.upstream.bytes + settings.upstream.basePath
+        authority = settings.keyName
         isPrivate = policy.isPrivate
         isKeyedByHost = settings.isKeyedByHost
         self.store = store

@@ -74,10 +74,13 @@ extension ResponseCache {
     private func visit(_ selection: EntrySelection, _ body: ([UInt8], StoredKey, ListedItem) -> Void) {
         store.visitAll { listed in
             let bytes = Array(listed.key)
-            guard let key = StoredKey(bytes), selection.mayContain(key) else { return }
+            guard let key = StoredKey(bytes), concerns(key), selection.mayContain(key) else { return }
             body(bytes, key, listed)
         }
     }
+
+    /// Whether what lies under a key may be this API's; of a single one all is, also what it was called before.
+    func concerns(_ key: StoredKey) -> Bool { !settings.isOneOfSeveral || key.authority == keyMaker.authority }
 
     // MARK: What a look-up would find
 

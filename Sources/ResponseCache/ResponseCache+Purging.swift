@@ -36,6 +36,7 @@ extension ResponseCache {
     }
 
     private func purgeAll(isSoft: Bool) -> Int {
+        if settings.isOneOfSeveral { return purge(EntrySelection(), isSoft: isSoft) }
         var count = 0
         store.visitAll { listed in
             if entry(listed) != nil { count += 1 }
@@ -64,7 +65,7 @@ extension ResponseCache {
         case .varyMarker, .invalidation, .searchVariance, .cookieOrigins, .gone, nil: return nil
         }
         let bytes = Array(listed.key)
-        guard let key = StoredKey(bytes), selection.mayContain(key) else { return nil }
+        guard let key = StoredKey(bytes), concerns(key), selection.mayContain(key) else { return nil }
         guard let entry = entry(listed, bytes, key) else { return selection.contains(key) ? false : nil }
         return selection.contains(entry) ? true : nil
     }

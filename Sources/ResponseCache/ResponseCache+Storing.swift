@@ -198,7 +198,9 @@ extension ResponseCache {
     /// A redirect within the upstream, made relative so that the client stays here.
     private func keepingRedirect(_ response: ResponseHead) -> ResponseHead {
         let upstream = settings.upstream
-        let location = LocationRewriting(isOn: settings.rewritesLocation, origin: upstream.bytes, basePath: upstream.basePath)
+        let location = LocationRewriting(
+            isOn: settings.rewritesLocation, origin: upstream.bytes, basePath: upstream.basePath, strippedPath: upstream.strippedPath,
+            others: upstream.others.map { ($0.bytes, $0.basePath) })
         guard let relative = location.relative(in: response.fields) else { return response }
         var response = response
         response.fields.set(.location, relative)

@@ -17,8 +17,13 @@ package struct ResponseCacheSettings: Sendable {
     package var policy = CachePolicySettings()
     /// What routes say of freshness.
     package var freshness = PathTable(rest: FreshnessRules())
-    /// Scheme, host and port of the upstream, with its base path: part of every key.
+    /// Where the upstream is.
     package var upstream: UpstreamOrigin
+    /// The API's name as it is part of every key: of the only one, scheme, host and port of the upstream, with its base path.
+    package var keyName: [UInt8] { name ?? upstream.bytes + upstream.basePath }
+    /// Whether there are other APIs, whose responses lie in the same store.
+    package var isOneOfSeveral: Bool { name != nil }
+    private let name: [UInt8]?
     /// Whether the upstream gets to see the host that the client asked for: then that is part of every key.
     package var isKeyedByHost = false
     package var arguments = ArgumentTable()
@@ -45,7 +50,11 @@ package struct ResponseCacheSettings: Sendable {
     /// The longest content that is stored.
     package var contentLimitBytes = 8 << 20
 
-    package init(upstream: UpstreamOrigin) { self.upstream = upstream }
+    /// - Parameter name: of an API beside others.
+    package init(upstream: UpstreamOrigin, name: [UInt8]? = nil) {
+        self.upstream = upstream
+        self.name = name
+    }
 }
 
 /// What the operator says of arguments, by path.

@@ -15,8 +15,8 @@ package final class SharedCacheState: Sendable {
     package let gone: GoneMemory?
     /// nil where No-Vary-Search is not looked at.
     let variances: SearchVarianceMemory?
-    let purges = PurgeClock()
-    let marks = RecentMarks()
+    let purges: PurgeClock
+    let marks: RecentMarks
 
     /// Opens the store.
     /// - Parameter whenWritable: called from the store's own queue when the disk takes no more, and when it does again.
@@ -36,10 +36,18 @@ package final class SharedCacheState: Sendable {
         return { content, number in ContentCoding(number: number).flatMap { encoder.encode(content, $0) } }
     }
 
-    package init(store: ResponseStore, sent: SentRequests, settings: ResponseCacheSettings) {
+    package convenience init(store: ResponseStore, sent: SentRequests, settings: ResponseCacheSettings) {
+        self.init(store: store, sent: sent, PurgeClock(), RecentMarks(), settings)
+    }
+
+    /// That of another API, in the same store.
+    package convenience init(beside other: SharedCacheState, settings: ResponseCacheSettings) {
+        self.init(store: other.store, sent: other.sent, other.purges, other.marks, settings)
+    }
+
+    private init(store: ResponseStore, sent: SentRequests, _ purges: PurgeClock, _ marks: RecentMarks, _ settings: ResponseCacheSettings) {
         self.settings = settings
-        self.store = store
-        self.sent = sent
+        (self.store, self.sent, self.purges, self.marks) = (store, sent, purges, marks)
         cookieOrigins = settings.remembersCookieOrigins ? CookieOrigins(store: store) : nil
         gone = settings.remembersGone ? GoneMemory(store: store, window: settings.goneWindow) : nil
         variances = settings.policy.usesNoVarySearch ? SearchVarianceMemory(store: store) : nil

@@ -42,6 +42,8 @@ package struct StoredEntry {
         self.head = item.note == 0 ? head : StoredHead.parse(item.head) ?? head
     }
 
+    /// Where it stands in the order of all.
+    package var place: EntryPlace { EntryPlace(target: key.readableTarget, id: id) }
     package var tags: [String] { CacheTags.tags(of: head.fields) }
     package var contentBytes: Int { item.form.plainBytes }
     /// The coding that it has in the store, and its length with it.

@@ -37,6 +37,7 @@ final class BackgroundRecord: FetchReceiver {
 
     private func end() {
         trace.number = shard.records.why.nextNumber()
+        trace.api = shard.shared.place
         trace.wall = shard.loop.batchWallMilliseconds
         trace.durationMicroseconds = SystemTime.monotonicMicroseconds - began
         trace.upstream.microseconds = trace.durationMicroseconds

@@ -56,14 +56,14 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         upload = Upload(body)
         owner = stream.client
         client = UpstreamRequestFields.Client(owner, request.head, isBelieved: shard.admission.isBelieved(stream))
-        place = request.isRefused ? nil : shard.shared.requestsPerAddress?.take(owner.place)
+        place = request.isRefused ? nil : shard.process.requestsPerAddress?.take(owner.place)
         record = ExchangeRecord(result: request.place == nil ? .bypass : .miss, method: MethodLabel(request.head.method), status: 0)
         record.contentMicroseconds = body.outcome == .whole ? waited : nil
         trace = request.trace
         trace.number = shard.records.why.nextNumber()
         trace.content.outcome = body.outcome
         // What goes through a tunnel is no content of a response.
-        let recorder = body.framing == .tunnel ? nil : shard.shared.recorder
+        let recorder = body.framing == .tunnel ? nil : shard.process.recorder
         recording = recorder.map {
             ExchangeRecording(
                 $0, request.head, content: body.bytes, started: shard.loop.batchWallMilliseconds,
@@ -125,7 +125,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     private func join() {
         guard let flight = request.place?.flight else { return handle(.joined(.alone)) }
         let now = shard.loop.time.monotonicMilliseconds
-        let place = shard.shared.collapsed.join(flight, now: now, as: self)
+        let place = shard.process.collapsed.join(flight, now: now, as: self)
         handle(.joined(place))
     }
 
@@ -182,8 +182,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     /// - Parameter isSlow: then nobody else is to wait for it.
     private func leaveFlight(isSlow: Bool) {
         guard let flight = request.place?.flight else { return }
-        shard.shared.collapsed.leave(flight, ObjectIdentifier(self))
-        if isSlow { shard.shared.collapsed.noteSlow(flight) }
+        shard.process.collapsed.leave(flight, ObjectIdentifier(self))
+        if isSlow { shard.process.collapsed.noteSlow(flight) }
     }
 
     /// It goes on without us where it may fill the store, or change something.

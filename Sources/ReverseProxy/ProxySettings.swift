@@ -1,5 +1,6 @@
 // Everything the flow and the server need to know, as plain values: the sides' own settings, and what belongs to the flow alone.
 
+import Addresses
 import Administration
 import CachePolicy
 import Downstream
@@ -9,6 +10,14 @@ import ResponseCache
 import Upstream
 
 package struct ProxySettings: Sendable {
+    /// Several APIs, each with settings of its own, those of the process among them; empty where these are the only one's.
+    package var apis: [ProxySettings] = []
+    /// Of one of several APIs; empty for the only one.
+    package var apiName = ""
+    /// Which requests it is for.
+    package var scope = ServedAPIs.Scope()
+    /// What is taken off clients' paths before the upstream is asked; without a slash at its end.
+    package var strippedPath: [UInt8] = []
     package var upstream: UpstreamSettings
     package var downstream = DownstreamSettings()
     package var policy = CachePolicySettings()

@@ -22,7 +22,9 @@ extension ProxyShard {
     func whyField(_ record: ExchangeRecord, _ trace: ExchangeTrace, _ head: RequestHead) -> [UInt8] {
         let target = Array(head.pathAndQuery)
         let complete = trace.completed(by: record, wall: loop.batchWallMilliseconds)
-        return WhyExplanation(WhyRecord(trace: complete, shard: number, target: target), route: routes.explained(target)).field
+        return WhyExplanation(
+            WhyRecord(trace: complete, shard: shard.number, target: target), route: routes.explained(target), api: shared.name
+        ).field
     }
 
     /// The key for Cache-Status, without secrets; nil where it is not asked for, not allowed, or there is none.

@@ -15,7 +15,7 @@ extension ProxyShard {
         guard isKept || !isRefused(head, on: stream) else {
             return pass(head, .streamed(.unread(framing)), on: stream)
         }
-        let rules = shared.content.rules
+        let rules = process.content.rules
         let routeLimit = isKept ? routes.all[routes.place(of: head.pathAndQuery)].contentLimitBytes : 0
         let limit = max(rules.eachBytes, routeLimit)
         let announced: Int? =
@@ -28,7 +28,7 @@ extension ProxyShard {
         case .whole:
             stream.startContentTotal()
             stream.sendContinue()
-            let hold = ContentHold(shared.content, limit: limit)
+            let hold = ContentHold(process.content, limit: limit)
             return ContentReader(shard: self, stream: stream, head: head, framing: framing, hold: hold, limit: limit)
         case .streamed(let reason):
             countContent(ContentOutcome(reason))

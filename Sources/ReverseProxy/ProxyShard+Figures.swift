@@ -1,4 +1,4 @@
-// What a shard counts, and what of it goes to the page at /metrics.
+// What is counted of one API on a shard, and what of it goes to the page at /metrics.
 
 import Coordination
 import Downstream
@@ -13,47 +13,17 @@ import Telemetry
 import Upstream
 
 extension ProxyShard {
-    /// Adds this shard's counts to those of the others.
+    /// Adds what is counted here, beside what all APIs of the shard have in common.
     package func addFigures(to snapshot: inout MetricsSnapshot) {
         loop.assertOnLoop()
-        snapshot.shards.merge(records.metrics)
-        snapshot.loops.append(
-            MetricsSnapshot.LoopLine(
-                shard: number, longestWait: loop.waits.longestLately(now: loop.batchMicroseconds), waits: Histogram(loop.waits),
-                workers: [("content", workers.content), ("gzip", workers.gzip)].map { ($0, $1.queue.count, $1.queue.bytes) }))
         messages.storedResponses.addFigures(to: &snapshot.shards.coding)
         messages.passedCodings.addFigures(to: &snapshot.shards.coding)
-        addClients(to: &snapshot.connections)
-        addHandshakes(to: &snapshot.clientTLS)
         addUpstream(to: &snapshot.connections)
         addFaults(to: &snapshot)
         background.addFigures(to: &snapshot.connections)
         let tokens = keys.maker.tokenFigures
         snapshot.tokens.looked.merge(tokens.looked, uniquingKeysWith: +)
         snapshot.tokens.remembered += tokens.remembered
-    }
-
-    private func addClients(to figures: inout MetricsSnapshot.Connections) {
-        let counters = connections.counters
-        figures.open += counters.open
-        figures.accepted += counters.accepted
-        figures.timedOut += counters.timedOut
-        figures.proxyHeadersRefused += counters.proxyHeadersRefused
-        figures.acceptPauses += counters.acceptPauses
-        figures.http2Connections += counters.http2.connections
-        figures.http2Streams += counters.http2.streams
-        figures.http2Resets += counters.http2.resets
-        figures.http2Errors += counters.http2.connectionErrors
-        figures.http2Floods += counters.http2.floods
-    }
-
-    private func addHandshakes(to figures: inout MetricsSnapshot.ClientTLS) {
-        guard let counters = connections.tls?.counters else { return }
-        figures.isSpoken = true
-        figures.running += counters.running
-        figures.full += counters.full
-        figures.resumed += counters.resumed
-        for (failure, count) in zip(HandshakeFailure.allCases, counters.failed) { figures.failed[failure.rawValue, default: 0] += count }
     }
 
     private func addFaults(to snapshot: inout MetricsSnapshot) {
@@ -73,6 +43,7 @@ extension ProxyShard {
         figures.upstreamHTTP2Streams += counters.http2Exchanges
         for end in HTTP2ExchangeEnd.allCases { figures.upstreamHTTP2Ended[end.rawValue, default: 0] += counters.http2Ended[end] ?? 0 }
         figures.upstreamRetries += counters.retries
+        figures.upstreamMovedOn += counters.movedOn
         figures.upstreamTurnedAway += counters.turnedAway
         figures.upstreamWaiting += upstream.waitingCount
         figures.upstreamLeftQueue += counters.leftQueue
@@ -82,6 +53,9 @@ extension ProxyShard {
     }
 
     // MARK: Counting
+
+    /// For one of several.
+    func countOfAPI(_ result: CacheResult) { records.apis[Int(shared.place)].counts[result.rawValue] += 1 }
 
     func countRepeated() { records.metrics.repeated += 1 }
 
@@ -112,14 +86,6 @@ extension ProxyShard {
 
     func countUpstreamError(_ error: UpstreamError) {
         records.metrics.upstreamFailed(MetricNames.upstreamErrors.firstIndex { $0.rawValue == error.rawValue } ?? 0)
-    }
-}
-
-extension Histogram {
-    /// How long events waited, in microseconds; the bounds are powers of two.
-    fileprivate init(_ waits: LoopWaits) {
-        let last = LoopWaits.buckets - 1
-        self.init(bounds: (0..<last).map { Int64(1) << Int64($0) }, counts: (0...last).map { waits.counts[$0] }, sum: waits.sum)
     }
 }
 

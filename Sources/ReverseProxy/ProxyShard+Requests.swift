@@ -57,7 +57,7 @@ extension ProxyShard {
         var facts = RequestFacts(head.method, use, strictness: settings.policy.strictness, now: now)
         facts.mode = mode(of: head)
         facts.refusal = RequestRefusal(head, messages.requestFields)
-        if let budget = shared.requestsPerAddress, facts.refusal == nil, budget.isFull(for: stream.client.place) {
+        if let budget = process.requestsPerAddress, facts.refusal == nil, budget.isFull(for: stream.client.place) {
             facts.refusal = .access(.requestsPerAddress)
         }
         return facts

@@ -19,8 +19,15 @@ extension ProxyShard {
             fields.append(.upgrade, offered)
         }
         return UpstreamRequest(
-            method: head.method, target: Array(head.pathAndQuery), fields: fields, content: body.framing,
+            method: head.method, target: upstreamTarget(head.pathAndQuery), fields: fields, content: body.framing,
             isRepeatable: routes.reads(head.method, on: request.route))
+    }
+
+    /// As the upstream knows it.
+    private func upstreamTarget(_ target: ArraySlice<UInt8>) -> [UInt8] {
+        guard !settings.strippedPath.isEmpty else { return Array(target) }
+        let rest = target.dropFirst(settings.strippedPath.count)
+        return rest.first == UInt8(ascii: "/") ? Array(rest) : [UInt8(ascii: "/")] + rest
     }
 
     private static func prepareForStore(_ fields: inout Fields, _ found: FoundResponse?, _ method: HTTPCore.Method) {

@@ -1,8 +1,9 @@
-// One shard: its loop, its connections, its side of the upstream, its records. What is done with a request is in `ProxyShard+Requests`: fresh
-// hits, which need no more than `ProxyShard+Hits`, and everything else, which becomes an `Exchange`.
+// One API on one shard: its requests, its side of the upstream, its view of the cache. What is done with a request is in `ProxyShard+Requests`:
+// fresh hits, which need no more than `ProxyShard+Hits`, and everything else, which becomes an `Exchange`.
 
 import CachePolicy
 import Coordination
+import Decisions
 import Downstream
 import Explanation
 import FaultInjection
@@ -16,10 +17,10 @@ import Upstream
 
 /// Touched on its loop only; `@unchecked Sendable` because other threads do no more than queue work on that loop.
 package final class ProxyShard: RequestReceiver, @unchecked Sendable {
-    package let number: Int
+    package let shard: Shard
     package let loop: EventLoop
-    package let connections: ClientConnections
     let settings: ProxySettings
+    let process: ProcessState
     let shared: SharedFlowState
     /// The shared ones, which every request asks.
     let routes: Routes
@@ -30,7 +31,7 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
     let cache: ResponseCache?
     let keys: ShardKeys
     let messages: ShardMessages
-    var records: ShardRecords
+    let records: ShardRecords
     /// A copy of the shared ones.
     package var modes: ModeTable { didSet { memo?.forget() } }
     /// The same.
@@ -49,32 +50,31 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
     let marksScheme: Bool
     let mayMark: Bool
 
-    package init(_ shared: SharedFlowState, number: Int, time: any TimeSource) {
-        self.shared = shared
-        self.number = number
+    package init(_ shared: SharedFlowState, on shard: Shard) {
+        (self.shared, process, self.shard) = (shared, shared.process, shard)
+        (loop, workers, records) = (shard.loop, shard.workers, shard.records)
         (settings, routes, modes) = (shared.settings, shared.routes, shared.modes)
+        while records.apis.count <= Int(shared.place) { records.apis.append(APIRequests()) }
         marksScheme = settings.policy.keyFields.contains(ConnectionField.scheme)
         mayMark = marksScheme || settings.policy.credentials.fields.contains(ConnectionField.certificate)
-        loop = EventLoop(label: "cistern.shard.\(number)", time: time)
-        workers = ShardWorkers(loop)
-        connections = ClientConnections(loop: loop, settings: settings.downstream, budget: shared.connections)
         upstream = UpstreamClient(loop: loop, settings: settings.upstream)
         cache = shared.cache.map { [loop] in ResponseCache($0) { Self.cacheTime(of: loop) } }
-        connections.contentMemory = shared.cache
+        if let cache = shared.cache { shard.connections.contentMemory = cache }
         admission = Admission(settings, routes.access, certified: routes.certified, authority: Array(settings.upstream.authority.utf8))
         keys = ShardKeys(cache?.keyMaker ?? RequestKeyMaker(shared.cacheSettings))
-        messages = ShardMessages(settings, instance: shared.instance, workers.gzip)
-        records = ShardRecords(why: WhyRing(shard: number, capacity: settings.records), accessLog: shared.accessLog)
+        messages = ShardMessages(settings, instance: process.instance, workers.gzip)
         refreshAhead = RefreshAhead(shared.routes)
         memo = refreshAhead == nil ? shared.cache.map(HitMemo.init) : nil
     }
+
+    /// Whether there is no other API.
+    package var isAlone: Bool { shared.name.isEmpty }
 
     /// On its loop, before it takes the first request.
     package func start() {
         loop.assertOnLoop()
         followConnectionAttempts()
-        connections.start()
-        if number == 0, !settings.background.probe.path.isEmpty { background.startProbe() }
+        if shard.number == 0, !settings.background.probe.path.isEmpty { background.startProbe() }
     }
 
     /// On its loop, when all connections are closed.
@@ -92,6 +92,10 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
             guard error.isFailureToReach else { return }
             shared.health.failToReach(error, began: began, now: now)
             background.rechecks.watchAddress()
+        }
+        let addresses = settings.upstream.atEachAddress.map { $0.origin + $0.basePath }
+        upstream.onAddressChange = { [unowned self] place, error in
+            shared.health.noteAddress(addresses, place, error, now: loop.time.monotonicMilliseconds)
         }
     }
 
@@ -136,14 +140,24 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
     package var date: [UInt8] { dateText.at(loop.batchWallMilliseconds) }
 
     package func received(_ request: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
+        received(request, forNobody: nil, on: stream)
+    }
+
+    /// - Parameter reason: why no API is for the request; nil: this one is.
+    func received(
+        _ request: ReceivedRequest, forNobody reason: AccessRefusal?, on stream: any ClientStream
+    ) -> (any ClientExchange)? {
         loop.assertOnLoop()
-        if let refusal = refusal(of: request, on: stream) { return refuse(request, refusal, on: stream) }
+        if let refusal = refusal(of: request, on: stream), reason == nil || refusal != .misdirected {
+            return refuse(request, refusal, on: stream)
+        }
         // Whose it is, is known now.
         let believed = believed(request, on: stream)
         let request = mayMark ? marked(believed, of: stream) : believed
         let head = request.head
         if ownPages != nil, let page = OwnPage(head) { return ownPages?.respond(with: page, to: head, on: stream, of: self) }
         if let challenges, let token = AcmeToken.of(head) { return challenges.respond(with: token, to: head, on: stream, of: self) }
+        if let reason { return refuse(request, reason, on: stream) }
         var stream = stream
         if let rules = routes.crossOrigin(head.pathAndQuery) {
             if request.framing == .none || request.framing == .length(0), respondToPreflight(head, rules, on: stream) { return nil }
@@ -160,21 +174,13 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
     package func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) {
         loop.assertOnLoop()
         if let place = MetricNames.place(of: refusal) { records.metrics.refuse(place) }
-        shared.logRefusal(refusal, client: stream.client)
+        process.logRefusal(refusal, client: stream.client)
     }
 
     func standIn(
         for head: RequestHead, at keys: TargetKeys, _ directives: RequestCacheControl, route: Int
     ) throws(NotAtHand) -> StandInResult {
         try cache?.standIn(for: head, at: keys, directives, routes.all[route].rescueWithShared, now: now) ?? .nothing
-    }
-
-    /// Looks for records of this shard, some in each turn of its loop.
-    package func search(_ search: WhyRing.Search, then: @escaping @Sendable ([WhyRecord]) -> Void) {
-        loop.assertOnLoop()
-        var search = search
-        guard records.why.lookFurther(&search) else { return then(search.records) }
-        loop.execute { [self, search] in self.search(search, then: then) }
     }
 
     /// Every exchange ends here, once.
@@ -185,13 +191,16 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
         loop.assertOnLoop()
         record.durationMicroseconds = SystemTime.monotonicMicroseconds - began
         records.metrics.record(record)
-        records.why.append(
-            trace.completed(by: record, of: client.address, wall: loop.batchWallMilliseconds), target: head.pathAndQuery)
+        var trace = trace.completed(by: record, of: client.address, wall: loop.batchWallMilliseconds)
+        trace.api = trace.reasons.refusal?.isOfNoAPI == true ? .max : shared.place
+        if !shared.name.isEmpty, trace.api != .max { countOfAPI(record.result) }
+        records.why.append(trace, target: head.pathAndQuery)
         if let log = records.accessLog {
             log.append(
                 AccessLogLine.make(
-                    record, head, client: AccessLogLine.Client(client.text, subject: client.subject), wall: loop.batchWallMilliseconds,
-                    format: log.format))
+                    record, head, client: AccessLogLine.Client(client.text, subject: client.subject),
+                    api: trace.api == .max ? "" : shared.name,
+                    wall: loop.batchWallMilliseconds, format: log.format))
         }
     }
 }

@@ -6,10 +6,20 @@ import HTTPCore
 import ResponseCache
 import Upstream
 
+extension ProxySettings {
+    /// Where the upstream is, as references name it.
+    var upstreamOrigin: UpstreamOrigin {
+        let origins = upstream.atEachAddress.map { ($0.origin.utf8.map(\.asciiLowercased), Array($0.basePath.utf8)) }
+        return UpstreamOrigin(
+            origins[0].0, basePath: origins[0].1, strippedPath: strippedPath,
+            others: origins.dropFirst().map { UpstreamOrigin($0.0, basePath: $0.1, strippedPath: strippedPath) })
+    }
+}
+
 extension ResponseCacheSettings {
     init(_ settings: ProxySettings, _ routes: Routes, _ keys: TokenKeys) {
-        let origin = settings.upstream.origin.utf8.map(\.asciiLowercased)
-        self.init(upstream: UpstreamOrigin(origin, basePath: Array(settings.upstream.basePath.utf8)))
+        let upstream = settings.upstreamOrigin
+        self.init(upstream: upstream, name: settings.apiName.isEmpty ? nil : StoredKey.name(ofAPI: settings.apiName))
         policy = settings.policy
         isKeyedByHost = settings.forwarding.sendsClientHost
         arguments = routes.arguments

@@ -36,9 +36,11 @@ struct ShardMessages {
         storedResponses = StoredResponseSender(
             settings.policy, compressFromBytes: settings.content.compressFromBytes,
             recodedBytes: settings.content.recodedBytes / max(1, settings.shards), gzip)
-        clientHead = ClientResponseHead(
-            settings: forwarding, origin: upstream.origin.utf8.map(\.asciiLowercased), basePath: Array(upstream.basePath.utf8),
-            hiddenFields: storedResponses.hiddenFields)
+        let origin = settings.upstreamOrigin
+        let location = LocationRewriting(
+            isOn: forwarding.rewriteLocation, origin: origin.bytes, basePath: origin.basePath, strippedPath: origin.strippedPath,
+            others: origin.others.map { ($0.bytes, $0.basePath) })
+        clientHead = ClientResponseHead(settings: forwarding, location: location, hiddenFields: storedResponses.hiddenFields)
         cacheStatus = CacheStatus(name: Array(forwarding.name.utf8))
         hitLines = HitLines(cacheStatus)
     }
@@ -54,10 +56,14 @@ struct ShardKeys {
 }
 
 /// What is remembered of exchanges.
-struct ShardRecords {
+final class ShardRecords {
     var metrics = ShardMetrics(labels: MetricNames.labels)
+    /// Requests for each API, at its place.
+    var apis: [APIRequests] = []
     let why: WhyRing
     let accessLog: AccessLog?
+
+    init(why: WhyRing, accessLog: AccessLog?) { (self.why, self.accessLog) = (why, accessLog) }
 }
 
 /// The current IMF-fixdate, made once a second.

@@ -1,9 +1,7 @@
-// What all shards of one process have in common: each has a reference to it, and all of it guards itself.
+// What all shards have in common of one API: each has a reference to it, and all of it guards itself.
 
 import CachePolicy
 import Coordination
-import Downstream
-import FaultInjection
 import HTTPCore
 import Identity
 import Locking
@@ -13,53 +11,48 @@ import Telemetry
 import Upstream
 
 package final class SharedFlowState: Sendable {
+    package let process: ProcessState
+    /// Among all APIs.
+    package let place: UInt16
     package let settings: ProxySettings
     package let routes: Routes
-    package let logger: Logger
-    package let accessLog: AccessLog?
     /// nil where nothing is stored.
     package let cache: SharedCacheState?
     package let health: UpstreamHealth
-    package let collapsed = CollapsedRequests()
-    package let connections: ConnectionBudget
-    /// nil where one address may have any number.
-    let requestsPerAddress: AddressBudget?
-    package let content: ContentBudget
-    /// nil where nothing is recorded.
-    package let recorder: (any ExchangeRecorder)?
     let cacheSettings: ResponseCacheSettings
     let tokenKeys: TokenKeys
-    let sentRequests = SentRequests()
     let grants = OriginGrants()
-    /// What Via and Forwarded tell this process by.
-    let instance: String
     /// Changed by the administrator; each shard has a copy.
     private let modeTable: Mutex<ModeTable>
-    private let faultTable = Mutex(FaultTable())
 
+    /// - Parameters:
+    ///   - place: among all APIs.
+    ///   - other: an API whose store is this one's too; nil: it is opened.
     /// - Throws: `StoreError`, where the store cannot be opened.
-    package init(
-        _ settings: ProxySettings, logger: Logger, accessLog: AccessLog?, recorder: (any ExchangeRecorder)? = nil
-    ) throws {
+    package init(_ settings: ProxySettings, at place: Int, of process: ProcessState, beside other: SharedFlowState? = nil) throws {
         let settings = settings.countingConnections()
         self.settings = settings
-        self.recorder = recorder
-        self.logger = logger
-        self.accessLog = accessLog
-        connections = ConnectionBudget(settings.downstream)
-        requestsPerAddress = AddressBudget(limit: settings.access.requestsPerAddress, trustedProxies: settings.downstream.trustedProxies)
-        content = ContentBudget(settings.downstream)
+        self.process = process
+        self.place = UInt16(clamping: place)
+        let logger = process.logger
         routes = Routes(settings.routes, rest: settings.otherRoute, strictness: settings.policy.strictness)
         modeTable = Mutex(ModeTable(all: settings.mode, routes: routes.modes))
-        health = UpstreamHealth(routes: routes.all.map(\.name), settings: settings.upstream.failure, logger: logger)
-        var generator = SystemRandomNumberGenerator()
-        instance = String(generator.next() as UInt64, radix: 36)
+        health = UpstreamHealth(api: settings.apiName, routes: routes.all.map(\.name), settings: settings.upstream.failure, logger: logger)
         tokenKeys = TokenKeys(routes, beside: settings.store, logger: logger)
         cacheSettings = ResponseCacheSettings(settings, routes, tokenKeys)
-        cache = try settings.store.map { [cacheSettings, sentRequests] place in
-            try SharedCacheState(opening: place, sent: sentRequests, settings: cacheSettings) { Self.logWriting($0, $1, logger) }
-        }
+        cache =
+            if let other {
+                other.cache.map { [cacheSettings] in SharedCacheState(beside: $0, settings: cacheSettings) }
+            } else {
+                try settings.store.map { [cacheSettings] place in
+                    try SharedCacheState(opening: place, sent: process.sentRequests, settings: cacheSettings) {
+                        Self.logWriting($0, $1, logger)
+                    }
+                }
+            }
     }
+
+    package var name: String { settings.apiName }
 
     /// Reads the keys of tokens that are at hand, and begins to fetch the others.
     package func startKeys(now: Int64) { tokenKeys.start(now: now) }
@@ -82,19 +75,6 @@ package final class SharedFlowState: Sendable {
         modeTable.withLock { modes in change(&modes) ? modes : nil }
     }
 
-    package var faults: FaultTable { faultTable.withLock { $0 } }
-
-    /// Returns what `change` returns, and the faults before and after it.
-    package func changeFaults<Result>(
-        _ change: (inout FaultTable) -> Result
-    ) -> (result: Result, before: FaultTable, after: FaultTable) {
-        faultTable.withLock { faults in
-            let before = faults
-            let result = change(&faults)
-            return (result, before, faults)
-        }
-    }
-
     /// Each change is said once.
     private static func logWriting(_ isWritable: Bool, _ directory: String, _ logger: Logger) {
         if isWritable {
@@ -102,9 +82,5 @@ package final class SharedFlowState: Sendable {
         } else {
             logger.error("the cache directory \(directory) takes no more (is its disk full?): new responses are passed on and not kept")
         }
-    }
-
-    func logRefusal(_ refusal: RequestRejection.Kind, client: RequestClient) {
-        logger.debug("refused a request of \(String(decoding: client.text, as: UTF8.self)): \(refusal.rawValue)")
     }
 }

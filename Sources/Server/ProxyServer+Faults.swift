@@ -6,16 +6,16 @@ import Reactor
 import ReverseProxy
 
 extension ProxyServer {
-    package var faults: FaultTable { shared.faults }
+    package var faults: FaultTable { process.faults }
 
     package func changeFaults<Result: Sendable>(
         _ change: (inout FaultTable) -> Result, then: @escaping @Sendable (Result) -> Void
     ) {
-        let (result, before, after) = shared.changeFaults(change)
+        let (result, before, after) = process.changeFaults(change)
         logFaults(before.rules, after.rules)
         // Two changes at once may come to a shard in either order: it takes what holds by then.
-        onEachShard { [shared] in
-            $0.faults = shared.faults
+        onEachShard { [process] shard in
+            shard.forEachAPI { $0.faults = process.faults }
         } then: {
             then(result)
         }
@@ -38,7 +38,7 @@ extension ProxyServer {
         guard let end = faults.rules.map(\.end).min() else { return }
         onFirstShard { [self] shard in
             shard.loop.schedule(after: .milliseconds(max(0, end - monotonicMilliseconds))) {
-                guard self.shared.faults.rules.contains(where: { $0.end <= self.monotonicMilliseconds }) else { return }
+                guard self.process.faults.rules.contains(where: { $0.end <= self.monotonicMilliseconds }) else { return }
                 self.changeFaults {
                     $0.removeEnded(now: self.monotonicMilliseconds)
                 } then: { _ in

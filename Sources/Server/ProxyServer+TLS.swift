@@ -10,7 +10,7 @@ import Telemetry
 
 extension ProxyServer {
     /// Gives each shard its own of what handshakes are made with.
-    func prepareTLS(_ shards: [ProxyShard]) throws(CertificateError) {
+    func prepareTLS(_ shards: [Shard]) throws(CertificateError) {
         guard let served else { return }
         for shard in shards {
             guard let tls = ServerTLS(served.current, tickets: served.tickets, loop: shard.loop) else {
@@ -29,7 +29,7 @@ extension ProxyServer {
     }
 
     /// From then on, each key of tickets is used for half a day. On the first shard's loop.
-    func rotateTickets(on shard: ProxyShard) {
+    func rotateTickets(on shard: Shard) {
         guard let served else { return }
         shard.loop.schedule(after: TicketKeys.rotation) { [weak self] in
             served.tickets.rotate()
@@ -44,7 +44,7 @@ extension ProxyServer {
         do throws(CertificateError) {
             let certificates = try served.reload(now: wallMilliseconds / 1_000)
             onEachShard {
-                _ = $0.connections.tls?.use(certificates)
+                _ = $0.shard.connections.tls?.use(certificates)
             } then: { [self] in
                 logger.notice("the certificates were read again: \(certificates.entries.count)")
                 logCertificates()

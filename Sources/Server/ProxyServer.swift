@@ -22,12 +22,14 @@ package final class ProxyServer: @unchecked Sendable {
     package private(set) var adminAddresses: [ListenAddress] = []
     /// Of Unix sockets that were bound here.
     private var ownSocketFiles: [String] = []
-    let shared: SharedFlowState
+    let process: ProcessState
+    /// One at least.
+    private(set) var apis: [ServedAPI] = []
     /// Where pages of numbers are made.
     private let pageQueue = DispatchQueue(label: "cistern.pages", qos: .utility)
-    private var shards: [ProxyShard] = []
+    private var shards: [ServedShard] = []
     /// Each with the loop that it lives on.
-    private var listeners: [(shard: ProxyShard, listener: Listener)] = []
+    private var listeners: [(shard: Shard, listener: Listener)] = []
     /// nil where no listener speaks TLS.
     let served: ServedCertificates?
     /// Asked from all loops.
@@ -40,21 +42,24 @@ package final class ProxyServer: @unchecked Sendable {
         time: any TimeSource = SystemTime.shared
     ) throws {
         self.time = time
-        shared = try SharedFlowState(settings, logger: logger, accessLog: accessLog, recorder: recorder)
-        let listening = shared.settings.listening
+        process = ProcessState(settings, logger: logger, accessLog: accessLog, recorder: recorder)
+        let listening = settings.listening
         let speaksTLS = (listening.listeners + listening.adminListeners).contains(where: \.isTLS)
         served = speaksTLS ? try ServedCertificates(listening.tls, now: time.wallMilliseconds / 1_000) : nil
+        apis = try ServedAPI.all(of: self)
         var sockets: [PlacedSocket] = []
         for number in 0..<settings.shards { try bind(shard: number, &sockets) }
         try bindAdminSocket(&sockets)
         try makeShards(sockets)
         logStart()
         logCertificates()
-        shared.startKeys(now: time.monotonicMilliseconds)
+        for api in apis { api.state.startKeys(now: time.monotonicMilliseconds) }
     }
 
-    var settings: ProxySettings { shared.settings }
-    var logger: Logger { shared.logger }
+    var settings: ProxySettings { process.settings }
+    var logger: Logger { process.logger }
+    /// All APIs' responses lie in one store, which each of their caches can close, and flush.
+    private var anyCache: SharedCacheState? { apis[0].state.cache }
 
     /// TCP sockets are bound once for each shard, all to the port that the first one got; a Unix socket belongs to the first shard; one that was
     /// handed over is accepted from by all.
@@ -97,21 +102,23 @@ package final class ProxyServer: @unchecked Sendable {
     }
 
     private func makeShards(_ sockets: [PlacedSocket]) throws(CertificateError) {
-        shards = (0..<settings.shards).map { ProxyShard(shared, number: $0, time: time) }
-        try prepareTLS(shards)
+        shards = (0..<settings.shards).map { ServedShard(Shard(process, number: $0, time: time), apis.map(\.state)) }
+        try prepareTLS(shards.map(\.shard))
         let pages = OwnPages(self)
         if settings.listening.servesOwnPages, settings.listening.adminListeners.isEmpty {
-            for shard in shards { shard.ownPages = pages }
+            for shard in shards { shard.forEachAPI { $0.ownPages = pages } }
         }
         if let directory = settings.listening.challengeDirectory {
             let challenges = AcmeChallenges(directory: directory)
-            for shard in shards { shard.challenges = challenges }
+            for shard in shards { shard.forEachAPI { $0.challenges = challenges } }
         }
-        let admin = AdminInterface(server: self, settings: settings.admin, cache: shared.cache)
+        let admin = AdminInterface(server: self, settings: settings.admin)
         for placed in sockets {
-            let shard = shards[placed.shard]
+            let served = shards[placed.shard]
             let receiver: any RequestReceiver =
-                placed.isAdmin ? AdminReceiver(shard: shard, interface: admin, pages: pages, address: placed.socket.address) : shard
+                placed.isAdmin
+                ? AdminReceiver(shard: served.first, interface: admin, pages: pages, address: placed.socket.address) : served.receiver
+            let shard = served.shard
             let listener = Listener(
                 loop: shard.loop, socket: placed.socket, settings: placed.settings, connections: shard.connections, receiver: receiver)
             listeners.append((shard, listener))
@@ -120,9 +127,9 @@ package final class ProxyServer: @unchecked Sendable {
 
     /// Begins to accept.
     package func start() {
-        for shard in shards {
-            shard.loop.execute { shard.start() }
-            shard.loop.start()
+        for served in shards {
+            served.shard.loop.execute { served.start() }
+            served.shard.loop.start()
         }
         onFirstShard { [self] in
             rotateTickets(on: $0)
@@ -155,12 +162,13 @@ package final class ProxyServer: @unchecked Sendable {
     package func stop(deadline: Duration) {
         announceStop()
         let group = DispatchGroup()
-        for shard in shards {
+        for served in shards {
+            let shard = served.shard
             group.enter()
             shard.loop.execute { [self] in
                 finish(listeners.filter { $0.shard === shard }.map(\.listener)[...]) {
                     shard.connections.drain(deadline: deadline) {
-                        shard.close()
+                        served.forEachAPI { $0.close() }
                         shard.loop.stop { group.leave() }
                     }
                 }
@@ -168,8 +176,8 @@ package final class ProxyServer: @unchecked Sendable {
         }
         group.wait()
         for path in ownSocketFiles { unlink(path) }
-        shared.cache?.close()
-        shared.accessLog?.finish()
+        anyCache?.close()
+        process.accessLog?.finish()
         logger.info("stopped")
     }
 
@@ -180,15 +188,15 @@ package final class ProxyServer: @unchecked Sendable {
     }
 
     /// Waits until what was handed to the store is readable from its files.
-    package func flushStore() { shared.cache?.flush() }
+    package func flushStore() { anyCache?.flush() }
 
     var shardCount: Int { shards.count }
 
     /// Does `work` on each shard's loop, and then, on one of them, `then`.
-    func onEachShard(_ work: @escaping @Sendable (ProxyShard) -> Void, then: @escaping @Sendable () -> Void) {
+    func onEachShard(_ work: @escaping @Sendable (ServedShard) -> Void, then: @escaping @Sendable () -> Void) {
         let left = Mutex(shards.count)
         for shard in shards {
-            shard.loop.execute {
+            shard.shard.loop.execute {
                 work(shard)
                 let isLast = left.withLock { left in
                     left -= 1
@@ -199,27 +207,9 @@ package final class ProxyServer: @unchecked Sendable {
         }
     }
 
-    func onFirstShard(_ work: @escaping @Sendable (ProxyShard) -> Void) {
-        guard let shard = shards.first else { return }
+    func onFirstShard(_ work: @escaping @Sendable (Shard) -> Void) {
+        guard let shard = shards.first?.shard else { return }
         shard.loop.execute { work(shard) }
-    }
-
-    package var modes: ModeTable { shared.modes }
-
-    /// Returns what `change` returns: whether there was something to change. If so, `then` is called once every shard knows.
-    package func changeModes(_ change: (inout ModeTable) -> Bool, then: @escaping @Sendable () -> Void) -> Bool {
-        guard let changed = shared.changeModes(change) else { return false }
-        let exceptions =
-            changed.rules.map { "\($0.mode.rawValue) for \($0.prefix)" }
-            + changed.routes.sorted { $0.key < $1.key }.map { "\($0.value.rawValue) for the route \(shared.routes.all[$0.key].name)" }
-        logger.notice("the mode is \(([changed.all.rawValue] + exceptions).joined(separator: ", "))")
-        // As with faults: two changes at once may come to a shard in either order.
-        onEachShard { [shared] in
-            $0.modes = shared.modes
-        } then: {
-            then()
-        }
-        return true
     }
 
     package var wallMilliseconds: Int64 { time.wallMilliseconds }
@@ -229,7 +219,7 @@ package final class ProxyServer: @unchecked Sendable {
     package var isReady: Bool { isStopping.withLock { !$0 } }
 
     package func reopenAccessLog() {
-        shared.accessLog?.reopen { [logger] code in
+        process.accessLog?.reopen { [logger] code in
             logger.error("the access log cannot be reopened: \(String(cString: strerror(code))); the old file is written to further")
         }
     }
@@ -240,7 +230,7 @@ package final class ProxyServer: @unchecked Sendable {
     package func collectMetrics(then: @escaping @Sendable (MetricsSnapshot) -> Void) {
         let gathering = Gathering(count: shards.count, labels: MetricNames.labels)
         for shard in shards {
-            shard.loop.execute { [self] in
+            shard.shard.loop.execute { [self] in
                 guard let snapshot = gathering.add(shard) else { return }
                 pageQueue.async { then(self.complete(snapshot)) }
             }
@@ -253,45 +243,36 @@ package final class ProxyServer: @unchecked Sendable {
         snapshot.process = .now()
         snapshot.version = settings.version
         snapshot.isReady = isReady
-        let modes = self.modes
-        snapshot.modes = ServingMode.allCases.map { mode in
-            let exceptions = modes.exceptions(with: mode)
-            return MetricsSnapshot.ModeLine(
-                mode: mode.rawValue, isForAll: modes.all == mode, prefixes: exceptions.prefixes, routes: exceptions.routes)
-        }
         addCertificates(to: &snapshot.clientTLS)
-        snapshot.faultRules = shared.faults.rules.count
-        snapshot.cookieSetsLeftOut = shared.cache?.cookieOrigins?.leftOut ?? 0
-        snapshot.gone = shared.cache?.gone?.counts.map { (event: $0.event, count: UInt64($0.count)) } ?? []
-        snapshot.recorded = shared.recorder?.counts ?? []
-        snapshot.collapsedWaiting = shared.collapsed.waiting
-        snapshot.failures = shared.health.summary(now: time.monotonicMilliseconds)
-        (snapshot.tokens.lookUps, snapshot.tokens.lookUpsRemembered) = shared.lookUpFigures
-        (snapshot.tokens.keys, snapshot.tokens.keyReads, snapshot.tokens.keyFailures) = shared.keyFigures
-        snapshot.accessLogDropped = shared.accessLog?.dropped ?? 0
-        snapshot.connections.limit = shared.connections.limit
-        snapshot.connections.turnedAway = shared.connections.turnedAway
-        snapshot.connections.cut = shared.connections.cut
-        snapshot.connections.unsentBytes = shared.connections.unsentBytes
-        snapshot.connections.heldContentBytes = shared.content.heldBytes
+        snapshot.faultRules = process.faults.rules.count
+        snapshot.recorded = process.recorder?.counts ?? []
+        snapshot.collapsedWaiting = process.collapsed.waiting
+        for api in apis { api.addFigures(to: &snapshot, now: time.monotonicMilliseconds) }
+        snapshot.accessLogDropped = process.accessLog?.dropped ?? 0
+        snapshot.connections.limit = process.connections.limit
+        snapshot.connections.turnedAway = process.connections.turnedAway
+        snapshot.connections.cut = process.connections.cut
+        snapshot.connections.unsentBytes = process.connections.unsentBytes
+        snapshot.connections.heldContentBytes = process.content.heldBytes
         return snapshot
     }
 
-    var cacheFigures: CacheFigures { CacheFigures(shared.cache) }
+    package var cacheFigures: CacheFigures { CacheFigures(anyCache) }
 
     // MARK: Log
 
     private func logStart() {
         let listening = zip(settings.listening.listeners, addresses).map { $0.name(at: $1) }.joined(separator: ", ")
         let loops = settings.shards == 1 ? "1 event loop" : "\(settings.shards) event loops"
-        logger.info("listening on \(listening), upstream \(settings.upstream.origin)\(settings.upstream.basePath), \(loops)")
+        let upstreams = apis.map { $0.name.isEmpty ? $0.upstreamURL : "\($0.name) at \($0.upstreamURL)" }.joined(separator: ", ")
+        logger.info("listening on \(listening), upstream \(upstreams), \(loops)")
         if !adminAddresses.isEmpty {
             logger.info("metrics and admin interface on \(adminAddresses.map(\.description).joined(separator: ", "))")
         }
-        for warning in shared.routes.all.flatMap(\.warnings) { logger.warning("\(warning)") }
+        for warning in apis.flatMap(\.state.routes.all).flatMap(\.warnings) { logger.warning("\(warning)") }
         if settings.admin.allowsFaults { logger.warning("admin.faults: an administrator may inject faults, to practise outages") }
-        guard let cache = shared.cache else {
-            return shared.recorder == nil
+        guard let cache = anyCache else {
+            return process.recorder == nil
                 ? logger.warning("no store: nothing is kept") : logger.info("recording: nothing is kept in a store")
         }
         for line in OpeningReport(cache).lines {
@@ -312,6 +293,34 @@ private struct PlacedSocket {
     let isAdmin: Bool
 }
 
+/// One shard, and each API on it.
+final class ServedShard: Sendable {
+    let shard: Shard
+    private let apis: [ProxyShard]
+
+    init(_ shard: Shard, _ apis: [SharedFlowState]) {
+        self.shard = shard
+        self.apis = apis.map { ProxyShard($0, on: shard) }
+    }
+
+    /// Those of the only one, or of several.
+    var receiver: any RequestReceiver { apis[0].isAlone ? apis[0] : APIReceiver(apis) }
+    /// For what is asked of none of them.
+    var first: ProxyShard { apis[0] }
+
+    func forEachAPI(_ work: (ProxyShard) -> Void) {
+        for api in apis { work(api) }
+    }
+
+    func api(_ place: Int) -> ProxyShard { apis[place] }
+
+    /// On its loop, before it takes the first request.
+    func start() {
+        shard.connections.start()
+        forEachAPI { $0.start() }
+    }
+}
+
 /// The sum of the shards' counts; complete when each has added its own.
 private final class Gathering: Sendable {
     /// Each shard adds to it from its own loop.
@@ -322,9 +331,10 @@ private final class Gathering: Sendable {
     }
 
     /// Returns the sum where this was the last.
-    func add(_ shard: ProxyShard) -> MetricsSnapshot? {
+    func add(_ served: ServedShard) -> MetricsSnapshot? {
         state.withLock { state in
-            shard.addFigures(to: &state.snapshot)
+            served.shard.addFigures(to: &state.snapshot)
+            served.forEachAPI { $0.addFigures(to: &state.snapshot) }
             state.left -= 1
             return state.left == 0 ? state.snapshot : nil
         }

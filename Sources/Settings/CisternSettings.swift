@@ -237,6 +237,8 @@ package struct CisternSettings: Sendable, Equatable {
     package var upstream = Upstream()
     package var failure = Failure()
     package var routes: [Route] = []
+    /// Empty where there is one only: then the other settings say all of it.
+    package var apis: [API] = []
     package var listen: [Listener] = ["127.0.0.1:8080"]
     package var adminListen: [Listener] = []
     package var trustedProxies: [String] = []

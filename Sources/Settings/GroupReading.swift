@@ -6,8 +6,10 @@ struct GroupReading<Root> {
     let name: String
     let file: String
     private(set) var mistakes: [ConfigurationMistake] = []
-    /// What stands under `routes` at the top of the file: read later, since routes begin with what the rest says.
-    private(set) var routes: YAMLNode?
+    /// Names of lists whose items begin with what the rest says, so that they are read later.
+    var lists: Set<String> = []
+    /// What stands under them.
+    private(set) var listed: [String: YAMLNode] = [:]
     /// Of each name that was read.
     private(set) var lines: [String: Int] = [:]
 
@@ -31,8 +33,8 @@ struct GroupReading<Root> {
                 apply(setting, value, line)
             } else if table.contains(where: { $0.path.hasPrefix(path + ".") }) {
                 readSection(value, path, line)
-            } else if path == "routes", name.isEmpty {
-                routes = value
+            } else if lists.contains(path) {
+                listed[path] = value
             } else if name.isEmpty, let instead = SettingsTable.retired[path] {
                 add(line, "\(path) is no longer a setting: \(instead)")
             } else {

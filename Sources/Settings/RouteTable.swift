@@ -83,8 +83,7 @@ package enum RouteTable {
 extension CisternSettings.Route {
     /// What is wrong with the route as a whole.
     var problems: [String] {
-        let isWord = !name.isEmpty && name.utf8.allSatisfy { $0.isWordByte }
-        guard isWord else { return ["a route needs a name of letters, digits, - and _"] }
+        guard name.isWord else { return ["a route needs a name of letters, digits, - and _"] }
         var problems: [String] = []
         if !path.hasPrefix("/") { problems.append("route \(name) needs a path that begins with /") }
         let segments = path.split(separator: "/", omittingEmptySubsequences: false).dropFirst()
@@ -97,6 +96,11 @@ extension CisternSettings.Route {
         if segments.dropLast().contains("**") { problems.append("route \(name): ** can only be the last segment") }
         return problems
     }
+}
+
+extension String {
+    /// Of letters, digits, `-` and `_`.
+    var isWord: Bool { !isEmpty && utf8.allSatisfy(\.isWordByte) }
 }
 
 extension UInt8 {

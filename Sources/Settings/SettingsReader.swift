@@ -8,6 +8,7 @@ package struct SettingsReader {
     /// Paths of the settings that have the profile's values, since nobody has set them.
     package private(set) var profiled: [String] = []
     private var routeNodes: [(file: String, node: YAMLNode)] = []
+    private var apiNodes: [(file: String, node: YAMLNode)] = []
     /// Where the value of a setting, or a route, was said last.
     private var places: [String: (file: String, line: Int)] = [:]
 
@@ -27,8 +28,10 @@ package struct SettingsReader {
                 return add(file, root.line, "the file must hold settings: names, colons and values")
             }
             var group = settings
-            let lines = read(root, SettingsTable.all, into: &group, named: "", file)
-            for (path, line) in lines { places[path] = (file, line) }
+            let reading = read(root, SettingsTable.all, into: &group, named: "", file, lists: ["routes", "apis"])
+            for (path, line) in reading.lines { places[path] = (file, line) }
+            if let routes = reading.listed["routes"] { routeNodes.append((file, routes)) }
+            if let apis = reading.listed["apis"] { apiNodes.append((file, apis)) }
             settings = group
         } catch {
             mistakes.append(error)
@@ -43,44 +46,77 @@ package struct SettingsReader {
     }
 
     /// Reads what a mapping says of the settings in `table`.
-    /// - Parameter name: what the mistakes call the group, with the dot behind it; empty for the whole.
-    /// - Returns: the line of each name in it.
-    @discardableResult
+    /// - Parameters:
+    ///   - name: what the mistakes call the group, with the dot behind it; empty for the whole.
+    ///   - lists: see `GroupReading`.
     private mutating func read<Root>(
-        _ node: YAMLNode, _ table: [Setting<Root>], into root: inout Root, named name: String, _ file: String
-    ) -> [String: Int] {
+        _ node: YAMLNode, _ table: [Setting<Root>], into root: inout Root, named name: String, _ file: String, lists: Set<String> = []
+    ) -> GroupReading<Root> {
         var reading = GroupReading(table: table, root: root, name: name, file: file)
+        reading.lists = lists
         reading.read(node, prefix: "")
         root = reading.root
         mistakes += reading.mistakes
-        if let routes = reading.routes { routeNodes.append((file, routes)) }
-        return reading.lines
+        return reading
     }
 
-    /// Reads the routes, which begin as what the other settings say together: so this comes after all layers.
+    /// Reads the APIs and the routes, which begin as what the other settings say together: so this comes after all layers.
     package mutating func finish() {
         applyProfile()
+        for (file, node) in apiNodes { readAPIs(node, file) }
         for (file, node) in routeNodes {
-            guard case .sequence(let items, _) = node else {
-                add(file, node.line, "routes must be a list, each with a name and a path")
+            let routes = self.routes(node, file, beginningAs: settings, named: "routes.")
+            settings.routes += routes
+        }
+        (routeNodes, apiNodes) = ([], [])
+    }
+
+    private mutating func readAPIs(_ node: YAMLNode, _ file: String) {
+        guard case .sequence(let items, _) = node else {
+            return add(file, node.line, "apis must be a list, each with a name and an upstream")
+        }
+        for item in items {
+            guard case .mapping = item else {
+                add(file, item.line, "an API has settings of its own: a name and an upstream at least")
                 continue
             }
-            for item in items {
-                var route = CisternSettings.Route(settings)
-                guard case .mapping = item else {
-                    add(file, item.line, "a route has settings of its own: a name and a path at least")
-                    continue
-                }
-                let lines = read(item, RouteTable.all, into: &route, named: "routes.", file)
-                for problem in route.problems { add(file, item.line, problem) }
-                for (path, line) in lines { places["routes.\(route.name).\(path)"] = (file, line) }
-                if settings.routes.contains(where: { $0.name == route.name }) {
-                    add(file, item.line, "two routes are called \"\(route.name)\"")
-                }
-                settings.routes.append(route)
+            var api = CisternSettings.API(settings)
+            let reading = read(item, APITable.all, into: &api, named: "apis.", file, lists: ["routes"])
+            for problem in api.problems { add(file, item.line, problem) }
+            let prefix = "apis.\(api.name)."
+            places[prefix] = (file, item.line)
+            for (path, line) in reading.lines { places[prefix + path] = (file, line) }
+            if settings.apis.contains(where: { $0.name == api.name }) { add(file, item.line, "two APIs are called \"\(api.name)\"") }
+            api.settings.upstream.url = api.upstream.first ?? ""
+            if let node = reading.listed["routes"] {
+                api.settings.routes = routes(node, file, beginningAs: api.settings, named: prefix + "routes.")
             }
+            settings.apis.append(api)
         }
-        routeNodes = []
+    }
+
+    /// - Parameter name: what the places of their settings begin with.
+    private mutating func routes(
+        _ node: YAMLNode, _ file: String, beginningAs settings: CisternSettings, named name: String
+    ) -> [CisternSettings.Route] {
+        guard case .sequence(let items, _) = node else {
+            add(file, node.line, "routes must be a list, each with a name and a path")
+            return []
+        }
+        var routes: [CisternSettings.Route] = []
+        for item in items {
+            var route = CisternSettings.Route(settings)
+            guard case .mapping = item else {
+                add(file, item.line, "a route has settings of its own: a name and a path at least")
+                continue
+            }
+            let lines = read(item, RouteTable.all, into: &route, named: "routes.", file).lines
+            for problem in route.problems { add(file, item.line, problem) }
+            for (path, line) in lines { places["\(name)\(route.name).\(path)"] = (file, line) }
+            if routes.contains(where: { $0.name == route.name }) { add(file, item.line, "two routes are called \"\(route.name)\"") }
+            routes.append(route)
+        }
+        return routes
     }
 
     /// Gives the profile's values to all settings that nobody has set.
@@ -132,6 +168,31 @@ package struct SettingsReader {
     /// For what the command line says of several settings at once.
     package mutating func change<Failure: Error>(_ change: (inout CisternSettings) throws(Failure) -> Void) throws(Failure) {
         try change(&settings)
+    }
+
+    /// The same for one API alone: what is found wrong there is told where the file says it of the API, or of all.
+    /// - Returns: a reader of its settings, and without mistakes.
+    package func reader(of api: CisternSettings.API) -> SettingsReader {
+        var reader = self
+        reader.settings = api.settings
+        reader.mistakes = []
+        let prefix = "apis.\(api.name)."
+        for setting in SettingsTable.all {
+            let name = setting.path.split(separator: ".", maxSplits: 1).last.map(String.init) ?? setting.path
+            for known in [setting.path, name] {
+                if let place = places[prefix + known] { reader.places[setting.path] = place }
+            }
+        }
+        if let place = places[prefix + "upstream"] { reader.places["upstream.url"] = place }
+        for (path, place) in places where path.hasPrefix(prefix + "routes.") { reader.places[String(path.dropFirst(prefix.count))] = place }
+        return reader
+    }
+
+    /// Takes over what another has found of an API.
+    package mutating func take(_ mistakes: [ConfigurationMistake], ofAPI name: String) {
+        for mistake in mistakes where !self.mistakes.contains(where: { $0.sentence == mistake.sentence }) {
+            add(mistake.file, mistake.line, "API \(name): \(mistake.sentence)")
+        }
     }
 
     /// Whether somebody has said it, or it stands at its default.

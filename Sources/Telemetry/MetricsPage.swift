@@ -26,6 +26,7 @@ package struct MetricsSnapshot: Sendable {
         package var upstreamHTTP2Ended: [String: Int] = [:]
         package var upstreamRequests = 0
         package var upstreamRetries = 0
+        package var upstreamMovedOn = 0
         package var upstreamTurnedAway = 0
         package var upstreamWaiting = 0
         package var upstreamLeftQueue = 0
@@ -74,6 +75,19 @@ package struct MetricsSnapshot: Sendable {
         }
 
         package var state: String { isUp ? "closed" : "open" }
+
+        /// All APIs together: up where each is.
+        package mutating func add(_ other: Failures) {
+            isUp = isUp && other.isUp
+            routes += other.routes
+            guard !scopes.isEmpty else {
+                scopes = other.scopes
+                return
+            }
+            scopes = zip(scopes, other.scopes).map {
+                ScopeLine(scope: $0.scope, open: $0.open + $1.open, opened: $0.opened + $1.opened)
+            }
+        }
     }
 
     /// How long events waited on one shard's loop, in microseconds.
@@ -91,12 +105,21 @@ package struct MetricsSnapshot: Sendable {
     }
 
     package var shards: ShardMetrics
+    /// Where there are several APIs: requests by their places, and how each is.
+    package var apiRequests: [APIRequests] = []
+    package var apis: [APILine] = []
     package var failures = Failures()
     /// Whether balancers should send requests here.
     package var isReady = true
 
     /// One mode: whether it is that of all paths, and for how many prefixes it is set.
     package struct ModeLine: Sendable {
+        /// The same of two APIs together.
+        package func with(_ other: ModeLine) -> ModeLine {
+            ModeLine(
+                mode: mode, isForAll: isForAll && other.isForAll, prefixes: prefixes + other.prefixes, routes: routes + other.routes)
+        }
+
         package let mode: String
         package let isForAll: Bool
         package let prefixes: Int
@@ -220,6 +243,7 @@ package enum MetricsPage {
         let shards = snapshot.shards
         writer.gauge("cistern_ready", "Whether balancers should send requests here (/readyz).", snapshot.isReady ? 1 : 0)
         failures(snapshot.failures, &writer)
+        snapshot.writeAPIs(to: &writer)
         writer.histogram(
             "cistern_upstream_duration_seconds", "From asking the upstream to the end of its response or its failure.", scale: 1e-6,
             [("", shards.upstreamDuration)])
@@ -250,6 +274,9 @@ package enum MetricsPage {
             "cistern_connection_attempts", "Connections tried in the background while the upstream could not be reached.",
             UInt64(snapshot.connections.attempted))
         writer.counter("cistern_upstream_retries", "Requests sent for the second time.", UInt64(snapshot.connections.upstreamRetries))
+        writer.counter(
+            "cistern_upstream_moved_on", "Requests that went on to another address of the upstream.",
+            UInt64(snapshot.connections.upstreamMovedOn))
         writer.counter(
             "cistern_upstream_turned_away", "Requests not sent because too many waited.", UInt64(snapshot.connections.upstreamTurnedAway))
         writer.gauge(

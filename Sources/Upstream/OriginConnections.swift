@@ -9,6 +9,8 @@ final class OriginConnections {
     let readBuffer = ReadBuffer()
     let connector: CurlConnector
     let settings: UpstreamSettings
+    /// Of the address, among all of the upstream.
+    private let place: Int
     let writer: RequestWriter
     /// The last one is used next; those that have to rest are the first.
     private(set) var idle: [OriginConnection] = []
@@ -39,11 +41,15 @@ final class OriginConnections {
     private var isServing = false
     private var isClosed = false
 
-    init(client: UpstreamClient) {
+    /// - Parameters:
+    ///   - settings: those of the address at `place`.
+    ///   - first: those of the first address, by whose name requests call their host.
+    init(client: UpstreamClient, _ settings: UpstreamSettings, at place: Int, of first: UpstreamSettings) {
         self.client = client
-        settings = client.settings
+        self.place = place
+        self.settings = settings
         connector = CurlConnector(loop: client.loop, settings: settings)
-        writer = RequestWriter(settings)
+        writer = RequestWriter(settings, inPlaceOf: place == 0 ? nil : first.authority)
         waiting = ConnectionQueue(connections: settings.maximumConnections, limit: settings.queueLimit)
         if settings.knowsHTTP2 { expected = .http2 }
     }
@@ -52,6 +58,7 @@ final class OriginConnections {
 
     /// - Returns: false where the request would have to wait, and too many wait already.
     func start(_ transfer: Transfer) -> Bool {
+        transfer.connections = self
         if hasRoom, waiting.take(transfer.request.shares) {
             transfer.holdsShares = true
             isServing = true
@@ -67,6 +74,7 @@ final class OriginConnections {
 
     /// For a request whose connection ended without a response.
     func startAgain(_ transfer: Transfer) {
+        transfer.connections = self
         transfer.noteQueuedAgain()
         enterQueue(transfer)
         serveWaiting()
@@ -291,7 +299,7 @@ final class OriginConnections {
         case .failure(let error):
             for transfer in attempt.transfers { releaseShares(of: transfer) }
             if completion == nil { giveRoom() }
-            for transfer in attempt.transfers { transfer.end(.failed(error)) }
+            for transfer in attempt.transfers where !client.moveOn(transfer, after: error) { transfer.end(.failed(error)) }
         }
         completion?(error)
     }
@@ -313,10 +321,10 @@ final class OriginConnections {
             if let isResumed = made.isResumed {
                 if isResumed { client.counters.handshakesResumed += 1 } else { client.counters.handshakesFull += 1 }
             }
-            client.onConnectionAttempt?(nil, began)
+            client.note(nil, at: place, began: began)
             return nil
         case .failure(let error):
-            client.onConnectionAttempt?(error, began)
+            client.note(error, at: place, began: began)
             return error
         }
     }

@@ -13,7 +13,12 @@ struct RequestWriter {
     private let scheme: [UInt8]
     private let authority: [UInt8]
 
-    init(_ settings: UpstreamSettings) {
+    /// The authority that requests name and this address has another for; nil where it is the one.
+    private let named: [UInt8]?
+
+    /// - Parameter named: see there.
+    init(_ settings: UpstreamSettings, inPlaceOf named: String? = nil) {
+        self.named = named.map { Array($0.utf8) }
         let isAskedThroughProxy = settings.isAskedThroughProxy
         prefix = Array(((isAskedThroughProxy ? settings.origin : "") + settings.basePath).utf8)
         wholeServer = Array((isAskedThroughProxy ? settings.origin : "*").utf8)
@@ -26,9 +31,17 @@ struct RequestWriter {
     /// More than our own words take.
     private static let ownBytes = 64
 
+    /// A request's fields, with the Host that this address has.
+    private func fields(for request: UpstreamRequest) -> Fields {
+        guard let named, let host = request.fields.first(.host), host.elementsEqual(named) else { return request.fields }
+        var fields = request.fields
+        fields.set(.host, authority)
+        return fields
+    }
+
     /// The request's line and fields as they stand, and what tells the length of its content.
     func write(_ request: UpstreamRequest, to head: inout [UInt8]) {
-        let fields = request.fields
+        let fields = fields(for: request)
         let isWholeServer = request.target.count == 1 && request.target[0] == UInt8(ascii: "*")
         let target = isWholeServer ? wholeServer.count : prefix.count + request.target.count
         head.append(
@@ -64,7 +77,7 @@ struct RequestWriter {
     ]
 
     func fields(of request: UpstreamRequest) -> HTTP2FieldList {
-        let fields = request.fields
+        let fields = self.fields(for: request)
         let isWholeServer = request.target.count == 1 && request.target[0] == UInt8(ascii: "*")
         var list = HTTP2FieldList(
             reservingBytes: FieldSerializer.room(for: fields) + prefix.count + request.target.count + Self.ownBytes, lines: fields.count + 5

@@ -40,6 +40,10 @@ package final class Transfer {
     let client: UpstreamClient
     let request: UpstreamRequest
     var carrier = TransferCarrier.none
+    /// Those of the address that it asks; nil before it begins.
+    var connections: OriginConnections?
+    /// How often it has gone on to another address.
+    var moves = 0
     /// Where the client keeps it among those that run.
     var place = 0
     /// Whether it holds its part of the shares that its request names.
@@ -243,6 +247,7 @@ package final class Transfer {
         client.remove(self)
         note(.ended)
         carrier = .none
+        connections = nil
         // Who asked may hold the transfer for longer.
         content = PendingContent(isEmpty: true)
         times.ended = elapsed
@@ -259,7 +264,7 @@ package final class Transfer {
         guard !progress.hasEnded else { return }
         switch carrier {
         case .none: break
-        case .queue(let place): client.leaveQueue(place)
+        case .queue(let place): connections?.leaveQueue(place)
         case .attempt(let attempt): attempt.abandon(self)
         case .connection(let connection): connection.abandon(self)
         case .exchange(let exchange): exchange.connection.abandon(exchange)

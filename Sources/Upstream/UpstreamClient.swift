@@ -18,6 +18,8 @@ package struct UpstreamCounters: Sendable {
     package var streamsTurnedAway = 0
     /// Sent for the second time.
     package var retries = 0
+    /// Gone on to another address, since theirs could not be reached.
+    package var movedOn = 0
     package var handshakesFull = 0
     package var handshakesResumed = 0
     /// Connections that ended.
@@ -40,13 +42,17 @@ package final class UpstreamClient {
     let loop: EventLoop
 
     private var active: [Transfer] = []
-    private var connections: OriginConnections?
+    /// Those of each address, in their order; empty once it is closed.
+    private(set) var connections: [OriginConnections] = []
+    var choice: AddressChoice
     private var isSweeping = false
     private var isClosed = false
     private var retryBudget: RetryBudget
     /// Called on the loop when a connection was made, or could not be: with nil, or with a failure to reach the upstream; and with when it
     /// was begun, in milliseconds of the loop's clock.
     package var onConnectionAttempt: ((UpstreamError?, Int64) -> Void)?
+    /// Called on the loop when an address, named by its place, is found out of reach, and why; and when it is not so any more, with nil.
+    package var onAddressChange: ((Int, UpstreamError?) -> Void)?
     /// Called with each request's target: what is injected into it.
     package var chooseFault: ((ArraySlice<UInt8>) -> InjectedFault?)?
 
@@ -59,7 +65,9 @@ package final class UpstreamClient {
         limits = TransferLimits(settings)
         coarseNow = loop.time.monotonicMilliseconds
         retryBudget = RetryBudget(percent: settings.retryBudget)
-        connections = OriginConnections(client: self)
+        let addresses = settings.atEachAddress
+        choice = AddressChoice(count: addresses.count)
+        connections = addresses.enumerated().map { OriginConnections(client: self, $1, at: $0, of: settings) }
     }
 
     deinit {
@@ -67,10 +75,10 @@ package final class UpstreamClient {
     }
 
     /// Whether a connection is there on which another request may go out over HTTP/2.
-    var hasOpenHTTP2Connection: Bool { connections?.shared.contains(where: \.hasRoom) ?? false }
+    var hasOpenHTTP2Connection: Bool { connections.contains { $0.shared.contains(where: \.hasRoom) } }
 
     /// Requests that wait for a connection now.
-    package var waitingCount: Int { connections?.waitingCount ?? 0 }
+    package var waitingCount: Int { connections.reduce(0) { $0 + $1.waitingCount } }
 
     /// Starts to ask. The receiver is held until the end; callbacks come from the loop, never from within this call.
     /// - Returns: nil where too many requests wait already.
@@ -101,7 +109,7 @@ package final class UpstreamClient {
 
     /// Returns false where too many wait.
     private func run(_ transfer: Transfer) -> Bool {
-        guard let connections, connections.start(transfer) else {
+        guard !connections.isEmpty, connections[choice.current].start(transfer) else {
             counters.turnedAway += 1
             return false
         }
@@ -123,7 +131,7 @@ package final class UpstreamClient {
     /// - Parameter completion: called on the loop, never from within this call: with nil, or with why none came to be.
     package func attemptConnection(_ completion: @escaping (UpstreamError?) -> Void) {
         loop.assertOnLoop()
-        connections?.attemptConnection(completion)
+        connections.first?.attemptConnection(completion)
     }
 
     /// Whether a request whose connection ended without a line of a response is sent once more, on a new one; taken as decided. Where the
@@ -141,9 +149,9 @@ package final class UpstreamClient {
         loop.assertOnLoop()
         guard !isClosed else { return }
         isClosed = true
-        connections?.close()
+        for one in connections { one.close() }
         for transfer in active { transfer.cancel() }
-        connections = nil
+        connections = []
     }
 
     // MARK: Transfers
@@ -161,7 +169,7 @@ package final class UpstreamClient {
 
     /// - Returns: false where there is no room for one more stream.
     func admitStream(_ transfer: Transfer) -> Bool {
-        guard connections?.admitStream(transfer) == true else {
+        guard transfer.connections?.admitStream(transfer) == true else {
             counters.streamsTurnedAway += 1
             return false
         }
@@ -169,8 +177,6 @@ package final class UpstreamClient {
         counters.streamsBegun += 1
         return true
     }
-
-    func leaveQueue(_ place: ConnectionQueue<Transfer>.Place) { connections?.leaveQueue(place) }
 
     // MARK: Time-outs
 
@@ -189,7 +195,7 @@ package final class UpstreamClient {
             if let error = transfer.overdue(at: coarseNow) { overdue.append((transfer, error)) }
         }
         for (transfer, error) in overdue { transfer.giveUp(error) }
-        connections?.sweep(at: coarseNow)
+        for one in connections { one.sweep(at: coarseNow) }
         if !active.isEmpty { startSweeping() }
     }
 }

@@ -17,6 +17,8 @@ package struct UpstreamSettings: Sendable {
     package var port: UInt16
     /// Put before each request target; empty, or a path without a slash at its end.
     package var basePath = ""
+    /// Asked in this order while those before cannot be reached.
+    package var fallbacks: [UpstreamAddress] = []
     /// Ask through this Unix socket instead of TCP.
     package var unixSocket: String?
     package var http2 = HTTP2Use.auto

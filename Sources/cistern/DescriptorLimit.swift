@@ -19,7 +19,8 @@ enum DescriptorLimit {
 
     /// nil where there are enough.
     static func warning(_ settings: ProxySettings) -> String? {
-        let (clients, upstream) = (settings.downstream.maximumConnections, settings.upstream.maximumConnections)
+        let apis = settings.apis.isEmpty ? [settings] : settings.apis
+        let (clients, upstream) = (settings.downstream.maximumConnections, apis.reduce(0) { $0 + $1.upstream.maximumConnections })
         let needed = clients + settings.shards * upstream + others
         guard let hard = limit?.rlim_max, hard < rlim_t(needed) else { return nil }
         return """

@@ -60,7 +60,9 @@ struct Check: ParsableCommand {
     func run() throws {
         let reader = try options.checkedReader(isStoring: true)
         let settings = ProxySettings(reader.settings)
-        let warnings = (settings.routes + [settings.otherRoute]).flatMap(\.warnings) + AccessCheck.warnings(reader.settings)
+        let warnings =
+            (settings.apis.isEmpty ? [settings] : settings.apis).flatMap { $0.routes + [$0.otherRoute] }.flatMap(\.warnings)
+            + AccessCheck.warnings(reader.settings)
         for warning in warnings + StartCheck.warnings(reader.settings, settings) { print("warning: \(warning)") }
         if let warning = DescriptorLimit.warning(settings) { print("warning: \(warning)") }
         for warning in CertificatesCheck.warnings(reader.settings) { print("warning: \(warning)") }

@@ -20,22 +20,40 @@ enum SettingsCheck {
     /// Adds what is wrong to the reader's mistakes.
     static func check(_ reader: inout SettingsReader) {
         let settings = reader.settings
-        if !settings.upstream.url.isEmpty, UpstreamURL(settings.upstream.url) == nil {
+        if settings.apis.isEmpty {
+            checkURL(settings.upstream.url, &reader)
+        } else {
+            APIsCheck.check(&reader)
+        }
+        checkAddresses(&reader)
+        checkAPI(&reader)
+        CertificatesCheck.check(&reader)
+        for api in settings.apis {
+            var own = reader.reader(of: api)
+            for url in api.upstream { checkURL(url, &own) }
+            checkAPI(&own)
+            reader.take(own.mistakes, ofAPI: api.name)
+        }
+    }
+
+    private static func checkURL(_ url: String, _ reader: inout SettingsReader) {
+        if !url.isEmpty, UpstreamURL(url) == nil {
             reader.add(
-                about: "upstream.url",
-                "upstream.url must be an http or https URL without user, query or fragment, not \"\(settings.upstream.url)\"")
-        } else if settings.upstream.url.isEmpty, reader.isComplete {
+                about: "upstream.url", "upstream.url must be an http or https URL without user, query or fragment, not \"\(url)\"")
+        } else if url.isEmpty, reader.isComplete {
             reader.add(about: "upstream.url", "upstream.url is missing: give --upstream URL, or set it in the file")
         }
+    }
+
+    /// What one of several APIs can have for itself.
+    private static func checkAPI(_ reader: inout SettingsReader) {
         checkUpstream(&reader)
-        checkAddresses(&reader)
         checkWords(&reader)
         checkRoutes(&reader)
         checkFreshness(&reader)
         checkCrossOrigin(&reader)
         CredentialsCheck.check(&reader)
         AccessCheck.check(&reader)
-        CertificatesCheck.check(&reader)
         checkFiles(&reader)
     }
 
@@ -249,8 +267,11 @@ struct UpstreamURL {
 extension ProxySettings {
     /// - Parameter settings: checked ones.
     init(_ settings: CisternSettings) {
-        guard let url = UpstreamURL(settings.upstream.url) else { preconditionFailure("settings were used unchecked") }
+        // Those of the process have none of their own where there are several APIs.
+        let url = settings.apis.first?.settings.upstream.url ?? settings.upstream.url
+        guard let url = UpstreamURL(url) else { preconditionFailure("settings were used unchecked") }
         self.init(upstream: UpstreamSettings(settings, url))
+        apis = settings.apis.map { ProxySettings($0) }
         shards = settings.shards > 0 ? settings.shards : UsableCores.count
         downstream = DownstreamSettings(settings)
         policy.strictness = settings.cache.policy == "strict" ? .strict : .rescue
@@ -309,6 +330,19 @@ extension ProxySettings {
         background.probe.interval = .milliseconds(settings.failure.probeInterval)
         background.probe.status = Status(rawValue: UInt16(settings.failure.probeStatus))
         version = Version.text
+    }
+
+    private init(_ api: CisternSettings.API) {
+        self.init(api.settings)
+        upstream.fallbacks = api.upstream.dropFirst().compactMap { UpstreamURL($0) }.map {
+            UpstreamAddress(isTLS: $0.isTLS, host: $0.host, port: $0.port, basePath: $0.path)
+        }
+        apiName = api.name
+        scope.names = ServedNames(api.host)
+        scope.path = api.pathBytes
+        if api.stripPath { strippedPath = scope.path }
+        // Its hosts are those that it answers to.
+        if !api.host.isEmpty { access.names = scope.names }
     }
 
     static func storeDirectory(_ settings: CisternSettings) -> String {

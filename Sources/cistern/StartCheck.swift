@@ -22,7 +22,8 @@ enum StartCheck {
 
     /// What may be otherwise when `serve` starts, or does not keep it from starting.
     static func warnings(_ settings: CisternSettings, _ proxy: ProxySettings) -> [String] {
-        directoryWarnings(settings) + addressWarnings(proxy) + logWarnings(settings.log) + nameWarnings(proxy.upstream)
+        directoryWarnings(settings) + addressWarnings(proxy) + logWarnings(settings.log)
+            + (proxy.apis.isEmpty ? [proxy] : proxy.apis).flatMap { $0.upstream.atEachAddress }.flatMap(nameWarnings)
     }
 
     private static func directoryWarnings(_ settings: CisternSettings) -> [String] {

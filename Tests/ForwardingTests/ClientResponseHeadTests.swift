@@ -12,7 +12,9 @@ struct ClientResponseHeadTests {
         var settings = ForwardingSettings()
         change(&settings)
         let maker = ClientResponseHead(
-            settings: settings, origin: Array("http://api.example".utf8), basePath: [], hiddenFields: [Array("cdn-cache-control".utf8)])
+            settings: settings,
+            location: LocationRewriting(isOn: settings.rewriteLocation, origin: Array("http://api.example".utf8), basePath: []),
+            hiddenFields: [Array("cdn-cache-control".utf8)])
         var fields = Fields()
         for (name, value) in lines { fields.append(name: name, value: value) }
         let head = maker.make(ResponseHead(status: status, reason: Array(reason.utf8), fields: fields), date: Array("now".utf8), room: 7)

@@ -103,7 +103,7 @@ struct Export: AdminCommand {
         let times = ["requested_at", "stored_at"].map { entry[$0]?.string.flatMap { RFC3339.parse($0) } ?? 0 }
         return ArchiveEntry.make(
             ArchiveEntry.Request(
-                method: "GET", url: (entry["upstream"]?.string ?? "") + (entry["target"]?.string ?? "/"), fields: requestFields),
+                method: "GET", url: (entry["upstream"]?.string ?? "") + (entry["upstream_target"]?.string ?? "/"), fields: requestFields),
             ArchiveEntry.Response(status: entry["status"]?.integer ?? 0, fields: fields, content: content, type: type),
             started: entry["requested_at"], milliseconds: max(0, Int(clamping: times[1] - times[0])),
             more: (entry["partition"].map { [.init("_partition", $0)] } ?? []) + [.init("_cistern", Self.origin(entry))])

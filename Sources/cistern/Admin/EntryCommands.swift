@@ -24,6 +24,8 @@ struct List: AdminCommand {
     @Option(help: "Only responses with this tag.")
     var tag: String?
 
+    @OptionGroup var which: APIOption
+
     @Option(help: ArgumentHelp("No more than so many.", valueName: "number"))
     var limit = 1_000
 
@@ -39,22 +41,33 @@ struct List: AdminCommand {
         guard limit > 0 else { throw ValidationError("--limit must be more than 0") }
         var left = limit
         var after: String?
-        var table = TextTable(
-            (ids ? [("ID", false)] : []) + [
-                ("STATUS", true), ("SIZE", true), ("AGE", true), ("TTL", true), ("PARTITION", false), ("TAGS", false), ("TARGET", false),
-            ])
+        var found: [JSONValue] = []
         repeat {
-            let arguments = [("prefix", prefix), ("tag", tag), ("limit", String(min(left, 500))), ("after", after)]
+            let arguments = [("prefix", prefix), ("tag", tag), ("limit", String(min(left, 500))), ("after", after), which.argument]
             let page = try client.value("GET", "entries", arguments)
             let entries = page["entries"]?.array ?? []
-            for entry in entries {
-                if json { StandardOutput.write(entry.serialized() + [0x0a]) } else { table.add(row(entry)) }
+            if json {
+                for entry in entries { StandardOutput.write(entry.serialized() + [0x0a]) }
+            } else {
+                found += entries
             }
             left -= entries.count
             after = page["next"]?.string
         } while after != nil && left > 0
-        if !json { StandardOutput.write(table.text) }
+        if !json { StandardOutput.write(table(found)) }
         if after != nil { StandardError.write("cistern: there are more; see --limit\n") }
+    }
+
+    private func table(_ entries: [JSONValue]) -> String {
+        let hasAPIs = entries.contains { $0["api"]?.string != nil }
+        var table = TextTable(
+            (ids ? [("ID", false)] : []) + (hasAPIs ? [("API", false)] : []) + [
+                ("STATUS", true), ("SIZE", true), ("AGE", true), ("TTL", true), ("PARTITION", false), ("TAGS", false), ("TARGET", false),
+            ])
+        for entry in entries {
+            table.add((ids ? [entry["id"]?.string ?? ""] : []) + (hasAPIs ? [entry["api"]?.string ?? "-"] : []) + row(entry))
+        }
+        return table.text
     }
 
     private func row(_ entry: JSONValue) -> [String] {
@@ -63,11 +76,10 @@ struct List: AdminCommand {
         let tags = entry["tags"]?.array?.compactMap(\.string).joined(separator: " ") ?? ""
         var target = entry["target"]?.string ?? ""
         for field in entry["vary"]?.array ?? [] { target += "  [\(field["name"]?.string ?? ""): \(field["value"]?.string ?? "-")]" }
-        let row = [
+        return [
             entry["status"]?.integer.map(String.init) ?? "", Printable.bytes(entry["bytes"]?.integer ?? 0),
             Printable.seconds(entry["age"]?.integer ?? 0), ttl, entry["partition"]?.string ?? "-", tags.isEmpty ? "-" : tags, target,
         ]
-        return ids ? [entry["id"]?.string ?? ""] + row : row
     }
 }
 
@@ -84,6 +96,8 @@ struct Show: AdminCommand {
 
     @Argument(help: "A path with its arguments, in any spelling; or an id, see ls --ids.")
     var what: String
+
+    @OptionGroup var which: APIOption
 
     @Flag(help: "Write the content to standard output, and nothing else.")
     var content = false
@@ -113,11 +127,12 @@ struct Show: AdminCommand {
     }
 
     private func find(_ client: AdminClient) throws -> [String] {
-        try client.value("GET", "entries", [("target", what)])["entries"]?.array?.compactMap { $0["id"]?.string } ?? []
+        try client.value("GET", "entries", [("target", what), which.argument])["entries"]?.array?.compactMap { $0["id"]?.string } ?? []
     }
 
     private static func describe(_ entry: JSONValue) -> String {
         var lines: [(String, String)] = [("id", entry["id"]?.string ?? ""), ("target", entry["target"]?.string ?? "")]
+        if let api = entry["api"]?.string { lines.append(("API", api)) }
         lines.append(("upstream", entry["upstream"]?.string ?? ""))
         lines.append(("stored", entry["stored_at"]?.string ?? ""))
         if let partition = entry["partition"]?.string { lines.append(("partition", "\(partition) (stands for the request's credentials)")) }
@@ -183,6 +198,8 @@ struct Purge: AdminCommand {
     @Flag(help: "Everything.")
     var all = false
 
+    @OptionGroup var which: APIOption
+
     @Flag(help: "Mark as stale instead.")
     var soft = false
 
@@ -196,6 +213,7 @@ struct Purge: AdminCommand {
     func run(_ client: AdminClient) throws {
         let arguments = [
             ("target", target), ("prefix", prefix), ("tag", tag), ("id", id), ("all", all ? "true" : nil), ("soft", soft ? "true" : nil),
+            which.argument,
         ]
         let count = try client.value("POST", "purge", arguments)["purged"]?.integer ?? 0
         print("\(count) \(count == 1 ? "response" : "responses") \(soft ? "marked as stale" : "purged")")

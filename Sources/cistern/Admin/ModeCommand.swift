@@ -35,6 +35,8 @@ struct Mode: AdminCommand {
     @Option(help: ArgumentHelp("Only paths of this route.", valueName: "name"))
     var route: String?
 
+    @OptionGroup var which: APIOption
+
     @Flag(help: "Have the paths with --prefix or of --route as all others again.")
     var reset = false
 
@@ -51,18 +53,22 @@ struct Mode: AdminCommand {
     func run(_ client: AdminClient) throws {
         let modes =
             if let mode {
-                try client.value("PUT", "mode", [("mode", mode.rawValue), ("prefix", prefix), ("route", route)])
+                try client.value("PUT", "mode", [("mode", mode.rawValue), ("prefix", prefix), ("route", route), which.argument])
             } else if reset {
-                try client.value("DELETE", "mode", [("prefix", prefix), ("route", route)])
+                try client.value("DELETE", "mode", [("prefix", prefix), ("route", route), which.argument])
             } else {
-                try client.value("GET", "mode")
+                try client.value("GET", "mode", [which.argument])
             }
+        StandardOutput.write(APIOption.text(modes, Self.describe))
+    }
+
+    private static func describe(_ modes: JSONValue) -> String {
         var table = TextTable([("MODE", false), ("PATHS", false)])
         for rule in modes["prefixes"]?.array ?? [] { table.add([rule["mode"]?.string ?? "", rule["prefix"]?.string ?? ""]) }
         for rule in modes["routes"]?.array ?? [] { table.add([rule["mode"]?.string ?? "", "route " + (rule["route"]?.string ?? "")]) }
         let isSplit = modes["prefixes"]?.array?.isEmpty == false || modes["routes"]?.array?.isEmpty == false
         table.add([modes["mode"]?.string ?? "", isSplit ? "all others" : "all"])
-        StandardOutput.write(table.text)
+        return table.text
     }
 }
 

@@ -30,11 +30,13 @@ struct UpstreamCommand: ParsableCommand {
         @Flag(help: "JSON.")
         var json = false
 
+        @OptionGroup var which: APIOption
+
         @OptionGroup var options: AdminOptions
 
         func run(_ client: AdminClient) throws {
-            let upstream = try client.value("GET", "upstream")
-            StandardOutput.write(json ? upstream.document : Array(Self.describe(upstream).utf8))
+            let upstream = try client.value("GET", "upstream", [which.argument])
+            StandardOutput.write(json ? upstream.document : Array(APIOption.text(upstream, Self.describe).utf8))
         }
 
         private static func describe(_ upstream: JSONValue) -> String {
@@ -65,10 +67,12 @@ struct UpstreamCommand: ParsableCommand {
         @Argument(help: "The scope, or the kind of scope.")
         var scope: String?
 
+        @OptionGroup var which: APIOption
+
         @OptionGroup var options: AdminOptions
 
         func run(_ client: AdminClient) throws {
-            let count = try client.value("POST", "upstream/reset", [("scope", scope)])["reset"]?.integer ?? 0
+            let count = try client.value("POST", "upstream/reset", [("scope", scope), which.argument])["reset"]?.integer ?? 0
             StandardOutput.write(count == 1 ? "1 scope is asked again as ever\n" : "\(count) scopes are asked again as ever\n")
         }
     }

@@ -72,6 +72,9 @@ struct Record: ParsableCommand {
     }
 
     private func record(_ settings: CisternSettings, _ signals: Signals, _ logger: Logger, into file: NewFile) throws {
+        guard settings.apis.isEmpty else {
+            throw AdminFailure("one upstream is recorded at a time: give --upstream, and a file without apis")
+        }
         var proxy = ProxySettings(settings)
         proxy.store = nil
         // The usual one belongs to the Cistern that runs with this cache directory.

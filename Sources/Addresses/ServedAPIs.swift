@@ -1,0 +1,60 @@
+// For which of several APIs a request is: its host says it first, the most exact name before a star and a star before none; then its path, the
+// longest beginning before shorter ones.
+
+import HTTPCore
+
+package struct ServedAPIs: Sendable {
+    /// What one API is for.
+    package struct Scope: Sendable {
+        /// Empty for any.
+        package var names: ServedNames
+        /// What paths begin with, in whole segments and without a slash at the end; empty for all.
+        package var path: [UInt8]
+
+        package init(names: ServedNames = ServedNames(), path: [UInt8] = []) { (self.names, self.path) = (names, path) }
+    }
+
+    package enum Choice: Sendable, Equatable {
+        /// Its place.
+        case api(Int)
+        /// None has the host.
+        case noHost
+        /// None of those that have the host has the path.
+        case noPath
+    }
+
+    private let scopes: [Scope]
+
+    package init(_ scopes: [Scope]) { self.scopes = scopes }
+
+    /// - Parameters:
+    ///   - authority: `host[:port]`, as in a Host field.
+    ///   - target: path and query.
+    package func choose(_ authority: ArraySlice<UInt8>, _ target: ArraySlice<UInt8>) -> Choice {
+        let choice = choice(authority, target)
+        // What the upstream may read as another path must not lead there from here: `/a/../b` is neither /a's nor /b's.
+        guard let plain = PlainPath.make(of: target) else { return choice }
+        return self.choice(authority, plain[...]) == choice ? choice : .noPath
+    }
+
+    private func choice(_ authority: ArraySlice<UInt8>, _ target: ArraySlice<UInt8>) -> Choice {
+        let ranks = scopes.map { scope in
+            if scope.names.isEmpty { return 1 }
+            return switch scope.names.fit(authority) {
+            case .exact: 3
+            case .byStar: 2
+            case nil: 0
+            }
+        }
+        guard let rank = ranks.max(), rank > 0 else { return .noHost }
+        let fitting = scopes.indices.filter { ranks[$0] == rank && Self.begins(target, with: scopes[$0].path) }
+        return fitting.max { scopes[$0].path.count < scopes[$1].path.count }.map { .api($0) } ?? .noPath
+    }
+
+    private static func begins(_ target: ArraySlice<UInt8>, with path: [UInt8]) -> Bool {
+        guard !path.isEmpty else { return true }
+        guard target.starts(with: path) else { return false }
+        let next = target.dropFirst(path.count).first
+        return next == nil || next == UInt8(ascii: "/") || next == UInt8(ascii: "?")
+    }
+}

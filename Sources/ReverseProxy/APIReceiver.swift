@@ -1,0 +1,41 @@
+// Where several APIs are served: gives each request to the one that it is for (`ServedAPIs`).
+
+import Addresses
+import Downstream
+import Forwarding
+import HTTPCore
+
+/// Touched on its shard's loop only.
+package final class APIReceiver: RequestReceiver {
+    private let apis: [ProxyShard]
+    private let served: ServedAPIs
+    /// The one whose hits came again last: mostly the next do too.
+    private var lastRepeated = 0
+
+    /// - Parameter apis: one at least; the first also responds where there is none for a request.
+    package init(_ apis: [ProxyShard]) {
+        self.apis = apis
+        served = ServedAPIs(apis.map(\.settings.scope))
+    }
+
+    package func repeated(_ bytes: UnsafeRawBufferPointer, on connection: ClientConnection) -> Bool {
+        // A request's bytes say which API it is for, so no two of them know the same ones.
+        if apis[lastRepeated].repeated(bytes, on: connection) { return true }
+        for place in apis.indices where place != lastRepeated && apis[place].repeated(bytes, on: connection) {
+            lastRepeated = place
+            return true
+        }
+        return false
+    }
+
+    package func received(_ request: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
+        let head = request.head
+        switch served.choose(head.host, head.pathAndQuery) {
+        case .api(let place): return apis[place].received(request, on: stream)
+        case .noHost: return apis[0].received(request, forNobody: .misdirected, on: stream)
+        case .noPath: return apis[0].received(request, forNobody: .noAPI, on: stream)
+        }
+    }
+
+    package func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) { apis[0].refused(refusal, on: stream) }
+}

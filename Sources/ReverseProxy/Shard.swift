@@ -1,0 +1,80 @@
+// One shard: an event loop, and what all APIs have in common on it: the connections of clients, threads for long content, records. What is done
+// with the requests for one API is its `ProxyShard`'s.
+
+import Downstream
+import Explanation
+import HTTPCore
+import Reactor
+import Telemetry
+
+/// Touched on its loop only; `@unchecked Sendable` because other threads do no more than queue work on that loop.
+package final class Shard: @unchecked Sendable {
+    package let number: Int
+    package let loop: EventLoop
+    package let connections: ClientConnections
+    let workers: ShardWorkers
+    let records: ShardRecords
+
+    package init(_ process: ProcessState, number: Int, time: any TimeSource) {
+        self.number = number
+        let settings = process.settings
+        loop = EventLoop(label: "cistern.shard.\(number)", time: time)
+        workers = ShardWorkers(loop)
+        connections = ClientConnections(loop: loop, settings: settings.downstream, budget: process.connections)
+        records = ShardRecords(why: WhyRing(shard: number, capacity: settings.records), accessLog: process.accessLog)
+    }
+
+    /// Looks for records, some in each turn of the loop.
+    package func search(_ search: WhyRing.Search, then: @escaping @Sendable ([WhyRecord]) -> Void) {
+        loop.assertOnLoop()
+        var search = search
+        guard records.why.lookFurther(&search) else { return then(search.records) }
+        loop.execute { [self, search] in self.search(search, then: then) }
+    }
+
+    // MARK: Figures
+
+    /// Adds this shard's counts to those of the others.
+    package func addFigures(to snapshot: inout MetricsSnapshot) {
+        loop.assertOnLoop()
+        snapshot.shards.merge(records.metrics)
+        for (place, requests) in records.apis.enumerated() { snapshot.add(requests, ofAPI: place) }
+        snapshot.loops.append(
+            MetricsSnapshot.LoopLine(
+                shard: number, longestWait: loop.waits.longestLately(now: loop.batchMicroseconds), waits: Histogram(loop.waits),
+                workers: [("content", workers.content), ("gzip", workers.gzip)].map { ($0, $1.queue.count, $1.queue.bytes) }))
+        addClients(to: &snapshot.connections)
+        addHandshakes(to: &snapshot.clientTLS)
+    }
+
+    private func addClients(to figures: inout MetricsSnapshot.Connections) {
+        let counters = connections.counters
+        figures.open += counters.open
+        figures.accepted += counters.accepted
+        figures.timedOut += counters.timedOut
+        figures.proxyHeadersRefused += counters.proxyHeadersRefused
+        figures.acceptPauses += counters.acceptPauses
+        figures.http2Connections += counters.http2.connections
+        figures.http2Streams += counters.http2.streams
+        figures.http2Resets += counters.http2.resets
+        figures.http2Errors += counters.http2.connectionErrors
+        figures.http2Floods += counters.http2.floods
+    }
+
+    private func addHandshakes(to figures: inout MetricsSnapshot.ClientTLS) {
+        guard let counters = connections.tls?.counters else { return }
+        figures.isSpoken = true
+        figures.running += counters.running
+        figures.full += counters.full
+        figures.resumed += counters.resumed
+        for (failure, count) in zip(HandshakeFailure.allCases, counters.failed) { figures.failed[failure.rawValue, default: 0] += count }
+    }
+}
+
+extension Histogram {
+    /// How long events waited, in microseconds; the bounds are powers of two.
+    fileprivate init(_ waits: LoopWaits) {
+        let last = LoopWaits.buckets - 1
+        self.init(bounds: (0..<last).map { Int64(1) << Int64($0) }, counts: (0...last).map { waits.counts[$0] }, sum: waits.sum)
+    }
+}

@@ -1,0 +1,120 @@
+// One API, as the server knows it: what the administrator's pages may know of it and have it do, and what of it stands on the page at /metrics.
+
+import Administration
+import CachePolicy
+import Coordination
+import Examination
+import Explanation
+import HTTPCore
+import JSON
+import Logging
+import ResponseCache
+import ReverseProxy
+import Telemetry
+import Upstream
+
+final class ServedAPI: Sendable {
+    let state: SharedFlowState
+    private unowned let server: ProxyServer
+
+    private init(_ state: SharedFlowState, of server: ProxyServer) { (self.state, self.server) = (state, server) }
+
+    /// - Throws: `StoreError`: their common store cannot be opened.
+    static func all(of server: ProxyServer) throws -> [ServedAPI] {
+        let process = server.process
+        let settings = process.settings.apis.isEmpty ? [process.settings] : process.settings.apis
+        var all: [ServedAPI] = []
+        for (place, one) in settings.enumerated() {
+            all.append(ServedAPI(try SharedFlowState(one, at: place, of: process, beside: all.first?.state), of: server))
+        }
+        return all
+    }
+
+    private var addresses: [(address: String, isUp: Bool)] {
+        settings.upstream.atEachAddress.enumerated().map { ($1.origin + $1.basePath, !state.health.isAddressDown($0)) }
+    }
+
+    private var settings: ProxySettings { state.settings }
+
+    // MARK: Figures
+
+    func addFigures(to snapshot: inout MetricsSnapshot, now: Int64) {
+        let modes = self.modes
+        let lines = ServingMode.allCases.map { mode in
+            let exceptions = modes.exceptions(with: mode)
+            return MetricsSnapshot.ModeLine(
+                mode: mode.rawValue, isForAll: modes.all == mode, prefixes: exceptions.prefixes, routes: exceptions.routes)
+        }
+        snapshot.modes = snapshot.modes.isEmpty ? lines : zip(snapshot.modes, lines).map { $0.with($1) }
+        let failures = state.health.summary(now: now)
+        snapshot.failures.add(failures)
+        snapshot.cookieSetsLeftOut += state.cache?.cookieOrigins?.leftOut ?? 0
+        for (event, count) in state.cache?.gone?.counts ?? [] { snapshot.addGone(event, UInt64(count)) }
+        snapshot.tokens.add(lookUps: state.lookUpFigures, keys: state.keyFigures)
+        if !name.isEmpty { snapshot.apis.append(APILine(name: name, isUp: failures.isUp, addresses: addresses)) }
+    }
+}
+
+extension ServedAPI: AdministeredAPI {
+    var name: String { state.name }
+    var cache: SharedCacheState? { state.cache }
+    var policy: CachePolicySettings { settings.policy }
+    var upstreamURL: String { settings.upstream.origin + settings.upstream.basePath }
+    var strippedPath: [UInt8] { settings.strippedPath }
+    var routeNames: [String] { state.routes.all.dropLast().map(\.name) }
+
+    func explainedRoute(of target: [UInt8]) -> ExplainedRoute { state.routes.explained(target) }
+
+    // MARK: What is known of failures
+
+    var remembersFailures: Bool { state.health.isOn }
+    var isUp: Bool { state.health.summary(now: server.monotonicMilliseconds).isUp }
+
+    func openFailures() -> [OpenFailure] {
+        state.health.openScopes(now: server.monotonicMilliseconds).map { open in
+            let user: UInt64? = if case .pause(_, let user) = open.scope, user != 0 { user } else { nil }
+            return OpenFailure(
+                name: state.health.name(of: open.scope), kind: open.scope.kind.rawValue, since: open.stop.since,
+                cause: open.stop.cause.label,
+                setting: open.stop.setting.rawValue, effect: open.scope.kind.effect, wait: open.stop.wait, user: user)
+        }
+    }
+
+    func resetFailures(_ name: String?) -> Int { state.health.reset(name, now: server.monotonicMilliseconds) }
+
+    // MARK: Modes
+
+    var modes: ModeTable { state.modes }
+
+    func changeModes(_ change: (inout ModeTable) -> Bool, then: @escaping @Sendable () -> Void) -> Bool {
+        guard let changed = state.changeModes(change) else { return false }
+        let exceptions =
+            changed.rules.map { "\($0.mode.rawValue) for \($0.prefix)" }
+            + changed.routes.sorted { $0.key < $1.key }.map { "\($0.value.rawValue) for the route \(state.routes.all[$0.key].name)" }
+        let subject = name.isEmpty ? "the mode" : "the mode of \(name)"
+        server.logger.notice("\(subject) is \(([changed.all.rawValue] + exceptions).joined(separator: ", "))")
+        // As with faults: two changes at once may come to a shard in either order.
+        server.onEachShard { [state] in
+            $0.api(Int(state.place)).modes = state.modes
+        } then: {
+            then()
+        }
+        return true
+    }
+
+    // MARK: Archives
+
+    func judge(_ archived: ArchivedResponse) -> ArchiveJudgement {
+        let good = state.routes.all[state.routes.place(of: archived.request.pathAndQuery)].good
+        let examination = ContentExamination(
+            ContentExamination.Arrived(
+                archived.content, .identity,
+                isJSON: MediaType(of: archived.response.fields)?.isJSON == true,
+                JSONTextChecker.check(archived.content.span), isDelimited: true),
+            ContentExamination.Demands(
+                good, storedBytes: nil, makesTag: settings.policy.wantsOwnTag(archived.response),
+                limitBytes: settings.content.bufferLimitBytes))
+        let findings = examination.findings()
+        return ArchiveJudgement(good: good, fault: findings?.fault, ownTag: findings?.ownTag)
+    }
+}

@@ -1,0 +1,86 @@
+// The settings of one of several APIs: which requests are for it, where it is, and what is different for it of what the other settings say of upstream,
+// failure and cache. Each of those has its last name here, as in `rescue_after` for `cache.rescue_after`.
+
+extension CisternSettings {
+    /// One of several APIs.
+    package struct API: Sendable, Equatable {
+        package var name = ""
+        /// Hosts that requests for it name; empty for any.
+        package var host: [String] = []
+        /// What its paths begin with; empty for all.
+        package var path = ""
+        package var stripPath = false
+        /// Its base URLs: the first that is not down is asked.
+        package var upstream: [String] = []
+        /// All settings as they hold for it.
+        package var settings: CisternSettings
+
+        package init(_ settings: CisternSettings) {
+            self.settings = settings
+            self.settings.routes = []
+            self.settings.apis = []
+        }
+    }
+}
+
+package enum APITable {
+    package static let all: [Setting<CisternSettings.API>] =
+        [
+            Setting(path: "name", binding: .text(\.name), help: "What metrics and logs call it, and keys: letters, digits, - and _."),
+            Setting(
+                path: "host", binding: .list(\.host),
+                help: "The hosts that it is for, such as users.example.com or *.example.com; empty for any. The most exact one counts."),
+            Setting(
+                path: "path", binding: .text(\.path),
+                help: "What the paths that it is for begin with; empty for all. The longest one counts."),
+            Setting(path: "strip_path", binding: .flag(\.stripPath), help: "Ask the upstream without that beginning."),
+            Setting(
+                path: "upstream", binding: .list(\.upstream),
+                help: "Its base URL, or several: the first is asked, and the next while that is out of reach."),
+        ] + overrides + CredentialSettingsTable.all(\.settings.credentials)
+        + CrossOriginGroup.settings(\.settings.crossOrigin, isRoute: true)
+
+    /// What of the other settings an API may have for itself.
+    private static var overrides: [Setting<CisternSettings.API>] {
+        SettingsTable.all.compactMap { setting in
+            guard let group = groups.first(where: setting.path.hasPrefix), !kept.contains(setting.path) else { return nil }
+            return Setting(
+                path: String(setting.path.dropFirst(group.count)), binding: setting.binding.within(\.settings), help: "As \(setting.path).")
+        }
+    }
+
+    private static let groups = ["upstream.", "failure.", "cache."]
+    /// What is for the whole, or said by `upstream`.
+    private static let kept = ["upstream.url", "cache.profile", "cache.recoded_memory"]
+}
+
+extension Setting.Binding {
+    /// The same of what is part of another group.
+    func within<Whole>(_ part: WritableKeyPath<Whole, Root>) -> Setting<Whole>.Binding {
+        switch self {
+        case .text(let path): .text(part.appending(path: path))
+        case .choice(let path, let words): .choice(part.appending(path: path), words)
+        case .list(let path): .list(part.appending(path: path))
+        case .listeners(let path): .listeners(part.appending(path: path))
+        case .certificates(let path): .certificates(part.appending(path: path))
+        case .flag(let path): .flag(part.appending(path: path))
+        case .count(let path, let range): .count(part.appending(path: path), range)
+        case .size(let path, let range): .size(part.appending(path: path), range)
+        case .duration(let path, let range): .duration(part.appending(path: path), range)
+        }
+    }
+}
+
+extension CisternSettings.API {
+    /// What is wrong with it as a whole.
+    var problems: [String] {
+        guard name.isWord else { return ["an API needs a name of letters, digits, - and _"] }
+        var problems: [String] = []
+        if upstream.isEmpty { problems.append("API \(name) needs an upstream: its base URL") }
+        if !path.isEmpty, !path.hasPrefix("/") || path.contains(where: { "?#*".contains($0) }) {
+            problems.append("API \(name): path must begin with / and have no ?, # or *, not \"\(path)\"")
+        }
+        if stripPath, path.split(separator: "/").isEmpty { problems.append("API \(name): strip_path needs a path to take off") }
+        return problems
+    }
+}

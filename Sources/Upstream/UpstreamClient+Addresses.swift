@@ -1,0 +1,77 @@
+// Where an upstream has several addresses: requests go on to the next one where one cannot be reached, and return when it can be again.
+
+import Reactor
+
+/// One address of an upstream.
+package struct UpstreamAddress: Sendable, Equatable {
+    package var isTLS: Bool
+    package var host: String
+    package var port: UInt16
+    package var basePath: String
+
+    package init(isTLS: Bool, host: String, port: UInt16, basePath: String = "") {
+        (self.isTLS, self.host, self.port, self.basePath) = (isTLS, host, port, basePath)
+    }
+}
+
+extension UpstreamSettings {
+    /// The same at each of its addresses.
+    package var atEachAddress: [UpstreamSettings] {
+        [self]
+            + fallbacks.map { address in
+                var settings = self
+                (settings.isTLS, settings.host, settings.port) = (address.isTLS, address.host, address.port)
+                settings.basePath = address.basePath
+                return settings
+            }
+    }
+}
+
+extension UpstreamClient {
+    /// Each address, and whether it can be reached as far as is known here.
+    package var addresses: [(origin: String, isUp: Bool)] {
+        zip(settings.atEachAddress, choice.isDown).map { ($0.origin + $0.basePath, !$1) }
+    }
+
+    /// What an attempt to connect has told.
+    /// - Parameter error: nil where there is a connection now.
+    func note(_ error: UpstreamError?, at place: Int, began: Int64) {
+        guard choice.isDown.count > 1 else {
+            onConnectionAttempt?(error, began)
+            return
+        }
+        // Our own trouble says nothing of the address.
+        guard let error else {
+            if choice.note(place, isDown: false) { onAddressChange?(place, nil) }
+            onConnectionAttempt?(nil, began)
+            return
+        }
+        guard error.isFailureToReach else { return }
+        if choice.note(place, isDown: true) {
+            onAddressChange?(place, error)
+            lookAgain(at: place)
+        }
+        // As long as one can be reached, the upstream can be.
+        if choice.areAllDown { onConnectionAttempt?(error, began) }
+    }
+
+    /// The request could not reach its address: it goes on to another, whatever it is, since nothing of it was sent.
+    /// - Returns: false where there is none.
+    func moveOn(_ transfer: Transfer, after error: UpstreamError) -> Bool {
+        guard error.isFailureToReach, !transfer.hasEnded, let place = choice.next(moves: transfer.moves) else { return false }
+        transfer.moves += 1
+        counters.movedOn += 1
+        connections[place].startAgain(transfer)
+        return true
+    }
+
+    /// From time to time, without a client that would wait for it.
+    private func lookAgain(at place: Int) {
+        loop.schedule(after: .milliseconds(settings.failure.recheck)) { [weak self] in
+            guard let self, !connections.isEmpty, choice.isDown[place] else { return }
+            connections[place].attemptConnection { [weak self] error in
+                if error != nil { self?.lookAgain(at: place) }
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+// For which of several APIs a request is.
+
+import Addresses
+import Testing
+
+@Suite("For which API a request is")
+struct ServedAPIsTests {
+    private static func scope(_ hosts: [String], _ path: String) -> ServedAPIs.Scope {
+        ServedAPIs.Scope(names: ServedNames(hosts), path: Array(path.utf8))
+    }
+
+    private static let apis = ServedAPIs([
+        scope(["users.example.com"], ""), scope(["*.example.com"], "/v1"), scope([], ""), scope([], "/items"), scope([], "/items/new"),
+        scope(["only.example.org"], "/one"),
+    ])
+
+    @Test(
+        "the most exact host counts, then the longest path",
+        arguments: [
+            ("users.example.com", "/v1/a", .api(0)), ("USERS.example.com:8443", "/", .api(0)), ("a.example.com", "/v1/a", .api(1)),
+            ("a.example.com", "/v2", .noPath), ("example.com", "/v1", .api(2)), ("localhost:80", "/items", .api(3)),
+            ("localhost", "/items?x=/items/new", .api(3)), ("localhost", "/items/new/1", .api(4)), ("localhost", "/itemsnew", .api(2)),
+            ("localhost", "/items/newer", .api(3)), ("only.example.org", "/one", .api(5)), ("only.example.org", "/two", .noPath),
+        ] as [(String, String, ServedAPIs.Choice)])
+    func chosen(_ host: String, _ target: String, _ expected: ServedAPIs.Choice) {
+        #expect(Self.apis.choose(Array(host.utf8)[...], Array(target.utf8)[...]) == expected)
+    }
+
+    @Test(
+        "a path that can be read as another API's is nobody's",
+        arguments: [
+            ("/items/../v1", false), ("/items/%2e%2e/x", false), ("/%69tems/1", false), ("/items/a%20b", true), ("/items//1", true),
+        ])
+    func ambiguous(_ target: String, _ isServed: Bool) {
+        let choice = Self.apis.choose(Array("localhost".utf8)[...], Array(target.utf8)[...])
+        #expect(choice == (isServed ? .api(3) : .noPath))
+    }
+
+    @Test("where every API has hosts, others have none")
+    func strangers() {
+        let apis = ServedAPIs([Self.scope(["a.example.com"], ""), Self.scope(["b.example.com"], "/b")])
+        #expect(apis.choose(Array("c.example.com".utf8)[...], Array("/".utf8)[...]) == .noHost)
+        #expect(apis.choose([], Array("/b".utf8)[...]) == .noHost)
+    }
+}
