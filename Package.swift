@@ -87,6 +87,7 @@ let package = Package(
             "Administration",
             [
                 "Archives", "HTTPCore", "JSON", "CachePolicy", "ResponseCache", "Explanation", "FaultInjection", "Upstream", "Telemetry",
+                "Locking",
             ],
             resources: [.embedInCode("openapi.json")]),
         room(

@@ -96,4 +96,30 @@ struct SettingsWiringTests {
         let changes = Self.lines(ProxySettings(settings)).difference(from: before)
         #expect(!changes.isEmpty)
     }
+
+    private static func withAPI(_ change: (inout CisternSettings.API) -> Void) -> CisternSettings {
+        var settings = CisternSettings()
+        var api = CisternSettings.API(settings)
+        (api.name, api.upstream, api.path) = ("a", ["http://api.test:81"], "/x")
+        api.settings.upstream.url = "http://api.test:81"
+        change(&api)
+        settings.apis = [api]
+        return settings
+    }
+
+    @Test("so does an API's", arguments: APITable.all.map(\.path))
+    func isTakenOfAPI(_ path: String) throws {
+        let setting = try #require(APITable.all.first { $0.path == path })
+        let changed = Self.withAPI { api in
+            if path == "upstream" { api.upstream.append("http://b.test") } else { Self.change(setting, in: &api) }
+        }
+        let changes = Self.lines(ProxySettings(changed)).difference(from: Self.lines(ProxySettings(Self.withAPI { _ in })))
+        #expect(!changes.isEmpty)
+    }
+
+    @Test("settings of an API and of the whole have names of their own")
+    func names() {
+        let names = APITable.all.map(\.path)
+        #expect(Set(names).count == names.count)
+    }
 }
