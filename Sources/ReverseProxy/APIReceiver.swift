@@ -18,10 +18,10 @@ package final class APIReceiver: RequestReceiver {
         served = ServedAPIs(apis.map(\.settings.scope))
     }
 
-    package func repeated(_ bytes: UnsafeRawBufferPointer, on connection: ClientConnection) -> Bool {
+    package func repeated(_ bytes: UnsafeRawBufferPointer, on stream: any ClientStream) -> Bool {
         // A request's bytes say which API it is for, so no two of them know the same ones.
-        if apis[lastRepeated].repeated(bytes, on: connection) { return true }
-        for place in apis.indices where place != lastRepeated && apis[place].repeated(bytes, on: connection) {
+        if apis[lastRepeated].repeated(bytes, on: stream) { return true }
+        for place in apis.indices where place != lastRepeated && apis[place].repeated(bytes, on: stream) {
             lastRepeated = place
             return true
         }

@@ -148,10 +148,10 @@ package final class ProxyServer: @unchecked Sendable {
     private static let memoryInterval = Duration.seconds(5)
     private static let memoryReturnInterval = Duration.seconds(60)
 
-    private func watchMemory(on shard: ProxyShard, after interval: Duration = memoryInterval) {
+    private func watchMemory(on shard: Shard, after interval: Duration = memoryInterval) {
         shard.loop.schedule(after: interval) { [weak self] in
             guard let self else { return }
-            guard shared.connections.hasMemoryToReturn() else { return watchMemory(on: shard) }
+            guard process.connections.hasMemoryToReturn() else { return watchMemory(on: shard) }
             pageQueue.async { ConnectionBudget.returnFreeMemory() }
             watchMemory(on: shard, after: Self.memoryReturnInterval)
         }

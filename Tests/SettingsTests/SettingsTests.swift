@@ -271,12 +271,65 @@ struct SettingsTests {
         for setting in RouteTable.all {
             #expect(file.contains("# \(setting.help)"), "routes.\(setting.path) is not explained")
         }
-        let example = file.replacing("routes: []\n", with: "").replacing("\n# routes:", with: "\nroutes:").replacing(
+        let apisBegin = try #require(file.firstRange(of: "# Several APIs")).lowerBound
+        let apisEnd = try #require(file.firstRange(of: "apis: []\n")).upperBound
+        let (apis, rest) = (file[apisBegin..<apisEnd], file[..<apisBegin] + file[apisEnd...])
+        let example = rest.replacing("routes: []\n", with: "").replacing("\n# routes:", with: "\nroutes:").replacing(
             "\n#   ", with: "\n   ")
         var whole = SettingsReader()
         whole.read(file: path, text: Array(example.utf8))
         whole.finish()
         #expect(whole.mistakes == [])
         #expect(whole.settings.routes.map(\.name) == ["posts"])
+        // So does the example API all that is not another setting's.
+        for setting in APITable.all.prefix(5) {
+            #expect(apis.contains("# \(setting.help)"), "apis.\(setting.path) is not explained")
+        }
+        let several = apis.replacing("apis: []\n", with: "").replacing("\n# apis:", with: "\napis:").replacing("\n#   ", with: "\n   ")
+        var read = SettingsReader()
+        read.read(file: path, text: Array(several.utf8))
+        read.finish()
+        #expect(read.mistakes == [])
+        #expect(read.settings.apis.map(\.name) == ["users"] && read.settings.apis.first?.settings.cache.rescueAfter == 800)
+    }
+
+    @Test("APIs begin as what is for all says, have settings and routes of their own, and each mistake has its line")
+    func apis() {
+        var reader = read(
+            """
+            cache: {rescue_after: 2s}
+            apis:
+              - {name: a, upstream: "http://a.test", threshold: 3, routes: [{name: r, path: /r, rescue_after: 1s}]}
+              - name: b
+                upstream: [http://b.test/v1, http://c.test]
+                path: /b/
+                strip_path: true
+                rescue_after: 800ms
+            """)
+        reader.finish()
+        #expect(reader.mistakes == [])
+        let apis = reader.settings.apis
+        #expect(apis.map(\.settings.cache.rescueAfter) == [2_000, 800] && apis.map(\.settings.failure.threshold) == [3, 5])
+        #expect(apis.map(\.settings.upstream.url) == ["http://a.test", "http://b.test/v1"])
+        #expect(apis[0].settings.routes.map(\.rescueAfter) == [1_000] && apis[1].settings.routes.isEmpty)
+        var wrong = read(
+            """
+            apis:
+              - {name: a b, upstream: "http://a.test"}
+              - {name: c}
+              - {name: d, upstream: "http://d.test", path: d, strip_path: true}
+              - {name: d, upstream: "http://d.test", rescue_aftr: 1s}
+              - 7
+            """)
+        wrong.finish()
+        #expect(
+            wrong.mistakesInOrder.map(\.description) == [
+                "f.yaml:2: an API needs a name of letters, digits, - and _",
+                "f.yaml:3: API c needs an upstream: its base URL",
+                "f.yaml:4: API d: path must begin with / and have no ?, # or *, not \"d\"",
+                "f.yaml:5: apis.rescue_aftr is not a setting; did you mean apis.rescue_after?",
+                "f.yaml:5: two APIs are called \"d\"",
+                "f.yaml:6: an API has settings of its own: a name and an upstream at least",
+            ])
     }
 }
