@@ -17,8 +17,8 @@ final class ConnectionAttempt: EventHandler {
 
     /// The requests that it is for, as long as there are any: several where it is expected to speak HTTP/2.
     private(set) var transfers: [Transfer]
-    /// For another protocol, which begins with HTTP/1.1.
-    let isForTunnel: Bool
+    /// HTTP/2 is not offered: for another protocol, which begins with HTTP/1.1, or for what may have broken HTTP/2.
+    let isForHTTP1: Bool
     private let connections: OriginConnections
     private var phase = Phase.beginning
     private var timer: LoopTimer?
@@ -38,7 +38,7 @@ final class ConnectionAttempt: EventHandler {
     init(_ connections: OriginConnections, for transfer: Transfer?) {
         self.connections = connections
         transfers = transfer.map { [$0] } ?? []
-        isForTunnel = transfer?.request.content == .tunnel
+        isForHTTP1 = transfer.map { $0.request.content == .tunnel || $0.needsHTTP1 } ?? false
         beganAt = connections.loop.time.monotonicMilliseconds
         timer = connections.loop.schedule(after: connections.settings.connectTimeout) { [weak self] in self?.timeOut() }
         transfer?.noteConnecting()
@@ -63,6 +63,7 @@ final class ConnectionAttempt: EventHandler {
     /// One more request is for it.
     func take(_ transfer: Transfer) {
         transfers.append(transfer)
+        if transfer.joining == .no { transfer.joining = .joined }
         transfer.carrier = .attempt(self)
         transfer.noteConnecting()
     }
@@ -119,7 +120,7 @@ final class ConnectionAttempt: EventHandler {
         }
     }
 
-    private var isHTTP2Known: Bool { connections.settings.knowsHTTP2 && !isForTunnel }
+    private var isHTTP2Known: Bool { connections.settings.knowsHTTP2 && !isForHTTP1 }
 
     private func times(_ connected: CurlConnector.Connected, secured: Int32) -> TransferTimes {
         var times = TransferTimes()
@@ -130,7 +131,7 @@ final class ConnectionAttempt: EventHandler {
     // MARK: TLS
 
     private func secure(_ connected: CurlConnector.Connected) {
-        guard let context = connections.tlsContext(isForTunnel: isForTunnel) else {
+        guard let context = connections.tlsContext(isForHTTP1: isForHTTP1) else {
             // One of the files cannot be used.
             return end(.failure(.tlsCertificateError))
         }

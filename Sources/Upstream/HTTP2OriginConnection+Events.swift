@@ -91,7 +91,7 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
         case _ where exchange.reader.hasBegun: endEarly(exchange, .reset, .responseIncomplete)
         case .refusedStream: endEarly(exchange, .refused, .connectionTerminated, isRefused: true)
         case .http11Required:
-            connections.preferHTTP1()
+            connections.note(.http1Asked)
             endEarly(exchange, .refused, .protocolError, isRefused: true)
         default: endEarly(exchange, .reset, .connectionTerminated)
         }
@@ -151,7 +151,7 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
     func sentGoAway(_ code: HTTP2ErrorCode) { renounce(code == .enhanceYourCalm ? .flood : .error) }
 
     func receivedGoAway(last: Int32, _ code: HTTP2ErrorCode) {
-        if code == .http11Required { connections.preferHTTP1() }
+        if code == .http11Required || code == .inadequateSecurity { connections.note(.http1Asked) }
         drain(code == .noError ? .closedByPeer : .error)
     }
 }

@@ -31,6 +31,8 @@ final class HTTP2OriginConnection: EventHandler {
     private var askedAt: Int64?
     /// Streams that the upstream takes at once.
     private var limit: Int
+    /// When it was last said, in milliseconds of the loop's clock.
+    private var limitedAt: Int64
 
     private let stream: ByteStream
     private let times: TransferTimes
@@ -75,7 +77,7 @@ final class HTTP2OriginConnection: EventHandler {
         guard let session = try? HTTP2Session(.client, settings) else { return nil }
         (self.stream, self.times, self.number, self.connections, self.session) = (stream, times, number, connections, session)
         heardAt = connections.client.coarseNow
-        usedAt = heardAt
+        (usedAt, limitedAt) = (heardAt, heardAt)
         limit = connections.expectedStreams
         conduct = HTTP2ControlBudget(perSecond: Self.controlFrames, now: connections.loop.time.monotonicMilliseconds)
         connections.loop.add(stream.descriptor, .readable, self)
@@ -87,6 +89,8 @@ final class HTTP2OriginConnection: EventHandler {
     /// How many more it takes.
     var room: Int { state == .open && session.mayRequest ? max(0, limit - exchanges.count) : 0 }
     var hasRoom: Bool { room > 0 }
+    /// It may carry requests later, and its peer takes none for now.
+    func takesNone(since time: Int64) -> Bool { state == .open && limit == 0 && session.mayRequest && limitedAt > time }
 
     // MARK: Requests
 
@@ -179,6 +183,8 @@ final class HTTP2OriginConnection: EventHandler {
         let left = exchanges.values.sorted { $0.stream < $1.stream }
         close(cause)
         for exchange in left where exchanges[exchange.stream] === exchange {
+            // What broke it may be among them: none of them is to break another.
+            if error == .protocolError { exchange.transfer.needsHTTP1 = connections.settings.http2 == .auto }
             endEarly(exchange, .connectionEnded, exchange.reader.hasBegun && error == .connectionTerminated ? .responseIncomplete : error)
         }
     }
@@ -204,6 +210,7 @@ final class HTTP2OriginConnection: EventHandler {
 
     func noteSettings() {
         limit = min(Self.maximumExchanges, session.peerMaximumStreams)
+        limitedAt = connections.client.coarseNow
         connections.noteStreams(limit)
     }
 
@@ -326,12 +333,12 @@ final class HTTP2OriginConnection: EventHandler {
 
     /// We have said that it ends: what is left on it ends as soon as that has gone out.
     func renounce(_ cause: ConnectionEnd) {
-        guard isOpen else { return }
+        guard isOpen, renounced == nil else { return }
         renounced = cause
-        connections.preferHTTP1()
+        connections.note(.broken)
     }
 
-    /// Puts together what is to be sent next.
+    /// Puts together what is to be sent next. A stream that ends by it may end the connection: others may need its place.
     /// - Returns: whether there is any.
     private func fill() -> Bool {
         withUnsafeTemporaryAllocation(byteCount: Self.pieceBytes, alignment: 16) { space in
@@ -339,7 +346,7 @@ final class HTTP2OriginConnection: EventHandler {
             let count = session.write(into: space, telling: self)
             isInSession = false
             output.append(contentsOf: UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(space)[..<count]))
-            return count > 0
+            return count > 0 && isOpen
         }
     }
 

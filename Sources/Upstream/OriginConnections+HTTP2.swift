@@ -12,15 +12,22 @@ extension OriginConnections {
 
     /// Whether the next request finds a stream or a connection, or one may be made for it.
     var hasRoomInHTTP2: Bool {
-        mayMake || !idle.isEmpty || joinable != nil || shared.contains { $0.hasRoom || $0.isUnused }
+        (mayMake && !isHeld) || !idle.isEmpty || joinable != nil || shared.contains { $0.hasRoom || ($0.isUnused && !isHeld) }
     }
+
+    /// Whether HTTP/2 may be spoken on connections that are made now.
+    var offersHTTP2: Bool { settings.http2 != .auto || offer.offersHTTP2(at: client.coarseNow) }
+
+    /// A connection is there that takes no requests, as the upstream has just said of it. It will soon (RFC 9113 §6.5.2), and another would cost a
+    /// handshake to hear the same: what comes waits for a moment.
+    private var isHeld: Bool { shared.contains { $0.takesNone(since: client.coarseNow - Self.joinableMilliseconds) } }
 
     /// One that is being made, and will have room for one more. What takes long to make is not waited for by those who come then: a packet may
     /// have been lost on its way, and another is there sooner, for all.
     private var joinable: ConnectionAttempt? {
         guard expected == .http2 else { return nil }
         return attempts.values.first {
-            isCounted($0) && !$0.isForTunnel && $0.transfers.count < expectedStreams
+            isCounted($0) && !$0.isForHTTP1 && $0.transfers.count < max(1, expectedStreams)
                 && client.coarseNow - $0.beganAt < Self.joinableMilliseconds
         }
     }
@@ -29,13 +36,14 @@ extension OriginConnections {
 
     func serveInHTTP2(_ transfer: Transfer) {
         endUnused()
+        if transfer.needsHTTP1, makeRoom() { return makeConnection(for: transfer) }
         let fitting = shared.first { isFitting($0, for: transfer) }
         let any = shared.first { $0.hasRoom }
         let unused = shared.first { $0.isUnused }
         let joined = fitting == nil ? joinable : nil
         let choice = ConnectionChoice(
             hasStream: fitting != nil, hasAnyStream: any != nil, hasKept: !idle.isEmpty && !transfer.needsNewConnection,
-            mayJoin: joined != nil, mayMake: mayMake, hasUnused: unused != nil || !idle.isEmpty
+            mayJoin: joined != nil, mayMake: mayMake && !isHeld, hasUnused: (unused != nil && !isHeld) || !idle.isEmpty
         ).choice
         switch choice {
         case .stream: fitting?.begin(transfer)
@@ -93,7 +101,7 @@ extension OriginConnections {
     }
 
     private func takeOver(_ connection: HTTP2OriginConnection) {
-        for attempt in attempts.values where isCounted(attempt) && !attempt.isForTunnel && connection.hasRoom {
+        for attempt in attempts.values where isCounted(attempt) && !attempt.isForHTTP1 && connection.hasRoom {
             for transfer in attempt.handOver(atMost: connection.room) { connection.begin(transfer) }
             if attempt.transfers.isEmpty { cancel(attempt) }
         }
@@ -101,7 +109,8 @@ extension OriginConnections {
 
     /// How many streams a connection takes, as its peer has said.
     func noteStreams(_ count: Int) {
-        expectedStreams = max(1, count)
+        expectedStreams = count
+        if count == 0 { note(.takesNoStreams) }
         serveWaiting()
     }
 
@@ -114,18 +123,16 @@ extension OriginConnections {
         giveRoom()
     }
 
-    /// How long HTTP/1.1 is spoken where HTTP/2 did not go well.
-    private static let http1Milliseconds: Int64 = 10 * 60_000
-
-    /// The upstream asks for HTTP/1.1 (RFC 9113 §7), or broke HTTP/2's rules: it gets HTTP/1.1 for a while, where no response concerns others.
-    func preferHTTP1() {
-        guard settings.http2 == .auto else { return }
-        http1Until = client.coarseNow + Self.http1Milliseconds
+    /// Something went wrong with HTTP/2: perhaps HTTP/1.1 is spoken for a while, where no response concerns others.
+    func note(_ event: ProtocolOffer.Event) {
+        guard settings.http2 == .auto, offer.handle(event, at: client.coarseNow) else { return }
         expected = .http1
         for connection in shared { connection.drain(.closedByPeer) }
     }
 
     func sweep(at now: Int64) {
         for connection in shared { connection.checkIsResponsive(at: now) }
+        // A connection that took none may be waited for no longer.
+        serveWaiting()
     }
 }

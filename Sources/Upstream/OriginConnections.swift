@@ -21,10 +21,10 @@ final class OriginConnections {
     var shared: [HTTP2OriginConnection] = []
     /// What new connections are expected to speak: what the last one spoke; nil where none was made.
     var expected: SpokenProtocol?
+    /// Whether they offer HTTP/2, where the upstream may choose.
+    var offer = ProtocolOffer()
     /// Streams that the upstream takes at once on one connection, as far as is known.
     var expectedStreams = HTTP2OriginConnection.maximumExchanges
-    /// The upstream is asked in HTTP/1.1 until then, in milliseconds of the loop's clock.
-    var http1Until = Int64.min
     /// Connections made so far.
     var madeCount = 0
     /// Connections in the making.
@@ -33,7 +33,7 @@ final class OriginConnections {
     private var spareCompletions: [ObjectIdentifier: (UpstreamError?) -> Void] = [:]
     /// With TLS, as soon as a connection was made.
     private var context: TLSContext?
-    private var tunnelContext: TLSContext?
+    private var http1Context: TLSContext?
     /// Those whose response is held back, since its client reads slowly. The first has been so for the longest time.
     private var heldBack: [Transfer] = []
     /// When a spare connection may be tried again, in milliseconds of the loop's clock.
@@ -139,14 +139,19 @@ final class OriginConnections {
 
     /// Another protocol begins with HTTP/1.1 (RFC 9110 §7.8), and takes a connection of its own.
     private func serveTunnel(_ transfer: Transfer) {
-        if !mayMake, !idle.isEmpty { idle.removeFirst().close(.unused) }
-        if !mayMake { shared.first { $0.isUnused }?.close(.unused) }
-        guard mayMake else {
+        guard makeRoom() else {
             releaseShares(of: transfer)
             transfer.carrier = .none
             return loop.atEndOfBatch { transfer.giveUp(.connectionLimitReached) }
         }
         makeConnection(for: transfer)
+    }
+
+    /// - Returns: whether another connection may be made, perhaps in the place of one that is not used.
+    func makeRoom() -> Bool {
+        if !mayMake, !idle.isEmpty { idle.removeFirst().close(.unused) }
+        if !mayMake { shared.first { $0.isUnused }?.close(.unused) }
+        return mayMake
     }
 
     func makeConnection(for transfer: Transfer) {
@@ -277,15 +282,14 @@ final class OriginConnections {
 
     /// What TLS needs, remade where one of its files has changed. Where that cannot be used, the last one still is.
     /// - Returns: nil where there never was one that could be.
-    /// - Parameter isForTunnel: HTTP/2 is not offered.
-    func tlsContext(isForTunnel: Bool) -> TLSContext? {
-        if isForTunnel, settings.http2 != .off {
-            if let tunnelContext, tunnelContext.isUpToDate(settings, http2: .off) { return tunnelContext }
-            if let new = TLSContext(settings, http2: .off) { tunnelContext = new }
-            return tunnelContext
-        }
-        let http2 = client.coarseNow < http1Until ? .off : settings.http2
-        if let context, context.isUpToDate(settings, http2: http2) { return context }
+    /// - Parameter isForHTTP1: HTTP/2 is not offered.
+    func tlsContext(isForHTTP1: Bool) -> TLSContext? {
+        guard offersHTTP2, !isForHTTP1 else { return upToDate(&http1Context, .off) }
+        return upToDate(&context, settings.http2)
+    }
+
+    private func upToDate(_ context: inout TLSContext?, _ http2: HTTP2Use) -> TLSContext? {
+        if let context, context.isUpToDate(settings) { return context }
         if let new = TLSContext(settings, http2: http2) { context = new }
         return context
     }
@@ -296,12 +300,26 @@ final class OriginConnections {
         let error = note(result, began: attempt.beganAt)
         switch result {
         case .success(let made): use(made, for: attempt, isCounted: completion == nil)
-        case .failure(let error):
-            for transfer in attempt.transfers { releaseShares(of: transfer) }
-            if completion == nil { giveRoom() }
-            for transfer in attempt.transfers where !client.moveOn(transfer, after: error) { transfer.end(.failed(error)) }
+        case .failure(let error): failed(attempt, error, isCounted: completion == nil)
         }
         completion?(error)
+    }
+
+    /// Who waited for another's connection asks for one again, once: all together, so that no more are tried than in HTTP/1.1. Where a time-out has
+    /// passed theirs has too.
+    private func failed(_ attempt: ConnectionAttempt, _ error: UpstreamError, isCounted: Bool) {
+        let mayTryAgain = !isClosed && error != .connectionTimeout && error != .dnsTimeout
+        for transfer in attempt.transfers { releaseShares(of: transfer) }
+        if isCounted { count -= 1 }
+        for transfer in attempt.transfers where !transfer.hasEnded && !client.moveOn(transfer, after: error) {
+            if mayTryAgain, transfer.joining == .joined {
+                transfer.joining = .joinedInVain
+                startAgain(transfer)
+            } else {
+                transfer.end(.failed(error))
+            }
+        }
+        serveWaiting()
     }
 
     /// Nobody needs what it would make.
@@ -333,7 +351,11 @@ final class OriginConnections {
         guard isCounted || mayMake else { return made.stream.close() }
         if !isCounted { count += 1 }
         madeCount += 1
-        if !attempt.isForTunnel { expected = made.spoken }
+        if !attempt.isForHTTP1 {
+            // It was begun before HTTP/2 went wrong.
+            guard made.spoken == .http1 || offersHTTP2 else { return dismiss(made, attempt) }
+            expected = made.spoken
+        }
         switch made.spoken {
         case .http1:
             let connection = OriginConnection(made.stream, made.times, self)
@@ -342,6 +364,14 @@ final class OriginConnections {
             for transfer in transfers.dropFirst() { startElsewhere(transfer) }
         case .http2: share(made, for: attempt)
         }
+    }
+
+    /// It is not to be used: they ask for another.
+    private func dismiss(_ made: ConnectionAttempt.Made, _ attempt: ConnectionAttempt) {
+        made.stream.close()
+        count -= 1
+        for transfer in attempt.transfers { startElsewhere(transfer) }
+        serveWaiting()
     }
 
     /// The connection that was made for it is not for it.

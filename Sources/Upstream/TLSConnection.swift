@@ -8,13 +8,11 @@ import Glibc
 final class TLSContext {
     fileprivate let pointer: OpaquePointer
     private let files: [FileIdentity?]
-    private let http2: HTTP2Use
 
-    /// - Parameter http2: what is offered: where the setting is `auto` the upstream may have asked for HTTP/1.1 by now.
+    /// - Parameter http2: what is offered.
     /// - Returns: nil where one of the files cannot be used.
     init?(_ settings: UpstreamSettings, http2: HTTP2Use) {
         files = Self.identities(settings)
-        self.http2 = http2
         guard
             let pointer = ctls_context_make(
                 settings.host, settings.caFile, settings.clientCertificate, settings.clientKey, settings.verify ? 1 : 0,
@@ -25,7 +23,7 @@ final class TLSContext {
 
     deinit { ctls_context_free(pointer) }
 
-    func isUpToDate(_ settings: UpstreamSettings, http2: HTTP2Use) -> Bool { self.http2 == http2 && files == Self.identities(settings) }
+    func isUpToDate(_ settings: UpstreamSettings) -> Bool { files == Self.identities(settings) }
 
     private static func identities(_ settings: UpstreamSettings) -> [FileIdentity?] {
         [settings.caFile, settings.clientCertificate, settings.clientKey].map { $0.flatMap { FileIdentity($0) } }

@@ -37,6 +37,12 @@ enum TransferEnd {
 }
 
 package final class Transfer {
+    enum Joining {
+        case no, joined
+        /// That could not be made. It asks once more.
+        case joinedInVain
+    }
+
     let client: UpstreamClient
     let request: UpstreamRequest
     var carrier = TransferCarrier.none
@@ -52,6 +58,10 @@ package final class Transfer {
     var joinedShare: ConnectionShare?
     /// The newest connection (`HTTP2OriginConnection.number`) when the one that carried it was found dead; nil where none was.
     var newestWhenFoundDead: Int?
+    /// It was on a connection on which HTTP/2's rules were broken, perhaps by its response.
+    var needsHTTP1 = false
+    /// Whether it waited for a connection that was made for another request.
+    var joining = Joining.no
     /// What is spoken on the connection that carries it, or has last; nil where none has.
     package internal(set) var spoken: SpokenProtocol?
     /// Held until the transfer ends: so a fetch whose client left goes on.

@@ -102,12 +102,16 @@ package final class ScriptedOrigin: Sendable {
         var script: Script
         var expectation: Script?
         var http2 = OriginHTTP2Behaviour()
+        /// What the next connections wait for, and whether they are cut then.
+        var gates: [(gate: Gate, cuts: Bool)] = []
     }
 
     /// The play and the origin's connections share it.
     private let state: Mutex<State>
     /// Once for each request.
     private let arrived = DispatchSemaphore(value: 0)
+    /// Once for each connection.
+    private let connected = DispatchSemaphore(value: 0)
 
     /// - Parameters:
     ///   - path: of a Unix socket to listen on instead of a port.
@@ -146,6 +150,18 @@ package final class ScriptedOrigin: Sendable {
 
     /// Of connections that begin from now on, where a client speaks HTTP/2: it does so by its preface, or by what TLS has agreed.
     package func behave(_ change: (inout OriginHTTP2Behaviour) -> Void) { state.withLock { change(&$0.http2) } }
+
+    /// The next connection is cut as soon as the gate is open, before anything is said on it.
+    package func cutNext(after gate: Gate) { state.withLock { $0.gates.append((gate, true)) } }
+
+    /// The next connection is served as soon as the gate is open.
+    package func holdNext(until gate: Gate) { state.withLock { $0.gates.append((gate, false)) } }
+
+    /// Waits until so many connections have come in all; false where that takes half a minute.
+    package func waitForConnections(_ count: Int) -> Bool {
+        while connectionCount < count { if connected.wait(timeout: .now() + 30) == .timedOut { return false } }
+        return true
+    }
 
     /// Connecting is refused from now on, and what was connected is cut.
     package func down() {
@@ -196,6 +212,7 @@ package final class ScriptedOrigin: Sendable {
                     state.connections.insert(connection)
                     state.connectionCount += 1
                 }
+                connected.signal()
                 // What is sent goes out at once: a reset would throw away what waits.
                 var one: Int32 = 1
                 setsockopt(connection, Int32(IPPROTO_TCP), TCP_NODELAY, &one, socklen_t(MemoryLayout<Int32>.size))
@@ -210,6 +227,10 @@ package final class ScriptedOrigin: Sendable {
     }
 
     private func serve(_ connection: Int32) {
+        if let (gate, cuts) = state.withLock({ $0.gates.isEmpty ? nil : $0.gates.removeFirst() }) {
+            gate.pass()
+            if cuts { return }
+        }
         guard let tls else { return serve(OriginStream(connection)) }
         guard let stream = tls.accept(connection) else { return }
         if stream.isResumed { state.withLock { $0.resumedCount += 1 } }

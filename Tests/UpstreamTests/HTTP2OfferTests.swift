@@ -1,0 +1,142 @@
+// What an upstream loses with which HTTP/2 does not go well, and what its requests lose: as little as can be.
+
+import HTTPCore
+import TestSupport
+import Testing
+
+@testable import Upstream
+
+@Suite("HTTP/2 that does not go well", .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
+struct HTTP2OfferTests {
+    /// What so many requests are asked in that are under way at once.
+    private func spoken(_ asking: Asking, _ origin: ScriptedOrigin, _ count: Int) -> [String] {
+        let gate = Gate()
+        let before = origin.requests.count
+        origin.react { request in [.pass(gate), .json("\"\(request.line)\"")] }
+        let recorders = (0..<count).map { asking.ask("GET", "/\($0)") }
+        #expect(origin.waitForRequests(before + count))
+        gate.open()
+        return recorders.map { recorder in
+            #expect(recorder.end() == .success(true))
+            return String(decoding: recorder.now.content.dropLast().suffix(8), as: UTF8.self)
+        }
+    }
+
+    private static let http1 = "HTTP/1.1"
+
+    private func breakRules(_ asking: Asking, _ origin: ScriptedOrigin) {
+        origin.react { request in
+            request.line.hasSuffix("HTTP/2") ? [.frame(OriginFrame.data, 0, [0])] : [.json("\"\(request.line)\"")]
+        }
+        let bad = asking.ask("GET", "/bad")
+        #expect(bad.end() == .success(true))
+        #expect(String(decoding: bad.now.content, as: UTF8.self) == "\"GET /bad HTTP/1.1\"")
+    }
+
+    @Test("one connection on which the rules were broken costs the others nothing; the second one soon after brings HTTP/1.1 for a while")
+    func broken() {
+        let origin = Way.http2TLS.origin { _ in [] }
+        let asking = Asking(origin, .http2TLS)
+        defer { asking.end() }
+        breakRules(asking, origin)
+        // One takes what the repeated request has left; for the others a connection is made.
+        #expect(spoken(asking, origin, 3).count { $0 != Self.http1 } == 2)
+        breakRules(asking, origin)
+        #expect(spoken(asking, origin, 6).allSatisfy { $0 == Self.http1 })
+        asking.time.advance(by: .seconds(16))
+        #expect(spoken(asking, origin, 9).count { $0 != Self.http1 } == 3)
+    }
+
+    @Test("a connection that was begun before HTTP/2 went wrong is not used for it")
+    func begunBefore() {
+        let late = Gate()
+        let origin = Way.http2TLS.origin { request in
+            request.line.hasSuffix("HTTP/2") ? [.resetStream(13)] : [.json("\"\(request.line)\"")]
+        }
+        let asking = Asking(origin, .http2TLS)
+        defer { asking.end() }
+        // Nothing is known yet, so each has a connection made for it; the first one's takes long.
+        origin.holdNext(until: late)
+        let first = asking.ask("GET", "/first")
+        #expect(origin.waitForConnections(1))
+        let second = asking.ask("GET", "/second")
+        #expect(second.end() == .success(true))
+        late.open()
+        for recorder in [first, asking.ask("GET", "/third")] {
+            #expect(recorder.end() == .success(true))
+            #expect(recorder.now.content.suffix(9).elementsEqual("HTTP/1.1\"".utf8))
+        }
+        #expect(asking.counters.http2Connections == 1)
+    }
+
+    @Test("who waited for another's connection that could not be made gets one after all, writes too", arguments: Way.multiplexed)
+    func joined(way: Way) {
+        let gate = Gate()
+        let origin = way.origin { [.json("\"\($0.target)\"")] }
+        let asking = Asking(origin, way) { if way.isTLS { $0.http2 = .priorKnowledge } }
+        defer { asking.end() }
+        origin.cutNext(after: gate)
+        let recorders = ["GET", "GET", "POST", "GET"].enumerated().map { asking.ask($1, "/\($0)") }
+        #expect(origin.waitForConnections(1))
+        gate.open()
+        // In clear the connection stands before it is cut, and a write has gone out on it.
+        let failing = way.isTLS ? [0] : [2]
+        for (number, recorder) in recorders.enumerated() {
+            if failing.contains(number) {
+                #expect(recorder.end() == .failure(way.isTLS ? .tlsProtocolError : .connectionTerminated))
+            } else {
+                #expect(recorder.end() == .success(true))
+            }
+        }
+        #expect(origin.connectionCount == 2)
+    }
+
+    @Test("where none can be made, two attempts are all that many requests cost")
+    func unreachable() {
+        let origin = Way.http2.origin { _ in [.json("1")] }
+        let asking = Asking(origin, .http2)
+        defer { asking.end() }
+        origin.down()
+        let recorders = asking.onLoop { client in
+            (0..<20).map { _ in
+                let recorder = Recorder()
+                _ = client.start(Asking.request("GET", "/a"), receiver: recorder)
+                return recorder
+            }
+        }
+        for recorder in recorders { #expect(recorder.end() == .failure(.connectionRefused)) }
+        #expect(asking.attempts == [.connectionRefused, .connectionRefused])
+    }
+
+    @Test("an upstream that takes no streams is asked in HTTP/1.1, and tried again later")
+    func noStreams() {
+        let origin = Way.http2TLS.origin { request in
+            request.line.hasSuffix("HTTP/2") ? [.resetStream(7)] : [.json("\"\(request.line)\"")]
+        }
+        origin.behave { $0.settings = [(3, 0)] }
+        let asking = Asking(origin, .http2TLS)
+        defer { asking.end() }
+        for number in 0..<5 {
+            let recorder = asking.ask(number % 2 == 0 ? "GET" : "POST", "/\(number)")
+            #expect(recorder.end() == .success(true))
+            #expect(recorder.now.content.suffix(9).elementsEqual("HTTP/1.1\"".utf8))
+        }
+        #expect(asking.counters.connectionsOpened == 2 && asking.counters.http2Connections == 1)
+    }
+
+    @Test("where HTTP/2 is all that is spoken, requests wait until streams are taken, and no handshakes are spent on it")
+    func noStreamsYet() {
+        let origin = Way.http2.origin { request in
+            request.target == "/first" ? [.connectionFrame(OriginFrame.settings, 0, [0, 3, 0, 0, 0, 0]), .json("1")] : [.json("2")]
+        }
+        let asking = Asking(origin, .http2)
+        defer { asking.end() }
+        #expect(asking.ask("GET", "/first").end() == .success(true))
+        let waiting = (0..<5).map { asking.ask("GET", "/\($0)") }
+        #expect(asking.counters.connectionsOpened == 1)
+        // The upstream says nothing more: after a second another connection is tried.
+        asking.time.advance(by: .milliseconds(1_100))
+        for recorder in waiting { #expect(recorder.end() == .success(true)) }
+        #expect(asking.counters.connectionsOpened == 2)
+    }
+}

@@ -1,0 +1,56 @@
+// For how long an upstream with which HTTP/2 did not go well is asked in HTTP/1.1.
+
+import Testing
+
+@testable import Upstream
+
+@Suite("Whether HTTP/2 is offered")
+struct ProtocolOfferTests {
+    struct Row: Sendable, CustomTestStringConvertible {
+        let testDescription: String
+        /// Each with the second at which it comes.
+        let events: [(second: Int64, event: ProtocolOffer.Event)]
+        /// Seconds from the last one for which HTTP/1.1 is spoken.
+        let pause: Int64
+
+        init(_ name: String, _ events: [(Int64, ProtocolOffer.Event)], pause: Int64) {
+            (testDescription, self.events, self.pause) = (name, events.map { (second: $0.0, event: $0.1) }, pause)
+        }
+    }
+
+    private static let rows = [
+        Row("nothing has happened", [], pause: 0),
+        Row("one broken connection costs nothing but itself", [(0, .broken)], pause: 0),
+        Row("the second one soon after does", [(0, .broken), (60, .broken)], pause: 15),
+        Row("the second one much later is a first one", [(0, .broken), (600, .broken)], pause: 0),
+        Row("the third one, after HTTP/2 was tried again, costs twice as much", [(0, .broken), (1, .broken), (17, .broken)], pause: 30),
+        Row("during a pause others change nothing", [(0, .broken), (1, .broken), (5, .broken), (6, .takesNoStreams)], pause: 10),
+        Row("it stays at ten minutes", [0, 1, 17, 48, 109, 230, 471, 952, 1_553].map { ($0, .broken) }, pause: 600),
+        Row("ten good minutes of HTTP/2 after a pause, and all is forgotten", [(0, .broken), (1, .broken), (616, .broken)], pause: 0),
+        Row("an upstream that takes no streams is asked in HTTP/1.1 at once", [(0, .takesNoStreams)], pause: 15),
+        Row("and for twice as long where it still takes none", [(0, .takesNoStreams), (15, .takesNoStreams)], pause: 30),
+        Row("an upstream that asks for HTTP/1.1 gets it at once", [(0, .http1Asked)], pause: 600),
+        Row("also in a pause", [(0, .takesNoStreams), (5, .http1Asked)], pause: 600),
+        Row("what breaks after that is not the first", [(0, .http1Asked), (700, .broken)], pause: 30),
+    ]
+
+    @Test("how long HTTP/1.1 is spoken", arguments: rows)
+    func pause(row: Row) {
+        var offer = ProtocolOffer()
+        for (second, event) in row.events { _ = offer.handle(event, at: second * 1_000) }
+        let last = (row.events.last?.second ?? 0) * 1_000
+        // The pause that runs may have begun earlier.
+        #expect(offer.offersHTTP2(at: last) == (row.pause == 0))
+        if row.pause > 0 {
+            #expect(!offer.offersHTTP2(at: last + row.pause * 1_000 - 1))
+            #expect(offer.offersHTTP2(at: last + row.pause * 1_000))
+        }
+    }
+
+    @Test("only what begins a pause is told")
+    func told() {
+        var offer = ProtocolOffer()
+        let told = [ProtocolOffer.Event.broken, .broken, .broken, .http1Asked].map { offer.handle($0, at: 0) }
+        #expect(told == [false, true, false, true])
+    }
+}
