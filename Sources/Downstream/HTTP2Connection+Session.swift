@@ -78,7 +78,9 @@ extension HTTP2Connection: HTTP2SessionDelegate {
     }
 
     func submitResponse(_ fields: HTTP2FieldList, hasContent: Bool, on number: Int32) {
-        session.submitResponse(fields, hasContent: hasContent, on: number)
+        guard !session.submitResponse(fields, hasContent: hasContent, on: number), let stream = streams[number] else { return }
+        // There is no memory for it: nobody shall wait for a response that never begins.
+        reset(stream, .internalError)
     }
 
     func submitInformational(_ fields: HTTP2FieldList, on number: Int32) {

@@ -109,7 +109,8 @@ package final class HTTP2Session {
             let taken = min(rest.count, self.place.count)
             put(UnsafeRawBufferPointer(rebasing: rest[..<taken]))
             rest = UnsafeRawBufferPointer(rebasing: rest[taken...])
-            guard rest.isEmpty, !self.place.isEmpty else { break }
+            // The library would go on behind the GOAWAY that ends the connection.
+            guard rest.isEmpty, !self.place.isEmpty, nghttp2_session_want_write(session) != 0 else { break }
             var frame: UnsafePointer<UInt8>?
             let count = nghttp2_session_mem_send(session, &frame)
             guard count > 0 else { break }
@@ -176,7 +177,7 @@ package final class HTTP2Session {
         return stream > 0 ? stream : nil
     }
 
-    /// - Returns: whether the stream is there to take it.
+    /// - Returns: whether it is going to be written; else nothing is said on the stream.
     @discardableResult
     package func submitResponse(_ fields: HTTP2FieldList, hasContent: Bool, on stream: Int32) -> Bool {
         withSource(hasContent) { source in

@@ -1,10 +1,19 @@
 // Which connection a request gets where HTTP/2 is spoken: a stream of one that is there, or one that is being made and will carry several, before
 // another is made. Where only HTTP/1.1 is spoken there is nothing to choose, and this is not asked. Pure.
 
+import HTTPCore
+
 /// What is spoken on a connection.
 package enum SpokenProtocol: String, Sendable, CaseIterable {
     case http1 = "http/1.1"
     case http2 = "h2"
+
+    package var version: HTTPVersion {
+        switch self {
+        case .http1: .http11
+        case .http2: .http2
+        }
+    }
 }
 
 struct ConnectionChoice {

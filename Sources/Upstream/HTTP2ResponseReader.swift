@@ -102,7 +102,9 @@ struct HTTP2ResponseReader {
             return true
         }
         guard isGood, let status, !fields.containsAny(of: forbidden) else { return nil }
-        return ResponseHead(status: status, fields: fields)
+        var head = ResponseHead(status: status, fields: fields)
+        head.version = .http2
+        return head
     }
 
     /// RFC 9113 §8.3.2, RFC 9110 §15: three digits, and a class that there is.

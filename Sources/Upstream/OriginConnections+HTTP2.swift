@@ -27,12 +27,15 @@ extension OriginConnections {
     private var joinable: ConnectionAttempt? {
         guard expected == .http2 else { return nil }
         return attempts.values.first {
-            isCounted($0) && !$0.isForHTTP1 && $0.transfers.count < max(1, expectedStreams)
+            isCounted($0) && !$0.isForHTTP1 && $0.transfers.count < joinedAtMost
                 && client.coarseNow - $0.beganAt < Self.joinableMilliseconds
         }
     }
 
     private static let joinableMilliseconds: Int64 = 1_000
+
+    /// Where the last connection took none, what this one takes is not known before it says so.
+    private var joinedAtMost: Int { expectedStreams > 0 ? expectedStreams : HTTP2OriginConnection.maximumExchanges }
 
     func serveInHTTP2(_ transfer: Transfer) {
         endUnused()

@@ -100,6 +100,28 @@ struct SessionTests {
         #expect(pair.client.events.contains("goaway 3 NO_ERROR"))
     }
 
+    @Test("nothing is written behind the GOAWAY that ends a connection")
+    func lastWord() throws {
+        let pair = try SessionPair()
+        let streams = [1, 3].compactMap { _ in pair.client.session.submitRequest(SessionPair.request("/"), hasContent: false) }
+        pair.exchange()
+        for stream in streams {
+            pair.server.session.submitResponse(SessionPair.list([(":status", "200")]), hasContent: true, on: stream)
+            pair.server.content[stream] = [UInt8](repeating: 2, count: 40_000)
+        }
+        pair.server.session.ping()
+        pair.server.session.end(.protocolError)
+        pair.server.session.reset(3, .cancel)
+        let bytes = pair.server.output()
+        var (position, kinds) = (0, [UInt8]())
+        while position + 9 <= bytes.count {
+            kinds.append(bytes[position + 3])
+            position += 9 + (Int(bytes[position]) << 16 | Int(bytes[position + 1]) << 8 | Int(bytes[position + 2]))
+        }
+        #expect(position == bytes.count && kinds.last == 7 && kinds.count { $0 == 7 } == 1)
+        #expect(pair.server.output().isEmpty)
+    }
+
     @Test("a field section beyond the limits is told as such, and one far beyond them ends the connection")
     func fieldLimits() throws {
         var settings = HTTP2SessionSettings()
