@@ -22,6 +22,8 @@ struct ctls_connection {
     ctls_tickets *tickets;
     // What it has asked for; null where that is nothing, or known no more.
     char *name;
+    // The schemes of elliptic curves by which servers may sign, as bits of `curve_schemes`.
+    unsigned schemes;
     int is_chosen;
     long session_seconds;
     int offers_http2;

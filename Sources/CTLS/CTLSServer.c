@@ -143,6 +143,50 @@ static void take_name(ctls_connection *connection, const unsigned char *bytes, s
     connection->name = name;
 }
 
+// Schemes by which keys of elliptic curves sign: ECDSA with P-256, P-384 and P-521, Ed25519.
+static const int curve_schemes[] = {0x0403, 0x0503, 0x0603, 0x0807};
+enum { CURVE_SCHEMES = sizeof curve_schemes / sizeof *curve_schemes };
+
+static unsigned two_bytes(const unsigned char *bytes) { return (unsigned)(bytes[0] << 8 | bytes[1]); }
+
+static int names_13(SSL *ssl) {
+    const unsigned char *bytes;
+    size_t count;
+    if (SSL_client_hello_get0_ext(ssl, TLSEXT_TYPE_supported_versions, &bytes, &count) != 1) return 0;
+    for (size_t index = 1; index + 1 < count; index += 2) {
+        if (two_bytes(bytes + index) == TLS1_3_VERSION) return 1;
+    }
+    return 0;
+}
+
+// TLS 1.3 leaves certificates to the schemes; before it the suite names the key too (RFC 8422 §2).
+static int has_curve_suite(SSL *ssl) {
+    if (names_13(ssl)) return 1;
+    const unsigned char *bytes;
+    size_t count = SSL_client_hello_get0_ciphers(ssl, &bytes);
+    for (size_t index = 0; index + 1 < count; index += 2) {
+        switch (two_bytes(bytes + index)) {
+        case 0xc02b:
+        case 0xc02c:
+        case 0xcca9: return 1;
+        }
+    }
+    return 0;
+}
+
+static unsigned read_schemes(SSL *ssl) {
+    const unsigned char *bytes;
+    size_t count;
+    unsigned schemes = 0;
+    if (SSL_client_hello_get0_ext(ssl, TLSEXT_TYPE_signature_algorithms, &bytes, &count) != 1 || !has_curve_suite(ssl)) return 0;
+    for (size_t index = 2; index + 1 < count; index += 2) {
+        for (int place = 0; place < CURVE_SCHEMES; place++) {
+            if (two_bytes(bytes + index) == (unsigned)curve_schemes[place]) schemes |= 1u << place;
+        }
+    }
+    return schemes;
+}
+
 // Called a second time when the choice is made.
 static int hello(SSL *ssl, int *alert, void *unused) {
     (void)alert, (void)unused;
@@ -151,6 +195,7 @@ static int hello(SSL *ssl, int *alert, void *unused) {
     const unsigned char *bytes;
     size_t count;
     if (SSL_client_hello_get0_ext(ssl, TLSEXT_TYPE_server_name, &bytes, &count) == 1) take_name(connection, bytes, count);
+    connection->schemes = read_schemes(ssl);
     return SSL_CLIENT_HELLO_RETRY;
 }
 
@@ -320,6 +365,13 @@ int ctls_accept_failure(const ctls_connection *connection) { return connection->
 
 const char *ctls_accept_name(const ctls_connection *connection) { return connection->name ? connection->name : ""; }
 
+int ctls_accept_takes(const ctls_connection *connection, int scheme) {
+    for (int place = 0; place < CURVE_SCHEMES; place++) {
+        if (curve_schemes[place] == scheme) return connection->schemes >> place & 1;
+    }
+    return 0;
+}
+
 int ctls_accept_choose(ctls_connection *connection, const ctls_server *server, int asks, ctls_bytes listener, int offers_http2) {
     static const int modes[] = {SSL_VERIFY_NONE, SSL_VERIFY_PEER, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT};
     SSL *ssl = connection->ssl;
@@ -352,10 +404,12 @@ int ctls_holds_input(const ctls_connection *connection) { return SSL_has_pending
 
 int ctls_was_ended(const ctls_connection *connection) { return connection->is_at_end; }
 
-void ctls_end_sending(ctls_connection *connection) {
+int ctls_end_sending(ctls_connection *connection) {
     ERR_clear_error();
-    if (connection->is_agreed && !connection->is_broken) SSL_shutdown(connection->ssl);
+    int result = connection->is_agreed && !connection->is_broken ? SSL_shutdown(connection->ssl) : 1;
+    int is_left = result < 0 && SSL_get_error(connection->ssl, result) == SSL_ERROR_WANT_WRITE;
     ERR_clear_error();
+    return is_left ? CTLS_WANTS_WRITE : 0;
 }
 
 void ctls_spoil(ctls_connection *connection) { connection->is_broken = 1; }
@@ -446,6 +500,20 @@ static void gather_names(X509 *certificate, ctls_certificate_facts *facts) {
     GENERAL_NAMES_free(names);
 }
 
+static int curve_scheme(const EVP_PKEY *key) {
+    switch (key ? EVP_PKEY_get_base_id(key) : NID_undef) {
+    case EVP_PKEY_ED25519: return 0x0807;
+    case EVP_PKEY_EC: break;
+    default: return 0;
+    }
+    switch (EVP_PKEY_get_bits(key)) {
+    case 256: return 0x0403;
+    case 384: return 0x0503;
+    case 521: return 0x0603;
+    default: return 0;
+    }
+}
+
 static int is_known_here(X509 *last) {
     if (X509_check_issued(last, last) == X509_V_OK) return 1;
     X509_STORE *store = X509_STORE_new();
@@ -477,7 +545,7 @@ void ctls_certificate_inspect(ctls_bytes certificates, ctls_bytes key, ctls_cert
         facts->is_chain_whole = is_known_here(sk_X509_value(all, sk_X509_num(all) - 1));
         EVP_PKEY *public = X509_get0_pubkey(first);
         facts->is_rsa = public && EVP_PKEY_get_base_id(public) == EVP_PKEY_RSA;
-        facts->key_bits = public ? EVP_PKEY_get_bits(public) : 0;
+        facts->scheme = curve_scheme(public);
         X509_digest(first, EVP_sha256(), facts->hash, 0);
         gather_names(first, facts);
     }

@@ -44,6 +44,8 @@ package final class ClientConnection: AcceptedConnection {
     var isPushQueued = false
     /// What goes out next is being read from the disk, or made.
     var isOutputAwaited = false
+    /// All of the last response is the kernel's, which has no room yet for TLS's word that nothing more follows.
+    private var isEndUnsaid = false
 
     /// How long the client may take to read a response that ended the connection.
     private static let lingerTimeout = Duration.seconds(2)
@@ -70,7 +72,7 @@ package final class ClientConnection: AcceptedConnection {
         let events = transport.meaning(of: events)
         if events.isBroken { return perform(.abandon) }
         if events.contains(.ended) { perform(state.peerEnded()) }
-        if events.isWritable { flush() }
+        if events.isWritable { if isEndUnsaid { linger() } else { flush() } }
         if events.isReadable, !state.isClosed { read() }
     }
 
@@ -329,13 +331,14 @@ package final class ClientConnection: AcceptedConnection {
 
     private func linger() {
         input = []
-        transport.endSending()
-        readDeadline = table.deadline(after: Self.lingerTimeout)
+        isEndUnsaid = !transport.endSending()
+        readDeadline = table.deadline(after: isEndUnsaid ? table.settings.writeTimeout : Self.lingerTimeout)
         updateInterest()
     }
 
     func closeNow() {
         guard !state.isClosed else { return }
+        if state.isResponseCut(hasOutput: !output.isEmpty) { transport.cutAtClose(tells: state.current?.version != .http10) }
         state.close()
         exchange = nil
         input = []
@@ -371,6 +374,7 @@ package final class ClientConnection: AcceptedConnection {
         guard !state.isClosed else { return }
         var events = ReadyEvents()
         if !output.isEmpty || state.current?.isHeldBack == true, !isOutputAwaited { events.insert(.writable) }
+        if isEndUnsaid { events.insert(.writable) }
         if state.mayRead { events.insert(.readable) }
         if state.watchesForEnd { events.insert(.ended) }
         table.loop.modify(descriptor, transport.interest(events))

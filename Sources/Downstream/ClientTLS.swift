@@ -60,6 +60,9 @@ final class ClientTLS {
         }
     }
 
+    /// Before the choice: whether the client takes keys that sign by this scheme (RFC 8446 §4.2.3).
+    func takes(_ scheme: Int32) -> Bool { pointer.map { ctls_accept_takes($0, scheme) != 0 } ?? false }
+
     var speaksHTTP2: Bool { pointer.map { ctls_is_http2($0) != 0 } ?? false }
     var isResumed: Bool { pointer.map { ctls_is_resumed($0) != 0 } ?? false }
     var version: String { pointer.map { String(cString: ctls_version($0)) } ?? "" }
@@ -78,9 +81,10 @@ final class ClientTLS {
         repeat {
             let count = ctls_read(pointer, space.baseAddress! + taken, space.count - taken)
             guard count > 0 else {
-                holdsInput = false
                 readWaitsForWrite = count == CTLS_WANTS_WRITE
-                if taken > 0 { break }
+                // An end that came together with content is told at the next call, and the kernel will not ask for that.
+                holdsInput = taken > 0 && count != CTLS_WANTS_READ && count != CTLS_WANTS_WRITE
+                if taken > 0 { return .bytes(taken) }
                 switch count {
                 case CTLS_WANTS_READ, CTLS_WANTS_WRITE: return .nothing
                 case CTLS_CLOSED: return .ended
@@ -128,9 +132,8 @@ final class ClientTLS {
         hasBuffers = false
     }
 
-    func endSending() {
-        if let pointer { ctls_end_sending(pointer) }
-    }
+    /// - Returns: false where the kernel has no room for that word: then to be called again.
+    func endSending() -> Bool { pointer.map { ctls_end_sending($0) == 0 } ?? true }
 
     /// Nothing is said at the end: nobody shall take what was sent for whole.
     func spoil() {

@@ -99,9 +99,11 @@ struct ClientTransport: ~Copyable {
     // MARK: Ends
 
     /// Says that we send no more.
-    func endSending() {
-        tls?.endSending()
+    /// - Returns: false where TLS has yet to say so, when the kernel takes more: without its word what was sent looks cut.
+    func endSending() -> Bool {
+        guard tls?.endSending() ?? true else { return false }
         shutdown(descriptor, Int32(SHUT_WR))
+        return true
     }
 
     /// From now on closing is a reset, since an orderly end could be taken for the end of what is under way.
@@ -110,6 +112,10 @@ struct ClientTransport: ~Copyable {
         var option = linger(l_onoff: 1, l_linger: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
     }
+
+    /// From now on closing says nothing that could be taken for the end of what is under way.
+    /// - Parameter tells: its framing tells that something is missing, so what the kernel holds may still arrive.
+    func cutAtClose(tells: Bool) { if tells { tls?.spoil() } else { resetAtClose() } }
 
     /// Called from time to time while nothing is under way.
     func rest() { tls?.rest() }

@@ -74,6 +74,17 @@ struct ConnectionState {
     /// Whether the response has ended, though not all of it need have gone out.
     var hasResponded: Bool { current?.response == .ended }
 
+    /// Whether closing now would end a response in the middle: in order, that could be taken for the end of its content.
+    /// - Parameter hasOutput: some of it waits to be sent.
+    func isResponseCut(hasOutput: Bool) -> Bool {
+        guard let progress = current, !progress.isTunnel else { return false }
+        return switch progress.response {
+        case .awaited: false
+        case .begun: true
+        case .ended: hasOutput
+        }
+    }
+
     /// Whether bytes of the client can be used now.
     var mayRead: Bool {
         if hasInputEnded { return false }

@@ -267,7 +267,8 @@ final class HTTP2Connection: AcceptedConnection {
     /// All that is to be said has been written.
     func linger() {
         closeStreams()
-        transport.endSending()
+        // What is complete is so by its frames, whether TLS finds room for its word or not.
+        _ = transport.endSending()
         phase = .lingering(discardedBytes: 0, until: table.deadline(after: Self.lingerTimeout))
         updateInterest()
     }

@@ -1,30 +1,38 @@
-// Which certificate a client gets: by the name that it asks for (RFC 6066 §3). Pure.
+// Which certificates are for the name that a client asks for (RFC 6066 §3). Pure.
 
 package struct ServerNames: Sendable {
-    private var exact: [String: Int] = [:]
+    private var exact: [String: [Int]] = [:]
     /// Without the star: `*.example.com` stands under `.example.com`.
-    private var wildcards: [String: Int] = [:]
+    private var wildcards: [String: [Int]] = [:]
+    private var names: [Set<String>] = []
 
-    /// - Parameter names: of each certificate. Where two have the same name, the first counts.
+    /// - Parameter names: of each certificate.
     package init(_ names: [[String]]) {
         for (place, names) in names.enumerated() {
-            for name in names.map({ $0.lowercased() }) {
+            let names = Set(names.map { $0.lowercased() })
+            self.names.append(names)
+            for name in names {
                 if name.hasPrefix("*.") {
-                    if wildcards[String(name.dropFirst())] == nil { wildcards[String(name.dropFirst())] = place }
-                } else if exact[name] == nil {
-                    exact[name] = place
+                    wildcards[String(name.dropFirst()), default: []].append(place)
+                } else {
+                    exact[name, default: []].append(place)
                 }
             }
         }
     }
 
-    /// The certificate for a name: one that has it, then one with a star for its first label; nil where there is none.
-    package func place(of name: String) -> Int? {
+    /// The certificates for a name, the first one first: those that have it, else those with a star for its first label; nil where there are none.
+    package func places(of name: String) -> [Int]? {
         var name = name.lowercased()
         // The last dot says that a name is whole; certificates do not write it. Some upstreams take off more than one.
         while name.hasSuffix(".") { name.removeLast() }
-        if let place = exact[name] { return place }
+        if let places = exact[name] { return places }
         guard let dot = name.firstIndex(of: "."), dot > name.startIndex else { return nil }
         return wildcards[String(name[dot...])]
     }
+
+    package func place(of name: String) -> Int? { places(of: name)?.first }
+
+    /// One, and others for the same names.
+    package func twins(of place: Int) -> [Int] { names.indices.filter { names[$0] == names[place] } }
 }

@@ -61,19 +61,34 @@ package final class ServerTLS {
 
     /// - Returns: nil where OpenSSL has no memory.
     package init?(_ certificates: ServerCertificates, tickets: TicketKeys, loop: EventLoop) {
-        let contexts = certificates.entries.compactMap { TLSContext($0) }
-        guard contexts.count == certificates.entries.count else { return nil }
-        (self.certificates, self.contexts, self.tickets, self.loop) = (certificates, contexts, tickets, loop)
+        guard let prepared = Prepared(certificates) else { return nil }
+        (self.certificates, contexts) = (certificates, prepared.contexts)
+        (self.tickets, self.loop) = (tickets, loop)
+    }
+
+    /// What one shard is going to use. `@unchecked Sendable` because it is made by one thread and then touched by its shard only.
+    package final class Prepared: @unchecked Sendable {
+        fileprivate let certificates: ServerCertificates
+        fileprivate let contexts: [TLSContext]
+
+        fileprivate init?(_ certificates: ServerCertificates) {
+            contexts = certificates.entries.compactMap { TLSContext($0) }
+            guard contexts.count == certificates.entries.count else { return nil }
+            self.certificates = certificates
+        }
+
+        /// One for each of so many shards. Beside the loops: reading keys takes its time.
+        /// - Returns: nil where OpenSSL has no memory for all of them.
+        package static func make(_ certificates: ServerCertificates, shards: Int) -> [Prepared]? {
+            let all = (0..<shards).compactMap { _ in Prepared(certificates) }
+            return all.count == shards ? all : nil
+        }
     }
 
     /// Connections from now on get these; those that stand keep what they have.
-    /// - Returns: false where OpenSSL has no memory; then all stays as it was.
-    package func use(_ certificates: ServerCertificates) -> Bool {
+    package func use(_ prepared: Prepared) {
         loop.assertOnLoop()
-        let contexts = certificates.entries.compactMap { TLSContext($0) }
-        guard contexts.count == certificates.entries.count else { return false }
-        (self.certificates, self.contexts) = (certificates, contexts)
-        return true
+        (certificates, contexts) = (prepared.certificates, prepared.contexts)
     }
 
     /// TLS on a new connection.
@@ -82,7 +97,7 @@ package final class ServerTLS {
     /// Chooses by name what the client gets.
     /// - Returns: the place of what it gets; nil where there is no memory.
     func choose(for handshake: ClientTLS, name: String, _ listener: ListenerSettings) -> Int? {
-        let place = certificates.names.place(of: name) ?? 0
+        let place = certificates.place(for: name, on: listener.verification, takes: handshake.takes)
         let verification = listener.verification ?? certificates.entries[place].settings.verification
         return handshake.choose(contexts[place], verification, for: listener) ? place : nil
     }

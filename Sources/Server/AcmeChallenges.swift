@@ -5,6 +5,7 @@ import Dispatch
 import Downstream
 import Forwarding
 import HTTPCore
+import Locking
 import Reactor
 import ReverseProxy
 import Telemetry
@@ -15,6 +16,12 @@ final class AcmeChallenges: OwnFileSource, @unchecked Sendable {
     /// Reading waits for the disk.
     private let queue = DispatchQueue(label: "cistern.challenges")
 
+    /// Files that wait to be read, those of all shards together. An authority asks for a handful; anybody may ask for more, and a directory may
+    /// lie on a disk that hangs.
+    static let waitingLimit = 64
+    /// Asked on all loops, and changed on the queue.
+    private let waiting = Mutex(0)
+
     /// A key authorization is a token and a hash: well below this.
     private static let limitBytes = 4_096
 
@@ -22,14 +29,33 @@ final class AcmeChallenges: OwnFileSource, @unchecked Sendable {
 
     func respond(with token: String, to head: RequestHead, on stream: any ClientStream, of shard: ProxyShard) -> any ClientExchange {
         let exchange = FileExchange(stream, MethodLabel(head.method))
-        queue.async { [directory] in
+        guard enter() else {
+            exchange.send(Self.crowded, of: shard)
+            return exchange
+        }
+        queue.async { [self, directory] in
             let content = FileContent.read("\(directory)/\(token)", limit: Self.limitBytes, .own)
             let response =
                 content.map { OwnResponse(status: 200, contentType: "application/octet-stream", content: $0) }
                 ?? OwnResponse(status: 404, contentType: "text/plain; charset=utf-8", content: Array("There is no such challenge.\n".utf8))
+            waiting.withLock { $0 -= 1 }
             shard.loop.execute { exchange.send(response, of: shard) }
         }
         return exchange
+    }
+
+    private func enter() -> Bool {
+        waiting.withLock { waiting in
+            guard waiting < Self.waitingLimit else { return false }
+            waiting += 1
+            return true
+        }
+    }
+
+    private static var crowded: OwnResponse {
+        var response = OwnResponse(status: 503, sentence: "Too many challenges are being read.", accept: nil)
+        response.fieldLines = Array("Retry-After: 1\r\n".utf8)
+        return response
     }
 }
 

@@ -2,6 +2,7 @@
 
 import Addresses
 import Administration
+import Dispatch
 import Downstream
 import Logging
 import Reactor
@@ -37,23 +38,38 @@ extension ProxyServer {
         }
     }
 
-    /// Reads the certificates again; clients that come from then on get them. From any thread but a loop's.
+    /// Reads the certificates again; clients that come from then on get them. Who asks while they are being read gets what comes of the next time.
     /// - Parameter then: called once all shards have them, or with what is wrong with one of them; then all stays as it was.
     package func reloadCertificates(then: @escaping @Sendable (CertificateReload) -> Void) {
         guard let served else { return then(.none) }
-        do throws(CertificateError) {
-            let certificates = try served.reload(now: wallMilliseconds / 1_000)
-            onEachShard {
-                _ = $0.shard.connections.tls?.use(certificates)
-            } then: { [self] in
-                logger.notice("the certificates were read again: \(certificates.entries.count)")
-                logCertificates()
-                then(.taken(certificates.entries.map { $0.settings.file }, served.warnings.map(\.description)))
+        if served.ask(then) { reloadNow(served) }
+    }
+
+    private func reloadNow(_ served: ServedCertificates) {
+        served.queue.async { [self] in
+            let asking = served.takeAsking()
+            do throws(CertificateError) {
+                let (reading, prepared) = try served.read(now: wallMilliseconds / 1_000, shards: shardCount)
+                onEachShard {
+                    $0.shard.connections.tls?.use(prepared[$0.shard.number])
+                } then: { [self] in
+                    served.take(reading)
+                    logger.notice("the certificates were read again: \(reading.certificates.entries.count)")
+                    logCertificates()
+                    let files = reading.certificates.entries.map { $0.settings.file }
+                    for then in asking { then(.taken(files, reading.warnings.map(\.description))) }
+                    goOnReloading(served)
+                }
+            } catch {
+                logger.error("the certificates stay as they were: \(error.reloading)")
+                for then in asking { then(.refused(error.mistakes.isEmpty ? [error.reloading] : error.mistakes.map(\.description))) }
+                goOnReloading(served)
             }
-        } catch {
-            logger.error("the certificates stay as they were: \(error)")
-            then(.refused(error.mistakes.map(\.description)))
         }
+    }
+
+    private func goOnReloading(_ served: ServedCertificates) {
+        if served.isAskedAgain() { reloadNow(served) }
     }
 
     func addCertificates(to figures: inout MetricsSnapshot.ClientTLS) {

@@ -22,6 +22,8 @@ package final class ProxyServer: @unchecked Sendable {
     package private(set) var adminAddresses: [ListenAddress] = []
     /// Of Unix sockets that were bound here.
     private var ownSocketFiles: [String] = []
+    /// Of clients, in the order of the settings.
+    package var urls: [String] { zip(settings.listening.listeners, addresses).map { $0.url(at: $1) } }
     let process: ProcessState
     /// One at least.
     private(set) var apis: [ServedAPI] = []

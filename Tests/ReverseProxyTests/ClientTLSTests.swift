@@ -1,7 +1,9 @@
 // TLS with clients: who gets which certificate, who is refused, and what is never resumed. What requests and responses come to through TLS is held
 // by the suites that go through every door.
 
+import CacheStore
 import Descriptors
+import Dispatch
 import Downstream
 import Glibc
 import ReverseProxy
@@ -71,6 +73,57 @@ struct ClientTLSTests {
             var offer = TLSOffer()
             (offer.name, offer.authority) = (name, nil)
             #expect(try TestClient(port: play.port, offer).tls?.fingerprint == prints[place], "\(name ?? "no name")")
+        }
+    }
+
+    @Test("of two certificates for one name a client gets the one with a curve's key where it knows that, else the one with an RSA key")
+    func kinds() throws {
+        let certificates = try TestCertificates()
+        let pairs = try [true, false].map { try certificates.make("kind\($0)", hosts: "DNS:one.test", isRSA: $0) }
+        let prints = pairs.map { CertificateFacts(FileContent.read($0.certificate) ?? [], []).fingerprint }
+        let play = try ProxyPlay(Self.echo()) {
+            $0.listening.tls.certificates = pairs.map { ServerTLSSettings.Certificate(file: $0.certificate, keyFile: $0.key) }
+        }
+        for (name, isOld, suites, place) in [
+            ("one.test", false, nil, 1), ("one.test", true, nil, 1), ("other.test", false, nil, 1),
+            ("one.test", true, "ECDHE-RSA-AES128-GCM-SHA256", 0), ("one.test", true, "ECDHE-ECDSA-AES128-GCM-SHA256", 1),
+        ] as [(String, Bool, String?, Int)] {
+            var offer = TLSOffer()
+            (offer.name, offer.authority, offer.isOld, offer.suites) = (name, nil, isOld, suites)
+            #expect(try TestClient(port: play.port, offer).tls?.fingerprint == prints[place], "\(name), \(suites ?? "all suites")")
+        }
+    }
+
+    @Test("certificates that are read again while they change are the same for all shards in the end")
+    func reloads() throws {
+        let certificates = try TestCertificates()
+        let pairs = try (0..<3).map { try certificates.make("turn\($0)", hosts: "DNS:one.test") }
+        let directory = TestTools.temporaryDirectory()
+        let file = "\(directory.path)/served.pem"
+        func put(_ pair: TestCertificates.Pair) throws {
+            let text = [pair.certificate, pair.key].compactMap { FileContent.read($0) }.map { String(decoding: $0, as: UTF8.self) }.joined()
+            try TestTools.write(text, to: file + ".new")
+            rename(file + ".new", file)
+        }
+        try put(pairs[0])
+        let play = try ProxyPlay(Self.echo()) {
+            $0.shards = 4
+            $0.listening.tls.certificates = [ServerTLSSettings.Certificate(file: file)]
+        }
+        for round in 0..<20 {
+            try put(pairs[round % 3])
+            let asking = (0..<4).map { _ in
+                let done = DispatchSemaphore(value: 0)
+                play.reloadCertificates { done.signal() }
+                return done
+            }
+            for done in asking { done.wait() }
+        }
+        let last = CertificateFacts(FileContent.read(pairs[19 % 3].certificate) ?? [], []).fingerprint
+        for _ in 0..<16 {
+            var offer = TLSOffer()
+            offer.authority = nil
+            #expect(try TestClient(port: play.port, offer).tls?.fingerprint == last)
         }
     }
 

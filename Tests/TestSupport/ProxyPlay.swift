@@ -116,6 +116,9 @@ package final class ProxyPlay {
         return response
     }
 
+    /// - Parameter then: called when it is over, from any thread.
+    package func reloadCertificates(then: @escaping @Sendable () -> Void) { server?.reloadCertificates { _ in then() } }
+
     /// Waits until what was handed to the store is readable from its files.
     package func flushStore() { server?.flushStore() }
 

@@ -98,6 +98,12 @@ package final class TLSClientSide {
         _ = test_tls_flush(pointer)
     }
 
+    /// These bytes, and that nothing follows, in one piece.
+    package func sendLast(_ bytes: [UInt8]) {
+        guard test_tls_write(pointer, bytes, bytes.count) != 0 else { return }
+        finishSending()
+    }
+
     package func sendKeyUpdate() {
         guard test_tls_write_key_update(pointer) != 0 else { return }
         _ = test_tls_flush(pointer)

@@ -88,6 +88,21 @@ package final class TestClient {
         shutdown(descriptor, Int32(SHUT_WR))
     }
 
+    /// The server's side of it, where that is in this process.
+    package var serverDescriptor: Int32? {
+        typealias Asked = (Int32, UnsafeMutablePointer<sockaddr>?, UnsafeMutablePointer<socklen_t>?) -> Int32
+        func name(_ descriptor: Int32, _ of: Asked) -> [UInt8] {
+            var storage = sockaddr_storage()
+            var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
+            let result = withUnsafeMutableBytes(of: &storage) {
+                of(descriptor, $0.assumingMemoryBound(to: sockaddr.self).baseAddress, &length)
+            }
+            return result == 0 ? withUnsafeBytes(of: storage) { Array($0.prefix(Int(length))) } : []
+        }
+        let own = name(descriptor, getsockname)
+        return (0..<Int32(4_096)).first { $0 != descriptor && name($0, getpeername) == own }
+    }
+
     /// The connection's end will be a reset, which the server sees at once.
     package func endsWithReset() {
         var option = linger(l_onoff: 1, l_linger: 0)

@@ -100,9 +100,10 @@ package final class TestCertificates {
     /// - Parameters:
     ///   - name: of the files, and the subject's.
     ///   - hosts: whom it is for, as openssl writes them: `IP:127.0.0.1`, `DNS:api.test`.
-    package func make(_ name: String, hosts: String = "IP:127.0.0.1") throws -> Pair {
+    ///   - isRSA: else its key is of an elliptic curve.
+    package func make(_ name: String, hosts: String = "IP:127.0.0.1", isRSA: Bool = false) throws -> Pair {
         try TestTools.write("subjectAltName=\(hosts)\n", to: "\(directory)/\(name).ext")
-        try run("req \(Self.newKey) -subj /CN=\(name) -keyout \(name).key -out \(name).csr")
+        try run("req \(isRSA ? "-newkey rsa:2048 -nodes" : Self.newKey) -subj /CN=\(name) -keyout \(name).key -out \(name).csr")
         try run("x509 -req -in \(name).csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile \(name).ext -out \(name).pem")
         return Pair(certificate: "\(directory)/\(name).pem", key: "\(directory)/\(name).key")
     }

@@ -65,6 +65,8 @@ int ctls_accept_step(ctls_connection *connection);
 int ctls_accept_failure(const ctls_connection *connection);
 // The name that the client asks for, in small letters; empty where it names none. Good until TLS is agreed.
 const char *ctls_accept_name(const ctls_connection *connection);
+// Whether the client takes certificates whose keys sign by this scheme of TLS (RFC 8446 §4.2.3). The same.
+int ctls_accept_takes(const ctls_connection *connection, int scheme);
 // `asks`: for the client's certificate. `listener`: what else, beside the name and the rules for that certificate, must be the same where a
 // session is resumed.
 int ctls_accept_choose(ctls_connection *connection, const ctls_server *server, int asks, ctls_bytes listener, int offers_http2);
@@ -76,8 +78,9 @@ void ctls_free_buffers(ctls_connection *connection);
 int ctls_holds_input(const ctls_connection *connection);
 // Whether the client's kernel has ended it, with a word of TLS before or not.
 int ctls_was_ended(const ctls_connection *connection);
-// Says that we send no more.
-void ctls_end_sending(ctls_connection *connection);
+// Says that we send no more. CTLS_WANTS_WRITE where the kernel has no room for that: to be called again when it has, until which the descriptor is
+// to stay; else 0.
+int ctls_end_sending(ctls_connection *connection);
 // Nothing is said at the end: nobody shall take what was sent for whole.
 void ctls_spoil(ctls_connection *connection);
 
@@ -107,7 +110,8 @@ typedef struct {
     // The last one's issuer is itself, or is known to this machine.
     int is_chain_whole;
     int is_rsa;
-    int key_bits;
+    // By which scheme its key signs where that is one of elliptic curves (RFC 8446 §4.2.3); else 0.
+    int scheme;
     // Seconds since 1970.
     int64_t not_before;
     int64_t not_after;
