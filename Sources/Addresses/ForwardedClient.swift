@@ -20,10 +20,10 @@ package struct ForwardedClient: Sendable, Equatable {
     private static let limit = 64
 
     /// - Parameters:
-    ///   - peer: the address that the connection came from, a trusted one.
+    ///   - peer: where the connection came from: a trusted one.
     ///   - trusted: the proxies that are believed.
-    package init(_ fields: Fields, from peer: IPAddress, _ field: ForwardedField, trusted: NetworkList) {
-        address = .known(peer)
+    package init(_ fields: Fields, from peer: ClientAddress, _ field: ForwardedField, trusted: NetworkList) {
+        address = peer
         if field == .forwarded || field == .auto && !fields.contains(.xForwardedFor) && fields.contains(.forwarded) {
             walk(fields.all(.forwarded), trusted, Self.elements)
         } else {

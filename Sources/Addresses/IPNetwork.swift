@@ -97,12 +97,26 @@ extension NetworkTable: Equatable where Value: Equatable {
 /// A set of networks.
 package struct NetworkList: Sendable {
     private var table = NetworkTable<Bool>()
+    /// Whether those at the other end of a Unix socket are in it.
+    private let hasLocal: Bool
 
-    package init(_ networks: [IPNetwork] = []) {
+    package init(_ networks: [IPNetwork] = [], hasLocal: Bool = false) {
+        self.hasLocal = hasLocal
         for network in networks { table[network] = true }
     }
 
-    package var isEmpty: Bool { table.isEmpty }
+    /// How an operator writes those at the other end of a Unix socket.
+    package static let local = "unix:"
+
+    package var isEmpty: Bool { table.isEmpty && !hasLocal }
+
+    package func contains(_ place: ClientAddress) -> Bool {
+        switch place {
+        case .known(let address): contains(address)
+        case .local: hasLocal
+        case .unknown: false
+        }
+    }
 
     package func contains(_ address: IPAddress) -> Bool { table.value(of: address) != nil }
 }

@@ -154,7 +154,7 @@ package struct PeerAddress: Sendable {
     package let address: IPAddress?
     package let port: UInt16
 
-    var place: ClientAddress { address.map { .known($0) } ?? .local }
+    package var place: ClientAddress { address.map { .known($0) } ?? .local }
 
     package init(_ address: IPAddress?, port: UInt16) { (self.address, self.port) = (address, port) }
 

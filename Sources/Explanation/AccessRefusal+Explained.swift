@@ -8,6 +8,7 @@ extension AccessRefusal {
         case .address: "its client's address is not one that may ask for this"
         case .misdirected: "it asked for a host that is not served here"
         case .noAPI: "it asked for a path that no API is for"
+        case .otherScheme: "it asked for a whole URI of http through TLS, or of https in clear"
         case .otherCertificate: "its host's clients are asked for another certificate than its connection's were"
         case .noCertificate: "its route wants a client certificate, and its connection has presented none that is good"
         case .requestsPerAddress: "too many requests of its client's address were under way, and nothing fresh was stored"
@@ -25,6 +26,9 @@ extension AccessRefusal {
                 "forwarding.names",
                 "and host of each of apis list the hosts that are served here; without them any is, but for whole URIs of other places")
         case .noAPI: WhyAdvice("apis.path", "says for each API what the paths that it is for begin with")
+        case .otherScheme:
+            WhyAdvice(
+                "trusted_proxies", "names those in front that may say, by Forwarded or X-Forwarded-Proto, that their client spoke https")
         case .otherCertificate:
             WhyAdvice("tls.certificates", "says for each certificate's names, by client_ca and client_verify, what clients are asked for")
         case .noCertificate:

@@ -9,6 +9,8 @@ package enum AccessRefusal: String, Sendable, CaseIterable {
     case misdirected = "name_not_served"
     /// Of several APIs, none of those that have the host has the path.
     case noAPI = "path_not_served"
+    /// A whole URI names another scheme than the one that its connection speaks (RFC 9110 §7.4).
+    case otherScheme = "other_scheme"
     /// The host's clients are asked for another certificate than this connection's were.
     case otherCertificate = "other_client_certificate"
     /// Its route wants a client certificate, and the connection has presented none that is good.
@@ -19,7 +21,7 @@ package enum AccessRefusal: String, Sendable, CaseIterable {
     package var status: Status {
         switch self {
         case .address, .noCertificate: 403
-        case .misdirected, .otherCertificate: 421
+        case .misdirected, .otherScheme, .otherCertificate: 421
         case .noAPI: 404
         case .requestsPerAddress: 429
         }
@@ -30,6 +32,7 @@ package enum AccessRefusal: String, Sendable, CaseIterable {
         case .address: "Clients at this address may not ask for this here."
         case .misdirected: "This host is not served here."
         case .noAPI: "No API is served under this path."
+        case .otherScheme: "This connection cannot ask for that scheme: http is for clear connections, and https for those through TLS."
         case .otherCertificate: "This host needs a connection of its own, since its clients show another certificate."
         case .noCertificate: "This needs a connection with a client certificate."
         case .requestsPerAddress: "Too many requests of this address are under way."

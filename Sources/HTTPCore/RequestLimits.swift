@@ -16,7 +16,7 @@ package struct RequestLimits: Sendable, Equatable {
 package struct RequestRejection: Error, Sendable, Equatable {
     /// A label in metrics and logs.
     package enum Kind: String, Sendable, CaseIterable {
-        case malformed, framing, host, misdirected, version
+        case malformed, framing, host, version
         case clearOnTLS = "clear_on_tls"
         case tlsOnClear = "tls_on_clear"
         case targetTooLong = "target_too_long"

@@ -9,6 +9,8 @@ package struct RequestTarget {
     package var pathAndQuery: ArraySlice<UInt8>
     /// Of an absolute or authority target.
     package var authority: ArraySlice<UInt8>?
+    /// Whether an absolute target is an https one; nil of the others.
+    package var isSecure: Bool?
 
     package init?(_ target: ArraySlice<UInt8>, method: Method) {
         if target.first == UInt8(ascii: "/") {
@@ -38,6 +40,7 @@ package struct RequestTarget {
             var path = rest[end...]
             if path.isEmpty { path = [UInt8(ascii: "/")] } else if path.first == UInt8(ascii: "?") { path = [UInt8(ascii: "/")] + path }
             self.init(form: .absolute, pathAndQuery: path, authority: rest[..<end])
+            isSecure = count == "https://".utf8.count
             return
         }
         return nil
@@ -90,9 +93,6 @@ package struct RequestTarget {
         }
         switch target.form {
         case .asterisk where request.method != .options: throw .malformed("Only OPTIONS may have * as its target.")
-        case .absolute where request.target.prefix(6).equalsIgnoringCase("https:"):
-            // RFC 9110 §7.4: only a connection that is secured for that name may bring it.
-            throw RequestRejection(.misdirected, 421, "This connection is not secured, so it cannot ask for https.")
         case .origin where request.method == .connect: throw .malformed("CONNECT needs a host and port as its target.")
         default: break
         }

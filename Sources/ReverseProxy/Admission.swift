@@ -53,7 +53,8 @@ struct Admission: Sendable {
 
     /// Says whose the request is, and whether it is refused.
     func admit(_ head: RequestHead, on stream: any ClientStream) -> AccessRefusal? {
-        if let peer = stream.peer.address, trustedProxies.contains(peer) {
+        let peer = stream.peer.place
+        if trustedProxies.contains(peer) {
             let client = ForwardedClient(head.fields, from: peer, settings.clientField, trusted: trustedProxies)
             let own = stream.client
             stream.attribute(
@@ -65,7 +66,7 @@ struct Admission: Sendable {
         if hasRoutes, !isAllowed(head, { routes.rules(for: $0).allow(client) }) { return .address }
         if let security = stream.security, !security.mayServe(String(decoding: head.host, as: UTF8.self)) { return .otherCertificate }
         if hasCertified, stream.security?.certificate == nil, !isAllowed(head, { !certified.rules(for: $0) }) { return .noCertificate }
-        return isServed(head, on: stream) ? nil : .misdirected
+        return place(head, on: stream)
     }
 
     /// Whether it is so for the path as it stands, and as the upstream may read it.
@@ -77,18 +78,21 @@ struct Admission: Sendable {
 
     /// Whether those who trust nobody else believe what the request says of itself.
     func isBelieved(_ stream: any ClientStream) -> Bool {
-        trustedProxies.isEmpty || stream.peer.address.map { trustedProxies.contains($0) } ?? false
+        trustedProxies.isEmpty || trustedProxies.contains(stream.peer.place)
     }
 
-    private func isServed(_ head: RequestHead, on stream: any ClientStream) -> Bool {
-        if !settings.names.isEmpty { return settings.names.contains(head.host) }
+    /// nil where what the request asks for is here.
+    private func place(_ head: RequestHead, on stream: any ClientStream) -> AccessRefusal? {
+        let isNamed = settings.names.isEmpty || settings.names.contains(head.host)
         // A whole URI (RFC 9112 §3.2.2) may name any place: a client that takes this for its forward proxy must not be given this upstream's data.
-        guard let target = RequestTarget(head.target, method: head.method), target.form == .absolute, let named = target.authority else {
-            return true
+        guard let target = RequestTarget(head.target, method: head.method), let isSecure = target.isSecure, let named = target.authority
+        else {
+            return isNamed ? nil : .misdirected
         }
-        if named.equalsIgnoringCase(authority[...]) { return true }
-        let usual: UInt16 = stream.client.isSecure ? 443 : 80
-        return ServedNames.port(of: named) ?? usual == stream.listener.port ?? usual
+        guard isSecure == stream.client.isSecure else { return .otherScheme }
+        if !settings.names.isEmpty || named.equalsIgnoringCase(authority[...]) { return isNamed ? nil : .misdirected }
+        let usual: UInt16 = isSecure ? 443 : 80
+        return ServedNames.port(of: named) ?? usual == stream.listener.port ?? usual ? nil : .misdirected
     }
 }
 

@@ -121,7 +121,9 @@ package enum SettingsTable {
         ),
         Setting(
             path: "trusted_proxies", binding: .list(\.trustedProxies),
-            help: "Addresses and networks of proxies and balancers in front, such as 10.0.0.0/8: only they say whose a request is."),
+            help:
+                "Addresses and networks of proxies and balancers in front, such as 10.0.0.0/8, or unix: for those that come through a Unix socket: only they say whose a request is."
+        ),
         Setting(
             path: "access.allow", binding: .list(\.access.allow),
             help: "Networks whose clients may ask, such as 192.0.2.0/24; the longest prefix that has an address decides. Empty for all."),

@@ -8,7 +8,7 @@ import Settings
 enum AccessCheck {
     static func check(_ reader: inout SettingsReader) {
         let settings = reader.settings
-        checkNetworks(settings.trustedProxies, "trusted_proxies", &reader)
+        checkNetworks(settings.trustedProxies.filter { $0 != NetworkList.local }, "trusted_proxies", &reader)
         check(settings.access, "access", &reader)
         for (name, listeners) in [("listen", settings.listen), ("admin_listen", settings.adminListen)] {
             for listener in listeners { check(listener.access, name, &reader) }
@@ -66,6 +66,11 @@ enum AccessCheck {
             }
         }
     }
+}
+
+extension NetworkList {
+    /// - Parameter texts: checked ones.
+    init(checked texts: [String]) { self.init(.checked(texts), hasLocal: texts.contains(Self.local)) }
 }
 
 extension [IPNetwork] {

@@ -463,7 +463,7 @@ extension DownstreamSettings {
         requestBuffersBytes = settings.limits.requestBuffers
         maximumConnections = settings.limits.connections
         connectionsPerAddress = settings.limits.connectionsPerAddress
-        trustedProxies = NetworkList(.checked(settings.trustedProxies))
+        trustedProxies = NetworkList(checked: settings.trustedProxies)
         unsentLimitBytes = settings.limits.unsent
         requestsPerConnection = settings.limits.requestsPerConnection
         http2.streams = settings.http2.streams

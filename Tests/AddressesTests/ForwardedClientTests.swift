@@ -67,7 +67,7 @@ struct ForwardedClientTests {
         var fields = Fields()
         for (name, value) in row.lines { fields.append(name: name, value: value) }
         let peer = try #require(IPAddress("10.0.0.1"))
-        let client = ForwardedClient(fields, from: peer, row.field, trusted: NetworkList([try IPNetwork("10.0.0.0/8")]))
+        let client = ForwardedClient(fields, from: .known(peer), row.field, trusted: NetworkList([try IPNetwork("10.0.0.0/8")]))
         #expect(client.address.address?.description == row.client && (row.client != nil || client.address == .unknown))
         #expect(client.isSecure == row.isSecure)
     }

@@ -2,6 +2,7 @@
 
 import Addresses
 import CachePolicy
+import CacheStore
 import Downstream
 import Forwarding
 import JSON
@@ -100,6 +101,21 @@ struct TrustedProxyTests {
             settings.downstream.trustedProxies = trusted
             configure(&settings)
         }
+    }
+
+    @Test("who comes through a Unix socket is believed where the operator says so", arguments: [true, false])
+    func unixSocket(isTrusted: Bool) throws {
+        let origin = ScriptedOrigin { _ in [.json("1", ["Cache-Control: no-store"])] }
+        let directory = TestTools.temporaryDirectory()
+        let path = directory.path + "/cistern.sock"
+        let play = try ProxyPlay(origin, door: .clear) { settings in
+            settings.listening.listeners = [ListenerSettings(.unix(path: path))]
+            settings.downstream.trustedProxies = NetworkList(hasLocal: isTrusted)
+        }
+        let client = try TestClient(.unix(path: path))
+        #expect(client.get("/a", Self.forwarded)?.text == "1")
+        let told = try #require(play.origin.requests.last?["Forwarded"])
+        #expect(told == (isTrusted ? "for=192.0.2.7;proto=https" : "for=unknown;proto=http"))
     }
 
     /// The last exchange explained.

@@ -125,13 +125,21 @@ struct RequestHardeningTests {
         #expect(!play.origin.requests.contains { $0.target == "/smuggled" })
     }
 
-    @Test("a target with https over this plain listener is not ours to response")
-    func misdirected() throws {
+    @Test("a whole URI is taken where its scheme is the connection's, and its place is here", .http1Doors)
+    func wholeURIs() throws {
         let play = try ProxyPlay(Self.telling())
         let client = try play.client()
-        client.send("GET https://a/x HTTP/1.1\r\nHost: a\r\n\r\n")
-        #expect(client.readResponse()?.status == 421)
-        #expect(play.origin.requests.isEmpty)
+        let (own, other) = ProxyPlay.door.isSecured ? ("https", "http") : ("http", "https")
+        for (uri, status) in [
+            ("\(own)://a:\(play.port)/x", 200), ("\(other)://a:\(play.port)/x", 421), ("\(own)://a:1/x", 421),
+            ("\(own)://a:\(play.port)/x", 200),
+        ] {
+            let authority = uri.split(separator: "/")[1]
+            client.send("GET \(uri) HTTP/1.1\r\nHost: \(authority)\r\n\r\n")
+            #expect(client.readResponse()?.status == status, "\(uri)")
+        }
+        #expect(play.origin.requests.allSatisfy { $0.target == "/x" } && play.origin.requests.count <= 2)
+        #expect(try play.metric("cistern_refused_requests_total{reason=\"other_scheme\"}") == 1)
     }
 
     @Test("what an odd request provoked is not kept for others")
