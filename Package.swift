@@ -116,7 +116,7 @@ let package = Package(
                 "Addresses", "Server", "Administration", "Archives", "ContentCodings", "ReverseProxy", "FaultInjection", "Settings",
                 "HTTPCore", "JSON",
                 "CachePolicy",
-                "CacheStore", "Forwarding", "Identity",
+                "CacheStore", "CLibcurl", "Forwarding", "Identity",
                 "Reactor",
                 "Upstream",
                 "Downstream",

@@ -1,5 +1,5 @@
 // Whether a request may use the administrator's interface: on the Unix socket the file's mode has decided that; on TCP a bearer token
-// decides, or, without one, that the address is a loopback one and that no web page is behind the request.
+// decides, or, without one, the client's certificate, or that the address is a loopback one. No web page is behind the request then.
 
 import HTTPCore
 
@@ -9,6 +9,8 @@ package enum AdminDoor: Sendable {
     case loopback
     /// An address that other machines reach.
     case network
+    /// A listener that lets nobody in without a certificate that was found good. Where there is a token, that is asked for too.
+    case certified
 }
 
 package enum AdminAccess: Equatable {
@@ -22,15 +24,21 @@ package enum AdminAccess: Equatable {
             self = .allowed
         } else if let token {
             self = Self.presents(token, head.fields) ? .allowed : .unauthorized
+        } else if case .certified = door {
+            // A browser shows its user's certificate to whichever page asks it to.
+            self = head.fields.contains(.origin) ? .forbidden(Self.webPages) : .allowed
         } else if case .network = door {
-            self = .forbidden("On an address that other machines reach, this interface needs a token: set admin.token_file.")
+            self = .forbidden(
+                "On an address that other machines reach, this interface needs a token: set admin.token_file, or client_verify: required.")
         } else if head.fields.contains(.origin) || !Self.isLocal(Array(head.host)) {
             // A page in a browser on this machine reaches loopback too, under a name of its own choosing.
-            self = .forbidden("Requests of web pages are not taken here.")
+            self = .forbidden(Self.webPages)
         } else {
             self = .allowed
         }
     }
+
+    private static let webPages = "Requests of web pages are not taken here."
 
     private static func presents(_ token: [UInt8], _ fields: Fields) -> Bool {
         let values = fields.all(.authorization)

@@ -21,6 +21,12 @@ package struct ListenerSettings: Sendable, Equatable {
     /// Where it listens indeed, as a client has to say it.
     package func name(at address: ListenAddress) -> String { (isTLS ? "https://" : "") + address.description }
 
+    /// The same, as the base URL of clients.
+    package func url(at address: ListenAddress) -> String {
+        if case .unix = address { return address.description }
+        return "\(isTLS ? "https" : "http")://\(address)"
+    }
+
     /// What `ListenAddress` takes; `http://` or `https://` may stand before it.
     package init?(_ text: String) {
         var rest = text[...]

@@ -52,7 +52,8 @@ final class AdminReceiver: RequestReceiver {
 
     /// Where others say whose connections come in, the listener's address tells nothing of who reaches it.
     private func door(of stream: any ClientStream) -> AdminDoor {
-        stream.listener.settings.takesProxyHeader ? .network : AdminDoor(address)
+        if stream.listener.settings.verification == .required, stream.security?.certificate != nil { return .certified }
+        return stream.listener.settings.takesProxyHeader ? .network : AdminDoor(address)
     }
 
     func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) { shard.refused(refusal, on: stream) }

@@ -43,7 +43,7 @@ struct Serve: ParsableCommand {
         if options.tlsSelfSigned {
             logger.notice("the certificate is self-signed, SHA-256 fingerprint \(SelfSigned.fingerprint(settings)): for local work only")
         }
-        if let address = server.addresses.first { try readiness.write(address) }
+        if let url = server.urls.first { try readiness.write(url) }
         // Half of what is resident now was needed for starting only: reading settings, the command line's help, linking.
         csystem_release_program_pages()
         let service = Service(server, ServiceManager(Environment.all()))

@@ -30,6 +30,17 @@ struct AddressTests {
         for text in ["http://", "http://unknown:80", "ftp://127.0.0.1:80"] { #expect(ListenerSettings(text) == nil) }
     }
 
+    @Test(
+        "whoever waits for the start is told a URL that clients can take",
+        arguments: [
+            ("127.0.0.1:0", "http://127.0.0.1:4711"), ("https://[::1]:0", "https://[::1]:4711"),
+            ("https://127.0.0.1:0", "https://127.0.0.1:4711"), ("unix:/run/a", "unix:/run/a"),
+        ])
+    func urls(text: String, url: String) throws {
+        let listener = try #require(ListenerSettings(text))
+        #expect(listener.url(at: listener.address.withPort(4_711)) == url)
+    }
+
     /// A client's address as the kernel gives it.
     private func peer(_ address: ListenAddress) -> PeerAddress {
         var storage = sockaddr_storage()

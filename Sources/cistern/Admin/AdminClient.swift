@@ -1,6 +1,5 @@
 // The commands' side of the admin interface: one request, one connection, blocking.
 
-import Downstream
 import Glibc
 import HTTPCore
 import JSON
@@ -12,7 +11,7 @@ struct AdminFailure: Error, CustomStringConvertible {
 }
 
 struct AdminClient: Sendable {
-    let address: ListenAddress
+    let address: CommandTarget
     let token: [UInt8]?
 
     /// Longest wait for something to come: going through a large store takes its time.
@@ -47,8 +46,10 @@ struct AdminClient: Sendable {
     }
 
     private func exchange(_ bytes: [UInt8]) throws -> [UInt8] {
-        if let response = PlainHTTP.exchange(bytes, with: address, patienceSeconds: Self.patienceSeconds) { return response }
-        let reason = String(cString: strerror(errno))
-        throw AdminFailure("no Cistern responds on \(address) (\(reason)): is it running, and is this its cache directory? See --admin")
+        do throws(AdminFailure) {
+            return try address.exchange(bytes, patienceSeconds: Self.patienceSeconds)
+        } catch {
+            throw AdminFailure("no Cistern responds on \(address) (\(error)): is it running, and is this its cache directory? See --admin")
+        }
     }
 }

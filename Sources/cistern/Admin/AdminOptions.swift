@@ -12,12 +12,14 @@ import Settings
 struct AdminOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
-            "The running Cistern's admin interface: unix:/path or HOST:PORT. By default the socket in its cache directory.",
+            "The running Cistern's admin interface: unix:/path, HOST:PORT or https://HOST:PORT. By default the socket in its cache directory.",
             valueName: "address"))
     var admin: String?
 
     @Option(help: ArgumentHelp("A file with the bearer token, for an interface on TCP.", valueName: "file"))
     var tokenFile: String?
+
+    @OptionGroup var tls: CommandTLSOptions
 
     @Option(name: [.short, .long], help: "The configuration file that it was started with.")
     var config: String?
@@ -34,17 +36,17 @@ struct AdminOptions: ParsableArguments {
             if token == nil { throw AdminFailure("\(file) holds no token, or cannot be read") }
         }
         let text = try address(settings)
-        guard let address = ListenerSettings(text)?.address else { throw AdminFailure("\(text) is not an address") }
+        guard let address = CommandTarget(text, tls.files) else { throw AdminFailure("\(text) is not an address") }
         return AdminClient(address: address, token: token)
     }
 
     private func address(_ settings: CisternSettings) throws -> String {
-        if let admin { return admin.hasPrefix("/") ? "unix:" + admin : admin }
+        if let admin { return admin }
         if settings.admin.socket == "off" {
             guard let first = settings.adminListen.first else {
                 throw AdminFailure("the settings have no admin interface: admin.socket is off and admin_listen is empty")
             }
-            return first.address
+            return first.address.reachable
         }
         return "unix:" + AdminSettings.socketPath(settings)
     }
@@ -67,6 +69,32 @@ struct AdminOptions: ParsableArguments {
         if let cacheDir { reader.read(path: "store.directory", .one(cacheDir), option: "--cache-dir") }
         guard let mistake = reader.mistakes.first else { return reader.settings }
         throw AdminFailure("\(mistake)")
+    }
+}
+
+/// What a command needs to speak TLS.
+struct CommandTLSOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("For https: whose certificates are trusted (PEM), instead of the system's authorities.", valueName: "file"))
+    var caFile: String?
+
+    @Option(help: ArgumentHelp("For https: our certificate (PEM), where one is asked for.", valueName: "file"))
+    var clientCert: String?
+
+    @Option(help: ArgumentHelp("For https: its key (PEM), where that is in a file of its own.", valueName: "file"))
+    var clientKey: String?
+
+    var files: SecuredAddress.Files {
+        SecuredAddress.Files(authorities: caFile ?? "", certificate: clientCert ?? "", key: clientKey ?? "")
+    }
+}
+
+extension String {
+    /// Of an address that stands for all of a machine's: its own.
+    var reachable: String {
+        let scheme = lowercased().hasPrefix("https://") ? prefix(8) : prefix(0)
+        let rest = dropFirst(scheme.count)
+        guard rest.hasPrefix("0.0.0.0:") || rest.hasPrefix(":") else { return self }
+        return scheme + "127.0.0.1:" + (rest.split(separator: ":").last ?? "")
     }
 }
 

@@ -42,6 +42,8 @@ struct Warm: ParsableCommand {
     @Option(help: "The cache directory that it was started with.")
     var cacheDir: String?
 
+    @OptionGroup var tls: CommandTLSOptions
+
     func validate() throws {
         guard (1...64).contains(concurrency) else { throw ValidationError("--concurrency must be from 1 to 64") }
         let isField = { (line: String) in
@@ -64,16 +66,14 @@ struct Warm: ParsableCommand {
         }
     }
 
-    private func address() throws -> ListenAddress {
-        let text = try proxy ?? AdminOptions.settings(config: config, cacheDir: cacheDir).listen.first?.address ?? ""
-        // An address that stands for all of a machine's is reached at its own.
-        let own = text.hasPrefix("0.0.0.0:") || text.hasPrefix(":") ? "127.0.0.1:" + (text.split(separator: ":").last ?? "") : text
-        guard let address = ListenerSettings(own)?.address else { throw AdminFailure("\(own) is not an address") }
+    private func address() throws -> CommandTarget {
+        let text = try (proxy ?? AdminOptions.settings(config: config, cacheDir: cacheDir).listen.first?.address ?? "").reachable
+        guard let address = CommandTarget(text, tls.files) else { throw AdminFailure("\(text) is not an address") }
         return address
     }
 
     /// Returns how many failed.
-    private func fetch(_ targets: [String], from address: ListenAddress) -> Int {
+    private func fetch(_ targets: [String], from address: CommandTarget) -> Int {
         let progress = WarmProgress(total: targets.count)
         let lines = header.map { $0 + "\r\n" }.joined()
         let workers = min(concurrency, targets.count)
@@ -100,12 +100,18 @@ private enum WarmOutcome {
 
     private static let patienceSeconds = 150
 
-    init(_ target: String, _ lines: String, _ address: ListenAddress) {
-        let request = "GET \(target) HTTP/1.1\r\nHost: \(Self.host(address))\r\nConnection: close\r\nAccept: */*\r\n\(lines)\r\n"
-        guard let response = PlainHTTP.exchange(Array(request.utf8), with: address, patienceSeconds: Self.patienceSeconds),
-            let end = response.firstRange(of: Array("\r\n\r\n".utf8)), response.count > 12
-        else {
-            self = .failed(errno == 0 ? "no response" : String(cString: strerror(errno)))
+    init(_ target: String, _ lines: String, _ address: CommandTarget) {
+        let request = "GET \(target) HTTP/1.1\r\nHost: \(address.authority)\r\nConnection: close\r\nAccept: */*\r\n\(lines)\r\n"
+        do throws(AdminFailure) {
+            self.init(try address.exchange(Array(request.utf8), patienceSeconds: Self.patienceSeconds))
+        } catch {
+            self = .failed(error.description)
+        }
+    }
+
+    private init(_ response: [UInt8]) {
+        guard let end = response.firstRange(of: Array("\r\n\r\n".utf8)), response.count > 12 else {
+            self = .failed("no response")
             return
         }
         let head = String(decoding: response[..<end.lowerBound], as: UTF8.self)
@@ -117,8 +123,6 @@ private enum WarmOutcome {
         let cache = head.split(separator: "\r\n").last { $0.lowercased().hasPrefix("cache-status:") } ?? ""
         self = cache.contains("; stored") || cache.contains("fwd-status=304") ? .stored : cache.contains("; hit") ? .fresh : .notStored
     }
-
-    private static func host(_ address: ListenAddress) -> String { if case .unix = address { "localhost" } else { address.description } }
 }
 
 /// Counts and shows what happens; a bar on a terminal. `@unchecked Sendable` because all is behind the mutex.

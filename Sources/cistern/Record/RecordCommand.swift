@@ -102,9 +102,9 @@ struct Record: ParsableCommand {
     /// Until it is told to stop, or the command has ended.
     /// - Returns: the command's exit code, or 0.
     private func stay(_ server: ProxyServer, _ signals: Signals) throws -> Int32 {
-        guard let address = server.addresses.first else { preconditionFailure("no address is listened on") }
-        try readiness.announce(address, to: served)
-        if served.isGiven { return served.run(at: address, signals) }
+        guard let url = server.urls.first else { preconditionFailure("no address is listened on") }
+        try readiness.announce(url, to: served)
+        if served.isGiven { return served.run(at: url, signals) }
         signals.wait(onHangUp: { server.reopenAccessLog() })
         return 0
     }

@@ -86,9 +86,9 @@ struct ReplayCommand: ParsableCommand {
         }
         server.start()
         describe(recording)
-        try listening.readiness.announce(server.address, to: served)
+        try listening.readiness.announce(server.address.url, to: served)
         var status: Int32 = 0
-        if served.isGiven { status = served.run(at: server.address, signals) } else { signals.wait() }
+        if served.isGiven { status = served.run(at: server.address.url, signals) } else { signals.wait() }
         let isGood = isGood(Self.stop(server), options.order)
         if status != 0 { throw ExitCode(status) }
         guard isGood else { throw ExitCode.failure }
@@ -176,16 +176,16 @@ struct ReadinessOptions: ParsableArguments {
 
     /// For who waits until requests are taken.
     /// - Parameter command: knows it already, and standard output is the command's.
-    func announce(_ address: ListenAddress, to command: ServedCommand) throws {
-        if !command.isGiven { StandardOutput.write("listening on \(address.url)\n") }
-        try write(address)
+    func announce(_ url: String, to command: ServedCommand) throws {
+        if !command.isGiven { StandardOutput.write("listening on \(url)\n") }
+        try write(url)
     }
 
     /// To the descriptor, where one is given.
-    func write(_ address: ListenAddress) throws {
+    func write(_ url: String) throws {
         guard let descriptor else { return }
         let file = Descriptor(descriptor)
-        let line = Array("\(address.url)\n".utf8)
+        let line = Array("\(url)\n".utf8)
         let written = line.withUnsafeBytes { WholeWrite.write($0, to: file.number) }
         guard written == line.count else { throw AdminFailure("--ready-fd \(descriptor): \(String(cString: strerror(errno)))") }
     }

@@ -33,9 +33,9 @@ struct ServedCommand: ParsableArguments {
 
     /// Blocks until the command has ended.
     /// - Returns: its exit code, as a shell tells it.
-    func run(at address: ListenAddress, _ signals: Signals) -> Int32 {
+    func run(at url: String, _ signals: Signals) -> Int32 {
         var process: pid_t = 0
-        let failed = spawn(at: address, &process)
+        let failed = spawn(at: url, &process)
         guard failed == 0 else {
             StandardError.write("cistern: \(command[0]): \(String(cString: strerror(failed)))\n")
             return failed == ENOENT ? 127 : 126
@@ -43,9 +43,9 @@ struct ServedCommand: ParsableArguments {
         return signals.wait(for: process)
     }
 
-    private func spawn(at address: ListenAddress, _ process: inout pid_t) -> Int32 {
+    private func spawn(at url: String, _ process: inout pid_t) -> Int32 {
         var environment = Environment.all()
-        environment[variable] = address.url
+        environment[variable] = url
         var words = command.map { strdup($0) } + [nil]
         var entries = environment.map { strdup("\($0.key)=\($0.value)") } + [nil]
         defer { for pointer in words + entries { free(pointer) } }
@@ -65,5 +65,5 @@ struct ServedCommand: ParsableArguments {
 
 extension ListenAddress {
     /// For clients.
-    var url: String { if case .unix = self { "\(self)" } else { "http://\(self)" } }
+    var url: String { ListenerSettings(self).url(at: self) }
 }
