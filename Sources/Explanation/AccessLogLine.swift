@@ -4,6 +4,7 @@
 import CachePolicy
 import HTTPCore
 import Telemetry
+import Upstream
 
 package enum AccessLogLine {
     /// Who asked.
@@ -16,23 +17,36 @@ package enum AccessLogLine {
         package init(_ address: [UInt8], subject: String? = nil) { (self.address, self.subject) = (address, subject) }
     }
 
+    /// Whom it was for.
+    package struct Upstream {
+        /// Empty for the only one, and for none of several.
+        let api: String
+        /// Where a connection carried the request.
+        let spoken: SpokenProtocol?
+
+        package init(api: String = "", spoken: SpokenProtocol? = nil) { (self.api, self.spoken) = (api, spoken) }
+    }
+
     package static func make(
-        _ record: ExchangeRecord, _ head: RequestHead, client: Client, api: String = "", wall: Int64, format: AccessLog.Format
+        _ record: ExchangeRecord, _ head: RequestHead, client: Client, upstream: Upstream = Upstream(), wall: Int64,
+        format: AccessLog.Format
     ) -> [UInt8] {
         switch format {
-        case .json: json(record, head, client, api, wall)
+        case .json: json(record, head, client, upstream, wall)
         case .common: common(record, head, client, wall)
         }
     }
 
-    private static func json(_ record: ExchangeRecord, _ head: RequestHead, _ client: Client, _ api: String, _ wall: Int64) -> [UInt8] {
+    private static func json(
+        _ record: ExchangeRecord, _ head: RequestHead, _ client: Client, _ upstream: Upstream, _ wall: Int64
+    ) -> [UInt8] {
         var line = Array("{\"time\":\(wall / 1000).\(milliseconds(wall)),\"client\":\"".utf8)
         line += client.address.isEmpty ? Array("unix".utf8) : client.address
         if let subject = client.subject {
             line += Array("\",\"client_subject\":\"".utf8)
             appendEscaped(Array(subject.utf8)[...], to: &line)
         }
-        if !api.isEmpty { line += Array("\",\"api\":\"\(api)".utf8) }
+        if !upstream.api.isEmpty { line += Array("\",\"api\":\"\(upstream.api)".utf8) }
         line += Array("\",\"method\":\"".utf8)
         appendEscaped(head.method.bytes[...], to: &line)
         line += Array("\",\"path\":\"".utf8)
@@ -41,6 +55,7 @@ package enum AccessLogLine {
         line += Array("\",\"status\":\(record.status),\"bytes\":\(record.bodyBytes),\"duration_us\":\(record.durationMicroseconds)".utf8)
         line += Array(",\"result\":\"\(record.result.label)\"".utf8)
         if let microseconds = record.upstreamMicroseconds { line += Array(",\"upstream_us\":\(microseconds)".utf8) }
+        if let spoken = upstream.spoken { line += Array(",\"upstream_protocol\":\"\(spoken.version.name)\"".utf8) }
         if let microseconds = record.contentMicroseconds { line += Array(",\"content_us\":\(microseconds)".utf8) }
         if let age = record.age { line += Array(",\"age\":\(age)".utf8) }
         if let reason = reason(record) { line += Array(",\"reason\":\"\(reason)\"".utf8) }

@@ -4,6 +4,7 @@
 import Addresses
 import CachePolicy
 import Decisions
+import HTTPCore
 import Telemetry
 import Upstream
 
@@ -91,6 +92,8 @@ package struct ExchangeTrace: Sendable {
     package var content = Content()
     /// Whose request it was; nil through a Unix socket.
     package var client: IPAddress?
+    /// By which the client's request came; nil in the background.
+    package var version: HTTPVersion?
     /// The first bytes of the keyed hash of the request's credentials; 0 without credentials.
     package var partition: UInt32 = 0
     /// What the request's token came to; nil where none was looked at.
@@ -114,10 +117,12 @@ extension ExchangeTrace {
     package mutating func noteDiskRead() { if found.diskReads < .max { found.diskReads += 1 } }
 
     /// With what is known at the end.
-    package func completed(by record: ExchangeRecord, of client: IPAddress? = nil, wall: Int64) -> ExchangeTrace {
+    package func completed(by record: ExchangeRecord, of client: IPAddress? = nil, _ version: HTTPVersion? = nil, wall: Int64)
+        -> ExchangeTrace
+    {
         var trace = self
         trace.wall = wall
-        trace.client = client
+        (trace.client, trace.version) = (client, version)
         trace.durationMicroseconds = record.durationMicroseconds
         trace.upstream.microseconds = record.upstreamMicroseconds ?? -1
         trace.content.microseconds = record.contentMicroseconds ?? -1

@@ -247,7 +247,8 @@ package struct WhyExplanation {
         return [
             "id": .string(record.id), "time": .string(RFC3339.format(milliseconds: trace.wall)), "method": .string("\(trace.method.label)"),
             "target": .string(SecretNames.redacted(record.target)), "status": .integer(Int(trace.status)),
-            "client": text(trace.client.map { "\($0)" }), "result": .string("\(trace.result.label)"), "mode": .string(trace.mode.rawValue),
+            "client": text(trace.client.map { "\($0)" }), "client_protocol": text(trace.version?.name),
+            "result": .string("\(trace.result.label)"), "mode": .string(trace.mode.rawValue),
             "api": api.isEmpty ? .null : .string(api), "route": .string(route.name),
             "identity": text(trace.identity?.label), "key": isLookedUp ? key : .null, "found": .string(found), "freshness": freshness,
             "decision": .string(decision),

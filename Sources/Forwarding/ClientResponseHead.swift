@@ -8,13 +8,24 @@ package final class ClientResponseHead {
     private let location: LocationRewriting
     /// Names of fields that clients do not get, in lower case.
     private let hiddenFields: [[UInt8]]
-    /// Our entry in Via (RFC 9110 §7.6.3), as a line; empty where it is switched off.
-    private let viaLine: [UInt8]
+    /// Our entry in Via (RFC 9110 §7.6.3), as a line for each protocol that a response is received by; empty where it is switched off.
+    private let viaLines: (http10: [UInt8], http11: [UInt8], http2: [UInt8])
 
     package init(settings: ForwardingSettings, location: LocationRewriting, hiddenFields: [[UInt8]]) {
         self.location = location
         self.hiddenFields = hiddenFields
-        viaLine = settings.via ? Array("Via: 1.1 \(settings.name)\r\n".utf8) : []
+        let line = { (version: HTTPVersion) in
+            settings.via ? Array("Via: \(version.receivedProtocol) \(settings.name)\r\n".utf8) : []
+        }
+        viaLines = (line(.http10), line(.http11), line(.http2))
+    }
+
+    private func viaLine(_ version: HTTPVersion) -> [UInt8] {
+        switch version {
+        case .http10: viaLines.http10
+        case .http11: viaLines.http11
+        case .http2: viaLines.http2
+        }
     }
 
     /// Status line and field lines, without the empty line that ends the head: more lines follow.
@@ -31,6 +42,7 @@ package final class ClientResponseHead {
 
     private func write(_ response: ResponseHead, _ date: [UInt8], _ room: Int) -> [UInt8] {
         let location = location.relative(in: response.fields)
+        let viaLine = viaLine(response.version)
         let fieldBytes = FieldSerializer.room(for: response.fields)
         let own = ResponseSerializer.statusLineRoom(response.reason) + viaLine.count + (location?.count ?? 0) + date.count + Self.ownBytes
         return Array(atMost: fieldBytes + own + room) { head in

@@ -96,6 +96,8 @@ extension Fields {
 extension ResponseHead {
     /// Without what concerns the connection.
     package func removingHopByHop() -> ResponseHead {
-        ResponseHead(status: status, reason: reason, fields: fields.removingHopByHop())
+        var head = self
+        head.fields = fields.removingHopByHop()
+        return head
     }
 }

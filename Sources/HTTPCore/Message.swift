@@ -131,6 +131,15 @@ package enum HTTPVersion: Sendable, Equatable {
         case .http2: "HTTP/2"
         }
     }
+
+    /// As Via has it (RFC 9110 §7.6.3).
+    package var receivedProtocol: StaticString {
+        switch self {
+        case .http10: "1.0"
+        case .http11: "1.1"
+        case .http2: "2"
+        }
+    }
 }
 
 /// A request's line and fields. `fields.bytes` is the head as received; `target` is a slice of it. A class, since it is handed from hand to
@@ -169,6 +178,8 @@ package struct ResponseHead: Sendable {
     package var status: Status
     package var reason: [UInt8]
     package var fields: Fields
+    /// By which it was received.
+    package var version = HTTPVersion.http11
 
     package init(status: Status, reason: [UInt8] = [], fields: Fields = Fields()) {
         self.status = status

@@ -135,7 +135,8 @@ package struct ResponseHeadParser: Sendable {
     }
 
     private mutating func finish(_ limits: ResponseLimits) -> Event {
-        let head = ResponseHead(status: status, reason: reason, fields: fields)
+        var head = ResponseHead(status: status, reason: reason, fields: fields)
+        head.version = version
         fields = Fields()
         if head.status.isInformational {
             (status, lineBytes) = (0, 0)

@@ -96,7 +96,7 @@ extension ResponseCache {
     ) -> FreshHead? {
         var response = response
         // Its own Via takes the stored one's place, and our entry belongs into it.
-        if response.fields.contains(.via), let via = settings.via { response.fields.append(.via, via) }
+        if response.fields.contains(.via), let via = via(of: response) { response.fields.append(.via, via) }
         return Validation.freshened(
             (found.metadata, found.head, found.contentBytes), by: response, recency, settings: policy(for: head).settings)
     }

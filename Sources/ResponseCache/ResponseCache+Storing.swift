@@ -209,10 +209,13 @@ extension ResponseCache {
 
     /// Our entry in Via. What was archived may have come through here.
     private func addedVia(_ response: ResponseHead, isImported: Bool) -> [UInt8]? {
-        guard let via = settings.via,
-            !(isImported && FieldLists.members(of: .via, in: response.fields).last?.elementsEqual(via) == true)
-        else { return nil }
-        return via
+        guard let via = via(of: response), let name = settings.via else { return nil }
+        let isThere = FieldLists.members(of: .via, in: response.fields).last.map { $0.suffix(name.count + 1) == [0x20] + name } ?? false
+        return isImported && isThere ? nil : via
+    }
+
+    func via(of response: ResponseHead) -> [UInt8]? {
+        settings.via.map { Array("\(response.version.receivedProtocol) ".utf8) + $0 }
     }
 
     /// Puts a response where its own fields say that it belongs. What others may have only as long as it is validated lies in its user's

@@ -40,7 +40,7 @@ package struct ResponseCacheSettings: Sendable {
     package var goneWindow: Int64 = 10_000
     /// Whether it is learnt which cookies the upstream gave to clients without credentials.
     package var remembersCookieOrigins = false
-    /// Our entry in the Via of responses (RFC 9110 §7.6.3); nil where it is switched off.
+    /// Our name in the Via of responses (RFC 9110 §7.6.3); nil where it is switched off.
     package var via: [UInt8]?
     /// Whether a Location of the upstream's own origin is made relative.
     package var rewritesLocation = true

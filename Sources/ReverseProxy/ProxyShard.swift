@@ -191,7 +191,7 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
         loop.assertOnLoop()
         record.durationMicroseconds = SystemTime.monotonicMicroseconds - began
         records.metrics.record(record)
-        var trace = trace.completed(by: record, of: client.address, wall: loop.batchWallMilliseconds)
+        var trace = trace.completed(by: record, of: client.address, head.version, wall: loop.batchWallMilliseconds)
         trace.api = trace.reasons.refusal?.isOfNoAPI == true ? .max : shared.place
         if !shared.name.isEmpty, trace.api != .max { countOfAPI(record.result) }
         records.why.append(trace, target: head.pathAndQuery)
@@ -199,7 +199,7 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
             log.append(
                 AccessLogLine.make(
                     record, head, client: AccessLogLine.Client(client.text, subject: client.subject),
-                    api: trace.api == .max ? "" : shared.name,
+                    upstream: AccessLogLine.Upstream(api: trace.api == .max ? "" : shared.name, spoken: trace.upstream.spoken),
                     wall: loop.batchWallMilliseconds, format: log.format))
         }
     }

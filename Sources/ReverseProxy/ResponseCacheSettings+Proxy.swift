@@ -31,7 +31,7 @@ extension ResponseCacheSettings {
         remembersGone = settings.remembersGone
         goneWindow = settings.upstream.failure.window
         remembersCookieOrigins = routes.all.contains { $0.rescueWithShared == .own } && !settings.policy.isPrivate
-        via = settings.forwarding.via ? Array("1.1 \(settings.forwarding.name)".utf8) : nil
+        via = settings.forwarding.via ? Array(settings.forwarding.name.utf8) : nil
         rewritesLocation = settings.forwarding.rewriteLocation
         compression = routes.compression
         compressFromBytes = settings.content.compressFromBytes

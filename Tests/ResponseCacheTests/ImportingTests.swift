@@ -48,7 +48,7 @@ struct ImportingTests {
         func make() throws -> TestCache {
             try TestCache {
                 $0.policy.credentials.fields = ["x-user"]
-                $0.via = Array("1.1 cistern".utf8)
+                $0.via = Array("cistern".utf8)
             }
         }
         let (fetched, imported) = (try make(), try make())
