@@ -1,5 +1,6 @@
 // Commands that speak TLS: with an administrator's interface that asks for a certificate, and with the proxy itself.
 
+import Administration
 import CacheStore
 import Downstream
 import ReverseProxy

@@ -247,13 +247,14 @@ struct AccessTests {
     func wholeURI() throws {
         let play = try play { $0.listening.listeners.append($0.listening.listeners[0]) }
         let (port, other) = (play.port, try #require(play.ports.last))
+        let scheme = ProxyPlay.door.isSecured ? "https" : "http"
         for _ in 0..<4 {
             for (authority, status) in [
                 ("api.example.com", 421), ("api.example.com:\(port)", 200), ("127.0.0.1:\(port)", 200), ("127.0.0.1:\(other)", 421),
                 ("127.0.0.1:\(play.origin.port)", 200), ("api.example.com:80", 421),
             ] {
                 let client = try play.client()
-                client.send("GET http://\(authority)/a HTTP/1.1\r\nHost: \(authority)\r\n\r\n")
+                client.send("GET \(scheme)://\(authority)/a HTTP/1.1\r\nHost: \(authority)\r\n\r\n")
                 #expect(client.readResponse()?.status == status, "\(authority)")
             }
         }

@@ -93,7 +93,7 @@ struct SecuredAddress: Sendable {
         _ = cistern_easy_set_text(handle, CURLOPT_URL, url)
         _ = cistern_easy_set_long(handle, CURLOPT_CONNECT_ONLY, 1)
         // What is offered in the handshake.
-        _ = cistern_easy_set_long(handle, CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_1_1.rawValue))
+        _ = cistern_easy_set_long(handle, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1)
         // Never the proxy of the environment: what is asked is one's own.
         _ = cistern_easy_set_text(handle, CURLOPT_PROXY, "")
         _ = cistern_easy_set_long(handle, CURLOPT_NOSIGNAL, 1)

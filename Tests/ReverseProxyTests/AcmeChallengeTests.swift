@@ -1,0 +1,29 @@
+// Responses to an authority that wants to see whether a name is ours (RFC 8555 §8.3).
+
+import CacheStore
+import ReverseProxy
+import TestSupport
+import Testing
+
+@Suite("Challenges of an ACME authority", .play)
+struct AcmeChallengeTests {
+    private static let path = "/.well-known/acme-challenge/"
+
+    @Test("a file of the directory is the response, whoever asks how often, and nothing else of the machine is", .doors)
+    func files() throws {
+        let directory = TestTools.temporaryDirectory()
+        try TestTools.write("token-1.key", to: directory.path + "/token-1")
+        try TestTools.write("secret", to: directory.path + "/.hidden")
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("\"upstream\"")] }) { $0.listening.challengeDirectory = directory.path }
+        // More than wait at once: each gives its place back.
+        for _ in 0..<100 {
+            let response = try play.get(Self.path + "token-1")
+            #expect(response.status == 200 && response.text == "token-1.key")
+        }
+        #expect(try play.get(Self.path + "token-2").status == 404)
+        for target in [Self.path + "../token-1", Self.path + ".hidden", Self.path + "%2e%2e%2ftoken-1", Self.path] {
+            #expect(try play.get(target).text != "secret")
+        }
+        #expect(!play.origin.requests.contains { $0.target == Self.path + "token-1" })
+    }
+}
