@@ -57,7 +57,7 @@ enum AddressesProperty {
         var fields = Fields()
         let name = field == .forwarded ? "Forwarded" : "X-Forwarded-For"
         for line in lines { fields.append(name: Array(name.utf8).span, value: line.span) }
-        return ForwardedClient(fields, from: peer, field, trusted: trusted)
+        return ForwardedClient(fields, from: .known(peer), field, trusted: trusted)
     }
 
     private static func checkForwarded(_ lines: [[UInt8]], _ field: ForwardedField) throws(Violation) {
