@@ -57,6 +57,8 @@ extension HTTP2Connection: HTTP2SessionDelegate {
     func sentGoAway(_ code: HTTP2ErrorCode) {
         if code != .noError { table.counters.http2.connectionErrors += 1 }
         if code == .enhanceYourCalm { table.counters.http2.floods += 1 }
+        // The library writes PING before all else, and whoever acknowledges it is to have seen the GOAWAY.
+        if case .announcing = phase { session.ping() }
     }
 
     // MARK: What streams ask for

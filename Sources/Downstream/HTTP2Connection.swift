@@ -227,7 +227,6 @@ final class HTTP2Connection: AcceptedConnection {
         guard phase == .open else { return }
         phase = .announcing(until: table.deadline(after: Self.announceTimeout))
         session.announceEnd()
-        session.ping()
         pushLater()
     }
 

@@ -233,6 +233,30 @@ struct HTTP2Tests {
         stopped.pass()
     }
 
+    @Test("the ping by which a client shows that it knows of a stop comes behind the news")
+    func drainOrder() throws {
+        let (gate, reached) = (Gate(), Gate())
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.open(reached), .pass(gate), .json("{}")] }, door: .http2)
+        var client: RawHTTP2Client? = try RawHTTP2Client(port: play.port)
+        client?.send(RawHTTP2.request(1))
+        reached.pass()
+        let stopped = Gate()
+        let stopping = StoppedPlay(play)
+        TestThread.start {
+            stopping.play.stop(deadline: .seconds(60))
+            stopped.open()
+        }
+        let (goAway, ping) = (RawHTTP2.Kind.goAway.rawValue, RawHTTP2.Kind.ping.rawValue)
+        let first = client?.next { $0.kind == goAway || $0.kind == ping }
+        #expect(first?.kind == goAway && first?.number(at: 0) == .max >> 1)
+        let asked = client?.next { $0.kind == ping }
+        client?.send(RawHTTP2.frame(.ping, 1, 0, asked?.payload ?? []))
+        #expect(client?.next { $0.kind == goAway }?.number(at: 0) == 1)
+        gate.open()
+        client = nil
+        stopped.pass()
+    }
+
     @Test("HTTP/2 where it is not spoken gets a sentence, and HTTP/1.1 goes on where it is")
     func doors() throws {
         let clear = try ProxyPlay(echo(), door: .clear)
