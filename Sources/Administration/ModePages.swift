@@ -21,7 +21,8 @@ enum ModePages {
             return
         }
         let prefix = try prefix(task.request) ?? ""
-        try change(task, { $0.set(mode, prefix: prefix) }, orElse: .badRequest("There are \(ModeTable.ruleLimit) prefixes with a mode of their own already."))
+        let problem = AdminProblem.badRequest("There are \(ModeTable.ruleLimit) prefixes with a mode of their own already.")
+        try change(task, { $0.set(mode, prefix: prefix) }, orElse: problem)
     }
 
     @Sendable static func remove(_ task: AdminInterface.Task) throws(AdminProblem) {
