@@ -10,6 +10,8 @@ package struct ServedAPIs: Sendable {
         package var names: ServedNames
         /// What paths begin with, in whole segments and without a slash at the end; empty for all.
         package var path: [UInt8]
+        /// Whether the upstream is asked without that.
+        package var isStripped = false
 
         package init(names: ServedNames = ServedNames(), path: [UInt8] = []) { (self.names, self.path) = (names, path) }
     }
@@ -34,7 +36,14 @@ package struct ServedAPIs: Sendable {
         let choice = choice(authority, target)
         // What the upstream may read as another path must not lead there from here: `/a/../b` is neither /a's nor /b's.
         guard let plain = PlainPath.make(of: target) else { return choice }
-        return self.choice(authority, plain[...]) == choice ? choice : .noPath
+        guard case .api(let place) = choice, self.choice(authority, plain[...]) == choice else { return .noPath }
+        return scopes[place].isStripped && !Self.isWithin(scopes[place].path, target, plain) ? .noPath : choice
+    }
+
+    /// Whether what is left of a target without `path` leads to the same place: `/../orders/1` is not what `/orders/../orders/1` is.
+    private static func isWithin(_ path: [UInt8], _ target: ArraySlice<UInt8>, _ plain: [UInt8]) -> Bool {
+        let rest = target.withoutQuery.dropFirst(path.count)
+        return plain == path + (PlainPath.make(of: rest) ?? Array(rest))
     }
 
     private func choice(_ authority: ArraySlice<UInt8>, _ target: ArraySlice<UInt8>) -> Choice {

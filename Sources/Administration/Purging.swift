@@ -19,6 +19,7 @@ enum Purging {
             throw .unavailable("The cache directory cannot be written to, so a purge would not last.")
         }
         let isSoft = try task.request.flag("soft")
+        let isAboutStore = task.request["all"] != nil && task.request["api"] == nil
         var wanted: [(cache: ResponseCache, selection: PurgeSelection)] = []
         for cache in caches { wanted.append((cache, try selection(task.request, cache.shared.settings.arguments))) }
         caches[0].beginPurge(at: task.interface.now)
@@ -26,6 +27,7 @@ enum Purging {
         task.server.afterEachLoop { [wanted] in
             task.interface.later {
                 let count = wanted.reduce(0) { $0 + $1.cache.purge($1.selection, isSoft: isSoft) }
+                if isAboutStore { caches[0].purgeStore(isSoft: isSoft) }
                 task.reply(AdminResponse(["purged": .integer(count), "soft": .bool(isSoft)]))
             }
         }

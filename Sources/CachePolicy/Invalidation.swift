@@ -59,13 +59,12 @@ package enum Invalidation {
 
     /// Path and query of a URI reference on the same origin (RFC 3986 §5.2): absolute, or a path, also one beside the target's.
     private static func path(of reference: ArraySlice<UInt8>, from target: ArraySlice<UInt8>, origin: UpstreamOrigin) -> [UInt8]? {
-        var rest = reference.prefix { $0 != UInt8(ascii: "#") }
-        if rest.starts(with: origin.bytes, by: { $0.asciiLowercased == $1 }) {
-            rest = rest.dropFirst(origin.bytes.count)
-            return origin.target(rest)
-        }
-        for other in origin.others where rest.starts(with: other.bytes, by: { $0.asciiLowercased == $1 }) {
-            return other.target(rest.dropFirst(other.bytes.count))
+        let rest = reference.prefix { $0 != UInt8(ascii: "#") }
+        for one in [origin] + origin.others where rest.starts(with: one.bytes, by: { $0.asciiLowercased == $1 }) {
+            let path = rest.dropFirst(one.bytes.count)
+            // `http://a.test:80` is no beginning of `http://a.test:8080`.
+            if let next = path.first, next != UInt8(ascii: "/") { continue }
+            return one.target(path)
         }
         if rest.first == UInt8(ascii: "/") { return rest.dropFirst().first == UInt8(ascii: "/") ? nil : origin.target(rest) }
         // A scheme, dots to resolve, or nothing at all: worth no mistake.

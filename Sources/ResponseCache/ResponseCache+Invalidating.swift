@@ -49,7 +49,7 @@ extension ResponseCache {
 
     /// Drops every response of these groups.
     func invalidate(groups: [String], at now: Timestamp) {
-        for group in groups.prefix(settings.policy.memberLimit) { mark(Self.groupKey(group), at: now) }
+        for group in groups.prefix(settings.policy.memberLimit) { mark(groupKey(group), at: now) }
     }
 
     /// Drops what is stored under a shared key, in every partition and for every variant and content. The mark comes first: who stores at the
@@ -84,7 +84,7 @@ extension ResponseCache {
         if let collection, try isMarked(Self.collectionKey(collection), since: time, &basis) { return true }
         guard metadata.flags.contains(.hasGroups) else { return false }
         guard let groups = Self.groups(of: head) else { return true }
-        for group in groups { if try isMarked(Self.groupKey(group), since: time, &basis) { return true } }
+        for group in groups { if try isMarked(groupKey(group), since: time, &basis) { return true } }
         return false
     }
 
@@ -102,7 +102,7 @@ extension ResponseCache {
     func marks(for new: NewResponse, at place: StoringPlace) -> [[UInt8]]? {
         guard let groups = new.metadata.flags.contains(.hasGroups) ? new.head.withUnsafeBytes(Self.groups) : [] else { return nil }
         var keys: [[UInt8]] = []
-        Self.appendMarks(place.sharedKeys, place.collection, groups, to: &keys)
+        appendMarks(place.sharedKeys, place.collection, groups, to: &keys)
         return keys
     }
 
@@ -117,9 +117,9 @@ extension ResponseCache {
     }
 
     /// Appends the keys of the marks that make something of these targets, of this collection or of these groups invalid.
-    static func appendMarks(_ sharedKeys: [[UInt8]], _ collection: [UInt8]?, _ groups: [String], to keys: inout [[UInt8]]) {
-        for key in sharedKeys { keys.append(invalidationKey(key)) }
-        if let collection { keys.append(collectionKey(collection)) }
+    func appendMarks(_ sharedKeys: [[UInt8]], _ collection: [UInt8]?, _ groups: [String], to keys: inout [[UInt8]]) {
+        for key in sharedKeys { keys.append(Self.invalidationKey(key)) }
+        if let collection { keys.append(Self.collectionKey(collection)) }
         for group in groups { keys.append(groupKey(group)) }
     }
 
@@ -139,7 +139,12 @@ extension ResponseCache {
 
     static func collectionKey(_ sharedKey: [UInt8]) -> [UInt8] { sharedKey.followed(by: UInt8(ascii: "C")) }
 
-    static func groupKey(_ group: String) -> [UInt8] { Array("T".utf8) + Array(group.utf8) }
+    /// Of several APIs each has groups of its own.
+    func groupKey(_ group: String) -> [UInt8] {
+        var key = Array("T".utf8)
+        if settings.isOneOfSeveral { CacheKey.appendPart(settings.keyName, to: &key) }
+        return key + Array(group.utf8)
+    }
 
     /// As part of the keys of what is kept by a request's content.
     static func invalidationPart(_ time: Timestamp) -> [UInt8] { withUnsafeBytes(of: time.milliseconds.littleEndian) { Array($0) } }

@@ -29,6 +29,12 @@ extension ResponseCache {
         return count
     }
 
+    /// All that the store has, also of APIs that are there no more.
+    package func purgeStore(isSoft: Bool) {
+        if isSoft { store.markAllStale() } else { store.removeAll() }
+        store.synchronize()
+    }
+
     private func purge(_ id: EntryID, isSoft: Bool) -> Int {
         guard let listed = store.item(id.item), StoredMetadata.kind(of: listed.item.metadata) == .response else { return 0 }
         if !isSoft { _ = store.remove(store.id(of: GoneMemory.key(Array(listed.key)))) }

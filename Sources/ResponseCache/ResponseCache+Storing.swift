@@ -293,7 +293,7 @@ extension ResponseCache {
         }
         if let collection = collectionKey(of: head), let wanted = notAtHand(Self.collectionKey(collection)) { return wanted }
         for group in CacheTags.groups(of: response, named: "cache-groups") ?? [] {
-            if let wanted = notAtHand(Self.groupKey(group)) { return wanted }
+            if let wanted = notAtHand(groupKey(group)) { return wanted }
         }
         for place in places {
             guard let marker = store.see(place.own.span).item, StoredMetadata.kind(of: marker.metadata) == .varyMarker,

@@ -106,7 +106,9 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
             return
         }
         upstream.chooseFault = { [unowned self] target in
-            faults.fault(for: target, now: loop.time.monotonicMilliseconds) { Int.random(in: 0..<100) }
+            // Rules name the paths that clients ask for.
+            let target = settings.strippedPath.isEmpty ? target : (settings.strippedPath + target)[...]
+            return faults.fault(for: target, now: loop.time.monotonicMilliseconds) { Int.random(in: 0..<100) }
         }
     }
 

@@ -125,6 +125,11 @@ final class OriginConnections {
     }
 
     private func serve(_ transfer: Transfer) {
+        // It has waited for a connection to an address that is known by now to be out of reach.
+        if client.choice.isDown[place], let next = client.next(for: transfer) {
+            releaseShares(of: transfer)
+            return client.move(transfer, to: next)
+        }
         if transfer.request.content == .tunnel { return serveTunnel(transfer) }
         if speaksHTTP2 { serveInHTTP2(transfer) } else { serveInHTTP1(transfer) }
     }

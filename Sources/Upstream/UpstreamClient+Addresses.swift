@@ -58,17 +58,30 @@ extension UpstreamClient {
     /// The request could not reach its address: it goes on to another, whatever it is, since nothing of it was sent.
     /// - Returns: false where there is none.
     func moveOn(_ transfer: Transfer, after error: UpstreamError) -> Bool {
-        guard error.isFailureToReach, !transfer.hasEnded, let place = choice.next(moves: transfer.moves) else { return false }
+        guard error.isFailureToReach, let place = next(for: transfer) else { return false }
+        move(transfer, to: place)
+        return true
+    }
+
+    /// The place of the address that it goes on to; nil where there is none.
+    func next(for transfer: Transfer) -> Int? {
+        connections.isEmpty || transfer.hasEnded ? nil : choice.next(moves: transfer.moves)
+    }
+
+    func move(_ transfer: Transfer, to place: Int) {
         transfer.moves += 1
         counters.movedOn += 1
         connections[place].startAgain(transfer)
-        return true
     }
 
     /// From time to time, without a client that would wait for it.
     private func lookAgain(at place: Int) {
+        guard !looking.contains(place) else { return }
+        looking.insert(place)
         loop.schedule(after: .milliseconds(settings.failure.recheck)) { [weak self] in
-            guard let self, !connections.isEmpty, choice.isDown[place] else { return }
+            guard let self else { return }
+            looking.remove(place)
+            guard !connections.isEmpty, choice.isDown[place] else { return }
             connections[place].attemptConnection { [weak self] error in
                 if error != nil { self?.lookAgain(at: place) }
             }

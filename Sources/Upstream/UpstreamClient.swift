@@ -45,6 +45,8 @@ package final class UpstreamClient {
     /// Those of each address, in their order; empty once it is closed.
     private(set) var connections: [OriginConnections] = []
     var choice: AddressChoice
+    /// Places of addresses that are tried again before long.
+    var looking: Set<Int> = []
     private var isSweeping = false
     private var isClosed = false
     private var retryBudget: RetryBudget

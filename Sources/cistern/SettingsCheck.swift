@@ -340,6 +340,7 @@ extension ProxySettings {
         apiName = api.name
         scope.names = ServedNames(api.host)
         scope.path = api.pathBytes
+        scope.isStripped = api.stripPath
         if api.stripPath { strippedPath = scope.path }
         // Its hosts are those that it answers to.
         if !api.host.isEmpty { access.names = scope.names }

@@ -36,6 +36,15 @@ struct ServedAPIsTests {
         #expect(choice == (isServed ? .api(3) : .noPath))
     }
 
+    @Test(
+        "what is left of a path that is taken off leads nowhere else",
+        arguments: [("/orders/../orders/x", false), ("/orders/%2e%2e/orders/x", false), ("/orders/a/../x", true), ("/orders//x", true)])
+    func stripped(_ target: String, _ isServed: Bool) {
+        var scope = Self.scope([], "/orders")
+        scope.isStripped = true
+        #expect(ServedAPIs([scope]).choose([], Array(target.utf8)[...]) == (isServed ? .api(0) : .noPath))
+    }
+
     @Test("where every API has hosts, others have none")
     func strangers() {
         let apis = ServedAPIs([Self.scope(["a.example.com"], ""), Self.scope(["b.example.com"], "/b")])

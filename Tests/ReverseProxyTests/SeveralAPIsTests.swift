@@ -16,6 +16,8 @@ struct SeveralAPIsTests {
         ScriptedOrigin { request in
             switch request.target {
             case "/moved", "/v1/moved": [.send("HTTP/1.1 302 Found\r\nLocation: /v1/there\r\nContent-Length: 0\r\n\r\n")]
+            case "/grouped": [.json("1", ["Cache-Control: max-age=60", "Cache-Groups: \"all\""])]
+            case "/v1/end": [.send("HTTP/1.1 200 OK\r\nCache-Group-Invalidation: \"all\"\r\nContent-Length: 0\r\n\r\n")]
             case "/v1/write": [.send("HTTP/1.1 201 Created\r\nLocation: /v1/1\r\nContent-Length: 0\r\n\r\n")]
             default: [.json("\"\(name) \(request.target)\"", ["Cache-Control: max-age=60"])]
             }
@@ -115,6 +117,14 @@ struct SeveralAPIsTests {
         #expect(try !play.isHit("/orders/1"))
     }
 
+    @Test("a write ends groups of its own API, and no other's")
+    func groups() throws {
+        let play = try Play()
+        _ = try play.get("/grouped")
+        _ = try play.proxy.request("POST", "/orders/end", [("Host", "localhost")], content: "{}")
+        #expect(try play.isHit("/grouped"))
+    }
+
     @Test("the administrator lists, purges and switches one of them, or all")
     func administered() throws {
         let play = try Play()
@@ -180,6 +190,16 @@ struct SeveralAddressesTests {
         proxy.time.advance(by: .seconds(2))
         #expect(try proxy.waitFor("cistern_api_address_up{api=\"a\",address=\"http://127.0.0.1:\(first.port)\"}", 1))
         #expect(try proxy.get("/d").text == "\"first /d\"")
+    }
+
+    @Test("who waits for a connection to an address that turns out to be out of reach goes on too")
+    func queued() throws {
+        let (first, second, proxy) = try play { $0.apis[0].upstream.maximumConnections = 1 }
+        first.down()
+        let clients = try (0..<4).map { _ in try proxy.client() }
+        for (number, client) in clients.enumerated() { client.send("GET /\(number) HTTP/1.1\r\nHost: a\r\n\r\n") }
+        for (number, client) in clients.enumerated() { #expect(client.readResponse()?.text == "\"second /v2/\(number)\"") }
+        #expect(second.requests.count == 4)
     }
 
     @Test("where none can be reached, the copy goes out, and requests without one fail")

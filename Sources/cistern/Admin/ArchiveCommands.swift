@@ -33,6 +33,8 @@ struct Export: AdminCommand {
     @Flag(help: "Write secret values too.")
     var withSecrets = false
 
+    @OptionGroup var which: APIOption
+
     @OptionGroup var options: AdminOptions
 
     func run(_ client: AdminClient) throws {
@@ -45,7 +47,7 @@ struct Export: AdminCommand {
         var hasPlaceholders = false
         var after: String?
         repeat {
-            let page = try client.value("GET", "entries", [("prefix", prefix), ("limit", "200"), ("after", after)])
+            let page = try client.value("GET", "entries", [("prefix", prefix), ("limit", "200"), ("after", after), which.argument])
             for entry in page["entries"]?.array ?? [] {
                 if let reason = reason(notToExport: entry) {
                     leftOut[reason, default: 0] += 1
@@ -166,6 +168,8 @@ struct Import: AdminCommand {
     @Flag(help: "Leave credentials out, so that everybody gets these responses. Only for what everybody may see.")
     var shared = false
 
+    @OptionGroup var which: APIOption
+
     @OptionGroup var options: AdminOptions
 
     /// So many broken entries are told with their places.
@@ -178,7 +182,7 @@ struct Import: AdminCommand {
         } catch {
             throw AdminFailure("\(file): \(error)")
         }
-        let arguments = origin.map { ("origin", Optional($0)) } + [("shared", shared ? "true" : nil)]
+        let arguments = origin.map { ("origin", Optional($0)) } + [("shared", shared ? "true" : nil), which.argument]
         var imported = 0
         var leftOut: [String: Int] = [:]
         for index in 0..<reader.count {
