@@ -87,7 +87,6 @@ let package = Package(
             "Administration",
             [
                 "Archives", "HTTPCore", "JSON", "CachePolicy", "ResponseCache", "Explanation", "FaultInjection", "Upstream", "Telemetry",
-                "Locking",
             ],
             resources: [.embedInCode("openapi.json")]),
         room(

@@ -47,17 +47,16 @@ package struct ServedAPIs: Sendable {
     }
 
     private func choice(_ authority: ArraySlice<UInt8>, _ target: ArraySlice<UInt8>) -> Choice {
-        let ranks = scopes.map { scope in
-            if scope.names.isEmpty { return 1 }
-            return switch scope.names.fit(authority) {
-            case .exact: 3
-            case .byStar: 2
-            case nil: 0
-            }
+        var best = (rank: 0, place: nil as Int?)
+        for (place, scope) in scopes.enumerated() {
+            let rank = scope.rank(of: authority)
+            guard rank > 0, rank >= best.rank else { continue }
+            if rank > best.rank { best = (rank, nil) }
+            guard Self.begins(target, with: scope.path) else { continue }
+            if best.place.map({ scopes[$0].path.count < scope.path.count }) ?? true { best.place = place }
         }
-        guard let rank = ranks.max(), rank > 0 else { return .noHost }
-        let fitting = scopes.indices.filter { ranks[$0] == rank && Self.begins(target, with: scopes[$0].path) }
-        return fitting.max { scopes[$0].path.count < scopes[$1].path.count }.map { .api($0) } ?? .noPath
+        guard best.rank > 0 else { return .noHost }
+        return best.place.map { .api($0) } ?? .noPath
     }
 
     private static func begins(_ target: ArraySlice<UInt8>, with path: [UInt8]) -> Bool {
@@ -65,5 +64,17 @@ package struct ServedAPIs: Sendable {
         guard target.starts(with: path) else { return false }
         let next = target.dropFirst(path.count).first
         return next == nil || next == UInt8(ascii: "/") || next == UInt8(ascii: "?")
+    }
+}
+
+extension ServedAPIs.Scope {
+    /// How exactly the host is meant; 0 where it is not.
+    fileprivate func rank(of authority: ArraySlice<UInt8>) -> Int {
+        if names.isEmpty { return 1 }
+        return switch names.fit(authority) {
+        case .exact: 3
+        case .byStar: 2
+        case nil: 0
+        }
     }
 }

@@ -1,9 +1,9 @@
 // GET, PUT and DELETE /-/mode: which mode is for which paths, and switching it.
 
 import CachePolicy
+import Dispatch
 import HTTPCore
 import JSON
-import Locking
 
 enum ModePages {
     @Sendable static func show(_ task: AdminInterface.Task) throws(AdminProblem) {
@@ -45,14 +45,14 @@ enum ModePages {
         _ task: AdminInterface.Task, _ change: (inout ModeTable) -> Bool, orElse problem: AdminProblem
     ) throws(AdminProblem) {
         let apis = try task.apis()
-        let left = CountedReplies { reply(task) }
+        let changes = DispatchGroup()
         var isChanged = false
         for api in apis {
-            left.expect()
-            if api.changeModes(change, then: { left.come() }) { isChanged = true } else { left.leaveOut() }
+            changes.enter()
+            if api.changeModes(change, then: { changes.leave() }) { isChanged = true } else { changes.leave() }
         }
         guard isChanged else { throw problem }
-        left.allExpected()
+        changes.notify(queue: .global(qos: .utility)) { reply(task) }
     }
 
     private static func prefix(_ request: AdminRequest) throws(AdminProblem) -> String? {
@@ -102,27 +102,4 @@ enum ModePages {
             ]
         }
     }
-}
-
-/// Calls back once, when all that was expected has come.
-private final class CountedReplies: Sendable {
-    private let left = Mutex(1)
-    private let then: @Sendable () -> Void
-
-    init(_ then: @escaping @Sendable () -> Void) { self.then = then }
-
-    func expect() { left.withLock { $0 += 1 } }
-
-    /// It will not come.
-    func leaveOut() { left.withLock { $0 -= 1 } }
-
-    func come() {
-        let isLast = left.withLock { left in
-            left -= 1
-            return left == 0
-        }
-        if isLast { then() }
-    }
-
-    func allExpected() { come() }
 }

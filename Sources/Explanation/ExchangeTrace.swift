@@ -100,8 +100,10 @@ package struct ExchangeTrace: Sendable {
     package var identity: IdentityOutcome?
     package var status: UInt16 = 0
     package var targetCount: UInt16 = 0
-    /// The place of its API.
+    /// The place of its API, or `noAPI`.
     package var api: UInt16 = 0
+    /// Of a request that is for none of several.
+    package static let noAPI = UInt16.max
     package var method = MethodLabel.other
     package var result = CacheResult.miss
     package var mode = ServingMode.live

@@ -17,7 +17,7 @@ package struct ProxySettings: Sendable {
     /// Which requests it is for.
     package var scope = ServedAPIs.Scope()
     /// What is taken off clients' paths before the upstream is asked; without a slash at its end.
-    package var strippedPath: [UInt8] = []
+    package var strippedPath: [UInt8] { scope.isStripped ? scope.path : [] }
     package var upstream: UpstreamSettings
     package var downstream = DownstreamSettings()
     package var policy = CachePolicySettings()

@@ -194,14 +194,17 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
         record.durationMicroseconds = SystemTime.monotonicMicroseconds - began
         records.metrics.record(record)
         var trace = trace.completed(by: record, of: client.address, head.version, wall: loop.batchWallMilliseconds)
-        trace.api = trace.reasons.refusal?.isOfNoAPI == true ? .max : shared.place
-        if !shared.name.isEmpty, trace.api != .max { countOfAPI(record.result) }
+        if !isAlone {
+            trace.api = trace.reasons.refusal?.isOfNoAPI == true ? ExchangeTrace.noAPI : shared.place
+            if trace.api != ExchangeTrace.noAPI { countOfAPI(record.result) }
+        }
         records.why.append(trace, target: head.pathAndQuery)
         if let log = records.accessLog {
+            let api = trace.api == ExchangeTrace.noAPI ? "" : shared.name
             log.append(
                 AccessLogLine.make(
                     record, head, client: AccessLogLine.Client(client.text, subject: client.subject),
-                    upstream: AccessLogLine.Upstream(api: trace.api == .max ? "" : shared.name, spoken: trace.upstream.spoken),
+                    upstream: AccessLogLine.Upstream(api: api, spoken: trace.upstream.spoken),
                     wall: loop.batchWallMilliseconds, format: log.format))
         }
     }

@@ -28,11 +28,6 @@ extension UpstreamSettings {
 }
 
 extension UpstreamClient {
-    /// Each address, and whether it can be reached as far as is known here.
-    package var addresses: [(origin: String, isUp: Bool)] {
-        zip(settings.atEachAddress, choice.isDown).map { ($0.origin + $0.basePath, !$1) }
-    }
-
     /// What an attempt to connect has told.
     /// - Parameter error: nil where there is a connection now.
     func note(_ error: UpstreamError?, at place: Int, began: Int64) {

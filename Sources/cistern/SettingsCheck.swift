@@ -341,7 +341,6 @@ extension ProxySettings {
         scope.names = ServedNames(api.host)
         scope.path = api.pathBytes
         scope.isStripped = api.stripPath
-        if api.stripPath { strippedPath = scope.path }
         // Its hosts are those that it answers to.
         if !api.host.isEmpty { access.names = scope.names }
     }

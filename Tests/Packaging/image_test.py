@@ -18,26 +18,9 @@ import threading
 import time
 import urllib.request
 
+from trial import Upstream, holds
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-
-
-class Upstream(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        content = b'{"users":[]}'
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_):
-        pass
-
-
-def holds(condition, sentence, more=""):
-    print(("ok    " if condition else "FAIL  ") + sentence, flush=True)
-    if not condition:
-        raise SystemExit(more or 1)
 
 
 def buildah(*arguments, **options):

@@ -44,7 +44,7 @@ struct SeveralAPIsTests {
                 apis[0].scope.names = ServedNames(["users.test", "*.users.test"])
                 apis[0].access.names = apis[0].scope.names
                 apis[1].scope.path = Array("/orders".utf8)
-                apis[1].strippedPath = apis[1].scope.path
+                apis[1].scope.isStripped = true
                 apis[1].upstream.basePath = "/v1"
                 settings.apis = apis
             }
