@@ -1,5 +1,5 @@
-// For which of several APIs a request is: its host says it first, the most exact name before a star and a star before none; then its path, the
-// longest beginning before shorter ones.
+// For which of several APIs a request is: its host says it first, the most exact name before a star and a star before none, each with its port
+// before without; then its path, the longest beginning before shorter ones.
 
 import HTTPCore
 
@@ -40,6 +40,13 @@ package struct ServedAPIs: Sendable {
         return scopes[place].isStripped && !Self.isWithin(scopes[place].path, target, plain) ? .noPath : choice
     }
 
+    /// Whether requests for a target can be for an API, as far as paths tell: where others have the same hosts, the longest counts.
+    package func mayBe(_ place: Int, for target: ArraySlice<UInt8>) -> Bool {
+        let scope = scopes[place]
+        guard Self.begins(target, with: scope.path) else { return false }
+        return !scopes.contains { $0.path.count > scope.path.count && $0.names == scope.names && Self.begins(target, with: $0.path) }
+    }
+
     /// Whether what is left of a target without `path` leads to the same place: `/../orders/1` is not what `/orders/../orders/1` is.
     private static func isWithin(_ path: [UInt8], _ target: ArraySlice<UInt8>, _ plain: [UInt8]) -> Bool {
         let rest = target.withoutQuery.dropFirst(path.count)
@@ -70,11 +77,6 @@ package struct ServedAPIs: Sendable {
 extension ServedAPIs.Scope {
     /// How exactly the host is meant; 0 where it is not.
     fileprivate func rank(of authority: ArraySlice<UInt8>) -> Int {
-        if names.isEmpty { return 1 }
-        return switch names.fit(authority) {
-        case .exact: 3
-        case .byStar: 2
-        case nil: 0
-        }
+        names.isEmpty ? 1 : names.fit(authority).map { 1 + $0.rawValue } ?? 0
     }
 }

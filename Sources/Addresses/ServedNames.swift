@@ -2,7 +2,7 @@
 
 import HTTPCore
 
-package struct ServedNames: Sendable {
+package struct ServedNames: Sendable, Equatable {
     private struct Name: Hashable {
         let host: [UInt8]
         /// nil for every port.
@@ -43,23 +43,30 @@ package struct ServedNames: Sendable {
     package var isEmpty: Bool { names.isEmpty && suffixes.isEmpty }
 
     /// How exactly a name is meant.
-    package enum Fit: Comparable { case byStar, exact }
+    package enum Fit: Int, Comparable {
+        case byStar = 1
+        case byStarWithPort, exact, exactWithPort
+
+        package static func < (left: Fit, right: Fit) -> Bool { left.rawValue < right.rawValue }
+    }
 
     /// - Parameter authority: `host[:port]`, as in a Host field.
     package func contains(_ authority: ArraySlice<UInt8>) -> Bool { fit(authority) != nil }
 
     package func fit(_ authority: ArraySlice<UInt8>) -> Fit? {
         let (host, port) = Self.split(authority)
-        if Self.has(names, host, port) { return .exact }
+        if let hasPort = Self.has(names, host, port) { return hasPort ? .exactWithPort : .exact }
         // A star stands for one label, as in certificates (RFC 6125 §6.4.3).
-        guard let dot = host.firstIndex(of: UInt8(ascii: ".")), dot > 0, Self.has(suffixes, Array(host[(dot + 1)...]), port) else {
-            return nil
-        }
-        return .byStar
+        guard let dot = host.firstIndex(of: UInt8(ascii: ".")), dot > 0,
+            let hasPort = Self.has(suffixes, Array(host[(dot + 1)...]), port)
+        else { return nil }
+        return hasPort ? .byStarWithPort : .byStar
     }
 
-    private static func has(_ names: Set<Name>, _ host: [UInt8], _ port: [UInt8]?) -> Bool {
-        names.contains(Name(host: host, port: nil)) || port.map { names.contains(Name(host: host, port: $0)) } ?? false
+    /// nil where it has not; else whether it has the port too.
+    private static func has(_ names: Set<Name>, _ host: [UInt8], _ port: [UInt8]?) -> Bool? {
+        if let port, names.contains(Name(host: host, port: port)) { return true }
+        return names.contains(Name(host: host, port: nil)) ? false : nil
     }
 
     /// In small letters, and without the dot that ends a full name.

@@ -52,6 +52,13 @@ package final class AdminInterface: @unchecked Sendable {
 
         func apis() throws(AdminProblem) -> [any AdministeredAPI] { try places().map { server.administeredAPIs[$0] } }
 
+        /// The caches of those that are meant, to be gone through together.
+        func group() throws(AdminProblem) -> (group: CacheGroup, caches: [ResponseCache]) {
+            let places = try places()
+            guard !interface.caches.isEmpty else { throw .unavailable("Nothing is stored here.") }
+            return (CacheGroup(interface.caches, meaning: places), interface.caches)
+        }
+
         /// Each API that is meant, and its cache.
         func caches() throws(AdminProblem) -> [(api: any AdministeredAPI, cache: ResponseCache)] {
             let places = try places()

@@ -50,6 +50,8 @@ package protocol AdministeredAPI: AnyObject, Sendable {
     var policy: CachePolicySettings { get }
     /// Scheme, host, port and base path of the upstream.
     var upstreamURL: String { get }
+    /// In their order: the first that is not down is asked.
+    var addresses: [AddressState] { get }
     /// What is taken off clients' paths before the upstream is asked.
     var strippedPath: [UInt8] { get }
     /// Those that have a name of their own, at their places.
@@ -76,8 +78,22 @@ package protocol AdministeredAPI: AnyObject, Sendable {
 
     // MARK: Archives
 
+    /// Whether clients' requests for this target can be for it, as far as its path and those of others tell.
+    func mayBeAsked(for target: ArraySlice<UInt8>) -> Bool
+
     /// What the rules for all and those of its route say of an archived response.
     func judge(_ archived: ArchivedResponse) -> ArchiveJudgement
+}
+
+/// One address of an upstream.
+package struct AddressState: Sendable {
+    /// With its base path.
+    package let url: String
+    /// Since when it cannot be reached, in milliseconds of the clock that is never set, and what the last attempt ended with; nil where nothing
+    /// speaks against it.
+    package let down: (since: Int64, error: String)?
+
+    package init(url: String, down: (since: Int64, error: String)?) { (self.url, self.down) = (url, down) }
 }
 
 /// What came of reading the certificates again.

@@ -11,6 +11,12 @@ enum NotImportedReason: String, Error, CaseIterable {
     case malformed
     case method
     case otherOrigin = "other_origin"
+    /// Clients' requests for it are not for the API.
+    case otherPath = "other_path"
+    /// It was exported from an API that is not here.
+    case unknownAPI = "unknown_api"
+    /// More than one API may have it.
+    case ambiguousAPI = "ambiguous_api"
     /// A secret that belongs to the key was taken out when the archive was made.
     case redacted
     /// It belongs to a partition, and the archive does not hold the credentials that lead there.
@@ -26,6 +32,11 @@ enum NotImportedReason: String, Error, CaseIterable {
     case olderThanStored = "older_than_stored"
     /// A write has changed what it is of since it was archived.
     case invalidated
+}
+
+extension NotImportedReason {
+    /// Whether it may still be another API's.
+    var isOfAPI: Bool { self == .otherOrigin || self == .otherPath }
 }
 
 extension ArchivedResponse {

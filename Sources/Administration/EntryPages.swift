@@ -11,7 +11,7 @@ enum EntryPages {
     /// Sorted by target. A page begins behind the entry that `after` names, whether it is still stored or not.
     @Sendable static func list(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow(["target", "prefix", "tag", "limit", "after", "api"])
-        let caches = try task.caches()
+        let (group, caches) = try task.group()
         let limit = try task.request.count("limit", default: 100, in: 1...pageLimit)
         let after = try task.request["after"].map { (text) throws(AdminProblem) in
             guard let place = EntryPlace(text) else { throw .badRequest("after must be the \"next\" of the page before.") }
@@ -20,24 +20,17 @@ enum EntryPages {
         for name in ["target", "prefix"] where task.request[name]?.hasPrefix("/") == false {
             throw .badRequest("\(name) must begin with a slash.")
         }
-        var found: [(api: any AdministeredAPI, entry: StoredEntry)] = []
-        var isMore = false
-        for (api, cache) in caches {
-            let selection = EntrySelection(
-                prefix: task.request["prefix"].map { EntrySelection.Prefix($0) }, tag: task.request["tag"],
-                target: task.request["target"].map { EntrySelection.Target($0, cache.shared.settings.arguments) })
-            let page = cache.list(selection, after: after, limit: limit)
-            found += page.entries.map { (api, $0) }
-            isMore = isMore || page.next != nil
-        }
-        found.sort { $0.entry.place < $1.entry.place }
-        isMore = isMore || found.count > limit
-        let shown = found.prefix(limit)
-        let now = task.interface.now
+        let page = group.list(
+            caches.map { cache in
+                EntrySelection(
+                    prefix: task.request["prefix"].map { EntrySelection.Prefix($0) }, tag: task.request["tag"],
+                    target: task.request["target"].map { EntrySelection.Target($0, cache.shared.settings.arguments) })
+            }, after: after, limit: limit)
+        let (apis, now) = (task.server.administeredAPIs, task.interface.now)
         task.reply(
             AdminResponse([
-                "entries": .array(shown.map { $0.entry.summary(now: now, of: $0.api) }),
-                "next": isMore ? shown.last.map { .string($0.entry.place.text) } : nil,
+                "entries": .array(page.entries.map { $0.entry.summary(now: now, of: apis[$0.api]) }),
+                "next": page.next.map { .string($0.text) },
             ]))
     }
 

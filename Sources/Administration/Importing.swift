@@ -8,28 +8,43 @@ import ResponseCache
 enum Importing {
     @Sendable static func perform(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow(["origin", "shared", "api"])
-        let caches = try task.caches()
+        var caches = try task.caches()
         guard caches[0].cache.isWritable else { throw .unavailable("The cache directory cannot be written to.") }
         guard let value = JSONValue(task.request.content) else {
             throw .badRequest("The content must be an entry of an HTTP archive, in JSON.")
+        }
+        // What the administrator says comes before what the archive does.
+        if task.request["api"] == nil, task.tellsAPIs, let name = value["_cistern"]?["api"]?.string {
+            caches = caches.filter { $0.api.name == name }
+            guard !caches.isEmpty else { return reply(task, NotImportedReason.unknownAPI.rawValue) }
         }
         let given = task.request.arguments.filter { $0.name == "origin" }.map(\.value)
         guard given.isEmpty || caches.count == 1 else { throw .badRequest("Say by api which API the responses of another origin are for.") }
         let isShared = try task.request.flag("shared")
         let time = task.interface.time
+        var fitting: [(archived: ArchivedResponse, api: any AdministeredAPI, cache: ResponseCache)] = []
         var reason: NotImportedReason?
         for (api, cache) in caches {
-            let origins = [api.upstreamURL] + given.map { $0.hasSuffix("/") ? String($0.dropLast()) : $0 }
             do throws(NotImportedReason) {
-                let archived = try ArchivedResponse(
-                    value, origins: origins, strippedPath: api.strippedPath, isShared: isShared, settings: api.policy,
-                    now: time.wall.milliseconds)
-                return reply(task, store(archived, in: cache, api, at: time))
+                fitting.append((try archived(value, of: api, given, isShared: isShared, at: time), api, cache))
             } catch {
-                reason = error
+                if reason?.isOfAPI ?? true { reason = error }
             }
         }
-        reply(task, reason?.rawValue)
+        guard let first = fitting.first else { return reply(task, reason?.rawValue) }
+        guard fitting.count == 1, reason?.isOfAPI ?? true else { return reply(task, NotImportedReason.ambiguousAPI.rawValue) }
+        reply(task, store(first.archived, in: first.cache, first.api, at: time))
+    }
+
+    /// - Parameter given: origins that the administrator names.
+    private static func archived(
+        _ value: JSONValue, of api: any AdministeredAPI, _ given: [String], isShared: Bool, at time: CacheTime
+    ) throws(NotImportedReason) -> ArchivedResponse {
+        let origins = api.addresses.map(\.url) + given.map { $0.hasSuffix("/") ? String($0.dropLast()) : $0 }
+        let archived = try ArchivedResponse(
+            value, origins: origins, strippedPath: api.strippedPath, isShared: isShared, settings: api.policy, now: time.wall.milliseconds)
+        guard api.mayBeAsked(for: archived.request.pathAndQuery) else { throw .otherPath }
+        return archived
     }
 
     /// Returns why it was not stored, in the words of the metrics.

@@ -11,7 +11,7 @@ enum Purging {
 
     @Sendable static func perform(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow(kinds + ["soft", "api"])
-        let caches = try task.caches().map(\.cache)
+        let (group, caches) = try task.group()
         guard kinds.filter({ task.request[$0] != nil }).count == 1 else {
             throw .badRequest("Say what is to be purged by exactly one of \(kinds.joined(separator: ", ")).")
         }
@@ -20,14 +20,13 @@ enum Purging {
         }
         let isSoft = try task.request.flag("soft")
         let isAboutStore = task.request["all"] != nil && task.request["api"] == nil
-        var wanted: [(cache: ResponseCache, selection: PurgeSelection)] = []
-        for cache in caches { wanted.append((cache, try selection(task.request, cache.shared.settings.arguments))) }
+        var wanted: [PurgeSelection] = []
+        for cache in caches { wanted.append(try selection(task.request, cache.shared.settings.arguments)) }
         caches[0].beginPurge(at: task.interface.now)
         // A loop that has looked at the clock before may be storing: after a turn of each it has, and what it stored is found.
         task.server.afterEachLoop { [wanted] in
             task.interface.later {
-                let count = wanted.reduce(0) { $0 + $1.cache.purge($1.selection, isSoft: isSoft) }
-                if isAboutStore { caches[0].purgeStore(isSoft: isSoft) }
+                let count = isAboutStore ? group.purgeStore(isSoft: isSoft) : group.purge(wanted, isSoft: isSoft)
                 task.reply(AdminResponse(["purged": .integer(count), "soft": .bool(isSoft)]))
             }
         }

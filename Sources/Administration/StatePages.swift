@@ -49,6 +49,18 @@ enum StatePages {
             })
     }
 
+    private static func addresses(_ api: any AdministeredAPI, _ server: any AdministeredServer) -> JSONValue {
+        let ahead = server.wallMilliseconds - server.monotonicMilliseconds
+        return .array(
+            api.addresses.map { address -> JSONValue in
+                [
+                    "address": .string(address.url), "up": .bool(address.down == nil),
+                    "since": address.down.map { .string(RFC3339.format(milliseconds: $0.since + ahead)) } ?? .null,
+                    "error": address.down.map { .string($0.error) } ?? .null,
+                ]
+            })
+    }
+
     /// As `why` shows it: the beginning of the keyed hash of a user's credentials.
     private static func partition(_ user: UInt64) -> JSONValue {
         .string(StoredKey.hexadecimal((0..<4).map { UInt8(truncatingIfNeeded: user >> (56 - 8 * $0)) }))
@@ -57,7 +69,8 @@ enum StatePages {
     private static func upstream(_ api: any AdministeredAPI, _ server: any AdministeredServer) -> [JSONValue.Member] {
         [
             .init("origin", .string(api.upstreamURL)), .init("up", .bool(api.isUp)), .init("memory", .bool(api.remembersFailures)),
-            .init("state", .string(api.isUp ? "closed" : "open")), .init("scopes", scopes(api, server)),
+            .init("state", .string(api.isUp ? "closed" : "open")), .init("addresses", addresses(api, server)),
+            .init("scopes", scopes(api, server)),
         ]
     }
 

@@ -26,8 +26,8 @@ package final class UpstreamHealth: Sendable {
     private struct State {
         var memory: FailureMemory
         var lines = LogAllowance()
-        /// Of several addresses, the places of those that are out of reach, as the log was told.
-        var downAddresses: Set<Int> = []
+        /// Of several addresses, those that are out of reach, by their places, as the log was told.
+        var downAddresses: [Int: DownAddress] = [:]
     }
 
     package init(api: String = "", routes: [String], settings: FailureSettings, logger: Logger) {
@@ -132,18 +132,29 @@ package final class UpstreamHealth: Sendable {
     /// One of several addresses is out of reach, or is not any more. Each shard finds that by itself; the log is told once.
     package func noteAddress(_ addresses: [String], _ place: Int, _ error: UpstreamError?, now: Int64) {
         let isNews = state.withLock { state in
-            error == nil ? state.downAddresses.remove(place) != nil : state.downAddresses.insert(place).inserted
+            guard let error else { return state.downAddresses.removeValue(forKey: place) != nil }
+            let known = state.downAddresses.updateValue(
+                DownAddress(since: state.downAddresses[place]?.since ?? now, error: error), forKey: place)
+            return known == nil
         }
         guard isNews else { return }
         let subject = "\(addresses[place])\(api.isEmpty ? "" : " of \(api)")"
         guard let error else { return logger.notice("\(subject) can be reached again") }
-        let others = state.withLock { state in addresses.indices.first { !state.downAddresses.contains($0) } }
+        let others = state.withLock { state in addresses.indices.first { state.downAddresses[$0] == nil } }
         let effect = others.map { "\(addresses[$0]) is asked" } ?? "there is no other"
-        logger.warning("\(subject) cannot be reached (\(error.rawValue)): \(effect)")
+        logger.warning("\(subject) cannot be reached (\(error.text)): \(effect)")
     }
 
-    /// Which of several addresses can be reached, as far as is known.
-    package func isAddressDown(_ place: Int) -> Bool { state.withLock { $0.downAddresses.contains(place) } }
+    /// An address that is out of reach.
+    package struct DownAddress: Sendable {
+        /// Milliseconds of the loops' clock.
+        package let since: Int64
+        /// Of the last attempt that was told of.
+        package let error: UpstreamError
+    }
+
+    /// Of several addresses, those that are out of reach as far as is known, by their places.
+    package var downAddresses: [Int: DownAddress] { state.withLock { $0.downAddresses } }
 
     // MARK: Showing
 

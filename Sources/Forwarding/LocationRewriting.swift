@@ -58,6 +58,15 @@ package struct LocationRewriting: Sendable {
         }
     }
 
+    /// A reference to one address of an upstream, as another of them would have made it; nil where it stays as it is. What lies outside the base
+    /// path is named whole, since nothing of the other is meant.
+    package static func translated(_ location: ArraySlice<UInt8>, from: Base, to: Base) -> [UInt8]? {
+        if let path = relative(location, to: from.origin, basePath: from.basePath) { return to.origin + to.basePath + path }
+        guard location.first == UInt8(ascii: "/"), !namesAuthority(Array(location)) else { return nil }
+        guard let path = without(from.basePath, location) else { return from.origin + location }
+        return to.basePath.isEmpty && namesAuthority(path) ? nil : to.basePath + path
+    }
+
     /// "//x" would be read as another authority, and browsers take a backslash for a slash.
     private static func namesAuthority(_ path: [UInt8]) -> Bool {
         path.count > 1 && (path[1] == UInt8(ascii: "/") || path[1] == UInt8(ascii: "\\"))

@@ -1,6 +1,6 @@
 // Which cookies the upstream gave to clients that had come without credentials, and for which targets: for each such set of cookies one small
 // record in the store, so that it outlives a restart. The key is the partition that requests with exactly these cookies have: a keyed hash,
-// which tells nothing of them. So a client whose only credentials are such cookies is known to be the one that asked for those targets when it
+// which tells nothing of them, with the API's name where there are several. So a client whose only credentials are such cookies is known to be the one that asked for those targets when it
 // had none (`RescueWithShared.own`).
 //
 // A set stays known while responses to it are kept ones and change it by Set-Cookie. It is forgotten with the first request that could have been a
@@ -14,6 +14,8 @@ import Synchronization
 /// Shared by all shards; off the path of a hit.
 package final class CookieOrigins: Sendable {
     private let store: ResponseStore
+    /// What one of several APIs is called in keys; empty for the only one.
+    private let name: [UInt8]
     /// Records that may be written now, and when that was worked out (milliseconds of the loop's clock).
     private let allowance = Mutex((records: CookieOrigins.burst, time: Int64.min))
     private let left = Atomic<Int>(0)
@@ -25,7 +27,7 @@ package final class CookieOrigins: Sendable {
     private static let perSecond: Int64 = 20
     private static let hashBytes = 16
 
-    init(store: ResponseStore) { self.store = store }
+    init(store: ResponseStore, name: [UInt8]) { (self.store, self.name) = (store, name) }
 
     /// Sets of cookies that were not remembered, because too many came.
     package var leftOut: Int { left.load(ordering: .relaxed) }
@@ -34,7 +36,7 @@ package final class CookieOrigins: Sendable {
     ///   - cookies: the partition of requests with exactly these cookies.
     ///   - target: its key in the partition of those without credentials.
     func contains(_ cookies: [UInt8], target: [UInt8], in cache: ResponseCache) throws(NotAtHand) -> Bool {
-        Self.targets(in: try cache.item(Self.key(cookies))).contains(hash(target))
+        Self.targets(in: try cache.item(key(cookies))).contains(hash(target))
     }
 
     /// A client without credentials asked for `target` and was given these. What is known of them is in memory, or this waits for the disk.
@@ -47,7 +49,7 @@ package final class CookieOrigins: Sendable {
     }
 
     /// What was known of these may be so no longer: somebody may have logged in with them.
-    func forget(_ cookies: [UInt8]) { store.remove(Self.key(cookies).span) }
+    func forget(_ cookies: [UInt8]) { store.remove(key(cookies).span) }
 
     private func add(_ targets: [[UInt8]], to cookies: [UInt8], now: Int64) {
         let known = self.targets(of: cookies)
@@ -59,7 +61,7 @@ package final class CookieOrigins: Sendable {
         }
         let head = Array(all.suffix(Self.targetLimit).joined())
         store.insert(
-            NewItem(key: Self.key(cookies), metadata: StoredMetadata.cookieOrigins, head: head, body: [], retention: .mayRescue))
+            NewItem(key: key(cookies), metadata: StoredMetadata.cookieOrigins, head: head, body: [], retention: .mayRescue))
     }
 
     private func isAllowed(_ now: Int64) -> Bool {
@@ -76,7 +78,7 @@ package final class CookieOrigins: Sendable {
         }
     }
 
-    private func targets(of cookies: [UInt8]) -> [[UInt8]] { Self.targets(in: store.lookUp(Self.key(cookies).span)) }
+    private func targets(of cookies: [UInt8]) -> [[UInt8]] { Self.targets(in: store.lookUp(key(cookies).span)) }
 
     private static func targets(in item: StoredItem?) -> [[UInt8]] {
         guard let item, StoredMetadata.kind(of: item.metadata) == .cookieOrigins else { return [] }
@@ -86,5 +88,5 @@ package final class CookieOrigins: Sendable {
 
     private func hash(_ target: [UInt8]) -> [UInt8] { store.credentialPartition(target) }
 
-    static func key(_ cookies: [UInt8]) -> [UInt8] { [UInt8(ascii: "J")] + cookies }
+    func key(_ cookies: [UInt8]) -> [UInt8] { [UInt8(ascii: "J")] + cookies + name }
 }

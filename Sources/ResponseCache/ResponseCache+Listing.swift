@@ -1,4 +1,4 @@
-// What is stored, for the administrator: exactly what clients can be served. An entry that a look-up would never find, since its marker was made
+// One thing that is stored, for the administrator (`CacheGroup` goes through all): exactly what clients can be served. An entry that a look-up would never find, since its marker was made
 // anew, an unsafe request made it invalid, or the upstream says something else of its arguments by now, is not shown; it goes when its space is
 // needed. Nothing here counts as a use.
 
@@ -28,24 +28,6 @@ package struct EntryPlace: Comparable, Sendable {
 }
 
 extension ResponseCache {
-    /// A page of what is stored, sorted by target, behind a place, whether what stood there is still stored or not. Goes through all of the index.
-    /// - Returns: the entries, and the last one's place where there are more.
-    package func list(_ selection: EntrySelection, after: EntryPlace? = nil, limit: Int) -> (entries: [StoredEntry], next: EntryPlace?) {
-        var page = SortedPage(limit: limit + 1)
-        visit(selection) { bytes, key, listed in
-            let place = EntryPlace(target: key.readableTarget, id: EntryID(listed.id))
-            guard after.map({ $0 < place }) ?? true, page.takes(place), let entry = entry(listed, bytes, key), selection.contains(entry)
-            else {
-                return
-            }
-            page.insert(place)
-        }
-        let shown = page.places.prefix(limit)
-        // Read again one by one: the page may be older than what has been stored since.
-        let entries = shown.compactMap { entry($0.id) }
-        return (entries, page.places.count > limit ? shown.last : nil)
-    }
-
     /// One stored response that clients can get, or what says that such a one is gone.
     package func entry(_ id: EntryID) -> StoredEntry? {
         guard let listed = store.item(id.item) else { return nil }
@@ -69,18 +51,6 @@ extension ResponseCache {
         guard let entry = StoredEntry(listed, bytes, key), isServed(entry, bytes, listed.item.head) else { return nil }
         return entry
     }
-
-    /// All responses that may be meant, as far as their keys tell.
-    private func visit(_ selection: EntrySelection, _ body: ([UInt8], StoredKey, ListedItem) -> Void) {
-        store.visitAll { listed in
-            let bytes = Array(listed.key)
-            guard let key = StoredKey(bytes), concerns(key), selection.mayContain(key) else { return }
-            body(bytes, key, listed)
-        }
-    }
-
-    /// Whether what lies under a key may be this API's; of a single one all is, also what it was called before.
-    func concerns(_ key: StoredKey) -> Bool { !settings.isOneOfSeveral || key.authority == keyMaker.authority }
 
     // MARK: What a look-up would find
 
@@ -127,25 +97,5 @@ extension ResponseCache {
         var path = CacheKey.prefix(authority: key.authority, extra: rest)
         CacheKey.appendPart(Array(key.target[...].withoutQuery), to: &path)
         return path
-    }
-}
-
-/// The first few places, in order.
-private struct SortedPage {
-    let limit: Int
-    private(set) var places: [EntryPlace] = []
-
-    init(limit: Int) { self.limit = limit }
-
-    func takes(_ place: EntryPlace) -> Bool { places.count < limit || place < places[limit - 1] }
-
-    mutating func insert(_ place: EntryPlace) {
-        var (low, high) = (0, places.count)
-        while low < high {
-            let middle = (low + high) / 2
-            if places[middle] < place { low = middle + 1 } else { high = middle }
-        }
-        places.insert(place, at: low)
-        if places.count > limit { places.removeLast() }
     }
 }

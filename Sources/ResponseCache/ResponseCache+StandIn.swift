@@ -101,8 +101,8 @@ extension ResponseCache {
 
     /// What of it is looked at.
     func cookieKeys(setBy response: Fields, to head: RequestHead, now: Timestamp) -> [[UInt8]] {
-        guard let change = cookieChange(by: response, to: head, now: now) else { return [] }
-        return ([change.given] + (change.sent.map { [$0] } ?? [])).map(CookieOrigins.key)
+        guard let origins = shared.cookieOrigins, let change = cookieChange(by: response, to: head, now: now) else { return [] }
+        return ([change.given] + (change.sent.map { [$0] } ?? [])).map(origins.key)
     }
 
     /// The partitions of the cookies that a client sent, where it sent any, and of those that it has from now on.

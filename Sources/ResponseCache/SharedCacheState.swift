@@ -48,7 +48,8 @@ package final class SharedCacheState: Sendable {
     private init(store: ResponseStore, sent: SentRequests, _ purges: PurgeClock, _ marks: RecentMarks, _ settings: ResponseCacheSettings) {
         self.settings = settings
         (self.store, self.sent, self.purges, self.marks) = (store, sent, purges, marks)
-        cookieOrigins = settings.remembersCookieOrigins ? CookieOrigins(store: store) : nil
+        cookieOrigins =
+            settings.remembersCookieOrigins ? CookieOrigins(store: store, name: settings.isOneOfSeveral ? settings.keyName : []) : nil
         gone = settings.remembersGone ? GoneMemory(store: store, window: settings.goneWindow) : nil
         variances = settings.policy.usesNoVarySearch ? SearchVarianceMemory(store: store) : nil
     }

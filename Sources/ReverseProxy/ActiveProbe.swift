@@ -28,7 +28,8 @@ final class ActiveProbe: TransferReceiver {
     init(shard: ProxyShard) {
         self.shard = shard
         settings = shard.settings.background.probe
-        let target = Array(settings.path.utf8)[...]
+        // It is the upstream's path; routes and scopes have those of clients.
+        let target = (shard.settings.strippedPath + Array(settings.path.utf8))[...]
         let place = shard.routes.place(of: target)
         scopes = RequestScopes(pathAndQuery: target, route: place == shard.routes.all.count - 1 ? nil : place, user: 0)
     }

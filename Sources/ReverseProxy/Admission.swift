@@ -52,7 +52,8 @@ struct Admission: Sendable {
     var trustsSome: Bool { !trustedProxies.isEmpty }
 
     /// Says whose the request is, and whether it is refused.
-    func admit(_ head: RequestHead, on stream: any ClientStream) -> AccessRefusal? {
+    /// - Parameter isForNobody: no API is for it, so no route is.
+    func admit(_ head: RequestHead, isForNobody: Bool = false, on stream: any ClientStream) -> AccessRefusal? {
         let peer = stream.peer.place
         if trustedProxies.contains(peer) {
             let client = ForwardedClient(head.fields, from: peer, settings.clientField, trusted: trustedProxies)
@@ -63,9 +64,11 @@ struct Admission: Sendable {
         let own = stream.listener.settings.access
         let client = stream.client.place
         guard (own.isEmpty ? settings.rules : own).allow(client) else { return .address }
-        if hasRoutes, !isAllowed(head, { routes.rules(for: $0).allow(client) }) { return .address }
+        if hasRoutes, !isForNobody, !isAllowed(head, { routes.rules(for: $0).allow(client) }) { return .address }
         if let security = stream.security, !security.mayServe(String(decoding: head.host, as: UTF8.self)) { return .otherCertificate }
-        if hasCertified, stream.security?.certificate == nil, !isAllowed(head, { !certified.rules(for: $0) }) { return .noCertificate }
+        if hasCertified, !isForNobody, stream.security?.certificate == nil, !isAllowed(head, { !certified.rules(for: $0) }) {
+            return .noCertificate
+        }
         return place(head, on: stream)
     }
 
@@ -98,9 +101,10 @@ struct Admission: Sendable {
 
 extension ProxyShard {
     /// nil where it may come in.
-    func refusal(of request: ReceivedRequest, on stream: any ClientStream) -> AccessRefusal? {
+    /// - Parameter isForNobody: no API is for it.
+    func refusal(of request: ReceivedRequest, isForNobody: Bool, on stream: any ClientStream) -> AccessRefusal? {
         if admission.isIdle, request.head.target.first == UInt8(ascii: "/") { return nil }
-        let refusal = admission.admit(request.head, on: stream)
+        let refusal = admission.admit(request.head, isForNobody: isForNobody, on: stream)
         // Own pages are not the upstream's data: whoever asks after our health names us by our address.
         return refusal == .misdirected && ownPages != nil && OwnPage(request.head) != nil ? nil : refusal
     }
@@ -119,12 +123,17 @@ extension ProxyShard {
     }
 
     /// Its content is not waited for.
-    func refuse(_ request: ReceivedRequest, _ refusal: AccessRefusal, on stream: any ClientStream) -> (any ClientExchange)? {
+    /// - Parameter isForNobody: no API is for it.
+    func refuse(
+        _ request: ReceivedRequest, _ refusal: AccessRefusal, isForNobody: Bool, on stream: any ClientStream
+    ) -> (any ClientExchange)? {
         var facts = facts(request.head, .noStore, on: stream)
         facts.refusal = .access(refusal)
         let body: RequestBody =
             request.framing == .none
             ? .none : .streamed(.unread(request.framing))
-        return perform(facts, request.head, body, arrival(body), stream)
+        var arrival = arrival(body)
+        arrival.isForNobody = isForNobody
+        return perform(facts, request.head, body, arrival, stream)
     }
 }

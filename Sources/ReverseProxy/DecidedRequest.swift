@@ -48,6 +48,7 @@ final class DecidedRequest: @unchecked Sendable {
         trace.identity = arrival.basis?.identityOutcome
         trace.found.diskReads = UInt8(clamping: arrival.reads)
         trace.reasons.isClientIgnored = arrival.isClientIgnored
+        if arrival.isForNobody { trace.api = ExchangeTrace.noAPI }
         if let keys { trace.partition = ExchangeTrace.partition(in: keys.own, at: shard.keys.partitionOffset) }
         self.trace = trace
     }
@@ -80,6 +81,8 @@ struct Arrival {
     var route: Int?
     /// How often something was read from the disk for it.
     var reads = 0
+    /// No API is for it.
+    var isForNobody = false
     /// The client wanted the upstream to be asked, and the operator has that ignored.
     var isClientIgnored = false
 }

@@ -78,7 +78,9 @@ extension Exchange {
     /// One of our own.
     func send(_ response: OwnResponse) {
         var response = response
-        trace.reasons.carriesGrant = shard.appendGrant(ofPath: head, to: &response.fieldLines)
+        if trace.api != ExchangeTrace.noAPI {
+            trace.reasons.carriesGrant = shard.appendGrant(ofPath: head, to: &response.fieldLines)
+        }
         record.result = .error
         record.source = .own
         record.bodyBytes = head.method == .head ? 0 : response.content.count

@@ -22,6 +22,7 @@ extension Fetch: TransferReceiver {
     func transfer(_ transfer: Transfer, received head: ResponseHead) {
         shard.loop.assertOnLoop()
         recency.responseTime = shard.now
+        let head = transfer.address == 0 ? head : shard.asOfFirstAddress(head, from: transfer.address)
         var response = head.removingHopByHop()
         if head.status == 101 {
             guard Upgrade.isAccepted(by: head, offered: request.fields) else {

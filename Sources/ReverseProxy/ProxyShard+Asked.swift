@@ -22,8 +22,10 @@ extension ProxyShard {
     func whyField(_ record: ExchangeRecord, _ trace: ExchangeTrace, _ head: RequestHead) -> [UInt8] {
         let target = Array(head.pathAndQuery)
         let complete = trace.completed(by: record, wall: loop.batchWallMilliseconds)
+        let isNobodys = trace.api == ExchangeTrace.noAPI
         return WhyExplanation(
-            WhyRecord(trace: complete, shard: shard.number, target: target), route: routes.explained(target), api: shared.name
+            WhyRecord(trace: complete, shard: shard.number, target: target),
+            route: isNobodys ? ExplainedRoute.none : routes.explained(target), api: isNobodys ? "" : shared.name
         ).field
     }
 

@@ -62,7 +62,7 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
         if let cache = shared.cache { shard.connections.contentMemory = cache }
         admission = Admission(settings, routes.access, certified: routes.certified, authority: Array(settings.upstream.authority.utf8))
         keys = ShardKeys(cache?.keyMaker ?? RequestKeyMaker(shared.cacheSettings))
-        messages = ShardMessages(settings, instance: process.instance, workers.gzip)
+        messages = ShardMessages(settings, instance: process.instance, workers)
         refreshAhead = RefreshAhead(shared.routes)
         memo = refreshAhead == nil ? shared.cache.map(HitMemo.init) : nil
     }
@@ -94,6 +94,7 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
             background.rechecks.watchAddress()
         }
         let addresses = settings.upstream.atEachAddress.map { $0.origin + $0.basePath }
+        upstream.mayLook = { [unowned self] in modes.all != .offline }
         upstream.onAddressChange = { [unowned self] place, error in
             shared.health.noteAddress(addresses, place, error, now: loop.time.monotonicMilliseconds)
         }
@@ -150,8 +151,8 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
         _ request: ReceivedRequest, forNobody reason: AccessRefusal?, on stream: any ClientStream
     ) -> (any ClientExchange)? {
         loop.assertOnLoop()
-        if let refusal = refusal(of: request, on: stream), reason == nil || refusal != .misdirected {
-            return refuse(request, refusal, on: stream)
+        if let refusal = refusal(of: request, isForNobody: reason != nil, on: stream), reason == nil || refusal != .misdirected {
+            return refuse(request, refusal, isForNobody: reason != nil, on: stream)
         }
         // Whose it is, is known now.
         let believed = believed(request, on: stream)
@@ -159,7 +160,7 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
         let head = request.head
         if ownPages != nil, let page = OwnPage(head) { return ownPages?.respond(with: page, to: head, on: stream, of: self) }
         if let challenges, let token = AcmeToken.of(head) { return challenges.respond(with: token, to: head, on: stream, of: self) }
-        if let reason { return refuse(request, reason, on: stream) }
+        if let reason { return refuse(request, reason, isForNobody: true, on: stream) }
         var stream = stream
         if let rules = routes.crossOrigin(head.pathAndQuery) {
             if request.framing == .none || request.framing == .length(0), respondToPreflight(head, rules, on: stream) { return nil }
@@ -195,7 +196,8 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
         records.metrics.record(record)
         var trace = trace.completed(by: record, of: client.address, head.version, wall: loop.batchWallMilliseconds)
         if !isAlone {
-            trace.api = trace.reasons.refusal?.isOfNoAPI == true ? ExchangeTrace.noAPI : shared.place
+            if trace.reasons.refusal?.isOfNoAPI == true { trace.api = ExchangeTrace.noAPI }
+            if trace.api != ExchangeTrace.noAPI { trace.api = shared.place }
             if trace.api != ExchangeTrace.noAPI { countOfAPI(record.result) }
         }
         records.why.append(trace, target: head.pathAndQuery)

@@ -16,6 +16,25 @@ extension ProxySettings {
     }
 }
 
+extension ProxyShard {
+    /// A response of one of the upstream's other addresses, with references as the first one would have made them: so it is passed on, stored and
+    /// made an end of copies by as if that had responded.
+    @inline(never)
+    func asOfFirstAddress(_ head: ResponseHead, from place: Int) -> ResponseHead {
+        let origin = shared.cacheSettings.upstream
+        guard settings.forwarding.rewriteLocation, origin.others.indices.contains(place - 1) else { return head }
+        let asked = origin.others[place - 1]
+        var head = head
+        for field in [KnownField.location, .contentLocation] {
+            guard let value = head.fields.first(field) else { continue }
+            let translated = LocationRewriting.translated(
+                value, from: (asked.bytes, asked.basePath), to: (origin.bytes, origin.basePath))
+            if let translated { head.fields.set(field, translated) }
+        }
+        return head
+    }
+}
+
 extension ResponseCacheSettings {
     init(_ settings: ProxySettings, _ routes: Routes, _ keys: TokenKeys) {
         let upstream = settings.upstreamOrigin

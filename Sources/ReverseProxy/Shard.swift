@@ -5,6 +5,7 @@ import Downstream
 import Explanation
 import HTTPCore
 import Reactor
+import Sending
 import Telemetry
 
 /// Touched on its loop only; `@unchecked Sendable` because other threads do no more than queue work on that loop.
@@ -19,7 +20,7 @@ package final class Shard: @unchecked Sendable {
         self.number = number
         let settings = process.settings
         loop = EventLoop(label: "cistern.shard.\(number)", time: time)
-        workers = ShardWorkers(loop)
+        workers = ShardWorkers(loop, recodedBytes: settings.content.recodedBytes / max(1, settings.shards))
         connections = ClientConnections(loop: loop, settings: settings.downstream, budget: process.connections)
         records = ShardRecords(why: WhyRing(shard: number, capacity: settings.records), accessLog: process.accessLog)
     }
@@ -43,6 +44,7 @@ package final class Shard: @unchecked Sendable {
             MetricsSnapshot.LoopLine(
                 shard: number, longestWait: loop.waits.longestLately(now: loop.batchMicroseconds), waits: Histogram(loop.waits),
                 workers: [("content", workers.content), ("gzip", workers.gzip)].map { ($0, $1.queue.count, $1.queue.bytes) }))
+        workers.recoded.addFigures(to: &snapshot.shards.coding)
         addClients(to: &snapshot.connections)
         addHandshakes(to: &snapshot.clientTLS)
     }

@@ -17,8 +17,13 @@ struct ShardWorkers {
     let content: LoopWorker
     /// Puts gzip on long stored responses, and takes codings off: apart, so that hits do not wait for what somebody sends.
     let gzip: LoopWorker
+    /// What it has made: of all APIs together.
+    let recoded: RecodedContents
 
-    init(_ loop: EventLoop) { (content, gzip) = (LoopWorker(loop: loop), LoopWorker(loop: loop)) }
+    init(_ loop: EventLoop, recodedBytes: Int) {
+        (content, gzip) = (LoopWorker(loop: loop), LoopWorker(loop: loop))
+        recoded = RecodedContents(limitBytes: recodedBytes)
+    }
 }
 
 /// Makes heads and lines, for both sides.
@@ -30,12 +35,11 @@ struct ShardMessages {
     let storedResponses: StoredResponseSender
     let passedCodings = PassedCodings()
 
-    init(_ settings: ProxySettings, instance: String, _ gzip: LoopWorker) {
+    init(_ settings: ProxySettings, instance: String, _ workers: ShardWorkers) {
         let (forwarding, upstream) = (settings.forwarding, settings.upstream)
         requestFields = UpstreamRequestFields(settings: forwarding, authority: Array(upstream.authority.utf8), instance: instance)
         storedResponses = StoredResponseSender(
-            settings.policy, compressFromBytes: settings.content.compressFromBytes,
-            recodedBytes: settings.content.recodedBytes / max(1, settings.shards), gzip)
+            settings.policy, compressFromBytes: settings.content.compressFromBytes, workers.recoded, workers.gzip)
         let origin = settings.upstreamOrigin
         let location = LocationRewriting(
             isOn: forwarding.rewriteLocation, origin: origin.bytes, basePath: origin.basePath, strippedPath: origin.strippedPath,

@@ -18,7 +18,8 @@ extension ProxyShard {
         guard let cache, let place = cache.lookUpPlace(for: head), !mode(of: head).servesWhatIsStored else { return }
         let asked = cache.lookUps[place]
         let path = Array(asked.settings.path.utf8)
-        let scopes = RequestScopes(pathAndQuery: path[...], route: nil, user: 0)
+        // It is the upstream's path; scopes have those of clients.
+        let scopes = RequestScopes(pathAndQuery: (settings.strippedPath + path)[...], route: nil, user: 0)
         guard case .go = shared.health.admit(scopes, .reading, now: loop.time.monotonicMilliseconds), background.fetches.take() else {
             return
         }

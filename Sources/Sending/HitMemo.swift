@@ -187,11 +187,12 @@ package final class HitMemo {
     }
 }
 
-/// A place for each of so many hashes.
+/// A place for each of so many hashes. It takes memory with the first: an API that is hardly asked has none.
 private struct HitTable {
-    private var entries: [HitMemo.Entry?]
+    private var entries: [HitMemo.Entry?] = []
     /// The entries', so that nothing is touched of those that are not asked for.
-    private var hashes: [UInt64]
+    private var hashes: [UInt64] = []
+    private let places: Int
     private var recent: RecentHashes
     private var keptBytes = 0
 
@@ -200,16 +201,15 @@ private struct HitTable {
 
     /// - Parameter places: a power of two.
     init(places: Int) {
-        entries = Array(repeating: nil, count: places)
-        hashes = Array(repeating: 0, count: places)
+        self.places = places
         recent = RecentHashes(places: places * Self.remembered)
     }
 
-    private func place(_ hash: UInt64) -> Int { Int(truncatingIfNeeded: hash) & (entries.count - 1) }
+    private func place(_ hash: UInt64) -> Int { Int(truncatingIfNeeded: hash) & (places - 1) }
 
     func find(_ key: UnsafeRawBufferPointer, _ hash: UInt64) -> HitMemo.Entry? {
         let place = place(hash)
-        guard hashes[place] == hash, let entry = entries[place], entry.key.count == key.count,
+        guard !hashes.isEmpty, hashes[place] == hash, let entry = entries[place], entry.key.count == key.count,
             entry.key.withUnsafeBytes({ memcmp($0.baseAddress!, key.baseAddress!, key.count) }) == 0
         else { return nil }
         if !entry.isUsed { entry.isUsed = true }
@@ -222,6 +222,7 @@ private struct HitTable {
     /// What others in its place are asked for stays once more.
     mutating func keep(_ entry: HitMemo.Entry, _ hash: UInt64, limitBytes: Int) {
         let place = place(hash)
+        if entries.isEmpty { (entries, hashes) = (Array(repeating: nil, count: places), Array(repeating: 0, count: places)) }
         if let old = entries[place], hashes[place] != hash, old.isUsed, old.hit.times.contains(entry.hit.times.lowerBound) {
             old.isUsed = false
             return

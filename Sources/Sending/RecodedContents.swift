@@ -1,8 +1,10 @@
 // Stored contents in another form than they lie in the store, made for one client and kept in memory for the next: without their coding, or with
-// gzip. What is asked for often stays; all of it together has a limit.
+// gzip. What is asked for often stays; all of it together, of all APIs, has a limit.
+
+import Telemetry
 
 /// Touched on its shard's loop only.
-final class RecodedContents {
+package final class RecodedContents {
     struct Name: Hashable {
         /// `FoundResponse.contentNumber`.
         let content: UInt64
@@ -23,7 +25,12 @@ final class RecodedContents {
     static let entryLimit = 8_192
 
     /// - Parameter limitBytes: of all of them.
-    init(limitBytes: Int) { self.limitBytes = limitBytes }
+    package init(limitBytes: Int) { self.limitBytes = limitBytes }
+
+    package func addFigures(to figures: inout CodingFigures) {
+        figures.remembered += UInt64(found)
+        figures.heldBytes += bytes
+    }
 
     var bytes: Int { young.bytes + old.bytes }
 

@@ -32,30 +32,27 @@ final class StoredContents {
     private let recoded: RecodedContents
     private let encoder = GzipEncoder()
     private var decoders: [ContentCoding: PieceDecoder] = [:]
-    private let quickDecoder = StoredGzipDecoder()
+    private lazy var quickDecoder = StoredGzipDecoder()
     private let coder: LoopWorker
     private var made = 0
     private var produced = 0
     /// What was decoded a moment ago, and where: mostly that is in the processor's memory.
     private var asked = RecentHashes(places: 4_096)
-    private let space = UnsafeMutableRawBufferPointer.allocate(byteCount: 64 << 10, alignment: 16)
+    /// Made with the first content that is decoded.
+    private var space: UnsafeMutableRawBufferPointer?
 
+    private static let spaceBytes = 64 << 10
     /// Taken off within a millisecond; put on within one, also where the content hardly shrinks.
     private static let decodedAtOnceBytes = 256 << 10
     private static let codedAtOnceBytes = 32 << 10
 
-    init(recodedBytes: Int, _ coder: LoopWorker) {
-        recoded = RecodedContents(limitBytes: recodedBytes)
-        self.coder = coder
-    }
+    init(_ recoded: RecodedContents, _ coder: LoopWorker) { (self.recoded, self.coder) = (recoded, coder) }
 
-    deinit { space.deallocate() }
+    deinit { space?.deallocate() }
 
     func addFigures(to figures: inout CodingFigures) {
         figures.made += UInt64(made)
-        figures.remembered += UInt64(recoded.found)
         figures.produced += UInt64(produced)
-        figures.heldBytes += recoded.bytes
     }
 
     /// What is coded while it is sent goes out in chunks, which HTTP/1.0 does not know.
@@ -109,8 +106,10 @@ final class StoredContents {
         if let content = recoded.find(name) { return .bytes(content) }
         made += 1
         let count = found.contentBytes
-        if count <= space.count, !asked.hasCome(found.contentNumber &* 0x9e37_79b9_7f4a_7c15) {
-            let space = UnsafeMutableRawBufferPointer(rebasing: space[..<count])
+        if count <= Self.spaceBytes, !asked.hasCome(found.contentNumber &* 0x9e37_79b9_7f4a_7c15) {
+            let whole = space ?? .allocate(byteCount: Self.spaceBytes, alignment: 16)
+            space = whole
+            let space = UnsafeMutableRawBufferPointer(rebasing: whole[..<count])
             return decode(found, filling: space) ? .passing(UnsafeRawBufferPointer(space)) : .none
         }
         let content = [UInt8](unsafeUninitializedCapacity: count) { space, made in

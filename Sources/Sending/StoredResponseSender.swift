@@ -54,10 +54,10 @@ package struct StoredResponseSender {
         func send(_ head: [UInt8], _ body: WholeBody) -> UnsafeRawBufferPointer? { head.withUnsafeBytes { send($0, body) } }
     }
 
-    package init(_ policy: CachePolicySettings, compressFromBytes: Int, recodedBytes: Int, _ coder: LoopWorker) {
+    package init(_ policy: CachePolicySettings, compressFromBytes: Int, _ recoded: RecodedContents, _ coder: LoopWorker) {
         hiddenFields = policy.stripsTargetedFields ? policy.targetedFields : []
         self.compressFromBytes = compressFromBytes
-        contents = StoredContents(recodedBytes: recodedBytes, coder)
+        contents = StoredContents(recoded, coder)
     }
 
     package func addFigures(to figures: inout CodingFigures) { contents.addFigures(to: &figures) }

@@ -1,5 +1,6 @@
 // One API, as the server knows it: what the administrator's pages may know of it and have it do, and what of it stands on the page at /metrics.
 
+import Addresses
 import Administration
 import CachePolicy
 import Coordination
@@ -30,10 +31,6 @@ final class ServedAPI: Sendable {
         return all
     }
 
-    private var addresses: [(address: String, isUp: Bool)] {
-        settings.upstream.atEachAddress.enumerated().map { ($1.origin + $1.basePath, !state.health.isAddressDown($0)) }
-    }
-
     private var settings: ProxySettings { state.settings }
 
     // MARK: Figures
@@ -51,7 +48,9 @@ final class ServedAPI: Sendable {
         snapshot.cookieSetsLeftOut += state.cache?.cookieOrigins?.leftOut ?? 0
         for (event, count) in state.cache?.gone?.counts ?? [] { snapshot.addGone(event, UInt64(count)) }
         snapshot.tokens.add(lookUps: state.lookUpFigures, keys: state.keyFigures)
-        if !name.isEmpty { snapshot.apis.append(APILine(name: name, isUp: failures.isUp, addresses: addresses)) }
+        if !name.isEmpty {
+            snapshot.apis.append(APILine(name: name, isUp: failures.isUp, addresses: addresses.map { ($0.url, $0.down == nil) }))
+        }
     }
 }
 
@@ -60,6 +59,16 @@ extension ServedAPI: AdministeredAPI {
     var cache: SharedCacheState? { state.cache }
     var policy: CachePolicySettings { settings.policy }
     var upstreamURL: String { settings.upstream.origin + settings.upstream.basePath }
+    var addresses: [AddressState] {
+        let urls = settings.upstream.atEachAddress.map { $0.origin + $0.basePath }
+        guard urls.count > 1 else {
+            let stop = state.health.openScopes(now: server.monotonicMilliseconds).first { $0.scope == .address }?.stop
+            return [AddressState(url: urls[0], down: stop.map { ($0.since, $0.cause.label) })]
+        }
+        let down = state.health.downAddresses
+        return urls.enumerated().map { place, url in AddressState(url: url, down: down[place].map { ($0.since, $0.error.text) }) }
+    }
+
     var strippedPath: [UInt8] { settings.strippedPath }
     var routeNames: [String] { state.routes.all.dropLast().map(\.name) }
 
@@ -103,6 +112,10 @@ extension ServedAPI: AdministeredAPI {
     }
 
     // MARK: Archives
+
+    func mayBeAsked(for target: ArraySlice<UInt8>) -> Bool {
+        name.isEmpty || ServedAPIs(server.apis.map(\.settings.scope)).mayBe(Int(state.place), for: target)
+    }
 
     func judge(_ archived: ArchivedResponse) -> ArchiveJudgement {
         let good = state.routes.all[state.routes.place(of: archived.request.pathAndQuery)].good

@@ -6,9 +6,17 @@ import Glibc
 
 /// What one connection has read last: used up before anything else is read.
 final class ReadBuffer {
-    fileprivate let space = UnsafeMutableRawBufferPointer.allocate(byteCount: 48 * 1024, alignment: 16)
+    private var made: UnsafeMutableRawBufferPointer?
 
-    deinit { space.deallocate() }
+    /// Made with the first bytes.
+    fileprivate var space: UnsafeMutableRawBufferPointer {
+        if let made { return made }
+        let space = UnsafeMutableRawBufferPointer.allocate(byteCount: 48 * 1024, alignment: 16)
+        made = space
+        return space
+    }
+
+    deinit { made?.deallocate() }
 }
 
 final class ByteStream {

@@ -10,7 +10,7 @@ final class OriginConnections {
     let connector: CurlConnector
     let settings: UpstreamSettings
     /// Of the address, among all of the upstream.
-    private let place: Int
+    let place: Int
     let writer: RequestWriter
     /// The last one is used next; those that have to rest are the first.
     private(set) var idle: [OriginConnection] = []

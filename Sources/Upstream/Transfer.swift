@@ -48,6 +48,8 @@ package final class Transfer {
     var carrier = TransferCarrier.none
     /// Those of the address that it asks; nil before it begins.
     var connections: OriginConnections?
+    /// Which of the upstream's addresses it asks, by its place.
+    package var address: Int { connections?.place ?? 0 }
     /// How often it has gone on to another address.
     var moves = 0
     /// Where the client keeps it among those that run.

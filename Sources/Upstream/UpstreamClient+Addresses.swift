@@ -42,10 +42,8 @@ extension UpstreamClient {
             return
         }
         guard error.isFailureToReach else { return }
-        if choice.note(place, isDown: true) {
-            onAddressChange?(place, error)
-            lookAgain(at: place)
-        }
+        if choice.note(place, isDown: true) { lookAgain(at: place) }
+        onAddressChange?(place, error)
         // As long as one can be reached, the upstream can be.
         if choice.areAllDown { onConnectionAttempt?(error, began) }
     }
@@ -77,6 +75,7 @@ extension UpstreamClient {
             guard let self else { return }
             looking.remove(place)
             guard !connections.isEmpty, choice.isDown[place] else { return }
+            guard mayLook() else { return lookAgain(at: place) }
             connections[place].attemptConnection { [weak self] error in
                 if error != nil { self?.lookAgain(at: place) }
             }

@@ -53,8 +53,10 @@ package final class UpstreamClient {
     /// Called on the loop when a connection was made, or could not be: with nil, or with a failure to reach the upstream; and with when it
     /// was begun, in milliseconds of the loop's clock.
     package var onConnectionAttempt: ((UpstreamError?, Int64) -> Void)?
-    /// Called on the loop when an address, named by its place, is found out of reach, and why; and when it is not so any more, with nil.
+    /// Called on the loop whenever an address, named by its place, is found out of reach, and why; and when it is not so any more, with nil.
     package var onAddressChange: ((Int, UpstreamError?) -> Void)?
+    /// Asked before an address that is out of reach is tried without a client.
+    package var mayLook: () -> Bool = { true }
     /// Called with each request's target: what is injected into it.
     package var chooseFault: ((ArraySlice<UInt8>) -> InjectedFault?)?
 

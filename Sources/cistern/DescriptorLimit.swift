@@ -1,5 +1,5 @@
 // How many descriptors this process may have open, and whether that is enough for what the settings allow: each client takes one, and each
-// connection to the upstream.
+// connection to an address of an upstream.
 
 import Downstream
 import Glibc
@@ -20,14 +20,18 @@ enum DescriptorLimit {
     /// nil where there are enough.
     static func warning(_ settings: ProxySettings) -> String? {
         let apis = settings.apis.isEmpty ? [settings] : settings.apis
-        let (clients, upstream) = (settings.downstream.maximumConnections, apis.reduce(0) { $0 + $1.upstream.maximumConnections })
+        let (clients, upstream) = (settings.downstream.maximumConnections, apis.reduce(0) { $0 + connections($1.upstream) })
         let needed = clients + settings.shards * upstream + others
         guard let hard = limit?.rlim_max, hard < rlim_t(needed) else { return nil }
         return """
-            \(needed) descriptors may be needed, for limits.connections (\(clients)) and upstream.connections (\(upstream) for each shard, of which \
-            there are \(settings.shards)), but this process may open no more than \(hard): raise its hard limit (ulimit -Hn), or lower these
+            \(needed) descriptors may be needed, for limits.connections (\(clients)) and upstream.connections (\(upstream) for each shard, \
+            over all APIs and addresses; there are \(settings.shards) shards), but this process may open no more than \(hard): raise its hard \
+            limit (ulimit -Hn), or lower these
             """
     }
+
+    /// Each address has its own.
+    private static func connections(_ upstream: UpstreamSettings) -> Int { upstream.maximumConnections * upstream.atEachAddress.count }
 
     private static var limit: rlimit? {
         var limit = rlimit()

@@ -45,6 +45,26 @@ struct ServedAPIsTests {
         #expect(ServedAPIs([scope]).choose([], Array(target.utf8)[...]) == (isServed ? .api(0) : .noPath))
     }
 
+    @Test(
+        "a name with a port counts before the same without, and either before a star",
+        arguments: [("a.test:8443", 1), ("a.test:80", 0), ("a.test", 0), ("b.test:8443", 3), ("b.test", 2), ("A.test.:8443", 1)])
+    func ports(_ host: String, _ expected: Int) {
+        let apis = ServedAPIs([["a.test"], ["a.test:8443"], ["*.test"], ["*.test:8443"]].map { Self.scope($0, "") })
+        #expect(apis.choose(Array(host.utf8)[...], Array("/".utf8)[...]) == .api(expected))
+    }
+
+    @Test(
+        "what a target may be of, whichever host it is asked of",
+        arguments: [("/items/1", [0, 3, 5]), ("/items/new/1", [0, 4, 5]), ("/v1/a", [0, 1, 2, 5]), ("/one", [0, 2, 5])])
+    func mayBe(_ target: String, _ expected: [Int]) {
+        let apis = ServedAPIs([
+            Self.scope(["a.test"], ""), Self.scope(["b.test"], "/v1"), Self.scope([], ""), Self.scope([], "/items"),
+            Self.scope([], "/items/new"), Self.scope(["c.test"], ""),
+        ])
+        let fitting = (0..<6).filter { apis.mayBe($0, for: Array(target.utf8)[...]) }
+        #expect(fitting == expected)
+    }
+
     @Test("where every API has hosts, others have none")
     func strangers() {
         let apis = ServedAPIs([Self.scope(["a.example.com"], ""), Self.scope(["b.example.com"], "/b")])

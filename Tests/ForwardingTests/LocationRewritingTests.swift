@@ -45,4 +45,21 @@ struct LocationRewritingTests {
             Array(row.location.utf8)[...], to: Array("http://api.example:8000".utf8), basePath: Array(row.basePath.utf8))
         #expect(relative.map { String(decoding: $0, as: UTF8.self) } == row.relative)
     }
+
+    @Test(
+        "what another address says is said as the first would have",
+        arguments: [
+            ("/v2/users", "/v1", "/v1/users"), ("http://b.example/v2/users", "/v1", "http://a.example/v1/users"),
+            ("HTTP://B.example/v2/users", "", "http://a.example/users"), ("/v2/users", "", "/users"), ("/v2", "/v1", "http://b.example/v2"),
+            ("/v1/users", "/v1", "http://b.example/v1/users"), ("/v20/x", "", "http://b.example/v20/x"), ("/v2//evil.example", "", nil),
+            ("//evil.example/v2/x", "/v1", nil), ("/\\evil.example", "/v1", nil), ("users", "/v1", nil), ("?x=1", "/v1", nil),
+            ("", "/v1", nil),
+            ("http://c.example/v2/users", "/v1", nil), ("http://b.example.evil/v2/users", "/v1", nil),
+        ] as [(String, String, String?)])
+    func translated(_ location: String, _ basePath: String, _ expected: String?) {
+        let translated = LocationRewriting.translated(
+            Array(location.utf8)[...], from: (Array("http://b.example".utf8), Array("/v2".utf8)),
+            to: (Array("http://a.example".utf8), Array(basePath.utf8)))
+        #expect(translated.map { String(decoding: $0, as: UTF8.self) } == expected)
+    }
 }

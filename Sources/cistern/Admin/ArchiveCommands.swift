@@ -125,7 +125,7 @@ struct Export: AdminCommand {
     /// What an import needs to know beside them.
     private static func origin(_ entry: JSONValue) -> JSONValue {
         let isStale = entry["marked_stale"] == true || entry["freshness"]?["lifetime"]?.integer == 0
-        return ["decoded": entry["weakened_tag"], "authorized": entry["authorized"], "stale": .bool(isStale)]
+        return ["decoded": entry["weakened_tag"], "authorized": entry["authorized"], "stale": .bool(isStale), "api": entry["api"]]
     }
 }
 
@@ -152,7 +152,8 @@ struct Import: AdminCommand {
         abstract: "Store the responses of an HTTP archive: a browser's or proxy's recording, or what export wrote.",
         discussion: """
             The same rules hold as for responses of the upstream: what it would not keep is left out, and counted by reason. Requests with \
-            credentials in the archive lead to the partition of those credentials.
+            credentials in the archive lead to the partition of those credentials. Of several APIs, what export wrote goes back to the API that it \
+            came from, and anything else to the one whose upstream it came from.
 
             Examples:
               cistern import recording.har
@@ -171,6 +172,14 @@ struct Import: AdminCommand {
     @OptionGroup var which: APIOption
 
     @OptionGroup var options: AdminOptions
+
+    /// What is to be done about some that are left out.
+    private static let sentences = [
+        "other_origin": "no API's upstream is there; --origin takes it for one that is",
+        "other_path": "clients' requests for it go to no API, or to another",
+        "unknown_api": "it was exported from an API that is not here; --api says whose it is now",
+        "ambiguous_api": "more than one API asks there; --api says whose it is",
+    ]
 
     /// So many broken entries are told with their places.
     private static let toldLimit = 5
@@ -198,7 +207,7 @@ struct Import: AdminCommand {
         }
         print("\(imported) of \(reader.count) responses stored")
         for (reason, count) in leftOut.sorted(by: { ($1.value, $0.key) < ($0.value, $1.key) }) {
-            let sentence = UnusableReason(rawValue: reason).map { " (\($0.sentence))" } ?? ""
+            let sentence = (UnusableReason(rawValue: reason)?.sentence ?? Self.sentences[reason]).map { " (\($0))" } ?? ""
             print("  \(count) left out: \(reason)\(sentence)")
         }
     }

@@ -40,6 +40,26 @@ struct UpstreamCommand: ParsableCommand {
         }
 
         private static func describe(_ upstream: JSONValue) -> String {
+            addresses(upstream) + failures(upstream)
+        }
+
+        /// Of several.
+        private static func addresses(_ upstream: JSONValue) -> String {
+            let addresses = upstream["addresses"]?.array ?? []
+            guard addresses.count > 1 else { return "" }
+            let asked = addresses.firstIndex { $0["up"] == true }
+            var table = TextTable([("ADDRESS", false), ("STATE", false), ("SINCE", false), ("ERROR", false)])
+            for (place, address) in addresses.enumerated() {
+                let state = address["up"] == true ? (place == asked ? "asked" : "up") : "DOWN"
+                table.add([
+                    Printable.text(address["address"]?.string ?? ""), state, address["since"]?.string ?? "-",
+                    address["error"]?.string ?? "-",
+                ])
+            }
+            return table.text + "\n"
+        }
+
+        private static func failures(_ upstream: JSONValue) -> String {
             let origin = Printable.text(upstream["origin"]?.string ?? "")
             guard upstream["memory"] != false else { return "\(origin): failures are not remembered (failure.memory is off)\n" }
             let scopes = upstream["scopes"]?.array ?? []
