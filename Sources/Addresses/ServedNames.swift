@@ -2,7 +2,7 @@
 
 import HTTPCore
 
-package struct ServedNames: Sendable, Equatable {
+package struct ServedNames: Sendable, Hashable {
     private struct Name: Hashable {
         let host: [UInt8]
         /// nil for every port.

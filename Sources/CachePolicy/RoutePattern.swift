@@ -19,6 +19,19 @@ import HTTPCore
         segments = parts.map { $0 == [UInt8(ascii: "*")] ? .any : .literal($0) }
     }
 
+    /// Whether some path that begins with these whole segments matches.
+    /// - Parameter path: without a slash at its end; empty for all paths.
+    package func mayMatch(below path: some Collection<UInt8>) -> Bool {
+        let wanted = path.dropFirst().split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+        let begins = zip(segments, path.isEmpty ? [] : wanted).allSatisfy { segment, part in
+            switch segment {
+            case .literal(let literal): literal.elementsEqual(part)
+            case .any: !part.isEmpty
+            }
+        }
+        return begins && (path.isEmpty || takesRest || segments.count >= wanted.count)
+    }
+
     /// - Parameter target: path and query as received.
     @usableFromInline package func matches(_ target: ArraySlice<UInt8>) -> Bool {
         let path = target.withoutQuery

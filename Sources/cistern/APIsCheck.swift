@@ -1,6 +1,7 @@
 // What only all APIs together can tell: which requests are for which of them.
 
 import Addresses
+import CachePolicy
 import Settings
 
 enum APIsCheck {
@@ -16,21 +17,82 @@ enum APIsCheck {
             reader.add(about: "routes", "routes are for one API: where there are apis, each has its own routes")
         }
         if settings.apis.count > limit { reader.add(about: "apis", "there can be \(limit) apis, not \(settings.apis.count)") }
-        var scopes: [String: String] = [:]
+        checkScopes(settings.apis, &reader)
         for api in settings.apis {
+            checkNames(api, settings, &reader)
+            checkRoutes(api, &reader)
+            checkAddresses(api, &reader)
+        }
+    }
+
+    /// Each host, in whatever spelling, and path are one API's.
+    private static func checkScopes(_ apis: [CisternSettings.API], _ reader: inout SettingsReader) {
+        struct Scope: Hashable {
+            let names: ServedNames
+            let path: [UInt8]
+        }
+        var owners: [Scope: String] = [:]
+        for api in apis {
             let place = "apis.\(api.name)."
             for host in api.host where !ServedNames.isName(host) {
                 reader.add(about: place + "host", "API \(api.name): host \"\(host)\" is not \(ServedNames.form)")
             }
-            for host in api.host.isEmpty ? ["*"] : api.host {
-                let scope = host.lowercased() + " " + String(decoding: api.pathBytes, as: UTF8.self)
-                if let other = scopes[scope] {
+            for host in api.host.isEmpty ? [nil] : api.host.map(Optional.some) {
+                let scope = Scope(names: ServedNames(host.map { [$0] } ?? []), path: api.pathBytes)
+                switch owners[scope] {
+                case nil: owners[scope] = api.name
+                case api.name?: reader.add(about: place + "host", "API \(api.name): host names \(host ?? "") twice")
+                case let other?:
+                    let of = host.map { "\($0) " } ?? ""
                     reader.add(
                         about: place,
-                        "API \(api.name): \(other) is for the same host and path already, so nothing would ever be asked of it")
+                        "API \(api.name): \(other) is for the same host and path already, so nothing of \(of)would ever be asked of this one"
+                    )
                 }
-                scopes[scope] = api.name
             }
+        }
+    }
+
+    /// An API without hosts has what is left of `forwarding.names`.
+    private static func checkNames(_ api: CisternSettings.API, _ settings: CisternSettings, _ reader: inout SettingsReader) {
+        let names = settings.forwarding.names
+        let taken = settings.apis.filter { !$0.host.isEmpty }.map { ServedNames($0.host) }
+        guard api.host.isEmpty, !names.isEmpty, names.allSatisfy({ name in taken.contains { $0.contains(Array(name.utf8)[...]) } }) else {
+            return
+        }
+        reader.add(
+            about: "apis.\(api.name).",
+            "API \(api.name) would never be asked: it has no host, and all hosts of forwarding.names are other APIs'")
+    }
+
+    private static func checkRoutes(_ api: CisternSettings.API, _ reader: inout SettingsReader) {
+        for route in api.settings.routes where route.path.hasPrefix("/") && !RoutePattern(route.path).mayMatch(below: api.pathBytes) {
+            reader.add(
+                about: "apis.\(api.name).routes.\(route.name).path",
+                "API \(api.name): route \(route.name): \(route.path) is outside of the API's path \(api.path), so no request would ever come to it: "
+                    + "routes have the paths that clients ask for")
+        }
+    }
+
+    /// What goes through one door cannot tell which of several addresses is out of reach.
+    private static func checkAddresses(_ api: CisternSettings.API, _ reader: inout SettingsReader) {
+        guard api.upstream.count > 1 else { return }
+        let place = "apis.\(api.name).upstream"
+        if let again = api.upstream.indices.first(where: { api.upstream[..<$0].contains(api.upstream[$0]) }) {
+            reader.add(about: place, "API \(api.name): upstream names \(api.upstream[again]) twice")
+        }
+        let upstream = api.settings.upstream
+        if !upstream.unixSocket.isEmpty {
+            reader.add(
+                about: place,
+                "API \(api.name): through upstream.unix_socket there is one upstream only, whichever of several URLs is asked")
+        }
+        let isAskedThroughProxy = !upstream.proxy.isEmpty && !upstream.proxy.lowercased().hasPrefix("socks")
+        if isAskedThroughProxy, api.upstream.contains(where: { UpstreamURL($0)?.isTLS == false }) {
+            reader.add(
+                about: place,
+                "API \(api.name): of several upstreams none can be http through upstream.proxy: that one is out of reach would be a response of "
+                    + "the forward proxy's, and the next would never be asked (https and socks proxies tell)")
         }
     }
 }

@@ -23,6 +23,18 @@ struct RouteTests {
         #expect(RoutePattern(pattern).matches(Array(target.utf8)[...]) == fits, "\(pattern) \(target)")
     }
 
+    @Test(
+        "whether some path below another matches",
+        arguments: [
+            ("/big/**", "", true), ("/big/**", "/orders", false), ("/orders/big/**", "/orders", true), ("/orders", "/orders", true),
+            ("/**", "/orders/new", true), ("/orders/**", "/orders/new", true), ("/orders", "/orders/new", false),
+            ("/*/big", "/orders", true), ("/*", "/orders/new", false), ("/orders/*/a", "/orders/new", true),
+            ("/ordersbig", "/orders", false),
+        ])
+    func below(pattern: String, path: String, isReached: Bool) {
+        #expect(RoutePattern(pattern).mayMatch(below: Array(path.utf8)) == isReached, "\(pattern) \(path)")
+    }
+
     @Test("demands on content")
     func demands() {
         func fault(_ text: String, stored: Int? = nil, isJSON: Bool = true, _ change: (inout GoodResponse) -> Void) -> UpstreamFault? {

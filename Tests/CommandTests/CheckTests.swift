@@ -57,6 +57,46 @@ struct CheckTests {
             ])
     }
 
+    @Test("of several APIs: what would never be asked, and addresses that cannot be told apart")
+    func apis() throws {
+        let outcome = try check(
+            """
+            forwarding: {names: [a.test, "*.a.test"]}
+            apis:
+              - {name: a, host: [a.test, "A.TEST.", "*.a.test"], upstream: "http://127.0.0.1:1"}
+              - {name: b, host: a.test, upstream: "http://127.0.0.1:1"}
+              - {name: port, host: "a.test:8443", upstream: "http://127.0.0.1:1"}
+              - name: c
+                host: c.test
+                path: /c/
+                upstream: http://127.0.0.1:1
+                routes:
+                  - {name: in, path: "/c/big/**"}
+                  - {name: all, path: "/**"}
+                  - name: out
+                    path: /big/**
+              - {name: left, path: /left, upstream: "http://127.0.0.1:1"}
+              - {name: socket, host: d.test, upstream: ["http://127.0.0.1:1", "http://127.0.0.1:2"], unix_socket: /s}
+              - {name: proxied, host: e.test, upstream: ["https://127.0.0.1:1", "http://127.0.0.1:2"], proxy: "http://127.0.0.1:3"}
+              - {name: tunnel, host: f.test, upstream: ["https://127.0.0.1:1", "https://127.0.0.1:2"], proxy: "http://127.0.0.1:3"}
+              - {name: socks, host: g.test, upstream: ["http://127.0.0.1:1", "http://127.0.0.1:2"], proxy: "socks5://127.0.0.1:3"}
+              - {name: twice, host: h.test, upstream: ["http://127.0.0.1:1", "http://127.0.0.1:1"]}
+            """)
+        #expect(outcome.status == 78)
+        #expect(
+            outcome.lines == [
+                "3: API a: host names A.TEST. twice",
+                "4: API b: a is for the same host and path already, so nothing of a.test would ever be asked of this one",
+                "14: API c: route out: /big/** is outside of the API's path /c/, so no request would ever come to it: "
+                    + "routes have the paths that clients ask for",
+                "15: API left would never be asked: it has no host, and all hosts of forwarding.names are other APIs'",
+                "16: API socket: through upstream.unix_socket there is one upstream only, whichever of several URLs is asked",
+                "17: API proxied: of several upstreams none can be http through upstream.proxy: that one is out of reach would be a response of "
+                    + "the forward proxy's, and the next would never be asked (https and socks proxies tell)",
+                "20: API twice: upstream names http://127.0.0.1:1 twice",
+            ])
+    }
+
     @Test("what stands in a file that cannot be read is not said to be missing")
     func unreadable() throws {
         #expect(try check("upstream: [").lines.count == 1)

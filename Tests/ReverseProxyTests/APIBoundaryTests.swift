@@ -161,6 +161,32 @@ struct APIBoundaryTests {
         #expect(try play.get("/a/2").text == "\"a /2\"")
     }
 
+    @Test("the probe asks for the upstream's path, and what fails there is shown under the clients'")
+    func probe() throws {
+        let sick = ScriptedOrigin { request in
+            request.target == "/health" ? [.send("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")] : [.json("1")]
+        }
+        let play = try play((sick, Self.origin("b"))) { settings in
+            settings.apis[0].background.probe.path = "/health"
+            var route = Route()
+            (route.name, route.pattern) = ("health", RoutePattern("/a/health"))
+            settings.apis[0].routes = [route]
+        }
+        var count = 1
+        while Self.scopes(try play.admin("GET", "/-/upstream?api=a")).isEmpty, count < 50 {
+            #expect(sick.waitForRequests(count))
+            play.time.advance(by: .seconds(10))
+            count += 1
+        }
+        #expect(sick.requests.allSatisfy { $0.target == "/health" })
+        let scopes = Self.scopes(try play.admin("GET", "/-/upstream?api=a"))
+        #expect(!scopes.isEmpty && scopes.allSatisfy { $0 == "target:/a/health" || $0 == "route:health" }, "\(scopes)")
+    }
+
+    private static func scopes(_ response: TestResponse) -> [String] {
+        list(response, "apis").flatMap { $0["scopes"]?.array ?? [] }.compactMap { $0["scope"]?.string }
+    }
+
     // MARK: Hosts
 
     @Test("a host with a port is for that port alone, and more exact than one without")
