@@ -88,7 +88,7 @@ package enum Refusal: Sendable, Equatable {
     /// Whether it may be for none of several APIs.
     package var isOfNoAPI: Bool {
         switch self {
-        case .request(.access(.misdirected)), .request(.access(.noAPI)): true
+        case .request(.access(let refusal)): refusal.isOfPlace
         case .request, .offline, .onlyIfCached: false
         }
     }

@@ -9,6 +9,8 @@ package enum AccessRefusal: String, Sendable, CaseIterable {
     case misdirected = "name_not_served"
     /// Of several APIs, none of those that have the host has the path.
     case noAPI = "path_not_served"
+    /// Where clients take this for their forward proxy: a whole URI names no API.
+    case notProxied = "not_proxied"
     /// A whole URI names another scheme than the one that its connection speaks (RFC 9110 §7.4).
     case otherScheme = "other_scheme"
     /// The host's clients are asked for another certificate than this connection's were.
@@ -20,18 +22,22 @@ package enum AccessRefusal: String, Sendable, CaseIterable {
 
     package var status: Status {
         switch self {
-        case .address, .noCertificate: 403
+        case .address, .noCertificate, .notProxied: 403
         case .misdirected, .otherScheme, .otherCertificate: 421
         case .noAPI: 404
         case .requestsPerAddress: 429
         }
     }
 
+    /// Whether what it asks for is not here.
+    package var isOfPlace: Bool { self == .misdirected || self == .noAPI || self == .notProxied }
+
     package var sentence: String {
         switch self {
         case .address: "Clients at this address may not ask for this here."
         case .misdirected: "This host is not served here."
         case .noAPI: "No API is served under this path."
+        case .notProxied: "This forward proxy is for its own APIs only, and this URI is none of theirs."
         case .otherScheme: "This connection cannot ask for that scheme: http is for clear connections, and https for those through TLS."
         case .otherCertificate: "This host needs a connection of its own, since its clients show another certificate."
         case .noCertificate: "This needs a connection with a client certificate."

@@ -29,7 +29,9 @@ package enum RequestRefusal: Sendable, Equatable {
         var response: OwnResponse
         switch self {
         case .connect:
-            response = OwnResponse(status: 405, sentence: "CONNECT is not spoken here: this is a gateway to one upstream.", accept: accept)
+            response = OwnResponse(
+                status: 405, sentence: "CONNECT is not spoken here: nothing could be stored of what a tunnel carries. Ask for http URIs.",
+                accept: accept)
             response.fieldLines = Self.allow
         case .access(let refusal): return refusal.response(accept: accept)
         case .trace:

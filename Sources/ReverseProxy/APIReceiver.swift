@@ -9,6 +9,8 @@ import HTTPCore
 package final class APIReceiver: RequestReceiver {
     private let apis: [ProxyShard]
     private let served: ServedAPIs
+    /// nil where nobody takes this for a forward proxy.
+    private let proxied: ProxiedAPIs?
     /// The one whose hits came again last: mostly the next do too.
     private var lastRepeated = 0
 
@@ -16,6 +18,7 @@ package final class APIReceiver: RequestReceiver {
     package init(_ apis: [ProxyShard]) {
         self.apis = apis
         served = ServedAPIs(apis.map(\.settings.scope))
+        proxied = apis[0].process.settings.access.isForwardProxy ? ProxiedAPIs(apis.map(\.settings)) : nil
     }
 
     package func repeated(_ bytes: UnsafeRawBufferPointer, on stream: any ClientStream) -> Bool {
@@ -30,9 +33,18 @@ package final class APIReceiver: RequestReceiver {
 
     package func received(_ request: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
         let head = request.head
-        switch served.choose(head.host, head.pathAndQuery) {
+        if let proxied, let authority = ForwardProxyTarget.authority(of: head) {
+            return received(request, by: proxied.choose(authority, head.pathAndQuery), orElse: .notProxied, on: stream)
+        }
+        return received(request, by: served.choose(head.host, head.pathAndQuery), orElse: .misdirected, on: stream)
+    }
+
+    private func received(
+        _ request: ReceivedRequest, by choice: ServedAPIs.Choice, orElse reason: AccessRefusal, on stream: any ClientStream
+    ) -> (any ClientExchange)? {
+        switch choice {
         case .api(let place): return apis[place].received(request, on: stream)
-        case .noHost: return apis[0].received(request, forNobody: .misdirected, on: stream)
+        case .noHost: return apis[0].received(request, forNobody: reason, on: stream)
         case .noPath: return apis[0].received(request, forNobody: .noAPI, on: stream)
         }
     }

@@ -13,6 +13,8 @@ package struct AccessSettings: Sendable {
     package var clientField = ForwardedField.auto
     /// The hosts that requests may be for; empty for any.
     package var names = ServedNames()
+    /// Whether clients may take this for their forward proxy, for what is served here.
+    package var isForwardProxy = false
     /// For every listener that has no rules of its own.
     package var rules = AddressRules()
     /// Requests of one address that need the upstream at once; 0: no limit.
@@ -31,6 +33,8 @@ struct Admission: Sendable {
     private let hasCertified: Bool
     /// Of the upstream.
     private let authority: [UInt8]
+    /// By which whole URIs name it, where this is a forward proxy.
+    private let proxiedNames: ServedNames
     /// Whether there is nothing to ask of a request whose target is a path.
     let isIdle: Bool
 
@@ -39,6 +43,7 @@ struct Admission: Sendable {
         trustedProxies = settings.downstream.trustedProxies
         self.routes = routes
         self.authority = authority
+        proxiedNames = settings.access.isForwardProxy ? settings.proxiedNames : ServedNames()
         hasRoutes = routes.contains { !$0.isEmpty }
         let hasRules = hasRoutes || !settings.access.rules.isEmpty || settings.listening.listeners.contains { !$0.access.isEmpty }
         self.certified = certified
@@ -69,7 +74,7 @@ struct Admission: Sendable {
         if hasCertified, !isForNobody, stream.security?.certificate == nil, !isAllowed(head, { !certified.rules(for: $0) }) {
             return .noCertificate
         }
-        return place(head, on: stream)
+        return place(head, isForNobody: isForNobody, on: stream)
     }
 
     /// Whether it is so for the path as it stands, and as the upstream may read it.
@@ -85,7 +90,13 @@ struct Admission: Sendable {
     }
 
     /// nil where what the request asks for is here.
-    private func place(_ head: RequestHead, on stream: any ClientStream) -> AccessRefusal? {
+    private func place(_ head: RequestHead, isForNobody: Bool, on stream: any ClientStream) -> AccessRefusal? {
+        if settings.isForwardProxy, let named = ForwardProxyTarget.authority(of: head) {
+            guard isForNobody || proxiedNames.contains(named[...]) else { return .notProxied }
+            // With a forward proxy a client may speak TLS whatever it asks for.
+            let isSecure = RequestTarget(head.target, method: head.method)?.isSecure ?? false
+            return isSecure && !stream.client.isSecure ? .otherScheme : nil
+        }
         let isNamed = settings.names.isEmpty || settings.names.contains(head.host)
         // A whole URI (RFC 9112 §3.2.2) may name any place: a client that takes this for its forward proxy must not be given this upstream's data.
         guard let target = RequestTarget(head.target, method: head.method), let isSecure = target.isSecure, let named = target.authority
@@ -128,7 +139,8 @@ extension ProxyShard {
         _ request: ReceivedRequest, _ refusal: AccessRefusal, isForNobody: Bool, on stream: any ClientStream
     ) -> (any ClientExchange)? {
         var facts = facts(request.head, .noStore, on: stream)
-        facts.refusal = .access(refusal)
+        // It names another place by its nature.
+        facts.refusal = request.head.method == .connect && refusal.isOfPlace ? .connect : .access(refusal)
         let body: RequestBody =
             request.framing == .none
             ? .none : .streamed(.unread(request.framing))

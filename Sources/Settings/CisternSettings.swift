@@ -212,6 +212,7 @@ package struct CisternSettings: Sendable, Equatable {
         package var forwarded = "replace"
         package var clientField = "auto"
         package var names: [String] = []
+        package var forwardProxy = false
         package var forwardHost = false
         package var via = true
         package var preserveHost = false

@@ -377,6 +377,9 @@ package enum SettingsTable {
             path: "forwarding.names", binding: .list(\.forwarding.names),
             help: "The hosts that are served here, such as api.example.com or *.example.com; others get 421. Empty for any."),
         Setting(
+            path: "forwarding.forward_proxy", binding: .flag(\.forwarding.forwardProxy),
+            help: "Let clients take this for their forward proxy (http_proxy), for what is served here; other whole URIs get 403."),
+        Setting(
             path: "forwarding.forward_host", binding: .flag(\.forwarding.forwardHost),
             help: "Tell the upstream the client's Host; the host is part of the key then."),
         Setting(path: "forwarding.via", binding: .flag(\.forwarding.via), help: "Add Via to requests and responses."),

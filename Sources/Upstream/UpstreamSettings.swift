@@ -66,7 +66,7 @@ package struct UpstreamSettings: Sendable {
         port == (isTLS ? 443 : 80) ? hostInURL : "\(hostInURL):\(port)"
     }
 
-    var hostInURL: String { host.contains(":") ? "[\(host)]" : host }
+    package var hostInURL: String { host.contains(":") ? "[\(host)]" : host }
 
     /// Whether a forward proxy passes the requests on: it is given the whole URI as target, or the authority for OPTIONS * (RFC 9112
     /// §3.2.2, §3.2.4). Those for TLS go through a tunnel, and SOCKS is always one.

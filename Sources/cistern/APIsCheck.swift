@@ -25,6 +25,21 @@ enum APIsCheck {
         }
     }
 
+    /// Where clients' paths are not the upstream's, its name does not tell what a whole URI means.
+    static func checkForwardProxy(_ reader: inout SettingsReader) {
+        let settings = reader.settings
+        guard settings.forwarding.forwardProxy, settings.forwarding.names.isEmpty else { return }
+        func hasPath(_ urls: [String]) -> Bool { urls.contains { UpstreamURL($0)?.path.isEmpty == false } }
+        let reason =
+            "by which clients of a forward proxy name it: its upstream's name does not do, since clients' paths are not the upstream's"
+        if settings.apis.isEmpty, hasPath([settings.upstream.url]) {
+            reader.add(about: "forwarding.forward_proxy", "forwarding.forward_proxy needs forwarding.names, \(reason)")
+        }
+        for api in settings.apis where api.host.isEmpty && (api.stripPath || hasPath(api.upstream)) {
+            reader.add(about: "apis.\(api.name).", "API \(api.name): forwarding.forward_proxy needs a host, \(reason)")
+        }
+    }
+
     /// Each host, in whatever spelling, and path are one API's.
     private static func checkScopes(_ apis: [CisternSettings.API], _ reader: inout SettingsReader) {
         struct Scope: Hashable {

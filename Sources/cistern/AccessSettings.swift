@@ -90,6 +90,7 @@ extension AccessSettings {
         self.init()
         clientField = ForwardedField(rawValue: settings.forwarding.clientField) ?? .auto
         names = ServedNames(settings.forwarding.names)
+        isForwardProxy = settings.forwarding.forwardProxy
         rules = AddressRules(settings.access)
         requestsPerAddress = settings.limits.requestsPerAddress
     }

@@ -25,6 +25,7 @@ enum SettingsCheck {
         } else {
             APIsCheck.check(&reader)
         }
+        APIsCheck.checkForwardProxy(&reader)
         checkAddresses(&reader)
         checkAPI(&reader)
         CertificatesCheck.check(&reader)

@@ -97,6 +97,26 @@ struct CheckTests {
             ])
     }
 
+    @Test("a forward proxy's APIs need names where clients' paths are not the upstream's")
+    func forwardProxy() throws {
+        let reason =
+            "by which clients of a forward proxy name it: its upstream's name does not do, since clients' paths are not the upstream's"
+        let on = "forwarding: {forward_proxy: true}"
+        #expect(
+            try check("\(on)\nupstream: {url: \"http://127.0.0.1:1/v1\"}").lines == [
+                "1: forwarding.forward_proxy needs forwarding.names, \(reason)"
+            ])
+        #expect(try check("\(on)\nupstream: {url: \"http://127.0.0.1:1\"}").status == 0)
+        let several = """
+            apis:
+              - {name: a, host: a.test, path: /a, strip_path: true, upstream: "http://127.0.0.1:1/v1"}
+              - {name: b, upstream: "http://127.0.0.1:1"}
+              - {name: c, path: /c, strip_path: true, upstream: "http://127.0.0.1:1"}
+            """
+        #expect(try check("\(on)\n\(several)").lines == ["5: API c: forwarding.forward_proxy needs a host, \(reason)"])
+        #expect(try check(several).status == 0)
+    }
+
     @Test("what stands in a file that cannot be read is not said to be missing")
     func unreadable() throws {
         #expect(try check("upstream: [").lines.count == 1)

@@ -132,6 +132,15 @@ struct RecipeTests {
         }
     }
 
+    // MARK: A forward proxy
+
+    @Test("software that cannot be pointed elsewhere: by its proxy's address it has the API, also in an outage, and nothing else")
+    func forwardProxy() throws {
+        let recipe = try Recipe("Software that cannot be pointed elsewhere")
+        _ = try recipe.settings()
+        try recipe.play(ScriptedOrigin { _ in [.answer("{\"users\":[1,2]}\n", type: "application/json")] })
+    }
+
     // MARK: Recordings
 
     /// Runs a recipe's line as it stands, but for the tests that it runs and the address of the API.
