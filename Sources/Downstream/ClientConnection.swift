@@ -372,12 +372,18 @@ package final class ClientConnection: AcceptedConnection {
     /// Asks the loop for what can be used now, and nothing else.
     func updateInterest() {
         guard !state.isClosed else { return }
+        table.loop.modify(descriptor, transport.interest(interest))
+        readHeld()
+    }
+
+    private var interest: ReadyEvents {
+        // After nearly every response.
+        if state.isAwaitingRequest, output.isEmpty, !isEndUnsaid { return state.hasInputEnded ? [] : .readable }
         var events = ReadyEvents()
         if !output.isEmpty || state.current?.isHeldBack == true, !isOutputAwaited { events.insert(.writable) }
         if isEndUnsaid { events.insert(.writable) }
         if state.mayRead { events.insert(.readable) }
         if state.watchesForEnd { events.insert(.ended) }
-        table.loop.modify(descriptor, transport.interest(events))
-        readHeld()
+        return events
     }
 }

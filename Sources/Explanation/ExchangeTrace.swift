@@ -119,20 +119,18 @@ extension ExchangeTrace {
     package mutating func noteDiskRead() { if found.diskReads < .max { found.diskReads += 1 } }
 
     /// With what is known at the end.
-    package func completed(by record: ExchangeRecord, of client: IPAddress? = nil, _ version: HTTPVersion? = nil, wall: Int64)
-        -> ExchangeTrace
-    {
-        var trace = self
-        trace.wall = wall
-        (trace.client, trace.version) = (client, version)
-        trace.durationMicroseconds = record.durationMicroseconds
-        trace.upstream.microseconds = record.upstreamMicroseconds ?? -1
-        trace.content.microseconds = record.contentMicroseconds ?? -1
-        trace.bodyBytes = record.bodyBytes
-        trace.status = record.status
-        trace.method = record.method
-        trace.result = record.result
-        return trace
+    package mutating func complete(
+        by record: borrowing ExchangeRecord, of client: IPAddress? = nil, _ version: HTTPVersion? = nil, wall: Int64
+    ) {
+        self.wall = wall
+        (self.client, self.version) = (client, version)
+        durationMicroseconds = record.durationMicroseconds
+        upstream.microseconds = record.upstreamMicroseconds ?? -1
+        content.microseconds = record.contentMicroseconds ?? -1
+        bodyBytes = record.bodyBytes
+        status = record.status
+        method = record.method
+        result = record.result
     }
 
     /// - Parameter offset: where the partition lies in the shard's keys, behind its length.

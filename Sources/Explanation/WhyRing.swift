@@ -50,11 +50,11 @@ package final class WhyRing {
         return lastNumber
     }
 
-    package func append(_ trace: ExchangeTrace, target: ArraySlice<UInt8>) {
+    package func append(_ trace: borrowing ExchangeTrace, target: ArraySlice<UInt8>) {
         guard capacity > 0 else { return }
         let slot = written % capacity
         written += 1
-        (traces + slot).initialize(to: trace)
+        (traces + slot).initialize(to: copy trace)
         traces[slot].targetCount = UInt16(clamping: target.count)
         target.withUnsafeBytes { bytes in
             let count = min(bytes.count, Self.targetBytes)

@@ -114,6 +114,6 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
         var trace = ExchangeTrace()
         trace.number = shard.records.why.nextNumber()
         trace.content.outcome = .unfinished
-        shard.finish(&record, trace, head, stream.client, began)
+        shard.finish(&record, &trace, head, stream.client, began)
     }
 }

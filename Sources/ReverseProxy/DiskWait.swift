@@ -95,6 +95,6 @@ final class DiskWait: ClientExchange, @unchecked Sendable {
         var record = ExchangeRecord(result: .error, method: MethodLabel(head.method), status: 499)
         var trace = ExchangeTrace()
         trace.number = shard.records.why.nextNumber()
-        shard.finish(&record, trace, head, stream.client, began)
+        shard.finish(&record, &trace, head, stream.client, began)
     }
 }

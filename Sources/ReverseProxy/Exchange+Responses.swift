@@ -236,7 +236,7 @@ extension Exchange {
         stopTimers()
         recording?.finish()
         record.status = status.rawValue
-        shard.finish(&record, trace, head, owner, began)
+        shard.finish(&record, &trace, head, owner, began)
     }
 
     /// The response is passed on although it is not what the operator calls good (RFC 9209 §2.1.5).

@@ -263,7 +263,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
             record.status = 499
             record.result = .error
             recording?.finish()
-            shard.finish(&record, trace, head, owner, began)
+            shard.finish(&record, &trace, head, owner, began)
         }
     }
 

@@ -21,10 +21,11 @@ extension ProxyShard {
     /// The field's line.
     func whyField(_ record: ExchangeRecord, _ trace: ExchangeTrace, _ head: RequestHead) -> [UInt8] {
         let target = Array(head.pathAndQuery)
-        let complete = trace.completed(by: record, wall: loop.batchWallMilliseconds)
+        var trace = trace
+        trace.complete(by: record, wall: loop.batchWallMilliseconds)
         let isNobodys = trace.api == ExchangeTrace.noAPI
         return WhyExplanation(
-            WhyRecord(trace: complete, shard: shard.number, target: target),
+            WhyRecord(trace: trace, shard: shard.number, target: target),
             route: isNobodys ? ExplainedRoute.none : routes.explained(target), api: isNobodys ? "" : shared.name
         ).field
     }

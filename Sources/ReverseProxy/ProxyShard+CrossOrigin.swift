@@ -29,7 +29,7 @@ extension ProxyShard {
         let client = stream.client
         CrossOriginStream(stream, rules, head)
             .sendWhole(head: response.head(date: date), lines: lines, body: .bytes(response.content))
-        finish(&record, trace, head, client, loop.batchMicroseconds)
+        finish(&record, &trace, head, client, loop.batchMicroseconds)
         return true
     }
 

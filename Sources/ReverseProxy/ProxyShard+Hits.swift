@@ -51,7 +51,7 @@ extension ProxyShard {
             }
         }
         if case .gone = serving.cause { cache?.shared.gone?.count(.served) }
-        finish(&record, trace, head, client, arrival.began)
+        finish(&record, &trace, head, client, arrival.began)
     }
 
     /// A script's own condition: its 304 has what says that the script may read it, also where the copy was stored without.

@@ -48,7 +48,7 @@ extension ProxyShard {
         var record = hit.record
         var trace = hit.trace
         trace.number = records.why.nextNumber()
-        finish(&record, trace, head, client, loop.batchMicroseconds)
+        finish(&record, &trace, head, client, loop.batchMicroseconds)
     }
 
     /// Keeps what a plain hit has just sent, if such requests come often.

@@ -22,6 +22,8 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
     let settings: ProxySettings
     let process: ProcessState
     let shared: SharedFlowState
+    /// Whether there is no other API.
+    package let isAlone: Bool
     /// The shared ones, which every request asks.
     let routes: Routes
     let admission: Admission
@@ -53,6 +55,7 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
     package init(_ shared: SharedFlowState, on shard: Shard) {
         (self.shared, process, self.shard) = (shared, shared.process, shard)
         (loop, workers, records) = (shard.loop, shard.workers, shard.records)
+        isAlone = shared.name.isEmpty
         (settings, routes, modes) = (shared.settings, shared.routes, shared.modes)
         while records.apis.count <= Int(shared.place) { records.apis.append(APIRequests()) }
         marksScheme = settings.policy.keyFields.contains(ConnectionField.scheme)
@@ -66,9 +69,6 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
         refreshAhead = RefreshAhead(shared.routes)
         memo = refreshAhead == nil ? shared.cache.map(HitMemo.init) : nil
     }
-
-    /// Whether there is no other API.
-    package var isAlone: Bool { shared.name.isEmpty }
 
     /// On its loop, before it takes the first request.
     package func start() {
@@ -189,12 +189,12 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
     /// Every exchange ends here, once.
     /// - Parameter client: as it was before the response went out: with that the connection's next request may have begun.
     func finish(
-        _ record: inout ExchangeRecord, _ trace: ExchangeTrace, _ head: RequestHead, _ client: RequestClient, _ began: Int64
+        _ record: inout ExchangeRecord, _ trace: inout ExchangeTrace, _ head: RequestHead, _ client: RequestClient, _ began: Int64
     ) {
         loop.assertOnLoop()
         record.durationMicroseconds = SystemTime.monotonicMicroseconds - began
         records.metrics.record(record)
-        var trace = trace.completed(by: record, of: client.address, head.version, wall: loop.batchWallMilliseconds)
+        trace.complete(by: record, of: client.address, head.version, wall: loop.batchWallMilliseconds)
         if !isAlone {
             if trace.reasons.refusal?.isOfNoAPI == true { trace.api = ExchangeTrace.noAPI }
             if trace.api != ExchangeTrace.noAPI { trace.api = shared.place }
