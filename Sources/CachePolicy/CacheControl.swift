@@ -55,6 +55,14 @@ package struct ResponseCacheControl: Sendable, Equatable {
         }
     }
 
+    /// Whether a response's content is to stay as it is. One line that is shorter than the directive need not be read for that.
+    package static func forbidsTransforming(_ fields: Fields) -> Bool {
+        guard fields.contains(.cacheControl) else { return false }
+        var bytes = 0
+        for entry in fields.entries where entry.known == .cacheControl { bytes += Int(entry.valueLength) + 1 }
+        return bytes > "no-transform".utf8.count && ResponseCacheControl(fields).noTransform
+    }
+
     /// As a cache of this role reads them: `s-maxage` and `proxy-revalidate` are for shared ones (§5.2.2.8, §5.2.2.10).
     func asRead(by settings: CachePolicySettings) -> ResponseCacheControl {
         guard settings.isPrivate else { return self }

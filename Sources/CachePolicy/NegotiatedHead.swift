@@ -33,7 +33,14 @@ package enum NegotiatedHead {
         if !StoredHead.variesByCoding(head.fields) { head.fields.append(.vary, "Accept-Encoding") }
     }
 
-    /// The same of a head just as it is stored, without reading it: the tag becomes weak where it is, the length is the last line.
+    /// Of a head that goes out without a coding which it might have had.
+    package static func appendVary(beside fields: Fields, to lines: inout [UInt8]) {
+        if !StoredHead.variesByCoding(fields) { lines.append(varyLine) }
+    }
+
+    private static let varyLine: StaticString = "Vary: Accept-Encoding\r\n"
+
+    /// The same as `make` of a head just as it is stored, without reading it: the tag becomes weak where it is, the length is the last line.
     /// - Parameter metadata: the head's.
     package static func append(
         _ head: UnsafeRawBufferPointer, _ metadata: StoredMetadata, _ coded: Coded?, to out: inout [UInt8]
@@ -61,7 +68,7 @@ package enum NegotiatedHead {
         } else {
             out += head
         }
-        if !metadata.flags.contains(.variesByCoding) { out.append("Vary: Accept-Encoding\r\n") }
+        if !metadata.flags.contains(.variesByCoding) { out.append(varyLine) }
     }
 
     /// Where the last line begins, where that tells the length.

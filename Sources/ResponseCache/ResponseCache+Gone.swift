@@ -54,7 +54,7 @@ extension ResponseCache {
         policy.keepsAny = true
         let decision = Storing.decide(
             response.head, control(response.head),
-            to: storable(request), settings: policy)
+            to: storable(request.head, request.directives, isPartitioned: request.keys.isPartitioned), settings: policy)
         guard decision == .allowed else { return false }
         return gone.remember(
             make(response, for: request), beside: found.key, isCertain: response.head.status == 410 || response.recency.isImported,

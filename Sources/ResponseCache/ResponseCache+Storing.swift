@@ -75,20 +75,27 @@ extension ResponseCache {
         _ response: ResponseHead, for request: PlacedRequest, good: GoodResponse = GoodResponse()
     ) -> StorageDecision {
         if let fault = good.faultOfHead(response) { return .forbidden(fault.notStored) }
-        let policy = policy(for: request.head)
-        // An error that would be kept for a moment lies beside what is good, or nowhere.
-        if let found = request.found, !found.metadata.isNegative,
-            policy.settings.freshness.negativeLifetime(of: response.status, said: nil) != nil
-        {
-            return .forbidden(.status)
-        }
-        return policy.decide(response, control(response), to: storable(request))
+        return decideStoring(
+            response, to: request.head, request.directives, isPartitioned: request.keys.isPartitioned, beside: request.found)
     }
 
-    func storable(_ request: PlacedRequest) -> StorableRequest {
-        StorableRequest(
-            request.head, request.directives, isPartitioned: request.keys.isPartitioned,
-            isForAll: settings.credentials.areIgnored(for: request.head))
+    /// The same where nothing of the head has been found wrong.
+    /// - Parameters:
+    ///   - isPartitioned: whether its key holds the request's credentials.
+    ///   - found: what was found for it.
+    package func decideStoring(
+        _ response: ResponseHead, to head: RequestHead, _ directives: RequestCacheControl, isPartitioned: Bool, beside found: FoundResponse?
+    ) -> StorageDecision {
+        let policy = policy(for: head)
+        // An error that would be kept for a moment lies beside what is good, or nowhere.
+        if let found, !found.metadata.isNegative, policy.settings.freshness.negativeLifetime(of: response.status, said: nil) != nil {
+            return .forbidden(.status)
+        }
+        return policy.decide(response, control(response), to: storable(head, directives, isPartitioned: isPartitioned))
+    }
+
+    func storable(_ head: RequestHead, _ directives: RequestCacheControl, isPartitioned: Bool) -> StorableRequest {
+        StorableRequest(head, directives, isPartitioned: isPartitioned, isForAll: settings.credentials.areIgnored(for: head))
     }
 
     package func control(_ response: ResponseHead) -> ResponseCacheControl {

@@ -52,16 +52,21 @@ extension Exchange {
     }
 
     /// Puts gzip on what follows, where the client takes it and there is memory for one more. HEAD is told what GET would get.
+    /// - Parameter lines: field lines that go out behind the response's own.
     /// - Returns: the length that goes out; nil where nobody knows.
-    func beginCoding(_ response: inout ResponseHead, length: Int?) -> Int? {
+    func beginCoding(_ response: inout ResponseHead, length: Int?, _ lines: inout [UInt8]) -> Int? {
         guard let facts = passedForm(response, contentBytes: length), facts.isNegotiated else { return length }
         var isCoded = facts.form == .gzipped && stream.takesChunks
         if isCoded, head.method != .head {
             coding = shard.messages.passedCodings.begin()
             isCoded = coding != nil
         }
-        NegotiatedHead.change(&response, isCoded ? NegotiatedHead.Coded(.gzip) : nil)
-        return isCoded ? nil : length
+        guard isCoded else {
+            NegotiatedHead.appendVary(beside: response.fields, to: &lines)
+            return length
+        }
+        NegotiatedHead.change(&response, NegotiatedHead.Coded(.gzip))
+        return nil
     }
 
     /// A 304 in the place of a whole response says what that would have said.

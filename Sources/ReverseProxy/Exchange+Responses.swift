@@ -140,12 +140,13 @@ extension Exchange {
     /// It is passed on as it comes.
     func begin(_ arrived: ResponseHead, length arrivedLength: Int?, _ notStored: NotStoredReason) {
         var response = arrived
-        let length = beginCoding(&response, length: arrivedLength)
+        var lines: [UInt8] = []
+        lines.reserveCapacity(Self.usualLineBytes)
+        let length = beginCoding(&response, length: arrivedLength, &lines)
         let isLookedUp = request.place != nil
         if isLookedUp { record.notStored = MetricNames.place(of: notStored) }
         trace.reasons.notStored = notStored
         record.status = response.status.rawValue
-        var lines: [UInt8] = []
         shard.messages.cacheStatus.forwarded(forwarding(detail: isLookedUp ? notStored.rawValue : nil), to: &lines)
         let isTunnel = response.status == 101
         if isTunnel { beginTunnel() }
@@ -165,6 +166,9 @@ extension Exchange {
         let bytes = shard.messages.clientHead.make(response, date: shard.date, room: stream.roomNeeded(lines: lines, framing))
         stream.startResponse(head: bytes, lines: lines, framing: framing, readAhead: (length ?? 0) > limit ? 0 : limit)
     }
+
+    /// Of what stands behind a response's own lines.
+    private static let usualLineBytes = 256
 
     /// It has begun, and cannot be brought to its end.
     func breakOff() {

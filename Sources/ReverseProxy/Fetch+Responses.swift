@@ -108,10 +108,18 @@ extension Fetch: TransferReceiver {
         subject.head.method == .options ? GoodResponse() : shard.routes.good(on: subject.route)
     }
 
+    private func faultOfHead(_ response: ResponseHead) -> UpstreamFault? {
+        subject.head.method == .options ? nil : shard.routes.faultOfHead(response, on: subject.route)
+    }
+
     private func storageDecision(_ response: ResponseHead) -> StorageDecision {
         if subject.head.method == .post, !hasPlace { takeKeyOfGet(response) }
-        guard let placedRequest, let cache = shard.cache else { return .forbidden(subject.decision.notStored) }
-        return cache.decideStoring(response, for: placedRequest, good: good)
+        guard let isPartitioned = subject.place?.keys.isPartitioned ?? keysOfGet?.isPartitioned, let cache = shard.cache else {
+            return .forbidden(subject.decision.notStored)
+        }
+        if let fault = faultOfHead(response) { return .forbidden(fault.notStored) }
+        return cache.decideStoring(
+            response, to: subject.head, subject.directives, isPartitioned: isPartitioned, beside: subject.found)
     }
 
     /// RFC 9110 §9.3.3: a response to POST that says how long it is fresh, and that it is what GET would bring, may answer later GETs.

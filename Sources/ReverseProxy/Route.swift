@@ -190,6 +190,11 @@ package struct Routes: Sendable {
 
     private static let undemanding = GoodResponse()
 
+    /// What a response's head has against that.
+    func faultOfHead(_ response: ResponseHead, on route: Int) -> UpstreamFault? {
+        someDemand ? all[route].good.faultOfHead(response) : nil
+    }
+
     /// What an explanation has to know of a target's route.
     package func explained(_ target: [UInt8]) -> ExplainedRoute {
         let route = all[place(of: target[...])]

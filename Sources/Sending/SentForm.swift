@@ -49,7 +49,7 @@ package struct SentFormFacts {
         guard compression.covers(contentBytes, from: compressFromBytes), ContentCoding(response.fields) == .identity,
             !response.status.forbidsContent,
             !response.fields.contains(.contentRange), MediaType(of: response.fields)?.isText == true,
-            !ResponseCacheControl(response.fields).noTransform
+            !ResponseCacheControl.forbidsTransforming(response.fields)
         else { return nil }
         return SentFormFacts(
             coding: .identity, contentBytes: contentBytes, flags: isOpen() ? .isOpen : [], compression: compression,
