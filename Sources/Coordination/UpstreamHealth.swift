@@ -28,6 +28,8 @@ package final class UpstreamHealth: Sendable {
         var lines = LogAllowance()
         /// Of several addresses, those that are out of reach, by their places, as the log was told.
         var downAddresses: [Int: DownAddress] = [:]
+        /// Names that could not be looked up lately, as the log was told.
+        var failedNames: Set<String> = []
     }
 
     package init(api: String = "", routes: [String], settings: FailureSettings, logger: Logger) {
@@ -143,6 +145,20 @@ package final class UpstreamHealth: Sendable {
         let others = state.withLock { state in addresses.indices.first { state.downAddresses[$0] == nil } }
         let effect = others.map { "\(addresses[$0]) is asked" } ?? "there is no other"
         logger.warning("\(subject) cannot be reached (\(error.text)): \(effect)")
+    }
+
+    /// Looking a name up fails, or does not any more. The log is told once, too.
+    package func noteName(_ name: String, hasFailed: Bool) {
+        let isNews = state.withLock { state in
+            hasFailed ? state.failedNames.insert(name).inserted : state.failedNames.remove(name) != nil
+        }
+        guard isNews else { return }
+        let subject = "the name \(name)\(api.isEmpty ? "" : " of \(api)")"
+        if hasFailed {
+            logger.warning("\(subject) cannot be looked up: it counts as leading where it did last")
+        } else {
+            logger.notice("\(subject) can be looked up again")
+        }
     }
 
     /// An address that is out of reach.

@@ -94,6 +94,7 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
             background.rechecks.watchAddress()
         }
         let addresses = settings.upstream.atEachAddress.map { $0.origin + $0.basePath }
+        upstream.onNameChange = { [unowned self] name, hasFailed in shared.health.noteName(name, hasFailed: hasFailed) }
         upstream.mayLook = { [unowned self] in modes.all != .offline }
         upstream.onAddressChange = { [unowned self] place, error in
             shared.health.noteAddress(addresses, place, error, now: loop.time.monotonicMilliseconds)

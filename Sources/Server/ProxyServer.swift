@@ -255,6 +255,7 @@ package final class ProxyServer: @unchecked Sendable {
         snapshot.connections.turnedAway = process.connections.turnedAway
         snapshot.connections.cut = process.connections.cut
         snapshot.connections.unsentBytes = process.connections.unsentBytes
+        snapshot.connections.nameLookUps = settings.upstream.names.counts
         snapshot.connections.heldContentBytes = process.content.heldBytes
         return snapshot
     }

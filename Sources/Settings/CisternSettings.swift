@@ -20,6 +20,7 @@ package struct CisternSettings: Sendable, Equatable {
         package var connections = 512
         package var queue = 256
         package var idleForWrites = 4_000
+        package var resolveInterval = 30_000
         package var retry = true
         package var retryBudget = 10
     }

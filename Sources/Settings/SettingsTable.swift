@@ -77,6 +77,9 @@ package enum SettingsTable {
             path: "upstream.idle_for_writes", binding: .duration(\.upstream.idleForWrites, 0...hour),
             help: "How long a connection may have been unused that a write goes over; a write is never sent twice."),
         Setting(
+            path: "upstream.resolve_interval", binding: .duration(\.upstream.resolveInterval, 1_000...hour),
+            help: "How often the upstream's name is looked up again, beside requests; a look-up that fails keeps the last addresses."),
+        Setting(
             path: "upstream.retry", binding: .flag(\.upstream.retry),
             help: "Ask once more, on a new connection, where a safe request got no byte of a response."),
         Setting(

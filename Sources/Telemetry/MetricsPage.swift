@@ -27,6 +27,8 @@ package struct MetricsSnapshot: Sendable {
         package var upstreamRequests = 0
         package var upstreamRetries = 0
         package var upstreamMovedOn = 0
+        /// Look-ups of names, well ended and not.
+        package var nameLookUps: (found: UInt64, failed: UInt64) = (0, 0)
         package var upstreamTurnedAway = 0
         package var upstreamWaiting = 0
         package var upstreamLeftQueue = 0
@@ -277,6 +279,12 @@ package enum MetricsPage {
         writer.counter(
             "cistern_upstream_moved_on", "Requests that went on to another address of the upstream.",
             UInt64(snapshot.connections.upstreamMovedOn))
+        writer.counter(
+            "cistern_upstream_name_lookups", "Look-ups of upstreams' names behind requests; those that fail change nothing.",
+            [
+                ("result=\"found\"", Double(snapshot.connections.nameLookUps.found)),
+                ("result=\"failed\"", Double(snapshot.connections.nameLookUps.failed)),
+            ])
         writer.counter(
             "cistern_upstream_turned_away", "Requests not sent because too many waited.", UInt64(snapshot.connections.upstreamTurnedAway))
         writer.gauge(

@@ -43,7 +43,7 @@ final class ConnectionAttempt: EventHandler {
         timer = connections.loop.schedule(after: connections.settings.connectTimeout) { [weak self] in self?.timeOut() }
         transfer?.noteConnecting()
         // It holds on to this attempt until it has called.
-        let task = connections.connector.connect { [self] result in connected(result) }
+        let task = connections.connector.connect(to: connections.lastAddresses) { [self] result in connected(result) }
         if let task {
             phase = .connecting(task)
         } else {

@@ -13,6 +13,8 @@ package enum ConnectionEnd: String, Sendable, CaseIterable {
     case givenUp = "given_up"
     /// Unused for too long, or in the way of one that was needed.
     case unused
+    /// The upstream's name leads there no more.
+    case addressGone = "address_gone"
     /// In HTTP/2: it said nothing to a PING for as long as connecting may take.
     case unresponsive
     /// In HTTP/2: frames that bring nothing, more of them than are taken.

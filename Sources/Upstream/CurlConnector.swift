@@ -101,11 +101,13 @@ final class CurlConnector {
     }
 
     /// Begins at the end of this batch of events.
-    /// - Parameter completion: is called once, never from within this call, and not after `cancel`.
+    /// - Parameters:
+    ///   - addresses: of the name, as far as they are known; empty: libcurl looks it up.
+    ///   - completion: is called once, never from within this call, and not after `cancel`.
     /// - Returns: nil where there is no memory.
-    func connect(_ completion: @escaping Completion) -> Task? {
+    func connect(to addresses: [NamedAddress] = [], _ completion: @escaping Completion) -> Task? {
         loop.assertOnLoop()
-        guard !isClosed, let easy = EasyHandle(settings) else { return nil }
+        guard !isClosed, let easy = EasyHandle(settings, addresses) else { return nil }
         let task = Task(easy, completion)
         cistern_easy_set_pointer(task.pointer, CURLOPT_CLOSESOCKETDATA, Unmanaged.passUnretained(self).toOpaque())
         cistern_easy_set_close(task.pointer) { user, socket in

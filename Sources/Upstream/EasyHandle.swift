@@ -5,10 +5,17 @@ import CLibcurl
 /// Not copyable, so it is cleaned up exactly once.
 struct EasyHandle: ~Copyable {
     let pointer: UnsafeMutableRawPointer
+    /// libcurl reads it when it begins.
+    private let resolved: UnsafeMutablePointer<curl_slist>?
 
-    init?(_ settings: UpstreamSettings) {
+    /// - Parameter addresses: of the name, in the order in which they are tried; those of both families side by side. Empty: it is looked up.
+    init?(_ settings: UpstreamSettings, _ addresses: [NamedAddress] = []) {
         guard let pointer = curl_easy_init() else { return nil }
         self.pointer = pointer
+        let list = addresses.map(\.text).joined(separator: ",")
+        // It takes the place of what libcurl has kept of the name, and is kept no longer than that.
+        resolved = list.isEmpty ? nil : curl_slist_append(nil, "+\(settings.host):\(settings.port):\(list)")
+        if let resolved { cistern_easy_set_pointer(pointer, CURLOPT_RESOLVE, resolved) }
         let text = { (option: CURLoption, value: String?) in
             if let value { _ = cistern_easy_set_text(pointer, option, value) }
         }
@@ -31,5 +38,8 @@ struct EasyHandle: ~Copyable {
         long(CURLOPT_CONNECTTIMEOUT_MS, 86_400_000)
     }
 
-    deinit { curl_easy_cleanup(pointer) }
+    deinit {
+        curl_easy_cleanup(pointer)
+        curl_slist_free_all(resolved)
+    }
 }

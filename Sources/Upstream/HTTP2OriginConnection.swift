@@ -16,6 +16,8 @@ final class HTTP2OriginConnection: EventHandler {
         case closed
     }
 
+    /// Where it leads, where that may change.
+    var peer: NamedAddress?
     /// Counted from 1 among all connections of this loop.
     let number: Int
     let connections: OriginConnections

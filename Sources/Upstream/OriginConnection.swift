@@ -13,6 +13,8 @@ final class OriginConnection: EventHandler {
 
     /// Milliseconds of the loop's clock.
     var idleSince: Int64 = 0
+    /// Where it leads, where that may change.
+    var peer: NamedAddress?
     /// How often it was used since it had a rest.
     var usesInARow = 0
 

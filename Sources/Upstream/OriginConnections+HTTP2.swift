@@ -93,6 +93,7 @@ extension OriginConnections {
             }
             return
         }
+        connection.peer = peer(of: made.stream)
         // Nobody needs a second one that carries nothing.
         guard !attempt.transfers.isEmpty || !shared.contains(where: \.hasRoom) else { return connection.close(.unused) }
         shared.append(connection)

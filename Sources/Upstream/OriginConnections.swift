@@ -12,6 +12,12 @@ final class OriginConnections {
     /// Of the address, among all of the upstream.
     let place: Int
     let writer: RequestWriter
+    /// That is looked up again and again; nil where there is none, or others do it.
+    let name: String?
+    var isFollowingName = false
+    var nameHasFailed = false
+    /// Where it led lately, as far as connections were looked at; nil before that.
+    var knownAddresses: Set<NamedAddress>?
     /// The last one is used next; those that have to rest are the first.
     private(set) var idle: [OriginConnection] = []
     /// Being made for a request, in use, and idle; of both protocols.
@@ -39,7 +45,7 @@ final class OriginConnections {
     /// When a spare connection may be tried again, in milliseconds of the loop's clock.
     private var nextSpareAt = Int64.min
     private var isServing = false
-    private var isClosed = false
+    private(set) var isClosed = false
 
     /// - Parameters:
     ///   - settings: those of the address at `place`.
@@ -48,6 +54,7 @@ final class OriginConnections {
         self.client = client
         self.place = place
         self.settings = settings
+        name = Self.followedName(settings)
         connector = CurlConnector(loop: client.loop, settings: settings)
         writer = RequestWriter(settings, inPlaceOf: place == 0 ? nil : first.authority)
         waiting = ConnectionQueue(connections: settings.maximumConnections, limit: settings.queueLimit)
@@ -165,6 +172,7 @@ final class OriginConnections {
     }
 
     private func makeAttempt(for transfer: Transfer?) -> ConnectionAttempt {
+        followName()
         let attempt = ConnectionAttempt(self, for: transfer)
         attempts[ObjectIdentifier(attempt)] = attempt
         return attempt
@@ -240,6 +248,7 @@ final class OriginConnections {
 
     /// Its exchange is over, and it may be used again.
     func keep(_ connection: OriginConnection) {
+        if knownAddresses != nil, isGone(connection.peer) { return connection.close(.addressGone) }
         connection.idleSince = client.coarseNow
         connection.usesInARow += 1
         if connection.usesInARow < Self.usesBeforeRest {
@@ -364,6 +373,7 @@ final class OriginConnections {
         switch made.spoken {
         case .http1:
             let connection = OriginConnection(made.stream, made.times, self)
+            connection.peer = peer(of: made.stream)
             let transfers = attempt.transfers
             if let first = transfers.first { connection.beginFirst(first) } else { keep(connection) }
             for transfer in transfers.dropFirst() { startElsewhere(transfer) }

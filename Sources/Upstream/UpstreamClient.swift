@@ -55,6 +55,8 @@ package final class UpstreamClient {
     package var onConnectionAttempt: ((UpstreamError?, Int64) -> Void)?
     /// Called on the loop whenever an address, named by its place, is found out of reach, and why; and when it is not so any more, with nil.
     package var onAddressChange: ((Int, UpstreamError?) -> Void)?
+    /// Called on the loop when looking a name up is found to fail, and when it does not any more.
+    package var onNameChange: ((String, Bool) -> Void)?
     /// Asked before an address that is out of reach is tried without a client.
     package var mayLook: () -> Bool = { true }
     /// Called with each request's target: what is injected into it.

@@ -50,6 +50,9 @@ package struct UpstreamSettings: Sendable {
     package var retries = true
     package var retryBudget = 10
     package var failure = FailureSettings()
+    /// How often the upstream's name is looked up while connections to it are made, and who does that.
+    package var resolveInterval = Duration.seconds(30)
+    package var names = ResolvedNames.shared
     /// How long an unused connection is kept. Shorter than most servers keep theirs.
     package var idleSeconds = 55
     /// How long a connection may have been unused that a request which must not be sent twice goes over.

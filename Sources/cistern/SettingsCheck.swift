@@ -380,6 +380,7 @@ extension UpstreamSettings {
         maximumConnections = upstream.connections
         queueLimit = upstream.queue
         idleForWrites = .milliseconds(upstream.idleForWrites)
+        resolveInterval = .milliseconds(upstream.resolveInterval)
         retries = upstream.retry
         retryBudget = upstream.retryBudget
         failure = FailureSettings(settings.failure)

@@ -115,14 +115,18 @@ package final class ScriptedOrigin: Sendable {
 
     /// - Parameters:
     ///   - path: of a Unix socket to listen on instead of a port.
+    ///   - other: whose port this has too, at 127.0.0.2.
     ///   - tls: what it speaks TLS with; nil for plain HTTP.
     ///   - greeting: what is done on each connection before anything is read.
-    package init(unixSocket path: String? = nil, tls: OriginTLS? = nil, greeting: [OriginStep] = [], _ script: @escaping Script) {
+    package init(
+        unixSocket path: String? = nil, beside other: ScriptedOrigin? = nil, tls: OriginTLS? = nil, greeting: [OriginStep] = [],
+        _ script: @escaping Script
+    ) {
         self.tls = tls
         self.greeting = greeting
         // Bound, never listening, and kept: while the origin is down nobody else is given its number.
-        port = path == nil ? Self.port(of: Self.bound(.ipv4(host: "127.0.0.1", port: 0))) : 0
-        address = path.map { .unix(path: $0) } ?? .ipv4(host: "127.0.0.1", port: port)
+        port = path == nil ? other?.port ?? Self.port(of: Self.bound(.ipv4(host: "127.0.0.1", port: 0))) : 0
+        address = path.map { .unix(path: $0) } ?? .ipv4(host: other == nil ? "127.0.0.1" : "127.0.0.2", port: port)
         let listener = Self.listen(address)
         state = Mutex(State(listener: listener, script: script))
         accept(on: listener)

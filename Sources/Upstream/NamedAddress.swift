@@ -1,0 +1,76 @@
+// An IP address, as a name leads to it and a connection has it.
+
+import Glibc
+
+package struct NamedAddress: Hashable, Sendable {
+    /// In the order of the wire; of IPv4 the first four.
+    private var high: UInt64 = 0
+    private var low: UInt64 = 0
+    private let isIPv6: Bool
+
+    private init(_ family: Int32, _ fill: (UnsafeMutableRawBufferPointer) -> Bool) throws(NoAddress) {
+        isIPv6 = family == AF_INET6
+        var words = (UInt64(0), UInt64(0))
+        guard withUnsafeMutableBytes(of: &words, fill) else { throw NoAddress() }
+        (high, low) = words
+    }
+
+    private struct NoAddress: Error {}
+
+    /// nil where it is of another family.
+    package init?(_ address: UnsafePointer<sockaddr>) {
+        let family = Int32(address.pointee.sa_family)
+        do throws(NoAddress) {
+            try self.init(family) { bytes in
+                switch family {
+                case AF_INET:
+                    address.withMemoryRebound(to: sockaddr_in.self, capacity: 1) {
+                        bytes.storeBytes(of: $0.pointee.sin_addr.s_addr, as: UInt32.self)
+                    }
+                case AF_INET6:
+                    address.withMemoryRebound(to: sockaddr_in6.self, capacity: 1) {
+                        bytes.storeBytes(of: $0.pointee.sin6_addr, as: in6_addr.self)
+                    }
+                default: return false
+                }
+                return true
+            }
+        } catch {
+            return nil
+        }
+    }
+
+    /// nil where the text is no address.
+    package init?(_ text: String) {
+        let family = text.utf8.contains(UInt8(ascii: ":")) ? AF_INET6 : AF_INET
+        do throws(NoAddress) {
+            try self.init(family) { inet_pton(family, text, $0.baseAddress) == 1 }
+        } catch {
+            return nil
+        }
+    }
+
+    /// The other end of a connected socket; nil where it has no such address.
+    init?(peerOf socket: Int32) {
+        var storage = sockaddr_storage()
+        var count = socklen_t(MemoryLayout<sockaddr_storage>.size)
+        let found = withUnsafeMutablePointer(to: &storage) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+                getpeername(socket, address, &count) == 0 ? NamedAddress(UnsafePointer(address)) : nil
+            }
+        }
+        guard let found else { return nil }
+        self = found
+    }
+
+    /// As libcurl takes it: one of IPv6 in brackets.
+    var text: String {
+        var words = (high, low)
+        var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
+        _ = withUnsafeBytes(of: &words) { bytes in
+            inet_ntop(isIPv6 ? AF_INET6 : AF_INET, bytes.baseAddress, &text, socklen_t(text.count))
+        }
+        let plain = String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        return isIPv6 ? "[\(plain)]" : plain
+    }
+}

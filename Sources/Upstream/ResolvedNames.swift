@@ -1,0 +1,115 @@
+// What upstreams' names lead to: looked up again and again, beside the loops, for as long as they are in use. A look-up that fails, or that a name
+// server does not respond to, changes nothing: what was found last stays.
+
+import Glibc
+import Locking
+import Reactor
+import Synchronization
+
+/// Looks a name up. Blocks.
+package struct NameLookUp: Sendable {
+    /// The addresses in the order in which they are to be tried; nil where nothing was learnt.
+    let find: @Sendable (String) -> [NamedAddress]?
+
+    package init(_ find: @escaping @Sendable (String) -> [NamedAddress]?) { self.find = find }
+
+    /// getaddrinfo(3).
+    package static let system = NameLookUp { host in
+        var hints = addrinfo()
+        hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
+        hints.ai_flags = AI_ADDRCONFIG
+        var first: UnsafeMutablePointer<addrinfo>?
+        guard getaddrinfo(host, nil, &hints, &first) == 0 else { return nil }
+        defer { freeaddrinfo(first) }
+        var found: [NamedAddress] = []
+        var next = first
+        while let one = next {
+            if let address = one.pointee.ai_addr.flatMap({ NamedAddress($0) }), !found.contains(address) { found.append(address) }
+            next = one.pointee.ai_next
+        }
+        return found
+    }
+}
+
+/// Of the process: each name is looked up once for all shards and APIs. Guards itself.
+package final class ResolvedNames: Sendable {
+    package static let shared = ResolvedNames(.system)
+
+    private struct Name {
+        /// The last two answers.
+        var last: [NamedAddress] = []
+        var before: [NamedAddress]?
+        var begunAt: Int64
+        var isUnderWay = true
+        var hasFailed = false
+    }
+
+    private struct State {
+        var names: [String: Name] = [:]
+        var found: UInt64 = 0
+        var failed: UInt64 = 0
+    }
+
+    private let lookUp: NameLookUp
+    private let state = Locking.Mutex(State())
+
+    package init(_ lookUp: NameLookUp) { self.lookUp = lookUp }
+
+    /// Begins to look a name up where that was done so long ago, or never. One look-up of each name runs at a time.
+    /// - Parameters:
+    ///   - interval: milliseconds.
+    ///   - now: milliseconds of the loops' clock.
+    func refresh(_ host: String, interval: Int64, now: Int64) {
+        let isDue = state.withLock { state in
+            guard var name = state.names[host] else {
+                state.names[host] = Name(begunAt: now)
+                return true
+            }
+            guard !name.isUnderWay, now - name.begunAt >= interval else { return false }
+            (name.begunAt, name.isUnderWay) = (now, true)
+            state.names[host] = name
+            return true
+        }
+        guard isDue else { return }
+        let isRunning = PlainThread.start { [self] in note(lookUp.find(host), of: host) }
+        // No thread to be had: the next time, perhaps.
+        if !isRunning { note(nil, of: host) }
+    }
+
+    private func note(_ answer: [NamedAddress]?, of host: String) {
+        state.withLock { state in
+            guard var name = state.names[host] else { return }
+            name.isUnderWay = false
+            if let answer, !answer.isEmpty {
+                name.before = name.last.isEmpty ? nil : name.last
+                (name.last, name.hasFailed) = (answer, false)
+                state.found += 1
+            } else {
+                name.hasFailed = true
+                state.failed += 1
+            }
+            state.names[host] = name
+        }
+    }
+
+    /// Where it led last; empty where that is not known.
+    func addresses(of host: String) -> [NamedAddress] { state.withLock { $0.names[host]?.last ?? [] } }
+
+    /// Whether it is being looked up.
+    func isUnderWay(_ host: String) -> Bool { state.withLock { $0.names[host]?.isUnderWay ?? false } }
+
+    /// Whether the last look-up that has ended failed.
+    func hasFailed(_ host: String) -> Bool { state.withLock { $0.names[host]?.hasFailed ?? false } }
+
+    /// Where it led by one of the last two answers; nil while there are not two. Servers that tell a part of many addresses each time tell others the
+    /// next time.
+    func lately(_ host: String) -> Set<NamedAddress>? {
+        state.withLock { state in
+            guard let name = state.names[host], let before = name.before else { return nil }
+            return Set(name.last).union(before)
+        }
+    }
+
+    /// Look-ups that have ended, well and not.
+    package var counts: (found: UInt64, failed: UInt64) { state.withLock { ($0.found, $0.failed) } }
+}

@@ -1,0 +1,80 @@
+// Where the upstream's name leads may change while Cistern runs.
+
+import Locking
+import ReverseProxy
+import TestSupport
+import Testing
+import Upstream
+
+@Suite("The upstream's name", .play, .upstreams)
+struct NameTests {
+    /// What a scripted name server says; nil where it says nothing.
+    private final class Server: Sendable {
+        private let answer = Mutex<[NamedAddress]?>([])
+
+        init(_ first: String) { say([first]) }
+
+        func say(_ addresses: [String]?) { answer.withLock { $0 = addresses?.compactMap { NamedAddress($0) } } }
+
+        var lookUp: NameLookUp { NameLookUp { [self] _ in answer.withLock { $0 } } }
+    }
+
+    private static func origin(_ name: String, beside other: ScriptedOrigin? = nil) -> ScriptedOrigin {
+        ScriptedOrigin(beside: other) { [.json("\"\(name) \($0.target)\"")] }
+    }
+
+    private func play(_ server: Server, _ origin: ScriptedOrigin) throws -> ProxyPlay {
+        try ProxyPlay(origin) { settings in
+            settings.upstream.host = "localhost"
+            settings.upstream.names = ResolvedNames(server.lookUp)
+        }
+    }
+
+    private static func lookUps(_ result: String) -> String { "cistern_upstream_name_lookups_total{result=\"\(result)\"}" }
+    private static let gone = "cistern_upstream_connections_ended_total{cause=\"address_gone\"}"
+
+    @Test(
+        "new connections go where the name leads now, kept ones end once two answers leave them out, and a failed look-up changes nothing")
+    func moved() throws {
+        let first = Self.origin("first")
+        let second = Self.origin("second", beside: first)
+        let server = Server("127.0.0.1")
+        let proxy = try play(server, first)
+        #expect(try proxy.get("/1").text == "\"first /1\"")
+        #expect(try proxy.waitFor(Self.lookUps("found"), 1))
+        server.say(["127.0.0.2"])
+        for answers in [2.0, 3, 4] {
+            proxy.time.advance(by: .seconds(30))
+            #expect(try proxy.waitFor(Self.lookUps("found"), answers))
+            if answers < 4 { #expect(try proxy.get("/\(answers)").text.hasPrefix("\"first"), "the kept connection goes on") }
+        }
+        #expect(try proxy.waitFor(Self.gone, 1))
+        #expect(try proxy.get("/5").text == "\"second /5\"")
+        server.say(nil)
+        proxy.time.advance(by: .seconds(30))
+        #expect(try proxy.waitFor(Self.lookUps("failed"), 1))
+        second.down()
+        second.up()
+        #expect(try proxy.get("/6").text == "\"second /6\"")
+        #expect(try proxy.metric(Self.gone) == 1)
+    }
+
+    @Test("of several addresses the next is tried where one is out of reach")
+    func several() throws {
+        let first = Self.origin("first")
+        let second = Self.origin("second", beside: first)
+        let server = Server("127.0.0.2")
+        let proxy = try play(server, first)
+        _ = try proxy.get("/1")
+        #expect(try proxy.waitFor(Self.lookUps("found"), 1))
+        server.say(["127.0.0.2", "127.0.0.1"])
+        proxy.time.advance(by: .seconds(30))
+        #expect(try proxy.waitFor(Self.lookUps("found"), 2))
+        second.down()
+        let client = try proxy.client()
+        client.send("GET /2 HTTP/1.1\r\nHost: a\r\n\r\n")
+        // libcurl goes on to the next by the clock.
+        for _ in 1...50 where try proxy.metric("cistern_upstream_moved_on_total") == 0 { proxy.time.advance(by: .milliseconds(10)) }
+        #expect(client.readResponse()?.text == "\"first /2\"")
+    }
+}

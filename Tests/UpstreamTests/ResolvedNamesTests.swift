@@ -1,0 +1,53 @@
+// What is known of where names lead.
+
+import Locking
+import Testing
+
+@testable import Upstream
+
+@Suite("Where names lead")
+struct ResolvedNamesTests {
+    @Test(
+        "addresses are read and written in one way",
+        arguments: [
+            ("127.0.0.1", "127.0.0.1"), ("::1", "[::1]"), ("2001:db8:0:0:0:0:0:1", "[2001:db8::1]"), ("name", nil), ("1.2.3", nil),
+            ("", nil),
+        ] as [(String, String?)])
+    func addresses(_ text: String, _ expected: String?) {
+        #expect(NamedAddress(text)?.text == expected)
+    }
+
+    @Test("a name is followed where it is asked directly, and an address is none")
+    func followed() {
+        var settings = UpstreamSettings(host: "api.test", port: 80)
+        #expect(OriginConnections.followedName(settings) == "api.test")
+        settings.proxy = "http://proxy:3128"
+        #expect(OriginConnections.followedName(settings) == nil)
+        (settings.proxy, settings.unixSocket) = (nil, "/s")
+        #expect(OriginConnections.followedName(settings) == nil)
+        (settings.unixSocket, settings.host) = (nil, "2001:db8::1")
+        #expect(OriginConnections.followedName(settings) == nil)
+    }
+
+    @Test("what failed, or found nothing, keeps what was known; the last two answers count as where it led lately")
+    func answers() async throws {
+        let script = Mutex<[[String]?]>([nil, ["10.0.0.1"], [], nil, ["10.0.0.2", "::1"], ["10.0.0.2"]])
+        let names = ResolvedNames(
+            NameLookUp { _ in script.withLock { $0.removeFirst() }?.compactMap { NamedAddress($0) } })
+        var now: Int64 = 0
+        func next() async -> [String] {
+            names.refresh("a", interval: 30, now: now)
+            while names.isUnderWay("a") { await Task.yield() }
+            names.refresh("a", interval: 30, now: now + 29)
+            now += 30
+            return names.addresses(of: "a").map(\.text)
+        }
+        #expect(await next() == [] && names.hasFailed("a"))
+        #expect(await next() == ["10.0.0.1"] && names.lately("a") == nil)
+        #expect(await next() == ["10.0.0.1"])
+        #expect(await next() == ["10.0.0.1"] && names.hasFailed("a"))
+        #expect(await next() == ["10.0.0.2", "[::1]"] && names.lately("a")?.count == 3)
+        #expect(await next() == ["10.0.0.2"] && names.lately("a")?.count == 2 && !names.hasFailed("a"))
+        #expect(names.counts == (3, 3) && script.withLock { $0.isEmpty })
+    }
+}
