@@ -70,7 +70,7 @@ let package = Package(
         room("Reactor", ["CSystem", "Descriptors", "Locking"]),
         room("HTTP2", ["CNGHTTP2"]),
         room("FaultInjection", ["HTTPCore", "CachePolicy"]),
-        room("Upstream", ["HTTPCore", "HTTP2", "Reactor", "FaultInjection", "CLibcurl", "CSystem", "Descriptors", "CTLS"]),
+        room("Upstream", ["HTTPCore", "HTTP2", "Reactor", "FaultInjection", "Locking", "CLibcurl", "CSystem", "Descriptors", "CTLS"]),
         room("Downstream", ["Addresses", "HTTPCore", "HTTP2", "Reactor", "CSystem", "CTLS", "Descriptors", "Locking"]),
         room("Telemetry", ["CSystem", "Descriptors", "Locking"]),
         room("Decisions", ["HTTPCore", "CachePolicy", "Forwarding", "Upstream"]),

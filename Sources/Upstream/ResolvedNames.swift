@@ -4,7 +4,6 @@
 import Glibc
 import Locking
 import Reactor
-import Synchronization
 
 /// Looks a name up. Blocks.
 package struct NameLookUp: Sendable {
@@ -51,7 +50,7 @@ package final class ResolvedNames: Sendable {
     }
 
     private let lookUp: NameLookUp
-    private let state = Locking.Mutex(State())
+    private let state = Mutex(State())
 
     package init(_ lookUp: NameLookUp) { self.lookUp = lookUp }
 
