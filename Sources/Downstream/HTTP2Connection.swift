@@ -23,6 +23,8 @@ final class HTTP2Connection: AcceptedConnection {
     let session: HTTP2Session
 
     var streams: [Int32: HTTP2Stream] = [:]
+    /// The one that the session has told of last: mostly it goes on with that.
+    var latest: HTTP2Stream?
     var requests = 0
     var phase = Phase.open
     private var walk = HTTP2FrameWalk()
@@ -246,7 +248,7 @@ final class HTTP2Connection: AcceptedConnection {
     /// Told from a fresh call, since one of them may be the one that writes.
     private func closeStreams() {
         let left = Array(streams.values)
-        streams = [:]
+        (streams, latest) = ([:], nil)
         guard !left.isEmpty else { return }
         table.loop.atEndOfBatch { for stream in left { stream.close() } }
     }
@@ -255,7 +257,7 @@ final class HTTP2Connection: AcceptedConnection {
         guard !isClosed else { return }
         phase = .closed
         session.abandon()
-        streams = [:]
+        (streams, latest) = ([:], nil)
         (pushing, drained, rest, input) = ([], [], [], [])
         heldBytes = 0
         holdBudget()

@@ -39,6 +39,8 @@ package struct HTTP2FieldSection: Sendable {
     package enum Taking: Equatable, Sendable { case taken, tooLarge, abuse }
 
     static let lineBytes = 32
+    /// Of the two lengths before each line.
+    private static let lengthBytes = 8
 
     package mutating func take(_ name: UnsafeBufferPointer<UInt8>, _ value: UnsafeBufferPointer<UInt8>, _ limits: HTTP2FieldLimits)
         -> Taking
@@ -51,10 +53,19 @@ package struct HTTP2FieldSection: Sendable {
             return decodedBytes / factor > limits.bytes || decodedCount / factor > limits.count ? .abuse : .tooLarge
         }
         let (nameLength, valueLength) = (UInt32(name.count), UInt32(value.count))
-        withUnsafeBytes(of: (nameLength, valueLength)) { bytes.append(contentsOf: $0) }
-        entries.append(Entry(nameStart: UInt32(bytes.count), nameLength: nameLength, valueLength: valueLength))
-        bytes.append(contentsOf: name)
-        bytes.append(contentsOf: value)
+        let start = bytes.count + Self.lengthBytes
+        bytes.append(addingCapacity: Self.lengthBytes + name.count + value.count) { output in
+            output.withUnsafeMutableBufferPointer { space, written in
+                let line = UnsafeMutableRawBufferPointer(space)
+                line.storeBytes(of: nameLength, as: UInt32.self)
+                line.storeBytes(of: valueLength, toByteOffset: 4, as: UInt32.self)
+                UnsafeMutableRawBufferPointer(rebasing: line[Self.lengthBytes...]).copyMemory(from: UnsafeRawBufferPointer(name))
+                UnsafeMutableRawBufferPointer(rebasing: line[(Self.lengthBytes + name.count)...])
+                    .copyMemory(from: UnsafeRawBufferPointer(value))
+                written = Self.lengthBytes + name.count + value.count
+            }
+        }
+        entries.append(Entry(nameStart: UInt32(start), nameLength: nameLength, valueLength: valueLength))
         return .taken
     }
 
