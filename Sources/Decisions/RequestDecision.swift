@@ -99,11 +99,14 @@ package final class RequestPlace: Sendable, Equatable {
     package let keys: TargetKeys
     package let flight: FlightKey
     package let sharing: Sharing
+    /// Of its keys.
+    package let isPartitioned: Bool
 
     package init(keys: TargetKeys, flight: FlightKey, sharing: Sharing) {
         self.keys = keys
         self.flight = flight
         self.sharing = sharing
+        isPartitioned = keys.isPartitioned
     }
 
     package static func == (one: RequestPlace, other: RequestPlace) -> Bool {

@@ -27,7 +27,7 @@ package struct Fields: Sendable {
     package private(set) var bytes: [UInt8]
     package private(set) var entries: [Entry]
     /// So that asking for an absent field costs nothing.
-    private var present = KnownFieldSet()
+    @usableFromInline var present = KnownFieldSet()
 
     package init() {
         bytes = []
@@ -52,7 +52,7 @@ package struct Fields: Sendable {
 
     /// Takes the entry of a line whose bytes are taken afterwards, with those of others.
     mutating func take(_ entry: Entry) {
-        if entries.isEmpty { entries.reserveCapacity(Self.usualCount) }
+        if entries.capacity == 0 { entries.reserveCapacity(Self.usualCount) }
         entries.append(entry)
         if let known = entry.known { present.insert(known) }
     }
@@ -85,9 +85,9 @@ package struct Fields: Sendable {
 
     package var count: Int { entries.count }
 
-    package func contains(_ field: KnownField) -> Bool { present.contains(field) }
+    @inlinable package func contains(_ field: KnownField) -> Bool { present.contains(field) }
 
-    package func containsAny(of fields: KnownFieldSet) -> Bool { !present.isDisjoint(with: fields) }
+    @inlinable package func containsAny(of fields: KnownFieldSet) -> Bool { !present.isDisjoint(with: fields) }
 
     package func name(at index: Int) -> ArraySlice<UInt8> { bytes[entries[index].nameRange] }
 

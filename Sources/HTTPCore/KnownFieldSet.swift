@@ -2,8 +2,8 @@
 
 package struct KnownFieldSet: Sendable, Equatable, ExpressibleByArrayLiteral {
     // Two words: 128 bits in one would have to be aligned, and allocating what holds them takes twice as long then.
-    private var low: UInt64 = 0
-    private var high: UInt64 = 0
+    @usableFromInline var low: UInt64 = 0
+    @usableFromInline var high: UInt64 = 0
 
     package init() {}
 
@@ -11,11 +11,11 @@ package struct KnownFieldSet: Sendable, Equatable, ExpressibleByArrayLiteral {
         for field in fields { insert(field) }
     }
 
-    private static func bit(_ field: KnownField) -> UInt64 { 1 &<< UInt64(field.rawValue) }
+    @inlinable static func bit(_ field: KnownField) -> UInt64 { 1 &<< UInt64(field.rawValue) }
 
-    package func contains(_ field: KnownField) -> Bool { (field.rawValue < 64 ? low : high) & Self.bit(field) != 0 }
+    @inlinable package func contains(_ field: KnownField) -> Bool { (field.rawValue < 64 ? low : high) & Self.bit(field) != 0 }
 
-    package func isDisjoint(with others: KnownFieldSet) -> Bool { low & others.low == 0 && high & others.high == 0 }
+    @inlinable package func isDisjoint(with others: KnownFieldSet) -> Bool { low & others.low == 0 && high & others.high == 0 }
 
     package func union(_ others: KnownFieldSet) -> KnownFieldSet {
         var all = self

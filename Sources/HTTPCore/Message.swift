@@ -159,10 +159,10 @@ package final class RequestHead: Sendable {
     }
 
     /// Asked of the head itself, no reference to its parts is counted.
-    package func hasAny(of fields: KnownFieldSet) -> Bool { self.fields.containsAny(of: fields) }
+    @inlinable package func hasAny(of fields: KnownFieldSet) -> Bool { self.fields.containsAny(of: fields) }
 
     /// The same for one field.
-    package func contains(_ field: KnownField) -> Bool { fields.contains(field) }
+    @inlinable package func contains(_ field: KnownField) -> Bool { fields.contains(field) }
 
     /// Without the end-to-end fields that its Connection field names.
     package func removingNamed() -> RequestHead { fields.removingNamed().map(replacing) ?? self }
@@ -195,4 +195,15 @@ package enum ContentFraming: Sendable, Equatable {
     case chunked
     /// None before the response; behind a 101, what another protocol says, as it comes and to the connection's end (RFC 9110 §7.8).
     case tunnel
+
+    /// Written down as those of `Status` are.
+    @inlinable package static func == (one: ContentFraming, other: ContentFraming) -> Bool {
+        switch (one, other) {
+        case (.none, .none), (.chunked, .chunked), (.tunnel, .tunnel): true
+        case (.length(let one), .length(let other)): one == other
+        case (.none, _), (.chunked, _), (.tunnel, _), (.length, _): false
+        }
+    }
+
+    @inlinable package static func != (one: ContentFraming, other: ContentFraming) -> Bool { !(one == other) }
 }

@@ -43,7 +43,7 @@ final class ActiveProbe: TransferReceiver {
         let head = RequestHead(method: .get, target: Array(settings.path.utf8)[...], version: .http11, fields: Fields())
         let client = UpstreamRequestFields.Client(address: [], isIPv6: false, host: shard.messages.requestFields.authority[...])
         let fields = shard.messages.requestFields.make(from: head, client: client)
-        let request = UpstreamRequest(method: .get, target: Array(settings.path.utf8), fields: fields)
+        let request = UpstreamRequest(method: .get, target: Array(settings.path.utf8)[...], fields: fields)
         if shard.upstream.start(request, receiver: self) == nil { again() }
     }
 

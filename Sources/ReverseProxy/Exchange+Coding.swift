@@ -21,10 +21,10 @@ extension Exchange {
 
     /// Whether nothing in the response is anybody's secret.
     private func isOpen(_ response: Fields) -> Bool {
-        guard let keys = request.place?.keys, let cache = shard.cache else {
+        guard let place = request.place, let cache = shard.cache else {
             return !response.contains(.setCookie) && !shard.keys.maker.hasCredentials(head.fields)
         }
-        return cache.isOpen(response, to: head, isPartitioned: keys.isPartitioned)
+        return cache.isOpen(response, to: head, isPartitioned: place.isPartitioned)
     }
 
     /// Of what was taken whole; nil where it is the same for every client.

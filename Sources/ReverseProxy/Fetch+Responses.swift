@@ -114,7 +114,7 @@ extension Fetch: TransferReceiver {
 
     private func storageDecision(_ response: ResponseHead) -> StorageDecision {
         if subject.head.method == .post, !hasPlace { takeKeyOfGet(response) }
-        guard let isPartitioned = subject.place?.keys.isPartitioned ?? keysOfGet?.isPartitioned, let cache = shard.cache else {
+        guard let isPartitioned = subject.place?.isPartitioned ?? keysOfGet?.isPartitioned, let cache = shard.cache else {
             return .forbidden(subject.decision.notStored)
         }
         if let fault = faultOfHead(response) { return .forbidden(fault.notStored) }

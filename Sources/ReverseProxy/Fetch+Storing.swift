@@ -75,10 +75,10 @@ extension Fetch {
 
     /// Whether the copy of others may stand in, where the request has none of its own.
     func hasStandIn() -> Bool {
-        guard let keys = subject.place?.keys, keys.isPartitioned else { return false }
+        guard let place = subject.place, place.isPartitioned else { return false }
         // It was in memory when the request was looked up.
         let result = try? shard.cache?.waiting { () throws(NotAtHand) in
-            try shard.standIn(for: subject.head, at: keys, subject.directives, route: subject.route)
+            try shard.standIn(for: subject.head, at: place.keys, subject.directives, route: subject.route)
         }
         if case .found = result { return true }
         return false

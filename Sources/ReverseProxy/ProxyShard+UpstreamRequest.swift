@@ -24,10 +24,10 @@ extension ProxyShard {
     }
 
     /// As the upstream knows it.
-    private func upstreamTarget(_ target: ArraySlice<UInt8>) -> [UInt8] {
-        guard !settings.strippedPath.isEmpty else { return Array(target) }
+    private func upstreamTarget(_ target: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
+        guard !settings.strippedPath.isEmpty else { return target }
         let rest = target.dropFirst(settings.strippedPath.count)
-        return rest.first == UInt8(ascii: "/") ? Array(rest) : [UInt8(ascii: "/")] + rest
+        return rest.first == UInt8(ascii: "/") ? rest : [UInt8(ascii: "/")] + rest
     }
 
     private static func prepareForStore(_ fields: inout Fields, _ found: FoundResponse?, _ method: HTTPCore.Method) {

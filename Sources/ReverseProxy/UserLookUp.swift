@@ -29,7 +29,7 @@ extension ProxyShard {
             for value in head.fields.all(named: name.span) { fields.append(name: name.span, value: value.span) }
         }
         let own = RequestHead(method: .get, target: path[...], version: .http11, fields: fields)
-        var request = UpstreamRequest(method: .get, target: path, fields: messages.requestFields.make(from: own, client: client))
+        var request = UpstreamRequest(method: .get, target: path[...], fields: messages.requestFields.make(from: own, client: client))
         request.isBackground = true
         let lookUp = UserLookUp(asked.settings) { [self] said in
             background.fetches.giveBack()

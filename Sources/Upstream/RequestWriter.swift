@@ -42,7 +42,7 @@ struct RequestWriter {
     /// The request's line and fields as they stand, and what tells the length of its content.
     func write(_ request: UpstreamRequest, to head: inout [UInt8]) {
         let fields = fields(for: request)
-        let isWholeServer = request.target.count == 1 && request.target[0] == UInt8(ascii: "*")
+        let isWholeServer = request.target.count == 1 && request.target.first == UInt8(ascii: "*")
         let target = isWholeServer ? wholeServer.count : prefix.count + request.target.count
         head.append(
             atMost: request.method.length + target + proxyAuthorization.count + FieldSerializer.room(for: fields) + Self.ownBytes
@@ -53,7 +53,7 @@ struct RequestWriter {
                 head.put(wholeServer)
             } else {
                 head.put(prefix)
-                head.put(request.target)
+                head.put(request.target.span)
             }
             head.put(" HTTP/1.1\r\n")
             head.put(proxyAuthorization)
@@ -78,7 +78,7 @@ struct RequestWriter {
 
     func fields(of request: UpstreamRequest) -> HTTP2FieldList {
         let fields = self.fields(for: request)
-        let isWholeServer = request.target.count == 1 && request.target[0] == UInt8(ascii: "*")
+        let isWholeServer = request.target.count == 1 && request.target.first == UInt8(ascii: "*")
         var list = HTTP2FieldList(
             reservingBytes: FieldSerializer.room(for: fields) + prefix.count + request.target.count + Self.ownBytes, lines: fields.count + 5
         )

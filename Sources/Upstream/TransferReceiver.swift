@@ -6,7 +6,7 @@ import HTTPCore
 package struct UpstreamRequest: Sendable {
     package var method: Method
     /// The request target, byte for byte as it goes on the request line.
-    package var target: [UInt8]
+    package var target: ArraySlice<UInt8>
     package var fields: Fields
     package var content: ContentFraming
     /// Whether it changes nothing, so that it may be sent for a second time: safe methods (RFC 9110 §9.2.1), and what the operator says
@@ -17,7 +17,7 @@ package struct UpstreamRequest: Sendable {
     /// No client waits for it: so it waits behind all others for a connection.
     package var isBackground = false
 
-    package init(method: Method, target: [UInt8], fields: Fields, content: ContentFraming = .none, isRepeatable: Bool = false) {
+    package init(method: Method, target: ArraySlice<UInt8>, fields: Fields, content: ContentFraming = .none, isRepeatable: Bool = false) {
         self.method = method
         self.target = target
         self.fields = fields

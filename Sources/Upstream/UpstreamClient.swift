@@ -92,7 +92,7 @@ package final class UpstreamClient {
         loop.assertOnLoop()
         guard !isClosed else { return nil }
         coarseNow = loop.time.monotonicMilliseconds
-        if let fault = chooseFault?(request.target[...]) { return start(request, receiver, under: fault) }
+        if let fault = chooseFault?(request.target) { return start(request, receiver, under: fault) }
         let transfer = Transfer(client: self, request: request, receiver: receiver, now: coarseNow)
         return run(transfer) ? transfer : nil
     }

@@ -174,7 +174,8 @@ final class Asking: @unchecked Sendable {
     ) -> UpstreamRequest {
         var fields = Fields()
         fields.append(.host, Array("a".utf8))
-        var request = UpstreamRequest(method: Method(Array(method.utf8).span), target: Array(target.utf8), fields: fields, content: content)
+        var request = UpstreamRequest(
+            method: Method(Array(method.utf8).span), target: Array(target.utf8)[...], fields: fields, content: content)
         request.shares = shares
         return request
     }
