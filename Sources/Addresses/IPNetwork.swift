@@ -95,7 +95,7 @@ extension NetworkTable: Equatable where Value: Equatable {
 }
 
 /// A set of networks.
-package struct NetworkList: Sendable {
+package struct NetworkList: Sendable, Equatable {
     private var table = NetworkTable<Bool>()
     /// Whether those at the other end of a Unix socket are in it.
     private let hasLocal: Bool

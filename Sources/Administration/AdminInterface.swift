@@ -11,14 +11,18 @@ import ResponseCache
 package final class AdminInterface: @unchecked Sendable {
     package let settings: AdminSettings
     private unowned let server: any AdministeredServer
+    /// One at least.
+    let apis: [any AdministeredAPI]
     /// Each API's, its own, touched on its queue only; none where nothing is stored.
     private let caches: [ResponseCache]
     private let queue = DispatchQueue(label: "cistern.admin", qos: .utility)
 
-    package init(server: any AdministeredServer, settings: AdminSettings) {
+    /// - Parameter apis: those that are served, for as long as this is asked.
+    package init(server: any AdministeredServer, apis: [any AdministeredAPI], settings: AdminSettings) {
         self.server = server
+        self.apis = apis
         self.settings = settings
-        caches = server.administeredAPIs.compactMap(\.cache).map { cache in
+        caches = apis.compactMap(\.cache).map { cache in
             ResponseCache(cache, mayWait: true) { [unowned server] in
                 CacheTime(wall: Timestamp(milliseconds: server.wallMilliseconds), monotonic: server.monotonicMilliseconds)
             }
@@ -37,11 +41,11 @@ package final class AdminInterface: @unchecked Sendable {
         let reply: Reply
 
         /// Whether APIs have names, by which they are meant and told.
-        var tellsAPIs: Bool { !server.administeredAPIs[0].name.isEmpty }
+        var tellsAPIs: Bool { !interface.apis[0].name.isEmpty }
 
         /// The places of those that are meant: of the one that is named, or of all.
         func places() throws(AdminProblem) -> [Int] {
-            let apis = server.administeredAPIs
+            let apis = interface.apis
             guard let name = request["api"] else { return Array(apis.indices) }
             guard tellsAPIs, let place = apis.firstIndex(where: { $0.name == name }) else {
                 let known = tellsAPIs ? "there are \(apis.map(\.name).joined(separator: ", "))" : "there is one only, without a name"
@@ -50,7 +54,7 @@ package final class AdminInterface: @unchecked Sendable {
             return [place]
         }
 
-        func apis() throws(AdminProblem) -> [any AdministeredAPI] { try places().map { server.administeredAPIs[$0] } }
+        func apis() throws(AdminProblem) -> [any AdministeredAPI] { try places().map { interface.apis[$0] } }
 
         /// The caches of those that are meant, to be gone through together.
         func group() throws(AdminProblem) -> (group: CacheGroup, caches: [ResponseCache]) {
@@ -63,7 +67,7 @@ package final class AdminInterface: @unchecked Sendable {
         func caches() throws(AdminProblem) -> [(api: any AdministeredAPI, cache: ResponseCache)] {
             let places = try places()
             guard !interface.caches.isEmpty else { throw .unavailable("Nothing is stored here.") }
-            return places.map { (server.administeredAPIs[$0], interface.caches[$0]) }
+            return places.map { (interface.apis[$0], interface.caches[$0]) }
         }
 
         /// What is told of each API: of the only one by itself.

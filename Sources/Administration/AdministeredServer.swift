@@ -13,18 +13,16 @@ package protocol AdministeredServer: AnyObject, Sendable {
     var wallMilliseconds: Int64 { get }
     var monotonicMilliseconds: Int64 { get }
 
-    /// One at least.
-    var administeredAPIs: [any AdministeredAPI] { get }
-
     // MARK: Numbers
 
     var cacheFigures: CacheFigures { get }
     func collectMetrics(then: @escaping @Sendable (MetricsSnapshot) -> Void)
 
-    // MARK: Certificates
+    // MARK: Settings
 
-    /// Reads the certificates for clients again. `then` is called once every loop has them, or all stays as it was.
-    func reloadCertificates(then: @escaping @Sendable (CertificateReload) -> Void)
+    /// Reads the settings again, and the files that they name, such as certificates. `then` is called once all of it holds on every loop, or
+    /// all stays as it was.
+    func reload(then: @escaping @Sendable (ReloadOutcome) -> Void)
 
     // MARK: Practising outages
 
@@ -45,6 +43,8 @@ package protocol AdministeredServer: AnyObject, Sendable {
 package protocol AdministeredAPI: AnyObject, Sendable {
     /// Empty for the only one.
     var name: String { get }
+    /// By which records call it.
+    var place: UInt16 { get }
     /// nil where nothing is stored.
     var cache: SharedCacheState? { get }
     var policy: CachePolicySettings { get }
@@ -96,13 +96,36 @@ package struct AddressState: Sendable {
     package init(url: String, down: (since: Int64, error: String)?) { (self.url, self.down) = (url, down) }
 }
 
-/// What came of reading the certificates again.
-package enum CertificateReload: Sendable {
-    /// There is no listener with TLS.
-    case none
-    /// The files, and what is to be said of them.
-    case taken([String], [String])
+/// What came of reading the settings again.
+package enum ReloadOutcome: Sendable {
+    case applied(AppliedSettings)
+    /// Every mistake, in a sentence each.
     case refused([String])
+
+    /// As metrics call it.
+    package var label: String {
+        switch self {
+        case .applied(let applied): applied.awaitingRestart.isEmpty ? "applied" : "restart_needed"
+        case .refused: "refused"
+        }
+    }
+
+    package static let labels = ["applied", "restart_needed", "refused"]
+}
+
+package struct AppliedSettings: Sendable {
+    /// The names of settings that have another value than before.
+    package var changed: [String]
+    /// Those that would have, and keep the one of the start.
+    package var awaitingRestart: [String]
+    /// The files of the certificates in use.
+    package var certificates: [String]
+    package var warnings: [String]
+
+    package init(changed: [String] = [], awaitingRestart: [String] = [], certificates: [String] = [], warnings: [String] = []) {
+        (self.changed, self.awaitingRestart) = (changed, awaitingRestart)
+        (self.certificates, self.warnings) = (certificates, warnings)
+    }
 }
 
 /// What is known to fail.

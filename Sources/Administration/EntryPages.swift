@@ -26,7 +26,7 @@ enum EntryPages {
                     prefix: task.request["prefix"].map { EntrySelection.Prefix($0) }, tag: task.request["tag"],
                     target: task.request["target"].map { EntrySelection.Target($0, cache.shared.settings.arguments) })
             }, after: after, limit: limit)
-        let (apis, now) = (task.server.administeredAPIs, task.interface.now)
+        let (apis, now) = (task.interface.apis, task.interface.now)
         task.reply(
             AdminResponse([
                 "entries": .array(page.entries.map { $0.entry.summary(now: now, of: apis[$0.api]) }),

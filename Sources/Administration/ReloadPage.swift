@@ -1,4 +1,4 @@
-// Reads again what lies in files and may have changed: the certificates for clients.
+// Reads the settings again, and the files that they name: all of it is taken, or none.
 
 import HTTPCore
 import JSON
@@ -6,12 +6,16 @@ import JSON
 enum ReloadPage {
     @Sendable static func perform(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow([])
-        task.server.reloadCertificates { outcome in
+        task.server.reload { outcome in
             switch outcome {
-            case .none: task.reply(AdminResponse(["certificates": .array([]), "warnings": .array([])]))
-            case .taken(let files, let warnings):
+            case .applied(let applied):
+                let list = { (words: [String]) in JSONValue.array(words.map { .string($0) }) }
                 task.reply(
-                    AdminResponse(["certificates": .array(files.map { .string($0) }), "warnings": .array(warnings.map { .string($0) })]))
+                    AdminResponse([
+                        "result": .string(outcome.label), "changed": list(applied.changed),
+                        "awaiting_restart": list(applied.awaitingRestart), "certificates": list(applied.certificates),
+                        "warnings": list(applied.warnings),
+                    ]))
             case .refused(let mistakes):
                 task.reply(AdminResponse(AdminProblem(status: 409, sentence: "All stays as it was: " + mistakes.joined(separator: "; "))))
             }

@@ -35,10 +35,10 @@ enum WhyPages {
     }
 
     private static func explanation(_ record: WhyRecord, _ task: AdminInterface.Task) -> WhyExplanation {
-        let apis = task.server.administeredAPIs
-        // Some are for none of several.
-        guard Int(record.trace.api) < apis.count else { return WhyExplanation(record, route: ExplainedRoute.none) }
-        let api = apis[Int(record.trace.api)]
+        // Some are for none of several, or for one that is served no more.
+        guard let api = task.interface.apis.first(where: { $0.place == record.trace.api }) else {
+            return WhyExplanation(record, route: ExplainedRoute.none)
+        }
         return WhyExplanation(record, route: api.explainedRoute(of: record.target), api: api.name)
     }
 

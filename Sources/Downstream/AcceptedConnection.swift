@@ -7,6 +7,8 @@ import Reactor
 /// What the table of all that is open asks of each.
 protocol AcceptedConnection: EventHandler {
     var peer: PeerAddress { get }
+    /// By which it came in.
+    var listener: Listener { get }
     /// -1 where it is closed.
     var descriptor: Int32 { get }
     /// What should have happened by `now` and has not ends it.

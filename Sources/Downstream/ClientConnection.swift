@@ -208,7 +208,7 @@ package final class ClientConnection: AcceptedConnection {
     /// Whatever the next request says.
     private var endsWithNext: Bool {
         let limit = table.settings.requestsPerConnection
-        return table.isDraining || limit > 0 && state.requests + 1 >= limit
+        return table.isDraining || listener.isRetired || limit > 0 && state.requests + 1 >= limit
     }
 
     /// RFC 9112 §9.3.

@@ -32,7 +32,7 @@ package struct HTTP2Counters: Sendable {
 /// Touched on its loop only.
 package final class ClientConnections {
     package let loop: EventLoop
-    package let settings: DownstreamSettings
+    package private(set) var settings: DownstreamSettings
     let budget: ConnectionBudget
     package var counters = ConnectionCounters()
     /// Where borrowed content lies; nil where all of it is in memory.
@@ -55,7 +55,7 @@ package final class ClientConnections {
     /// Milliseconds of the loop's clock at the last sweep or accept: exact enough for time-outs of seconds, and costs nothing to read.
     private var coarseNow: Int64
     /// `settings.keepAliveTimeout` with the sweep's interval, as it is needed at every response.
-    private let keepAliveMilliseconds: Int64
+    private var keepAliveMilliseconds: Int64
     private(set) var isDraining = false
     private var byDescriptor: [(any AcceptedConnection)?] = []
     private var whenEmpty: (() -> Void)?
@@ -80,10 +80,21 @@ package final class ClientConnections {
         self.loop = loop
         self.budget = budget ?? ConnectionBudget(settings)
         self.settings = settings
-        keepAliveMilliseconds = (settings.keepAliveTimeout + Self.sweepInterval).wholeMilliseconds
+        keepAliveMilliseconds = Self.keepAliveMilliseconds(settings)
         readBuffer = .allocate(capacity: Self.readBytes)
         writeBuffer = .allocate(capacity: Self.writeBytes)
         coarseNow = loop.time.monotonicMilliseconds
+    }
+
+    private static func keepAliveMilliseconds(_ settings: DownstreamSettings) -> Int64 {
+        (settings.keepAliveTimeout + sweepInterval).wholeMilliseconds
+    }
+
+    /// What begins from now on is held to these: requests on connections that stand, and new connections.
+    package func use(_ settings: DownstreamSettings) {
+        loop.assertOnLoop()
+        self.settings = settings
+        keepAliveMilliseconds = Self.keepAliveMilliseconds(settings)
     }
 
     deinit {
@@ -129,6 +140,7 @@ package final class ClientConnections {
             let connection = ClientConnection(socket, table: self)
             put(connection)
             connection.start(with: received, refusing: refusal)
+            if connection.listener.isRetired { connection.drain() }
         case .http2:
             let received = socket.received
             guard let session = HTTP2Connection.session(settings) else {
@@ -139,7 +151,7 @@ package final class ClientConnections {
             let connection = HTTP2Connection(socket, session, table: self)
             put(connection)
             connection.start(with: received)
-            if isDraining { connection.drain() }
+            if isDraining || connection.listener.isRetired { connection.drain() }
         }
     }
 
@@ -183,6 +195,11 @@ package final class ClientConnections {
         loop.schedule(after: deadline) { [self] in
             for connection in byDescriptor { connection?.endNow() }
         }
+    }
+
+    /// The same for those that came in by a listener that is no more.
+    func drain(_ listener: Listener) {
+        for connection in byDescriptor where connection?.listener === listener { connection?.drain() }
     }
 
     /// When a connection on which nothing happens is closed, while all are.

@@ -7,16 +7,11 @@ import CSystem
 import Locking
 
 package final class ConnectionBudget: Sendable {
-    package let limit: Int
-    /// 0: no limit.
-    private let limitPerAddress: Int
-    /// 0: no limit.
-    private let unsentLimitBytes: Int
-    private let trustedProxies: NetworkList
     /// Taken by each shard's listener, given back by its connections.
-    private let state = Mutex(State())
+    private let state: Mutex<State>
 
     private struct State {
+        var limits: DownstreamSettings
         var open = 0
         /// The most of both since memory was last returned.
         var mostOpen = 0
@@ -26,14 +21,27 @@ package final class ConnectionBudget: Sendable {
         var turnedAway = 0
         var unsentBytes = 0
         var cut = 0
+
+        func counted(_ peer: PeerAddress) -> UInt128? {
+            limits.connectionsPerAddress > 0 ? peer.place.counted(besides: limits.trustedProxies) : nil
+        }
     }
 
-    package init(_ settings: DownstreamSettings) {
-        limit = settings.maximumConnections
-        limitPerAddress = settings.connectionsPerAddress
-        unsentLimitBytes = settings.unsentLimitBytes
-        trustedProxies = settings.trustedProxies
+    package init(_ settings: DownstreamSettings) { state = Mutex(State(limits: settings)) }
+
+    /// From now on these are the limits. What is open stays open. Where others count together than before, addresses are counted from now on.
+    package func use(_ settings: DownstreamSettings) {
+        state.withLock { state in
+            let former = state.limits
+            state.limits = settings
+            guard former.connectionsPerAddress != settings.connectionsPerAddress || former.trustedProxies != settings.trustedProxies else {
+                return
+            }
+            state.byAddress = [:]
+        }
     }
+
+    package var limit: Int { state.withLock { $0.limits.maximumConnections } }
 
     /// Connections that were ended because too much waited to be sent.
     package var cut: Int { state.withLock { $0.cut } }
@@ -47,7 +55,7 @@ package final class ConnectionBudget: Sendable {
     /// Returns false where the limit is reached.
     func take() -> Bool {
         state.withLock { state in
-            guard state.open < limit else { return false }
+            guard state.open < state.limits.maximumConnections else { return false }
             state.open += 1
             state.mostOpen = max(state.mostOpen, state.open)
             return true
@@ -74,9 +82,9 @@ package final class ConnectionBudget: Sendable {
 
     /// Whether one more of this address may stay.
     func admit(_ peer: PeerAddress) -> Bool {
-        guard let client = counted(peer) else { return true }
-        return state.withLock { state in
-            guard state.byAddress[client, default: 0] < limitPerAddress else {
+        state.withLock { state in
+            guard let client = state.counted(peer) else { return true }
+            guard state.byAddress[client, default: 0] < state.limits.connectionsPerAddress else {
                 state.turnedAway += 1
                 return false
             }
@@ -91,7 +99,8 @@ package final class ConnectionBudget: Sendable {
         state.withLock { state in
             state.unsentBytes += change
             state.mostUnsentBytes = max(state.mostUnsentBytes, state.unsentBytes)
-            guard change > 0, unsentLimitBytes > 0, state.unsentBytes > unsentLimitBytes else { return true }
+            let limit = state.limits.unsentLimitBytes
+            guard change > 0, limit > 0, state.unsentBytes > limit else { return true }
             state.cut += 1
             return false
         }
@@ -100,19 +109,19 @@ package final class ConnectionBudget: Sendable {
     /// Whether a connection that holds so much of a response may hold more of it, so that the upstream need not wait for its client. Half of
     /// the memory is for that, and of what is left of it no one may have more than a sixteenth: the slow ones of many share it.
     func mayReadAhead(holding bytes: Int) -> Bool {
-        guard unsentLimitBytes > 0 else { return true }
-        let left = unsentLimitBytes / 2 - unsentBytes
-        return left > 0 && bytes <= left / 16
+        state.withLock { state in
+            guard state.limits.unsentLimitBytes > 0 else { return true }
+            let left = state.limits.unsentLimitBytes / 2 - state.unsentBytes
+            return left > 0 && bytes <= left / 16
+        }
     }
 
     /// - Parameter peer: of an admitted connection; nil where none came of what was taken.
     func giveBack(_ peer: PeerAddress? = nil) {
         state.withLock { state in
             state.open -= 1
-            guard let client = peer.flatMap(counted), let count = state.byAddress[client] else { return }
+            guard let client = peer.flatMap({ state.counted($0) }), let count = state.byAddress[client] else { return }
             state.byAddress[client] = count > 1 ? count - 1 : nil
         }
     }
-
-    private func counted(_ peer: PeerAddress) -> UInt128? { limitPerAddress > 0 ? peer.place.counted(besides: trustedProxies) : nil }
 }

@@ -30,6 +30,10 @@ package struct ContentRules: Sendable {
         self.totalBytes = totalBytes
     }
 
+    init(_ settings: DownstreamSettings) {
+        self.init(eachBytes: settings.requestBufferBytes, totalBytes: settings.requestBuffersBytes)
+    }
+
     /// Once the head is there.
     /// - Parameters:
     ///   - announced: what Content-Length says.
@@ -55,25 +59,26 @@ package struct ContentRules: Sendable {
 }
 
 package final class ContentBudget: Sendable {
-    package let rules: ContentRules
-    /// Bytes held by all shards' requests.
-    private let held = Mutex(0)
+    /// With the bytes held by all shards' requests.
+    private let state: Mutex<(rules: ContentRules, heldBytes: Int)>
 
-    package init(_ settings: DownstreamSettings) {
-        rules = ContentRules(eachBytes: settings.requestBufferBytes, totalBytes: settings.requestBuffersBytes)
-    }
+    package init(_ settings: DownstreamSettings) { state = Mutex((ContentRules(settings), 0)) }
 
-    package var heldBytes: Int { held.withLock { $0 } }
+    /// From now on these are the limits.
+    package func use(_ settings: DownstreamSettings) { state.withLock { $0.rules = ContentRules(settings) } }
+
+    package var rules: ContentRules { state.withLock { $0.rules } }
+    package var heldBytes: Int { state.withLock { $0.heldBytes } }
 
     fileprivate func take(_ count: Int, holding: Int, limit: Int) -> ContentTaking {
-        held.withLock { used in
-            let taking = rules.decide(held: holding + count, used: used + count, limit: limit)
-            if taking == .whole { used += count }
+        state.withLock { state in
+            let taking = state.rules.decide(held: holding + count, used: state.heldBytes + count, limit: limit)
+            if taking == .whole { state.heldBytes += count }
             return taking
         }
     }
 
-    fileprivate func giveBack(_ count: Int) { held.withLock { $0 -= count } }
+    fileprivate func giveBack(_ count: Int) { state.withLock { $0.heldBytes -= count } }
 }
 
 /// Belongs to one loop.

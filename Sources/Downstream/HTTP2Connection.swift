@@ -19,7 +19,7 @@ final class HTTP2Connection: AcceptedConnection {
     let table: ClientConnections
     let listener: Listener
     let security: ConnectionSecurity?
-    let receiver: any RequestReceiver
+    var receiver: any RequestReceiver { listener.receiver }
     let session: HTTP2Session
 
     var streams: [Int32: HTTP2Stream] = [:]
@@ -85,7 +85,6 @@ final class HTTP2Connection: AcceptedConnection {
         peer = socket.peer
         listener = socket.listener
         security = socket.security
-        receiver = socket.listener.receiver
         transport = socket.transport
         self.table = table
         let now = table.now

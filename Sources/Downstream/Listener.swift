@@ -132,11 +132,13 @@ package final class Listener: EventHandler {
     private var socket: BoundSocket?
     private let connections: ClientConnections
     package let settings: ListenerSettings
-    /// Is given the requests that come in here.
-    let receiver: any RequestReceiver
+    /// Is given the requests that come in here. Another's turn comes between two requests.
+    package var receiver: any RequestReceiver
     /// Of TCP; nil for a Unix socket.
     package let port: UInt16?
     private var isAccepting = false
+    /// Whether requests are the last on their connections.
+    private(set) var isRetired = false
     private var pausing: LoopTimer?
 
     /// Accepted in one go, so that a flood of new clients does not starve those that are being served.
@@ -191,6 +193,23 @@ package final class Listener: EventHandler {
             return then()
         }
         loop.inNextRound { self.finish(batches: batches - 1, then: then) }
+    }
+
+    /// No more connections come in here. Those that stand are told to end.
+    /// - Parameter isKept: somebody else listens on the socket from now on: what waits there is for them.
+    package func retire(isKept: Bool) {
+        loop.assertOnLoop()
+        isRetired = true
+        guard !isKept else {
+            close()
+            return connections.drain(self)
+        }
+        let socket = socket
+        finish { [self] in
+            // Others may hold it for a moment.
+            if let socket { shutdown(socket.descriptor, Int32(SHUT_RDWR)) }
+            connections.drain(self)
+        }
     }
 
     package func ready(_ events: ReadyEvents) {

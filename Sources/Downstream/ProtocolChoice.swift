@@ -7,6 +7,7 @@ import Reactor
 
 final class ProtocolChoice: AcceptedConnection {
     let peer: PeerAddress
+    let listener: Listener
     private let table: ClientConnections
     /// nil where it is closed, or handed on.
     private var socket: AcceptedSocket?
@@ -15,7 +16,7 @@ final class ProtocolChoice: AcceptedConnection {
     private var deadline: Int64
 
     init(_ socket: consuming AcceptedSocket, table: ClientConnections) {
-        peer = socket.peer
+        (peer, listener) = (socket.peer, socket.listener)
         descriptor = socket.transport.descriptor
         deadline = table.keepAliveDeadline
         self.table = table

@@ -14,10 +14,11 @@ final class ProxyHeaderPhase: AcceptedConnection {
     private var received: [UInt8] = []
 
     let peer: PeerAddress
+    let listener: Listener
     private(set) var descriptor: Int32
 
     init(_ socket: consuming AcceptedSocket, table: ClientConnections) {
-        (peer, descriptor) = (socket.peer, socket.transport.descriptor)
+        (peer, listener, descriptor) = (socket.peer, socket.listener, socket.transport.descriptor)
         self.socket = consume socket
         self.table = table
         deadline = table.deadline(after: table.settings.headTimeout)

@@ -59,10 +59,8 @@ package final class ServerTLS {
     /// Where there is no room for all, a client has one of so many parts for sure.
     private static let clientsInCrowd = 16
 
-    /// - Returns: nil where OpenSSL has no memory.
-    package init?(_ certificates: ServerCertificates, tickets: TicketKeys, loop: EventLoop) {
-        guard let prepared = Prepared(certificates) else { return nil }
-        (self.certificates, contexts) = (certificates, prepared.contexts)
+    package init(_ prepared: Prepared, tickets: TicketKeys, loop: EventLoop) {
+        (certificates, contexts) = (prepared.certificates, prepared.contexts)
         (self.tickets, self.loop) = (tickets, loop)
     }
 

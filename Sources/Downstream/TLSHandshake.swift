@@ -14,7 +14,7 @@ final class TLSHandshake: AcceptedConnection {
     private let tls: ClientTLS
     private let server: ServerTLS
     private let certificates: ServerCertificates
-    private let listener: ListenerSettings
+    let listener: Listener
     private let table: ClientConnections
     private var deadline: Int64
     /// What the client asked for, and the place of what it gets.
@@ -30,7 +30,7 @@ final class TLSHandshake: AcceptedConnection {
         peer = socket.peer
         client = socket.peer.place.counted(besides: table.settings.trustedProxies)
         descriptor = socket.transport.descriptor
-        listener = socket.listener.settings
+        listener = socket.listener
         self.socket = consume socket
         (self.tls, self.server, self.table) = (tls, server, table)
         certificates = server.certificates
@@ -69,7 +69,7 @@ final class TLSHandshake: AcceptedConnection {
             case .wantsRead: return table.loop.modify(descriptor, .readable)
             case .wantsWrite: return table.loop.modify(descriptor, .writable)
             case .wantsChoice(let name):
-                guard let place = server.choose(for: tls, name: name, listener) else { return fail(.malformed) }
+                guard let place = server.choose(for: tls, name: name, listener.settings) else { return fail(.malformed) }
                 chosen = (name, place)
             case .failed(.clear): return refuseClear()
             case .failed(let failure): return fail(failure)
@@ -91,7 +91,7 @@ final class TLSHandshake: AcceptedConnection {
     private func finish() {
         guard var socket = socket.take() else { return }
         server.end(self, nil, isResumed: tls.isResumed)
-        socket.security = ConnectionSecurity(tls, chosen.name, place: chosen.place, of: certificates, on: listener)
+        socket.security = ConnectionSecurity(tls, chosen.name, place: chosen.place, of: certificates, on: listener.settings)
         if tls.speaksHTTP2 { socket.chosen = .http2 }
         socket.transport.secure(by: tls)
         socket.phase = .handshake

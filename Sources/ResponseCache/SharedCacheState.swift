@@ -41,17 +41,23 @@ package final class SharedCacheState: Sendable {
     }
 
     /// That of another API, in the same store.
-    package convenience init(beside other: SharedCacheState, settings: ResponseCacheSettings) {
-        self.init(store: other.store, sent: other.sent, other.purges, other.marks, settings)
+    /// - Parameter former: of the same API, under other settings.
+    package convenience init(beside other: SharedCacheState, settings: ResponseCacheSettings, after former: SharedCacheState? = nil) {
+        self.init(store: other.store, sent: other.sent, other.purges, other.marks, settings, after: former)
     }
 
-    private init(store: ResponseStore, sent: SentRequests, _ purges: PurgeClock, _ marks: RecentMarks, _ settings: ResponseCacheSettings) {
+    private init(
+        store: ResponseStore, sent: SentRequests, _ purges: PurgeClock, _ marks: RecentMarks, _ settings: ResponseCacheSettings,
+        after former: SharedCacheState? = nil
+    ) {
         self.settings = settings
         (self.store, self.sent, self.purges, self.marks) = (store, sent, purges, marks)
         cookieOrigins =
-            settings.remembersCookieOrigins ? CookieOrigins(store: store, name: settings.isOneOfSeveral ? settings.keyName : []) : nil
-        gone = settings.remembersGone ? GoneMemory(store: store, window: settings.goneWindow) : nil
-        variances = settings.policy.usesNoVarySearch ? SearchVarianceMemory(store: store) : nil
+            settings.remembersCookieOrigins
+            ? former?.cookieOrigins ?? CookieOrigins(store: store, name: settings.isOneOfSeveral ? settings.keyName : []) : nil
+        let formerGone = former?.settings.goneWindow == settings.goneWindow ? former?.gone : nil
+        gone = settings.remembersGone ? formerGone ?? GoneMemory(store: store, window: settings.goneWindow) : nil
+        variances = settings.policy.usesNoVarySearch ? former?.variances ?? SearchVarianceMemory(store: store) : nil
     }
 
     /// Where it lies.

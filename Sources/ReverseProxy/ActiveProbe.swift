@@ -22,6 +22,8 @@ final class ActiveProbe: TransferReceiver {
     private let settings: ActiveProbeSettings
     private let scopes: RequestScopes
     private var began: Int64 = 0
+    private var timer: LoopTimer?
+    private var isEnded = false
     /// Of the response, once its head is there.
     private var status: Status?
 
@@ -35,6 +37,11 @@ final class ActiveProbe: TransferReceiver {
     }
 
     func start() { ask() }
+
+    func end() {
+        timer?.cancel()
+        isEnded = true
+    }
 
     private func ask() {
         guard shard.modes.all != .offline else { return again() }
@@ -50,7 +57,8 @@ final class ActiveProbe: TransferReceiver {
     private var now: Int64 { shard.loop.time.monotonicMilliseconds }
 
     private func again() {
-        shard.loop.schedule(after: settings.interval) { self.ask() }
+        guard !isEnded else { return }
+        timer = shard.loop.schedule(after: settings.interval) { self.ask() }
     }
 
     func transfer(_ transfer: Transfer, received head: ResponseHead) { status = head.status }

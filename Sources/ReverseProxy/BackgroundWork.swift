@@ -18,10 +18,36 @@ final class BackgroundWork {
     /// Looks after the upstream without clients; one shard does it for all.
     func startProbe() { probe.start() }
 
-    func addFigures(to figures: inout MetricsSnapshot.Connections) {
-        figures.attempted += rechecks.attempted
-        figures.backgroundRunning += fetches.running
-        figures.backgroundStarted += fetches.started
-        figures.backgroundSkipped += fetches.skipped
+    /// What has begun goes on.
+    func end() {
+        probe.end()
+        rechecks.end()
+    }
+
+    var counts: BackgroundCounts {
+        BackgroundCounts(running: fetches.running, started: fetches.started, skipped: fetches.skipped, attempted: rechecks.attempted)
+    }
+}
+
+/// Counts since the start, except `running`.
+struct BackgroundCounts {
+    var running = 0
+    var started = 0
+    var skipped = 0
+    /// Connections tried without a request.
+    var attempted = 0
+
+    mutating func add(_ other: BackgroundCounts) {
+        running += other.running
+        started += other.started
+        skipped += other.skipped
+        attempted += other.attempted
+    }
+
+    func add(to figures: inout MetricsSnapshot.Connections) {
+        figures.attempted += attempted
+        figures.backgroundRunning += running
+        figures.backgroundStarted += started
+        figures.backgroundSkipped += skipped
     }
 }

@@ -9,6 +9,7 @@ import Logging
 import ResponseCache
 import Telemetry
 
+/// From one reload of the settings to the next. What lasts longer is handed on.
 package final class ProcessState: Sendable {
     /// Of the process. What an API has for itself is in its own (`SharedFlowState`).
     package let settings: ProxySettings
@@ -20,12 +21,13 @@ package final class ProcessState: Sendable {
     /// nil where one address may have any number.
     let requestsPerAddress: AddressBudget?
     package let content: ContentBudget
-    package let collapsed = CollapsedRequests()
-    let sentRequests = SentRequests()
+    package let collapsed: CollapsedRequests
+    let sentRequests: SentRequests
     /// What Via and Forwarded tell this process by.
     let instance: String
-    /// Changed by the administrator; each shard has a copy.
-    private let faultTable = Mutex(FaultTable())
+    /// By which records and counts call APIs.
+    let places: APIPlaces
+    private let sharedFaults: SharedFaults
 
     package init(_ settings: ProxySettings, logger: Logger, accessLog: AccessLog?, recorder: (any ExchangeRecorder)? = nil) {
         self.settings = settings
@@ -33,19 +35,38 @@ package final class ProcessState: Sendable {
         self.logger = logger
         self.accessLog = accessLog
         connections = ConnectionBudget(settings.downstream)
-        requestsPerAddress = AddressBudget(limit: settings.access.requestsPerAddress, trustedProxies: settings.downstream.trustedProxies)
+        requestsPerAddress = AddressBudget(settings)
         content = ContentBudget(settings.downstream)
+        (collapsed, sentRequests) = (CollapsedRequests(), SentRequests())
+        (places, sharedFaults) = (APIPlaces(), SharedFaults())
         var generator = SystemRandomNumberGenerator()
         instance = String(generator.next() as UInt64, radix: 36)
     }
 
-    package var faults: FaultTable { faultTable.withLock { $0 } }
+    /// The same process with other settings.
+    package init(_ settings: ProxySettings, accessLog: AccessLog?, after former: ProcessState) {
+        (self.settings, self.accessLog) = (settings, accessLog)
+        (recorder, logger) = (former.recorder, former.logger)
+        (connections, content) = (former.connections, former.content)
+        // Requests under way were counted, and are given back, where they began.
+        requestsPerAddress = AddressBudget(settings)
+        (collapsed, sentRequests) = (former.collapsed, former.sentRequests)
+        (instance, places, sharedFaults) = (former.instance, former.places, former.sharedFaults)
+    }
+
+    /// From now on its limits hold.
+    package func limit() {
+        connections.use(settings.downstream)
+        content.use(settings.downstream)
+    }
+
+    package var faults: FaultTable { sharedFaults.table.withLock { $0 } }
 
     /// Returns what `change` returns, and the faults before and after it.
     package func changeFaults<Result>(
         _ change: (inout FaultTable) -> Result
     ) -> (result: Result, before: FaultTable, after: FaultTable) {
-        faultTable.withLock { faults in
+        sharedFaults.table.withLock { faults in
             let before = faults
             let result = change(&faults)
             return (result, before, faults)
@@ -54,5 +75,30 @@ package final class ProcessState: Sendable {
 
     func logRefusal(_ refusal: RequestRejection.Kind, client: RequestClient) {
         logger.debug("refused a request of \(String(decoding: client.text, as: UTF8.self)): \(refusal.rawValue)")
+    }
+}
+
+/// Changed by the administrator; each shard has a copy.
+private final class SharedFaults: Sendable {
+    let table = Mutex(FaultTable())
+}
+
+/// A number for each API that there has been, which stays its own for as long as the process lives.
+final class APIPlaces: Sendable {
+    private let names = Mutex<[String]>([])
+
+    func place(of name: String) -> UInt16 {
+        names.withLock { names in
+            if let place = names.firstIndex(of: name) { return UInt16(clamping: place) }
+            names.append(name)
+            return UInt16(clamping: names.count - 1)
+        }
+    }
+}
+
+extension AddressBudget {
+    /// nil where there is no limit.
+    fileprivate convenience init?(_ settings: ProxySettings) {
+        self.init(limit: settings.access.requestsPerAddress, trustedProxies: settings.downstream.trustedProxies)
     }
 }

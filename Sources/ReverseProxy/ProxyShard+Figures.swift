@@ -18,38 +18,21 @@ extension ProxyShard {
         loop.assertOnLoop()
         messages.storedResponses.addFigures(to: &snapshot.shards.coding)
         messages.passedCodings.addFigures(to: &snapshot.shards.coding)
-        addUpstream(to: &snapshot.connections)
-        addFaults(to: &snapshot)
-        background.addFigures(to: &snapshot.connections)
+        snapshot.add(upstream.counters)
+        snapshot.connections.upstreamWaiting += upstream.waitingCount
+        background.counts.add(to: &snapshot.connections)
         let tokens = keys.maker.tokenFigures
         snapshot.tokens.looked.merge(tokens.looked, uniquingKeysWith: +)
         snapshot.tokens.remembered += tokens.remembered
     }
 
-    private func addFaults(to snapshot: inout MetricsSnapshot) {
-        if snapshot.faults.isEmpty { snapshot.faults = InjectedFault.kinds.map { ($0, 0) } }
-        for (place, count) in upstream.counters.faults.enumerated() { snapshot.faults[place].count += UInt64(count) }
-    }
-
-    private func addUpstream(to figures: inout MetricsSnapshot.Connections) {
-        let counters = upstream.counters
-        figures.upstreamActive += counters.active
-        figures.upstreamOpened += counters.connectionsOpened
-        figures.upstreamRequests += counters.requests
-        figures.handshakesFull += counters.handshakesFull
-        figures.handshakesResumed += counters.handshakesResumed
-        for cause in ConnectionEnd.allCases { figures.upstreamEnded[cause.rawValue, default: 0] += counters.ended[cause] ?? 0 }
-        figures.upstreamHTTP2Opened += counters.http2Connections
-        figures.upstreamHTTP2Streams += counters.http2Exchanges
-        for end in HTTP2ExchangeEnd.allCases { figures.upstreamHTTP2Ended[end.rawValue, default: 0] += counters.http2Ended[end] ?? 0 }
-        figures.upstreamRetries += counters.retries
-        figures.upstreamMovedOn += counters.movedOn
-        figures.upstreamTurnedAway += counters.turnedAway
-        figures.upstreamWaiting += upstream.waitingCount
-        figures.upstreamLeftQueue += counters.leftQueue
-        figures.streams += counters.streams
-        figures.streamsBegun += counters.streamsBegun
-        figures.streamsTurnedAway += counters.streamsTurnedAway
+    /// The same once it is over, for as long as the shard is there.
+    func leaveCounts() {
+        messages.storedResponses.addFigures(to: &records.metrics.coding)
+        messages.passedCodings.addFigures(to: &records.metrics.coding)
+        records.past.upstream.add(upstream.counters)
+        records.past.background.add(background.counts)
+        records.past.tokensLooked.merge(keys.maker.tokenFigures.looked, uniquingKeysWith: +)
     }
 
     // MARK: Counting
@@ -86,6 +69,39 @@ extension ProxyShard {
 
     func countUpstreamError(_ error: UpstreamError) {
         records.metrics.upstreamFailed(MetricNames.upstreamErrors.firstIndex { $0.rawValue == error.rawValue } ?? 0)
+    }
+}
+
+extension PastCounts {
+    func add(to snapshot: inout MetricsSnapshot) {
+        snapshot.add(upstream)
+        background.add(to: &snapshot.connections)
+        snapshot.tokens.looked.merge(tokensLooked, uniquingKeysWith: +)
+    }
+}
+
+extension MetricsSnapshot {
+    fileprivate mutating func add(_ counters: UpstreamCounters) {
+        if faults.isEmpty { faults = InjectedFault.kinds.map { ($0, 0) } }
+        for (place, count) in counters.faults.enumerated() { faults[place].count += UInt64(count) }
+        connections.upstreamActive += counters.active
+        connections.upstreamOpened += counters.connectionsOpened
+        connections.upstreamRequests += counters.requests
+        connections.handshakesFull += counters.handshakesFull
+        connections.handshakesResumed += counters.handshakesResumed
+        for cause in ConnectionEnd.allCases { connections.upstreamEnded[cause.rawValue, default: 0] += counters.ended[cause] ?? 0 }
+        connections.upstreamHTTP2Opened += counters.http2Connections
+        connections.upstreamHTTP2Streams += counters.http2Exchanges
+        for end in HTTP2ExchangeEnd.allCases {
+            connections.upstreamHTTP2Ended[end.rawValue, default: 0] += counters.http2Ended[end] ?? 0
+        }
+        connections.upstreamRetries += counters.retries
+        connections.upstreamMovedOn += counters.movedOn
+        connections.upstreamTurnedAway += counters.turnedAway
+        connections.upstreamLeftQueue += counters.leftQueue
+        connections.streams += counters.streams
+        connections.streamsBegun += counters.streamsBegun
+        connections.streamsTurnedAway += counters.streamsTurnedAway
     }
 }
 

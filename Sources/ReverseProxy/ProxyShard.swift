@@ -21,7 +21,7 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
     package let loop: EventLoop
     let settings: ProxySettings
     let process: ProcessState
-    let shared: SharedFlowState
+    package let shared: SharedFlowState
     /// Whether there is no other API.
     package let isAlone: Bool
     /// The shared ones, which every request asks.
@@ -57,12 +57,10 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
         (loop, workers, records) = (shard.loop, shard.workers, shard.records)
         isAlone = shared.name.isEmpty
         (settings, routes, modes) = (shared.settings, shared.routes, shared.modes)
-        while records.apis.count <= Int(shared.place) { records.apis.append(APIRequests()) }
         marksScheme = settings.policy.keyFields.contains(ConnectionField.scheme)
         mayMark = marksScheme || settings.policy.credentials.fields.contains(ConnectionField.certificate)
         upstream = UpstreamClient(loop: loop, settings: settings.upstream)
         cache = shared.cache.map { [loop] in ResponseCache($0) { Self.cacheTime(of: loop) } }
-        if let cache = shared.cache { shard.connections.contentMemory = cache }
         admission = Admission(settings, routes.access, certified: routes.certified, authority: Array(settings.upstream.authority.utf8))
         keys = ShardKeys(cache?.keyMaker ?? RequestKeyMaker(shared.cacheSettings))
         messages = ShardMessages(settings, instance: process.instance, workers)
@@ -73,14 +71,25 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
     /// On its loop, before it takes the first request.
     package func start() {
         loop.assertOnLoop()
+        while records.apis.count <= Int(shared.place) { records.apis.append(APIRequests()) }
+        if let cache = shared.cache { shard.connections.contentMemory = cache }
+        modes = shared.modes
+        faults = process.faults
         followConnectionAttempts()
         if shard.number == 0, !settings.background.probe.path.isEmpty { background.startProbe() }
     }
 
-    /// On its loop, when all connections are closed.
+    /// On its loop: another is in its place, and no request comes any more. Those under way go on here.
+    package func retire() {
+        loop.assertOnLoop()
+        background.end()
+    }
+
+    /// On its loop, when nothing is under way.
     package func close() {
         loop.assertOnLoop()
         upstream.close()
+        leaveCounts()
     }
 
     /// The failure memory hears of every attempt to connect.

@@ -14,6 +14,7 @@ final class Rechecks {
     private var stopped: [Place: Stopped] = [:]
     private var timer: LoopTimer?
     private var wakesAt: Int64 = 0
+    private var isEnded = false
     /// Whether the address could not be reached, and nothing is known to have reached it since.
     private var watchesAddress = false
     /// Attempts to connect that have not ended, and all there were.
@@ -39,6 +40,12 @@ final class Rechecks {
     }
 
     init(shard: ProxyShard) { self.shard = shard }
+
+    /// No more looks.
+    func end() {
+        timer?.cancel()
+        isEnded = true
+    }
 
     private var now: Int64 { shard.loop.time.monotonicMilliseconds }
 
@@ -72,6 +79,7 @@ final class Rechecks {
     }
 
     private func wake(after milliseconds: Int64) {
+        guard !isEnded else { return }
         let time = now + milliseconds
         if timer != nil, wakesAt <= time { return }
         timer?.cancel()

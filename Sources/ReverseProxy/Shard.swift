@@ -20,9 +20,19 @@ package final class Shard: @unchecked Sendable {
         self.number = number
         let settings = process.settings
         loop = EventLoop(label: "cistern.shard.\(number)", time: time)
-        workers = ShardWorkers(loop, recodedBytes: settings.content.recodedBytes / max(1, settings.shards))
+        workers = ShardWorkers(loop, recodedBytes: Self.recodedBytes(settings))
         connections = ClientConnections(loop: loop, settings: settings.downstream, budget: process.connections)
         records = ShardRecords(why: WhyRing(shard: number, capacity: settings.records), accessLog: process.accessLog)
+    }
+
+    private static func recodedBytes(_ settings: ProxySettings) -> Int { settings.content.recodedBytes / max(1, settings.shards) }
+
+    /// On its loop: what begins from now on is under these settings.
+    package func use(_ process: ProcessState) {
+        loop.assertOnLoop()
+        connections.use(process.settings.downstream)
+        workers.recoded.limitBytes = Self.recodedBytes(process.settings)
+        records.accessLog = process.accessLog
     }
 
     /// Looks for records, some in each turn of the loop.
@@ -39,6 +49,7 @@ package final class Shard: @unchecked Sendable {
     package func addFigures(to snapshot: inout MetricsSnapshot) {
         loop.assertOnLoop()
         snapshot.shards.merge(records.metrics)
+        records.past.add(to: &snapshot)
         for (place, requests) in records.apis.enumerated() { snapshot.add(requests, ofAPI: place) }
         snapshot.loops.append(
             MetricsSnapshot.LoopLine(

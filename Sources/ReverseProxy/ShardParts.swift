@@ -65,9 +65,19 @@ final class ShardRecords {
     /// Requests for each API, at its place.
     var apis: [APIRequests] = []
     let why: WhyRing
-    let accessLog: AccessLog?
+    var accessLog: AccessLog?
+    /// Counted by what is on the shard no more.
+    var past = PastCounts()
 
     init(why: WhyRing, accessLog: AccessLog?) { (self.why, self.accessLog) = (why, accessLog) }
+}
+
+/// What APIs have counted on a shard before they were taken off it, or made anew.
+struct PastCounts {
+    var upstream = UpstreamCounters()
+    var background = BackgroundCounts()
+    /// Tokens of requests, by what looking at them came to.
+    var tokensLooked: [String: UInt64] = [:]
 }
 
 /// The current IMF-fixdate, made once a second.

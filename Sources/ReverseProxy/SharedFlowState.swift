@@ -12,7 +12,7 @@ import Upstream
 
 package final class SharedFlowState: Sendable {
     package let process: ProcessState
-    /// Among all APIs.
+    /// By which records and counts call it.
     package let place: UInt16
     package let settings: ProxySettings
     package let routes: Routes
@@ -21,28 +21,38 @@ package final class SharedFlowState: Sendable {
     package let health: UpstreamHealth
     let cacheSettings: ResponseCacheSettings
     let tokenKeys: TokenKeys
-    let grants = OriginGrants()
+    let grants: OriginGrants
     /// Changed by the administrator; each shard has a copy.
     private let modeTable: Mutex<ModeTable>
 
     /// - Parameters:
-    ///   - place: among all APIs.
     ///   - other: an API whose store is this one's too; nil: it is opened.
+    ///   - former: the same API under other settings: what it has learnt is known here too, as far as it still holds.
     /// - Throws: `StoreError`, where the store cannot be opened.
-    package init(_ settings: ProxySettings, at place: Int, of process: ProcessState, beside other: SharedFlowState? = nil) throws {
+    package init(
+        _ settings: ProxySettings, of process: ProcessState, beside other: SharedFlowState? = nil, after former: SharedFlowState? = nil
+    ) throws {
         let settings = settings.countingConnections()
         self.settings = settings
         self.process = process
-        self.place = UInt16(clamping: place)
+        place = process.places.place(of: settings.apiName)
         let logger = process.logger
         routes = Routes(settings.routes, rest: settings.otherRoute, strictness: settings.policy.strictness)
         modeTable = Mutex(ModeTable(all: settings.mode, routes: routes.modes))
-        health = UpstreamHealth(api: settings.apiName, routes: routes.all.map(\.name), settings: settings.upstream.failure, logger: logger)
+        grants = former?.grants ?? OriginGrants()
+        let routeNames = routes.all.map(\.name)
+        // What fails there says nothing of another upstream, nor by other rules.
+        health =
+            if let former, former.settings.upstream == settings.upstream, former.routes.all.map(\.name) == routeNames {
+                former.health
+            } else {
+                UpstreamHealth(api: settings.apiName, routes: routeNames, settings: settings.upstream.failure, logger: logger)
+            }
         tokenKeys = TokenKeys(routes, beside: settings.store, logger: logger)
         cacheSettings = ResponseCacheSettings(settings, routes, tokenKeys)
         cache =
             if let other {
-                other.cache.map { [cacheSettings] in SharedCacheState(beside: $0, settings: cacheSettings) }
+                other.cache.map { [cacheSettings] in SharedCacheState(beside: $0, settings: cacheSettings, after: former?.cache) }
             } else {
                 try settings.store.map { [cacheSettings] place in
                     try SharedCacheState(opening: place, sent: process.sentRequests, settings: cacheSettings) {
@@ -69,6 +79,23 @@ package final class SharedFlowState: Sendable {
     }
 
     package var modes: ModeTable { modeTable.withLock { $0 } }
+
+    /// What the administrator has set since the start goes on. The file's word holds where nothing else was said, and where it has changed.
+    package func keepModes(of former: SharedFlowState) {
+        let begun = ModeTable(all: former.settings.mode, routes: former.routes.modes)
+        let now = former.modes
+        modeTable.withLock { modes in
+            if now.all != begun.all, settings.mode == former.settings.mode { _ = modes.set(now.all, prefix: "") }
+            for rule in now.rules.reversed() { _ = modes.set(rule.mode, prefix: rule.prefix) }
+            for (place, route) in routes.all.dropLast().enumerated() {
+                guard let formerPlace = former.routes.all.dropLast().firstIndex(where: { $0.name == route.name }) else { continue }
+                let isAsBefore = route.mode == former.routes.all[formerPlace].mode
+                if isAsBefore, now.routes[formerPlace] != begun.routes[formerPlace] {
+                    _ = modes.set(now.routes[formerPlace], route: place)
+                }
+            }
+        }
+    }
 
     /// Returns the modes as they are after `change`; nil where there was nothing to change.
     package func changeModes(_ change: (inout ModeTable) -> Bool) -> ModeTable? {

@@ -7,7 +7,7 @@ import Reactor
 import ReverseProxy
 import Telemetry
 
-final class OwnPages: OwnPageSource {
+final class OwnPages: OwnPageSource, Sendable {
     private unowned let server: ProxyServer
     private let metricsPages = MetricsPages()
 

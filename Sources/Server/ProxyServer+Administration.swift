@@ -8,8 +8,6 @@ import ReverseProxy
 import Telemetry
 
 extension ProxyServer: AdministeredServer {
-    package var administeredAPIs: [any AdministeredAPI] { apis }
-
     // MARK: Loops
 
     package func searchRecords(_ search: WhyRing.Search, then: @escaping @Sendable ([WhyRecord]) -> Void) {

@@ -18,114 +18,63 @@ import Upstream
 
 /// `@unchecked Sendable` because the shards are made before anything runs and what changes afterwards is behind mutexes.
 package final class ProxyServer: @unchecked Sendable {
-    package private(set) var addresses: [ListenAddress] = []
-    package private(set) var adminAddresses: [ListenAddress] = []
-    /// Of Unix sockets that were bound here.
-    private var ownSocketFiles: [String] = []
-    /// Of clients, in the order of the settings.
-    package var urls: [String] { zip(settings.listening.listeners, addresses).map { $0.url(at: $1) } }
-    let process: ProcessState
-    /// One at least.
-    private(set) var apis: [ServedAPI] = []
+    /// What is served now. Replaced by a reload; modes are changed under it, so that none is lost to one.
+    let state: Mutex<Serving?> = Mutex(nil)
+    /// What was read again so far.
+    let reloads = Mutex(ReloadCounts())
+    /// Where settings are read again, one time after the other.
+    let reloadQueue = DispatchQueue(label: "cistern.reload", qos: .utility)
+    /// How they are read; nil where they cannot change.
+    let readSettings: Mutex<SettingsReading?> = Mutex(nil)
+    /// Sockets that were handed over, by their descriptors. Touched by who makes this, and then on `reloadQueue`.
+    var handed: [Int32: BoundSocket] = [:]
     /// Where pages of numbers are made.
     private let pageQueue = DispatchQueue(label: "cistern.pages", qos: .utility)
-    private var shards: [ServedShard] = []
-    /// Each with the loop that it lives on.
-    private var listeners: [(shard: Shard, listener: Listener)] = []
-    /// nil where no listener speaks TLS.
-    let served: ServedCertificates?
+    private(set) var shards: [ServedShard] = []
     /// Asked from all loops.
     private let isStopping = Mutex(false)
     private let time: any TimeSource
+    let logger: Logger
 
     /// - Throws: `StoreError`, `ListenError` or `CertificateError`: nothing is left running then.
     package init(
         _ settings: ProxySettings, logger: Logger, accessLog: AccessLog? = nil, recorder: (any ExchangeRecorder)? = nil,
         time: any TimeSource = SystemTime.shared
     ) throws {
-        self.time = time
-        process = ProcessState(settings, logger: logger, accessLog: accessLog, recorder: recorder)
-        let listening = settings.listening
-        let speaksTLS = (listening.listeners + listening.adminListeners).contains(where: \.isTLS)
-        served = speaksTLS ? try ServedCertificates(listening.tls, now: time.wallMilliseconds / 1_000) : nil
-        apis = try ServedAPI.all(of: self)
-        var sockets: [PlacedSocket] = []
-        for number in 0..<settings.shards { try bind(shard: number, &sockets) }
-        try bindAdminSocket(&sockets)
-        try makeShards(sockets)
-        logStart()
-        logCertificates()
+        (self.time, self.logger) = (time, logger)
+        let process = ProcessState(settings, logger: logger, accessLog: accessLog, recorder: recorder)
+        let certificates = try ServedCertificates(settings.listening, after: nil, now: time.wallMilliseconds / 1_000)
+        let prepared = try certificates?.prepared(shards: settings.shards)
+        let apis = try ServedAPI.all(of: process, server: self)
+        let listeners = try ServedListener.all(settings, after: [], handed: &handed, logger)
+        let serving = Serving(
+            process: process, apis: apis, listeners: listeners,
+            interface: AdminInterface(server: self, apis: apis, settings: settings.admin), pages: OwnPages(self),
+            challenges: settings.listening.challengeDirectory.map { AcmeChallenges(directory: $0) }, certificates: certificates,
+            past: MetricsSnapshot(shards: ShardMetrics(labels: MetricNames.labels)))
+        state.withLock { $0 = serving }
+        shards = (0..<settings.shards).map { ServedShard(process, number: $0, time: time) }
+        for (place, shard) in shards.enumerated() {
+            shard.use(shard.prepare(serving, besides: nil, prepared?[place]), onFailure: logHandshake)
+        }
+        logStart(serving)
+        logCertificates(serving)
         for api in apis { api.state.startKeys(now: time.monotonicMilliseconds) }
     }
 
-    var settings: ProxySettings { process.settings }
-    var logger: Logger { process.logger }
+    var serving: Serving {
+        guard let serving = state.withLock({ $0 }) else { preconditionFailure("a server is asked before it is made") }
+        return serving
+    }
+
+    var settings: ProxySettings { serving.settings }
+    var process: ProcessState { serving.process }
+    package var addresses: [ListenAddress] { serving.addresses(isAdmin: false) }
+    package var adminAddresses: [ListenAddress] { serving.addresses(isAdmin: true) }
+    /// Of clients, in the order of the settings.
+    package var urls: [String] { serving.listeners.filter { !$0.isAdmin }.map { $0.settings.url(at: $0.address) } }
     /// All APIs' responses lie in one store, which each of their caches can close, and flush.
-    private var anyCache: SharedCacheState? { apis[0].state.cache }
-
-    /// TCP sockets are bound once for each shard, all to the port that the first one got; a Unix socket belongs to the first shard; one that was
-    /// handed over is accepted from by all.
-    private func bind(shard: Int, _ sockets: inout [PlacedSocket]) throws(ListenError) {
-        for (isAdmin, wanted) in [(false, settings.listening.listeners), (true, settings.listening.adminListeners)] {
-            for (index, listener) in wanted.enumerated() {
-                let actual = shard == 0 ? listener.address : (isAdmin ? adminAddresses : addresses)[index]
-                if case .unix = listener.address, shard > 0 { continue }
-                if case .handed = listener.address, shard > 0 {
-                    let placed = sockets.first { $0.isAdmin == isAdmin && $0.settings == listener }
-                    if let socket = placed?.socket {
-                        sockets.append(PlacedSocket(socket: socket, settings: listener, shard: shard, isAdmin: isAdmin))
-                    }
-                    continue
-                }
-                let socket = try BoundSocket(actual, backlog: settings.downstream.backlog, isShared: shard > 0)
-                sockets.append(PlacedSocket(socket: socket, settings: listener, shard: shard, isAdmin: isAdmin))
-                guard shard == 0 else { continue }
-                if case .unix(let path) = listener.address { ownSocketFiles.append(path) }
-                if isAdmin { adminAddresses.append(socket.address) } else { addresses.append(socket.address) }
-            }
-        }
-    }
-
-    /// Owned by the first shard. Where its path was not chosen by the operator, the proxy does without it.
-    private func bindAdminSocket(_ sockets: inout [PlacedSocket]) throws(ListenError) {
-        guard let path = settings.admin.socket else { return }
-        do throws(ListenError) {
-            guard let address = ListenAddress("unix:" + path) else {
-                throw ListenError(address: .unix(path: path), code: ENAMETOOLONG)
-            }
-            let socket = try BoundSocket(address, backlog: settings.downstream.backlog, mode: 0o600)
-            sockets.append(PlacedSocket(socket: socket, settings: ListenerSettings(address), shard: 0, isAdmin: true))
-            adminAddresses.append(address)
-            ownSocketFiles.append(path)
-        } catch {
-            if settings.admin.isSocketRequired { throw error }
-            logger.warning("no administrator's interface: \(error)")
-        }
-    }
-
-    private func makeShards(_ sockets: [PlacedSocket]) throws(CertificateError) {
-        shards = (0..<settings.shards).map { ServedShard(Shard(process, number: $0, time: time), apis.map(\.state)) }
-        try prepareTLS(shards.map(\.shard))
-        let pages = OwnPages(self)
-        if settings.listening.servesOwnPages, settings.listening.adminListeners.isEmpty {
-            for shard in shards { shard.forEachAPI { $0.ownPages = pages } }
-        }
-        if let directory = settings.listening.challengeDirectory {
-            let challenges = AcmeChallenges(directory: directory)
-            for shard in shards { shard.forEachAPI { $0.challenges = challenges } }
-        }
-        let admin = AdminInterface(server: self, settings: settings.admin)
-        for placed in sockets {
-            let served = shards[placed.shard]
-            let receiver: any RequestReceiver =
-                placed.isAdmin
-                ? AdminReceiver(shard: served.first, interface: admin, pages: pages, address: placed.socket.address) : served.receiver
-            let shard = served.shard
-            let listener = Listener(
-                loop: shard.loop, socket: placed.socket, settings: placed.settings, connections: shard.connections, receiver: receiver)
-            listeners.append((shard, listener))
-        }
-    }
+    private var anyCache: SharedCacheState? { serving.apis[0].state.cache }
 
     /// Begins to accept.
     package func start() {
@@ -136,10 +85,6 @@ package final class ProxyServer: @unchecked Sendable {
         onFirstShard { [self] in
             rotateTickets(on: $0)
             watchMemory(on: $0)
-        }
-        for index in listeners.indices {
-            let shard = listeners[index].shard
-            shard.loop.execute { [self] in listeners[index].listener.start() }
         }
     }
 
@@ -163,30 +108,19 @@ package final class ProxyServer: @unchecked Sendable {
     /// to be called from a shard's loop.
     package func stop(deadline: Duration) {
         announceStop()
+        // What is being reloaded is, and nothing is afterwards.
+        reloadQueue.sync { readSettings.withLock { $0 = nil } }
         let group = DispatchGroup()
         for served in shards {
-            let shard = served.shard
+            let loop = served.shard.loop
             group.enter()
-            shard.loop.execute { [self] in
-                finish(listeners.filter { $0.shard === shard }.map(\.listener)[...]) {
-                    shard.connections.drain(deadline: deadline) {
-                        served.forEachAPI { $0.close() }
-                        shard.loop.stop { group.leave() }
-                    }
-                }
-            }
+            loop.execute { served.finish(deadline: deadline) { loop.stop { group.leave() } } }
         }
         group.wait()
-        for path in ownSocketFiles { unlink(path) }
+        ServedListener.remove(serving.listeners, butNot: [])
         anyCache?.close()
         process.accessLog?.finish()
         logger.info("stopped")
-    }
-
-    /// One after the other. On their loop.
-    private func finish(_ listeners: ArraySlice<Listener>, then: @escaping () -> Void) {
-        guard let first = listeners.first else { return then() }
-        first.finish { self.finish(listeners.dropFirst(), then: then) }
     }
 
     /// Waits until what was handed to the store is readable from its files.
@@ -241,16 +175,20 @@ package final class ProxyServer: @unchecked Sendable {
 
     private func complete(_ snapshot: MetricsSnapshot) -> MetricsSnapshot {
         var snapshot = snapshot
+        let serving = serving
+        let (settings, process) = (serving.settings, serving.process)
+        snapshot.addPast(serving.past)
         snapshot.loops.sort { $0.shard < $1.shard }
         snapshot.process = .now()
         snapshot.version = settings.version
         snapshot.isReady = isReady
-        addCertificates(to: &snapshot.clientTLS)
+        addCertificates(serving.certificates, to: &snapshot.clientTLS)
+        snapshot.reloads = reloads.withLock { $0.figures }
         snapshot.faultRules = process.faults.rules.count
         snapshot.recorded = process.recorder?.counts ?? []
         snapshot.collapsedWaiting = process.collapsed.waiting
-        for api in apis { api.addFigures(to: &snapshot, now: time.monotonicMilliseconds) }
-        snapshot.accessLogDropped = process.accessLog?.dropped ?? 0
+        for api in serving.apis { api.addFigures(to: &snapshot, now: time.monotonicMilliseconds) }
+        snapshot.accessLogDropped += process.accessLog?.dropped ?? 0
         snapshot.connections.limit = process.connections.limit
         snapshot.connections.turnedAway = process.connections.turnedAway
         snapshot.connections.cut = process.connections.cut
@@ -264,8 +202,9 @@ package final class ProxyServer: @unchecked Sendable {
 
     // MARK: Log
 
-    private func logStart() {
-        let listening = zip(settings.listening.listeners, addresses).map { $0.name(at: $1) }.joined(separator: ", ")
+    func logServing(_ serving: Serving) {
+        let (settings, apis) = (serving.settings, serving.apis)
+        let listening = serving.listeners.filter { !$0.isAdmin }.map { $0.settings.name(at: $0.address) }.joined(separator: ", ")
         let loops = settings.shards == 1 ? "1 event loop" : "\(settings.shards) event loops"
         let upstreams = apis.map { $0.name.isEmpty ? $0.upstreamURL : "\($0.name) at \($0.upstreamURL)" }.joined(separator: ", ")
         logger.info("listening on \(listening), upstream \(upstreams), \(loops)")
@@ -274,6 +213,10 @@ package final class ProxyServer: @unchecked Sendable {
         }
         for warning in apis.flatMap(\.state.routes.all).flatMap(\.warnings) { logger.warning("\(warning)") }
         if settings.admin.allowsFaults { logger.warning("admin.faults: an administrator may inject faults, to practise outages") }
+    }
+
+    private func logStart(_ serving: Serving) {
+        logServing(serving)
         guard let cache = anyCache else {
             return process.recorder == nil
                 ? logger.warning("no store: nothing is kept") : logger.info("recording: nothing is kept in a store")
@@ -285,42 +228,6 @@ package final class ProxyServer: @unchecked Sendable {
             case .error(let text): logger.error("\(text)")
             }
         }
-    }
-}
-
-/// A bound socket and where it is listened on.
-private struct PlacedSocket {
-    let socket: BoundSocket
-    let settings: ListenerSettings
-    let shard: Int
-    let isAdmin: Bool
-}
-
-/// One shard, and each API on it.
-final class ServedShard: Sendable {
-    let shard: Shard
-    private let apis: [ProxyShard]
-
-    init(_ shard: Shard, _ apis: [SharedFlowState]) {
-        self.shard = shard
-        self.apis = apis.map { ProxyShard($0, on: shard) }
-    }
-
-    /// Those of the only one, or of several.
-    var receiver: any RequestReceiver { apis[0].isAlone ? apis[0] : APIReceiver(apis) }
-    /// For what is asked of none of them.
-    var first: ProxyShard { apis[0] }
-
-    func forEachAPI(_ work: (ProxyShard) -> Void) {
-        for api in apis { work(api) }
-    }
-
-    func api(_ place: Int) -> ProxyShard { apis[place] }
-
-    /// On its loop, before it takes the first request.
-    func start() {
-        shard.connections.start()
-        forEachAPI { $0.start() }
     }
 }
 
@@ -336,8 +243,7 @@ private final class Gathering: Sendable {
     /// Returns the sum where this was the last.
     func add(_ served: ServedShard) -> MetricsSnapshot? {
         state.withLock { state in
-            served.shard.addFigures(to: &state.snapshot)
-            served.forEachAPI { $0.addFigures(to: &state.snapshot) }
+            served.addFigures(to: &state.snapshot)
             state.left -= 1
             return state.left == 0 ? state.snapshot : nil
         }

@@ -8,6 +8,7 @@ import Examination
 import Explanation
 import HTTPCore
 import JSON
+import Locking
 import Logging
 import ResponseCache
 import ReverseProxy
@@ -20,13 +21,23 @@ final class ServedAPI: Sendable {
 
     private init(_ state: SharedFlowState, of server: ProxyServer) { (self.state, self.server) = (state, server) }
 
+    /// - Parameters:
+    ///   - former: those that are served now.
+    ///   - unchanged: the names of those of them that stay as they are.
     /// - Throws: `StoreError`: their common store cannot be opened.
-    static func all(of server: ProxyServer) throws -> [ServedAPI] {
-        let process = server.process
+    static func all(
+        of process: ProcessState, server: ProxyServer, after former: [ServedAPI] = [], unchanged: Set<String> = []
+    ) throws -> [ServedAPI] {
         let settings = process.settings.apis.isEmpty ? [process.settings] : process.settings.apis
         var all: [ServedAPI] = []
-        for (place, one) in settings.enumerated() {
-            all.append(ServedAPI(try SharedFlowState(one, at: place, of: process, beside: all.first?.state), of: server))
+        for one in settings {
+            let before = former.first { $0.name == one.apiName }
+            if let before, unchanged.contains(one.apiName) {
+                all.append(before)
+                continue
+            }
+            let beside = former.first?.state ?? all.first?.state
+            all.append(ServedAPI(try SharedFlowState(one, of: process, beside: beside, after: before?.state), of: server))
         }
         return all
     }
@@ -45,17 +56,40 @@ final class ServedAPI: Sendable {
         snapshot.modes = snapshot.modes.isEmpty ? lines : zip(snapshot.modes, lines).map { $0.with($1) }
         let failures = state.health.summary(now: now)
         snapshot.failures.add(failures)
-        snapshot.cookieSetsLeftOut += state.cache?.cookieOrigins?.leftOut ?? 0
-        for (event, count) in state.cache?.gone?.counts ?? [] { snapshot.addGone(event, UInt64(count)) }
+        addCounts(of: state.cache?.cookieOrigins, to: &snapshot)
+        addCounts(of: state.cache?.gone, to: &snapshot)
         snapshot.tokens.add(lookUps: state.lookUpFigures, keys: state.keyFigures)
         if !name.isEmpty {
-            snapshot.apis.append(APILine(name: name, isUp: failures.isUp, addresses: addresses.map { ($0.url, $0.down == nil) }))
+            let addresses = addresses.map { ($0.url, $0.down == nil) }
+            snapshot.apis.append(APILine(name: name, place: Int(place), isUp: failures.isUp, addresses: addresses))
         }
+    }
+}
+
+extension ServedAPI {
+    /// What it has counted, for when it counts no more.
+    /// - Parameter successor: the same API, which goes on with some of it.
+    func addCounts(to past: inout MetricsSnapshot, besides successor: ServedAPI?, now: Int64) {
+        let next = successor?.state
+        if next?.health !== state.health { past.failures.addOpened(state.health.summary(now: now)) }
+        if next?.cache?.cookieOrigins !== state.cache?.cookieOrigins { addCounts(of: state.cache?.cookieOrigins, to: &past) }
+        if next?.cache?.gone !== state.cache?.gone { addCounts(of: state.cache?.gone, to: &past) }
+        let (lookUps, keys) = (state.lookUpFigures, state.keyFigures)
+        past.tokens.add(lookUps: (lookUps.counts, 0), keys: (0, keys.read, keys.failed))
+    }
+
+    private func addCounts(of origins: CookieOrigins?, to snapshot: inout MetricsSnapshot) {
+        snapshot.cookieSetsLeftOut += origins?.leftOut ?? 0
+    }
+
+    private func addCounts(of gone: GoneMemory?, to snapshot: inout MetricsSnapshot) {
+        for (event, count) in gone?.counts ?? [] { snapshot.addGone(event, UInt64(count)) }
     }
 }
 
 extension ServedAPI: AdministeredAPI {
     var name: String { state.name }
+    var place: UInt16 { state.place }
     var cache: SharedCacheState? { state.cache }
     var policy: CachePolicySettings { settings.policy }
     var upstreamURL: String { settings.upstream.origin + settings.upstream.basePath }
@@ -96,15 +130,20 @@ extension ServedAPI: AdministeredAPI {
     var modes: ModeTable { state.modes }
 
     func changeModes(_ change: (inout ModeTable) -> Bool, then: @escaping @Sendable () -> Void) -> Bool {
-        guard let changed = state.changeModes(change) else { return false }
+        // The same API may have other settings by now.
+        let (state, changed) = server.state.withLock { serving in
+            let current = serving?.apis.first { $0.name == name }?.state ?? self.state
+            return (current, current.changeModes(change))
+        }
+        guard let changed else { return false }
         let exceptions =
             changed.rules.map { "\($0.mode.rawValue) for \($0.prefix)" }
             + changed.routes.sorted { $0.key < $1.key }.map { "\($0.value.rawValue) for the route \(state.routes.all[$0.key].name)" }
         let subject = name.isEmpty ? "the mode" : "the mode of \(name)"
         server.logger.notice("\(subject) is \(([changed.all.rawValue] + exceptions).joined(separator: ", "))")
         // As with faults: two changes at once may come to a shard in either order.
-        server.onEachShard { [state] in
-            $0.api(Int(state.place)).modes = state.modes
+        server.onEachShard { [state] served in
+            served.forEachAPI { if $0.shared === state { $0.modes = state.modes } }
         } then: {
             then()
         }
@@ -114,7 +153,9 @@ extension ServedAPI: AdministeredAPI {
     // MARK: Archives
 
     func mayBeAsked(for target: ArraySlice<UInt8>) -> Bool {
-        name.isEmpty || ServedAPIs(server.apis.map(\.settings.scope)).mayBe(Int(state.place), for: target)
+        let apis = server.serving.apis
+        guard !name.isEmpty, let place = apis.firstIndex(where: { $0 === self }) else { return true }
+        return ServedAPIs(apis.map(\.settings.scope)).mayBe(place, for: target)
     }
 
     func judge(_ archived: ArchivedResponse) -> ArchiveJudgement {

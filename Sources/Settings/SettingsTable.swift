@@ -22,6 +22,8 @@ package struct Setting<Root>: Sendable {
     package let path: String
     package let binding: Binding
     package let help: String
+    /// Whether another value counts from the next start on only.
+    package var needsRestart = false
 
     /// `CISTERN_` and the path in capitals, dots as underscores.
     package var environment: String { Self.environment(of: path) }
@@ -139,7 +141,7 @@ package enum SettingsTable {
             help: "A file with the bearer token that the admin interface on TCP asks for; without one only loopback addresses have it."),
         Setting(
             path: "admin.records", binding: .count(\.admin.records, 0...1_000_000),
-            help: "Exchanges of each shard that `cistern why` can explain."),
+            help: "Exchanges of each shard that `cistern why` can explain.", needsRestart: true),
         Setting(
             path: "admin.why_field", binding: .flag(\.admin.whyField),
             help: "Explain a response in its Cistern-Why field where the request has a field of that name."),
@@ -153,7 +155,7 @@ package enum SettingsTable {
             help: "Let the administrator inject faults between Cistern and its upstream, to practise outages."),
         Setting(
             path: "own_pages", binding: .flag(\.ownPages), help: "Serve /metrics, /healthz and /readyz on the proxy's own addresses."),
-        Setting(path: "shards", binding: .count(\.shards, 0...64), help: "Event loops; 0 for one for each core that the process may use."),
+        Setting(path: "shards", binding: .count(\.shards, 0...64), help: "Event loops; 0 for one for each core that the process may use.", needsRestart: true),
     ]
 
     private static let tls: [Setting<CisternSettings>] = [
@@ -182,11 +184,11 @@ package enum SettingsTable {
     private static let caching: [Setting<CisternSettings>] = [
         Setting(
             path: "store.directory", binding: .text(\.store.directory),
-            help: "Where responses are kept; empty for the user's cache directory."),
-        Setting(path: "store.size", binding: .size(\.store.size, (4 << 20)...(4096 * gibibyte)), help: "Exact limit on the store's files."),
+            help: "Where responses are kept; empty for the user's cache directory.", needsRestart: true),
+        Setting(path: "store.size", binding: .size(\.store.size, (4 << 20)...(4096 * gibibyte)), help: "Exact limit on the store's files.", needsRestart: true),
         Setting(
             path: "store.required", binding: .flag(\.store.required),
-            help: "Do not start with a store that cannot be written to or read; else responses are passed on and not kept then."),
+            help: "Do not start with a store that cannot be written to or read; else responses are passed on and not kept then.", needsRestart: true),
         Setting(
             path: "cache.mode", binding: .choice(\.cache.mode, ["live", "offline", "record", "replay"]),
             help:

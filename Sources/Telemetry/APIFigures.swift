@@ -15,12 +15,14 @@ package struct APIRequests: Sendable {
 /// One API, and how its upstream is.
 package struct APILine: Sendable {
     package let name: String
+    /// By which it is counted.
+    package let place: Int
     package let isUp: Bool
     /// Its addresses in order, and whether each can be reached.
     package let addresses: [(address: String, isUp: Bool)]
 
-    package init(name: String, isUp: Bool, addresses: [(address: String, isUp: Bool)] = []) {
-        (self.name, self.isUp, self.addresses) = (name, isUp, addresses)
+    package init(name: String, place: Int, isUp: Bool, addresses: [(address: String, isUp: Bool)] = []) {
+        (self.name, self.place, self.isUp, self.addresses) = (name, place, isUp, addresses)
     }
 }
 
@@ -51,13 +53,9 @@ extension MetricsSnapshot {
         guard !apis.isEmpty else { return }
         writer.counter(
             "cistern_api_requests", "Requests for each API, by result.",
-            apis.enumerated().flatMap { place, api in
-                CacheResult.allCases.map { result in
-                    (
-                        "api=\"\(api.name)\",result=\"\(result.label)\"",
-                        Double(place < apiRequests.count ? apiRequests[place].counts[result.rawValue] : 0)
-                    )
-                }
+            apis.flatMap { api in
+                let counts = apiRequests.indices.contains(api.place) ? apiRequests[api.place].counts : APIRequests().counts
+                return CacheResult.allCases.map { ("api=\"\(api.name)\",result=\"\($0.label)\"", Double(counts[$0.rawValue])) }
             })
         writer.gauge(
             "cistern_api_up", "Whether each API's upstream can be reached, and something of it is well.",

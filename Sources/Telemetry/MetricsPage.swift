@@ -78,6 +78,14 @@ package struct MetricsSnapshot: Sendable {
 
         package var state: String { isUp ? "closed" : "open" }
 
+        /// Only how often scopes were found failing.
+        package mutating func addOpened(_ other: Failures) {
+            let known = scopes
+            scopes = other.scopes.enumerated().map { place, line in
+                ScopeLine(scope: line.scope, open: 0, opened: line.opened + (place < known.count ? known[place].opened : 0))
+            }
+        }
+
         /// All APIs together: up where each is.
         package mutating func add(_ other: Failures) {
             isUp = isUp && other.isUp
@@ -163,6 +171,15 @@ package struct MetricsSnapshot: Sendable {
         package init() {}
     }
 
+    /// How often the settings were read again, by what came of it, and which that was the last time.
+    package struct Reloads: Sendable {
+        package var counts: [(result: String, count: UInt64)] = []
+        package var last: (result: String, seconds: Int64)?
+
+        package init() {}
+    }
+
+    package var reloads = Reloads()
     package var modes: [ModeLine] = []
     package var clientTLS = ClientTLS()
     /// How many rules inject faults now, and how often each kind was injected.
@@ -195,6 +212,7 @@ package enum MetricsPage {
         connections(snapshot, &writer)
         if snapshot.clientTLS.isSpoken { clientTLS(snapshot.clientTLS, &writer) }
         modes(snapshot.modes, &writer)
+        reloads(snapshot.reloads, &writer)
         faults(snapshot, &writer)
         loops(snapshot.loops, &writer)
         process(snapshot, &writer)
@@ -348,6 +366,18 @@ package enum MetricsPage {
         writer.counter(
             "cistern_tls_reloads", "How often certificates were read again: taken, or refused as a whole.",
             [("result=\"taken\"", Double(tls.reloads)), ("result=\"refused\"", Double(tls.failedReloads))])
+    }
+
+    private static func reloads(_ reloads: MetricsSnapshot.Reloads, _ writer: inout MetricsWriter) {
+        writer.counter(
+            "cistern_settings_reloads",
+            "How often the settings were read again: applied as a whole, applied but for what needs a restart, or refused as a whole.",
+            reloads.counts.map { ("result=\"\($0.result)\"", Double($0.count)) })
+        guard let last = reloads.last else { return }
+        writer.gauge(
+            "cistern_settings_last_reload", "What came of it the last time.",
+            reloads.counts.map { ("result=\"\($0.result)\"", $0.result == last.result ? 1 : 0) })
+        writer.gauge("cistern_settings_last_reload_timestamp_seconds", "When that was (Unix time).", Double(last.seconds))
     }
 
     private static func connections(_ snapshot: MetricsSnapshot, _ writer: inout MetricsWriter) {

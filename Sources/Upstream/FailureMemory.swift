@@ -7,7 +7,7 @@
 import HTTPCore
 
 /// When a scope counts as failing, and how often it is looked at then. Times are milliseconds.
-package struct FailureSettings: Sendable {
+package struct FailureSettings: Sendable, Equatable {
     package var isOn = true
     /// Failures in a row, of reaching the address or of one path.
     package var threshold = 5

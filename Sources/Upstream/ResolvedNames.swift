@@ -112,3 +112,7 @@ package final class ResolvedNames: Sendable {
     /// Look-ups that have ended, well and not.
     package var counts: (found: UInt64, failed: UInt64) { state.withLock { ($0.found, $0.failed) } }
 }
+
+extension ResolvedNames: Equatable {
+    package static func == (one: ResolvedNames, other: ResolvedNames) -> Bool { one === other }
+}

@@ -30,6 +30,22 @@ package struct UpstreamCounters: Sendable {
     package var http2Ended: [HTTP2ExchangeEnd: Int] = [:]
     /// Faults that were injected, by `InjectedFault.kind`.
     package var faults = [Int](repeating: 0, count: InjectedFault.kinds.count)
+
+    package init() {}
+
+    package mutating func add(_ other: UpstreamCounters) {
+        for path in Self.counts { self[keyPath: path] += other[keyPath: path] }
+        ended.merge(other.ended, uniquingKeysWith: +)
+        http2Ended.merge(other.http2Ended, uniquingKeysWith: +)
+        for place in faults.indices { faults[place] += other.faults[place] }
+    }
+
+    private static var counts: [WritableKeyPath<UpstreamCounters, Int>] {
+        [
+            \.active, \.connectionsOpened, \.requests, \.turnedAway, \.leftQueue, \.streams, \.streamsBegun, \.streamsTurnedAway, \.retries,
+            \.movedOn, \.handshakesFull, \.handshakesResumed, \.http2Connections, \.http2Exchanges,
+        ]
+    }
 }
 
 /// Belongs to one loop and is used on it only.

@@ -11,7 +11,7 @@ package enum HTTP2Use: String, Sendable {
     case priorKnowledge = "prior-knowledge"
 }
 
-package struct UpstreamSettings: Sendable {
+package struct UpstreamSettings: Sendable, Equatable {
     package var isTLS = false
     package var host: String
     package var port: UInt16

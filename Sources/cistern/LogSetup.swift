@@ -3,26 +3,41 @@
 import Logging
 import ReverseProxy
 import Settings
+import Synchronization
 import Telemetry
 
 enum LogSetup {
     /// Also for those who wait until it is written, at the end.
     static let writer = LogWriter()
 
+    /// Asked by all threads, and changed by a reload.
+    fileprivate static let level = Atomic(0)
+    fileprivate static let isJSON = Atomic(false)
+
     static func start(_ settings: CisternSettings.Log) -> Logger {
-        let level = Logger.Level(rawValue: settings.level) ?? .info
-        let isJSON = settings.format == "json"
-        LoggingSystem.bootstrap { label in LineHandler(label: label, logLevel: level, isJSON: isJSON) }
+        use(settings)
+        LoggingSystem.bootstrap { label in LineHandler(label: label) }
         return Logger(label: "cistern")
+    }
+
+    /// From now on lines are written in this way.
+    static func use(_ settings: CisternSettings.Log) {
+        let wanted = Logger.Level(rawValue: settings.level) ?? .info
+        level.store(Logger.Level.allCases.firstIndex(of: wanted) ?? 0, ordering: .relaxed)
+        isJSON.store(settings.format == "json", ordering: .relaxed)
     }
 }
 
 /// One line an event.
 private struct LineHandler: LogHandler {
     let label: String
-    var logLevel: Logger.Level
-    let isJSON: Bool
     var metadata: Logger.Metadata = [:]
+
+    /// One for all.
+    var logLevel: Logger.Level {
+        get { Logger.Level.allCases[LogSetup.level.load(ordering: .relaxed)] }
+        set {}
+    }
 
     subscript(metadataKey key: String) -> Logger.Metadata.Value? {
         get { metadata[key] }
@@ -33,7 +48,7 @@ private struct LineHandler: LogHandler {
         let time = LogTime.now()
         let message = "\(event.message)"
         LogSetup.writer.append(
-            isJSON
+            LogSetup.isJSON.load(ordering: .relaxed)
                 ? "{\"time\":\"\(time)\",\"level\":\"\(event.level)\",\"message\":\"\(Self.escaped(message))\"}\n"
                 : "\(time) \(event.level) \(label): \(message)\n")
     }

@@ -33,12 +33,14 @@ struct Serve: ParsableCommand {
         let logger = LogSetup.start(settings.log)
         DescriptorLimit.raise()
         for warning in AccessCheck.warnings(settings) { logger.warning("\(warning)") }
-        let proxy = try Startup.placingHandedSockets(reader, logger)
+        let (proxy, handed) = try Startup.placingHandedSockets(reader, logger)
         if let warning = DescriptorLimit.warning(proxy) { logger.warning("\(warning)") }
         defer { LogSetup.writer.finish() }
         csystem_return_large_memory()
         let signals = Signals()
         let server = try Startup.makeServer(proxy, settings.log, logger)
+        let followed = FollowedSettings(options, handed, settings)
+        server.followSettings { () throws(SettingsMistakes) in try followed.read() }
         server.start()
         if options.tlsSelfSigned {
             logger.notice("the certificate is self-signed, SHA-256 fingerprint \(SelfSigned.fingerprint(settings)): for local work only")
@@ -48,7 +50,7 @@ struct Serve: ParsableCommand {
         csystem_release_program_pages()
         let service = Service(server, ServiceManager(Environment.all()))
         service.run(until: signals)
-        service.stop(settings.timeouts, signals, logger)
+        service.stop(followed.current.timeouts, signals, logger)
     }
 }
 
@@ -92,17 +94,22 @@ extension SettingsOptions {
 
 enum Startup {
     /// The settings, with sockets that systemd has handed over in their places.
-    static func placingHandedSockets(_ reader: SettingsReader, _ logger: Logger) throws -> ProxySettings {
+    static func placingHandedSockets(_ reader: SettingsReader, _ logger: Logger) throws -> (ProxySettings, HandedSockets) {
         var proxy = ProxySettings(reader.settings)
         do throws(HandedSockets.Mistake) {
-            try HandedSockets(Environment.all()).place(
-                in: &proxy.listening, isListenGiven: reader.isGiven("listen"), isAdminGiven: reader.isGiven("admin_listen"))
+            let handed = try HandedSockets(Environment.all())
+            try handed.place(in: &proxy.listening, isListenGiven: reader.isGiven("listen"), isAdminGiven: reader.isGiven("admin_listen"))
+            return (proxy, handed)
         } catch {
             logger.critical("\(error)")
             LogSetup.writer.finish()
             throw ExitCode.configuration
         }
-        return proxy
+    }
+
+    /// nil where its file cannot be opened.
+    static func accessLog(_ log: CisternSettings.Log) -> AccessLog? {
+        AccessLog(path: log.access == "stdout" ? nil : log.access, format: AccessLog.Format(rawValue: log.accessFormat) ?? .json)
     }
 
     static func makeServer(_ settings: ProxySettings, _ log: CisternSettings.Log, _ logger: Logger, recorder: (any ExchangeRecorder)? = nil)
@@ -111,8 +118,7 @@ enum Startup {
     {
         var accessLog: AccessLog?
         if log.access != "off" {
-            let format = AccessLog.Format(rawValue: log.accessFormat) ?? .json
-            accessLog = AccessLog(path: log.access == "stdout" ? nil : log.access, format: format)
+            accessLog = self.accessLog(log)
             if accessLog == nil {
                 logger.critical("the access log \(log.access) cannot be opened: \(String(cString: strerror(errno)))")
                 throw ExitCode.configuration

@@ -1,4 +1,4 @@
-// Signals: SIGTERM and SIGINT end the process in good order, a second one at once; SIGHUP reopens the access log and reads certificates again;
+// Signals: SIGTERM and SIGINT end the process in good order, a second one at once; SIGHUP reopens the access log and reads the settings again;
 // SIGUSR1 reopens the log, as nginx's users expect; SIGUSR2 and SIGPIPE are ignored. Where a command runs for us, they are the command's, and
 // its end is ours.
 

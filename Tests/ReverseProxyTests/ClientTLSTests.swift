@@ -114,7 +114,7 @@ struct ClientTLSTests {
             try put(pairs[round % 3])
             let asking = (0..<4).map { _ in
                 let done = DispatchSemaphore(value: 0)
-                play.reloadCertificates { done.signal() }
+                play.reload(then: { _ in done.signal() })
                 return done
             }
             for done in asking { done.wait() }

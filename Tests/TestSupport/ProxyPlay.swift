@@ -4,8 +4,10 @@
 import Administration
 import CSystem
 import CacheStore
+import Dispatch
 import Downstream
 import Glibc
+import Locking
 import Logging
 import Reactor
 import ReverseProxy
@@ -43,6 +45,8 @@ package final class ProxyPlay {
     package var directory: String { temporary.path }
     private let configure: (inout ProxySettings) -> Void
     private var server: ProxyServer?
+    /// That it runs with.
+    private var settings: ProxySettings?
     package private(set) var port: UInt16 = 0
     /// Of all listeners.
     package private(set) var ports: [UInt16] = []
@@ -84,9 +88,13 @@ package final class ProxyPlay {
         logger.logLevel = .critical
         let server = try ProxyServer(settings, logger: logger, time: time)
         server.start()
-        self.server = server
-        ports = server.addresses.compactMap(\.port)
-        adminPorts = server.adminAddresses.compactMap(\.port)
+        (self.server, self.settings) = (server, settings)
+        notePorts()
+    }
+
+    private func notePorts() {
+        ports = server?.addresses.compactMap(\.port) ?? []
+        adminPorts = server?.adminAddresses.compactMap(\.port) ?? []
         port = ports.first ?? 0
     }
 
@@ -116,8 +124,33 @@ package final class ProxyPlay {
         return response
     }
 
-    /// - Parameter then: called when it is over, from any thread.
-    package func reloadCertificates(then: @escaping @Sendable () -> Void) { server?.reloadCertificates { _ in then() } }
+    /// Has the settings read again.
+    /// - Parameters:
+    ///   - change: what is different in them; nil: only the files that they name.
+    ///   - then: called when it is over, from any thread.
+    package func reload(_ new: NewSettings? = nil, then: @escaping @Sendable (ReloadOutcome) -> Void) {
+        if let new { server?.followSettings { () throws(SettingsMistakes) in new } }
+        server?.reload(then: then)
+    }
+
+    /// The same, and waits for what comes of it.
+    /// - Parameter change: what is different from the settings that hold.
+    package func reload(_ change: (inout NewSettings) -> Void) -> ReloadOutcome? {
+        guard let settings else { return nil }
+        var new = NewSettings(settings)
+        new.changed = ["something"]
+        change(&new)
+        let (outcome, done) = (Mutex<ReloadOutcome?>(nil), DispatchSemaphore(value: 0))
+        reload(new) { said in
+            outcome.withLock { $0 = said }
+            done.signal()
+        }
+        done.wait()
+        let said = outcome.withLock { $0 }
+        if case .applied = said { self.settings = new.settings }
+        notePorts()
+        return said
+    }
 
     /// Waits until what was handed to the store is readable from its files.
     package func flushStore() { server?.flushStore() }

@@ -30,8 +30,7 @@ struct Service: Sendable {
 
     private func reload() {
         manager?.tellReloading()
-        server.reopenAccessLog()
-        server.reloadCertificates { _ in tellReady() }
+        server.reload { _ in tellReady() }
     }
 
     func stop(_ timeouts: CisternSettings.Timeouts, _ signals: Signals, _ logger: Logger) {

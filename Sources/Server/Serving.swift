@@ -1,0 +1,63 @@
+// What is served, and how, from one reload to the next: made whole, checked, and then put in the place of what was served before.
+
+import Administration
+import Downstream
+import Logging
+import ReverseProxy
+import Telemetry
+
+struct Serving: Sendable {
+    let process: ProcessState
+    /// One at least.
+    let apis: [ServedAPI]
+    let listeners: [ServedListener]
+    let interface: AdminInterface
+    let pages: OwnPages
+    /// nil where no ACME client puts challenges anywhere.
+    let challenges: AcmeChallenges?
+    /// nil where no address speaks TLS.
+    let certificates: ServedCertificates?
+    /// What was counted of APIs as they were before.
+    var past: MetricsSnapshot
+
+    var settings: ProxySettings { process.settings }
+
+    /// Whether the own pages are on the proxy's own addresses.
+    var servesOwnPages: Bool { settings.listening.servesOwnPages && settings.listening.adminListeners.isEmpty }
+
+    func addresses(isAdmin: Bool) -> [ListenAddress] { listeners.filter { $0.isAdmin == isAdmin }.map(\.address) }
+}
+
+/// The certificates that clients get, as they were read.
+struct ServedCertificates: Sendable {
+    let tickets: TicketKeys
+    let certificates: ServerCertificates
+    let warnings: [ServerCertificates.Remark]
+
+    /// - Parameter former: whose keys of tickets are used further.
+    /// - Returns: nil where no address speaks TLS.
+    init?(_ listening: ListeningSettings, after former: ServedCertificates?, now: Int64) throws(CertificateError) {
+        guard (listening.listeners + listening.adminListeners).contains(where: \.isTLS) else { return nil }
+        let reading = ServerCertificates.read(listening.tls, now: now)
+        guard let certificates = reading.certificates, let tickets = former?.tickets ?? TicketKeys() else {
+            throw CertificateError(mistakes: reading.mistakes)
+        }
+        (self.tickets, self.certificates, warnings) = (tickets, certificates, reading.warnings)
+    }
+
+    /// For each shard.
+    func prepared(shards: Int) throws(CertificateError) -> [ServerTLS.Prepared] {
+        guard let prepared = ServerTLS.Prepared.make(certificates, shards: shards) else { throw CertificateError(mistakes: []) }
+        return prepared
+    }
+}
+
+/// Why the certificates cannot be used.
+package struct CertificateError: Error, CustomStringConvertible {
+    package let mistakes: [ServerCertificates.Remark]
+
+    package var description: String {
+        mistakes.isEmpty
+            ? "there is no memory for the certificates, or tls.certificates names none" : mistakes.map(\.description).joined(separator: "; ")
+    }
+}

@@ -1,0 +1,61 @@
+// The settings of a service: as they hold now, and how they are read again. The command line and the environment are those of the start; the file, and
+// what it names, are read anew.
+
+import Glibc
+import Locking
+import ReverseProxy
+import Server
+import Settings
+import Telemetry
+
+final class FollowedSettings: Sendable {
+    private let options: SettingsOptions
+    private let handed: HandedSockets
+    /// As they hold. Changed by a reload, read at the end.
+    private let state: Mutex<CisternSettings>
+
+    init(_ options: SettingsOptions, _ handed: HandedSockets, _ settings: CisternSettings) {
+        (self.options, self.handed) = (options, handed)
+        state = Mutex(settings)
+    }
+
+    var current: CisternSettings { state.withLock { $0 } }
+
+    /// Reads them again, all of them.
+    func read() throws(SettingsMistakes) -> NewSettings {
+        let reader = options.read()
+        guard reader.mistakes.isEmpty else { throw SettingsMistakes(reader.mistakesInOrder.map { "\($0)" }) }
+        let former = current
+        let change = SettingsChange(from: former, to: reader.settings)
+        var new = NewSettings(try place(change.settings, reader))
+        (new.changed, new.awaitingRestart) = (change.changed, change.awaitingRestart)
+        new.unchangedAPIs = change.unchangedAPIs
+        new.warnings = AccessCheck.warnings(change.settings) + (DescriptorLimit.warning(new.settings).map { [$0] } ?? [])
+        if former.log.access != change.settings.log.access || former.log.accessFormat != change.settings.log.accessFormat {
+            new.accessLog = .replaced(try accessLog(change.settings.log))
+        }
+        new.whenApplied = { [self] in
+            state.withLock { $0 = change.settings }
+            LogSetup.use(change.settings.log)
+        }
+        return new
+    }
+
+    private func place(_ settings: CisternSettings, _ reader: SettingsReader) throws(SettingsMistakes) -> ProxySettings {
+        var proxy = ProxySettings(settings)
+        do throws(HandedSockets.Mistake) {
+            try handed.place(in: &proxy.listening, isListenGiven: reader.isGiven("listen"), isAdminGiven: reader.isGiven("admin_listen"))
+        } catch {
+            throw SettingsMistakes([error.description])
+        }
+        return proxy
+    }
+
+    private func accessLog(_ log: CisternSettings.Log) throws(SettingsMistakes) -> AccessLog? {
+        guard log.access != "off" else { return nil }
+        guard let opened = Startup.accessLog(log) else {
+            throw SettingsMistakes(["log.access: \(log.access) cannot be opened: \(String(cString: strerror(errno)))"])
+        }
+        return opened
+    }
+}
