@@ -57,7 +57,7 @@ package struct CertificateError: Error, CustomStringConvertible {
     package let mistakes: [ServerCertificates.Remark]
 
     package var description: String {
-        mistakes.isEmpty
-            ? "there is no memory for the certificates, or tls.certificates names none" : mistakes.map(\.description).joined(separator: "; ")
+        guard mistakes.isEmpty else { return mistakes.map(\.description).joined(separator: "; ") }
+        return "an address speaks https, and tls.certificates names none (or there is no memory for them)"
     }
 }

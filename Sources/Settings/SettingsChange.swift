@@ -22,8 +22,9 @@ package struct SettingsChange {
         }
         changed += Self.names(former.routes, settings.routes, \.name).map { "routes.\($0)" }
         changed += Self.names(former.apis, settings.apis, \.name).map { "apis.\($0)" }
-        if former.apis.map(\.name) != settings.apis.map(\.name), changed.isEmpty { changed.append("apis") }
-        if former.routes.map(\.name) != settings.routes.map(\.name), changed.isEmpty { changed.append("routes") }
+        // Their order counts too.
+        if changed.isEmpty, former.routes != settings.routes { changed.append("routes") }
+        if changed.isEmpty, former.apis != settings.apis { changed.append("apis") }
         unchangedAPIs =
             settings.apis.isEmpty
             ? (former == settings ? [""] : []) : Set(settings.apis.filter(former.apis.contains).map(\.name))

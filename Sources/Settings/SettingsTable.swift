@@ -155,14 +155,16 @@ package enum SettingsTable {
             help: "Let the administrator inject faults between Cistern and its upstream, to practise outages."),
         Setting(
             path: "own_pages", binding: .flag(\.ownPages), help: "Serve /metrics, /healthz and /readyz on the proxy's own addresses."),
-        Setting(path: "shards", binding: .count(\.shards, 0...64), help: "Event loops; 0 for one for each core that the process may use.", needsRestart: true),
+        Setting(
+            path: "shards", binding: .count(\.shards, 0...64), help: "Event loops; 0 for one for each core that the process may use.",
+            needsRestart: true),
     ]
 
     private static let tls: [Setting<CisternSettings>] = [
         Setting(
             path: "tls.certificates", binding: .certificates(\.tls.certificates),
             help:
-                "Certificates for addresses with https, each with its key: chosen by the name that the client asks for, else the first. Read again at SIGHUP and by `cistern reload`."
+                "Certificates for addresses with https, each with its key: chosen by the name that the client asks for, else the first."
         ),
         Setting(
             path: "tls.client_ca", binding: .text(\.tls.clientCA), help: "Certificates that clients' are checked against, as a PEM file."),
@@ -185,10 +187,13 @@ package enum SettingsTable {
         Setting(
             path: "store.directory", binding: .text(\.store.directory),
             help: "Where responses are kept; empty for the user's cache directory.", needsRestart: true),
-        Setting(path: "store.size", binding: .size(\.store.size, (4 << 20)...(4096 * gibibyte)), help: "Exact limit on the store's files.", needsRestart: true),
+        Setting(
+            path: "store.size", binding: .size(\.store.size, (4 << 20)...(4096 * gibibyte)), help: "Exact limit on the store's files.",
+            needsRestart: true),
         Setting(
             path: "store.required", binding: .flag(\.store.required),
-            help: "Do not start with a store that cannot be written to or read; else responses are passed on and not kept then.", needsRestart: true),
+            help: "Do not start with a store that cannot be written to or read; else responses are passed on and not kept then.",
+            needsRestart: true),
         Setting(
             path: "cache.mode", binding: .choice(\.cache.mode, ["live", "offline", "record", "replay"]),
             help:

@@ -87,7 +87,7 @@ struct ManualPagesTests {
             "SIGTERM, SIGINT",
             "End in good order: /readyz says 503 for timeouts.drain_delay, then nothing is accepted any more, and what runs finishes within "
                 + "timeouts.shutdown. A second one ends at once.")
-        page.item("SIGHUP", "Open the access log anew, and read certificates again.")
+        page.item("SIGHUP", "Open the access log anew, and read the settings and certificates again, all of it or nothing.")
         page.item("SIGUSR1", "Open the access log anew.")
         page.item("SIGUSR2", "Nothing.")
         page.section("EXIT STATUS")

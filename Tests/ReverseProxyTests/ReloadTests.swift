@@ -125,7 +125,7 @@ struct ReloadTests {
 
     @Test("modes that the administrator has set go on, but where the file says another now")
     func modes() throws {
-let play = try ProxyPlay(Self.origin()) { settings in
+        let play = try ProxyPlay(Self.origin()) { settings in
             for name in ["one", "two"] {
                 var route = Route()
                 (route.name, route.pattern) = (name, RoutePattern("/\(name)/**"))

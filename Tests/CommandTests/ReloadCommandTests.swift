@@ -1,0 +1,68 @@
+// `cistern reload` and SIGHUP, through the real binary and a file that an operator changes.
+
+import CacheStore
+import Descriptors
+import Glibc
+import TestSupport
+import Testing
+
+@Suite("Reloading a service", .play)
+struct ReloadCommandTests {
+    private let temporary = TestTools.temporaryDirectory()
+    private let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=60"])] }
+    private var file: String { temporary.path + "/cistern.yaml" }
+
+    private func write(_ more: String) throws {
+        try TestTools.write(
+            "upstream: {url: \"http://127.0.0.1:\(origin.port)\"}\nstore: {directory: \(temporary.path)/cache}\n\(more)", to: file)
+    }
+
+    private func serve(_ more: String = "") throws -> RunningCommand {
+        try RunningCommand("serve --config \(file) --set shards=2 \(more)", in: temporary.path)
+    }
+
+    private func reload() throws -> CommandLineTool.Outcome {
+        try CommandLineTool.run("reload --admin unix:\(temporary.path)/cache/admin.sock")
+    }
+
+    @Test("what is changed holds at once; what needs a restart is named, and keeps its value; the command line stays before the file")
+    func applied() throws {
+        try write("forwarding: {name: first}\n")
+        let serve = try serve("--set cache.rescue_after=5s")
+        let kept = try TestClient(port: serve.port)
+        #expect(kept.get("/a")?["Cache-Status"]?.hasPrefix("first;") == true)
+        try write("forwarding: {name: second}\nshards: 5\nadmin: {records: 7}\ncache: {rescue_after: 1s}\n")
+        let outcome = try reload()
+        #expect(outcome.status == 0)
+        #expect(
+            outcome.lines == ["Changed:", "  forwarding.name", "A restart is needed for:", "  admin.records"], "\(outcome.text)")
+        #expect(kept.get("/a")?["Cache-Status"]?.hasPrefix("second; hit") == true)
+        #expect(try serve.get("/metrics").text.contains("cistern_settings_last_reload{result=\"restart_needed\"} 1"))
+        try write("forwarding: {name: second}\n")
+        #expect(try reload().text == "The settings are as they were.\n")
+        let log = serve.stop()
+        #expect(log.status == 0 && log.text.contains("a restart is needed for admin.records: until then the old values hold"))
+    }
+
+    @Test("with any mistake nothing changes, and each is told with its line; SIGHUP then takes the file that was mended")
+    func refused() throws {
+        try write("forwarding: {name: first}\n")
+        let serve = try serve()
+        try write("forwarding: {name: second}\ncache:\n  rescue_afer: 1s\n  rescue_with_shared: maybe\n")
+        let outcome = try reload()
+        #expect(outcome.status == 1)
+        for part in ["All stays as it was", "\(file):5: ", "rescue_after", "\(file):6: "] {
+            #expect(outcome.text.contains(part), "\(part) in \(outcome.text)")
+        }
+        #expect(try serve.get("/a")["Cache-Status"]?.hasPrefix("first;") == true)
+        unlink(file)
+        #expect(try reload().text.contains("cannot be read"))
+        #expect(try serve.get("/a")["Cache-Status"]?.hasPrefix("first;") == true)
+        try write("forwarding: {name: third}\nlog: {access: \(temporary.path)/access.log}\n")
+        serve.send(SIGHUP)
+        while try serve.get("/a")["Cache-Status"]?.hasPrefix("third;") != true {}
+        let log = serve.stop()
+        #expect(log.status == 0 && log.text.contains("the settings stay as they were: "))
+        #expect(FileContent.read(temporary.path + "/access.log").map { String(decoding: $0, as: UTF8.self) }?.contains("/a") == true)
+    }
+}
