@@ -22,7 +22,7 @@ package enum SetCookieTreatment: String, Sendable, CaseIterable {
 }
 
 /// What tells users apart.
-package struct CredentialSettings: Sendable {
+package struct CredentialSettings: Sendable, Equatable {
     /// Request fields that carry credentials, in lower case. Each combination of their values has a partition of its own.
     package var fields = WellKnownNames.credentialFields
     /// Those among them that a whole group of users may have in common, in lower case.

@@ -7,24 +7,24 @@ package final class AddressBudget: Sendable {
     /// Of one address (of IPv6: one /64 network).
     private let limit: Int
     private let trustedProxies: NetworkList
-    /// Only of those who have some: so it is bounded as requests are.
-    private let requests = Mutex<[UInt128: Int]>([:])
+    private let counts: AddressCounts
 
     /// nil where there is no limit.
-    package init?(limit: Int, trustedProxies: NetworkList) {
+    /// - Parameter counts: those of a budget before this one, if there was one: what was taken there counts here too.
+    package init?(limit: Int, trustedProxies: NetworkList, _ counts: AddressCounts = AddressCounts()) {
         guard limit > 0 else { return nil }
-        (self.limit, self.trustedProxies) = (limit, trustedProxies)
+        (self.limit, self.trustedProxies, self.counts) = (limit, trustedProxies, counts)
     }
 
     /// One request that is under way, until it is let go.
     package final class Place: Sendable {
-        private let budget: AddressBudget
+        private let counts: AddressCounts
         private let client: UInt128
 
-        fileprivate init(_ budget: AddressBudget, _ client: UInt128) { (self.budget, self.client) = (budget, client) }
+        fileprivate init(_ counts: AddressCounts, _ client: UInt128) { (self.counts, self.client) = (counts, client) }
 
         deinit {
-            budget.requests.withLock { requests in
+            counts.requests.withLock { requests in
                 guard let count = requests[client] else { return }
                 requests[client] = count > 1 ? count - 1 : nil
             }
@@ -33,13 +33,21 @@ package final class AddressBudget: Sendable {
 
     package func isFull(for client: ClientAddress) -> Bool {
         guard let client = client.counted(besides: trustedProxies) else { return false }
-        return requests.withLock { $0[client, default: 0] >= limit }
+        return counts.requests.withLock { $0[client, default: 0] >= limit }
     }
 
     /// Counts one more; nil where the address does not count.
     package func take(_ client: ClientAddress) -> Place? {
         guard let client = client.counted(besides: trustedProxies) else { return nil }
-        requests.withLock { $0[client, default: 0] += 1 }
-        return Place(self, client)
+        counts.requests.withLock { $0[client, default: 0] += 1 }
+        return Place(counts, client)
     }
+}
+
+/// How many requests of each address are under way.
+package final class AddressCounts: Sendable {
+    /// Only of those who have some: so it is bounded as requests are.
+    fileprivate let requests = Mutex<[UInt128: Int]>([:])
+
+    package init() {}
 }

@@ -34,10 +34,9 @@ package final class ConnectionBudget: Sendable {
         state.withLock { state in
             let former = state.limits
             state.limits = settings
-            guard former.connectionsPerAddress != settings.connectionsPerAddress || former.trustedProxies != settings.trustedProxies else {
-                return
-            }
-            state.byAddress = [:]
+            let wasCounted = former.connectionsPerAddress > 0
+            let isCounted = settings.connectionsPerAddress > 0
+            if wasCounted != isCounted || former.trustedProxies != settings.trustedProxies { state.byAddress = [:] }
         }
     }
 
@@ -52,10 +51,13 @@ package final class ConnectionBudget: Sendable {
     /// Connections that were closed because their address had too many.
     package var turnedAway: Int { state.withLock { $0.turnedAway } }
 
+    /// So many of administrators have room beyond the limit: they may be the ones who can do something about it.
+    package static let reserve = 32
+
     /// Returns false where the limit is reached.
-    func take() -> Bool {
+    func take(isReserved: Bool = false) -> Bool {
         state.withLock { state in
-            guard state.open < state.limits.maximumConnections else { return false }
+            guard state.open < state.limits.maximumConnections + (isReserved ? Self.reserve : 0) else { return false }
             state.open += 1
             state.mostOpen = max(state.mostOpen, state.open)
             return true

@@ -68,6 +68,20 @@ package enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
         }
     }
 
+    /// Whether it stands for all addresses of the machine.
+    package var isWildcard: Bool {
+        switch self {
+        case .ipv4(let host, _): host == "0.0.0.0"
+        case .ipv6(let host, _): host == "::"
+        case .unix, .handed: false
+        }
+    }
+
+    /// Whether one of both is all addresses of the machine, and the other one of them, with the same port.
+    package func overlaps(_ other: ListenAddress) -> Bool {
+        port != nil && port != 0 && port == other.port && family == other.family && isWildcard != other.isWildcard
+    }
+
     package func withPort(_ port: UInt16) -> ListenAddress {
         switch self {
         case .ipv4(let host, _): .ipv4(host: host, port: port)

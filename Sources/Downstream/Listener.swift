@@ -136,6 +136,8 @@ package final class Listener: EventHandler {
     package var receiver: any RequestReceiver
     /// Of TCP; nil for a Unix socket.
     package let port: UInt16?
+    /// Whether some connections have room beyond the limit.
+    private let isReserved: Bool
     private var isAccepting = false
     /// Whether requests are the last on their connections.
     private(set) var isRetired = false
@@ -145,16 +147,20 @@ package final class Listener: EventHandler {
     private static let acceptBatchLimit = 16
     /// At the end, so many times.
     package static let lastBatches = 256
+    /// How often it is tried to take those who wait, where there is no room for them and the address is left.
+    private static let roomTries = 50
     /// How long accepting pauses.
     private static let retryDelay = Duration.milliseconds(100)
 
     /// - Parameters:
     ///   - settings: what is spoken here; nil for clear HTTP/1.1.
     ///   - receiver: is given the requests that come in here.
+    ///   - isReserved: whether some connections have room beyond the limit.
     package init(
         loop: EventLoop, socket: BoundSocket, settings: ListenerSettings? = nil, connections: ClientConnections,
-        receiver: any RequestReceiver
+        receiver: any RequestReceiver, isReserved: Bool = false
     ) {
+        self.isReserved = isReserved
         self.loop = loop
         self.socket = socket
         port = socket.address.port
@@ -197,12 +203,21 @@ package final class Listener: EventHandler {
 
     /// No more connections come in here. Those that stand are told to end.
     /// - Parameter isKept: somebody else listens on the socket from now on: what waits there is for them.
-    package func retire(isKept: Bool) {
+    package func retire(isKept: Bool) { retire(isKept: isKept, tries: Self.roomTries) }
+
+    private func retire(isKept: Bool, tries: Int) {
         loop.assertOnLoop()
         isRetired = true
         guard !isKept else {
             close()
             return connections.drain(self)
+        }
+        connections.drain(self)
+        // Who waits and finds no room is waited for, while others end.
+        if tries > 0, acceptBatch() == .noRoom {
+            stop()
+            loop.schedule(after: Self.retryDelay) { self.retire(isKept: false, tries: tries - 1) }
+            return
         }
         let socket = socket
         finish { [self] in
@@ -221,7 +236,7 @@ package final class Listener: EventHandler {
     private func acceptBatch() -> Accepted {
         guard let socket else { return .all }
         for _ in 0..<Self.acceptBatchLimit {
-            guard connections.budget.take() else { return .noRoom }
+            guard connections.budget.take(isReserved: isReserved) else { return .noRoom }
             var storage = sockaddr_storage()
             var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
             let client = Descriptor(

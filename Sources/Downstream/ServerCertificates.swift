@@ -39,6 +39,22 @@ package struct ServerCertificates: Sendable {
         return asked[0] == asked[1] && (asked[0] == .off || entries[one].authoritiesNumber == entries[other].authoritiesNumber)
     }
 
+    /// What clients are asked for, for each name, and what tells them apart: whoever came in by other rules than these has to come in anew.
+    package var clientRules: [ClientRules] {
+        entries.map { entry in
+            ClientRules(
+                names: entry.facts.names, verification: entry.settings.verification, authorities: entry.authorities,
+                identification: settings.identification)
+        }
+    }
+
+    package struct ClientRules: Equatable, Sendable {
+        let names: [String]
+        let verification: ClientVerification
+        let authorities: [UInt8]
+        let identification: ClientIdentification
+    }
+
     /// Something about one of them, in words for the operator.
     package struct Remark: Sendable, Equatable, CustomStringConvertible {
         package let place: Int

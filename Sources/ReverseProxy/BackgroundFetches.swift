@@ -38,7 +38,7 @@ final class BackgroundFetches {
             skipped += 1
             return
         }
-        guard shard.process.collapsed.lead(flight) else { return }
+        guard shard.shared.collapsed.lead(flight) else { return }
         running += 1
         let record = record(of: request, cause, behind: number) { [self] in running -= 1 }
         run(request, client: client, record, leads: flight)

@@ -125,7 +125,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     private func join() {
         guard let flight = request.place?.flight else { return handle(.joined(.alone)) }
         let now = shard.loop.time.monotonicMilliseconds
-        let place = shard.process.collapsed.join(flight, now: now, as: self)
+        let place = shard.shared.collapsed.join(flight, now: now, as: self)
         handle(.joined(place))
     }
 
@@ -182,8 +182,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     /// - Parameter isSlow: then nobody else is to wait for it.
     private func leaveFlight(isSlow: Bool) {
         guard let flight = request.place?.flight else { return }
-        shard.process.collapsed.leave(flight, ObjectIdentifier(self))
-        if isSlow { shard.process.collapsed.noteSlow(flight) }
+        shard.shared.collapsed.leave(flight, ObjectIdentifier(self))
+        if isSlow { shard.shared.collapsed.noteSlow(flight) }
     }
 
     /// It goes on without us where it may fill the store, or change something.

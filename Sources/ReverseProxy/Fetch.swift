@@ -129,7 +129,7 @@ final class Fetch: @unchecked Sendable {
     var mayLeaveQueue: Bool {
         shard.loop.assertOnLoop()
         guard case .awaitingHead = machine.state, transfer?.isQueued == true, subject.isReading else { return false }
-        return flight.map { !shard.process.collapsed.hasFollowers($0) } ?? true
+        return flight.map { !shard.shared.collapsed.hasFollowers($0) } ?? true
     }
 
     /// The client is gone. What fills the store goes on, unless it still waits for a connection: then others have that sooner. So does a request
@@ -197,7 +197,7 @@ final class Fetch: @unchecked Sendable {
     func land(_ outcome: FlightOutcome) {
         guard let flight else { return }
         self.flight = nil
-        shard.process.collapsed.end(flight, outcome, now: clock)
+        shard.shared.collapsed.end(flight, outcome, now: clock)
     }
 
     /// The receiver hears of the end, and nothing more.

@@ -20,8 +20,8 @@ package final class ProcessState: Sendable {
     package let connections: ConnectionBudget
     /// nil where one address may have any number.
     let requestsPerAddress: AddressBudget?
+    private let addresses: AddressCounts
     package let content: ContentBudget
-    package let collapsed: CollapsedRequests
     let sentRequests: SentRequests
     /// What Via and Forwarded tell this process by.
     let instance: String
@@ -35,9 +35,10 @@ package final class ProcessState: Sendable {
         self.logger = logger
         self.accessLog = accessLog
         connections = ConnectionBudget(settings.downstream)
-        requestsPerAddress = AddressBudget(settings)
+        addresses = AddressCounts()
+        requestsPerAddress = AddressBudget(settings, addresses)
         content = ContentBudget(settings.downstream)
-        (collapsed, sentRequests) = (CollapsedRequests(), SentRequests())
+        sentRequests = SentRequests()
         (places, sharedFaults) = (APIPlaces(), SharedFaults())
         var generator = SystemRandomNumberGenerator()
         instance = String(generator.next() as UInt64, radix: 36)
@@ -48,9 +49,9 @@ package final class ProcessState: Sendable {
         (self.settings, self.accessLog) = (settings, accessLog)
         (recorder, logger) = (former.recorder, former.logger)
         (connections, content) = (former.connections, former.content)
-        // Requests under way were counted, and are given back, where they began.
-        requestsPerAddress = AddressBudget(settings)
-        (collapsed, sentRequests) = (former.collapsed, former.sentRequests)
+        addresses = former.addresses
+        requestsPerAddress = AddressBudget(settings, addresses)
+        sentRequests = former.sentRequests
         (instance, places, sharedFaults) = (former.instance, former.places, former.sharedFaults)
     }
 
@@ -98,7 +99,7 @@ final class APIPlaces: Sendable {
 
 extension AddressBudget {
     /// nil where there is no limit.
-    fileprivate convenience init?(_ settings: ProxySettings) {
-        self.init(limit: settings.access.requestsPerAddress, trustedProxies: settings.downstream.trustedProxies)
+    fileprivate convenience init?(_ settings: ProxySettings, _ counts: AddressCounts) {
+        self.init(limit: settings.access.requestsPerAddress, trustedProxies: settings.downstream.trustedProxies, counts)
     }
 }

@@ -79,6 +79,9 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
         if shard.number == 0, !settings.background.probe.path.isEmpty { background.startProbe() }
     }
 
+    /// On its loop: other APIs are served beside this one, and what were its requests may be theirs.
+    package func forgetRepeated() { memo?.forget() }
+
     /// On its loop: another is in its place, and no request comes any more. Those under way go on here.
     package func retire() {
         loop.assertOnLoop()

@@ -3,6 +3,7 @@
 import CachePolicy
 import Forwarding
 import HTTPCore
+import Identity
 import ResponseCache
 import Upstream
 
@@ -36,7 +37,7 @@ extension ProxyShard {
 }
 
 extension ResponseCacheSettings {
-    init(_ settings: ProxySettings, _ routes: Routes, _ keys: TokenKeys) {
+    init(_ settings: ProxySettings, _ routes: Routes, _ keys: TokenKeys, lookUps: [ToldIdentities]) {
         let upstream = settings.upstreamOrigin
         self.init(upstream: upstream, name: settings.apiName.isEmpty ? nil : StoredKey.name(ofAPI: settings.apiName))
         policy = settings.policy
@@ -45,7 +46,7 @@ extension ResponseCacheSettings {
         freshness = routes.freshness
         credentials = routes.credentials
         tokens = keys.rules
-        lookUps = routes.lookUps
+        self.lookUps = lookUps
         checksCollections = routes.all.contains(where: \.invalidatesCollection)
         remembersGone = settings.remembersGone
         goneWindow = settings.upstream.failure.window

@@ -183,7 +183,13 @@ package struct Routes: Sendable {
     }
 
     /// What the upstream says of credentials, for each route where it is asked.
-    var lookUps: [ToldIdentities] { all.filter { !$0.lookUp.path.isEmpty }.map { ToldIdentities($0.lookUp) } }
+    /// - Parameter former: those before; what they remember is known further.
+    func lookUps(after former: [ToldIdentities]) -> [ToldIdentities] {
+        var left = former
+        return all.map(\.lookUp).filter { !$0.path.isEmpty }.map { asked in
+            left.firstIndex { $0.settings == asked }.map { left.remove(at: $0) } ?? ToldIdentities(asked)
+        }
+    }
 
     /// What the operator demands of a route's responses.
     func good(on route: Int) -> GoodResponse { someDemand ? all[route].good : Self.undemanding }

@@ -19,6 +19,8 @@ package final class SharedFlowState: Sendable {
     /// nil where nothing is stored.
     package let cache: SharedCacheState?
     package let health: UpstreamHealth
+    /// Of this API under these settings: under others the same request may mean another's data.
+    package let collapsed = CollapsedRequests()
     let cacheSettings: ResponseCacheSettings
     let tokenKeys: TokenKeys
     let grants: OriginGrants
@@ -48,8 +50,9 @@ package final class SharedFlowState: Sendable {
             } else {
                 UpstreamHealth(api: settings.apiName, routes: routeNames, settings: settings.upstream.failure, logger: logger)
             }
-        tokenKeys = TokenKeys(routes, beside: settings.store, logger: logger)
-        cacheSettings = ResponseCacheSettings(settings, routes, tokenKeys)
+        tokenKeys = TokenKeys(routes, beside: settings.store, after: former?.tokenKeys, logger: logger)
+        let lookUps = routes.lookUps(after: Self.lookUps(of: former, settings))
+        cacheSettings = ResponseCacheSettings(settings, routes, tokenKeys, lookUps: lookUps)
         cache =
             if let other {
                 other.cache.map { [cacheSettings] in SharedCacheState(beside: $0, settings: cacheSettings, after: former?.cache) }
@@ -64,15 +67,28 @@ package final class SharedFlowState: Sendable {
 
     package var name: String { settings.apiName }
 
+    /// What the upstream has said of credentials, where they are the same and so is the upstream.
+    private static func lookUps(of former: SharedFlowState?, _ settings: ProxySettings) -> [ToldIdentities] {
+        guard let former, former.settings.policy.credentials == settings.policy.credentials,
+            former.settings.upstream.isSameOrigin(as: settings.upstream)
+        else { return [] }
+        return former.cacheSettings.lookUps
+    }
+
     /// Reads the keys of tokens that are at hand, and begins to fetch the others.
     package func startKeys(now: Int64) { tokenKeys.start(now: now) }
 
     /// Keys that are there, and how often they were read, or could not be.
-    package var keyFigures: (keys: Int, read: Int, failed: Int) { tokenKeys.figures }
+    /// - Parameter other: leaves out what is this one's too.
+    package func keyFigures(besides other: SharedFlowState? = nil) -> (keys: Int, read: Int, failed: Int) {
+        tokenKeys.figures(besides: other?.tokenKeys)
+    }
 
     /// How often the upstream was asked whom credentials belong to, by what that came to; and of how many that is remembered.
-    package var lookUpFigures: (counts: [String: UInt64], remembered: Int) {
-        cacheSettings.lookUps.map(\.figures).reduce(into: ([:], 0)) { sum, one in
+    /// - Parameter other: leaves out what is this one's too.
+    package func lookUpFigures(besides other: SharedFlowState? = nil) -> (counts: [String: UInt64], remembered: Int) {
+        let others = other?.cacheSettings.lookUps ?? []
+        return cacheSettings.lookUps.filter { one in !others.contains { $0 === one } }.map(\.figures).reduce(into: ([:], 0)) { sum, one in
             sum.0.merge(one.counts, uniquingKeysWith: +)
             sum.1 += one.remembered
         }

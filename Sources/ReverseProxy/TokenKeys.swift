@@ -34,12 +34,16 @@ struct TokenKeys: Sendable {
     let rules: [TokenRules]
     private let sources: [KeySource]
 
-    /// - Parameter store: beside it keys are kept that were fetched; nil where nothing is stored.
-    init(_ routes: Routes, beside store: StorePlace?, logger: Logger) {
+    /// - Parameters:
+    ///   - store: beside it keys are kept that were fetched; nil where nothing is stored.
+    ///   - former: whose keys are used until they are read again.
+    init(_ routes: Routes, beside store: StorePlace?, after former: TokenKeys? = nil, logger: Logger) {
         var sources: [[String?]: KeySource] = [:]
         rules = routes.all.filter { !$0.tokens.keys.isEmpty }.map { route in
             let (keys, authorities) = (route.tokens.keys, route.tokens.authorities)
-            let source = sources[[keys, authorities]] ?? KeySource(Self.place(keys, authorities, store)) { Self.log($0, of: keys, logger) }
+            let place = Self.place(keys, authorities, store)
+            let known = sources[[keys, authorities]] ?? former?.sources.first { $0.place == place }
+            let source = known ?? KeySource(place) { Self.log($0, of: keys, logger) }
             sources[[keys, authorities]] = source
             return TokenRules(route.tokens.settings, source)
         }
@@ -57,8 +61,9 @@ struct TokenKeys: Sendable {
     func start(now: Int64) { for source in sources { source.start(now: now) } }
 
     /// Keys that are there, and how often they were read, or could not be.
-    var figures: (keys: Int, read: Int, failed: Int) {
-        sources.reduce((0, 0, 0)) { sum, source in
+    /// - Parameter other: leaves out those that are its own too.
+    func figures(besides other: TokenKeys?) -> (keys: Int, read: Int, failed: Int) {
+        sources.filter { one in !(other?.sources.contains { $0 === one } ?? false) }.reduce((0, 0, 0)) { sum, source in
             let figures = source.figures
             return (sum.0 + figures.keys, sum.1 + figures.read, sum.2 + figures.failed)
         }

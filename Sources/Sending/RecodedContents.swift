@@ -16,7 +16,12 @@ package final class RecodedContents {
     /// The younger one is filled; then it is the older one, and what is asked for there comes back.
     private var young: Generation = ([:], 0)
     private var old: Generation = ([:], 0)
-    package var limitBytes: Int
+    package var limitBytes: Int {
+        didSet {
+            if bytes > limitBytes { old = ([:], 0) }
+            if bytes > limitBytes { young = ([:], 0) }
+        }
+    }
     private(set) var found = 0
 
     /// What an entry takes beside its content.

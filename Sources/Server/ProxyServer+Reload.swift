@@ -3,6 +3,7 @@
 import Administration
 import Dispatch
 import Downstream
+import FaultInjection
 import Locking
 import Logging
 import ReverseProxy
@@ -12,7 +13,8 @@ import Telemetry
 package struct NewSettings: Sendable {
     package enum AccessLogChange: Sendable {
         case none
-        case replaced(AccessLog?)
+        /// Opens it, once nothing else is in the way: a file is made. nil for none.
+        case replaced(@Sendable () throws(SettingsMistakes) -> AccessLog?)
     }
 
     /// With those of the start where they need a restart.
@@ -33,8 +35,12 @@ package struct NewSettings: Sendable {
 /// Why settings cannot be taken: every mistake, in a sentence each.
 package struct SettingsMistakes: Error {
     package let sentences: [String]
+    /// Whether something is wrong with certificates.
+    package let areOfCertificates: Bool
 
-    package init(_ sentences: [String]) { self.sentences = sentences }
+    package init(_ sentences: [String], areOfCertificates: Bool = false) {
+        (self.sentences, self.areOfCertificates) = (sentences, areOfCertificates)
+    }
 }
 
 /// Reads them. Called on a queue where it may take its time.
@@ -71,67 +77,111 @@ extension ProxyServer {
         // Logs may have been moved away, whatever becomes of the rest.
         reopenAccessLog()
         reloadQueue.async { [self] in
+            let outcome: ReloadOutcome
             do throws(SettingsMistakes) {
-                try reloadNow { [self] applied in end(.applied(applied), then) }
+                outcome = .applied(try reloadNow())
             } catch {
                 for sentence in error.sentences { logger.error("the settings stay as they were: \(sentence)") }
-                end(.refused(error.sentences), then)
+                if error.areOfCertificates { reloads.withLock { $0.failedCertificates += 1 } }
+                outcome = .refused(error.sentences)
             }
+            reloads.withLock { $0.count(outcome, at: wallMilliseconds / 1_000) }
+            then(outcome)
         }
     }
 
-    private func end(_ outcome: ReloadOutcome, _ then: (ReloadOutcome) -> Void) {
-        reloads.withLock { $0.count(outcome, at: wallMilliseconds / 1_000) }
-        then(outcome)
+    /// What is being read may end, within a moment; whatever is read afterwards changes nothing.
+    func endReloads() {
+        let isOver = DispatchSemaphore(value: 0)
+        reloadQueue.async { isOver.signal() }
+        if isOver.wait(timeout: .now() + Self.lastReloadPatience) == .timedOut {
+            logger.warning("a reload has not ended, and is left alone")
+        }
     }
 
-    /// Everything that may fail comes first, and changes nothing.
-    private func reloadNow(then: @escaping @Sendable (AppliedSettings) -> Void) throws(SettingsMistakes) {
+    private static let lastReloadPatience = DispatchTimeInterval.seconds(1)
+
+    /// Everything that may fail comes first, and changes nothing. Returns when all shards have what is new.
+    private func reloadNow() throws(SettingsMistakes) -> AppliedSettings {
         let former = serving
         let read = readSettings.withLock { $0 }
-        let new = if let read { try read() } else { NewSettings(unchanged: former) }
-        let process = new.changed.isEmpty ? former.process : makeProcess(new, after: former.process)
-        let (certificates, prepared) = try readCertificates(new.settings.listening, after: former)
-        let apis = try makeAPIs(new, of: process, after: former)
-        let listeners = try bind(new.settings, after: former)
+        var new = if let read { try read() } else { NewSettings(unchanged: former) }
         let listening = new.settings.listening
+        let (certificates, prepared) = try readCertificates(listening, after: former)
+        let listeners = try bind(new.settings, certificates, after: former)
+        let process: ProcessState
+        do {
+            process = try makeProcess(new, after: former.process)
+        } catch {
+            ServedListener.remove(listeners, butNot: former.listeners)
+            throw error
+        }
+        let apis = try makeAPIs(new, of: process, after: former)
+        new.warnings += Self.warnings(apis, after: former)
         let serving = Serving(
             process: process, apis: apis, listeners: listeners,
             interface: AdminInterface(server: self, apis: apis, settings: new.settings.admin), pages: former.pages,
-            challenges: listening.challengeDirectory.map { AcmeChallenges(directory: $0) }, certificates: certificates,
-            past: former.past(besides: apis, process, now: monotonicMilliseconds))
+            challenges: listening.challengeDirectory.map { AcmeChallenges(directory: $0) }, certificates: certificates, past: former.past)
         let made = shards.enumerated().map { place, shard in shard.prepare(serving, besides: former, prepared?[place]) }
-        use(serving, after: former)
-        for api in apis where !former.apis.contains(where: { $0 === api }) { api.state.startKeys(now: monotonicMilliseconds) }
+        guard use(serving, after: former) else { throw SettingsMistakes(["the process is stopping"]) }
+        let isDone = DispatchSemaphore(value: 0)
         onEachShard { [self] in
             $0.use(made[$0.shard.number], onFailure: logHandshake)
-        } then: { [self] in
-            ServedListener.remove(former.listeners, butNot: listeners)
-            if former.process.accessLog !== process.accessLog { reloadQueue.async { former.process.accessLog?.finish() } }
-            new.whenApplied()
-            tell(new, serving)
-            then(
-                AppliedSettings(
-                    changed: new.changed, awaitingRestart: new.awaitingRestart,
-                    certificates: certificates?.certificates.entries.map { $0.settings.file } ?? [],
-                    warnings: new.warnings + (certificates?.warnings ?? []).map(\.description)))
+        } then: {
+            isDone.signal()
         }
+        isDone.wait()
+        new.whenApplied()
+        finish(new, serving, after: former)
+        return AppliedSettings(
+            changed: new.changed, awaitingRestart: new.awaitingRestart,
+            certificates: certificates?.certificates.entries.map { $0.settings.file } ?? [],
+            warnings: new.warnings + (certificates?.warnings ?? []).map(\.description))
     }
 
     /// From here on this is what is served. What the administrator changes is changed there, and what was changed before is known there.
-    private func use(_ serving: Serving, after former: Serving) {
+    /// - Returns: false where nothing may change any more, since the process stops.
+    private func use(_ new: Serving, after former: Serving) -> Bool {
         state.withLock { current in
-            for api in serving.apis {
-                guard let before = former.apis.first(where: { $0.name == api.name }), before !== api else { continue }
+            guard isReloadable else { return false }
+            for api in new.apis {
+                guard let before = api.former(in: former.apis), before !== api else { continue }
                 api.state.keepModes(of: before.state)
             }
-            serving.process.limit()
+            new.process.limit()
+            var serving = new
+            serving.past = former.past(besides: new.apis, new.process, now: monotonicMilliseconds)
             current = serving
+            return true
         }
     }
 
-    private func makeProcess(_ new: NewSettings, after former: ProcessState) -> ProcessState {
-        let accessLog = if case .replaced(let log) = new.accessLog { log } else { former.accessLog }
+    /// What is done once nobody serves by the former settings any more.
+    private func finish(_ new: NewSettings, _ serving: Serving, after former: Serving) {
+        for api in serving.apis where !former.apis.contains(where: { $0 === api }) { api.state.startKeys(now: monotonicMilliseconds) }
+        ServedListener.remove(former.listeners, butNot: serving.listeners)
+        for listener in serving.listeners { listener.restrict() }
+        if former.process.accessLog !== serving.process.accessLog { former.process.accessLog?.finish() }
+        if !serving.settings.admin.allowsFaults, !faults.rules.isEmpty {
+            changeFaults {
+                _ = $0.remove(nil)
+            } then: { _ in
+            }
+        }
+        tell(new, serving)
+    }
+
+    /// Copies lie under the API's name, or that of the only one's upstream.
+    private static func warnings(_ apis: [ServedAPI], after former: Serving) -> [String] {
+        let wasAlone = former.apis[0].name.isEmpty
+        guard wasAlone != apis[0].name.isEmpty else { return [] }
+        let names = wasAlone ? "apis have names now" : "the only API has no name now"
+        return ["\(names), and copies lie under names: what was stored before is not found, and does not go out in an outage"]
+    }
+
+    private func makeProcess(_ new: NewSettings, after former: ProcessState) throws(SettingsMistakes) -> ProcessState {
+        guard !new.changed.isEmpty else { return former }
+        let accessLog = if case .replaced(let open) = new.accessLog { try open() } else { former.accessLog }
         return ProcessState(new.settings, accessLog: accessLog, after: former)
     }
 
@@ -139,11 +189,11 @@ extension ProxyServer {
         _ listening: ListeningSettings, after former: Serving
     ) throws(SettingsMistakes) -> (ServedCertificates?, [ServerTLS.Prepared]?) {
         do throws(CertificateError) {
-            let certificates = try ServedCertificates(listening, after: former.certificates, now: wallMilliseconds / 1_000)
+            let certificates = try ServedCertificates(listening, ticketKeys, now: wallMilliseconds / 1_000)
             return (certificates, try certificates?.prepared(shards: shardCount))
         } catch {
-            reloads.withLock { $0.failedCertificates += 1 }
-            throw SettingsMistakes(error.mistakes.isEmpty ? [error.description] : error.mistakes.map(\.description))
+            throw SettingsMistakes(
+                error.mistakes.isEmpty ? [error.description] : error.mistakes.map(\.description), areOfCertificates: true)
         }
     }
 
@@ -155,9 +205,12 @@ extension ProxyServer {
         }
     }
 
-    private func bind(_ settings: ProxySettings, after former: Serving) throws(SettingsMistakes) -> [ServedListener] {
+    private func bind(
+        _ settings: ProxySettings, _ certificates: ServedCertificates?, after former: Serving
+    ) throws(SettingsMistakes) -> [ServedListener] {
+        let asksTheSame = certificates?.certificates.clientRules == former.certificates?.certificates.clientRules
         do throws(ListenError) {
-            return try ServedListener.all(settings, after: former.listeners, handed: &handed, logger)
+            return try ServedListener.all(settings, after: former.listeners, asksTheSame: asksTheSame, handed: &handed, logger)
         } catch {
             throw SettingsMistakes([error.description])
         }

@@ -20,16 +20,16 @@ extension ProxyServer {
     /// From then on, each key of tickets is used for half a day. On the first shard's loop.
     func rotateTickets(on shard: Shard) {
         shard.loop.schedule(after: TicketKeys.rotation) { [weak self] in
-            self?.serving.certificates?.tickets.rotate()
+            self?.ticketKeys()?.rotate()
             self?.rotateTickets(on: shard)
         }
     }
 
     func addCertificates(_ served: ServedCertificates?, to figures: inout MetricsSnapshot.ClientTLS) {
+        (figures.reloads, figures.failedReloads) = reloads.withLock { ($0.certificates, $0.failedCertificates) }
         guard let served else { return }
         figures.certificates = served.certificates.entries.map { entry in
             (entry.facts.names.first ?? "", entry.facts.notAfter - wallMilliseconds / 1_000)
         }
-        (figures.reloads, figures.failedReloads) = reloads.withLock { ($0.certificates, $0.failedCertificates) }
     }
 }

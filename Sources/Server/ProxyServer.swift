@@ -20,6 +20,9 @@ import Upstream
 package final class ProxyServer: @unchecked Sendable {
     /// What is served now. Replaced by a reload; modes are changed under it, so that none is lost to one.
     let state: Mutex<Serving?> = Mutex(nil)
+    /// Whether what is served may still be replaced. Behind `state`'s mutex.
+    private(set) var isReloadable = true
+    private let tickets: Mutex<TicketKeys?> = Mutex(nil)
     /// What was read again so far.
     let reloads = Mutex(ReloadCounts())
     /// Where settings are read again, one time after the other.
@@ -43,7 +46,7 @@ package final class ProxyServer: @unchecked Sendable {
     ) throws {
         (self.time, self.logger) = (time, logger)
         let process = ProcessState(settings, logger: logger, accessLog: accessLog, recorder: recorder)
-        let certificates = try ServedCertificates(settings.listening, after: nil, now: time.wallMilliseconds / 1_000)
+        let certificates = try ServedCertificates(settings.listening, ticketKeys, now: time.wallMilliseconds / 1_000)
         let prepared = try certificates?.prepared(shards: settings.shards)
         let apis = try ServedAPI.all(of: process, server: self)
         let listeners = try ServedListener.all(settings, after: [], handed: &handed, logger)
@@ -75,6 +78,14 @@ package final class ProxyServer: @unchecked Sendable {
     package var urls: [String] { serving.listeners.filter { !$0.isAdmin }.map { $0.settings.url(at: $0.address) } }
     /// All APIs' responses lie in one store, which each of their caches can close, and flush.
     private var anyCache: SharedCacheState? { serving.apis[0].state.cache }
+
+    /// Of the process: all that speak TLS have the same. nil where there is no randomness.
+    func ticketKeys() -> TicketKeys? {
+        tickets.withLock { keys in
+            keys = keys ?? TicketKeys()
+            return keys
+        }
+    }
 
     /// Begins to accept.
     package func start() {
@@ -108,8 +119,8 @@ package final class ProxyServer: @unchecked Sendable {
     /// to be called from a shard's loop.
     package func stop(deadline: Duration) {
         announceStop()
-        // What is being reloaded is, and nothing is afterwards.
-        reloadQueue.sync { readSettings.withLock { $0 = nil } }
+        state.withLock { _ in isReloadable = false }
+        endReloads()
         let group = DispatchGroup()
         for served in shards {
             let loop = served.shard.loop
@@ -186,7 +197,6 @@ package final class ProxyServer: @unchecked Sendable {
         snapshot.reloads = reloads.withLock { $0.figures }
         snapshot.faultRules = process.faults.rules.count
         snapshot.recorded = process.recorder?.counts ?? []
-        snapshot.collapsedWaiting = process.collapsed.waiting
         for api in serving.apis { api.addFigures(to: &snapshot, now: time.monotonicMilliseconds) }
         snapshot.accessLogDropped += process.accessLog?.dropped ?? 0
         snapshot.connections.limit = process.connections.limit

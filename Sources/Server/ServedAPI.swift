@@ -42,6 +42,9 @@ final class ServedAPI: Sendable {
         return all
     }
 
+    /// The same API, as it was before; the only one is what all of several were.
+    func former(in apis: [ServedAPI]) -> ServedAPI? { apis.first { $0.name == name } ?? apis.first { $0.name.isEmpty } }
+
     private var settings: ProxySettings { state.settings }
 
     // MARK: Figures
@@ -54,11 +57,12 @@ final class ServedAPI: Sendable {
                 mode: mode.rawValue, isForAll: modes.all == mode, prefixes: exceptions.prefixes, routes: exceptions.routes)
         }
         snapshot.modes = snapshot.modes.isEmpty ? lines : zip(snapshot.modes, lines).map { $0.with($1) }
+        snapshot.collapsedWaiting += state.collapsed.waiting
         let failures = state.health.summary(now: now)
         snapshot.failures.add(failures)
         addCounts(of: state.cache?.cookieOrigins, to: &snapshot)
         addCounts(of: state.cache?.gone, to: &snapshot)
-        snapshot.tokens.add(lookUps: state.lookUpFigures, keys: state.keyFigures)
+        snapshot.tokens.add(lookUps: state.lookUpFigures(), keys: state.keyFigures())
         if !name.isEmpty {
             let addresses = addresses.map { ($0.url, $0.down == nil) }
             snapshot.apis.append(APILine(name: name, place: Int(place), isUp: failures.isUp, addresses: addresses))
@@ -74,7 +78,7 @@ extension ServedAPI {
         if next?.health !== state.health { past.failures.addOpened(state.health.summary(now: now)) }
         if next?.cache?.cookieOrigins !== state.cache?.cookieOrigins { addCounts(of: state.cache?.cookieOrigins, to: &past) }
         if next?.cache?.gone !== state.cache?.gone { addCounts(of: state.cache?.gone, to: &past) }
-        let (lookUps, keys) = (state.lookUpFigures, state.keyFigures)
+        let (lookUps, keys) = (state.lookUpFigures(besides: next), state.keyFigures(besides: next))
         past.tokens.add(lookUps: (lookUps.counts, 0), keys: (0, keys.read, keys.failed))
     }
 

@@ -13,10 +13,15 @@ final class ServedListener: Sendable {
     /// Of TCP one for each shard, all bound to the port that the first one got. A Unix socket is the first shard's. From one that was handed over
     /// all shards accept.
     private let sockets: [BoundSocket]
+    /// Who may connect to a Unix socket, where that is not the process's mask's matter.
+    private let mode: mode_t?
 
-    private init(_ settings: ListenerSettings, isAdmin: Bool, _ sockets: [BoundSocket]) {
-        (self.settings, self.isAdmin, self.sockets) = (settings, isAdmin, sockets)
+    private init(_ wanted: Wanted, _ sockets: [BoundSocket]) {
+        (settings, isAdmin, mode, self.sockets) = (wanted.settings, wanted.isAdmin, wanted.mode, sockets)
     }
+
+    /// Where the socket was another's before, its file has that one's mode.
+    func restrict() { if let file, let mode { chmod(file, mode) } }
 
     /// As it is indeed.
     var address: ListenAddress { sockets[0].address }
@@ -40,6 +45,9 @@ final class ServedListener: Sendable {
         if case .unix(let path) = settings.address { path } else { nil }
     }
 
+    /// An address of this machine that hardly anybody listens on.
+    private static let unused = "127.255.255.254"
+
     /// What is to be listened on.
     private struct Wanted {
         let settings: ListenerSettings
@@ -51,25 +59,30 @@ final class ServedListener: Sendable {
     }
 
     /// All that the settings name. What is listened on already stays, and keeps its sockets where only what is spoken there is another.
-    /// - Parameter handed: sockets that were handed over, by their descriptors: they can be had once only.
+    /// - Parameters:
+    ///   - asksTheSame: whether TLS asks clients for what it asked them before.
+    ///   - handed: sockets that were handed over, by their descriptors: they can be had once only.
     static func all(
-        _ settings: ProxySettings, after former: [ServedListener], handed: inout [Int32: BoundSocket], _ logger: Logger
+        _ settings: ProxySettings, after former: [ServedListener], asksTheSame: Bool = true, handed: inout [Int32: BoundSocket],
+        _ logger: Logger
     ) throws(ListenError) -> [ServedListener] {
         var all: [ServedListener] = []
         var left = former
         for wanted in try self.wanted(settings, logger) {
-            if let place = left.firstIndex(where: { $0.settings == wanted.settings && $0.isAdmin == wanted.isAdmin }) {
+            let isAsBefore = asksTheSame || !wanted.settings.isTLS
+            let same = left.firstIndex { $0.settings == wanted.settings && $0.isAdmin == wanted.isAdmin }
+            if isAsBefore, let place = same {
                 all.append(left.remove(at: place))
                 continue
             }
             let address = wanted.settings.address
-            if let place = left.firstIndex(where: { $0.settings.address == address || $0.address == address }) {
-                all.append(ServedListener(wanted.settings, isAdmin: wanted.isAdmin, left.remove(at: place).sockets))
+            if let place = same ?? left.firstIndex(where: { $0.settings.address == address || $0.address == address }) {
+                all.append(ServedListener(wanted, left.remove(at: place).sockets))
                 continue
             }
             do throws(ListenError) {
                 let sockets = try bind(wanted, settings, beside: former, &handed)
-                all.append(ServedListener(wanted.settings, isAdmin: wanted.isAdmin, sockets))
+                all.append(ServedListener(wanted, sockets))
             } catch {
                 guard wanted.isOptional else {
                     remove(all, butNot: former)
@@ -109,8 +122,14 @@ final class ServedListener: Sendable {
             handed[descriptor] = socket
             return [socket]
         case .ipv4, .ipv6:
-            // One of ours may listen on the same port by another name of this machine, such as all of its addresses.
-            let isOurs = address.port != 0 && former.contains { $0.address.port == address.port }
+            // One of ours that is left may be all of this machine's addresses, or one of them where all are wanted now.
+            let overlapping = former.filter { $0.address.overlaps(address) }
+            let staying = settings.listening.listeners + settings.listening.adminListeners
+            let isOurs = !overlapping.isEmpty && !overlapping.contains { staying.map(\.address).contains($0.settings.address) }
+            // Nobody else may be all of them already.
+            if isOurs, address.isWildcard, let port = address.port, let error = BoundSocket.whyNot(.ipv4(host: unused, port: port)) {
+                throw ListenError(address: address, code: error.code)
+            }
             let first = try BoundSocket(address, backlog: backlog, isShared: isOurs)
             var sockets = [first]
             for _ in 1..<max(1, settings.shards) { sockets.append(try BoundSocket(first.address, backlog: backlog, isShared: true)) }

@@ -48,6 +48,7 @@ final class ServedShard: @unchecked Sendable {
         shard.use(serving.process)
         if let new = prepared.tls, let tickets = serving.certificates?.tickets { use(new, tickets, onFailure) }
         if isRunning { for api in prepared.apis { api.start() } }
+        if apis.count != former.count || !prepared.apis.isEmpty { for api in apis { api.forgetRepeated() } }
         for api in former where !apis.contains(where: { $0 === api }) { retire(api) }
         place(serving)
     }
@@ -75,7 +76,8 @@ final class ServedShard: @unchecked Sendable {
             }
             guard let socket = served.socket(ofShard: shard.number) else { return nil }
             let listener = Listener(
-                loop: shard.loop, socket: socket, settings: served.settings, connections: shard.connections, receiver: receiver)
+                loop: shard.loop, socket: socket, settings: served.settings, connections: shard.connections, receiver: receiver,
+                isReserved: served.isAdmin)
             return (served, listener)
         }
         for (served, listener) in former where !serving.listeners.contains(where: { $0 === served }) {

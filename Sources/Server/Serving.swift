@@ -34,12 +34,12 @@ struct ServedCertificates: Sendable {
     let certificates: ServerCertificates
     let warnings: [ServerCertificates.Remark]
 
-    /// - Parameter former: whose keys of tickets are used further.
+    /// - Parameter tickets: makes the process's keys of tickets, or has made them already.
     /// - Returns: nil where no address speaks TLS.
-    init?(_ listening: ListeningSettings, after former: ServedCertificates?, now: Int64) throws(CertificateError) {
+    init?(_ listening: ListeningSettings, _ tickets: () -> TicketKeys?, now: Int64) throws(CertificateError) {
         guard (listening.listeners + listening.adminListeners).contains(where: \.isTLS) else { return nil }
         let reading = ServerCertificates.read(listening.tls, now: now)
-        guard let certificates = reading.certificates, let tickets = former?.tickets ?? TicketKeys() else {
+        guard let certificates = reading.certificates, let tickets = tickets() else {
             throw CertificateError(mistakes: reading.mistakes)
         }
         (self.tickets, self.certificates, warnings) = (tickets, certificates, reading.warnings)

@@ -44,7 +44,11 @@ package final class AccessLog: @unchecked Sendable {
     }
 
     private static func open(_ path: String?) -> Descriptor {
-        Descriptor(path.map { csystem_open($0, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o640) } ?? csystem_duplicate(STDOUT_FILENO))
+        guard let path else { return Descriptor(csystem_duplicate(STDOUT_FILENO)) }
+        // A pipe that nobody reads would be waited for.
+        let opened = Descriptor(csystem_open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0o640))
+        if opened.isOpen { _ = fcntl(opened.number, F_SETFL, fcntl(opened.number, F_GETFL) & ~O_NONBLOCK) }
+        return opened
     }
 
     package var dropped: Int { state.withLock { $0.dropped } }

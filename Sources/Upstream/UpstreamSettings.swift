@@ -87,6 +87,12 @@ package struct UpstreamSettings: Sendable, Equatable {
         return Array((PercentCoding.decode(text.utf8, plusIsSpace: false) ?? String(text)).utf8)
     }
 
+    /// Whether both are the same upstream, however it is asked.
+    package func isSameOrigin(as other: UpstreamSettings) -> Bool {
+        (isTLS, host, port, basePath) == (other.isTLS, other.host, other.port, other.basePath)
+            && (unixSocket, proxy) == (other.unixSocket, other.proxy) && fallbacks == other.fallbacks
+    }
+
     package var scheme: String { isTLS ? "https" : "http" }
 
     /// `https://api.example.com`

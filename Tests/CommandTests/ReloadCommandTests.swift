@@ -65,4 +65,30 @@ struct ReloadCommandTests {
         #expect(log.status == 0 && log.text.contains("the settings stay as they were: "))
         #expect(FileContent.read(temporary.path + "/access.log").map { String(decoding: $0, as: UTF8.self) }?.contains("/a") == true)
     }
+
+    @Test("one after the other as quickly as they can be asked for: what the file says last holds in the end")
+    func quickly() throws {
+        try write("forwarding: {name: first}\n")
+        let serve = try serve()
+        for _ in 1...10 {
+            try write("forwarding: {name: second}\n")
+            serve.send(SIGHUP)
+            try write("forwarding: {name: first}\n")
+            #expect(try reload().status == 0)
+            #expect(try serve.get("/a")["Cache-Status"]?.hasPrefix("first;") == true)
+        }
+        #expect(serve.stop().status == 0)
+    }
+
+    @Test("a log that nobody reads is refused, and holds up neither what is asked next nor the end")
+    func unreadLog() throws {
+        try write("")
+        let (serve, pipe) = (try serve(), temporary.path + "/pipe")
+        #expect(mkfifo(pipe, 0o600) == 0)
+        try write("log: {access: \(pipe)}\n")
+        #expect(try reload().text.contains("cannot be opened"))
+        try write("forwarding: {name: second}\n")
+        #expect(try reload().status == 0)
+        #expect(serve.stop().status == 0)
+    }
 }

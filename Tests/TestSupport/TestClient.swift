@@ -100,7 +100,7 @@ package final class TestClient {
             return result == 0 ? withUnsafeBytes(of: storage) { Array($0.prefix(Int(length))) } : []
         }
         let own = name(descriptor, getsockname)
-        return (0..<Int32(4_096)).first { $0 != descriptor && name($0, getpeername) == own }
+        return (0..<Int32(65_536)).first { $0 != descriptor && name($0, getpeername) == own }
     }
 
     /// The connection's end will be a reset, which the server sees at once.

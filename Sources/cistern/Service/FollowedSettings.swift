@@ -24,7 +24,10 @@ final class FollowedSettings: Sendable {
     /// Reads them again, all of them.
     func read() throws(SettingsMistakes) -> NewSettings {
         let reader = options.read()
-        guard reader.mistakes.isEmpty else { throw SettingsMistakes(reader.mistakesInOrder.map { "\($0)" }) }
+        guard reader.mistakes.isEmpty else {
+            let areOfCertificates = reader.mistakes.contains { $0.sentence.hasPrefix("tls.certificates") }
+            throw SettingsMistakes(reader.mistakesInOrder.map { "\($0)" }, areOfCertificates: areOfCertificates)
+        }
         let former = current
         let change = SettingsChange(from: former, to: reader.settings)
         var new = NewSettings(try place(change.settings, reader))
@@ -32,7 +35,8 @@ final class FollowedSettings: Sendable {
         new.unchangedAPIs = change.unchangedAPIs
         new.warnings = AccessCheck.warnings(change.settings) + (DescriptorLimit.warning(new.settings).map { [$0] } ?? [])
         if former.log.access != change.settings.log.access || former.log.accessFormat != change.settings.log.accessFormat {
-            new.accessLog = .replaced(try accessLog(change.settings.log))
+            let log = change.settings.log
+            new.accessLog = .replaced { () throws(SettingsMistakes) in try Self.accessLog(log) }
         }
         new.whenApplied = { [self] in
             state.withLock { $0 = change.settings }
@@ -51,7 +55,7 @@ final class FollowedSettings: Sendable {
         return proxy
     }
 
-    private func accessLog(_ log: CisternSettings.Log) throws(SettingsMistakes) -> AccessLog? {
+    private static func accessLog(_ log: CisternSettings.Log) throws(SettingsMistakes) -> AccessLog? {
         guard log.access != "off" else { return nil }
         guard let opened = Startup.accessLog(log) else {
             throw SettingsMistakes(["log.access: \(log.access) cannot be opened: \(String(cString: strerror(errno)))"])

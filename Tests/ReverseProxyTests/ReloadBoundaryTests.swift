@@ -1,0 +1,165 @@
+// What a reload must not do: lose what an outage needs, give one's data to another, leave a door open that was closed, or never come to an end.
+
+import Addresses
+import Administration
+import CachePolicy
+import CacheStore
+import Downstream
+import Forwarding
+import Glibc
+import HTTPCore
+import Identity
+import ReverseProxy
+import Server
+import TestSupport
+import Testing
+import Upstream
+
+@Suite("What a reload must not do", .play)
+struct ReloadBoundaryTests {
+    private static func origin(_ name: String = "origin") -> ScriptedOrigin {
+        ScriptedOrigin { [.json("\"\(name) \($0.target)\"", ["Cache-Control: max-age=60"])] }
+    }
+
+    private static func isApplied(_ outcome: ReloadOutcome?) -> Bool { outcome?.label == "applied" }
+
+    @Test("whose credentials are, as the upstream has told, is known further: their copies go out in an outage")
+    func toldIdentities() throws {
+        let origin = ScriptedOrigin {
+            $0.target == "/me" ? [.json("{\"id\":\"ann\"}")] : [.json("\"hers\"", ["Cache-Control: private, max-age=3600"])]
+        }
+        let play = try ProxyPlay(origin) {
+            $0.otherRoute.lookUp.path = "/me"
+            $0.otherRoute.lookUp.pointers = ["/id"]
+        }
+        let ann = [("Authorization", "Bearer 0123456789abcdef")]
+        _ = try play.get("/hello", ann)
+        #expect(try play.waitFor("cistern_identity_lookups_total{result=\"told\"}", 1))
+        #expect(try play.get("/a", ann).status == 200)
+        origin.down()
+        #expect(Self.isApplied(play.reload { $0.settings.forwarding.name = "other" }))
+        #expect(try play.get("/a", ann)["Cache-Status"]?.contains("hit") == true)
+        #expect(try play.metric("cistern_identity_lookups_total{result=\"told\"}") == 1)
+    }
+
+    @Test("a request under new rules does not share the response to one under the old")
+    func flights() throws {
+        let (asked, gate) = (Gate(), Gate())
+        let origin = ScriptedOrigin { request in
+            [.open(asked), .pass(gate), .json("\"\(request["X-Who"] ?? "nobody")\"", ["Cache-Control: max-age=60"])]
+        }
+        let play = try ProxyPlay(origin)
+        let (alice, other) = (try play.client(), try play.client())
+        alice.send("GET /echo HTTP/1.1\r\nHost: a\r\nX-Who: alice\r\n\r\n")
+        asked.pass()
+        #expect(Self.isApplied(play.reload { $0.settings.policy.credentials.fields.append("x-who") }))
+        other.send("GET /echo HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(origin.waitForRequests(2))
+        gate.open()
+        #expect(alice.readResponse()?.text == "\"alice\"" && other.readResponse()?.text == "\"nobody\"")
+    }
+
+    @Test("a port that another process listens on is not shared with it")
+    func port() throws {
+        let (play, other) = (try ProxyPlay(Self.origin()), try ProxyPlay(Self.origin("other")))
+        // As another process would: with its own word that it shares the port.
+        let taken = try BoundSocket(.ipv4(host: "127.0.0.2", port: play.port), backlog: 1)
+        for host in ["127.0.0.2", "0.0.0.0"] {
+            let outcome = play.reload {
+                $0.settings.listening.listeners.append(ListenerSettings(.ipv4(host: host, port: play.port)))
+            }
+            #expect(outcome?.label == "refused", "\(host)")
+        }
+        #expect(try play.get("/a").text == "\"origin /a\"")
+        withExtendedLifetime((taken, other)) {}
+    }
+
+    @Test("one address may become all of the machine's, and all one; whoever is connected loses nothing")
+    func wildcard() throws {
+        let play = try ProxyPlay(Self.origin())
+        let (port, kept) = (play.port, try play.client())
+        for host in ["0.0.0.0", "127.0.0.1", "0.0.0.0"] {
+            #expect(
+                Self.isApplied(play.reload { $0.settings.listening.listeners = [ListenerSettings(.ipv4(host: host, port: port))] }),
+                "\(host)")
+            #expect(try TestClient(port: port).get("/a")?.status == 200, "\(host)")
+        }
+        #expect(kept.get("/a")?["Connection"] == "close")
+    }
+
+    @Test("who came in before a certificate was asked for comes in anew", .serialized, arguments: [false, true])
+    func certificates(isAsBefore: Bool) throws {
+        let authority = SharedCertificates.authority
+        let play = try ProxyPlay(Self.origin(), door: .tls)
+        let kept = try play.client()
+        #expect(kept.get("/a")?.status == 200)
+        let outcome = play.reload {
+            guard !isAsBefore else { return }
+            $0.settings.listening.tls.certificates[0].clientAuthorities = authority
+            $0.settings.listening.tls.certificates[0].verification = .required
+        }
+        #expect(Self.isApplied(outcome))
+        #expect((kept.get("/a")?["Connection"] == "close") == !isAsBefore)
+        #expect((try play.client().get("/a")?.status == 200) == isAsBefore)
+    }
+
+    @Test("what was one API's and is another's now does not come from the first one's memory")
+    func memos() throws {
+        let (first, second) = (Self.origin("first"), Self.origin("second"))
+        func api(_ settings: ProxySettings, _ name: String, _ path: String, _ origin: ScriptedOrigin) -> ProxySettings {
+            var api = settings
+            (api.apiName, api.scope.path, api.upstream.port) = (name, Array(path.utf8), origin.port)
+            return api
+        }
+        let play = try ProxyPlay(first) { $0.apis = [api($0, "a", "", first)] }
+        for _ in 1...3 { #expect(try play.get("/users/1").text == "\"first /users/1\"") }
+        let outcome = play.reload {
+            var settings = $0.settings
+            settings.apis = []
+            $0.settings.apis.append(api(settings, "b", "/users", second))
+            $0.unchangedAPIs = ["a"]
+        }
+        #expect(Self.isApplied(outcome))
+        for _ in 1...2 { #expect(try play.get("/users/1").text == "\"second /users/1\"") }
+    }
+
+    @Test("one API that becomes several keeps the mode that was set by hand, and it is told that copies have other names")
+    func names() throws {
+        let play = try ProxyPlay(Self.origin())
+        #expect(try play.get("/a").status == 200)
+        #expect(try play.admin("PUT", "/-/mode?mode=offline").status == 200)
+        let outcome = play.reload {
+            var api = $0.settings
+            api.apiName = "a"
+            $0.settings.apis = [api]
+        }
+        let warnings: [String] = if case .applied(let applied) = outcome { applied.warnings } else { [] }
+        #expect(warnings.contains { $0.contains("copies lie under names") })
+        #expect(try play.get("/b").status == 504)
+    }
+
+    @Test("faults that may not be injected any more end")
+    func faults() throws {
+        let play = try ProxyPlay(Self.origin()) { $0.admin.allowsFaults = true }
+        #expect(try play.admin("POST", "/-/faults?path=/a&effect=refuse").status == 200)
+        #expect(try play.metric("cistern_fault_rules") == 1)
+        #expect(Self.isApplied(play.reload { $0.settings.admin.allowsFaults = false }))
+        #expect(try play.metric("cistern_fault_rules") == 0)
+    }
+
+    @Test("the administrator's socket is for its owner alone, whoever had it before")
+    func adminSocket() throws {
+        let file = TestTools.temporaryDirectory()
+        let path = file.path + "/a.sock"
+        let play = try ProxyPlay(Self.origin()) {
+            $0.listening.listeners.append(ListenerSettings(.unix(path: path)))
+        }
+        let outcome = play.reload {
+            $0.settings.listening.listeners.removeLast()
+            $0.settings.admin.socket = path
+        }
+        #expect(Self.isApplied(outcome))
+        var status = stat()
+        #expect(stat(path, &status) == 0 && status.st_mode & 0o777 == 0o600)
+    }
+}
