@@ -4,17 +4,17 @@
 import HTTPCore
 
 /// The field that trusted proxies write.
-package enum ForwardedField: String, Sendable, CaseIterable {
+public enum ForwardedField: String, Sendable, CaseIterable {
     /// X-Forwarded-For where there is one, else Forwarded.
     case auto
     case forwarded
     case xForwardedFor = "x-forwarded-for"
 }
 
-package struct ForwardedClient: Sendable, Equatable {
-    package private(set) var address: ClientAddress
+public struct ForwardedClient: Sendable, Equatable {
+    public private(set) var address: ClientAddress
     /// The scheme that the client used, where the proxy said it.
-    package private(set) var isSecure: Bool?
+    public private(set) var isSecure: Bool?
 
     /// What is walked at most; who is further away is as good as unknown.
     private static let limit = 64
@@ -22,7 +22,7 @@ package struct ForwardedClient: Sendable, Equatable {
     /// - Parameters:
     ///   - peer: where the connection came from: a trusted one.
     ///   - trusted: the proxies that are believed.
-    package init(_ fields: Fields, from peer: ClientAddress, _ field: ForwardedField, trusted: NetworkList) {
+    public init(_ fields: Fields, from peer: ClientAddress, _ field: ForwardedField, trusted: NetworkList) {
         address = peer
         if field == .forwarded || field == .auto && !fields.contains(.xForwardedFor) && fields.contains(.forwarded) {
             walk(fields.all(.forwarded), trusted, Self.elements)

@@ -2,27 +2,27 @@
 
 import HTTPCore
 
-package struct IPAddress: Hashable, Sendable {
-    package let isIPv6: Bool
+public struct IPAddress: Hashable, Sendable {
+    public let isIPv6: Bool
     /// Of IPv4 the lowest 32 bits.
-    package let number: UInt128
+    public let number: UInt128
 
-    package var bitCount: Int { isIPv6 ? 128 : 32 }
+    public var bitCount: Int { isIPv6 ? 128 : 32 }
 
     /// An IPv4 address in an IPv6 one (`::ffff:192.0.2.1`) is that IPv4 address: sockets for both name it so.
-    package init(ipv6 number: UInt128) {
+    public init(ipv6 number: UInt128) {
         let isMapped = number >> 32 == 0xffff
         isIPv6 = !isMapped
         self.number = isMapped ? number & 0xffff_ffff : number
     }
 
-    package init(ipv4 number: UInt32) {
+    public init(ipv4 number: UInt32) {
         isIPv6 = false
         self.number = UInt128(number)
     }
 
     /// - Parameter bytes: in network order, 4 or 16 of them.
-    package init?(bytes: some Collection<UInt8>) {
+    public init?(bytes: some Collection<UInt8>) {
         let number = bytes.reduce(UInt128(0)) { $0 << 8 | UInt128($1) }
         switch bytes.count {
         case 4: self.init(ipv4: UInt32(number))
@@ -32,7 +32,7 @@ package struct IPAddress: Hashable, Sendable {
     }
 
     /// `192.0.2.1` or `2001:db8::1`, without brackets, zone or port. Leading zeros in IPv4 are refused: some read them as octal.
-    package init?(_ text: some Collection<UInt8>) {
+    public init?(_ text: some Collection<UInt8>) {
         // The longest has 45 characters.
         guard text.count <= 45 else { return nil }
         let text = Array(text)
@@ -45,13 +45,13 @@ package struct IPAddress: Hashable, Sendable {
         }
     }
 
-    package init?(_ text: String) { self.init(text.utf8) }
+    public init?(_ text: String) { self.init(text.utf8) }
 
     /// The first bits of it.
     func prefix(_ count: Int) -> UInt128 { count == 0 ? 0 : number >> UInt128(bitCount - count) }
 
     /// What one client has at its disposal: the address, of IPv6 its /64 network.
-    package var client: UInt128 { isIPv6 ? number | UInt128(UInt64.max) : number }
+    public var client: UInt128 { isIPv6 ? number | UInt128(UInt64.max) : number }
 
     private static func ipv4(_ text: ArraySlice<UInt8>) -> UInt32? {
         let parts = text.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
@@ -109,9 +109,9 @@ package struct IPAddress: Hashable, Sendable {
 }
 
 extension IPAddress: CustomStringConvertible {
-    package var description: String { String(decoding: text, as: UTF8.self) }
+    public var description: String { String(decoding: text, as: UTF8.self) }
 
-    package var text: [UInt8] {
+    public var text: [UInt8] {
         var out: [UInt8] = []
         guard isIPv6 else {
             out.reserveCapacity(16)

@@ -2,17 +2,17 @@
 
 import HTTPCore
 
-package struct IPNetwork: Hashable, Sendable, CustomStringConvertible {
-    package let address: IPAddress
-    package let prefixBits: Int
+public struct IPNetwork: Hashable, Sendable, CustomStringConvertible {
+    public let address: IPAddress
+    public let prefixBits: Int
 
-    package enum Problem: Error, Sendable, Equatable, CustomStringConvertible {
+    public enum Problem: Error, Sendable, Equatable, CustomStringConvertible {
         case address(String)
         case prefix(String, atMost: Int)
         /// What it would be without the bits behind its prefix.
         case bitsBehindPrefix(String, meant: String)
 
-        package var description: String {
+        public var description: String {
             switch self {
             case .address(let text): "\"\(text)\" is no address and no network, such as 192.0.2.7, 10.0.0.0/8 or 2001:db8::/32"
             case .prefix(let text, let most): "the length behind the slash of \"\(text)\" must be a number from 0 to \(most)"
@@ -22,7 +22,7 @@ package struct IPNetwork: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// `ADDRESS`, which is that one, or `ADDRESS/BITS`.
-    package init(_ text: String) throws(Problem) {
+    public init(_ text: String) throws(Problem) {
         let parts = text.utf8.split(separator: UInt8(ascii: "/"), maxSplits: 1, omittingEmptySubsequences: false)
         guard let address = IPAddress(parts[0]) else { throw .address(text) }
         self.address = address
@@ -44,12 +44,12 @@ package struct IPNetwork: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    package var description: String { prefixBits == address.bitCount ? "\(address)" : "\(address)/\(prefixBits)" }
+    public var description: String { prefixBits == address.bitCount ? "\(address)" : "\(address)/\(prefixBits)" }
 }
 
 /// Values of networks, found by address: the one of the longest prefix. A look-up costs one step for each length that some network has, however
 /// many there are.
-package struct NetworkTable<Value: Sendable>: Sendable {
+public struct NetworkTable<Value: Sendable>: Sendable {
     private struct Prefix: Hashable {
         let isIPv6: Bool
         let bits: UInt128
@@ -58,11 +58,11 @@ package struct NetworkTable<Value: Sendable>: Sendable {
     /// Longest first.
     private var lengths: [(bits: Int, isIPv6: Bool, values: [Prefix: Value])] = []
 
-    package init() {}
+    public init() {}
 
-    package var isEmpty: Bool { lengths.isEmpty }
+    public var isEmpty: Bool { lengths.isEmpty }
 
-    package subscript(network: IPNetwork) -> Value? {
+    public subscript(network: IPNetwork) -> Value? {
         get { lengths.first { $0.bits == network.prefixBits && $0.isIPv6 == network.address.isIPv6 }?.values[Self.prefix(network)] }
         set {
             let (bits, isIPv6) = (network.prefixBits, network.address.isIPv6)
@@ -80,7 +80,7 @@ package struct NetworkTable<Value: Sendable>: Sendable {
     }
 
     /// nil where no network has it.
-    package func value(of address: IPAddress) -> Value? {
+    public func value(of address: IPAddress) -> Value? {
         for length in lengths where length.isIPv6 == address.isIPv6 {
             if let value = length.values[Prefix(isIPv6: address.isIPv6, bits: address.prefix(length.bits))] { return value }
         }
@@ -89,28 +89,28 @@ package struct NetworkTable<Value: Sendable>: Sendable {
 }
 
 extension NetworkTable: Equatable where Value: Equatable {
-    package static func == (one: NetworkTable, other: NetworkTable) -> Bool {
+    public static func == (one: NetworkTable, other: NetworkTable) -> Bool {
         one.lengths.elementsEqual(other.lengths) { $0.bits == $1.bits && $0.isIPv6 == $1.isIPv6 && $0.values == $1.values }
     }
 }
 
 /// A set of networks.
-package struct NetworkList: Sendable, Equatable {
+public struct NetworkList: Sendable, Equatable {
     private var table = NetworkTable<Bool>()
     /// Whether those at the other end of a Unix socket are in it.
     private let hasLocal: Bool
 
-    package init(_ networks: [IPNetwork] = [], hasLocal: Bool = false) {
+    public init(_ networks: [IPNetwork] = [], hasLocal: Bool = false) {
         self.hasLocal = hasLocal
         for network in networks { table[network] = true }
     }
 
     /// How an operator writes those at the other end of a Unix socket.
-    package static let local = "unix:"
+    public static let local = "unix:"
 
-    package var isEmpty: Bool { table.isEmpty && !hasLocal }
+    public var isEmpty: Bool { table.isEmpty && !hasLocal }
 
-    package func contains(_ place: ClientAddress) -> Bool {
+    public func contains(_ place: ClientAddress) -> Bool {
         switch place {
         case .known(let address): contains(address)
         case .local: hasLocal
@@ -118,5 +118,5 @@ package struct NetworkList: Sendable, Equatable {
         }
     }
 
-    package func contains(_ address: IPAddress) -> Bool { table.value(of: address) != nil }
+    public func contains(_ address: IPAddress) -> Bool { table.value(of: address) != nil }
 }

@@ -3,9 +3,9 @@
 
 import HTTPCore
 
-package struct ProxyHeader: Sendable, Equatable {
+public struct ProxyHeader: Sendable, Equatable {
     /// Of the client; nil where the balancer speaks for itself (LOCAL), or does not know (UNKNOWN, another family).
-    package var source: (address: IPAddress, port: UInt16)? { client.map { ($0.address, $0.port) } }
+    public var source: (address: IPAddress, port: UInt16)? { client.map { ($0.address, $0.port) } }
 
     private struct Endpoint: Sendable, Equatable {
         let address: IPAddress
@@ -14,7 +14,7 @@ package struct ProxyHeader: Sendable, Equatable {
 
     private let client: Endpoint?
 
-    package enum Result: Sendable, Equatable {
+    public enum Result: Sendable, Equatable {
         case needsMore
         /// - Parameter bytes: how many of those that came belong to it.
         case header(ProxyHeader, bytes: Int)
@@ -28,10 +28,10 @@ package struct ProxyHeader: Sendable, Equatable {
     private static let signature: [UInt8] = [0x0d, 0x0a, 0x0d, 0x0a, 0x00, 0x0d, 0x0a, 0x51, 0x55, 0x49, 0x54, 0x0a]
 
     /// More than this is never needed to read one, in bytes.
-    package static let limit = 16 + blockLimit
+    public static let limit = 16 + blockLimit
 
     /// - Parameter bytes: the first that came.
-    package static func read(_ bytes: ArraySlice<UInt8>) -> Result {
+    public static func read(_ bytes: ArraySlice<UInt8>) -> Result {
         if bytes.prefix(signature.count).elementsEqual(signature.prefix(bytes.count)) {
             return bytes.count < 16 ? .needsMore : readBlock(bytes)
         }

@@ -3,20 +3,20 @@
 
 import HTTPCore
 
-package struct ServedAPIs: Sendable {
+public struct ServedAPIs: Sendable {
     /// What one API is for.
-    package struct Scope: Sendable {
+    public struct Scope: Sendable {
         /// Empty for any.
-        package var names: ServedNames
+        public var names: ServedNames
         /// What paths begin with, in whole segments and without a slash at the end; empty for all.
-        package var path: [UInt8]
+        public var path: [UInt8]
         /// Whether the upstream is asked without that.
-        package var isStripped = false
+        public var isStripped = false
 
-        package init(names: ServedNames = ServedNames(), path: [UInt8] = []) { (self.names, self.path) = (names, path) }
+        public init(names: ServedNames = ServedNames(), path: [UInt8] = []) { (self.names, self.path) = (names, path) }
     }
 
-    package enum Choice: Sendable, Equatable {
+    public enum Choice: Sendable, Equatable {
         /// Its place.
         case api(Int)
         /// None has the host.
@@ -27,12 +27,12 @@ package struct ServedAPIs: Sendable {
 
     private let scopes: [Scope]
 
-    package init(_ scopes: [Scope]) { self.scopes = scopes }
+    public init(_ scopes: [Scope]) { self.scopes = scopes }
 
     /// - Parameters:
     ///   - authority: `host[:port]`, as in a Host field.
     ///   - target: path and query.
-    package func choose(_ authority: ArraySlice<UInt8>, _ target: ArraySlice<UInt8>) -> Choice {
+    public func choose(_ authority: ArraySlice<UInt8>, _ target: ArraySlice<UInt8>) -> Choice {
         let choice = choice(authority, target)
         // What the upstream may read as another path must not lead there from here: `/a/../b` is neither /a's nor /b's.
         guard let plain = PlainPath.make(of: target) else { return choice }
@@ -41,7 +41,7 @@ package struct ServedAPIs: Sendable {
     }
 
     /// Whether requests for a target can be for an API, as far as paths tell: where others have the same hosts, the longest counts.
-    package func mayBe(_ place: Int, for target: ArraySlice<UInt8>) -> Bool {
+    public func mayBe(_ place: Int, for target: ArraySlice<UInt8>) -> Bool {
         let scope = scopes[place]
         guard Self.begins(target, with: scope.path) else { return false }
         return !scopes.contains { $0.path.count > scope.path.count && $0.names == scope.names && Self.begins(target, with: $0.path) }

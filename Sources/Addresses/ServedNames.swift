@@ -2,7 +2,7 @@
 
 import HTTPCore
 
-package struct ServedNames: Sendable, Hashable {
+public struct ServedNames: Sendable, Hashable {
     private struct Name: Hashable {
         let host: [UInt8]
         /// nil for every port.
@@ -14,7 +14,7 @@ package struct ServedNames: Sendable, Hashable {
     private var suffixes: Set<Name> = []
 
     /// - Parameter texts: those that `isName` holds for.
-    package init(_ texts: [String] = []) {
+    public init(_ texts: [String] = []) {
         for text in texts {
             let (host, port) = Self.split(Array(text.utf8)[...])
             if host.starts(with: Array("*.".utf8)) {
@@ -25,9 +25,9 @@ package struct ServedNames: Sendable, Hashable {
         }
     }
 
-    package static let form = "a host such as api.example.com, *.example.com or [2001:db8::1], perhaps with :PORT"
+    public static let form = "a host such as api.example.com, *.example.com or [2001:db8::1], perhaps with :PORT"
 
-    package static func isName(_ text: String) -> Bool {
+    public static func isName(_ text: String) -> Bool {
         let (host, port) = split(Array(text.utf8)[...])
         if let port {
             guard port.allSatisfy(\.isASCIIDigit), UInt16(String(decoding: port, as: UTF8.self)) != nil else { return false }
@@ -40,20 +40,20 @@ package struct ServedNames: Sendable, Hashable {
         }
     }
 
-    package var isEmpty: Bool { names.isEmpty && suffixes.isEmpty }
+    public var isEmpty: Bool { names.isEmpty && suffixes.isEmpty }
 
     /// How exactly a name is meant.
-    package enum Fit: Int, Comparable {
+    public enum Fit: Int, Comparable {
         case byStar = 1
         case byStarWithPort, exact, exactWithPort
 
-        package static func < (left: Fit, right: Fit) -> Bool { left.rawValue < right.rawValue }
+        public static func < (left: Fit, right: Fit) -> Bool { left.rawValue < right.rawValue }
     }
 
     /// - Parameter authority: `host[:port]`, as in a Host field.
-    package func contains(_ authority: ArraySlice<UInt8>) -> Bool { fit(authority) != nil }
+    public func contains(_ authority: ArraySlice<UInt8>) -> Bool { fit(authority) != nil }
 
-    package func fit(_ authority: ArraySlice<UInt8>) -> Fit? {
+    public func fit(_ authority: ArraySlice<UInt8>) -> Fit? {
         let (host, port) = Self.split(authority)
         if let hasPort = Self.has(names, host, port) { return hasPort ? .exactWithPort : .exact }
         // A star stands for one label, as in certificates (RFC 6125 §6.4.3).
@@ -83,7 +83,7 @@ package struct ServedNames: Sendable, Hashable {
     }
 
     /// The port that an authority names; nil where it names none.
-    package static func port(of authority: ArraySlice<UInt8>) -> UInt16? {
+    public static func port(of authority: ArraySlice<UInt8>) -> UInt16? {
         split(authority).port.flatMap { UInt16(String(decoding: $0, as: UTF8.self)) }
     }
 }

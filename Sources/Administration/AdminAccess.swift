@@ -4,7 +4,7 @@
 import HTTPCore
 
 /// The way by which a request came.
-package enum AdminDoor: Sendable {
+public enum AdminDoor: Sendable {
     case unixSocket
     case loopback
     /// An address that other machines reach.
@@ -13,13 +13,13 @@ package enum AdminDoor: Sendable {
     case certified
 }
 
-package enum AdminAccess: Equatable {
+public enum AdminAccess: Equatable {
     case allowed
     /// RFC 6750 §3: the token is missing or wrong.
     case unauthorized
     case forbidden(String)
 
-    package init(_ head: RequestHead, through door: AdminDoor, token: [UInt8]?) {
+    public init(_ head: RequestHead, through door: AdminDoor, token: [UInt8]?) {
         if case .unixSocket = door {
             self = .allowed
         } else if let token {

@@ -8,8 +8,8 @@ import JSON
 import ResponseCache
 
 /// `@unchecked Sendable` because nothing changes after `init`; what it reaches guards itself.
-package final class AdminInterface: @unchecked Sendable {
-    package let settings: AdminSettings
+public final class AdminInterface: @unchecked Sendable {
+    public let settings: AdminSettings
     private unowned let server: any AdministeredServer
     /// One at least.
     let apis: [any AdministeredAPI]
@@ -18,7 +18,7 @@ package final class AdminInterface: @unchecked Sendable {
     private let queue = DispatchQueue(label: "cistern.admin", qos: .utility)
 
     /// - Parameter apis: those that are served, for as long as this is asked.
-    package init(server: any AdministeredServer, apis: [any AdministeredAPI], settings: AdminSettings) {
+    public init(server: any AdministeredServer, apis: [any AdministeredAPI], settings: AdminSettings) {
         self.server = server
         self.apis = apis
         self.settings = settings
@@ -29,7 +29,7 @@ package final class AdminInterface: @unchecked Sendable {
         }
     }
 
-    package typealias Reply = @Sendable (AdminResponse) -> Void
+    public typealias Reply = @Sendable (AdminResponse) -> Void
 
     /// What is asked, with what is needed to respond.
     struct Task: Sendable {
@@ -132,7 +132,7 @@ package final class AdminInterface: @unchecked Sendable {
     func later(_ work: @escaping @Sendable () -> Void) { queue.async(execute: work) }
 
     /// Calls `reply` once, from any thread.
-    package func perform(_ request: AdminRequest, reply: @escaping Reply) {
+    public func perform(_ request: AdminRequest, reply: @escaping Reply) {
         let fitting = Self.routes.compactMap { route in route.item(in: request.segments).map { (route, $0) } }
         // RFC 9110 §9.3.2: HEAD is GET without the content, which the connection leaves out.
         let method = request.method == .head ? .get : request.method

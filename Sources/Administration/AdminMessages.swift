@@ -4,16 +4,16 @@ import Explanation
 import HTTPCore
 import JSON
 
-package struct AdminRequest: Sendable {
+public struct AdminRequest: Sendable {
     var method: Method
     /// Decoded segments behind `/-/`.
     var segments: [String]
     /// Decoded arguments, in order.
     var arguments: [(name: String, value: String)]
-    package var content: [UInt8] = []
+    public var content: [UInt8] = []
 
     /// nil where the target is not under `/-/`, or not spelt as RFC 3986 has it.
-    package init?(_ head: RequestHead) {
+    public init?(_ head: RequestHead) {
         method = head.method
         let target = head.pathAndQuery
         let question = target.firstIndex(of: UInt8(ascii: "?")) ?? target.endIndex
@@ -64,25 +64,25 @@ package struct AdminRequest: Sendable {
 }
 
 /// Why something was not done (RFC 9457 is how it is told).
-package struct AdminProblem: Error, Sendable {
+public struct AdminProblem: Error, Sendable {
     let status: Status
     let sentence: String
 
-    package init(status: Status, sentence: String) {
+    public init(status: Status, sentence: String) {
         self.status = status
         self.sentence = sentence
     }
 
     static func badRequest(_ sentence: String) -> AdminProblem { AdminProblem(status: 400, sentence: sentence) }
-    package static func notFound(_ sentence: String) -> AdminProblem { AdminProblem(status: 404, sentence: sentence) }
+    public static func notFound(_ sentence: String) -> AdminProblem { AdminProblem(status: 404, sentence: sentence) }
     static func unavailable(_ sentence: String) -> AdminProblem { AdminProblem(status: 503, sentence: sentence) }
 }
 
-package struct AdminResponse: Sendable {
+public struct AdminResponse: Sendable {
     var status: Status = 200
     var contentType = "application/json"
-    package var content: [UInt8]
-    package var fieldLines = ""
+    public var content: [UInt8]
+    public var fieldLines = ""
 
     init(_ value: JSONValue, status: Status = 200) {
         self.status = status
@@ -94,7 +94,7 @@ package struct AdminResponse: Sendable {
         self.contentType = contentType
     }
 
-    package init(_ problem: AdminProblem) {
+    public init(_ problem: AdminProblem) {
         let title = String(decoding: [UInt8](ReasonPhrase.standard(for: problem.status)), as: UTF8.self)
         self.init(
             [
@@ -106,7 +106,7 @@ package struct AdminResponse: Sendable {
     }
 
     /// Status line and fields, without the empty line at the end.
-    package func head(date: [UInt8]) -> [UInt8] {
+    public func head(date: [UInt8]) -> [UInt8] {
         var head: [UInt8] = []
         ResponseSerializer.appendStatusLine(status, reason: [], to: &head)
         head.append("Date: ")

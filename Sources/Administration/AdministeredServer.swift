@@ -8,7 +8,7 @@ import ResponseCache
 import Telemetry
 
 /// Asked on the interface's queue; what is handed back comes from whatever thread has it.
-package protocol AdministeredServer: AnyObject, Sendable {
+public protocol AdministeredServer: AnyObject, Sendable {
     /// Milliseconds since 1970, and of a clock that is never set.
     var wallMilliseconds: Int64 { get }
     var monotonicMilliseconds: Int64 { get }
@@ -40,7 +40,7 @@ package protocol AdministeredServer: AnyObject, Sendable {
 }
 
 /// The same of one API.
-package protocol AdministeredAPI: AnyObject, Sendable {
+public protocol AdministeredAPI: AnyObject, Sendable {
     /// Empty for the only one.
     var name: String { get }
     /// By which records call it.
@@ -86,64 +86,64 @@ package protocol AdministeredAPI: AnyObject, Sendable {
 }
 
 /// One address of an upstream.
-package struct AddressState: Sendable {
+public struct AddressState: Sendable {
     /// With its base path.
-    package let url: String
+    public let url: String
     /// Since when it cannot be reached, in milliseconds of the clock that is never set, and what the last attempt ended with; nil where nothing
     /// speaks against it.
-    package let down: (since: Int64, error: String)?
+    public let down: (since: Int64, error: String)?
 
-    package init(url: String, down: (since: Int64, error: String)?) { (self.url, self.down) = (url, down) }
+    public init(url: String, down: (since: Int64, error: String)?) { (self.url, self.down) = (url, down) }
 }
 
 /// What came of reading the settings again.
-package enum ReloadOutcome: Sendable {
+public enum ReloadOutcome: Sendable {
     case applied(AppliedSettings)
     /// Every mistake, in a sentence each.
     case refused([String])
 
     /// As metrics call it.
-    package var label: String {
+    public var label: String {
         switch self {
         case .applied(let applied): applied.awaitingRestart.isEmpty ? "applied" : "restart_needed"
         case .refused: "refused"
         }
     }
 
-    package static let labels = ["applied", "restart_needed", "refused"]
+    public static let labels = ["applied", "restart_needed", "refused"]
 }
 
-package struct AppliedSettings: Sendable {
+public struct AppliedSettings: Sendable {
     /// The names of settings that have another value than before.
-    package var changed: [String]
+    public var changed: [String]
     /// Those that would have, and keep the one of the start.
-    package var awaitingRestart: [String]
+    public var awaitingRestart: [String]
     /// The files of the certificates in use.
-    package var certificates: [String]
-    package var warnings: [String]
+    public var certificates: [String]
+    public var warnings: [String]
 
-    package init(changed: [String] = [], awaitingRestart: [String] = [], certificates: [String] = [], warnings: [String] = []) {
+    public init(changed: [String] = [], awaitingRestart: [String] = [], certificates: [String] = [], warnings: [String] = []) {
         (self.changed, self.awaitingRestart) = (changed, awaitingRestart)
         (self.certificates, self.warnings) = (certificates, warnings)
     }
 }
 
 /// What is known to fail.
-package struct OpenFailure: Sendable {
+public struct OpenFailure: Sendable {
     /// By which it is reset.
-    package let name: String
-    package let kind: String
+    public let name: String
+    public let kind: String
     /// Milliseconds of the clock that is never set.
-    package let since: Int64
-    package let cause: String
-    package let setting: String
-    package let effect: String
+    public let since: Int64
+    public let cause: String
+    public let setting: String
+    public let effect: String
     /// Milliseconds.
-    package let wait: Int64
+    public let wait: Int64
     /// A number for the one who was asked to wait; nil where it concerns all.
-    package let user: UInt64?
+    public let user: UInt64?
 
-    package init(
+    public init(
         name: String, kind: String, since: Int64, cause: String, setting: String, effect: String, wait: Int64, user: UInt64?
     ) {
         self.name = name
@@ -157,15 +157,15 @@ package struct OpenFailure: Sendable {
     }
 }
 
-package struct ArchiveJudgement: Sendable {
+public struct ArchiveJudgement: Sendable {
     /// What its route calls good.
-    package let good: GoodResponse
+    public let good: GoodResponse
     /// What is wrong with its content.
-    package let fault: UpstreamFault?
+    public let fault: UpstreamFault?
     /// The entity tag of its data, where it came without a validator.
-    package let ownTag: [UInt8]?
+    public let ownTag: [UInt8]?
 
-    package init(good: GoodResponse, fault: UpstreamFault?, ownTag: [UInt8]?) {
+    public init(good: GoodResponse, fault: UpstreamFault?, ownTag: [UInt8]?) {
         self.good = good
         self.fault = fault
         self.ownTag = ownTag

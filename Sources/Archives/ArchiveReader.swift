@@ -3,20 +3,20 @@
 import HTTPCore
 import JSON
 
-package struct ArchiveReader: Sendable {
+public struct ArchiveReader: Sendable {
     /// Longest archive that is read: it is held whole.
-    package static let limitBytes = 512 << 20
+    public static let limitBytes = 512 << 20
 
     private let text: [UInt8]
     private let places: [Range<Int>]
 
     /// Why the file as a whole, or an entry of it, is not an HTTP archive: a sentence with the place.
-    package struct Mistake: Error, Equatable, CustomStringConvertible {
-        package let description: String
-        package init(_ description: String) { self.description = description }
+    public struct Mistake: Error, Equatable, CustomStringConvertible {
+        public let description: String
+        public init(_ description: String) { self.description = description }
     }
 
-    package init(_ text: [UInt8]) throws(Mistake) {
+    public init(_ text: [UInt8]) throws(Mistake) {
         guard text.count <= Self.limitBytes else {
             throw Mistake("it is longer than \(Self.limitBytes >> 20) MiB; record less at a time, or leave entries out")
         }
@@ -29,19 +29,19 @@ package struct ArchiveReader: Sendable {
         (self.text, self.places) = (text, places)
     }
 
-    package var count: Int { places.count }
+    public var count: Int { places.count }
 
     /// The entry as it stands there.
-    package func entry(_ index: Int) -> JSONValue { JSONValue(Array(text[places[index]])) ?? .null }
+    public func entry(_ index: Int) -> JSONValue { JSONValue(Array(text[places[index]])) ?? .null }
 
     /// What is wrong with an entry, and where.
-    package func mistake(_ sentence: String, in index: Int) -> Mistake {
+    public func mistake(_ sentence: String, in index: Int) -> Mistake {
         let line = 1 + text[..<places[index].lowerBound].count { $0 == 0x0a }
         return Mistake("log.entries[\(index)], line \(line): \(sentence)")
     }
 
     /// The base URL of the recorded upstream, where Cistern has recorded.
-    package var upstream: String? {
+    public var upstream: String? {
         guard let first = places.first else { return nil }
         // What stands before the entries, with an end of its own.
         let head = Array(text[..<first.lowerBound]) + Array("]}}".utf8)

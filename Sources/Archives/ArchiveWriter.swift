@@ -4,7 +4,7 @@ import CachePolicy
 import HTTPCore
 import JSON
 
-package struct ArchiveWriter: Sendable {
+public struct ArchiveWriter: Sendable {
     private let upstream: String
     private let version: String
     private let secrets: SecretCovering?
@@ -14,12 +14,12 @@ package struct ArchiveWriter: Sendable {
     ///   - upstream: the base URL of what is recorded.
     ///   - version: of Cistern.
     ///   - secrets: puts placeholders in their place; nil to write them as they are.
-    package init(upstream: String, version: String, secrets: SecretCovering?) {
+    public init(upstream: String, version: String, secrets: SecretCovering?) {
         (self.upstream, self.version, self.secrets) = (upstream, version, secrets)
     }
 
     /// What stands before the entries.
-    package var opening: [UInt8] {
+    public var opening: [UInt8] {
         let creator: JSONValue = ["name": "cistern", "version": .string(version)]
         let own: JSONValue = ["upstream": .string(upstream)]
         let lines = ["{", "  \"log\": {", "    \"version\": \"1.2\",", "    \"creator\": "].joined(separator: "\n")
@@ -27,10 +27,10 @@ package struct ArchiveWriter: Sendable {
             + Array(",\n    \"entries\": [".utf8)
     }
 
-    package var closing: [UInt8] { Array((count == 0 ? "]\n  }\n}\n" : "\n    ]\n  }\n}\n").utf8) }
+    public var closing: [UInt8] { Array((count == 0 ? "]\n  }\n}\n" : "\n    ]\n  }\n}\n").utf8) }
 
     /// One entry, with what stands between it and the one before.
-    package mutating func entry(_ exchange: ArchivedExchange) -> [UInt8] {
+    public mutating func entry(_ exchange: ArchivedExchange) -> [UInt8] {
         defer { count += 1 }
         return Array((count == 0 ? "\n      " : ",\n      ").utf8) + value(exchange).serialized(depth: 3)
     }
@@ -65,31 +65,31 @@ package struct ArchiveWriter: Sendable {
 }
 
 /// The members of an entry, as HAR 1.2 wants them.
-package enum ArchiveEntry {
-    package struct Request {
+public enum ArchiveEntry {
+    public struct Request {
         let method: String
         let url: String
         let fields: [JSONValue]
         let content: JSONValue?
         let contentBytes: Int
 
-        package init(method: String, url: String, fields: [JSONValue], content: JSONValue? = nil, contentBytes: Int = 0) {
+        public init(method: String, url: String, fields: [JSONValue], content: JSONValue? = nil, contentBytes: Int = 0) {
             (self.method, self.url, self.fields, self.content, self.contentBytes) = (method, url, fields, content, contentBytes)
         }
     }
 
-    package struct Response {
+    public struct Response {
         let status: Int
         let fields: [JSONValue]
         let content: [UInt8]
         let type: String
 
-        package init(status: Int, fields: [JSONValue], content: [UInt8], type: String) {
+        public init(status: Int, fields: [JSONValue], content: [UInt8], type: String) {
             (self.status, self.fields, self.content, self.type) = (status, fields, content, type)
         }
     }
 
-    package static func make(
+    public static func make(
         _ request: Request, _ response: Response, started: JSONValue?, milliseconds: Int, more: [JSONValue.Member]
     ) -> JSONValue {
         let asked: JSONValue = [
@@ -113,7 +113,7 @@ package enum ArchiveEntry {
         return .object((entry.members ?? []) + more)
     }
 
-    package static func fields(_ fields: Fields) -> [JSONValue] {
+    public static func fields(_ fields: Fields) -> [JSONValue] {
         (0..<fields.count).map { index in
             [
                 "name": .string(String(decoding: fields.name(at: index), as: UTF8.self)),

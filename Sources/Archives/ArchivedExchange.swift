@@ -5,27 +5,27 @@
 import HTTPCore
 import JSON
 
-package struct ArchivedExchange: Sendable {
-    package let method: [UInt8]
-    package let url: String
-    package let requestFields: Fields
-    package let requestContent: [UInt8]
+public struct ArchivedExchange: Sendable {
+    public let method: [UInt8]
+    public let url: String
+    public let requestFields: Fields
+    public let requestContent: [UInt8]
     /// Whether the archive holds what was sent: some recorders leave out what is not text.
-    package let isRequestContentKnown: Bool
+    public let isRequestContentKnown: Bool
     /// With the fields that can be sent, as they are in the archive.
-    package let response: ResponseHead
-    package let content: [UInt8]
+    public let response: ResponseHead
+    public let content: [UInt8]
     /// Whether the coding that Content-Encoding names has been taken off the content.
-    package let isDecoded: Bool
+    public let isDecoded: Bool
     /// Milliseconds since 1970; nil where the archive does not say.
-    package let started: Int64?
+    public let started: Int64?
     /// Milliseconds.
-    package let duration: Int64
+    public let duration: Int64
 
     /// What takes longer is not believed.
-    package static let durationLimit: Int64 = 3_600_000
+    public static let durationLimit: Int64 = 3_600_000
 
-    package init(
+    public init(
         method: [UInt8], url: String, requestFields: Fields, requestContent: [UInt8], response: ResponseHead, content: [UInt8],
         isDecoded: Bool, started: Int64?, duration: Int64
     ) {
@@ -36,14 +36,14 @@ package struct ArchivedExchange: Sendable {
 }
 
 /// Why an entry has no exchange.
-package enum ArchiveFault: Error, Equatable {
+public enum ArchiveFault: Error, Equatable {
     /// It is not as HAR 1.2 has it: which member, and what is wrong.
     case malformed(String)
     /// It is in order, and holds nothing that could be served.
     case unusable(UnusableReason)
 }
 
-package enum UnusableReason: String, Error, CaseIterable, Sendable {
+public enum UnusableReason: String, Error, CaseIterable, Sendable {
     /// Status 0: the request was stopped, blocked or never answered.
     case noResponse = "no_response"
     case webSocket = "websocket"
@@ -54,7 +54,7 @@ package enum UnusableReason: String, Error, CaseIterable, Sendable {
     /// It lies in a file of its own.
     case contentElsewhere = "content_elsewhere"
 
-    package var sentence: String {
+    public var sentence: String {
         switch self {
         case .noResponse: "the request got no response (status 0)"
         case .webSocket: "a WebSocket is no exchange of a request and a response"
@@ -66,7 +66,7 @@ package enum UnusableReason: String, Error, CaseIterable, Sendable {
 }
 
 extension ArchivedExchange {
-    package init(_ entry: JSONValue) throws(ArchiveFault) {
+    public init(_ entry: JSONValue) throws(ArchiveFault) {
         guard let request = entry["request"], request.members != nil else { throw .malformed("request is missing") }
         guard let response = entry["response"], response.members != nil else { throw .malformed("response is missing") }
         guard let method = request["method"]?.string, !method.isEmpty, method.utf8.allSatisfy(isTokenByte) else {

@@ -2,20 +2,20 @@
 
 import HTTPCore
 
-package struct Recording: Sendable {
+public struct Recording: Sendable {
     /// Of the same order and number as `responses`.
-    package private(set) var requests: [(request: ReplayRequest, response: Fields)] = []
-    package private(set) var responses: [ReplayResponse] = []
+    public private(set) var requests: [(request: ReplayRequest, response: Fields)] = []
+    public private(set) var responses: [ReplayResponse] = []
     /// Where the requests went.
-    package private(set) var origins: [ArchiveOrigin] = []
+    public private(set) var origins: [ArchiveOrigin] = []
     /// Entries that cannot be served, by the sentence that says why.
-    package private(set) var leftOut: [String: Int] = [:]
-    package let secrets: SecretCovering
+    public private(set) var leftOut: [String: Int] = [:]
+    public let secrets: SecretCovering
 
     /// - Parameters:
     ///   - given: origins whose requests count; where there are none, the recorded upstream, else all.
     ///   - now: seconds since 1970.
-    package init(
+    public init(
         _ reader: ArchiveReader, origins given: [ArchiveOrigin], secrets: SecretCovering, now: Int64
     ) throws(ArchiveReader.Mistake) {
         var secrets = secrets

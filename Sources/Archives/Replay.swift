@@ -3,7 +3,7 @@
 import HTTPCore
 
 /// In which order recorded responses go out.
-package enum ReplayOrder: Sendable, Equatable {
+public enum ReplayOrder: Sendable, Equatable {
     /// Those to the same request in the order of the recording, the last again and again.
     case repeating
     /// The same, but each goes out once.
@@ -13,13 +13,13 @@ package enum ReplayOrder: Sendable, Equatable {
 }
 
 /// What a request gets.
-package enum ReplayDecision: Equatable, Sendable {
+public enum ReplayDecision: Equatable, Sendable {
     /// The recorded response of this number.
     case serve(Int)
     case refuse(ReplayRefusal)
 }
 
-package enum ReplayRefusal: Equatable, Sendable {
+public enum ReplayRefusal: Equatable, Sendable {
     /// The method and target were recorded, but with other content. The nearest come first.
     case otherContent(nearest: [Int])
     case notRecorded(nearest: [Int])
@@ -31,7 +31,7 @@ package enum ReplayRefusal: Equatable, Sendable {
     case atEnd
 }
 
-package struct Replay: Sendable {
+public struct Replay: Sendable {
     private let requests: [ReplayRequest]
     private let order: ReplayOrder
     private var groups: [ReplayRequest.Key: [Variant]] = [:]
@@ -41,8 +41,8 @@ package struct Replay: Sendable {
     private let places: Set<Place>
     /// In strict order.
     private var next = 0
-    package private(set) var served = 0
-    package private(set) var refused = 0
+    public private(set) var served = 0
+    public private(set) var refused = 0
     private var isServed: [Bool]
 
     /// Recorded responses to the same request that differ by what `Vary` names, or by whether there were credentials.
@@ -66,7 +66,7 @@ package struct Replay: Sendable {
     }
 
     /// - Parameter recorded: requests with the response fields that they got.
-    package init(_ recorded: [(request: ReplayRequest, response: Fields)], order: ReplayOrder) {
+    public init(_ recorded: [(request: ReplayRequest, response: Fields)], order: ReplayOrder) {
         self.order = order
         requests = recorded.map(\.request)
         isServed = Array(repeating: false, count: recorded.count)
@@ -88,12 +88,12 @@ package struct Replay: Sendable {
         places = Set(recorded.map { Place($0.request.key) })
     }
 
-    package var count: Int { requests.count }
+    public var count: Int { requests.count }
     /// How many recorded responses have not gone out yet.
-    package var left: Int { isServed.indices.count { !isServed[$0] && !(order == .strict && requests[$0].isPreflight) } }
-    package func request(_ number: Int) -> ReplayRequest { requests[number] }
+    public var left: Int { isServed.indices.count { !isServed[$0] && !(order == .strict && requests[$0].isPreflight) } }
+    public func request(_ number: Int) -> ReplayRequest { requests[number] }
 
-    package mutating func respond(to request: ReplayRequest) -> ReplayDecision {
+    public mutating func respond(to request: ReplayRequest) -> ReplayDecision {
         let decision = order == .strict && !request.isPreflight ? inOrder(request) : choose(request)
         switch decision {
         case .serve(let number):
@@ -106,7 +106,7 @@ package struct Replay: Sendable {
 
     /// For what can be had without a recording too, such as a preflight: nothing is refused.
     /// - Returns: the number of the recorded response; nil where there is none, or it is not its turn.
-    package mutating func serveIfRecorded(_ request: ReplayRequest) -> Int? {
+    public mutating func serveIfRecorded(_ request: ReplayRequest) -> Int? {
         let refusedBefore = refused
         if case .serve(let number) = respond(to: request) { return number }
         refused = refusedBefore

@@ -5,7 +5,7 @@
 import CachePolicy
 import HTTPCore
 
-package struct ReplayLeave: Sendable {
+public struct ReplayLeave: Sendable {
     /// The operator's word, in the place of all that was recorded.
     private let rules: CrossOriginRules?
     /// The last leave that was recorded, by origin; of those who were let in by `*`, under that.
@@ -16,7 +16,7 @@ package struct ReplayLeave: Sendable {
     /// - Parameters:
     ///   - responses: the fields of the recorded ones, in their order.
     ///   - origins: whose scripts may read all; empty for what was recorded. `*` is for those that send no credentials.
-    package init(_ responses: [Fields], origins: [String]) {
+    public init(_ responses: [Fields], origins: [String]) {
         var rules = CrossOriginRules()
         rules.origins = origins.map { Array($0.utf8) }
         rules.allowsCredentials = !origins.contains("*")
@@ -28,10 +28,10 @@ package struct ReplayLeave: Sendable {
     }
 
     /// Whether recorded responses, too, have our lines in the place of what was recorded.
-    package var replacesRecorded: Bool { rules != nil }
+    public var replacesRecorded: Bool { rules != nil }
 
     /// The lines of a response that we make, or that replace a recorded one's.
-    package func lines(for head: RequestHead) -> [UInt8] {
+    public func lines(for head: RequestHead) -> [UInt8] {
         if let rules { return rules.lines(for: head) }
         guard head.contains(.origin) else { return [] }
         // Whoever asks: another origin would not get it.
@@ -39,7 +39,7 @@ package struct ReplayLeave: Sendable {
     }
 
     /// The lines of the response to a preflight that was not recorded; nil where the request is none, or its origin may do nothing here.
-    package func preflight(_ head: RequestHead) -> [UInt8]? {
+    public func preflight(_ head: RequestHead) -> [UInt8]? {
         guard let origin = head.fields.first(.origin), let method = head.fields.all(named: "access-control-request-method").first else {
             return nil
         }

@@ -5,7 +5,7 @@ import JSON
 
 extension Replay {
     /// One sentence or two.
-    package func sentence(_ refusal: ReplayRefusal, to request: ReplayRequest) -> String {
+    public func sentence(_ refusal: ReplayRefusal, to request: ReplayRequest) -> String {
         switch refusal {
         case .otherContent(let nearest): "\(request.shown) was recorded, but with other content. \(sentence(nearest))"
         case .notRecorded(let nearest): "\(request.shown) was not recorded. \(sentence(nearest))"
@@ -27,7 +27,7 @@ extension Replay {
     }
 
     /// - Parameter status: that goes with it.
-    package func problem(_ refusal: ReplayRefusal, to request: ReplayRequest, status: Status) -> [UInt8] {
+    public func problem(_ refusal: ReplayRefusal, to request: ReplayRequest, status: Status) -> [UInt8] {
         let numbers: [Int] =
             switch refusal {
             case .otherContent(let nearest), .notRecorded(let nearest): nearest
@@ -55,5 +55,5 @@ extension ReplayRequest {
             ? String(decoding: target, as: UTF8.self) : String(decoding: target.prefix(Self.shownLimit), as: UTF8.self) + "…"
     }
 
-    package var shown: String { String(decoding: method, as: UTF8.self) + " " + shownTarget }
+    public var shown: String { String(decoding: method, as: UTF8.self) + " " + shownTarget }
 }

@@ -4,13 +4,13 @@
 import CachePolicy
 import HTTPCore
 
-package struct ReplayRequest: Sendable {
-    package let method: [UInt8]
+public struct ReplayRequest: Sendable {
+    public let method: [UInt8]
     /// Path and query, as they may be shown.
-    package let target: [UInt8]
+    public let target: [UInt8]
     /// Of the target.
     let pathBytes: Int
-    package let hasCredentials: Bool
+    public let hasCredentials: Bool
     let fields: Fields
     /// Two requests with the same key are the same.
     let key: Key
@@ -35,7 +35,7 @@ package struct ReplayRequest: Sendable {
     /// - Parameters:
     ///   - target: path and query.
     ///   - content: nil where it was not recorded.
-    package init(method: [UInt8], target: [UInt8], fields: Fields, content: [UInt8]?, _ secrets: SecretCovering) {
+    public init(method: [UInt8], target: [UInt8], fields: Fields, content: [UInt8]?, _ secrets: SecretCovering) {
         self.method = method
         let target = secrets.cover(target: target)
         self.target = target

@@ -3,20 +3,20 @@
 import Forwarding
 import HTTPCore
 
-package struct ReplayResponse: Sendable {
-    package let status: Status
+public struct ReplayResponse: Sendable {
+    public let status: Status
     /// Status line and field lines, without Date, Content-Length and the empty line.
-    package let head: [UInt8]
-    package let content: [UInt8]
+    public let head: [UInt8]
+    public let content: [UInt8]
     /// What Content-Length said; nil where it said nothing.
-    package let recordedLength: Int?
+    public let recordedLength: Int?
     /// Milliseconds that the upstream took.
-    package let duration: Int64
+    public let duration: Int64
 
     /// - Parameters:
     ///   - origins: the recorded origins, in lower case, each with its base path; redirects to them become relative.
     ///   - now: of the day on which it is replayed, in seconds since 1970.
-    package init(_ exchange: ArchivedExchange, origins: [ArchiveOrigin], now: Int64) {
+    public init(_ exchange: ArchivedExchange, origins: [ArchiveOrigin], now: Int64) {
         var fields = exchange.response.fields.removingHopByHop()
         recordedLength = fields.first(.contentLength).flatMap { Int(String(decoding: $0, as: UTF8.self)) }.flatMap { $0 >= 0 ? $0 : nil }
         // The response is made anew: its Date is of now, and what was said of an older copy is over.
@@ -56,12 +56,12 @@ package struct ReplayResponse: Sendable {
 }
 
 /// Where recorded requests went: scheme and authority in lower case, and what stands before each target.
-package struct ArchiveOrigin: Sendable, Hashable {
-    package let origin: [UInt8]
-    package let basePath: [UInt8]
+public struct ArchiveOrigin: Sendable, Hashable {
+    public let origin: [UInt8]
+    public let basePath: [UInt8]
 
     /// nil where the text is no http or https URL.
-    package init?(_ url: String) {
+    public init?(_ url: String) {
         guard let (origin, rest) = Self.split(url) else { return nil }
         var path = rest.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }
         while path.last == UInt8(ascii: "/") { path.removeLast() }
@@ -69,7 +69,7 @@ package struct ArchiveOrigin: Sendable, Hashable {
     }
 
     /// Path and query of a URL of this origin, as a client of Cistern asks for it; nil for other URLs.
-    package func target(of url: String) -> [UInt8]? {
+    public func target(of url: String) -> [UInt8]? {
         guard let (origin, rest) = Self.split(url), origin == self.origin, rest.starts(with: basePath) else { return nil }
         var target = Array(rest.dropFirst(basePath.count).prefix { $0 != UInt8(ascii: "#") })
         if target.isEmpty || target.first == UInt8(ascii: "?") { target.insert(UInt8(ascii: "/"), at: 0) }
@@ -77,10 +77,10 @@ package struct ArchiveOrigin: Sendable, Hashable {
     }
 
     /// Whether no byte of it would end a request's line, or a part of it.
-    package static func canBeSent(_ target: [UInt8]) -> Bool { target.allSatisfy { $0 > 0x20 && $0 != 0x7f } }
+    public static func canBeSent(_ target: [UInt8]) -> Bool { target.allSatisfy { $0 > 0x20 && $0 != 0x7f } }
 
     /// Of a recorded URL without a base path.
-    package init?(ofRecorded url: String) {
+    public init?(ofRecorded url: String) {
         guard let (origin, _) = Self.split(url) else { return nil }
         (self.origin, basePath) = (origin, [])
     }
@@ -97,5 +97,5 @@ package struct ArchiveOrigin: Sendable, Hashable {
 }
 
 extension ArchiveOrigin: CustomStringConvertible {
-    package var description: String { String(decoding: origin + basePath, as: UTF8.self) }
+    public var description: String { String(decoding: origin + basePath, as: UTF8.self) }
 }

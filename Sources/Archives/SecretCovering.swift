@@ -5,24 +5,24 @@ import CachePolicy
 import HTTPCore
 import JSON
 
-package struct SecretCovering: Sendable {
+public struct SecretCovering: Sendable {
     /// Request fields that hold credentials, in lower case.
     private let fields: Set<String>
     /// Arguments and members of contents that hold secrets beside those of known names; `-`, `_` and case do not count.
     private var others: Set<String>
 
-    package static let placeholder = SecretNames.redaction
+    public static let placeholder = SecretNames.redaction
 
     /// - Parameters:
     ///   - fields: credential fields beside the known ones, in lower case.
     ///   - names: other fields, arguments and members of contents that hold secrets.
-    package init(fields: [String], names: [String] = []) {
+    public init(fields: [String], names: [String] = []) {
         self.fields = Set(fields + names.map { $0.lowercased() })
         others = Set(names.map { Self.plain($0.utf8) })
     }
 
     /// Arguments and members that hold the placeholder in an archive hold secrets, whatever their names.
-    package mutating func addNames(of exchange: ArchivedExchange) {
+    public mutating func addNames(of exchange: ArchivedExchange) {
         let placeholder = Array(Self.placeholder.utf8)[...]
         let target = Array(exchange.url.utf8)
         if let question = target.firstIndex(of: UInt8(ascii: "?")) { addNames(ofArguments: target[(question + 1)...], placeholder) }
@@ -59,7 +59,7 @@ package struct SecretCovering: Sendable {
     }
 
     /// Whether a request field holds credentials.
-    package func isSecret(field name: some Collection<UInt8>) -> Bool {
+    public func isSecret(field name: some Collection<UInt8>) -> Bool {
         let lower = String(decoding: name.map(\.asciiLowercased), as: UTF8.self)
         return fields.contains(lower) || SecretNames.isSecret(field: lower)
     }
@@ -67,7 +67,7 @@ package struct SecretCovering: Sendable {
     // MARK: Covering
 
     /// Path and query, or a whole URI. Some logins hand tokens over behind the `#` (RFC 6749 §4.2.2).
-    package func cover(target: some Collection<UInt8>) -> [UInt8] {
+    public func cover(target: some Collection<UInt8>) -> [UInt8] {
         let bytes = Array(target)
         let mark = bytes.firstIndex { $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "#") }
         guard let mark else { return bytes }
@@ -87,7 +87,7 @@ package struct SecretCovering: Sendable {
     }
 
     /// Of a request or a response. What can be seen of them without the secret stays: the scheme of Authorization, names and attributes of cookies.
-    package func cover(_ fields: Fields) -> Fields {
+    public func cover(_ fields: Fields) -> Fields {
         var covered = Fields()
         for index in 0..<fields.count {
             let (name, value) = (fields.name(at: index), fields.value(at: index))
@@ -117,7 +117,7 @@ package struct SecretCovering: Sendable {
     }
 
     /// Of JSON and forms; others stay as they are.
-    package func cover(content: [UInt8], type: MediaType?) -> [UInt8] {
+    public func cover(content: [UInt8], type: MediaType?) -> [UInt8] {
         if type?.isForm == true { return cover(arguments: content[...]) }
         guard type?.isJSON == true else { return content }
         var covered: [UInt8] = []

@@ -2,23 +2,23 @@
 
 import HTTPCore
 
-package struct ArgumentRules: Sendable {
+public struct ArgumentRules: Sendable {
     /// Whether arguments in another order are the same. Values of one name never change places.
-    package var sorts = true
-    package var ignore: [ArgumentPattern] = []
+    public var sorts = true
+    public var ignore: [ArgumentPattern] = []
     /// Empty: all.
-    package var only: [ArgumentPattern] = []
+    public var only: [ArgumentPattern] = []
     /// Whether capital and small ASCII letters are the same.
-    package var ignoresCase = false
+    public var ignoresCase = false
     /// Whether `/users?` is another target than `/users`, as it is to the letter (RFC 3986 §6.2.3).
-    package var keepsEmptyQuery = false
+    public var keepsEmptyQuery = false
     /// What the upstream said of them.
     var variance: SearchVariance?
 
-    package init() {}
+    public init() {}
 
     /// Whether the key is another than without rules.
-    package var isSpecial: Bool { dropsSome || !sorts || ignoresCase || keepsEmptyQuery }
+    public var isSpecial: Bool { dropsSome || !sorts || ignoresCase || keepsEmptyQuery }
 
     var dropsSome: Bool { !ignore.isEmpty || !only.isEmpty || variance != nil }
 
@@ -31,13 +31,13 @@ package struct ArgumentRules: Sendable {
 }
 
 /// An argument's name, or with `*` at its end all names that begin so.
-package struct ArgumentPattern: Sendable {
+public struct ArgumentPattern: Sendable {
     private let name: [UInt8]
     private let folded: [UInt8]
     private let takesRest: Bool
 
     /// - Parameter text: the name as it means, not percent-encoded.
-    package init(_ text: String) {
+    public init(_ text: String) {
         takesRest = text.hasSuffix("*")
         var canonical: [UInt8] = []
         CacheKey.appendName(Array((takesRest ? String(text.dropLast()) : text).utf8), to: &canonical)

@@ -4,29 +4,29 @@
 import HTTPCore
 
 /// Directives of a response (RFC 9111 §5.2.2, RFC 5861, RFC 8246, RFC 9213).
-package struct ResponseCacheControl: Sendable, Equatable {
-    package var maxAge: Int64?
-    package var sharedMaxAge: Int64?
-    package var staleWhileRevalidate: Int64?
-    package var staleIfError: Int64?
-    package var noStore = false
-    package var noCache = false
-    package var isPrivate = false
-    package var isPublic = false
-    package var mustRevalidate = false
-    package var proxyRevalidate = false
-    package var mustUnderstand = false
-    package var noTransform = false
-    package var immutable = false
+public struct ResponseCacheControl: Sendable, Equatable {
+    public var maxAge: Int64?
+    public var sharedMaxAge: Int64?
+    public var staleWhileRevalidate: Int64?
+    public var staleIfError: Int64?
+    public var noStore = false
+    public var noCache = false
+    public var isPrivate = false
+    public var isPublic = false
+    public var mustRevalidate = false
+    public var proxyRevalidate = false
+    public var mustUnderstand = false
+    public var noTransform = false
+    public var immutable = false
     /// The fields that `no-cache` and `private` name (§5.2.2.4, §5.2.2.7), in lower case: they are not kept, and the rest is.
-    package var unkept: [[UInt8]] = []
+    public var unkept: [[UInt8]] = []
     /// Expires says nothing: it comes from a targeted field (RFC 9213 §2.2), or the operator disregards it.
-    package var hidesExpires = false
+    public var hidesExpires = false
 
-    package init() {}
+    public init() {}
 
     /// - Parameter targeted: names of targeted fields (RFC 9213), in lower case; the first that is there and valid hides Cache-Control.
-    package init(_ fields: Fields, targeted: [[UInt8]] = []) {
+    public init(_ fields: Fields, targeted: [[UInt8]] = []) {
         // More than is read: there may be a no-store behind it.
         guard !FieldListLimit.isExceeded(by: .cacheControl, in: fields) else {
             (noStore, noTransform) = (true, true)
@@ -56,7 +56,7 @@ package struct ResponseCacheControl: Sendable, Equatable {
     }
 
     /// Whether a response's content is to stay as it is. One line that is shorter than the directive need not be read for that.
-    package static func forbidsTransforming(_ fields: Fields) -> Bool {
+    public static func forbidsTransforming(_ fields: Fields) -> Bool {
         guard fields.contains(.cacheControl) else { return false }
         var bytes = 0
         for entry in fields.entries where entry.known == .cacheControl { bytes += Int(entry.valueLength) + 1 }
@@ -99,27 +99,27 @@ package struct ResponseCacheControl: Sendable, Equatable {
 }
 
 /// Directives of a request (RFC 9111 §5.2.1, RFC 5861 §4).
-package struct RequestCacheControl: Sendable, Equatable {
-    package var maxAge: Int64?
-    package var minFresh: Int64?
+public struct RequestCacheControl: Sendable, Equatable {
+    public var maxAge: Int64?
+    public var minFresh: Int64?
     /// `.max` where it was given without a value: any staleness.
-    package var maxStale: Int64?
-    package var staleIfError: Int64?
-    package var noCache = false
-    package var noStore = false
-    package var onlyIfCached = false
-    package var noTransform = false
+    public var maxStale: Int64?
+    public var staleIfError: Int64?
+    public var noCache = false
+    public var noStore = false
+    public var onlyIfCached = false
+    public var noTransform = false
 
-    package init() {}
+    public init() {}
 
     /// The same without what can have the upstream asked where something fresh is stored.
-    package var withoutForcing: RequestCacheControl {
+    public var withoutForcing: RequestCacheControl {
         var directives = self
         (directives.noCache, directives.maxAge, directives.minFresh) = (false, nil, nil)
         return directives
     }
 
-    package init(_ fields: Fields) {
+    public init(_ fields: Fields) {
         guard fields.contains(.cacheControl) else {
             // §5.4: Pragma counts only where there is no Cache-Control.
             noCache = FieldLists.contains(.pragma, in: fields) { $0.equalsIgnoringCase("no-cache") }
@@ -152,11 +152,11 @@ package struct RequestCacheControl: Sendable, Equatable {
 }
 
 /// RFC 9111 §1.2.2.
-package enum DeltaSeconds {
-    package static let limit: Int64 = 1 << 31
+public enum DeltaSeconds {
+    public static let limit: Int64 = 1 << 31
 
     /// Digits only; anything larger than 2^31 is 2^31. nil where it is no number, or there is none.
-    package static func parse(_ text: Span<UInt8>?) -> Int64? {
+    public static func parse(_ text: Span<UInt8>?) -> Int64? {
         guard let text, !text.isEmpty else { return nil }
         var value: Int64 = 0
         for index in text.indices {
@@ -166,7 +166,7 @@ package enum DeltaSeconds {
         return value
     }
 
-    package static func parse(_ text: ArraySlice<UInt8>) -> Int64? {
+    public static func parse(_ text: ArraySlice<UInt8>) -> Int64? {
         let digits = text.span
         return parse(digits)
     }

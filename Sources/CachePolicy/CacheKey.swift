@@ -4,14 +4,14 @@
 
 import HTTPCore
 
-package enum CacheKey {
+public enum CacheKey {
     /// Appends the key of a GET or HEAD of `target` to `key`.
     /// - Parameters:
     ///   - authority: scheme, host and port of the upstream.
     ///   - target: path and query as received.
     ///   - partition: 16 bytes where the request carries credentials, else empty.
     ///   - rules: what the target's route says of arguments.
-    package static func append(
+    public static func append(
         to key: inout [UInt8], authority: [UInt8], target: Span<UInt8>, partition: [UInt8] = [], rules: ArgumentRules? = nil
     ) {
         append(to: &key, prefix: prefix(authority: authority, partition: partition), target: target, rules: rules)
@@ -19,7 +19,7 @@ package enum CacheKey {
 
     /// What comes before the target.
     /// - Parameter extra: values of the fields that the operator made part of the key, each with its length.
-    package static func prefix(authority: [UInt8], partition: [UInt8] = [], extra: [UInt8] = []) -> [UInt8] {
+    public static func prefix(authority: [UInt8], partition: [UInt8] = [], extra: [UInt8] = []) -> [UInt8] {
         var prefix = [UInt8(ascii: "G")]
         appendPart(authority, to: &prefix)
         appendPart(partition, to: &prefix)
@@ -27,7 +27,7 @@ package enum CacheKey {
         return prefix
     }
 
-    package static func append(to key: inout [UInt8], prefix: [UInt8], target: Span<UInt8>, rules: ArgumentRules?) {
+    public static func append(to key: inout [UInt8], prefix: [UInt8], target: Span<UInt8>, rules: ArgumentRules?) {
         key += prefix
         key.append(addingCapacity: KeyWriter.bound(of: target)) { output in
             output.withUnsafeMutableBufferPointer { buffer, written in
@@ -39,7 +39,7 @@ package enum CacheKey {
     }
 
     /// The key of one variant of a stored response: the key, the marker's generation, and the selecting fields' values.
-    package static func appendVariant(to key: inout [UInt8], generation: UInt64, selecting: [UInt8]) {
+    public static func appendVariant(to key: inout [UInt8], generation: UInt64, selecting: [UInt8]) {
         key.append(UInt8(ascii: "V"))
         withUnsafeBytes(of: generation.littleEndian) { key.append(contentsOf: $0) }
         key += selecting
@@ -69,7 +69,7 @@ package enum CacheKey {
     }
 
     /// A part with its length before it: so that no two lists of parts are alike.
-    package static func appendPart(_ part: [UInt8], to key: inout [UInt8]) {
+    public static func appendPart(_ part: [UInt8], to key: inout [UInt8]) {
         withUnsafeBytes(of: UInt32(part.count).littleEndian) { key.append(contentsOf: $0) }
         key += part
     }

@@ -4,10 +4,10 @@
 import HTTPCore
 import RawStructuredFieldValues
 
-package enum CacheTags {
+public enum CacheTags {
     /// The groups first, each once. RFC 9875 §2: case-sensitive.
     /// - Parameter fields: the stored response's.
-    package static func tags(of fields: Fields) -> [String] {
+    public static func tags(of fields: Fields) -> [String] {
         var tags: [String] = []
         var known: Set<String> = []
         func add(_ tag: String) {
@@ -29,7 +29,7 @@ package enum CacheTags {
     /// The groups that a response belongs to (RFC 9875 §2), or, under `Cache-Group-Invalidation` (§3), that an unsafe request has changed: a
     /// list of strings. One mistake, or a member of another type, and the whole field counts as absent.
     /// - Returns: nil where there are more than are read: then nobody knows which they are.
-    package static func groups(of fields: Fields, named name: StaticString) -> [String]? {
+    public static func groups(of fields: Fields, named name: StaticString) -> [String]? {
         let lines = fields.all(named: name)
         guard !lines.isEmpty else { return [] }
         guard !FieldListLimit.isExceeded(by: lines, separators: ",;", members: groupLimit, bytes: groupLimitBytes) else { return nil }
@@ -38,7 +38,7 @@ package enum CacheTags {
 
     /// The first groups that an unsafe request has changed (`Cache-Group-Invalidation`), where there are more than are read: better some than
     /// none.
-    package static func firstGroups(of fields: Fields, named name: StaticString) -> [String] {
+    public static func firstGroups(of fields: Fields, named name: StaticString) -> [String] {
         let lines = fields.all(named: name)
         if let all = groups(of: fields, named: name) { return all }
         var bytes: [UInt8] = []

@@ -3,7 +3,7 @@
 
 import HTTPCore
 
-package enum ClientCookies {
+public enum ClientCookies {
     /// Most Set-Cookie fields of a response that are looked at; more are unclear.
     private static let fieldLimit = 64
 
@@ -13,7 +13,7 @@ package enum ClientCookies {
     ///   - sent: those of the request.
     ///   - path: of the request: a cookie for another path is not sent with it.
     ///   - now: seconds since 1970.
-    package static func after(
+    public static func after(
         _ sent: [CredentialCookies.Pair], _ response: Fields, path: ArraySlice<UInt8>, now: Int64, _ cookies: CredentialCookies
     ) -> [CredentialCookies.Pair]? {
         let lines = response.all(.setCookie)

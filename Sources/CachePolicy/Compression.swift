@@ -3,7 +3,7 @@
 import HTTPCore
 
 /// How stored content is kept, and whether clients that take it get it so.
-package enum Compression: String, Sendable, CaseIterable {
+public enum Compression: String, Sendable, CaseIterable {
     /// As it is without a coding.
     case off
     case gzip
@@ -14,7 +14,7 @@ package enum Compression: String, Sendable, CaseIterable {
     case always
 
     /// What is put on content that came without one.
-    package var coding: ContentCoding {
+    public var coding: ContentCoding {
         switch self {
         case .off: .identity
         case .gzip, .always: .gzip
@@ -24,8 +24,8 @@ package enum Compression: String, Sendable, CaseIterable {
     }
 
     /// Whether content of so many bytes gets a coding at all; shorter content than `least` wins nothing by one.
-    package func covers(_ bytes: Int, from least: Int) -> Bool { self != .off && bytes >= least }
+    public func covers(_ bytes: Int, from least: Int) -> Bool { self != .off && bytes >= least }
 
     /// Whether it may be sent with a coding that the upstream did not put on it.
-    package func mayCode(isOpen: Bool) -> Bool { self == .always || self != .off && isOpen }
+    public func mayCode(isOpen: Bool) -> Bool { self == .always || self != .off && isOpen }
 }

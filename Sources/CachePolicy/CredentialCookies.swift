@@ -5,26 +5,26 @@
 
 import HTTPCore
 
-package struct CredentialCookies: Sendable {
+public struct CredentialCookies: Sendable {
     /// Names that count, and those among them that do not.
     private let counted: [CookiePattern]
     private let ignored: [CookiePattern]
     private let countsAll: Bool
 
     /// Beyond it all cookies count as they came: sorting them would take long.
-    package static let pairLimit = 256
+    public static let pairLimit = 256
 
-    package struct Pair: Sendable, Equatable {
-        package let name: ArraySlice<UInt8>
-        package let value: ArraySlice<UInt8>
+    public struct Pair: Sendable, Equatable {
+        public let name: ArraySlice<UInt8>
+        public let value: ArraySlice<UInt8>
 
-        package init(name: ArraySlice<UInt8>, value: ArraySlice<UInt8>) {
+        public init(name: ArraySlice<UInt8>, value: ArraySlice<UInt8>) {
             self.name = name
             self.value = value
         }
     }
 
-    package init(_ settings: CachePolicySettings) {
+    public init(_ settings: CachePolicySettings) {
         // To the letter a response that says Vary: Cookie fits no other value of the field (RFC 9111 §4.1).
         let isStrict = settings.strictness == .strict
         counted = isStrict ? [CookiePattern("*")] : settings.credentials.cookies.map { CookiePattern($0) }
@@ -33,7 +33,7 @@ package struct CredentialCookies: Sendable {
     }
 
     /// Appends what the cookies of a request add to its credentials, each part with its length; nothing where none of them counts.
-    package func append(of fields: Fields, to parts: inout [UInt8]) {
+    public func append(of fields: Fields, to parts: inout [UInt8]) {
         guard let pairs = pairs(of: fields) else {
             for value in fields.all(.cookie) {
                 CacheKey.appendPart(Self.wholeMark, to: &parts)
@@ -46,7 +46,7 @@ package struct CredentialCookies: Sendable {
 
     /// The same for cookies that were read. They are the last of a request's credentials, and no field's name holds a space: so these parts
     /// are never those of others.
-    package static func append(_ pairs: [Pair], to parts: inout [UInt8]) {
+    public static func append(_ pairs: [Pair], to parts: inout [UInt8]) {
         guard !pairs.isEmpty else { return }
         CacheKey.appendPart(pairsMark, to: &parts)
         for pair in pairs {
@@ -60,7 +60,7 @@ package struct CredentialCookies: Sendable {
 
     /// The cookies that count, by name; those of one name in the order in which they came (§5.4: the one of the longer path first). nil where
     /// it is not clear what they are.
-    package func pairs(of fields: Fields) -> [Pair]? {
+    public func pairs(of fields: Fields) -> [Pair]? {
         var pairs: [Pair] = []
         var count = 0
         // Several fields are one list (RFC 9113 §8.2.3).
@@ -121,11 +121,11 @@ package struct CredentialCookies: Sendable {
 }
 
 /// A cookie's name, or with `*` at its end all names that begin so. Names are case-sensitive (RFC 6265 §5.3).
-package struct CookiePattern: Sendable {
+public struct CookiePattern: Sendable {
     private let name: [UInt8]
     private let takesRest: Bool
 
-    package init(_ text: String) {
+    public init(_ text: String) {
         takesRest = text.hasSuffix("*")
         name = Array((takesRest ? String(text.dropLast()) : text).utf8)
     }
@@ -137,10 +137,10 @@ package struct CookiePattern: Sendable {
     }
 
     /// How they are written, for people.
-    package static let form = "a cookie's name, with * at the end for any rest"
+    public static let form = "a cookie's name, with * at the end for any rest"
 
     /// Whether a text can fit any name.
-    package static func isPattern(_ text: String) -> Bool {
+    public static func isPattern(_ text: String) -> Bool {
         let name = text.hasSuffix("*") ? text.dropLast() : text[...]
         return !text.isEmpty && name.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7f && !Array("\",;=\\*".utf8).contains($0) }
     }

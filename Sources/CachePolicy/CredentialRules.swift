@@ -3,45 +3,45 @@
 
 import HTTPCore
 
-package struct CredentialRules: Sendable {
+public struct CredentialRules: Sendable {
     /// Responses are the same for all, whoever asks: there are no partitions.
-    package var areIgnored = false
+    public var areIgnored = false
     /// What a response to a request with Authorization lets others have, all have who send Authorization.
-    package var sharesPublic = false
+    public var sharesPublic = false
     /// Tokens are looked at: requests whose tokens belong to one user have one partition. By the rules in that place of a list.
-    package var tokens: Int?
+    public var tokens: Int?
     /// The upstream is asked whom credentials belong to. By the rules in that place of another list.
-    package var lookUp: Int?
+    public var lookUp: Int?
 
-    package init() {}
+    public init() {}
 
     /// Whether it is looked at which credentials have one user.
-    package var looksAtUsers: Bool { tokens != nil || lookUp != nil }
+    public var looksAtUsers: Bool { tokens != nil || lookUp != nil }
 
     var isSpecial: Bool { areIgnored || sharesPublic || looksAtUsers }
 }
 
 /// The rules by path.
-package struct CredentialTable: Sendable {
+public struct CredentialTable: Sendable {
     private let table: PathTable<CredentialRules>
     private let isSpecial: Bool
 
-    package init(_ table: PathTable<CredentialRules> = PathTable(rest: CredentialRules())) {
+    public init(_ table: PathTable<CredentialRules> = PathTable(rest: CredentialRules())) {
         self.table = table
         isSpecial = table.contains(where: \.isSpecial)
     }
 
     /// nil where no path has any: almost always, and a hit asks for them.
-    package func specialRules(for head: RequestHead) -> CredentialRules? { isSpecial ? table.rules(for: head.pathAndQuery) : nil }
+    public func specialRules(for head: RequestHead) -> CredentialRules? { isSpecial ? table.rules(for: head.pathAndQuery) : nil }
 
-    package func areIgnored(for head: RequestHead) -> Bool { specialRules(for: head)?.areIgnored ?? false }
+    public func areIgnored(for head: RequestHead) -> Bool { specialRules(for: head)?.areIgnored ?? false }
 
     /// Whether some path's responses are for all, whoever asks.
-    package var ignoresSome: Bool { table.contains(where: \.areIgnored) }
+    public var ignoresSome: Bool { table.contains(where: \.areIgnored) }
 }
 
 /// Who may have the response to a request with Authorization.
-package enum AuthorizedSharing: Sendable, Equatable {
+public enum AuthorizedSharing: Sendable, Equatable {
     /// Those with the same credentials.
     case own
     /// Others too, as long as it is fresh or validated: `s-maxage` or `must-revalidate` alone. In a rescue only its own user.
@@ -50,7 +50,7 @@ package enum AuthorizedSharing: Sendable, Equatable {
     case everybody
 
     /// RFC 9111 §3.5. What depends on the Authorization field, or is private, is for nobody else, whatever else it says.
-    package init(_ response: Fields, _ control: ResponseCacheControl) {
+    public init(_ response: Fields, _ control: ResponseCacheControl) {
         let varies = FieldLists.contains(.vary, in: response) { $0.equalsIgnoringCase("authorization") }
         guard !control.isPrivate, !varies, Storing.mayShare(control) else {
             self = .own

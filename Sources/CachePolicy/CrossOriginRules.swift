@@ -3,22 +3,22 @@
 
 import HTTPCore
 
-package struct CrossOriginRules: Sendable, Equatable {
+public struct CrossOriginRules: Sendable, Equatable {
     /// Whole origins, compared byte by byte. `*` stands for all but `null`, which counts only where it is named.
-    package var origins: [[UInt8]] = []
+    public var origins: [[UInt8]] = []
     /// Methods that need leave; GET, HEAD and POST never do.
-    package var methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"].map { Array($0.utf8) }
+    public var methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"].map { Array($0.utf8) }
     /// Names of fields, in lower case. `*` stands for all that are asked for.
-    package var fields = [Array("*".utf8)]
+    public var fields = [Array("*".utf8)]
     /// Whether requests with cookies and client certificates are let in.
-    package var allowsCredentials = false
+    public var allowsCredentials = false
     /// For how long browsers may remember it, in seconds.
-    package var maxAge: Int64 = 600
+    public var maxAge: Int64 = 600
 
-    package init() {}
+    public init() {}
 
     /// Whether there is anything to say.
-    package var isOn: Bool { !origins.isEmpty }
+    public var isOn: Bool { !origins.isEmpty }
 
     private var isForAll: Bool { origins.contains { $0.elementsEqual("*".utf8) } }
 
@@ -37,7 +37,7 @@ package struct CrossOriginRules: Sendable, Equatable {
     // MARK: All responses
 
     /// The lines that each response to this request has.
-    package func lines(for head: RequestHead) -> [UInt8] {
+    public func lines(for head: RequestHead) -> [UInt8] {
         var lines: [UInt8] = []
         // With a list it depends on who asks, also where nobody does (RFC 9110 §12.5.5).
         if !isForAll || origins.count > 1 { lines.append("Vary: Origin\r\n") }
@@ -52,12 +52,12 @@ package struct CrossOriginRules: Sendable, Equatable {
     // MARK: Preflights
 
     /// What a preflight is told.
-    package enum Verdict: Sendable, Equatable, CaseIterable {
+    public enum Verdict: Sendable, Equatable, CaseIterable {
         case allowed
         case originNotNamed, methodNotNamed, fieldNotNamed
 
         /// For the client; nil where it is allowed.
-        package var refusal: String? {
+        public var refusal: String? {
             switch self {
             case .allowed: nil
             case .originNotNamed: "The origin is none of those that cors.origins names."
@@ -68,7 +68,7 @@ package struct CrossOriginRules: Sendable, Equatable {
     }
 
     /// nil where the request is no preflight.
-    package func verdict(of head: RequestHead) -> Verdict? {
+    public func verdict(of head: RequestHead) -> Verdict? {
         guard head.method == .options, head.contains(.origin),
             let method = head.fields.all(named: "access-control-request-method").first
         else { return nil }
@@ -81,7 +81,7 @@ package struct CrossOriginRules: Sendable, Equatable {
     }
 
     /// The lines that a preflight gets beside those that all have, where it is allowed.
-    package func leave(to head: RequestHead) -> [UInt8] {
+    public func leave(to head: RequestHead) -> [UInt8] {
         var lines: [UInt8] = []
         func append(_ name: StaticString, _ words: [[UInt8]]) {
             guard !words.isEmpty else { return }
@@ -101,7 +101,7 @@ package struct CrossOriginRules: Sendable, Equatable {
 
     /// A head without its Access-Control fields: ours take their place.
     /// - Parameter head: status line and field lines.
-    package static func strip(_ head: UnsafeRawBufferPointer) -> [UInt8] {
+    public static func strip(_ head: UnsafeRawBufferPointer) -> [UInt8] {
         var out: [UInt8] = []
         out.reserveCapacity(head.count)
         var start = 0

@@ -2,10 +2,10 @@
 
 import HTTPCore
 
-package enum Freshness {
+public enum Freshness {
     /// RFC 9111 §4.2.1: `s-maxage`, else `max-age`, else Expires − Date. Seconds; nil where nothing is said.
     /// - Parameter now: seconds since 1970, for dates with a two-digit year.
-    package static func lifetime(_ fields: Fields, _ control: ResponseCacheControl, date: Timestamp, now: Int64) -> Int64? {
+    public static func lifetime(_ fields: Fields, _ control: ResponseCacheControl, date: Timestamp, now: Int64) -> Int64? {
         if let shared = control.sharedMaxAge { return shared }
         if let age = control.maxAge { return age }
         guard !control.hidesExpires else { return nil }
@@ -17,7 +17,7 @@ package enum Freshness {
     }
 
     /// §4.2.2: a share of the time since the last change, for responses that say nothing themselves. Seconds; nil where there is none.
-    package static func heuristic(
+    public static func heuristic(
         _ fields: Fields, _ status: Status, _ control: ResponseCacheControl, date: Timestamp, settings: CachePolicySettings
     ) -> Int64? {
         guard settings.heuristicPercent > 0, CacheableStatus.isHeuristicallyCacheable(status) || control.isPublic, !control.noCache,
@@ -27,37 +27,37 @@ package enum Freshness {
     }
 
     /// The Age field's value (RFC 9111 §5.1): the first member; what is no number says nothing.
-    package static func ageValue(_ fields: Fields) -> Int64 {
+    public static func ageValue(_ fields: Fields) -> Int64 {
         FieldLists.members(of: .age, in: fields).first.flatMap(DeltaSeconds.parse) ?? 0
     }
 
     /// RFC 9111 §4.2.3, in its own letters. Seconds.
-    package static func currentAge(of stored: StoredMetadata, now: Timestamp) -> Int64 {
+    public static func currentAge(of stored: StoredMetadata, now: Timestamp) -> Int64 {
         let correctedAgeValue = stored.ageValue + responseDelay(of: stored)
         let correctedInitialAge = max(apparentAge(of: stored), correctedAgeValue)
         return correctedInitialAge + residentTime(of: stored, now: now)
     }
 
     /// Seconds.
-    package static func apparentAge(of stored: StoredMetadata) -> Int64 { max(0, stored.responseTime.seconds - stored.date.seconds) }
+    public static func apparentAge(of stored: StoredMetadata) -> Int64 { max(0, stored.responseTime.seconds - stored.date.seconds) }
 
     /// Seconds.
-    package static func responseDelay(of stored: StoredMetadata) -> Int64 {
+    public static func responseDelay(of stored: StoredMetadata) -> Int64 {
         (stored.responseTime.milliseconds - stored.requestTime.milliseconds) / 1000
     }
 
     /// Seconds. A clock that was set back must not make a response younger than it came.
-    package static func residentTime(of stored: StoredMetadata, now: Timestamp) -> Int64 {
+    public static func residentTime(of stored: StoredMetadata, now: Timestamp) -> Int64 {
         max(0, now.milliseconds - stored.responseTime.milliseconds) / 1000
     }
 
     /// Until when `currentAge` stays what it is, as long as the clock is not set back.
-    package static func ageEnds(of stored: StoredMetadata, now: Timestamp) -> Timestamp {
+    public static func ageEnds(of stored: StoredMetadata, now: Timestamp) -> Timestamp {
         Timestamp(milliseconds: stored.responseTime.milliseconds + (residentTime(of: stored, now: now) + 1) * 1000)
     }
 
     /// Whether how long a response has been here cannot be told, since the clock was set back after it came. Small corrections do not count.
-    package static func isAgeUnknown(of stored: StoredMetadata, now: Timestamp) -> Bool {
+    public static func isAgeUnknown(of stored: StoredMetadata, now: Timestamp) -> Bool {
         stored.responseTime.milliseconds - now.milliseconds > clockTolerance
     }
 

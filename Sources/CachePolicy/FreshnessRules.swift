@@ -5,7 +5,7 @@ import HTTPCore
 import WellKnownNames
 
 /// A directive or field of a response that is disregarded where the operator says so.
-package enum IgnoredDirective: String, Sendable, CaseIterable {
+public enum IgnoredDirective: String, Sendable, CaseIterable {
     case noStore = "no-store"
     case noCache = "no-cache"
     case privateResponse = "private"
@@ -19,7 +19,7 @@ package enum IgnoredDirective: String, Sendable, CaseIterable {
 }
 
 /// Who said how long a response counts as fresh. The raw value is stored.
-package enum LifetimeSource: UInt8, Sendable, CaseIterable {
+public enum LifetimeSource: UInt8, Sendable, CaseIterable {
     case response = 0
     /// A share of the time since Last-Modified.
     case heuristic
@@ -33,28 +33,28 @@ package enum LifetimeSource: UInt8, Sendable, CaseIterable {
     case negative
 
     /// What `why` and the administrator's pages call it.
-    package var label: String { self == .standard ? "default" : "\(self)" }
+    public var label: String { self == .standard ? "default" : "\(self)" }
 }
 
-package struct FreshnessRules: Sendable, Equatable {
+public struct FreshnessRules: Sendable, Equatable {
     /// Seconds for a response that says nothing.
-    package var standard: Int64?
+    public var standard: Int64?
     /// Seconds that bound what is said.
-    package var minimum: Int64?
-    package var maximum: Int64?
-    package var ignored: Set<IgnoredDirective> = []
+    public var minimum: Int64?
+    public var maximum: Int64?
+    public var ignored: Set<IgnoredDirective> = []
     /// Seconds, where the response does not say it.
-    package var staleWhileRevalidate: Int64?
+    public var staleWhileRevalidate: Int64?
     /// Seconds for which a stale response may stand in for a failing upstream; nil: for ever.
-    package var staleFor: Int64?
+    public var staleFor: Int64?
     /// Seconds for which errors are kept; 0: as the other rules say.
-    package var negative: Int64 = 0
-    package var negativeStatuses: [UInt16] = [404, 410]
+    public var negative: Int64 = 0
+    public var negativeStatuses: [UInt16] = [404, 410]
 
-    package init() {}
+    public init() {}
 
     /// What is left of a response's directives.
-    package func applied(to control: ResponseCacheControl) -> ResponseCacheControl {
+    public func applied(to control: ResponseCacheControl) -> ResponseCacheControl {
         var control = control
         for directive in ignored {
             switch directive {
@@ -75,7 +75,7 @@ package struct FreshnessRules: Sendable, Equatable {
     ///   - said: what the response says, without what is ignored.
     ///   - heuristic: what follows from Last-Modified.
     ///   - control: without what is ignored.
-    package func lifetime(
+    public func lifetime(
         of status: Status, said: Int64?, heuristic: Int64?, _ control: ResponseCacheControl
     ) -> (seconds: Int64?, source: LifetimeSource) {
         if let kept = negativeLifetime(of: status, said: said) { return (kept, .negative) }
@@ -98,13 +98,13 @@ package struct FreshnessRules: Sendable, Equatable {
     }
 
     /// nil where the status is none of those that are kept so.
-    package func negativeLifetime(of status: Status, said: Int64?) -> Int64? {
+    public func negativeLifetime(of status: Status, said: Int64?) -> Int64? {
         guard negative > 0, negativeStatuses.contains(status.rawValue) else { return nil }
         return min(said ?? negative, negative)
     }
 
     /// Whether an error with this status may be kept for others: it is about the resource, and not about one request.
-    package static func mayBeNegative(_ status: UInt16) -> Bool {
+    public static func mayBeNegative(_ status: UInt16) -> Bool {
         (400...599).contains(status) && !CacheableStatus.isAboutOneRequest(Status(rawValue: status))
     }
 
@@ -113,7 +113,7 @@ package struct FreshnessRules: Sendable, Equatable {
     /// - Parameters:
     ///   - name: in lower case.
     ///   - credentials: the operator's.
-    package func varies(by name: [UInt8], credentials: [String]) -> Bool {
+    public func varies(by name: [UInt8], credentials: [String]) -> Bool {
         guard ignored.contains(.vary) else { return true }
         return name.elementsEqual("*".utf8) || name.elementsEqual("origin".utf8) || name.elementsEqual("proxy-authorization".utf8)
             || (credentials + WellKnownNames.credentialFields).contains { $0.utf8.elementsEqual(name) }

@@ -6,7 +6,7 @@
 // was 404 before the window does not count, whatever is asked for again and again. Nor do, for all others, those of one user who has seen most of
 // them: they may be that user's own, taken away on purpose.
 
-package enum GoneVerdict: Sendable, Equatable {
+public enum GoneVerdict: Sendable, Equatable {
     /// As far as this machine can tell, the upstream means it.
     case believed
     /// The upstream has lost its routes: neither this one counts nor those of the window before.
@@ -14,7 +14,7 @@ package enum GoneVerdict: Sendable, Equatable {
 }
 
 /// What the head of a 404 or 410 says of the copy.
-package enum GoneJudgement: Sendable {
+public enum GoneJudgement: Sendable {
     /// Nothing of that, or it is not believed.
     case nothing
     /// It is believed once it is whole and, for 404, proves to be JSON.
@@ -23,7 +23,7 @@ package enum GoneJudgement: Sendable {
     case routesLost
 }
 
-package struct GoneWatch: Sendable {
+public struct GoneWatch: Sendable {
     private struct Slot {
         /// 0: nothing is here.
         var target: UInt64 = 0
@@ -48,14 +48,14 @@ package struct GoneWatch: Sendable {
     private static let share = 10
     private static let trustedWindows: Int64 = 30
 
-    package init(window: Int64) {
+    public init(window: Int64) {
         self.window = window
         trustAfter = window * Self.trustedWindows
     }
 
     /// The upstream has it: 200 or 304.
     /// - Parameter target: a number for it.
-    package mutating func found(_ target: UInt64, now: Int64) {
+    public mutating func found(_ target: UInt64, now: Int64) {
         let place = place(of: target, now)
         // One that turned is worth more than one that did not.
         guard slots[place].target == target || !isCounted(slots[place], now) else { return }
@@ -64,7 +64,7 @@ package struct GoneWatch: Sendable {
 
     /// The upstream says 404.
     /// - Parameter user: a number for the one who has asked; 0 for nobody in particular.
-    package mutating func missing(_ target: UInt64, by user: UInt64 = 0, now: Int64) -> GoneVerdict {
+    public mutating func missing(_ target: UInt64, by user: UInt64 = 0, now: Int64) -> GoneVerdict {
         let place = place(of: target, now)
         if slots[place].target != target { slots[place] = Slot(target: target) }
         slots[place].seen = now
@@ -81,7 +81,7 @@ package struct GoneWatch: Sendable {
     }
 
     /// Whether the target is one of those whose 404 is not believed.
-    package func isDistrusted(_ target: UInt64, now: Int64) -> Bool {
+    public func isDistrusted(_ target: UInt64, now: Int64) -> Bool {
         let place = place(of: target, now)
         return slots[place].target == target && slots[place].isDistrusted
     }

@@ -4,31 +4,31 @@
 import HTTPCore
 import JSON
 
-package struct GoodResponse: Sendable, Equatable {
+public struct GoodResponse: Sendable, Equatable {
     /// `type/subtype` or `+suffix`; none: any.
-    package var contentTypes = ContentTypes([])
+    public var contentTypes = ContentTypes([])
     /// Bytes of decoded content; a maximum of 0: any.
-    package var minimumBytes = 0
-    package var maximumBytes = 0
-    package var mustHave: [JSONPointer] = []
-    package var mustNotHave: [JSONPointer] = []
+    public var minimumBytes = 0
+    public var maximumBytes = 0
+    public var mustHave: [JSONPointer] = []
+    public var mustNotHave: [JSONPointer] = []
     /// At least this percentage of the stored one's length; 0: any.
-    package var shrinkLimit = 0
+    public var shrinkLimit = 0
 
-    package init() {}
+    public init() {}
 
-    package func faultOfHead(_ response: ResponseHead) -> UpstreamFault? {
+    public func faultOfHead(_ response: ResponseHead) -> UpstreamFault? {
         guard response.status.isSuccessful, !contentTypes.isEmpty else { return nil }
         return contentTypes.contain(MediaType(of: response.fields)) ? nil : .unexpectedType
     }
 
     /// Whether content is looked through from end to end, which takes a time of its own where it is long.
-    package var searchesContent: Bool { !mustHave.isEmpty || !mustNotHave.isEmpty }
+    public var searchesContent: Bool { !mustHave.isEmpty || !mustNotHave.isEmpty }
 
     /// - Parameters:
     ///   - content: decoded, and valid where it is JSON.
     ///   - storedBytes: the length of the stored copy's content, where there is one.
-    package func faultOfContent(_ content: Span<UInt8>, isJSON: Bool, storedBytes: Int?) -> UpstreamFault? {
+    public func faultOfContent(_ content: Span<UInt8>, isJSON: Bool, storedBytes: Int?) -> UpstreamFault? {
         if content.count < minimumBytes || (maximumBytes > 0 && content.count > maximumBytes) { return .unexpectedSize }
         if let storedBytes, shrinkLimit > 0, content.count * 100 < storedBytes * shrinkLimit { return .shrunk }
         guard searchesContent else { return nil }
@@ -41,25 +41,25 @@ package struct GoodResponse: Sendable, Equatable {
 }
 
 /// Media types as an operator names them: `type/subtype`, `+suffix`, or `*` for all.
-package struct ContentTypes: Sendable, Equatable {
+public struct ContentTypes: Sendable, Equatable {
     private let patterns: [[UInt8]]
 
-    package init(_ texts: [String]) { patterns = texts.map { $0.utf8.map(\.asciiLowercased) } }
+    public init(_ texts: [String]) { patterns = texts.map { $0.utf8.map(\.asciiLowercased) } }
 
-    package var isEmpty: Bool { patterns.isEmpty }
+    public var isEmpty: Bool { patterns.isEmpty }
 
     /// How they are written, for people.
-    package static let forms = "type/subtype, +suffix or *"
+    public static let forms = "type/subtype, +suffix or *"
 
     /// Whether a text can fit any type.
-    package static func isPattern(_ text: String) -> Bool {
+    public static func isPattern(_ text: String) -> Bool {
         if text == "*" { return true }
         let names = text.hasPrefix("+") ? [text.dropFirst()] : text.split(separator: "/", omittingEmptySubsequences: false)
         return names.count == (text.hasPrefix("+") ? 1 : 2)
             && names.allSatisfy { !$0.isEmpty && $0.utf8.allSatisfy { isTokenByte($0) && $0 != UInt8(ascii: "*") } }
     }
 
-    package func contain(_ type: MediaType?) -> Bool {
+    public func contain(_ type: MediaType?) -> Bool {
         patterns.contains { pattern in
             if pattern == [UInt8(ascii: "*")] { return true }
             guard let type else { return false }

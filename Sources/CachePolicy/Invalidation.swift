@@ -3,19 +3,19 @@
 import HTTPCore
 
 /// Where the upstream is, to tell its own URIs from others'.
-package struct UpstreamOrigin: Sendable {
+public struct UpstreamOrigin: Sendable {
     /// Scheme and authority in lower case, as in `http://api.example.com:8000`.
-    package let bytes: [UInt8]
+    public let bytes: [UInt8]
     /// What is put before each target; without a slash at its end.
-    package let basePath: [UInt8]
+    public let basePath: [UInt8]
 
     /// What is taken off clients' paths before the upstream is asked; without a slash at its end.
-    package let strippedPath: [UInt8]
+    public let strippedPath: [UInt8]
 
     /// The upstream's other addresses.
-    package let others: [UpstreamOrigin]
+    public let others: [UpstreamOrigin]
 
-    package init(_ bytes: [UInt8], basePath: [UInt8] = [], strippedPath: [UInt8] = [], others: [UpstreamOrigin] = []) {
+    public init(_ bytes: [UInt8], basePath: [UInt8] = [], strippedPath: [UInt8] = [], others: [UpstreamOrigin] = []) {
         self.others = others
         self.bytes = bytes
         self.basePath = basePath
@@ -31,10 +31,10 @@ package struct UpstreamOrigin: Sendable {
     }
 }
 
-package enum Invalidation {
+public enum Invalidation {
     /// The targets whose stored responses are to be dropped after this response: the request's own, and those that Location and
     /// Content-Location name on the same origin. Empty where nothing is.
-    package static func targets(method: Method, target: ArraySlice<UInt8>, response: ResponseHead, origin: UpstreamOrigin) -> [[UInt8]] {
+    public static func targets(method: Method, target: ArraySlice<UInt8>, response: ResponseHead, origin: UpstreamOrigin) -> [[UInt8]] {
         guard !method.isSafe, response.status.isSuccessful || response.status.isRedirection else { return [] }
         var targets = [Array(target)]
         for field in [KnownField.location, .contentLocation] {
@@ -46,12 +46,12 @@ package enum Invalidation {
     }
 
     /// Whether a Content-Location names the target itself.
-    package static func isSame(_ reference: ArraySlice<UInt8>, as target: ArraySlice<UInt8>, origin: UpstreamOrigin) -> Bool {
+    public static func isSame(_ reference: ArraySlice<UInt8>, as target: ArraySlice<UInt8>, origin: UpstreamOrigin) -> Bool {
         path(of: reference, from: target, origin: origin).map { $0[...] == target } ?? false
     }
 
     /// `/users` for `/users/1`: what a write to a member changes too. nil where the target is no member of anything.
-    package static func collection(of target: ArraySlice<UInt8>) -> [UInt8]? {
+    public static func collection(of target: ArraySlice<UInt8>) -> [UInt8]? {
         let path = target.withoutQuery
         guard let slash = path.lastIndex(of: UInt8(ascii: "/")), slash > path.startIndex, slash < path.endIndex - 1 else { return nil }
         return Array(path[..<slash])

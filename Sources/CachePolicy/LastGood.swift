@@ -4,7 +4,7 @@ import HTTPCore
 import JSON
 
 /// Why a response counts as a failure where a stored copy exists. The raw value is the label in metrics, logs and Cache-Status.
-package enum UpstreamFault: String, Sendable, CaseIterable {
+public enum UpstreamFault: String, Sendable, CaseIterable {
     case serverError = "server_error"
     case rateLimited = "rate_limited"
     case invalidJSON = "invalid_json"
@@ -23,12 +23,12 @@ package enum UpstreamFault: String, Sendable, CaseIterable {
     case shrunk
 }
 
-package enum LastGood {
+public enum LastGood {
     /// What the head alone tells.
     /// - Parameters:
     ///   - storedIsJSON: whether the stored copy is JSON: then something else in its place is junk.
     ///   - path: the request's path, to tell a redirect to elsewhere (a login page) from one to the same resource.
-    package static func faultOfHead(
+    public static func faultOfHead(
         _ response: ResponseHead, storedIsJSON: Bool, storedIsCoded: Bool = false, path: ArraySlice<UInt8>, strictness: Strictness
     ) -> UpstreamFault? {
         switch response.status {
@@ -48,7 +48,7 @@ package enum LastGood {
     }
 
     /// The same for a preflight: what it says is in its fields. Browsers follow no redirect there (Fetch §4.8).
-    package static func faultOfPreflight(_ response: ResponseHead) -> UpstreamFault? {
+    public static func faultOfPreflight(_ response: ResponseHead) -> UpstreamFault? {
         switch response.status {
         case 429: .rateLimited
         case let status where isTrouble(status): .serverError
@@ -60,13 +60,13 @@ package enum LastGood {
     /// What gateways and hosts say that are full, go in circles or are over their share (507 to 509), what a captive portal says (511), what
     /// content delivery networks say that cannot reach the origin (520 to 530), what proxies say whose own time ran out (598, 599), and what
     /// is no status (RFC 9110 §15: to be taken for a 5xx).
-    package static func isServersTrouble(_ status: Status) -> Bool {
+    public static func isServersTrouble(_ status: Status) -> Bool {
         let code = status.rawValue
         return 507...509 ~= code || code == 511 || 520...530 ~= code || code >= 598
     }
 
     /// Whether the status says that the server, or the client's share of it, is in trouble.
-    package static func isTrouble(_ status: Status) -> Bool {
+    public static func isTrouble(_ status: Status) -> Bool {
         switch status.rawValue {
         case 429, 500, 502, 503, 504: true
         default: isServersTrouble(status)
@@ -74,7 +74,7 @@ package enum LastGood {
     }
 
     /// What the content tells, once it is whole and decoded.
-    package static func faultOfContent(_ verdict: JSONVerdict, isDelimited: Bool) -> UpstreamFault? {
+    public static func faultOfContent(_ verdict: JSONVerdict, isDelimited: Bool) -> UpstreamFault? {
         switch verdict {
         case .valid: nil
         case .validScalar: isDelimited ? nil : .unprovenEnd
@@ -97,7 +97,7 @@ package enum LastGood {
 extension UpstreamFault {
     /// Whether what came is no response of the application at all: that tells of the upstream. A redirect to a login page, or values that the
     /// operator does not want, may be one user's.
-    package var isJunk: Bool {
+    public var isJunk: Bool {
         switch self {
         case .invalidJSON, .undecodable, .emptyContent, .unexpectedType, .unprovenEnd: true
         case .serverError, .rateLimited, .unexpectedStatus, .routesLost, .redirected, .unexpectedSize, .missingValue, .unwantedValue,
@@ -107,7 +107,7 @@ extension UpstreamFault {
     }
 
     /// The same, as the reason why the response was not stored.
-    package var notStored: NotStoredReason {
+    public var notStored: NotStoredReason {
         switch self {
         case .serverError, .rateLimited, .redirected, .unexpectedStatus, .routesLost: .status
         case .invalidJSON: .invalidJSON

@@ -3,38 +3,38 @@
 import HTTPCore
 
 /// Which mode is for which paths. The longest prefix that fits counts, then the path's route, then what is for all.
-package struct ModeTable: Sendable, Equatable {
-    package struct Rule: Sendable, Equatable {
-        package let prefix: String
-        package let mode: ServingMode
+public struct ModeTable: Sendable, Equatable {
+    public struct Rule: Sendable, Equatable {
+        public let prefix: String
+        public let mode: ServingMode
     }
 
-    package private(set) var all = ServingMode.live
+    public private(set) var all = ServingMode.live
     /// Longest first.
-    package private(set) var rules: [Rule] = []
+    public private(set) var rules: [Rule] = []
     /// By the place of the route.
-    package private(set) var routes: [Int: ServingMode] = [:]
+    public private(set) var routes: [Int: ServingMode] = [:]
 
     /// Rules are compared with each request: so many at most.
-    package static let ruleLimit = 256
+    public static let ruleLimit = 256
 
     /// - Parameter routes: the modes that they begin with, by their places.
-    package init(all: ServingMode = .live, routes: [Int: ServingMode] = [:]) {
+    public init(all: ServingMode = .live, routes: [Int: ServingMode] = [:]) {
         self.all = all
         self.routes = routes
     }
 
     /// Whether there is nothing to look up.
-    package var isLive: Bool { all == .live && rules.isEmpty && routes.isEmpty }
+    public var isLive: Bool { all == .live && rules.isEmpty && routes.isEmpty }
 
     /// How many prefixes, and how many routes, have this mode.
-    package func exceptions(with mode: ServingMode) -> (prefixes: Int, routes: Int) {
+    public func exceptions(with mode: ServingMode) -> (prefixes: Int, routes: Int) {
         (rules.count { $0.mode == mode }, routes.values.count { $0 == mode })
     }
 
     /// Returns false where there are too many rules.
     /// - Parameter prefix: empty for all paths.
-    package mutating func set(_ mode: ServingMode, prefix: String) -> Bool {
+    public mutating func set(_ mode: ServingMode, prefix: String) -> Bool {
         guard !prefix.isEmpty else {
             all = mode
             return true
@@ -47,14 +47,14 @@ package struct ModeTable: Sendable, Equatable {
     }
 
     /// The paths that begin so are as all others again. Returns false where there was no rule for them.
-    package mutating func remove(prefix: String) -> Bool {
+    public mutating func remove(prefix: String) -> Bool {
         let count = rules.count
         rules.removeAll { $0.prefix == prefix }
         return rules.count < count
     }
 
     /// - Parameter mode: nil has the route's paths as all others again; returns false where they are already.
-    package mutating func set(_ mode: ServingMode?, route place: Int) -> Bool {
+    public mutating func set(_ mode: ServingMode?, route place: Int) -> Bool {
         guard let mode else { return routes.removeValue(forKey: place) != nil }
         routes[place] = mode
         return true
@@ -63,7 +63,7 @@ package struct ModeTable: Sendable, Equatable {
     /// - Parameters:
     ///   - target: path and query as received.
     ///   - route: the place of a target's route.
-    package func mode(of target: ArraySlice<UInt8>, route: (ArraySlice<UInt8>) -> Int) -> ServingMode {
+    public func mode(of target: ArraySlice<UInt8>, route: (ArraySlice<UInt8>) -> Int) -> ServingMode {
         if let rule = rules.first(where: { target.starts(with: $0.prefix.utf8) }) { return rule.mode }
         return routes.isEmpty ? all : routes[route(target)] ?? all
     }

@@ -2,19 +2,19 @@
 
 import HTTPCore
 
-package enum NegotiatedHead {
+public enum NegotiatedHead {
     /// The coding with which content goes out, and its length then; nil where that is not known yet.
-    package struct Coded {
+    public struct Coded {
         let coding: ContentCoding
         let contentBytes: Int?
 
-        package init(_ coding: ContentCoding, contentBytes: Int? = nil) { (self.coding, self.contentBytes) = (coding, contentBytes) }
+        public init(_ coding: ContentCoding, contentBytes: Int? = nil) { (self.coding, self.contentBytes) = (coding, contentBytes) }
     }
 
     /// - Parameters:
     ///   - head: status line and fields as they are stored, or made of that.
     ///   - coded: nil where the content goes out without a coding, which it might have had.
-    package static func make(_ head: UnsafeRawBufferPointer, _ coded: Coded?) -> [UInt8] {
+    public static func make(_ head: UnsafeRawBufferPointer, _ coded: Coded?) -> [UInt8] {
         guard var parsed = StoredHead.parse(head) else { return Array(head) }
         change(&parsed, coded)
         var out: [UInt8] = []
@@ -22,7 +22,7 @@ package enum NegotiatedHead {
         return out
     }
 
-    package static func change(_ head: inout ResponseHead, _ coded: Coded?) {
+    public static func change(_ head: inout ResponseHead, _ coded: Coded?) {
         if let coded {
             // Other bytes: a strong tag would promise those that are stored.
             StoredHead.removeCoding(from: &head.fields)
@@ -34,7 +34,7 @@ package enum NegotiatedHead {
     }
 
     /// Of a head that goes out without a coding which it might have had.
-    package static func appendVary(beside fields: Fields, to lines: inout [UInt8]) {
+    public static func appendVary(beside fields: Fields, to lines: inout [UInt8]) {
         if !StoredHead.variesByCoding(fields) { lines.append(varyLine) }
     }
 
@@ -42,7 +42,7 @@ package enum NegotiatedHead {
 
     /// The same as `make` of a head just as it is stored, without reading it: the tag becomes weak where it is, the length is the last line.
     /// - Parameter metadata: the head's.
-    package static func append(
+    public static func append(
         _ head: UnsafeRawBufferPointer, _ metadata: StoredMetadata, _ coded: Coded?, to out: inout [UInt8]
     ) {
         guard metadata.flags.contains(.hasNoDigests), let end = lengthLine(of: head), metadata.etag.upperBound <= end else {

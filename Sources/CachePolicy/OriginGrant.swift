@@ -4,20 +4,20 @@
 import HTTPCore
 
 /// The upstream's leave for one origin, or for all.
-package struct OriginGrant: Sendable, Equatable {
+public struct OriginGrant: Sendable, Equatable {
     /// The lines to send, each with CRLF.
-    package let lines: [UInt8]
+    public let lines: [UInt8]
     /// It depends on who asks.
-    package let isForOneOrigin: Bool
+    public let isForOneOrigin: Bool
     /// Also with cookies and client certificates.
-    package let allowsCredentials: Bool
+    public let allowsCredentials: Bool
 
     /// More of it is not remembered.
     private static let limitBytes = 2_048
 
     /// nil where the response gives none to this origin.
     /// - Parameter origin: the request's.
-    package init?(_ response: Fields, to origin: ArraySlice<UInt8>) {
+    public init?(_ response: Fields, to origin: ArraySlice<UInt8>) {
         // Two of them count as none.
         guard response.all(.accessControlAllowOrigin).count == 1, let allowed = response.first(.accessControlAllowOrigin) else {
             return nil
@@ -45,7 +45,7 @@ package struct OriginGrant: Sendable, Equatable {
     static func isGrantField(_ name: ArraySlice<UInt8>) -> Bool { name.prefix(15).equalsIgnoringCase("access-control-") }
 
     /// The names of such fields, in lower case.
-    package static func names(in fields: Fields) -> [[UInt8]] {
+    public static func names(in fields: Fields) -> [[UInt8]] {
         var names: [[UInt8]] = []
         for index in 0..<fields.count where isGrantField(fields.name(at: index)) {
             names.append(fields.name(at: index).map(\.asciiLowercased))

@@ -2,9 +2,9 @@
 
 import HTTPCore
 
-package enum Preconditions {
+public enum Preconditions {
     /// Whether the client has this response already: If-None-Match before If-Modified-Since (RFC 9110 §13.2.2).
-    package static func isNotModified(_ request: Fields, stored: StoredMetadata, head: UnsafeRawBufferPointer) -> Bool {
+    public static func isNotModified(_ request: Fields, stored: StoredMetadata, head: UnsafeRawBufferPointer) -> Bool {
         guard stored.status == 200 else { return false }
         if request.contains(.ifNoneMatch) {
             let own = Validation.slice(head, stored.etag)
@@ -24,7 +24,7 @@ package enum Preconditions {
     }
 
     /// RFC 9110 §8.8.3.2: the opaque parts are the same, weak or not.
-    package static func weaklyEqual(_ left: ArraySlice<UInt8>, _ right: ArraySlice<UInt8>) -> Bool {
+    public static func weaklyEqual(_ left: ArraySlice<UInt8>, _ right: ArraySlice<UInt8>) -> Bool {
         opaque(left).elementsEqual(opaque(right))
     }
 
@@ -33,7 +33,7 @@ package enum Preconditions {
     }
 
     /// The fields of the stored head that a 304 carries (RFC 9110 §15.4.5), and those without which a browser shows it to no script.
-    package static func notModifiedHead(_ stored: UnsafeRawBufferPointer) -> [UInt8] {
+    public static func notModifiedHead(_ stored: UnsafeRawBufferPointer) -> [UInt8] {
         let carried: [KnownField] = [.cacheControl, .contentLocation, .date, .etag, .expires, .vary, .lastModified, .cacheStatus, .via]
         var fields = Fields()
         let source = StoredHead.parse(stored)?.fields ?? Fields()

@@ -5,9 +5,9 @@
 
 import HTTPCore
 
-package struct Preflight: Sendable {
+public struct Preflight: Sendable {
     /// As the browser spells it.
-    package let origin: [UInt8]
+    public let origin: [UInt8]
     let method: [UInt8]
     /// In lower case and in order.
     let fields: [[UInt8]]
@@ -15,15 +15,15 @@ package struct Preflight: Sendable {
     private let others: [[UInt8]]
 
     /// What browsers hold to be the lifetime of a response that says none, in seconds (Fetch §4.9).
-    package static let unsaidLifetime: Int64 = 5
+    public static let unsaidLifetime: Int64 = 5
     /// Longest lifetime that is believed, in seconds: no browser keeps one for longer than a day.
-    package static let longestLifetime: Int64 = 86_400
+    public static let longestLifetime: Int64 = 86_400
     /// More than this of origin, method and fields together is not kept: a key is compared at every look-up.
     private static let identityLimitBytes = 1 << 10
 
     /// nil where the request is another: a preflight has one origin and one method, and neither content nor credentials.
     /// - Parameter credentials: the fields that carry them.
-    package init?(_ head: RequestHead, content: ContentFraming, credentials: [String]) {
+    public init?(_ head: RequestHead, content: ContentFraming, credentials: [String]) {
         guard head.method == .options, content == .none || content == .length(0) else { return nil }
         let request = head.fields
         guard request.all(.origin).count == 1, let origin = request.first(.origin), !origin.isEmpty, !request.contains(.maxForwards) else {
@@ -44,7 +44,7 @@ package struct Preflight: Sendable {
 
     /// All that the response depends on beside the target, each part with its length. It stands in the key where a request's content would, and no
     /// content's part begins so.
-    package var identity: [UInt8] {
+    public var identity: [UInt8] {
         var identity = Self.beginning
         for part in [origin, method] + others + fields { CacheKey.appendPart(part, to: &identity) }
         return identity
@@ -77,12 +77,12 @@ package struct Preflight: Sendable {
     }()
 
     /// Whether this part of a key is one of a preflight.
-    package static func isIdentity(_ part: [UInt8]) -> Bool { part.starts(with: beginning) }
+    public static func isIdentity(_ part: [UInt8]) -> Bool { part.starts(with: beginning) }
 
     // MARK: The response
 
     /// Whether this response lets the script's request go out, as browsers see it. Another is passed on and not kept.
-    package func isAllowed(by response: ResponseHead) -> Bool {
+    public func isAllowed(by response: ResponseHead) -> Bool {
         guard response.status.isSuccessful, OriginGrant(response.fields, to: origin[...]) != nil else { return false }
         guard Self.isSimple(method) || allows(method, "access-control-allow-methods", response.fields, ignoringCase: false) else {
             return false
@@ -104,7 +104,7 @@ package struct Preflight: Sendable {
     }
 
     /// How long it holds, in seconds.
-    package static func lifetime(_ response: Fields) -> Int64 {
+    public static func lifetime(_ response: Fields) -> Int64 {
         let lines = response.all(named: "access-control-max-age")
         guard lines.count == 1, let text = lines.first?.trimmed, !text.isEmpty else { return unsaidLifetime }
         if text.first == UInt8(ascii: "-"), text.count > 1, text.dropFirst().allSatisfy(\.isASCIIDigit) { return 0 }
@@ -115,7 +115,7 @@ package struct Preflight: Sendable {
     /// How long it holds from now on. A browser would count a lifetime that it was given before from the beginning; without one it counts on five
     /// seconds, and asks again: so do those who get a stale one while the upstream fails.
     /// - Parameter ttl: seconds.
-    package static func appendMaxAge(_ ttl: Int64?, to lines: inout [UInt8]) {
+    public static func appendMaxAge(_ ttl: Int64?, to lines: inout [UInt8]) {
         guard let ttl, ttl > 0 else { return }
         lines.append("Access-Control-Max-Age: ")
         lines.append(decimal: Int(ttl))
@@ -123,7 +123,7 @@ package struct Preflight: Sendable {
     }
 
     /// What is kept of a response: what says who may do what. For how long is said anew each time, since it has been here for a while.
-    package static func kept(of response: ResponseHead) -> ResponseHead {
+    public static func kept(of response: ResponseHead) -> ResponseHead {
         var fields = Fields()
         for index in 0..<response.fields.count {
             let name = response.fields.name(at: index)

@@ -2,7 +2,7 @@
 
 import HTTPCore
 
-package enum RangeRequest: Sendable, Equatable {
+public enum RangeRequest: Sendable, Equatable {
     /// The condition does not hold, or the field is none that we take: the whole.
     case whole
     case part(Range<Int>)
@@ -12,7 +12,7 @@ package enum RangeRequest: Sendable, Equatable {
     /// - Parameters:
     ///   - count: the length of the stored content.
     ///   - head: the stored head, in which the validators lie.
-    package init(_ request: Fields, count: Int, stored: StoredMetadata, head: UnsafeRawBufferPointer) {
+    public init(_ request: Fields, count: Int, stored: StoredMetadata, head: UnsafeRawBufferPointer) {
         self = .whole
         let lines = request.all(.range)
         guard lines.count == 1, stored.status == 200, Self.isHeld(request, stored, head) else { return }

@@ -3,38 +3,38 @@
 
 /// The place of a request among all that this process has sent. Numbers begin at random in each process, so that those of another one, which
 /// lie in the store from before a restart, are told from its own.
-package struct SentOrder: Sendable, Equatable {
-    package let number: UInt64
+public struct SentOrder: Sendable, Equatable {
+    public let number: UInt64
 
-    package init(number: UInt64) { self.number = number }
+    public init(number: UInt64) { self.number = number }
 
     /// Of records that do not tell: those of older versions.
-    package static let unknown = SentOrder(number: 0)
+    public static let unknown = SentOrder(number: 0)
 
     /// Where a process may begin: far from `unknown`.
-    package static let beginnings: Range<UInt64> = 1 << 62..<1 << 63
+    public static let beginnings: Range<UInt64> = 1 << 62..<1 << 63
 
     /// Two numbers of one process are never further apart: more than it sends in the time for which one response may be under way. Those of two
     /// processes are, but once in two thousand million restarts; then one response of the earlier process stays until it is evicted or purged.
     private static let span: UInt64 = 1 << 32
 
     /// Whether this was sent later, by the same process.
-    package func follows(_ other: SentOrder) -> Bool {
+    public func follows(_ other: SentOrder) -> Bool {
         let distance = number &- other.number
         return distance != 0 && distance < Self.span
     }
 }
 
 /// What is known of a response's place in time.
-package struct Recency: Sendable, Equatable {
+public struct Recency: Sendable, Equatable {
     /// Of an archived response: when it was imported.
-    package var order: SentOrder
+    public var order: SentOrder
     /// It comes from an archive, so its times are not those of its order.
-    package var isImported: Bool
-    package var requestTime: Timestamp
-    package var responseTime: Timestamp
+    public var isImported: Bool
+    public var requestTime: Timestamp
+    public var responseTime: Timestamp
 
-    package init(order: SentOrder, isImported: Bool, requestTime: Timestamp, responseTime: Timestamp) {
+    public init(order: SentOrder, isImported: Bool, requestTime: Timestamp, responseTime: Timestamp) {
         self.order = order
         self.isImported = isImported
         self.requestTime = requestTime
@@ -44,7 +44,7 @@ package struct Recency: Sendable, Equatable {
     /// Whether this response, which has just come, is older than one that is stored, and so may not take its place. Of fetches that overlapped the
     /// one that was sent later stays; one that was sent after the other had come is always the later one. An archived response knows its times
     /// only: it takes the place of what was asked for and came before them.
-    package func isOutdated(by stored: Recency) -> Bool {
+    public func isOutdated(by stored: Recency) -> Bool {
         // It was put in a moment ago, and is now for the second time, since what lies beside it had been changed meanwhile.
         guard stored.order != order else { return false }
         if isImported { return stored.requestTime >= requestTime || stored.responseTime >= responseTime }
@@ -54,7 +54,7 @@ package struct Recency: Sendable, Equatable {
     }
 
     /// Of two that are stored, whether this is the later one.
-    package func isLater(than other: Recency) -> Bool {
+    public func isLater(than other: Recency) -> Bool {
         if !isImported, !other.isImported {
             if order.follows(other.order) { return true }
             if other.order.follows(order) { return false }

@@ -4,11 +4,11 @@
 import HTTPCore
 import JSON
 
-package enum RequestContent {
+public enum RequestContent {
     /// What the content says, with the fields that describe it, each part with its length. nil where the response must not be kept: QUERY
     /// without a Content-Type, GraphQL that changes something, or content of POST that may be such for all that can be told.
     /// - Parameter rules: what the route says of arguments; form content is arguments too.
-    package static func identity(
+    public static func identity(
         method: Method, fields: Fields, content: Span<UInt8>, rules: ArgumentRules?
     ) -> [UInt8]? {
         let type = fields.first(.contentType)
@@ -19,7 +19,7 @@ package enum RequestContent {
     }
 
     /// The same whatever the request may change.
-    package static func said(method: Method, fields: Fields, content: Span<UInt8>, rules: ArgumentRules?) -> [UInt8] {
+    public static func said(method: Method, fields: Fields, content: Span<UInt8>, rules: ArgumentRules?) -> [UInt8] {
         let type = fields.first(.contentType)
         var identity: [UInt8] = []
         CacheKey.appendPart(method.bytes, to: &identity)
@@ -63,7 +63,7 @@ package enum RequestContent {
 }
 
 extension MediaType {
-    package var isForm: Bool { isEssence("application/x-www-form-urlencoded") }
+    public var isForm: Bool { isEssence("application/x-www-form-urlencoded") }
     fileprivate var isGraphQL: Bool { isEssence("application/graphql") }
 }
 

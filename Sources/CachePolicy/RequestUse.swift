@@ -3,7 +3,7 @@
 import HTTPCore
 
 /// Why the store has nothing to do with a request.
-package enum BypassReason: String, Sendable, CaseIterable {
+public enum BypassReason: String, Sendable, CaseIterable {
     case method, content, range, precondition
     /// The operator says that responses of its route are streams.
     case stream
@@ -11,7 +11,7 @@ package enum BypassReason: String, Sendable, CaseIterable {
     case upgrade
 
     /// RFC 9211 §2.2.
-    package var forwardToken: StaticString {
+    public var forwardToken: StaticString {
         switch self {
         case .method: "method"
         case .content, .range, .precondition, .stream, .upgrade: "bypass"
@@ -19,7 +19,7 @@ package enum BypassReason: String, Sendable, CaseIterable {
     }
 
     /// Why the response to such a request is not stored.
-    package var notStored: NotStoredReason {
+    public var notStored: NotStoredReason {
         switch self {
         case .method: .methodNotCacheable
         case .content: .requestContent
@@ -30,7 +30,7 @@ package enum BypassReason: String, Sendable, CaseIterable {
     }
 }
 
-package enum RequestUse: Sendable, Equatable {
+public enum RequestUse: Sendable, Equatable {
     /// The store is looked into, and a good response to GET is kept.
     case lookUp
     case bypass(BypassReason)
@@ -40,7 +40,7 @@ package enum RequestUse: Sendable, Equatable {
     /// What decides about most of the rest.
     private static let telling: KnownFieldSet = [.range, .ifMatch, .ifUnmodifiedSince, .ifRange]
 
-    package init(_ head: RequestHead, content: ContentFraming) {
+    public init(_ head: RequestHead, content: ContentFraming) {
         guard head.method.isRead else {
             self = .bypass(.method)
             return

@@ -3,7 +3,7 @@
 import HTTPCore
 
 /// Why the upstream is asked although something is stored.
-package enum ValidationReason: String, Sendable, CaseIterable {
+public enum ValidationReason: String, Sendable, CaseIterable {
     case noFreshness = "no_freshness"
     case stale
     case noCache = "no_cache"
@@ -14,7 +14,7 @@ package enum ValidationReason: String, Sendable, CaseIterable {
     case requestMinFresh = "request_min_fresh"
 }
 
-package enum ReuseDecision: Sendable, Equatable {
+public enum ReuseDecision: Sendable, Equatable {
     /// - Parameter ttl: seconds of freshness left; negative where the request allowed a stale response.
     case serve(ttl: Int64, age: Int64)
     /// Stale, and the response itself allows it while it is validated behind the client's back (RFC 5861 §3).
@@ -23,7 +23,7 @@ package enum ReuseDecision: Sendable, Equatable {
 }
 
 /// Why a stored response may not stand in for a failing upstream.
-package enum NoRescueReason: String, Sendable, CaseIterable {
+public enum NoRescueReason: String, Sendable, CaseIterable {
     case noCache = "no_cache"
     case mustRevalidate = "must_revalidate"
     case proxyRevalidate = "proxy_revalidate"
@@ -40,15 +40,15 @@ package enum NoRescueReason: String, Sendable, CaseIterable {
     case record
 }
 
-package enum RescueDecision: Sendable, Equatable {
+public enum RescueDecision: Sendable, Equatable {
     case allowed(age: Int64, ttl: Int64?)
     case forbidden(NoRescueReason)
 
-    package var isAllowed: Bool { if case .allowed = self { true } else { false } }
+    public var isAllowed: Bool { if case .allowed = self { true } else { false } }
 }
 
-package enum Reuse {
-    package static func decide(_ stored: StoredMetadata, _ directives: RequestCacheControl, now: Timestamp) -> ReuseDecision {
+public enum Reuse {
+    public static func decide(_ stored: StoredMetadata, _ directives: RequestCacheControl, now: Timestamp) -> ReuseDecision {
         guard !stored.flags.contains(.noCache) else { return .validate(.noCache) }
         guard !stored.flags.contains(.markedStale) else { return .validate(.markedStale) }
         guard !directives.noCache else { return .validate(.requestNoCache) }
@@ -72,7 +72,7 @@ package enum Reuse {
 
     /// Whether the stored response may go out while the upstream fails. Without permission too (§4.2.4: a disconnected cache).
     /// - Parameter staleFor: seconds for which the operator lets stale responses stand in; nil: for ever.
-    package static func rescue(
+    public static func rescue(
         _ stored: StoredMetadata, _ directives: RequestCacheControl, strictness: Strictness, staleFor: Int64? = nil, now: Timestamp
     ) -> RescueDecision {
         let age = Freshness.currentAge(of: stored, now: now)
@@ -97,7 +97,7 @@ package enum Reuse {
     }
 
     /// The same for what lies beside a copy and says that it is gone: it stands for what the upstream last said, however short it counts as fresh.
-    package static func rescueGone(
+    public static func rescueGone(
         _ gone: StoredMetadata, _ directives: RequestCacheControl, strictness: Strictness, staleFor: Int64? = nil, now: Timestamp
     ) -> RescueDecision {
         var gone = gone
@@ -106,12 +106,12 @@ package enum Reuse {
     }
 
     /// Whether it could stand in for a failing upstream at some time, if the request did not matter.
-    package static func mayRescue(_ stored: StoredMetadata, strictness: Strictness) -> Bool {
+    public static func mayRescue(_ stored: StoredMetadata, strictness: Strictness) -> Bool {
         stored.status.rawValue < 500 && (strictness == .rescue || forbiddance(stored) == nil)
     }
 
     /// Whether it could be served if the request did not matter.
-    package static func isFresh(_ stored: StoredMetadata, now: Timestamp) -> Bool {
+    public static func isFresh(_ stored: StoredMetadata, now: Timestamp) -> Bool {
         guard stored.flags.isDisjoint(with: [.noCache, .markedStale]), let lifetime = stored.freshnessLifetime,
             !Freshness.isAgeUnknown(of: stored, now: now)
         else { return false }

@@ -3,7 +3,7 @@
 import HTTPCore
 
 /// `/users/*/posts/**`: `*` stands for one segment that is not empty, `**` at the end for any rest, also none.
-@usableFromInline package struct RoutePattern: Sendable, Equatable {
+public struct RoutePattern: Sendable, Equatable {
     private enum Segment: Sendable, Equatable {
         case literal([UInt8])
         case any
@@ -12,7 +12,7 @@ import HTTPCore
     private let segments: [Segment]
     private let takesRest: Bool
 
-    package init(_ text: String) {
+    public init(_ text: String) {
         var parts = text.utf8.dropFirst().split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false).map { Array($0) }
         takesRest = parts.last == Array("**".utf8)
         if takesRest { parts.removeLast() }
@@ -21,7 +21,7 @@ import HTTPCore
 
     /// Whether some path that begins with these whole segments matches.
     /// - Parameter path: without a slash at its end; empty for all paths.
-    package func mayMatch(below path: some Collection<UInt8>) -> Bool {
+    public func mayMatch(below path: some Collection<UInt8>) -> Bool {
         let wanted = path.dropFirst().split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
         let begins = zip(segments, path.isEmpty ? [] : wanted).allSatisfy { segment, part in
             switch segment {
@@ -33,7 +33,7 @@ import HTTPCore
     }
 
     /// - Parameter target: path and query as received.
-    @usableFromInline package func matches(_ target: ArraySlice<UInt8>) -> Bool {
+    public func matches(_ target: ArraySlice<UInt8>) -> Bool {
         let path = target.withoutQuery
         var rest = path.dropFirst()
         guard path.first == UInt8(ascii: "/") else { return false }

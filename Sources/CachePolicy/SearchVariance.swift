@@ -4,7 +4,7 @@
 import HTTPCore
 import RawStructuredFieldValues
 
-package struct SearchVariance: Sendable, Equatable {
+public struct SearchVariance: Sendable, Equatable {
     /// `key-order`: arguments in another order are the same. Values of one name never change places.
     let ignoresOrder: Bool
     /// Whether `names` are all that makes a difference (`params, except=(…)`), or what makes none (`params=(…)`).
@@ -20,7 +20,7 @@ package struct SearchVariance: Sendable, Equatable {
     private static let limitMembers = 256
 
     /// nil where the fields say nothing that can be relied on, or nothing that is not so anyway.
-    package init?(_ fields: Fields) {
+    public init?(_ fields: Fields) {
         let lines = fields.all(named: "no-vary-search")
         guard !lines.isEmpty, !FieldListLimit.isExceeded(by: lines, separators: ",; ", members: Self.limitMembers) else { return nil }
         var parser = StructuredFieldValueParser(Array(lines.joined(separator: [UInt8(ascii: ",")])))
@@ -104,13 +104,13 @@ package struct SearchVariance: Sendable, Equatable {
     // MARK: As bytes
 
     /// In visible ASCII and spaces. It is part of the keys of responses that said so: another variance never finds them.
-    package var encoded: [UInt8] {
+    public var encoded: [UInt8] {
         let kind = [UInt8(ascii: ignoresOrder ? "K" : "k"), UInt8(ascii: takesNames ? "E" : "P")]
         return names.reduce(into: kind) { bytes, name in bytes += [0x20] + name }
     }
 
     /// nil where the bytes are not an encoded variance.
-    package init?(encoded bytes: UnsafeRawBufferPointer) {
+    public init?(encoded bytes: UnsafeRawBufferPointer) {
         guard bytes.count >= 2 else { return nil }
         let names = bytes.dropFirst(2).split(separator: 0x20, omittingEmptySubsequences: false).dropFirst().map { Array($0) }
         self.init(ignoresOrder: bytes[0] == UInt8(ascii: "K"), takesNames: bytes[1] == UInt8(ascii: "E"), names: names)
@@ -119,7 +119,7 @@ package struct SearchVariance: Sendable, Equatable {
 
 extension ArgumentRules {
     /// What the route says, and what the upstream says.
-    package func with(_ variance: SearchVariance) -> ArgumentRules {
+    public func with(_ variance: SearchVariance) -> ArgumentRules {
         var rules = self
         rules.variance = variance
         if variance.ignoresOrder { rules.sorts = true }

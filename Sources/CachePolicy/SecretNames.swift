@@ -2,9 +2,9 @@
 
 import HTTPCore
 
-package enum SecretNames {
+public enum SecretNames {
     /// What stands in the place of a secret.
-    package static let redaction = "REDACTED"
+    public static let redaction = "REDACTED"
 
     /// Arguments of these names, whatever their case; `-` and `_` do not count.
     private static let arguments: Set<String> = [
@@ -32,22 +32,22 @@ package enum SecretNames {
     /// Request fields whose values may be shown where they select a variant.
     private static let harmless: Set<String> = ["accept", "accept-language", "accept-charset", "origin", "prefer", "accept-datetime"]
 
-    package static func isSecret(argument name: some Collection<UInt8>) -> Bool { arguments.contains(plain(name)) }
+    public static func isSecret(argument name: some Collection<UInt8>) -> Bool { arguments.contains(plain(name)) }
 
-    package static func isSecret(member name: some Collection<UInt8>) -> Bool { members.contains(plain(name)) }
+    public static func isSecret(member name: some Collection<UInt8>) -> Bool { members.contains(plain(name)) }
 
     /// As it is compared here.
-    package static func plain(_ name: some Collection<UInt8>) -> String {
+    public static func plain(_ name: some Collection<UInt8>) -> String {
         String(decoding: name.filter { $0 != UInt8(ascii: "-") && $0 != UInt8(ascii: "_") }.map(\.asciiLowercased), as: UTF8.self)
     }
 
     /// - Parameter name: in lower case.
-    package static func isSecret(field name: String) -> Bool { fields.contains(name) }
+    public static func isSecret(field name: String) -> Bool { fields.contains(name) }
 
-    package static func mayShow(selecting name: String) -> Bool { harmless.contains(name) }
+    public static func mayShow(selecting name: String) -> Bool { harmless.contains(name) }
 
     /// Path and query with the values of secret arguments left out.
-    package static func redacted(_ target: some Collection<UInt8>) -> String {
+    public static func redacted(_ target: some Collection<UInt8>) -> String {
         let bytes = Array(target)
         guard let question = bytes.firstIndex(of: UInt8(ascii: "?")) else { return String(decoding: bytes, as: UTF8.self) }
         let arguments = bytes[(question + 1)...].split(separator: UInt8(ascii: "&"), omittingEmptySubsequences: false)

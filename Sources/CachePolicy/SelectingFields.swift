@@ -2,12 +2,12 @@
 
 import HTTPCore
 
-package enum SelectingFields {
+public enum SelectingFields {
     /// What the upstream gets from us and not from the client: two requests that look the same here may differ there.
     private static let madeHere: [StaticString] = ["forwarded", "x-forwarded-for"]
 
     /// A list that holds `*` anywhere never matches (RFC 9110 §12.5.5). Nor does one that names where the client is.
-    package static func isStar(_ fields: Fields) -> Bool {
+    public static func isStar(_ fields: Fields) -> Bool {
         FieldLists.contains(.vary, in: fields) { member in
             member.count == 1 && member.first == UInt8(ascii: "*") || madeHere.contains { member.equalsIgnoringCase($0) }
         }
@@ -16,7 +16,7 @@ package enum SelectingFields {
     /// The names by which this response varies, in lower case and in order. Left out are Accept-Encoding, since what is stored is decoded and
     /// serves everyone, and the credential fields where the key's partition holds them already.
     /// - Parameter isForAll: whether the operator has said that responses there are the same for all: then no key holds them.
-    package static func names(response: Fields, request: Fields, settings: CachePolicySettings, isForAll: Bool = false) -> [[UInt8]] {
+    public static func names(response: Fields, request: Fields, settings: CachePolicySettings, isForAll: Bool = false) -> [[UInt8]] {
         guard response.containsAny(of: [.vary, .accessControlAllowOrigin]) else { return [] }
         // A set, since there may be many.
         var names: Set<[UInt8]> = []
@@ -35,7 +35,7 @@ package enum SelectingFields {
 
     /// The presented request's values of these fields: length-prefixed, absent told apart from empty, white space around commas gone.
     /// - Parameter concealing: what stands for a field's values where these must not be readable; nil where they may be.
-    package static func values(
+    public static func values(
         of names: [ArraySlice<UInt8>], in request: Fields, concealing: (ArraySlice<UInt8>, [UInt8]) -> [UInt8]? = { _, _ in nil }
     ) -> [UInt8] {
         var out: [UInt8] = []
@@ -88,7 +88,7 @@ package enum SelectingFields {
     }
 
     /// A marker's names as stored: one a line.
-    package static func encode(_ names: [[UInt8]]) -> [UInt8] { Array(names.joined(separator: [0x0a])) }
+    public static func encode(_ names: [[UInt8]]) -> [UInt8] { Array(names.joined(separator: [0x0a])) }
 
-    package static func decode(_ bytes: UnsafeRawBufferPointer) -> [ArraySlice<UInt8>] { Array(bytes).split(separator: 0x0a) }
+    public static func decode(_ bytes: UnsafeRawBufferPointer) -> [ArraySlice<UInt8>] { Array(bytes).split(separator: 0x0a) }
 }

@@ -1,7 +1,7 @@
 // What is asked of the upstream, and what comes from the store. Switched by the administrator while the proxy runs, or by a request, where that
 // is allowed.
 
-package enum ServingMode: String, Sendable, CaseIterable {
+public enum ServingMode: String, Sendable, CaseIterable {
     /// As the rules say.
     case live
     /// The upstream is never asked.
@@ -12,5 +12,5 @@ package enum ServingMode: String, Sendable, CaseIterable {
     case replay
 
     /// Whether what is stored goes out however old it is.
-    package var servesWhatIsStored: Bool { self == .offline || self == .replay }
+    public var servesWhatIsStored: Bool { self == .offline || self == .replay }
 }

@@ -5,7 +5,7 @@
 
 import HTTPCore
 
-package enum RescueWithShared: String, Sendable, CaseIterable {
+public enum RescueWithShared: String, Sendable, CaseIterable {
     /// What says `public` or `s-maxage`, or what was sent to this client, before it had the cookies that the upstream then gave it.
     case own
     /// Only what says `public` or `s-maxage`.
@@ -16,7 +16,7 @@ package enum RescueWithShared: String, Sendable, CaseIterable {
 }
 
 /// What allowed the copy to stand in. The raw value is the label in metrics and Cache-Status.
-package enum SharedCopyPermission: String, Sendable, CaseIterable {
+public enum SharedCopyPermission: String, Sendable, CaseIterable {
     case isPublic = "public"
     case ownCookies = "own_cookies"
     case always
@@ -28,7 +28,7 @@ package enum SharedCopyPermission: String, Sendable, CaseIterable {
 
 extension SharedCopyPermission {
     /// Whether it is no copy of those without credentials, but the request's own user's.
-    package var isOfSameUser: Bool {
+    public var isOfSameUser: Bool {
         switch self {
         case .expiredToken, .toldBefore: true
         case .isPublic, .ownCookies, .always: false
@@ -37,7 +37,7 @@ extension SharedCopyPermission {
 }
 
 /// Why it may not. The raw value is told by `why`.
-package enum NoSharedRescueReason: String, Sendable, CaseIterable {
+public enum NoSharedRescueReason: String, Sendable, CaseIterable {
     case never
     /// It depends on the credentials: it said so in Vary (RFC 9111 §4.1).
     case varies
@@ -48,18 +48,18 @@ package enum NoSharedRescueReason: String, Sendable, CaseIterable {
     case gone
 }
 
-package enum SharedRescueDecision: Sendable, Equatable {
+public enum SharedRescueDecision: Sendable, Equatable {
     case allowed(SharedCopyPermission)
     case forbidden(NoSharedRescueReason)
 }
 
-package enum SharedRescue {
+public enum SharedRescue {
     /// Whether it may stand in for one with these credentials; whether it may stand in at all is decided by `Reuse.rescue`.
     /// - Parameters:
     ///   - varies: whether the copy's Vary names one of the request's credential fields.
     ///   - hasOwnCookies: whether the request's credentials are cookies alone, and all of them were given by the upstream to a client that
     ///     had asked for this target without any; it matters for `own` only.
-    package static func decide(
+    public static func decide(
         _ setting: RescueWithShared, stored: StoredMetadata, varies: Bool, hasOwnCookies: Bool, strictness: Strictness
     ) -> SharedRescueDecision {
         guard setting != .never else { return .forbidden(.never) }

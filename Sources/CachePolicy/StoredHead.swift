@@ -3,22 +3,22 @@
 import HTTPCore
 
 /// A response as it came, of which what is stored is made.
-package struct ReceivedResponse {
+public struct ReceivedResponse {
     /// Without its hop-by-hop fields.
-    package let head: ResponseHead
-    package let control: ResponseCacheControl
+    public let head: ResponseHead
+    public let control: ResponseCacheControl
     /// The length of the content as stored.
-    package let contentBytes: Int
-    package let requestTime: Timestamp
-    package let responseTime: Timestamp
+    public let contentBytes: Int
+    public let requestTime: Timestamp
+    public let responseTime: Timestamp
     /// The content's coding was taken off for storing.
-    package var isDecoded = false
+    public var isDecoded = false
     /// An entity tag made of the content, for a response without a validator.
-    package var ownTag: [UInt8]?
+    public var ownTag: [UInt8]?
     /// What is added to Via.
-    package var via: [UInt8]?
+    public var via: [UInt8]?
 
-    package init(
+    public init(
         _ head: ResponseHead, control: ResponseCacheControl, contentBytes: Int, requestTime: Timestamp, responseTime: Timestamp
     ) {
         self.head = head
@@ -29,11 +29,11 @@ package struct ReceivedResponse {
     }
 }
 
-package enum StoredHead {
+public enum StoredHead {
     /// Not kept: Age and Content-Length are made anew at each use, Proxy-Status speaks of one exchange.
     private static let dropped: KnownFieldSet = [.age, .contentLength, .proxyStatus]
 
-    package static func make(_ received: ReceivedResponse, settings: CachePolicySettings) -> (bytes: [UInt8], metadata: StoredMetadata) {
+    public static func make(_ received: ReceivedResponse, settings: CachePolicySettings) -> (bytes: [UInt8], metadata: StoredMetadata) {
         let said = received.control.asRead(by: settings)
         let control = settings.freshness.applied(to: said)
         var fields = received.head.fields
@@ -96,7 +96,7 @@ package enum StoredHead {
     /// §8.8.1); decoded ones are only equivalent.
     /// - Returns: whether the tag became a weak one.
     @discardableResult
-    package static func removeCoding(from fields: inout Fields) -> Bool {
+    public static func removeCoding(from fields: inout Fields) -> Bool {
         fields.remove(.contentEncoding)
         for name in codedDigests { fields.remove(named: Array(name.utf8).span) }
         guard let tag = fields.first(.etag), tag.first == 0x22 else { return false }
@@ -148,7 +148,7 @@ package enum StoredHead {
 
     /// The head without some fields.
     /// - Parameter names: in lower case.
-    package static func removing(_ names: [[UInt8]], from stored: UnsafeRawBufferPointer) -> [UInt8] {
+    public static func removing(_ names: [[UInt8]], from stored: UnsafeRawBufferPointer) -> [UInt8] {
         guard var head = parse(stored) else { return Array(stored) }
         for name in names { head.fields.remove(named: name.span) }
         var out: [UInt8] = []
@@ -157,7 +157,7 @@ package enum StoredHead {
     }
 
     /// The head with another Date, where that can take the old one's place without moving anything; nil where it cannot.
-    package static func redated(_ stored: UnsafeRawBufferPointer, _ date: Timestamp) -> [UInt8]? {
+    public static func redated(_ stored: UnsafeRawBufferPointer, _ date: Timestamp) -> [UInt8]? {
         var head = Array(stored)
         let text = HTTPDate.format(date.seconds)
         var start = 0
@@ -174,12 +174,12 @@ package enum StoredHead {
     }
 
     /// The head of a part of a stored whole (RFC 9110 §15.3.7).
-    package static func partial(_ stored: UnsafeRawBufferPointer, _ range: Range<Int>, of count: Int) -> [UInt8] {
+    public static func partial(_ stored: UnsafeRawBufferPointer, _ range: Range<Int>, of count: Int) -> [UInt8] {
         remade(stored, status: 206, range: "bytes \(range.lowerBound)-\(range.upperBound - 1)/\(count)", count: range.count)
     }
 
     /// RFC 9110 §15.5.17.
-    package static func unsatisfiable(_ stored: UnsafeRawBufferPointer, count: Int) -> [UInt8] {
+    public static func unsatisfiable(_ stored: UnsafeRawBufferPointer, count: Int) -> [UInt8] {
         remade(stored, status: 416, range: "bytes */\(count)", count: 0)
     }
 
@@ -199,7 +199,7 @@ package enum StoredHead {
     }
 
     /// Reads a head back that `make` wrote; nil where the bytes are something else.
-    package static func parse(_ bytes: UnsafeRawBufferPointer) -> ResponseHead? {
+    public static func parse(_ bytes: UnsafeRawBufferPointer) -> ResponseHead? {
         let text = Array(bytes)
         guard text.count > 13, let status = UInt16(String(decoding: text[9..<12], as: UTF8.self)),
             let lineEnd = text.firstIndex(of: 0x0d), lineEnd >= 13

@@ -3,28 +3,28 @@
 
 import HTTPCore
 
-package struct StoredKey: Sendable {
+public struct StoredKey: Sendable {
     /// Scheme, host, port and base path of the upstream.
-    package let authority: [UInt8]
+    public let authority: [UInt8]
     /// The keyed hash of the request's credentials; empty where there were none.
-    package let partition: [UInt8]
+    public let partition: [UInt8]
     /// What else is in it: the request's content, the host, fields that the operator made part of it. Empty where nothing is.
-    package let extra: [UInt8]
+    public let extra: [UInt8]
     /// Path and arguments in their canonical spelling.
-    package let target: [UInt8]
+    public let target: [UInt8]
     /// Of a variant: the generation of the marker that leads to it, and the selecting fields.
-    package let variant: Variant?
+    public let variant: Variant?
     /// How long the key is without the variant's part.
-    package let baseCount: Int
+    public let baseCount: Int
 
-    package struct Variant: Sendable {
-        package let generation: UInt64
+    public struct Variant: Sendable {
+        public let generation: UInt64
         /// Names and values, in order; nil where the request did not have the field.
-        package let selecting: [(name: String, value: String?)]
+        public let selecting: [(name: String, value: String?)]
     }
 
     /// nil where the bytes are not the key of a response or of a marker.
-    package init?(_ key: [UInt8]) {
+    public init?(_ key: [UInt8]) {
         var reader = KeyReader(bytes: key)
         guard reader.take(UInt8(ascii: "G")), let authority = reader.part(), let partition = reader.part(), let extra = reader.part(),
             let path = reader.part()
@@ -52,29 +52,29 @@ package struct StoredKey: Sendable {
     }
 
     /// What stands for one of several APIs in the place of the upstream. No URL begins so.
-    package static func name(ofAPI name: String) -> [UInt8] { Array("api:\(name)".utf8) }
+    public static func name(ofAPI name: String) -> [UInt8] { Array("api:\(name)".utf8) }
 
     /// The name of the API, where there are several.
-    package var api: String? {
+    public var api: String? {
         let prefix = Self.name(ofAPI: "")
         return authority.starts(with: prefix) ? String(decoding: authority[prefix.count...], as: UTF8.self) : nil
     }
 
     /// Path and arguments, with the values of secret arguments left out.
-    package var readableTarget: String { SecretNames.redacted(target) }
+    public var readableTarget: String { SecretNames.redacted(target) }
 
     /// The first 8 digits of the partition's hash; nil where there is none.
-    package var shortPartition: String? { partition.isEmpty ? nil : Self.hexadecimal(partition.prefix(4)) }
+    public var shortPartition: String? { partition.isEmpty ? nil : Self.hexadecimal(partition.prefix(4)) }
 
-    package static func hexadecimal(_ bytes: some Sequence<UInt8>) -> String {
+    public static func hexadecimal(_ bytes: some Sequence<UInt8>) -> String {
         bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
     }
 
     /// Where the target begins in the key.
-    package var targetOffset: Int { 1 + 4 + authority.count + 4 + partition.count + 4 + extra.count }
+    public var targetOffset: Int { 1 + 4 + authority.count + 4 + partition.count + 4 + extra.count }
 
     /// The same target's key in the partition of those without credentials.
-    package func sharedKey(of key: [UInt8]) -> [UInt8] {
+    public func sharedKey(of key: [UInt8]) -> [UInt8] {
         let rest = 1 + 4 + authority.count + 4 + partition.count
         guard rest <= baseCount, baseCount <= key.count else { return key }
         var shared: [UInt8] = [UInt8(ascii: "G")]

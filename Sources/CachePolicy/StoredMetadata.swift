@@ -4,7 +4,7 @@
 import HTTPCore
 
 /// What a stored item is.
-package enum StoredKind: UInt8, Sendable {
+public enum StoredKind: UInt8, Sendable {
     case response = 1
     /// Stands where a response would, and names the selecting fields by which its variants are found.
     case varyMarker = 2
@@ -18,85 +18,85 @@ package enum StoredKind: UInt8, Sendable {
     case gone = 6
 }
 
-package struct StoredFlags: OptionSet, Sendable {
-    package let rawValue: UInt32
-    package init(rawValue: UInt32) { self.rawValue = rawValue }
-    package static let noCache = StoredFlags(rawValue: 1 << 0)
-    package static let mustRevalidate = StoredFlags(rawValue: 1 << 1)
-    package static let proxyRevalidate = StoredFlags(rawValue: 1 << 2)
-    package static let sharedMaxAge = StoredFlags(rawValue: 1 << 3)
-    package static let immutable = StoredFlags(rawValue: 1 << 4)
-    package static let isJSON = StoredFlags(rawValue: 1 << 5)
+public struct StoredFlags: OptionSet, Sendable {
+    public let rawValue: UInt32
+    public init(rawValue: UInt32) { self.rawValue = rawValue }
+    public static let noCache = StoredFlags(rawValue: 1 << 0)
+    public static let mustRevalidate = StoredFlags(rawValue: 1 << 1)
+    public static let proxyRevalidate = StoredFlags(rawValue: 1 << 2)
+    public static let sharedMaxAge = StoredFlags(rawValue: 1 << 3)
+    public static let immutable = StoredFlags(rawValue: 1 << 4)
+    public static let isJSON = StoredFlags(rawValue: 1 << 5)
     /// The content was decoded for storing, so a strong ETag is shown as a weak one.
-    package static let weakenedETag = StoredFlags(rawValue: 1 << 6)
+    public static let weakenedETag = StoredFlags(rawValue: 1 << 6)
     /// The ETag was made here, of the content: the upstream does not know it.
-    package static let ownTag = StoredFlags(rawValue: 1 << 7)
+    public static let ownTag = StoredFlags(rawValue: 1 << 7)
     /// Purged softly: stale, whatever the response said. The store knows it; it is never written with the metadata.
-    package static let markedStale = StoredFlags(rawValue: 1 << 8)
+    public static let markedStale = StoredFlags(rawValue: 1 << 8)
     /// It belongs to groups (RFC 9875), which an unsafe request may have changed.
-    package static let hasGroups = StoredFlags(rawValue: 1 << 9)
+    public static let hasGroups = StoredFlags(rawValue: 1 << 9)
     /// The response to a request with Authorization, kept for everyone by leave of a directive (RFC 9111 §3.5).
-    package static let authorized = StoredFlags(rawValue: 1 << 10)
+    public static let authorized = StoredFlags(rawValue: 1 << 10)
     /// §5.2.2.6: its content goes out as it is.
-    package static let noTransform = StoredFlags(rawValue: 1 << 11)
+    public static let noTransform = StoredFlags(rawValue: 1 << 11)
     /// It has fields that are for us (RFC 9213).
-    package static let hasTargeted = StoredFlags(rawValue: 1 << 12)
+    public static let hasTargeted = StoredFlags(rawValue: 1 << 12)
     /// It said `public`.
-    package static let isPublic = StoredFlags(rawValue: 1 << 13)
+    public static let isPublic = StoredFlags(rawValue: 1 << 13)
     /// It comes from an archive: its times are the archive's.
-    package static let imported = StoredFlags(rawValue: 1 << 14)
+    public static let imported = StoredFlags(rawValue: 1 << 14)
     /// Its content is stored in a coding: it is only for those who allow that.
-    package static let coded = StoredFlags(rawValue: 1 << 15)
+    public static let coded = StoredFlags(rawValue: 1 << 15)
     /// Its content goes out just as it came. Ready-made: putting a set together costs a hit more than asking it.
-    package static let unchanging: StoredFlags = [.noTransform, .coded]
+    public static let unchanging: StoredFlags = [.noTransform, .coded]
     /// The operator's rules have left out something that it said (`FreshnessRules`).
-    package static let disregarded = StoredFlags(rawValue: 1 << 16)
+    public static let disregarded = StoredFlags(rawValue: 1 << 16)
     /// Three bits: who said how long it is fresh.
     fileprivate static let lifetimeSourceShift: UInt32 = 17
     fileprivate static let lifetimeSource = StoredFlags(rawValue: 7 << lifetimeSourceShift)
     /// The upstream had put a coding on its content.
-    package static let cameCoded = StoredFlags(rawValue: 1 << 20)
+    public static let cameCoded = StoredFlags(rawValue: 1 << 20)
     /// It came to a request without credentials, and sets no cookies: there is nothing in it that nobody may guess.
-    package static let isOpen = StoredFlags(rawValue: 1 << 21)
+    public static let isOpen = StoredFlags(rawValue: 1 << 21)
     /// It has no checksums of its content, which would take in the coding.
-    package static let hasNoDigests = StoredFlags(rawValue: 1 << 22)
+    public static let hasNoDigests = StoredFlags(rawValue: 1 << 22)
     /// It says itself that it depends on Accept-Encoding.
-    package static let variesByCoding = StoredFlags(rawValue: 1 << 23)
+    public static let variesByCoding = StoredFlags(rawValue: 1 << 23)
 }
 
 /// The plain part of a stored response.
-package struct StoredMetadata: Sendable, Equatable {
+public struct StoredMetadata: Sendable, Equatable {
     /// When the request was sent and its response received (RFC 9111 §4.2.3).
-    package var requestTime: Timestamp
-    package var responseTime: Timestamp
+    public var requestTime: Timestamp
+    public var responseTime: Timestamp
     /// The place of that request among all that were sent.
-    package var order = SentOrder.unknown
+    public var order = SentOrder.unknown
     /// The Date field's value.
-    package var date: Timestamp
+    public var date: Timestamp
     /// The Age field's value, seconds.
-    package var ageValue: Int64 = 0
+    public var ageValue: Int64 = 0
     /// Seconds; nil where the response said nothing about it: then the upstream is always asked first.
-    package var freshnessLifetime: Int64?
-    package var staleIfError: Int64?
-    package var staleWhileRevalidate: Int64?
-    package var status: Status = 200
-    package var flags: StoredFlags = []
+    public var freshnessLifetime: Int64?
+    public var staleIfError: Int64?
+    public var staleWhileRevalidate: Int64?
+    public var status: Status = 200
+    public var flags: StoredFlags = []
     /// Where the validators' values lie in the stored head; empty where there is none.
-    package var etag: Range<Int> = 0..<0
-    package var lastModified: Range<Int> = 0..<0
+    public var etag: Range<Int> = 0..<0
+    public var lastModified: Range<Int> = 0..<0
 
-    package init(requestTime: Timestamp, responseTime: Timestamp, date: Timestamp) {
+    public init(requestTime: Timestamp, responseTime: Timestamp, date: Timestamp) {
         self.requestTime = requestTime
         self.responseTime = responseTime
         self.date = date
     }
 
-    package var recency: Recency {
+    public var recency: Recency {
         Recency(order: order, isImported: flags.contains(.imported), requestTime: requestTime, responseTime: responseTime)
     }
 
     /// The same, stale from now on: a request of this order has told that what it represents has changed.
-    package func stale(since order: SentOrder) -> StoredMetadata {
+    public func stale(since order: SentOrder) -> StoredMetadata {
         var stale = self
         stale.freshnessLifetime = 0
         stale.order = order
@@ -106,7 +106,7 @@ package struct StoredMetadata: Sendable, Equatable {
     }
 
     /// Who said how long it is fresh.
-    package var lifetimeSource: LifetimeSource {
+    public var lifetimeSource: LifetimeSource {
         get {
             let number = flags.intersection(.lifetimeSource).rawValue >> StoredFlags.lifetimeSourceShift
             return LifetimeSource(rawValue: UInt8(number)) ?? .response
@@ -118,19 +118,19 @@ package struct StoredMetadata: Sendable, Equatable {
     }
 
     /// An error that is kept for a moment, so that it is not asked for each time: it never takes the place of anything good.
-    package var isNegative: Bool { lifetimeSource == .negative }
+    public var isNegative: Bool { lifetimeSource == .negative }
 
-    package var hasValidator: Bool { !etag.isEmpty || !lastModified.isEmpty }
+    public var hasValidator: Bool { !etag.isEmpty || !lastModified.isEmpty }
 
     private static let version: UInt8 = 1
-    package static let encodedBytes = 88
+    public static let encodedBytes = 88
 
-    package static func kind(of bytes: UnsafeRawBufferPointer) -> StoredKind? {
+    public static func kind(of bytes: UnsafeRawBufferPointer) -> StoredKind? {
         bytes.count >= 2 && bytes[0] == version ? StoredKind(rawValue: bytes[1]) : nil
     }
 
     /// - Parameter kind: of a whole response, or of one that lies beside it.
-    package func encoded(as kind: StoredKind = .response) -> [UInt8] {
+    public func encoded(as kind: StoredKind = .response) -> [UInt8] {
         var out = [UInt8](repeating: 0, count: Self.encodedBytes)
         out.withUnsafeMutableBytes { bytes in
             bytes[0] = Self.version
@@ -164,7 +164,7 @@ package struct StoredMetadata: Sendable, Equatable {
     private static let (timeLimit, secondsLimit): (Int64, Int64) = (1 << 53, 1 << 43)
 
     /// nil where the bytes are not a stored response of this version and kind, or damaged so that one cannot count with them.
-    package init?(_ bytes: UnsafeRawBufferPointer, as kind: StoredKind = .response) {
+    public init?(_ bytes: UnsafeRawBufferPointer, as kind: StoredKind = .response) {
         guard bytes.count >= Self.encodedBytes, Self.kind(of: bytes) == kind else { return nil }
         func number(_ index: Int) -> Int64 { Int64(littleEndian: bytes.loadUnaligned(fromByteOffset: 8 + index * 8, as: Int64.self)) }
         func offset(_ index: Int) -> Int {
@@ -194,21 +194,21 @@ package struct StoredMetadata: Sendable, Equatable {
     ///   - generation: part of each variant's key, so that a marker of another generation leaves all older variants behind.
     ///   - recency: that of the latest response under it.
     ///   - replaced: that of the latest response whose place this generation took: nothing that is older gets under it.
-    package static func varyMarker(generation: UInt64, _ recency: Recency, replaced: Recency? = nil) -> [UInt8] {
+    public static func varyMarker(generation: UInt64, _ recency: Recency, replaced: Recency? = nil) -> [UInt8] {
         plain(.varyMarker, generation, [recency] + (replaced.map { [$0] } ?? []))
     }
 
-    package static func invalidation(at time: Timestamp) -> [UInt8] { plain(.invalidation, UInt64(bitPattern: time.milliseconds), []) }
+    public static func invalidation(at time: Timestamp) -> [UInt8] { plain(.invalidation, UInt64(bitPattern: time.milliseconds), []) }
 
     /// - Parameters:
     ///   - generation: part of the keys of what was said so, as with a marker.
     ///   - recency: that of the latest response that said so.
-    package static func searchVariance(generation: UInt64, _ recency: Recency) -> [UInt8] { plain(.searchVariance, generation, [recency]) }
+    public static func searchVariance(generation: UInt64, _ recency: Recency) -> [UInt8] { plain(.searchVariance, generation, [recency]) }
 
-    package static let cookieOrigins = plain(.cookieOrigins, 0, [])
+    public static let cookieOrigins = plain(.cookieOrigins, 0, [])
 
     /// The generation of a marker or a variance, or the time of an invalidation in milliseconds.
-    package static func number(in bytes: UnsafeRawBufferPointer) -> UInt64? {
+    public static func number(in bytes: UnsafeRawBufferPointer) -> UInt64? {
         bytes.count >= 16 ? UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: 8, as: UInt64.self)) : nil
     }
 
@@ -234,7 +234,7 @@ package struct StoredMetadata: Sendable, Equatable {
     private static func bits(_ time: Timestamp) -> UInt64 { UInt64(bitPattern: time.milliseconds) }
 
     /// Of any stored item; nil where it tells none, and so counts as older than all.
-    package static func recency(of bytes: UnsafeRawBufferPointer) -> Recency? {
+    public static func recency(of bytes: UnsafeRawBufferPointer) -> Recency? {
         switch kind(of: bytes) {
         case .response: StoredMetadata(bytes)?.recency
         case .varyMarker, .searchVariance: recency(0, in: bytes)
@@ -243,7 +243,7 @@ package struct StoredMetadata: Sendable, Equatable {
     }
 
     /// What a marker of Vary took the place of; nil where that was nothing.
-    package static func replacedRecency(in bytes: UnsafeRawBufferPointer) -> Recency? {
+    public static func replacedRecency(in bytes: UnsafeRawBufferPointer) -> Recency? {
         kind(of: bytes) == .varyMarker ? recency(1, in: bytes) : nil
     }
 

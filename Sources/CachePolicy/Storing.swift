@@ -3,7 +3,7 @@
 import HTTPCore
 
 /// Why a response was not stored. The raw value is the label in metrics, logs and Cache-Status.
-package enum NotStoredReason: String, Error, Sendable, CaseIterable {
+public enum NotStoredReason: String, Error, Sendable, CaseIterable {
     case methodNotCacheable = "method"
     case requestContent = "request_content"
     case rangeRequest = "range"
@@ -36,13 +36,13 @@ package enum NotStoredReason: String, Error, Sendable, CaseIterable {
     case notAllowed = "not_allowed"
 }
 
-package enum StorageDecision: Sendable, Equatable {
+public enum StorageDecision: Sendable, Equatable {
     case allowed
     case forbidden(NotStoredReason)
 }
 
 /// A request whose response has a key: GET, or what the flow treats as such.
-package struct StorableRequest {
+public struct StorableRequest {
     fileprivate let head: RequestHead
     fileprivate let directives: RequestCacheControl
     fileprivate let isPartitioned: Bool
@@ -51,7 +51,7 @@ package struct StorableRequest {
     /// - Parameters:
     ///   - isPartitioned: whether the key holds the request's credentials, so that nobody with others is given its response.
     ///   - isForAll: whether the operator has said that responses there are the same for all.
-    package init(_ head: RequestHead, _ directives: RequestCacheControl, isPartitioned: Bool, isForAll: Bool = false) {
+    public init(_ head: RequestHead, _ directives: RequestCacheControl, isPartitioned: Bool, isForAll: Bool = false) {
         self.head = head
         self.directives = directives
         self.isPartitioned = isPartitioned
@@ -59,8 +59,8 @@ package struct StorableRequest {
     }
 }
 
-package enum Storing {
-    package static func decide(
+public enum Storing {
+    public static func decide(
         _ response: ResponseHead, _ control: ResponseCacheControl, to asked: StorableRequest, settings: CachePolicySettings
     ) -> StorageDecision {
         let request = asked.head
@@ -114,18 +114,18 @@ package enum Storing {
     }
 
     /// Whether the content's coding cannot be taken off, or may not.
-    package static func staysCoded(_ response: ResponseHead, _ control: ResponseCacheControl) -> Bool {
+    public static func staysCoded(_ response: ResponseHead, _ control: ResponseCacheControl) -> Bool {
         guard let coding = ContentCoding(response.fields) else { return true }
         return coding != .identity && control.noTransform
     }
 
     /// §3.5: what lets others have the response to a request with Authorization.
-    package static func mayShare(_ control: ResponseCacheControl) -> Bool {
+    public static func mayShare(_ control: ResponseCacheControl) -> Bool {
         control.isPublic || control.mustRevalidate || control.sharedMaxAge != nil
     }
 
     /// Whether only that lets others have this response.
-    package static func isShared(_ request: RequestHead, isPartitioned: Bool, settings: CachePolicySettings) -> Bool {
+    public static func isShared(_ request: RequestHead, isPartitioned: Bool, settings: CachePolicySettings) -> Bool {
         !isPartitioned && !settings.isPrivate && request.fields.contains(.authorization)
     }
 
@@ -146,9 +146,9 @@ package enum Storing {
 }
 
 /// What a status says about keeping (RFC 9111 §3, RFC 9110 §15.1).
-package enum CacheableStatus {
+public enum CacheableStatus {
     /// Whether a cache knows all that this status asks of it. 304 and 206 are never stored by themselves.
-    package static func isUnderstood(_ status: Status) -> Bool {
+    public static func isUnderstood(_ status: Status) -> Bool {
         switch status.rawValue {
         case 200...205, 300...303, 305, 307, 308, 400...417, 421...426, 428, 429, 431, 451, 500...505: true
         default: false
@@ -156,7 +156,7 @@ package enum CacheableStatus {
     }
 
     /// RFC 9110 §15.1.
-    package static func isHeuristicallyCacheable(_ status: Status) -> Bool {
+    public static func isHeuristicallyCacheable(_ status: Status) -> Bool {
         switch status.rawValue {
         case 200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501: true
         default: false

@@ -3,7 +3,7 @@
 
 import HTTPCore
 
-package enum StreamedResponse {
+public enum StreamedResponse {
     /// Server-sent events, and JSON in lines or sequences (RFC 7464).
     private static let types: [StaticString] = [
         "text/event-stream", "application/x-ndjson", "application/jsonl", "application/json-seq",
@@ -14,13 +14,13 @@ package enum StreamedResponse {
 
     /// Whether a response is a stream.
     /// - Parameter onStreamRoute: the operator says so of all on its route.
-    package static func isStream(_ response: ResponseHead, to method: Method, onStreamRoute: Bool) -> Bool {
+    public static func isStream(_ response: ResponseHead, to method: Method, onStreamRoute: Bool) -> Bool {
         guard method != .head, response.status.isSuccessful, !response.status.forbidsContent else { return false }
         return onStreamRoute || response.fields.first(.contentType).map(isStreamed) ?? false
     }
 
     /// Whether a request wants a stream and nothing else, as browsers' event sources do. Nobody waits for the head of another's then.
-    package static func isWanted(by request: Fields) -> Bool {
+    public static func isWanted(by request: Fields) -> Bool {
         // Whatever else it names: nearly all requests end here.
         guard let first = request.first(.accept), first.count >= shortestBytes else { return false }
         var count = 0

@@ -1,7 +1,7 @@
 // What looking at a request's token came to (`credentials.identity`): words for metrics and explanations.
 
 /// Why a request has no identity of its own, and so the partition of its credentials as they are.
-package enum TokenRefusal: String, Sendable, CaseIterable {
+public enum TokenRefusal: String, Sendable, CaseIterable {
     /// Not one Authorization field of the form `Bearer TOKEN`.
     case noBearer = "no_bearer"
     case severalFields = "several_fields"
@@ -27,14 +27,14 @@ package enum TokenRefusal: String, Sendable, CaseIterable {
     case tooMany = "too_many"
 }
 
-package enum IdentityOutcome: Sendable, Equatable {
+public enum IdentityOutcome: Sendable, Equatable {
     case verified
     case expired
     case refused(TokenRefusal)
     /// The upstream has said whom the credentials belong to; or had, and that is over; or has not.
     case told, toldBefore, untold
 
-    package var label: String {
+    public var label: String {
         switch self {
         case .verified: "verified"
         case .expired: "expired"

@@ -4,10 +4,10 @@
 
 import HTTPCore
 
-package enum UserCredentials {
+public enum UserCredentials {
     /// Whether one of the credentials that make the request's partition can be one user's alone: a credential field that does not name a whole
     /// group of users, or a cookie that looks like a session's.
-    package static func arePresent(in fields: Fields, settings: CachePolicySettings) -> Bool {
+    public static func arePresent(in fields: Fields, settings: CachePolicySettings) -> Bool {
         hasField(fields, settings) || hasCookie(fields, settings)
     }
 

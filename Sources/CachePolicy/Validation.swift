@@ -2,9 +2,9 @@
 
 import HTTPCore
 
-package enum Validation {
+public enum Validation {
     /// Puts the stored validators in the place of the client's own conditions, which are answered here afterwards.
-    package static func addConditions(to fields: inout Fields, stored: StoredMetadata, head: UnsafeRawBufferPointer) {
+    public static func addConditions(to fields: inout Fields, stored: StoredMetadata, head: UnsafeRawBufferPointer) {
         removeConditions(from: &fields)
         if !stored.flags.contains(.ownTag), let tag = slice(head, stored.etag) {
             // The upstream knows the tag as it sent it.
@@ -14,14 +14,14 @@ package enum Validation {
         if let date = slice(head, stored.lastModified) { fields.append(.ifModifiedSince, date) }
     }
 
-    package static func removeConditions(from fields: inout Fields) {
+    public static func removeConditions(from fields: inout Fields) {
         fields.remove(.ifNoneMatch)
         fields.remove(.ifModifiedSince)
     }
 
     /// RFC 9110 §15.3.7, §15.4.5: 206 and 304 answer ranges and conditions; where there were none, they are no response.
     /// - Parameter request: the fields as they were sent.
-    package static func isUnasked(_ status: Status, request: Fields) -> Bool {
+    public static func isUnasked(_ status: Status, request: Fields) -> Bool {
         switch status {
         case 206: !request.contains(.range)
         case 304: !request.contains(.ifNoneMatch) && !request.contains(.ifModifiedSince)
@@ -32,7 +32,7 @@ package enum Validation {
     /// §4.3.4: whether a 304 speaks of this stored response: its tag, or without one its date, where it has one, is the stored one. One
     /// without any responses the only condition that was asked. A strong tag is that of a response with the same strong tag, to the letter;
     /// servers that weaken their tags for coded content forget to do so in a 304, and mean the same.
-    package static func applies(
+    public static func applies(
         _ response: ResponseHead, to stored: StoredMetadata, head: UnsafeRawBufferPointer, strictness: Strictness
     ) -> Bool {
         let ownTag = stored.flags.contains(.ownTag) ? nil : slice(head, stored.etag)
@@ -49,7 +49,7 @@ package enum Validation {
 
     /// Whether two stored responses have the same validator, and so are one version of what they represent: what confirms one confirms the
     /// other.
-    package static func areOfOneVersion(
+    public static func areOfOneVersion(
         _ one: StoredMetadata, head oneHead: UnsafeRawBufferPointer, _ other: StoredMetadata, head otherHead: UnsafeRawBufferPointer
     ) -> Bool {
         let tags = (slice(oneHead, one.etag), slice(otherHead, other.etag))
@@ -62,7 +62,7 @@ package enum Validation {
     /// - Parameters:
     ///   - stored: with the length of its content.
     ///   - recency: of what comes of it.
-    package static func freshened(
+    public static func freshened(
         _ stored: (metadata: StoredMetadata, head: UnsafeRawBufferPointer, contentBytes: Int), by response: ResponseHead,
         _ recency: Recency, settings: CachePolicySettings
     ) -> (bytes: [UInt8], metadata: StoredMetadata)? {
@@ -98,7 +98,7 @@ package enum Validation {
     }
 
     /// What a 200 to HEAD says of the stored response to GET (§4.3.5).
-    package enum HeadUpdate: Sendable, Equatable {
+    public enum HeadUpdate: Sendable, Equatable {
         /// It still holds, and what HEAD brought takes the place of its fields.
         case freshen
         /// The resource has changed: what is stored counts as stale.
@@ -108,7 +108,7 @@ package enum Validation {
     }
 
     /// - Parameter strictness: by the letter, what has no validator and the same length holds too; else that is no proof.
-    package static func update(
+    public static func update(
         _ stored: StoredMetadata, head: UnsafeRawBufferPointer, by response: ResponseHead, contentBytes: Int, strictness: Strictness
     ) -> HeadUpdate {
         guard response.status == 200 else { return .nothing }

@@ -24,7 +24,7 @@ final class ChangeCounts: Sendable {
 }
 
 /// What look-ups went by: under which keys they looked, also where nothing lay, and how often that had been changed until then.
-package struct LookUpBasis: Sendable, Equatable {
+public struct LookUpBasis: Sendable, Equatable {
     /// Of the keys, by which counts they go.
     private var parts = SIMD8<UInt16>()
     private var count = 0
@@ -34,7 +34,7 @@ package struct LookUpBasis: Sendable, Equatable {
     /// More keys than a plain hit needs.
     private static let limit = 8
 
-    package init() {}
+    public init() {}
 
     /// Before it is looked at what lies there: whoever changes that meanwhile is noticed.
     mutating func note(_ hash: KeyHash, _ counts: ChangeCounts) {
@@ -46,7 +46,7 @@ package struct LookUpBasis: Sendable, Equatable {
     }
 
     /// It went by something that has no count: it never holds.
-    package mutating func noteUnknown() { count = Self.limit + 1 }
+    public mutating func noteUnknown() { count = Self.limit + 1 }
 
     /// Whether other look-ups would bring the same.
     func holds(_ counts: ChangeCounts) -> Bool {

@@ -4,7 +4,7 @@ import CSystem
 import Descriptors
 import Glibc
 
-package enum DirectoryFault: Error, Equatable, CustomStringConvertible {
+public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
     /// It is a file, or lies below one.
     case noDirectory(String)
     /// What it would be made in does not exist.
@@ -12,7 +12,7 @@ package enum DirectoryFault: Error, Equatable, CustomStringConvertible {
     /// It belongs to another user, and this one may not write there.
     case anothers(String, owner: uid_t)
 
-    package var description: String {
+    public var description: String {
         switch self {
         case .noDirectory(let path): "the cache directory \(path) cannot be one: \(Self.file(in: path)) is no directory"
         case .noParent(let path, let parent): "the cache directory \(path) cannot be made: there is no \(parent)"
@@ -23,7 +23,7 @@ package enum DirectoryFault: Error, Equatable, CustomStringConvertible {
 
     /// nil where it can be meant. Changes nothing.
     /// - Parameter makesParents: it was not chosen by the operator, so what it lies in may be missing too.
-    package static func find(at path: String, makesParents: Bool) -> DirectoryFault? {
+    public static func find(at path: String, makesParents: Bool) -> DirectoryFault? {
         switch status(path) {
         case .found(let status) where status.st_mode & S_IFMT != S_IFDIR: return .noDirectory(path)
         case .found(let status): return isAnothers(path, status) ? .anothers(path, owner: status.st_uid) : nil
@@ -73,9 +73,9 @@ package enum DirectoryFault: Error, Equatable, CustomStringConvertible {
 }
 
 /// What is known of a cache directory without opening it: for who only asks.
-package enum DirectoryState {
+public enum DirectoryState {
     /// The process that has the directory, as the kernel tells it without anything being locked for that; nil where none has.
-    package static func holder(of path: String) -> pid_t? {
+    public static func holder(of path: String) -> pid_t? {
         var status = stat()
         guard stat(path + "/lock", &status) == 0, let locks = FileContent.read("/proc/locks") else { return nil }
         let (major, minor) = (status.st_dev >> 8 & 0xfff, status.st_dev & 0xff | status.st_dev >> 12 & 0xfff00)
@@ -91,7 +91,7 @@ package enum DirectoryState {
     }
 
     /// Why nothing can be written there now: its file system is read-only or full; 0 where something can.
-    package static func writeError(at path: String) -> Int32 {
+    public static func writeError(at path: String) -> Int32 {
         var system = statvfs()
         guard statvfs(path, &system) == 0 else { return 0 }
         if system.f_flag & UInt(ST_RDONLY) != 0 { return EROFS }

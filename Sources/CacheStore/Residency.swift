@@ -9,7 +9,7 @@ import Locking
 import Synchronization
 
 /// Answers for pieces of mapped files. The tests' own decides what is in memory.
-package protocol Residency: Sendable {
+public protocol Residency: Sendable {
     /// Whether all of these bytes can be read without waiting for the disk.
     func isInMemory(_ bytes: UnsafeRawBufferPointer) -> Bool
     /// Reads them in; waits for the disk.
@@ -56,7 +56,7 @@ enum ResidencyTrust {
 }
 
 /// A stored item that has to be read from the disk before it can be looked at.
-package struct OnDisk: Error, Sendable {
+public struct OnDisk: Error, Sendable {
     let entry: IndexEntry
     let segment: Segment
     /// Only what lies before its content.
@@ -91,7 +91,7 @@ extension ResponseStore {
     static let loopCheckLimitBytes = 2 << 20
 
     /// Brings an item in, on a thread that may wait; `then` is called there. Whether it is still stored is seen by looking again.
-    package func bringIn(_ wanted: OnDisk, then: @escaping @Sendable () -> Void) {
+    public func bringIn(_ wanted: OnDisk, then: @escaping @Sendable () -> Void) {
         state.withLock { $0.statistics.broughtIn += 1 }
         readers.perform(at: Int(wanted.entry.offset)) { [self] in
             let (entry, segment) = (wanted.entry, wanted.segment)
@@ -104,7 +104,7 @@ extension ResponseStore {
     }
 
     /// Brings content in that is being sent; the same for it.
-    package func bringIn(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject, then: @escaping @Sendable () -> Void) {
+    public func bringIn(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject, then: @escaping @Sendable () -> Void) {
         state.withLock { $0.statistics.broughtIn += 1 }
         let held = HeldBytes(bytes: bytes, owner: owner)
         readers.perform(at: Int(bitPattern: bytes.baseAddress)) { [self] in
@@ -114,7 +114,7 @@ extension ResponseStore {
     }
 
     /// Whether a part of an item that was found earlier can still be read without waiting.
-    package func isInMemory(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject) -> Bool {
+    public func isInMemory(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject) -> Bool {
         guard owner is Segment || (owner as? HeldHead)?.base is Segment else { return true }
         guard !settings.residency.isInMemory(bytes) else { return true }
         noteAway()
@@ -122,12 +122,12 @@ extension ResponseStore {
     }
 
     /// Brings in what will be seen under these keys; nobody waits for it.
-    package func readAhead(_ keys: [[UInt8]]) {
+    public func readAhead(_ keys: [[UInt8]]) {
         for key in keys { if let wanted = onDisk(key) { bringIn(wanted) {} } }
     }
 
     /// What has to be brought in first, or `see` would have to wait for the disk.
-    package func onDisk(_ key: [UInt8]) -> OnDisk? {
+    public func onDisk(_ key: [UInt8]) -> OnDisk? {
         let hash = key.withUnsafeBytes { KeyHash($0, seed: seed) }
         let found: (entry: IndexEntry, segment: Segment)? = state.withLock { state in
             guard state.pending[hash] == nil, let entry = state.index.find(hash), let segment = state.segments[entry.segment] else {

@@ -10,8 +10,8 @@ import Locking
 import struct Synchronization.Atomic
 
 /// `@unchecked Sendable` because everything that changes is in `state`, behind its mutex, or belongs to the writer's queue.
-package final class ResponseStore: @unchecked Sendable {
-    package let settings: StoreSettings
+public final class ResponseStore: @unchecked Sendable {
+    public let settings: StoreSettings
     private let directory: StoreDirectory
     let seed: UInt64
     /// Shared by the shards that look up and the writer that writes.
@@ -41,7 +41,7 @@ package final class ResponseStore: @unchecked Sendable {
     }
 
     /// Opens the store, or makes it. A directory that cannot be written to gives a store that only reads.
-    package init(_ settings: StoreSettings) throws(StoreError) {
+    public init(_ settings: StoreSettings) throws(StoreError) {
         guard settings.capacityBytes >= 4 << 20 else { throw .tooSmall }
         self.settings = settings
         trustsResidency = settings.residency.isTrusted
@@ -70,25 +70,25 @@ package final class ResponseStore: @unchecked Sendable {
 
     /// The item stored under exactly this key, its checksum checked. A damaged one is dropped, counted, and never returned. May wait for the
     /// disk.
-    package func lookUp(_ key: Span<UInt8>) -> StoredItem? {
+    public func lookUp(_ key: Span<UInt8>) -> StoredItem? {
         var basis = LookUpBasis()
         return lookUp(key, &basis)
     }
 
     /// - Parameter basis: notes what this look-up goes by.
-    package func lookUp(_ key: Span<UInt8>, _ basis: inout LookUpBasis) -> StoredItem? {
+    public func lookUp(_ key: Span<UInt8>, _ basis: inout LookUpBasis) -> StoredItem? {
         do throws(OnDisk) { return try find(key, &basis, mayWait: true) } catch { return nil }
     }
 
     /// The same for an event loop: never waits for the disk.
     /// - Throws: what has to be brought in first.
-    package func lookUpInMemory(_ key: Span<UInt8>) throws(OnDisk) -> StoredItem? {
+    public func lookUpInMemory(_ key: Span<UInt8>) throws(OnDisk) -> StoredItem? {
         var basis = LookUpBasis()
         return try lookUpInMemory(key, &basis)
     }
 
     /// - Parameter basis: notes what this look-up goes by.
-    package func lookUpInMemory(_ key: Span<UInt8>, _ basis: inout LookUpBasis) throws(OnDisk) -> StoredItem? {
+    public func lookUpInMemory(_ key: Span<UInt8>, _ basis: inout LookUpBasis) throws(OnDisk) -> StoredItem? {
         try find(key, &basis, mayWait: false)
     }
 
@@ -173,7 +173,7 @@ package final class ResponseStore: @unchecked Sendable {
         }
     }
 
-    package var statistics: StoreStatistics {
+    public var statistics: StoreStatistics {
         state.withLock { state in
             var statistics = state.statistics
             statistics.entries = state.index.count + Self.newlyWaiting(state)
@@ -193,17 +193,17 @@ package final class ResponseStore: @unchecked Sendable {
     // MARK: Changing
 
     /// Whether look-ups that went by this would bring the same now.
-    package func holds(_ basis: LookUpBasis) -> Bool { basis.holds(changes) }
+    public func holds(_ basis: LookUpBasis) -> Bool { basis.holds(changes) }
 
     /// What look-ups find has changed, though nothing was stored or removed: they look in other places from now on.
-    package func noteChange() { changes.raiseAll() }
+    public func noteChange() { changes.raiseAll() }
 
     /// Puts an item in, in the place of what is stored under its key. Returns at once; writing happens in the background.
     @discardableResult
-    package func insert(_ item: NewItem) -> InsertResult { insert(item, ifAt: nil) }
+    public func insert(_ item: NewItem) -> InsertResult { insert(item, ifAt: nil) }
 
     /// The same, if what lies there is still what was seen: who compares first puts in what belongs in the place of that, and of nothing else.
-    package func insert(_ item: NewItem, ifStill seen: SeenItem) -> InsertResult { insert(item, ifAt: seen.place) }
+    public func insert(_ item: NewItem, ifStill seen: SeenItem) -> InsertResult { insert(item, ifAt: seen.place) }
 
     private func insert(_ item: NewItem, ifAt seen: SeenItem.Place?) -> InsertResult {
         guard directory.isWritable || item.retention.isNeeded else {
@@ -231,7 +231,7 @@ package final class ResponseStore: @unchecked Sendable {
 
     /// What lies under this key now. Its content's checksum is not checked, and it does not count as used: this is no look-up for a client. May
     /// wait for the disk (`onDisk`).
-    package func see(_ key: Span<UInt8>) -> SeenItem {
+    public func see(_ key: Span<UInt8>) -> SeenItem {
         key.withUnsafeBytes { key in
             let hash = KeyHash(key, seed: seed)
             let (place, pending, segment, entry) = state.withLock { state in
@@ -247,12 +247,12 @@ package final class ResponseStore: @unchecked Sendable {
     }
 
     /// Drops what is stored under this key, for good: also over a restart.
-    package func remove(_ key: Span<UInt8>) {
+    public func remove(_ key: Span<UInt8>) {
         remove(key.withUnsafeBytes { KeyHash($0, seed: seed) })
     }
 
     /// The same, if what is stored there is still this item.
-    package func remove(_ key: Span<UInt8>, ifStill item: StoredItem) {
+    public func remove(_ key: Span<UInt8>, ifStill item: StoredItem) {
         key.withUnsafeBytes { key in
             let hash = KeyHash(key, seed: seed)
             state.withLock { state in
@@ -273,7 +273,7 @@ package final class ResponseStore: @unchecked Sendable {
 
     /// Keeps a number with an item, in memory and until it is replaced, if what is stored there is still this item.
     /// - Parameter note: of 28 bits. A smaller one than there is changes nothing.
-    package func setNote(_ note: UInt32, of key: Span<UInt8>, ifStill item: StoredItem) {
+    public func setNote(_ note: UInt32, of key: Span<UInt8>, ifStill item: StoredItem) {
         key.withUnsafeBytes { key in
             let hash = KeyHash(key, seed: seed)
             state.withLock { state in
@@ -321,7 +321,7 @@ package final class ResponseStore: @unchecked Sendable {
 
     /// Marks everything as stale, for good. Part by part, so that nobody waits for all of a large index; what is put in meanwhile may be
     /// marked as well, which costs it a validation.
-    package func markAllStale() {
+    public func markAllStale() {
         state.withLock { state in
             state.changes.raiseAll()
             for pending in state.pending.items { queueMarked(pending, &state) }
@@ -344,7 +344,7 @@ package final class ResponseStore: @unchecked Sendable {
     }
 
     /// Drops everything, for good.
-    package func removeAll() {
+    public func removeAll() {
         // What it was is given back without the lock.
         let old = state.withLock { state in
             state.changes.raiseAll()
@@ -360,17 +360,17 @@ package final class ResponseStore: @unchecked Sendable {
     }
 
     /// Returns when all that was queued before is in a segment file.
-    package func flush() { writer.writeWaiting(self) }
+    public func flush() { writer.writeWaiting(self) }
 
     /// Returns when what does not wait for more is in a segment file.
     func waitUntilIdle() { writer.waitUntilIdle() }
 
     /// Returns when all that was queued before is on the disk.
-    package func synchronize() { writer.synchronize(self) }
+    public func synchronize() { writer.synchronize(self) }
 
     /// Writes what waits, then a snapshot of the index that makes the next start quick, and lets go of the directory. Nothing may be put in
     /// afterwards.
-    package func close() {
+    public func close() {
         writer.writeWaiting(self)
         defer { directory.unlock() }
         guard directory.isWritable else { return }
@@ -386,14 +386,14 @@ package final class ResponseStore: @unchecked Sendable {
 
     /// 16 bytes that stand for a set of credentials, and tell nothing about them: a keyed BLAKE2b hash.
     /// - Parameter parts: the names and values of the request's credential fields, each with its length.
-    package func credentialPartition(_ parts: [UInt8]) -> [UInt8] {
+    public func credentialPartition(_ parts: [UInt8]) -> [UInt8] {
         var out = [UInt8](repeating: 0, count: 16)
         crypto_generichash(&out, out.count, parts, UInt64(parts.count), directory.secret, directory.secret.count)
         return out
     }
 
     /// 32 bytes that stand for a long part of a key: a keyed BLAKE2b hash, so that nobody can find two contents with one key.
-    package func contentDigest(_ content: [UInt8]) -> [UInt8] {
+    public func contentDigest(_ content: [UInt8]) -> [UInt8] {
         var out = [UInt8](repeating: 0, count: 32)
         crypto_generichash(&out, out.count, content, UInt64(content.count), directory.secret, directory.secret.count)
         return out

@@ -3,12 +3,12 @@
 import Locking
 
 /// Names one stored item, for as long as it is stored under its key: 32 hexadecimal digits.
-package struct StoredItemID: Hashable, Sendable, Comparable, CustomStringConvertible {
+public struct StoredItemID: Hashable, Sendable, Comparable, CustomStringConvertible {
     let hash: KeyHash
 
     init(_ hash: KeyHash) { self.hash = hash }
 
-    package init?(_ text: some StringProtocol) {
+    public init?(_ text: some StringProtocol) {
         let half = text.index(text.startIndex, offsetBy: 16, limitedBy: text.endIndex) ?? text.endIndex
         guard text.utf8.count == 32, text.utf8.allSatisfy({ Self.digits.contains($0) }), let high = UInt64(text[..<half], radix: 16),
             let low = UInt64(text[half...], radix: 16)
@@ -18,29 +18,29 @@ package struct StoredItemID: Hashable, Sendable, Comparable, CustomStringConvert
 
     private static let digits = Array("0123456789abcdef".utf8)
 
-    package var description: String { Self.hexadecimal(hash.high) + Self.hexadecimal(hash.low) }
+    public var description: String { Self.hexadecimal(hash.high) + Self.hexadecimal(hash.low) }
 
     private static func hexadecimal(_ value: UInt64) -> String {
         let digits = String(value, radix: 16)
         return String(repeating: "0", count: 16 - digits.count) + digits
     }
 
-    package static func < (left: StoredItemID, right: StoredItemID) -> Bool {
+    public static func < (left: StoredItemID, right: StoredItemID) -> Bool {
         (left.hash.high, left.hash.low) < (right.hash.high, right.hash.low)
     }
 }
 
 /// A stored item with its key.
-package struct ListedItem {
-    package let id: StoredItemID
-    package let key: UnsafeRawBufferPointer
-    package let item: StoredItem
+public struct ListedItem {
+    public let id: StoredItemID
+    public let key: UnsafeRawBufferPointer
+    public let item: StoredItem
 }
 
 extension ResponseStore {
     /// Calls `body` with each item, in no order. What is put in or taken out meanwhile may be missed or not. Content is not read, so its
     /// damage shows at the look-up only; a damaged key or head is the caller's to expect.
-    package func visitAll(_ body: (ListedItem) -> Void) {
+    public func visitAll(_ body: (ListedItem) -> Void) {
         for part in 0..<IndexTable.partCount {
             // Together, so that an item on its way from the one to the other is not missed.
             let (pending, slots, segments) = state.withLock { state in
@@ -56,7 +56,7 @@ extension ResponseStore {
     }
 
     /// One item, its checksum checked.
-    package func item(_ id: StoredItemID) -> ListedItem? {
+    public func item(_ id: StoredItemID) -> ListedItem? {
         let found = state.withLock { state -> (pending: PendingItem?, segment: Segment?, entry: IndexEntry) in
             if let pending = state.pending[id.hash] { return (pending, nil, IndexEntry()) }
             guard let entry = state.index.find(id.hash) else { return (nil, nil, IndexEntry()) }
@@ -68,11 +68,11 @@ extension ResponseStore {
     }
 
     /// The name that an item under this key has.
-    package func id(of key: [UInt8]) -> StoredItemID { StoredItemID(key.withUnsafeBytes { KeyHash($0, seed: seed) }) }
+    public func id(of key: [UInt8]) -> StoredItemID { StoredItemID(key.withUnsafeBytes { KeyHash($0, seed: seed) }) }
 
     /// Drops an item, for good. Returns whether it was there.
-    package func remove(_ id: StoredItemID) -> Bool { remove(id.hash) }
+    public func remove(_ id: StoredItemID) -> Bool { remove(id.hash) }
 
     /// Marks an item as stale, for good. Returns whether it was there.
-    package func markStale(_ id: StoredItemID) -> Bool { markStale(id.hash) }
+    public func markStale(_ id: StoredItemID) -> Bool { markStale(id.hash) }
 }

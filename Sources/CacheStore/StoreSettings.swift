@@ -3,30 +3,30 @@
 import CSystem
 import Glibc
 
-package struct StoreSettings: Sendable {
+public struct StoreSettings: Sendable {
     /// The directory; made where it is missing.
-    package var directory: String
+    public var directory: String
     /// Exact limit on all files in the directory together.
-    package var capacityBytes: Int
+    public var capacityBytes: Int
     /// Size of one segment file. By default a thirty-second part of the capacity, between 1 and 64 MiB; items larger than one are refused.
-    package var segmentBytes: Int
+    public var segmentBytes: Int
     /// Whether the proxy is not to run without: then what cannot be written to or read does not open.
-    package var isRequired = false
+    public var isRequired = false
     /// What may wait to be written; beyond it new items are dropped. Bounds memory when the disk is slower than the upstream.
-    package var pendingLimitBytes = 64 << 20
+    public var pendingLimitBytes = 64 << 20
     /// So long new responses wait for others to be written with, 256 KiB at most (`WriterQueue.gatheredBytes`): a crash of the process costs no more
     /// than these.
     var gatheringMilliseconds = 5
     /// Gives a new file all its blocks; returns an error's number or 0.
     var allocate: @Sendable (_ descriptor: Int32, _ bytes: Int) -> Int32 = { csystem_allocate($0, $1) }
     /// Whether what is stored is in memory; the tests have one of their own.
-    package var residency: any Residency = PageResidency()
+    public var residency: any Residency = PageResidency()
     /// Puts a coding on content (`NewItem.wantedCoding`), on the writer's queue; nil where nothing is won.
-    package var encode: (@Sendable (_ content: UnsafeRawBufferPointer, _ coding: UInt8) -> [UInt8]?)?
+    public var encode: (@Sendable (_ content: UnsafeRawBufferPointer, _ coding: UInt8) -> [UInt8]?)?
     /// Called from the writer's queue when the disk takes no more, and when it does again.
-    package var whenWritable: (@Sendable (_ isWritable: Bool) -> Void)?
+    public var whenWritable: (@Sendable (_ isWritable: Bool) -> Void)?
 
-    package init(directory: String, capacityBytes: Int, segmentBytes: Int? = nil) {
+    public init(directory: String, capacityBytes: Int, segmentBytes: Int? = nil) {
         self.directory = directory
         self.capacityBytes = capacityBytes
         self.segmentBytes = segmentBytes ?? min(64 << 20, max(1 << 20, capacityBytes / 32))
@@ -40,13 +40,13 @@ package struct StoreSettings: Sendable {
 }
 
 /// Why a store cannot be opened. Everything else (read-only, full, damaged) opens and says so in its statistics.
-package enum StoreError: Error, CustomStringConvertible {
+public enum StoreError: Error, CustomStringConvertible {
     case lockedByAnotherProcess(String)
     case tooSmall
     /// It is required (`StoreSettings.isRequired`).
     case unusable(String, reason: String)
 
-    package var description: String {
+    public var description: String {
         switch self {
         case .unusable(let directory, let reason): "the cache directory \(directory) \(reason), and store.required is true"
         case .lockedByAnotherProcess(let directory): "another process, perhaps another Cistern, uses the cache directory \(directory)"
@@ -56,7 +56,7 @@ package enum StoreError: Error, CustomStringConvertible {
 }
 
 /// What becomes of an item when its segment is evicted.
-package enum Retention: UInt8, Sendable {
+public enum Retention: UInt8, Sendable {
     /// It is kept where it was used since it was written.
     case whenUsed = 0
     /// So it is, and before those: it could still stand in for a failing upstream.
@@ -71,20 +71,20 @@ package enum Retention: UInt8, Sendable {
 }
 
 /// What is to be stored. The store does not look into any of it.
-package struct NewItem: Sendable {
-    package var key: [UInt8]
-    package var metadata: [UInt8]
-    package var head: [UInt8]
-    package var body: ItemBody
+public struct NewItem: Sendable {
+    public var key: [UInt8]
+    public var metadata: [UInt8]
+    public var head: [UInt8]
+    public var body: ItemBody
     /// The coding that the writer is to put on a content without one; 0 for none. What it means, the caller knows.
-    package var wantedCoding: UInt8
-    package var retention: Retention
+    public var wantedCoding: UInt8
+    public var retention: Retention
 
-    package init(key: [UInt8], metadata: [UInt8], head: [UInt8], body: [UInt8], retention: Retention) {
+    public init(key: [UInt8], metadata: [UInt8], head: [UInt8], body: [UInt8], retention: Retention) {
         self.init(key: key, metadata: metadata, head: head, body: .bytes(body), retention: retention)
     }
 
-    package init(key: [UInt8], metadata: [UInt8], head: [UInt8], body: ItemBody, wantedCoding: UInt8 = 0, retention: Retention) {
+    public init(key: [UInt8], metadata: [UInt8], head: [UInt8], body: ItemBody, wantedCoding: UInt8 = 0, retention: Retention) {
         self.key = key
         self.metadata = metadata
         self.head = head
@@ -97,19 +97,19 @@ package struct NewItem: Sendable {
 }
 
 /// In which form a content lies in the store.
-package struct ContentForm: Sendable, Equatable {
+public struct ContentForm: Sendable, Equatable {
     /// The caller's number of the coding that is on it; 0 for none.
-    package let coding: UInt8
+    public let coding: UInt8
     /// The content's length without it.
-    package let plainBytes: Int
+    public let plainBytes: Int
 
-    package init(coding: UInt8, plainBytes: Int) { (self.coding, self.plainBytes) = (coding, plainBytes) }
+    public init(coding: UInt8, plainBytes: Int) { (self.coding, self.plainBytes) = (coding, plainBytes) }
 
     static func plain(_ count: Int) -> ContentForm { ContentForm(coding: 0, plainBytes: count) }
 }
 
 /// An item's content. `@unchecked Sendable` because what is stored never changes.
-package enum ItemBody: @unchecked Sendable {
+public enum ItemBody: @unchecked Sendable {
     case bytes([UInt8])
     /// As it came, with a coding on it.
     case coded([UInt8], ContentForm)
@@ -117,7 +117,7 @@ package enum ItemBody: @unchecked Sendable {
     case stored(UnsafeRawBufferPointer, ContentForm, owner: AnyObject)
 
     /// As it lies there.
-    package var count: Int {
+    public var count: Int {
         switch self {
         case .bytes(let bytes), .coded(let bytes, _): bytes.count
         case .stored(let bytes, _, _): bytes.count
@@ -132,7 +132,7 @@ package enum ItemBody: @unchecked Sendable {
     }
 }
 
-package enum InsertResult: Sendable, Equatable {
+public enum InsertResult: Sendable, Equatable {
     case accepted
     /// Larger than a segment.
     case tooLarge
@@ -145,27 +145,27 @@ package enum InsertResult: Sendable, Equatable {
 }
 
 /// A stored item. The pointers are good for as long as `owner` is held.
-package struct StoredItem {
-    package let metadata: UnsafeRawBufferPointer
-    package let head: UnsafeRawBufferPointer
+public struct StoredItem {
+    public let metadata: UnsafeRawBufferPointer
+    public let head: UnsafeRawBufferPointer
     /// As it lies there.
-    package let body: UnsafeRawBufferPointer
-    package let form: ContentForm
+    public let body: UnsafeRawBufferPointer
+    public let form: ContentForm
     /// No other content ever has the same number, as long as the process lives.
-    package let contentNumber: UInt64
+    public let contentNumber: UInt64
     /// It was purged softly: stale, whatever its metadata say.
-    package let isMarkedStale: Bool
+    public let isMarkedStale: Bool
     /// What `ResponseStore.setNote` said of it.
-    package let note: UInt32
-    package let owner: AnyObject
+    public let note: UInt32
+    public let owner: AnyObject
 
     /// The same with another head.
-    package func replacingHead(_ head: [UInt8]) -> StoredItem {
+    public func replacingHead(_ head: [UInt8]) -> StoredItem {
         head.withUnsafeBytes { replacingHead(HeldHead($0, base: (owner as? HeldHead)?.base ?? owner)) }
     }
 
     /// The same with a head that is always in memory: for one who keeps it while the upstream is asked. Until then the file's pages may be gone.
-    package var holdingHead: StoredItem { owner is HeldHead ? self : replacingHead(HeldHead(head, base: owner)) }
+    public var holdingHead: StoredItem { owner is HeldHead ? self : replacingHead(HeldHead(head, base: owner)) }
 
     private func replacingHead(_ held: HeldHead) -> StoredItem {
         StoredItem(
@@ -190,9 +190,9 @@ final class HeldHead {
 }
 
 /// What lay under a key at one moment, for those who put something there only if that still does.
-package struct SeenItem {
+public struct SeenItem {
     /// nil where nothing did that can be read.
-    package let item: StoredItem?
+    public let item: StoredItem?
     let place: Place
 
     /// Where it lay. What waits to be written is held by `item`, so its name is not another's meanwhile.
@@ -203,38 +203,38 @@ package struct SeenItem {
     }
 }
 
-package struct StoreStatistics: Sendable {
+public struct StoreStatistics: Sendable {
     /// Bytes of all segment files.
-    package var fileBytes = 0
-    package var capacityBytes = 0
-    package var entries = 0
-    package var pendingBytes = 0
-    package var isWritable = true
-    package var inserted = 0
-    package var evicted = 0
-    package var replaced = 0
-    package var invalidated = 0
-    package var damaged = 0
-    package var reinserted = 0
+    public var fileBytes = 0
+    public var capacityBytes = 0
+    public var entries = 0
+    public var pendingBytes = 0
+    public var isWritable = true
+    public var inserted = 0
+    public var evicted = 0
+    public var replaced = 0
+    public var invalidated = 0
+    public var damaged = 0
+    public var reinserted = 0
     /// Items that a request needed and that were read from the disk first.
-    package var broughtIn = 0
+    public var broughtIn = 0
     /// Of these, reads that have not ended.
-    package var diskReadsWaiting = 0
+    public var diskReadsWaiting = 0
     /// Items dropped because too much waited.
-    package var dropped = 0
-    package var writeErrors = 0
-    package var encoded = EncodedCounts()
-    package var opening = StoreOpening()
+    public var dropped = 0
+    public var writeErrors = 0
+    public var encoded = EncodedCounts()
+    public var opening = StoreOpening()
 
-    package init() {}
+    public init() {}
 }
 
 /// Contents that the writer put a coding on.
-package struct EncodedCounts: Sendable {
-    package var contents = 0
+public struct EncodedCounts: Sendable {
+    public var contents = 0
     /// Before, and after.
-    package var plainBytes = 0
-    package var codedBytes = 0
+    public var plainBytes = 0
+    public var codedBytes = 0
 
     mutating func add(_ more: EncodedCounts) {
         contents += more.contents
@@ -244,18 +244,18 @@ package struct EncodedCounts: Sendable {
 }
 
 /// What was found when the store was opened.
-package struct StoreOpening: Sendable {
-    package var entries = 0
-    package var milliseconds = 0
-    package var isFromSnapshot = false
+public struct StoreOpening: Sendable {
+    public var entries = 0
+    public var milliseconds = 0
+    public var isFromSnapshot = false
     /// Something was stored, but not under the key that there is now: the old one was missing or damaged, and so nothing can be read.
-    package var hasLostKey = false
+    public var hasLostKey = false
     /// There are records, and not one that can be read with the key that there is: it is another directory's, or was changed.
-    package var hasForeignRecords = false
+    public var hasForeignRecords = false
     /// Others than its owner may read the key.
-    package var hasOpenKey = false
+    public var hasOpenKey = false
     /// Why the directory cannot be written to (errno), as it was at the start; 0 where it could.
-    package var error: Int32 = 0
+    public var error: Int32 = 0
 
     /// What keeps it from doing all that a store is for, in words; nil where nothing does.
     var whyUnusable: String? {

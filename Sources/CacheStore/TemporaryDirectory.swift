@@ -3,11 +3,11 @@
 import Glibc
 
 /// Made now, removed with its files when nobody holds it any more, or at `remove`. Directories within it stay.
-package final class TemporaryDirectory {
-    package let path: String
+public final class TemporaryDirectory {
+    public let path: String
 
     /// - Returns: nil where none can be made.
-    package init?(_ name: String, in parent: String = "/tmp") {
+    public init?(_ name: String, in parent: String = "/tmp") {
         var template = Array("\(parent)/\(name)-XXXXXX".utf8CString)
         guard mkdtemp(&template) != nil else { return nil }
         path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
@@ -15,7 +15,7 @@ package final class TemporaryDirectory {
 
     deinit { remove() }
 
-    package func remove() {
+    public func remove() {
         guard let handle = opendir(path) else { return }
         while let entry = readdir(handle) {
             let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }

@@ -3,8 +3,8 @@
 
 import HTTPCore
 
-package enum ContentDecoder {
-    package enum Failure: Error {
+public enum ContentDecoder {
+    public enum Failure: Error {
         /// Not what it says, cut, or a wrong checksum.
         case damaged
         /// More than `limit`, or suspiciously more than the input.
@@ -18,7 +18,7 @@ package enum ContentDecoder {
     static let pieceBytes = 64 * 1024
 
     /// The decoded content.
-    package static func decode(_ content: [UInt8], _ coding: ContentCoding, limit: Int) throws(Failure) -> [UInt8] {
+    public static func decode(_ content: [UInt8], _ coding: ContentCoding, limit: Int) throws(Failure) -> [UInt8] {
         guard coding != .identity else { return content }
         guard let decoder = PieceDecoder(coding) else { throw .damaged }
         let allowed = min(limit, max(freeBytes, content.count.multipliedReportingOverflow(by: ratioLimit).partialValue))

@@ -5,7 +5,7 @@ import CZstd
 import HTTPCore
 
 /// `@unchecked Sendable` because one thread at a time touches it: the store's writer.
-package final class ContentEncoder: @unchecked Sendable {
+public final class ContentEncoder: @unchecked Sendable {
     private let gzip = GzipEncoder(.thorough)
 
     /// What is common for content that is made once and sent often: JSON shrinks no further with what takes ten times as long.
@@ -14,10 +14,10 @@ package final class ContentEncoder: @unchecked Sendable {
     /// What is not a tenth shorter is not worth being taken off again.
     private static let gain = 10
 
-    package init() {}
+    public init() {}
 
     /// nil where nothing is won, or there is no memory.
-    package func encode(_ content: UnsafeRawBufferPointer, _ coding: ContentCoding) -> [UInt8]? {
+    public func encode(_ content: UnsafeRawBufferPointer, _ coding: ContentCoding) -> [UInt8]? {
         let limit = content.count - content.count / Self.gain
         let coded: [UInt8]? =
             switch coding {

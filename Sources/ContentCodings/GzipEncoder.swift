@@ -4,19 +4,19 @@ import CZlib
 
 /// Its memory is taken with the first content and kept: getting and giving it back each time cost three times as much as coding a
 /// small response. Touched by one thread at a time.
-package final class GzipEncoder {
+public final class GzipEncoder {
     private let stream = UnsafeMutablePointer<z_stream>.allocate(capacity: 1)
     private var isReady = false
     private let effort: Effort
 
-    package enum Effort: Int32, Sendable {
+    public enum Effort: Int32, Sendable {
         /// zlib's fastest, while a client waits: JSON shrinks to a fifth with it, and better levels cost three times as much for a tenth more.
         case fast = 1
         /// Once for many.
         case thorough = 6
     }
 
-    package init(_ effort: Effort = .fast) {
+    public init(_ effort: Effort = .fast) {
         self.effort = effort
         stream.initialize(to: z_stream())
     }
@@ -27,7 +27,7 @@ package final class GzipEncoder {
     }
 
     /// nil where there is no memory, or nothing is won.
-    package func encode(_ content: UnsafeRawBufferPointer) -> [UInt8]? {
+    public func encode(_ content: UnsafeRawBufferPointer) -> [UInt8]? {
         guard begin() else { return nil }
         let bytes = content.bindMemory(to: UInt8.self)
         let coded = [UInt8](unsafeUninitializedCapacity: bytes.count) { space, count in
@@ -43,13 +43,13 @@ package final class GzipEncoder {
 
     /// Begins content that is coded piece by piece.
     /// - Returns: false where there is no memory.
-    package func begin() -> Bool {
+    public func begin() -> Bool {
         if isReady { deflateReset(stream) } else { isReady = cistern_deflate_init_gzip(stream, effort.rawValue) == Z_OK }
         return isReady
     }
 
     /// Codes the next piece, and all of it: what comes out can be decoded up to its end.
-    package func code(_ piece: UnsafeRawBufferPointer, isLast: Bool) -> [UInt8] {
+    public func code(_ piece: UnsafeRawBufferPointer, isLast: Bool) -> [UInt8] {
         let bytes = piece.bindMemory(to: UInt8.self)
         // Beyond what deflate itself may need: the mark of a flush.
         let bound = Int(deflateBound(stream, UInt(bytes.count))) + 64
@@ -64,7 +64,7 @@ package final class GzipEncoder {
     }
 
     /// From now on content is copied and not made shorter any more: what comes costs next to nothing. Only after a piece was coded.
-    package func stopTrying() -> [UInt8] {
+    public func stopTrying() -> [UInt8] {
         [UInt8](unsafeUninitializedCapacity: Self.blockBytes) { space, count in
             stream.pointee.avail_in = 0
             stream.pointee.next_out = space.baseAddress
@@ -78,5 +78,5 @@ package final class GzipEncoder {
     private static let blockBytes = 256
 
     /// What zlib takes of memory for one content.
-    package static let heldBytes = 256 << 10
+    public static let heldBytes = 256 << 10
 }

@@ -6,8 +6,8 @@ import CZstd
 import HTTPCore
 
 /// Touched by one thread at a time.
-package final class PieceDecoder {
-    package typealias Failure = ContentDecoder.Failure
+public final class PieceDecoder {
+    public typealias Failure = ContentDecoder.Failure
 
     private enum Library {
         /// zlib remembers where its stream lies, so it must not move.
@@ -18,15 +18,15 @@ package final class PieceDecoder {
 
     private let library: Library
     /// Bytes of the content that are done with.
-    package private(set) var taken = 0
+    public private(set) var taken = 0
     /// All of it is.
-    package private(set) var isEnded = false
+    public private(set) var isEnded = false
 
     /// What a library takes of memory for one content, about; for Brotli and Zstandard with the windows that are usual.
-    package static let heldBytes = 64 << 10
+    public static let heldBytes = 64 << 10
 
     /// nil where there is no memory, or nothing to be taken off.
-    package init?(_ coding: ContentCoding) {
+    public init?(_ coding: ContentCoding) {
         switch coding {
         case .identity: return nil
         case .gzip:
@@ -60,7 +60,7 @@ package final class PieceDecoder {
 
     /// From now on another content is decoded. Making a decoder takes longer than decoding short content.
     /// - Returns: false where it cannot be used again.
-    package func reset() -> Bool {
+    public func reset() -> Bool {
         (taken, isEnded) = (0, false)
         switch library {
         case .gzip(let stream): return inflateReset(stream) == Z_OK
@@ -71,7 +71,7 @@ package final class PieceDecoder {
 
     /// All of a content whose length is known, in one piece.
     /// - Returns: nil where it is something else.
-    package func decode(_ content: UnsafeRawBufferPointer, count: Int) -> [UInt8]? {
+    public func decode(_ content: UnsafeRawBufferPointer, count: Int) -> [UInt8]? {
         let decoded = [UInt8](unsafeUninitializedCapacity: count) { space, made in
             made = decode(content, filling: UnsafeMutableRawBufferPointer(space)) ? count : 0
         }
@@ -80,7 +80,7 @@ package final class PieceDecoder {
 
     /// - Parameter space: as long as the content is without its coding.
     /// - Returns: whether it was that.
-    package func decode(_ content: UnsafeRawBufferPointer, filling space: UnsafeMutableRawBufferPointer) -> Bool {
+    public func decode(_ content: UnsafeRawBufferPointer, filling space: UnsafeMutableRawBufferPointer) -> Bool {
         (try? decode(content, into: space, isWhole: true)) == space.count
     }
 
@@ -89,7 +89,7 @@ package final class PieceDecoder {
     ///   - content: all of it, the same each time.
     ///   - isWhole: there is room for all of it: then nothing is remembered for the next piece.
     /// - Returns: how many bytes; fewer than there is room for at the end only.
-    package func decode(
+    public func decode(
         _ content: UnsafeRawBufferPointer, into space: UnsafeMutableRawBufferPointer, isWhole: Bool = false
     ) throws(Failure) -> Int {
         var made = 0

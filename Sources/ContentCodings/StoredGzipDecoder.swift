@@ -4,7 +4,7 @@
 import CZlib
 
 /// Touched by one thread at a time.
-package final class StoredGzipDecoder {
+public final class StoredGzipDecoder {
     private let stream = UnsafeMutablePointer<z_stream>.allocate(capacity: 1)
 
     /// RFC 1952 §2.3: without options ten bytes stand before the content, and eight behind it.
@@ -12,7 +12,7 @@ package final class StoredGzipDecoder {
     private static let tailBytes = 8
 
     /// nil where there is no memory.
-    package init?() {
+    public init?() {
         stream.initialize(to: z_stream())
         guard cistern_inflate_init_raw(stream) == Z_OK else {
             stream.deallocate()
@@ -27,7 +27,7 @@ package final class StoredGzipDecoder {
 
     /// - Parameter space: as long as the content is without its coding.
     /// - Returns: false where it is not one plain member of that length: `PieceDecoder` knows the rest.
-    package func decode(_ content: UnsafeRawBufferPointer, filling space: UnsafeMutableRawBufferPointer) -> Bool {
+    public func decode(_ content: UnsafeRawBufferPointer, filling space: UnsafeMutableRawBufferPointer) -> Bool {
         let coded = content.dropFirst(Self.headBytes).dropLast(Self.tailBytes)
         guard !coded.isEmpty, content.starts(with: [0x1f, 0x8b, 0x08, 0x00]), inflateReset(stream) == Z_OK else { return false }
         let bytes = UnsafeRawBufferPointer(rebasing: coded).bindMemory(to: UInt8.self)

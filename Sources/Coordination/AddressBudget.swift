@@ -3,7 +3,7 @@
 import Addresses
 import Locking
 
-package final class AddressBudget: Sendable {
+public final class AddressBudget: Sendable {
     /// Of one address (of IPv6: one /64 network).
     private let limit: Int
     private let trustedProxies: NetworkList
@@ -11,13 +11,13 @@ package final class AddressBudget: Sendable {
 
     /// nil where there is no limit.
     /// - Parameter counts: those of a budget before this one, if there was one: what was taken there counts here too.
-    package init?(limit: Int, trustedProxies: NetworkList, _ counts: AddressCounts = AddressCounts()) {
+    public init?(limit: Int, trustedProxies: NetworkList, _ counts: AddressCounts = AddressCounts()) {
         guard limit > 0 else { return nil }
         (self.limit, self.trustedProxies, self.counts) = (limit, trustedProxies, counts)
     }
 
     /// One request that is under way, until it is let go.
-    package final class Place: Sendable {
+    public final class Place: Sendable {
         private let counts: AddressCounts
         private let client: UInt128
 
@@ -31,13 +31,13 @@ package final class AddressBudget: Sendable {
         }
     }
 
-    package func isFull(for client: ClientAddress) -> Bool {
+    public func isFull(for client: ClientAddress) -> Bool {
         guard let client = client.counted(besides: trustedProxies) else { return false }
         return counts.requests.withLock { $0[client, default: 0] >= limit }
     }
 
     /// Counts one more; nil where the address does not count.
-    package func take(_ client: ClientAddress) -> Place? {
+    public func take(_ client: ClientAddress) -> Place? {
         guard let client = client.counted(besides: trustedProxies) else { return nil }
         counts.requests.withLock { $0[client, default: 0] += 1 }
         return Place(counts, client)
@@ -45,9 +45,9 @@ package final class AddressBudget: Sendable {
 }
 
 /// How many requests of each address are under way.
-package final class AddressCounts: Sendable {
+public final class AddressCounts: Sendable {
     /// Only of those who have some: so it is bounded as requests are.
     fileprivate let requests = Mutex<[UInt128: Int]>([:])
 
-    package init() {}
+    public init() {}
 }

@@ -7,13 +7,13 @@ import HTTPCore
 import Locking
 
 /// Who may wait for another's fetch.
-package protocol FlightFollower: AnyObject, Sendable {
+public protocol FlightFollower: AnyObject, Sendable {
     /// Called from the leader's thread.
     func flightEnded(_ outcome: FlightOutcome)
 }
 
 /// All shards' fetches that others may wait for; behind one mutex, off the path of a fresh hit.
-package final class CollapsedRequests: Sendable {
+public final class CollapsedRequests: Sendable {
     private struct Flight {
         /// Those to be woken. Who leaves is taken out: what a client that is gone would hold must not wait for a slow upstream.
         var followers: [ObjectIdentifier: any FlightFollower] = [:]
@@ -30,7 +30,7 @@ package final class CollapsedRequests: Sendable {
 
     private let state = Mutex(State())
 
-    package init() {}
+    public init() {}
 
     /// How long "cannot be shared" is remembered, in milliseconds, and of how many keys: beyond it all is forgotten, which costs each
     /// key one wait for a head.
@@ -40,7 +40,7 @@ package final class CollapsedRequests: Sendable {
     /// - Parameters:
     ///   - now: milliseconds of the loop's clock.
     ///   - follower: who comes.
-    package func join(_ key: FlightKey, now: Int64, as follower: any FlightFollower) -> FlightPlace {
+    public func join(_ key: FlightKey, now: Int64, as follower: any FlightFollower) -> FlightPlace {
         return state.withLock { state in
             if let until = state.unshareable[key.hash] {
                 if now < until { return .alone }
@@ -56,12 +56,12 @@ package final class CollapsedRequests: Sendable {
     }
 
     /// A follower waits no more.
-    package func leave(_ key: FlightKey, _ follower: ObjectIdentifier) {
+    public func leave(_ key: FlightKey, _ follower: ObjectIdentifier) {
         state.withLock { _ = $0.flights[key]?.followers.removeValue(forKey: follower) }
     }
 
     /// For a fetch that no client waits for. Returns false where one is under way already.
-    package func lead(_ key: FlightKey) -> Bool {
+    public func lead(_ key: FlightKey) -> Bool {
         return state.withLock { state in
             guard state.flights[key] == nil else { return false }
             state.flights[key] = Flight()
@@ -70,18 +70,18 @@ package final class CollapsedRequests: Sendable {
     }
 
     /// Whether anybody waits for the fetch that is under way.
-    package func hasFollowers(_ key: FlightKey) -> Bool { state.withLock { $0.flights[key]?.followers.isEmpty == false } }
+    public func hasFollowers(_ key: FlightKey) -> Bool { state.withLock { $0.flights[key]?.followers.isEmpty == false } }
 
     /// Requests that wait for another's fetch now.
-    package var waiting: Int { state.withLock { $0.flights.values.reduce(0) { $0 + $1.followers.count } } }
+    public var waiting: Int { state.withLock { $0.flights.values.reduce(0) { $0 + $1.followers.count } } }
 
     /// Nobody is to wait for the fetch that is under way any more.
-    package func noteSlow(_ key: FlightKey) {
+    public func noteSlow(_ key: FlightKey) {
         state.withLock { $0.flights[key]?.isSlow = true }
     }
 
     /// The leader's fetch has ended, or it is known that its response cannot be shared.
-    package func end(_ key: FlightKey, _ outcome: FlightOutcome, now: Int64) {
+    public func end(_ key: FlightKey, _ outcome: FlightOutcome, now: Int64) {
         let followers = state.withLock { state in
             if case .unshareable = outcome {
                 if state.unshareable.count >= Self.memoryLimit { state.unshareable = [:] }

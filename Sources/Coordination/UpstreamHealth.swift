@@ -9,7 +9,7 @@ import Telemetry
 import Upstream
 
 /// Asked and fed by all shards, off the path of a fresh hit; what changes is behind its mutex. Times are milliseconds of the loops' clock.
-package final class UpstreamHealth: Sendable {
+public final class UpstreamHealth: Sendable {
     /// Where there are several APIs; else empty.
     private let api: String
     /// The routes' names, the last for all other paths.
@@ -32,7 +32,7 @@ package final class UpstreamHealth: Sendable {
         var failedNames: Set<String> = []
     }
 
-    package init(api: String = "", routes: [String], settings: FailureSettings, logger: Logger) {
+    public init(api: String = "", routes: [String], settings: FailureSettings, logger: Logger) {
         self.api = api
         self.routes = routes
         self.logger = logger
@@ -40,48 +40,48 @@ package final class UpstreamHealth: Sendable {
         state = Locking.Mutex(State(memory: FailureMemory(settings)))
     }
 
-    package var isOn: Bool { settings.isOn }
-    package var recheck: Int64 { settings.recheck }
+    public var isOn: Bool { settings.isOn }
+    public var recheck: Int64 { settings.recheck }
     /// So long a request that was stopped is repeated in the background.
-    package var window: Int64 { settings.window }
+    public var window: Int64 { settings.window }
 
     // MARK: Asking
 
-    package func admit(_ scopes: RequestScopes, _ asking: FailureMemory.Asking, now: Int64) -> FailureAdmission {
+    public func admit(_ scopes: RequestScopes, _ asking: FailureMemory.Asking, now: Int64) -> FailureAdmission {
         isCalm.load(ordering: .relaxed) ? .go : change(now: now) { $0.admit(scopes, asking, now: now) }
     }
 
-    package func look(_ kind: FailureScopeKind, _ scopes: RequestScopes, now: Int64) -> FailureMemory.Look {
+    public func look(_ kind: FailureScopeKind, _ scopes: RequestScopes, now: Int64) -> FailureMemory.Look {
         change(now: now) { $0.look(kind, scopes, now: now) }
     }
 
-    package func attempt(now: Int64) -> FailureMemory.Look { change(now: now) { $0.attempt(now: now) } }
+    public func attempt(now: Int64) -> FailureMemory.Look { change(now: now) { $0.attempt(now: now) } }
 
-    package func isFailing(_ scopes: RequestScopes) -> Bool {
+    public func isFailing(_ scopes: RequestScopes) -> Bool {
         !isCalm.load(ordering: .relaxed) && state.withLock { $0.memory.isFailing(scopes) }
     }
 
     // MARK: What came of it
 
-    package func succeed(_ scopes: RequestScopes, isQuick: Bool, now: Int64) {
+    public func succeed(_ scopes: RequestScopes, isQuick: Bool, now: Int64) {
         change(now: now) { $0.succeed(scopes, isQuick: isQuick, now: now) }
     }
 
-    package func reach(now: Int64) {
+    public func reach(now: Int64) {
         // While nothing fails it is the same as was said within this millisecond.
         guard !isCalm.load(ordering: .relaxed) || reachedAt.exchange(now, ordering: .relaxed) != now else { return }
         change(now: now) { $0.reach(now: now) }
     }
 
-    package func fail(_ scopes: RequestScopes, _ cause: FailureCause, began: Int64, now: Int64) {
+    public func fail(_ scopes: RequestScopes, _ cause: FailureCause, began: Int64, now: Int64) {
         change(now: now) { $0.fail(scopes, cause, began: began, now: now) }
     }
 
-    package func pause(_ scopes: RequestScopes, _ status: Status, retryAfter: Int64, now: Int64) {
+    public func pause(_ scopes: RequestScopes, _ status: Status, retryAfter: Int64, now: Int64) {
         change(now: now) { $0.pause(scopes, status, retryAfter: retryAfter, now: now) }
     }
 
-    package func failToReach(_ error: UpstreamError, began: Int64, now: Int64) {
+    public func failToReach(_ error: UpstreamError, began: Int64, now: Int64) {
         change(now: now) { $0.failToReach(error, began: began, now: now) }
     }
 
@@ -132,7 +132,7 @@ package final class UpstreamHealth: Sendable {
     }
 
     /// One of several addresses is out of reach, or is not any more. Each shard finds that by itself; the log is told once.
-    package func noteAddress(_ addresses: [String], _ place: Int, _ error: UpstreamError?, now: Int64) {
+    public func noteAddress(_ addresses: [String], _ place: Int, _ error: UpstreamError?, now: Int64) {
         let isNews = state.withLock { state in
             guard let error else { return state.downAddresses.removeValue(forKey: place) != nil }
             let known = state.downAddresses.updateValue(
@@ -148,7 +148,7 @@ package final class UpstreamHealth: Sendable {
     }
 
     /// Looking a name up fails, or does not any more. The log is told once, too.
-    package func noteName(_ name: String, hasFailed: Bool) {
+    public func noteName(_ name: String, hasFailed: Bool) {
         let isNews = state.withLock { state in
             hasFailed ? state.failedNames.insert(name).inserted : state.failedNames.remove(name) != nil
         }
@@ -162,20 +162,20 @@ package final class UpstreamHealth: Sendable {
     }
 
     /// An address that is out of reach.
-    package struct DownAddress: Sendable {
+    public struct DownAddress: Sendable {
         /// Milliseconds of the loops' clock.
-        package let since: Int64
+        public let since: Int64
         /// Of the last attempt that was told of.
-        package let error: UpstreamError
+        public let error: UpstreamError
     }
 
     /// Of several addresses, those that are out of reach as far as is known, by their places.
-    package var downAddresses: [Int: DownAddress] { state.withLock { $0.downAddresses } }
+    public var downAddresses: [Int: DownAddress] { state.withLock { $0.downAddresses } }
 
     // MARK: Showing
 
     /// By what a scope is called in commands and pages.
-    package func name(of scope: FailureMemory.Scope) -> String {
+    public func name(of scope: FailureMemory.Scope) -> String {
         switch scope {
         case .address, .upstream: scope.kind.rawValue
         case .family(.route(let place)): "route:\(routes[place])"
@@ -185,11 +185,11 @@ package final class UpstreamHealth: Sendable {
         }
     }
 
-    package func openScopes(now: Int64) -> [FailureMemory.OpenScope] { state.withLock { $0.memory.openScopes(now: now) } }
+    public func openScopes(now: Int64) -> [FailureMemory.OpenScope] { state.withLock { $0.memory.openScopes(now: now) } }
 
     /// Forgets what is known of scopes of this name or kind, or of all.
     /// - Returns: how many there were.
-    package func reset(_ name: String?, now: Int64) -> Int {
+    public func reset(_ name: String?, now: Int64) -> Int {
         let wanted = openScopes(now: now).filter { open in
             name == nil || name == open.scope.kind.rawValue || name == self.name(of: open.scope)
         }
@@ -199,7 +199,7 @@ package final class UpstreamHealth: Sendable {
         return wanted.count
     }
 
-    package func summary(now: Int64) -> MetricsSnapshot.Failures {
+    public func summary(now: Int64) -> MetricsSnapshot.Failures {
         let (open, isDown, opened) = state.withLock { state in
             let kinds = FailureScopeKind.allCases
             return (state.memory.openScopes(now: now), state.memory.isDown(now: now), kinds.map { state.memory.openedCount(of: $0) })
@@ -257,7 +257,7 @@ extension FailureScopeKind {
     }
 
     /// What is stopped while it is open.
-    package var effect: String {
+    public var effect: String {
         switch self {
         case .address: "copies go out at once, reads without one get 503, and a connection is tried from time to time"
         case .upstream, .family, .target: "copies go out at once, one request from time to time looks, and all others are sent as ever"

@@ -8,8 +8,8 @@
 
 import Upstream
 
-package struct ExchangeMachine {
-    package enum State: Sendable, Equatable {
+public struct ExchangeMachine {
+    public enum State: Sendable, Equatable {
         /// The failure memory, and those who ask for the same, are asked.
         /// - Parameter isLast: it has waited for another's fetch that failed: not twice.
         case entering(isLast: Bool)
@@ -25,7 +25,7 @@ package struct ExchangeMachine {
         case finished
     }
 
-    package enum Event: Sendable, Equatable {
+    public enum Event: Sendable, Equatable {
         case begun
         case admitted(FailureAdmission)
         case joined(FlightPlace)
@@ -48,14 +48,14 @@ package struct ExchangeMachine {
     }
 
     /// What an `OutcomeDecision` means for the machine.
-    package enum Next: Sendable, Equatable {
+    public enum Next: Sendable, Equatable {
         case respond
         case askAnew(isLast: Bool)
         case askAlone
         case keepWaiting
     }
 
-    package enum Action: Sendable, Equatable {
+    public enum Action: Sendable, Equatable {
         case nothing
         case askFailureMemory
         case join
@@ -76,19 +76,19 @@ package struct ExchangeMachine {
 
     /// The response to another request for the same would do.
     private let mayJoin: Bool
-    package private(set) var state = State.entering(isLast: false)
+    public private(set) var state = State.entering(isLast: false)
 
-    package init(mayJoin: Bool) { self.mayJoin = mayJoin }
+    public init(mayJoin: Bool) { self.mayJoin = mayJoin }
 
-    package var isFinished: Bool { state == .finished }
+    public var isFinished: Bool { state == .finished }
 
     private var isWaiting: Bool { if case .waiting = state { true } else { false } }
 
     /// Whether it has waited for a fetch that brought it nothing.
-    package var hasWaited: Bool { if case .waiting(isLast: true) = state { true } else { false } }
+    public var hasWaited: Bool { if case .waiting(isLast: true) = state { true } else { false } }
 
     /// Whether an ending still is one: what is stored may have been read in meanwhile.
-    package func expects(_ ending: Ending) -> Bool {
+    public func expects(_ ending: Ending) -> Bool {
         switch ending {
         case .failed: state == .ending
         case .flight, .wait: isWaiting
@@ -96,7 +96,7 @@ package struct ExchangeMachine {
         }
     }
 
-    package mutating func handle(_ event: Event) -> Action {
+    public mutating func handle(_ event: Event) -> Action {
         switch event {
         case .begun: return .askFailureMemory
         case .admitted(let admission): return admitted(admission)
@@ -190,7 +190,7 @@ package struct ExchangeMachine {
 }
 
 /// The place of a request among those for the same.
-package enum FlightPlace: Sendable, Equatable {
+public enum FlightPlace: Sendable, Equatable {
     case leader
     /// It is woken once.
     case follower

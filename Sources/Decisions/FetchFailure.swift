@@ -5,7 +5,7 @@ import HTTPCore
 import Upstream
 
 /// Why a fetch brought nothing good.
-package enum FetchFailure: Sendable, Equatable {
+public enum FetchFailure: Sendable, Equatable {
     /// No complete response came.
     case transfer(UpstreamError)
     /// A response came, and it counts as a failing upstream.
@@ -17,10 +17,10 @@ package enum FetchFailure: Sendable, Equatable {
     /// The response is a stream, and streams hold as many connections as they may.
     case tooManyStreams
 
-    package static let slowLabel = "slow"
+    public static let slowLabel = "slow"
 
     /// A label for metrics, logs and the `detail` of Cache-Status.
-    package var label: String {
+    public var label: String {
         switch self {
         case .transfer(let error): error.rawValue
         case .fault(let fault, _): fault.rawValue
@@ -31,7 +31,7 @@ package enum FetchFailure: Sendable, Equatable {
     }
 
     /// The status of the upstream's response; nil where there was none (RFC 9211 §2.3 `fwd-status`).
-    package var status: Status? {
+    public var status: Status? {
         switch self {
         case .transfer, .stopped, .slow, .tooManyStreams: nil
         case .fault(_, let status): status

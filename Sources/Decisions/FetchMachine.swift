@@ -11,8 +11,8 @@ import CachePolicy
 import HTTPCore
 import Upstream
 
-package struct FetchMachine {
-    package enum State: Sendable, Equatable {
+public struct FetchMachine {
+    public enum State: Sendable, Equatable {
         case awaitingHead
         case collecting(CollectedFor)
         /// It is whole, and is looked at; beside the loop where it is long.
@@ -30,13 +30,13 @@ package struct FetchMachine {
     }
 
     /// What is done in the cache with a response that has come whole.
-    package enum CacheStep: Sendable, Equatable {
+    public enum CacheStep: Sendable, Equatable {
         case store
         case confirm
         case rememberGone(NotStoredReason)
     }
 
-    package enum Event: Sendable, Equatable {
+    public enum Event: Sendable, Equatable {
         /// The head is there, and what is done with the response is decided.
         case decided(ResponseDecision)
         /// - Parameter fits: it may be held with what is held already.
@@ -54,7 +54,7 @@ package struct FetchMachine {
         case abandoned(mayBeStopped: Bool)
     }
 
-    package enum Action: Sendable, Equatable {
+    public enum Action: Sendable, Equatable {
         case nothing
         /// What comes is held.
         case collect
@@ -87,14 +87,14 @@ package struct FetchMachine {
         case handOver
     }
 
-    package private(set) var state = State.awaitingHead
+    public private(set) var state = State.awaitingHead
 
     /// Read and thrown away of a response that nobody wants; beyond it the connection is closed instead.
-    package static let discardLimitBytes = 64 * 1024
+    public static let discardLimitBytes = 64 * 1024
 
-    package init() {}
+    public init() {}
 
-    package mutating func handle(_ event: Event) -> Action {
+    public mutating func handle(_ event: Event) -> Action {
         switch event {
         case .decided(let decision): decided(decision)
         case .contentCame(let count, let fits): contentCame(count, fits: fits)

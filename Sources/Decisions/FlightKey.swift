@@ -3,18 +3,18 @@
 import HTTPCore
 
 /// With its hash, which is asked for several times.
-package struct FlightKey: Hashable, Sendable {
-    package let bytes: [UInt8]
-    package let hash: SeededHash
+public struct FlightKey: Hashable, Sendable {
+    public let bytes: [UInt8]
+    public let hash: SeededHash
 
-    package init(_ bytes: [UInt8]) {
+    public init(_ bytes: [UInt8]) {
         self.bytes = bytes
         hash = SeededHash(UInt64(truncatingIfNeeded: ByteKey(bytes).hashValue))
     }
 
-    package static func == (one: FlightKey, other: FlightKey) -> Bool { one.hash == other.hash && one.bytes == other.bytes }
+    public static func == (one: FlightKey, other: FlightKey) -> Bool { one.hash == other.hash && one.bytes == other.bytes }
 
-    package func hash(into hasher: inout Hasher) { hash.hash(into: &hasher) }
+    public func hash(into hasher: inout Hasher) { hash.hash(into: &hasher) }
 
-    package func _rawHashValue(seed: Int) -> Int { hash._rawHashValue(seed: seed) }
+    public func _rawHashValue(seed: Int) -> Int { hash._rawHashValue(seed: seed) }
 }

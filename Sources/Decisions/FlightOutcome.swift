@@ -1,6 +1,6 @@
 // How a fetch that others wait for has ended, for them.
 
-package enum FlightOutcome: Sendable, Equatable {
+public enum FlightOutcome: Sendable, Equatable {
     /// The response is in the store.
     case stored
     /// The response is older than the one that is stored, which may be for them.

@@ -5,7 +5,7 @@
 import CachePolicy
 import HTTPCore
 
-package enum OutcomeDecision<Response: AnyObject> {
+public enum OutcomeDecision<Response: AnyObject> {
     /// What another's fetch has stored goes out.
     case serveShared(Response, age: Int64)
     /// A stored response goes out in the place of what the upstream did not bring.
@@ -23,7 +23,7 @@ package enum OutcomeDecision<Response: AnyObject> {
 
 extension OutcomeDecision {
     /// What it means for the exchange's machine.
-    package var next: ExchangeMachine.Next {
+    public var next: ExchangeMachine.Next {
         switch self {
         case .serveShared, .rescue, .refuse: .respond
         case .askAnew(let isLast): .askAnew(isLast: isLast)
@@ -34,8 +34,8 @@ extension OutcomeDecision {
 }
 
 /// A stored response that goes out while the upstream fails.
-package struct Rescue<Response: AnyObject> {
-    package enum Source: Sendable, Equatable {
+public struct Rescue<Response: AnyObject> {
+    public enum Source: Sendable, Equatable {
         /// It is stored for this very request.
         case own
         /// It came after the copy and says that the resource is gone.
@@ -44,13 +44,13 @@ package struct Rescue<Response: AnyObject> {
         case shared(SharedCopyPermission)
     }
 
-    package let response: Response
-    package let age: Int64
+    public let response: Response
+    public let age: Int64
     /// Seconds of freshness left; nil where nothing is known of it.
-    package let ttl: Int64?
-    package let source: Source
+    public let ttl: Int64?
+    public let source: Source
 
-    package init(_ response: Response, age: Int64, ttl: Int64?, _ source: Source) {
+    public init(_ response: Response, age: Int64, ttl: Int64?, _ source: Source) {
         self.response = response
         self.age = age
         self.ttl = ttl
@@ -59,7 +59,7 @@ package struct Rescue<Response: AnyObject> {
 }
 
 /// Why no stored response goes out while the upstream fails.
-package enum NoCopyReason: Sendable, Equatable {
+public enum NoCopyReason: Sendable, Equatable {
     case nothingStored
     case forbidden(NoRescueReason)
     /// Nothing is stored for the request itself, and what is stored for those without credentials may not go out.
@@ -67,7 +67,7 @@ package enum NoCopyReason: Sendable, Equatable {
 }
 
 /// What has come to an end.
-package enum Ending: Sendable, Equatable {
+public enum Ending: Sendable, Equatable {
     /// Our own fetch, or the request was not sent at all.
     case failed(FetchFailure)
     /// The fetch of another that this has waited for.
@@ -78,7 +78,7 @@ package enum Ending: Sendable, Equatable {
     case wait
 
     /// Whether what is stored now matters.
-    package var looksIntoStore: Bool {
+    public var looksIntoStore: Bool {
         switch self {
         case .failed, .flight(.stored), .flight(.outdated), .flight(.failed), .softDeadline: true
         case .flight(.unshareable), .flight(.abandoned), .wait: false
@@ -86,7 +86,7 @@ package enum Ending: Sendable, Equatable {
     }
 
     /// Whether the upstream has failed, so that a copy may go out.
-    package var isFailure: Bool {
+    public var isFailure: Bool {
         switch self {
         case .failed, .flight(.failed), .softDeadline: true
         case .flight(.stored), .flight(.outdated), .flight(.unshareable), .flight(.abandoned), .wait: false
@@ -97,18 +97,18 @@ package enum Ending: Sendable, Equatable {
 // MARK: What it is made of
 
 /// All that the second decision depends on.
-package struct OutcomeFacts<Response: AnyObject> {
-    package let directives: RequestCacheControl
-    package let mode: ServingMode
-    package let strictness: Strictness
+public struct OutcomeFacts<Response: AnyObject> {
+    public let directives: RequestCacheControl
+    public let mode: ServingMode
+    public let strictness: Strictness
     /// Seconds for which stale responses may stand in; nil: for ever.
-    package var staleFor: Int64?
-    package let now: Timestamp
+    public var staleFor: Int64?
+    public let now: Timestamp
     /// Whether it has waited before for a fetch that brought it nothing.
-    package var hasWaited = false
-    package var stored = StoredNow<Response>()
+    public var hasWaited = false
+    public var stored = StoredNow<Response>()
 
-    package init(_ directives: RequestCacheControl, _ mode: ServingMode, strictness: Strictness, now: Timestamp) {
+    public init(_ directives: RequestCacheControl, _ mode: ServingMode, strictness: Strictness, now: Timestamp) {
         self.directives = directives
         self.mode = mode
         self.strictness = strictness
@@ -117,28 +117,28 @@ package struct OutcomeFacts<Response: AnyObject> {
 }
 
 /// What the store has for a request when its fetch or its wait has ended.
-package struct StoredNow<Response: AnyObject> {
-    package typealias Copy = (response: Response, metadata: StoredMetadata)
+public struct StoredNow<Response: AnyObject> {
+    public typealias Copy = (response: Response, metadata: StoredMetadata)
 
     /// What was found when the request came.
-    package var found: Copy?
+    public var found: Copy?
     /// What is found now.
-    package var current: Copy?
+    public var current: Copy?
     /// What came after the later of the two and says that the resource is gone.
-    package var gone: Copy?
+    public var gone: Copy?
     /// What is stored for those without credentials, where the request has some and nothing is stored for it.
-    package var shared = SharedCopy.nothing
+    public var shared = SharedCopy.nothing
 
-    package enum SharedCopy {
+    public enum SharedCopy {
         case nothing
         case allowed(Rescue<Response>)
         case forbidden(NoSharedRescueReason)
     }
 
-    package init() {}
+    public init() {}
 
     /// An older copy must not follow a newer one.
-    package var latest: Copy? {
+    public var latest: Copy? {
         guard let current else { return found }
         guard let found else { return current }
         return current.metadata.recency.isLater(than: found.metadata.recency) ? current : found
@@ -148,7 +148,7 @@ package struct StoredNow<Response: AnyObject> {
 // MARK: The decision
 
 extension OutcomeFacts {
-    package func decide(_ ending: Ending) -> OutcomeDecision<Response> {
+    public func decide(_ ending: Ending) -> OutcomeDecision<Response> {
         switch ending {
         case .failed(let failure): end(failure)
         case .flight(let outcome): follow(outcome)

@@ -4,18 +4,18 @@ import Forwarding
 import HTTPCore
 import Upstream
 
-package struct OwnRefusal: Sendable, Equatable {
-    package let status: Status
-    package let sentence: String
+public struct OwnRefusal: Sendable, Equatable {
+    public let status: Status
+    public let sentence: String
     /// For Proxy-Status (RFC 9209 §2.3), perhaps with parameters; nil where the upstream has nothing to do with it.
-    package var proxyError: String?
+    public var proxyError: String?
     /// Seconds.
-    package var retryAfter: Int64?
+    public var retryAfter: Int64?
 
     /// - Parameters:
     ///   - accept: the request's Accept field, all lines joined.
     ///   - name: this deployment's.
-    package func response(accept: [UInt8]?, name: String) -> OwnResponse {
+    public func response(accept: [UInt8]?, name: String) -> OwnResponse {
         var response = OwnResponse(status: status, sentence: sentence, accept: accept)
         if let proxyError { response.fieldLines = Array("Proxy-Status: \(name); error=\(proxyError)\r\n".utf8) }
         if let retryAfter { response.fieldLines += Array("Retry-After: \(retryAfter)\r\n".utf8) }
@@ -24,7 +24,7 @@ package struct OwnRefusal: Sendable, Equatable {
 }
 
 extension Refusal {
-    package func response(accept: [UInt8]?, name: String) -> OwnResponse {
+    public func response(accept: [UInt8]?, name: String) -> OwnResponse {
         let refusal: OwnRefusal
         switch self {
         case .request(let refusal): return refusal.response(accept: accept, name: name)
@@ -40,7 +40,7 @@ extension Refusal {
 
 extension FetchFailure {
     /// What the client gets where no copy may go out.
-    package var refusal: OwnRefusal {
+    public var refusal: OwnRefusal {
         switch self {
         case .transfer(.connectionLimitReached):
             OwnRefusal(

@@ -7,7 +7,7 @@ import Forwarding
 import HTTPCore
 
 /// - `Response`: a stored response, as the flow holds it.
-package enum RequestDecision<Response: AnyObject> {
+public enum RequestDecision<Response: AnyObject> {
     /// A stored response goes out. The upstream is not asked.
     case serve(Response, Serving)
     /// A stored response goes out, and a new one is fetched behind it.
@@ -25,8 +25,8 @@ package enum RequestDecision<Response: AnyObject> {
 }
 
 /// How a stored response goes out.
-package struct Serving: Sendable, Equatable {
-    package enum Cause: Sendable, Equatable {
+public struct Serving: Sendable, Equatable {
+    public enum Cause: Sendable, Equatable {
         /// It is fresh, or the request takes it as stale as it is (`max-stale`).
         case fresh
         /// It is stale, and allows itself to be served meanwhile (RFC 5861 §3).
@@ -36,32 +36,32 @@ package struct Serving: Sendable, Equatable {
         case gone(ServingMode)
     }
 
-    package let age: Int64
+    public let age: Int64
     /// Seconds of freshness left; nil where nothing was said of it.
-    package let ttl: Int64?
-    package let cause: Cause
+    public let ttl: Int64?
+    public let cause: Cause
 
-    package init(age: Int64, ttl: Int64?, _ cause: Cause) {
+    public init(age: Int64, ttl: Int64?, _ cause: Cause) {
         self.age = age
         self.ttl = ttl
         self.cause = cause
     }
 
     /// The shortest way to `RequestDecision.serve`: nearly all hits need no more than this. nil where there is more to look at.
-    package init?(fresh stored: StoredMetadata, _ directives: RequestCacheControl, now: Timestamp) {
+    public init?(fresh stored: StoredMetadata, _ directives: RequestCacheControl, now: Timestamp) {
         guard case .serve(let ttl, let age) = Reuse.decide(stored, directives, now: now) else { return nil }
         self.init(age: age, ttl: ttl, .fresh)
     }
 }
 
 /// A stored response that does not go out now, and whether it may if the upstream fails.
-package struct StoredCopy<Response: AnyObject> {
-    package let response: Response
-    package let rescue: RescueDecision
+public struct StoredCopy<Response: AnyObject> {
+    public let response: Response
+    public let rescue: RescueDecision
 }
 
 /// Why a stored response that fits has to be validated.
-package enum ValidationCause: Sendable, Equatable {
+public enum ValidationCause: Sendable, Equatable {
     /// It may not be served to anybody by itself.
     case stale(ValidationReason)
     /// It could be served, but this request does not take it.
@@ -71,14 +71,14 @@ package enum ValidationCause: Sendable, Equatable {
 }
 
 /// Why nothing that is stored fits.
-package enum MissReason: Sendable, Equatable {
+public enum MissReason: Sendable, Equatable {
     case nothingStored
     /// Something is stored, but for other values of the fields that Vary names.
     case otherVariant
 }
 
 /// Why Cistern responds itself. What it says then is in `OwnRefusal`.
-package enum Refusal: Sendable, Equatable {
+public enum Refusal: Sendable, Equatable {
     case request(RequestRefusal)
     /// The mode is `offline`, and nothing that may go out is stored.
     case offline
@@ -86,7 +86,7 @@ package enum Refusal: Sendable, Equatable {
     case onlyIfCached
 
     /// Whether it may be for none of several APIs.
-    package var isOfNoAPI: Bool {
+    public var isOfNoAPI: Bool {
         switch self {
         case .request(.access(let refusal)): refusal.isOfPlace
         case .request, .offline, .onlyIfCached: false
@@ -95,25 +95,25 @@ package enum Refusal: Sendable, Equatable {
 }
 
 /// Where the response to a request belongs, and for whom it may be fetched together. A class, since it is handed from hand to hand.
-package final class RequestPlace: Sendable, Equatable {
-    package let keys: TargetKeys
-    package let flight: FlightKey
-    package let sharing: Sharing
+public final class RequestPlace: Sendable, Equatable {
+    public let keys: TargetKeys
+    public let flight: FlightKey
+    public let sharing: Sharing
     /// Of its keys.
-    package let isPartitioned: Bool
+    public let isPartitioned: Bool
 
-    package init(keys: TargetKeys, flight: FlightKey, sharing: Sharing) {
+    public init(keys: TargetKeys, flight: FlightKey, sharing: Sharing) {
         self.keys = keys
         self.flight = flight
         self.sharing = sharing
         isPartitioned = keys.isPartitioned
     }
 
-    package static func == (one: RequestPlace, other: RequestPlace) -> Bool {
+    public static func == (one: RequestPlace, other: RequestPlace) -> Bool {
         one.sharing == other.sharing && one.keys == other.keys && one.flight == other.flight
     }
 
-    package enum Sharing: Sendable {
+    public enum Sharing: Sendable {
         /// It says of itself what it wants, so it is asked for alone.
         case none
         /// The response to another request for the same would do.
@@ -126,21 +126,21 @@ package final class RequestPlace: Sendable, Equatable {
 // MARK: What it is made of
 
 /// All that the first decision depends on.
-package struct RequestFacts<Response: AnyObject> {
-    package let method: Method
-    package let storeUse: StoreUse<Response>
-    package var directives = RequestCacheControl()
-    package var mode = ServingMode.live
+public struct RequestFacts<Response: AnyObject> {
+    public let method: Method
+    public let storeUse: StoreUse<Response>
+    public var directives = RequestCacheControl()
+    public var mode = ServingMode.live
     /// Why the request would be refused whatever is stored elsewhere.
-    package var refusal: RequestRefusal?
-    package let strictness: Strictness
+    public var refusal: RequestRefusal?
+    public let strictness: Strictness
     /// Seconds for which stale responses may stand in for a failing upstream; nil: for ever.
-    package var staleFor: Int64?
+    public var staleFor: Int64?
     /// A stream and nothing else is wanted.
-    package var wantsStream = false
-    package let now: Timestamp
+    public var wantsStream = false
+    public let now: Timestamp
 
-    package init(_ method: Method, _ storeUse: StoreUse<Response>, strictness: Strictness, now: Timestamp) {
+    public init(_ method: Method, _ storeUse: StoreUse<Response>, strictness: Strictness, now: Timestamp) {
         self.method = method
         self.storeUse = storeUse
         self.strictness = strictness
@@ -149,34 +149,34 @@ package struct RequestFacts<Response: AnyObject> {
 }
 
 /// What the store has to do with a request.
-package enum StoreUse<Response: AnyObject> {
+public enum StoreUse<Response: AnyObject> {
     case noStore
     case bypassed(BypassReason)
     case lookedUp(LookUpFacts<Response>)
 }
 
 /// What looking into the store has brought. A class, since it is handed from hand to hand; it is whole before that.
-package final class LookUpFacts<Response: AnyObject> {
+public final class LookUpFacts<Response: AnyObject> {
     /// What was found lies behind a reference, so that handing it on copies nothing, and dropping it asks no tables for the type.
-    package enum Result {
+    public enum Result {
         indirect case found(Response, StoredMetadata)
         case nothing
         case otherVariant
     }
 
-    package let result: Result
-    package let keys: TargetKeys
-    package let flight: [UInt8]
+    public let result: Result
+    public let keys: TargetKeys
+    public let flight: [UInt8]
     /// Only a part is asked for.
-    package var isForPart = false
+    public var isForPart = false
     /// What the response depends on is in the key, with the request's content: others with the same content may have it.
-    package var isKeptByContent = false
+    public var isKeptByContent = false
     /// The response that came after what was found and says that it is gone. Looked for in modes that serve whatever is stored.
-    package var gone = Result.nothing
+    public var gone = Result.nothing
     /// This hit is asked for often, and has little freshness left.
-    package var isRefreshDue = false
+    public var isRefreshDue = false
 
-    package init(_ result: Result, keys: TargetKeys, flight: [UInt8]) {
+    public init(_ result: Result, keys: TargetKeys, flight: [UInt8]) {
         self.result = result
         self.keys = keys
         self.flight = flight
@@ -193,7 +193,7 @@ private struct Rating {
 }
 
 extension RequestFacts {
-    package func decide() -> RequestDecision<Response> {
+    public func decide() -> RequestDecision<Response> {
         var rating: Rating?
         if case .lookedUp(let lookedUp) = storeUse, case .found(let response, let stored) = lookedUp.result {
             let found = Rating(stored: stored, reuse: Reuse.decide(stored, directives, now: now))
@@ -311,7 +311,7 @@ extension RequestFacts {
 
 extension RequestDecision {
     /// nil where nothing of what comes is stored.
-    package var place: RequestPlace? {
+    public var place: RequestPlace? {
         switch self {
         case .serveAndRefresh(_, _, _, let place), .validate(_, _, let place), .forward(_, let place): place
         case .serve, .part, .pass, .refuse: nil
@@ -319,7 +319,7 @@ extension RequestDecision {
     }
 
     /// What is held against the upstream's response, and what a validation confirms.
-    package var copy: Response? {
+    public var copy: Response? {
         switch self {
         case .serveAndRefresh(let response, _, _, _): response
         case .validate(let copy, _, _): copy.response
@@ -329,7 +329,7 @@ extension RequestDecision {
     }
 
     /// Whether the copy may go out while the upstream fails: then what is wrong with its response counts as a failure.
-    package var mayRescue: Bool {
+    public var mayRescue: Bool {
         switch self {
         // It has just gone out.
         case .serveAndRefresh: true
@@ -340,7 +340,7 @@ extension RequestDecision {
     }
 
     /// Why the upstream is asked, in the registered words (RFC 9211 §2.2).
-    package var forwardToken: StaticString {
+    public var forwardToken: StaticString {
         switch self {
         case .validate(_, .stale, _), .serveAndRefresh: "stale"
         case .validate(_, .request, _): "request"
@@ -353,7 +353,7 @@ extension RequestDecision {
     }
 
     /// Why what comes is not stored, where that is known without it.
-    package var notStored: NotStoredReason {
+    public var notStored: NotStoredReason {
         switch self {
         case .pass(let reason?): reason.notStored
         case .part: BypassReason.range.notStored
@@ -362,7 +362,7 @@ extension RequestDecision {
     }
 
     /// The same with a copy that can be kept for as long as the upstream takes.
-    package func holding(_ hold: (Response) -> Response) -> RequestDecision {
+    public func holding(_ hold: (Response) -> Response) -> RequestDecision {
         switch self {
         case .serveAndRefresh(let response, let serving, let cause, let place): .serveAndRefresh(hold(response), serving, cause, place)
         case .validate(let copy, let cause, let place):

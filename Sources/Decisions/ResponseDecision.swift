@@ -4,7 +4,7 @@
 import CachePolicy
 import HTTPCore
 
-package enum ResponseDecision: Sendable, Equatable {
+public enum ResponseDecision: Sendable, Equatable {
     /// It counts as a failure of the upstream. What is still to come of it is thrown away.
     case fail(UpstreamFault)
     /// It is a 304 to our own conditions: the copy still holds.
@@ -21,7 +21,7 @@ package enum ResponseDecision: Sendable, Equatable {
 
 extension ResponseDecision {
     /// Whether the response counts for what it is.
-    package var isUse: Bool {
+    public var isUse: Bool {
         switch self {
         case .confirm, .collect, .stream: true
         case .fail, .askWithoutConditions, .turnAway: false
@@ -30,7 +30,7 @@ extension ResponseDecision {
 }
 
 /// Why a response is taken whole.
-package enum CollectedFor: Sendable, Equatable {
+public enum CollectedFor: Sendable, Equatable {
     /// It is stored if its content is good.
     case store
     /// It may be junk, and a copy would go out instead.
@@ -40,7 +40,7 @@ package enum CollectedFor: Sendable, Equatable {
 }
 
 /// What is done with a response that has come whole.
-package enum WholeDecision: Sendable, Equatable {
+public enum WholeDecision: Sendable, Equatable {
     /// It is handed to the cache, and goes out.
     case store
     /// It goes out, and is remembered beside the copy if its content is good.
@@ -55,27 +55,27 @@ package enum WholeDecision: Sendable, Equatable {
 // MARK: The head
 
 /// All that is known when a response's head is there.
-package struct ResponseFacts {
+public struct ResponseFacts {
     /// The copy: what the rules know of it, and its head.
-    package typealias Copy = (metadata: StoredMetadata, head: UnsafeRawBufferPointer)
+    public typealias Copy = (metadata: StoredMetadata, head: UnsafeRawBufferPointer)
 
-    package let request: RequestHead
+    public let request: RequestHead
     /// As they were sent, with our own conditions.
-    package let sent: Fields
+    public let sent: Fields
     /// Without what concerns the connection.
-    package let response: ResponseHead
-    package let copy: Copy?
+    public let response: ResponseHead
+    public let copy: Copy?
     /// Whether the copy may go out instead.
-    package var mayRescue: Bool
+    public var mayRescue: Bool
     /// It is a stream (`StreamedResponse`).
-    package var isStream = false
+    public var isStream = false
     /// Whether the response has a place in the store.
-    package var isLookedUp: Bool
+    public var isLookedUp: Bool
     /// What the operator demands; it matters where there is a copy.
-    package var good: GoodResponse
-    package let strictness: Strictness
+    public var good: GoodResponse
+    public let strictness: Strictness
 
-    package init(
+    public init(
         _ request: RequestHead, sent: Fields, _ response: ResponseHead, copy: Copy?, mayRescue: Bool = false, isLookedUp: Bool = false,
         good: GoodResponse = GoodResponse(), strictness: Strictness
     ) {
@@ -92,7 +92,7 @@ package struct ResponseFacts {
     /// What the head alone tells; nil where the response can be used.
     /// - Parameter hasStandIn: whether the copy of others may stand in. Asked only where it counts: where the request has no copy of its own, only an
     ///   upstream in trouble is a reason for it, since all else that is wrong with a response may be about this user.
-    package func judge(hasStandIn: () -> Bool) -> ResponseDecision? {
+    public func judge(hasStandIn: () -> Bool) -> ResponseDecision? {
         if Validation.isUnasked(response.status, request: sent) { return .fail(.unexpectedStatus) }
         // Whatever is stored: a copy is no stream.
         if isStream { return .stream(.stream) }
@@ -130,16 +130,16 @@ package struct ResponseFacts {
     // MARK: What can be used
 
     /// How long a response may be that is held, and whether there is room.
-    package struct Room: Sendable {
+    public struct Room: Sendable {
         /// nil where nobody knows.
-        package let length: Int?
-        package let limitBytes: Int
+        public let length: Int?
+        public let limitBytes: Int
         /// Beyond it content is looked at beside the loop.
-        package let examinedAtOnceBytes: Int
+        public let examinedAtOnceBytes: Int
         /// What waits for that is held in memory, and that is too much already.
-        package let isExaminerFull: Bool
+        public let isExaminerFull: Bool
 
-        package init(length: Int?, limitBytes: Int, examinedAtOnceBytes: Int, isExaminerFull: Bool) {
+        public init(length: Int?, limitBytes: Int, examinedAtOnceBytes: Int, isExaminerFull: Bool) {
             self.length = length
             self.limitBytes = limitBytes
             self.examinedAtOnceBytes = examinedAtOnceBytes
@@ -154,7 +154,7 @@ package struct ResponseFacts {
     ///   - storage: whether the rules let it be stored.
     ///   - gone: what it says of the copy.
     ///   - room: asked for only where the response would be held.
-    package func use(_ storage: StorageDecision, _ gone: GoneJudgement, _ room: @autoclosure () -> Room) -> ResponseDecision {
+    public func use(_ storage: StorageDecision, _ gone: GoneJudgement, _ room: @autoclosure () -> Room) -> ResponseDecision {
         if case .routesLost = gone, mayRescue, strictness == .rescue { return .fail(.routesLost) }
         if isLookedUp, request.method != .head, let purpose = purpose(storage, gone) {
             let room = room()
@@ -181,7 +181,7 @@ extension CollectedFor {
     /// - Parameters:
     ///   - fault: what its content tells.
     ///   - mayRescue: whether a copy may go out instead.
-    package func decide(_ fault: UpstreamFault?, mayRescue: Bool, _ strictness: Strictness) -> WholeDecision {
+    public func decide(_ fault: UpstreamFault?, mayRescue: Bool, _ strictness: Strictness) -> WholeDecision {
         if case .gone(let reason) = self { return .rememberGone(reason) }
         if let fault { return mayRescue && strictness == .rescue ? .fail(fault) : .passOn(fault.notStored, fault: fault) }
         switch self {

@@ -2,21 +2,21 @@
 
 import Glibc
 
-package struct Descriptor: ~Copyable, Sendable {
+public struct Descriptor: ~Copyable, Sendable {
     /// -1 where nothing is open. For calls of the kernel only: who keeps the number does not keep the descriptor.
-    package private(set) var number: Int32
+    public private(set) var number: Int32
 
     /// Takes over what a call of the kernel has returned. Where that is an error, `errno` tells which.
-    package init(_ number: Int32) { self.number = max(-1, number) }
+    public init(_ number: Int32) { self.number = max(-1, number) }
 
     deinit {
         if number >= 0 { _ = Glibc.close(number) }
     }
 
-    package var isOpen: Bool { number >= 0 }
+    public var isOpen: Bool { number >= 0 }
 
     /// Now, and not with its owner. The number may be another's from here on.
-    package mutating func close() {
+    public mutating func close() {
         if number >= 0 { _ = Glibc.close(number) }
         number = -1
     }

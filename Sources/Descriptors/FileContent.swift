@@ -2,8 +2,8 @@
 
 import Glibc
 
-package enum FileContent {
-    package enum Kind: Sendable {
+public enum FileContent {
+    public enum Kind: Sendable {
         case any
         /// A file that lies there: nothing that others would have to write to first, for which a reader could wait without end.
         case regular
@@ -13,7 +13,7 @@ package enum FileContent {
 
     /// The file's bytes; nil, with `errno`, where it cannot be read. `ENODEV`: it is not of that kind.
     /// - Parameter limit: what is read at most; no configuration is larger than 1 MiB.
-    package static func read(_ path: String, limit: Int = 1 << 20, _ kind: Kind = .any) -> [UInt8]? {
+    public static func read(_ path: String, limit: Int = 1 << 20, _ kind: Kind = .any) -> [UInt8]? {
         let file = Descriptor(open(path, O_RDONLY | O_CLOEXEC | flags(kind)))
         guard file.isOpen, kind == .any || isRegular(file) else { return nil }
         var bytes: [UInt8] = []

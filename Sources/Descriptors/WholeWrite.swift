@@ -2,11 +2,11 @@
 
 import Glibc
 
-package enum WholeWrite {
+public enum WholeWrite {
     /// Calls `write` with what is left until nothing is, or it fails.
     /// - Parameter write: is given what is left, and how much has been taken.
     /// - Returns: how many bytes were taken. Where these are not all, `errno` tells why.
-    package static func perform(_ bytes: UnsafeRawBufferPointer, by write: (UnsafeRawBufferPointer, _ taken: Int) -> Int) -> Int {
+    public static func perform(_ bytes: UnsafeRawBufferPointer, by write: (UnsafeRawBufferPointer, _ taken: Int) -> Int) -> Int {
         var taken = 0
         while taken < bytes.count {
             let count = write(UnsafeRawBufferPointer(rebasing: bytes[taken...]), taken)
@@ -17,16 +17,16 @@ package enum WholeWrite {
         return taken
     }
 
-    package static func write(_ bytes: UnsafeRawBufferPointer, to descriptor: Int32) -> Int {
+    public static func write(_ bytes: UnsafeRawBufferPointer, to descriptor: Int32) -> Int {
         perform(bytes) { left, _ in Glibc.write(descriptor, left.baseAddress, left.count) }
     }
 
-    package static func write(_ bytes: UnsafeRawBufferPointer, to descriptor: Int32, at offset: Int) -> Int {
+    public static func write(_ bytes: UnsafeRawBufferPointer, to descriptor: Int32, at offset: Int) -> Int {
         perform(bytes) { left, taken in pwrite(descriptor, left.baseAddress, left.count, off_t(offset + taken)) }
     }
 
     /// To a peer. One that is gone raises no signal.
-    package static func send(_ bytes: UnsafeRawBufferPointer, to descriptor: Int32) -> Int {
+    public static func send(_ bytes: UnsafeRawBufferPointer, to descriptor: Int32) -> Int {
         perform(bytes) { left, _ in Glibc.send(descriptor, left.baseAddress, left.count, Int32(MSG_NOSIGNAL)) }
     }
 }

@@ -2,7 +2,7 @@
 
 extension ClientConnection {
     /// Responds to a request that the receiver's `repeated` knows.
-    package func sendAgain(_ response: CompleteResponse) {
+    public func sendAgain(_ response: CompleteResponse) {
         beginRepeated()
         sendComplete(response)
     }

@@ -9,7 +9,7 @@ extension ClientConnection {
     /// body is left out. Small responses take one `send` from one buffer, larger ones one `sendmsg` without a copy of the body.
     /// - Returns: all that was sent, where it was one piece and another request may get the same (`staysOpen`). Good until the next response.
     @discardableResult
-    package func sendWhole(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, body: WholeBody) -> UnsafeRawBufferPointer? {
+    public func sendWhole(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, body: WholeBody) -> UnsafeRawBufferPointer? {
         table.loop.assertOnLoop()
         // Its descriptor's number may be another client's by now.
         guard let progress = state.respondWhole() else { return nil }
@@ -48,7 +48,7 @@ extension ClientConnection {
     }
 
     /// Sends a response whose content is made while it goes out. Where its length is not known, only where `takesChunks`.
-    package func sendProduced(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, content producer: any ContentProducer) {
+    public func sendProduced(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, content producer: any ContentProducer) {
         guard let progress = state.respondWhole() else { return }
         queue(head, progress.connectionLine, lines, producer.length == nil ? "Transfer-Encoding: chunked\r\n" : "")
         output.append(producer)
@@ -57,13 +57,13 @@ extension ClientConnection {
     }
 
     /// HTTP/1.0 knows no chunks.
-    package var takesChunks: Bool { state.current?.version != .http10 }
+    public var takesChunks: Bool { state.current?.version != .http10 }
 
     /// Whether the connection goes on after this response.
-    package var staysOpen: Bool { state.current.map { !$0.endsConnection } ?? false }
+    public var staysOpen: Bool { state.current.map { !$0.endsConnection } ?? false }
 
     /// Sends a response that is complete with its framing.
-    package func sendComplete(_ response: CompleteResponse) {
+    public func sendComplete(_ response: CompleteResponse) {
         guard state.respondWhole() != nil else { return }
         send(response.bytes)
         finishIfSent()
@@ -79,7 +79,7 @@ extension ClientConnection {
     }
 
     /// A 1xx response, for HTTP/1.1 clients (RFC 9110 §15.2).
-    package func sendInformational(_ head: ResponseHead) {
+    public func sendInformational(_ head: ResponseHead) {
         table.loop.assertOnLoop()
         guard let progress = state.current, progress.version == .http11, progress.response == .awaited else { return }
         var bytes: [UInt8] = []
@@ -89,7 +89,7 @@ extension ClientConnection {
     }
 
     /// What `startResponse` will put behind a head: so that it need not grow. Small content goes there too, and out with it.
-    package func roomNeeded(lines: [UInt8], _ framing: ResponseFraming) -> Int {
+    public func roomNeeded(lines: [UInt8], _ framing: ResponseFraming) -> Int {
         var room = lines.count + Self.framingBytes
         if case .length(let count) = framing, count < Self.gatherBytes { room += count }
         return room
@@ -103,7 +103,7 @@ extension ClientConnection {
     ///   - head: status line and field lines, with room behind them.
     ///   - lines: more field lines.
     ///   - readAhead: so much content is taken however slowly the client reads, where there is memory for it.
-    package func startResponse(head: consuming [UInt8], lines: [UInt8] = [], framing: ResponseFraming, readAhead: Int = 0) {
+    public func startResponse(head: consuming [UInt8], lines: [UInt8] = [], framing: ResponseFraming, readAhead: Int = 0) {
         table.loop.assertOnLoop()
         guard let progress = state.beginResponse(framing, readAhead: readAhead, isFirstOutput: output.isEmpty) else { return }
         var bytes = head
@@ -126,7 +126,7 @@ extension ClientConnection {
     }
 
     /// - Returns: false where so much waits to be sent that the flow should stop until `responseDrained`.
-    package func write(_ bytes: Span<UInt8>) -> Bool {
+    public func write(_ bytes: Span<UInt8>) -> Bool {
         table.loop.assertOnLoop()
         guard let progress = state.current, !progress.isHead, bytes.count > 0 else { return true }
         bytes.withUnsafeBufferPointer { piece in
@@ -144,7 +144,7 @@ extension ClientConnection {
             mayReadAhead: table.budget.mayReadAhead(holding: output.count))
     }
 
-    package func endResponse() {
+    public func endResponse() {
         table.loop.assertOnLoop()
         let (isUnderWay, isChunked) = state.endResponse()
         guard isUnderWay else { return }
@@ -168,14 +168,14 @@ extension ClientConnection {
 
     /// Takes back a response that was begun with `startResponse`, so that another can be given instead.
     /// - Returns: false where some of it may have gone out.
-    package func takeBackResponse() -> Bool {
+    public func takeBackResponse() -> Bool {
         guard state.takeBackResponse() else { return false }
         output = OutputQueue()
         return true
     }
 
     /// Ends a broken response with a reset, since an orderly end could be taken for the end of the content.
-    package func abortResponse() {
+    public func abortResponse() {
         table.loop.assertOnLoop()
         guard !state.isClosed else { return }
         transport.resetAtClose()

@@ -8,14 +8,14 @@ import Glibc
 import HTTPCore
 import Reactor
 
-package final class ClientConnection: AcceptedConnection {
-    package let listener: Listener
-    package let peer: PeerAddress
+public final class ClientConnection: AcceptedConnection {
+    public let listener: Listener
+    public let peer: PeerAddress
     private lazy var own = RequestClient(peer, security)
     /// Of the request that is being handled, where it is another's.
     private var attributed: RequestClient?
     var transport: ClientTransport
-    package let security: ConnectionSecurity?
+    public let security: ConnectionSecurity?
     /// For calls of the kernel only; -1 where it is closed.
     var descriptor: Int32 { transport.descriptor }
     /// The table lets go of a connection when it is closed; so this is no cycle that lasts.
@@ -68,7 +68,7 @@ package final class ClientConnection: AcceptedConnection {
 
     // MARK: Events
 
-    package func ready(_ events: ReadyEvents) {
+    public func ready(_ events: ReadyEvents) {
         let events = transport.meaning(of: events)
         if events.isBroken { return perform(.abandon) }
         if events.contains(.ended) { perform(state.peerEnded()) }
@@ -187,12 +187,12 @@ package final class ClientConnection: AcceptedConnection {
         if progress.content.isWhole { exchange?.requestEnded() } else { startContentClock() }
     }
 
-    package var client: RequestClient { attributed ?? own }
+    public var client: RequestClient { attributed ?? own }
 
-    package func attribute(to client: RequestClient) { attributed = client }
+    public func attribute(to client: RequestClient) { attributed = client }
 
     /// From now on another is told what the client does. The content has no time-out as a whole with it.
-    package func handOver(to exchange: any ClientExchange) {
+    public func handOver(to exchange: any ClientExchange) {
         table.loop.assertOnLoop()
         guard let progress = state.current, progress.response != .ended else { return }
         contentDeadline = 0
@@ -244,29 +244,29 @@ package final class ClientConnection: AcceptedConnection {
     }
 
     /// The content is held until it is whole: all of it has to come in time. Called before any of it is told.
-    package func startContentTotal() { contentDeadline = table.deadline(after: table.settings.contentTotal) }
+    public func startContentTotal() { contentDeadline = table.deadline(after: table.settings.contentTotal) }
 
     /// The client sends no more, perhaps after what is yet to be read. It may still read, or be gone: both look alike.
-    package var hasPeerEnded: Bool { state.hasPeerEnded }
+    public var hasPeerEnded: Bool { state.hasPeerEnded }
 
     /// Whether the client waits to be told to send its content (RFC 9110 §10.1.1).
-    package var isContinueAwaited: Bool { state.current?.isContinueAwaited ?? false }
+    public var isContinueAwaited: Bool { state.current?.isContinueAwaited ?? false }
 
     /// Tells the client to send its content, where it waits for that.
-    package func sendContinue() {
+    public func sendContinue() {
         guard state.takeContinue() else { return }
         sendInformational(ResponseHead(status: 100))
         if state.current?.takesContent == true { startContentClock() }
     }
 
     /// Holds the client back: nothing more is read until `resumeContent`.
-    package func pauseContent() {
+    public func pauseContent() {
         table.loop.assertOnLoop()
         state.pauseContent()
         readDeadline = 0
     }
 
-    package func resumeContent() {
+    public func resumeContent() {
         table.loop.assertOnLoop()
         guard state.resumeContent() else { return }
         startContentClock()

@@ -4,41 +4,41 @@ import HTTPCore
 import Reactor
 
 /// Counts since the start, except `open`.
-package struct ConnectionCounters: Sendable {
-    package var accepted = 0
-    package var open = 0
-    package var timedOut = 0
+public struct ConnectionCounters: Sendable {
+    public var accepted = 0
+    public var open = 0
+    public var timedOut = 0
     /// Connections that did not begin with the PROXY protocol where they have to, or not from a trusted proxy.
-    package var proxyHeadersRefused = 0
+    public var proxyHeadersRefused = 0
     /// How often accepting had to pause: the limit was reached, or no descriptor was left.
-    package var acceptPauses = 0
-    package var http2 = HTTP2Counters()
+    public var acceptPauses = 0
+    public var http2 = HTTP2Counters()
 }
 
 /// The same for HTTP/2.
-package struct HTTP2Counters: Sendable {
-    package var connections = 0
-    package var streams = 0
+public struct HTTP2Counters: Sendable {
+    public var connections = 0
+    public var streams = 0
     /// Streams that either side has reset.
-    package var resets = 0
+    public var resets = 0
     /// Connections ended since their client broke the protocol or a limit.
-    package var connectionErrors = 0
+    public var connectionErrors = 0
     /// Those of them that were a flood.
-    package var floods = 0
+    public var floods = 0
 
-    package init() {}
+    public init() {}
 }
 
 /// Touched on its loop only.
-package final class ClientConnections {
-    package let loop: EventLoop
-    package private(set) var settings: DownstreamSettings
+public final class ClientConnections {
+    public let loop: EventLoop
+    public private(set) var settings: DownstreamSettings
     let budget: ConnectionBudget
-    package var counters = ConnectionCounters()
+    public var counters = ConnectionCounters()
     /// Where borrowed content lies; nil where all of it is in memory.
-    package var contentMemory: (any ContentMemory)?
+    public var contentMemory: (any ContentMemory)?
     /// nil where no listener speaks it.
-    package var tls: ServerTLS?
+    public var tls: ServerTLS?
 
     /// One for all: what a connection cannot use at once it copies into a buffer of its own.
     let readBuffer: UnsafeMutableBufferPointer<UInt8>
@@ -70,13 +70,13 @@ package final class ClientConnections {
     private static let sweepInterval = Duration.milliseconds(500)
     /// Clients that ask all the time learn within it that their connection ends, and lose no request; who is idle for longer sees an idle
     /// connection closed, as at any other time.
-    package static let drainPatience = Duration.seconds(1)
+    public static let drainPatience = Duration.seconds(1)
     /// Descriptors that a sweep looks at in one go, and connections that it ends in one go: many may have come, and so end, together.
     private static let sweepLimit = 4_096
     private static let endLimit = 32
 
     /// - Parameter budget: shared by all tables whose connections count together; its own where none is given.
-    package init(loop: EventLoop, settings: DownstreamSettings, budget: ConnectionBudget? = nil) {
+    public init(loop: EventLoop, settings: DownstreamSettings, budget: ConnectionBudget? = nil) {
         self.loop = loop
         self.budget = budget ?? ConnectionBudget(settings)
         self.settings = settings
@@ -91,7 +91,7 @@ package final class ClientConnections {
     }
 
     /// What begins from now on is held to these: requests on connections that stand, and new connections.
-    package func use(_ settings: DownstreamSettings) {
+    public func use(_ settings: DownstreamSettings) {
         loop.assertOnLoop()
         self.settings = settings
         keepAliveMilliseconds = Self.keepAliveMilliseconds(settings)
@@ -105,7 +105,7 @@ package final class ClientConnections {
 
     /// Starts the time-outs. On the loop, whose timers hold this table until the loop ends: a weak reference anywhere would make
     /// every use of the table slower.
-    package func start() {
+    public func start() {
         coarseNow = loop.time.monotonicMilliseconds
         loop.schedule(after: Self.sweepInterval) { self.sweep() }
     }
@@ -186,7 +186,7 @@ package final class ClientConnections {
 
     /// Lets running responses finish. The next response on a kept connection tells that it is the last; one on which nothing comes for
     /// `drainPatience` is closed. `then` is called once, when all are gone or `deadline` has passed, whichever comes first.
-    package func drain(deadline: Duration, then: @escaping () -> Void) {
+    public func drain(deadline: Duration, then: @escaping () -> Void) {
         loop.assertOnLoop()
         isDraining = true
         for connection in byDescriptor { connection?.drain() }
@@ -242,7 +242,7 @@ package final class ClientConnections {
 
 extension ClientConnections {
     /// Ends every connection at once.
-    package func closeAll() {
+    public func closeAll() {
         for connection in all { connection.closeNow() }
     }
 }

@@ -5,7 +5,7 @@ import HTTPCore
 
 /// Heads are given as HTTP/1.1 writes them, since that is how they are stored: status line, field lines, no empty line. Framing and connection
 /// fields are the stream's own matter.
-package protocol ClientStream: AnyObject {
+public protocol ClientStream: AnyObject {
     /// Where the connection came in.
     var listener: Listener { get }
     /// Where the connection comes from.
@@ -73,7 +73,7 @@ package protocol ClientStream: AnyObject {
 
 extension ClientStream {
     /// The same for one who has arrays.
-    package func sendWhole(head: [UInt8], lines: [UInt8] = [], body: WholeBody) {
+    public func sendWhole(head: [UInt8], lines: [UInt8] = [], body: WholeBody) {
         head.withUnsafeBytes { head in
             lines.withUnsafeBytes { lines in _ = sendWhole(head: head, lines: lines, body: body) }
         }

@@ -169,7 +169,7 @@ struct RecordSizes {
 }
 
 /// Why a handshake has failed.
-package enum HandshakeFailure: String, Sendable, CaseIterable {
+public enum HandshakeFailure: String, Sendable, CaseIterable {
     /// Not TLS as it should be.
     case malformed
     /// The client is gone.

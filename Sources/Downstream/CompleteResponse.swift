@@ -2,16 +2,16 @@
 
 import HTTP2
 
-package final class CompleteResponse {
+public final class CompleteResponse {
     /// Status line, field lines, the empty line, content.
-    package let bytes: UnsafeRawBufferPointer
+    public let bytes: UnsafeRawBufferPointer
     private lazy var contentStart = Self.contentStart(of: bytes)
     /// Made when a client of HTTP/2 gets it first.
     private(set) lazy var fields = HTTP2ResponseFields.make(
         head: UnsafeRawBufferPointer(rebasing: bytes[..<max(0, contentStart - 2)]), lines: UnsafeRawBufferPointer(start: nil, count: 0))
 
     /// - Parameter response: is copied.
-    package init(_ response: UnsafeRawBufferPointer) {
+    public init(_ response: UnsafeRawBufferPointer) {
         let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: response.count, alignment: 1)
         copy.copyMemory(from: response)
         bytes = UnsafeRawBufferPointer(copy)

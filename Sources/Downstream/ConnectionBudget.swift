@@ -6,7 +6,7 @@ import Addresses
 import CSystem
 import Locking
 
-package final class ConnectionBudget: Sendable {
+public final class ConnectionBudget: Sendable {
     /// Taken by each shard's listener, given back by its connections.
     private let state: Mutex<State>
 
@@ -27,10 +27,10 @@ package final class ConnectionBudget: Sendable {
         }
     }
 
-    package init(_ settings: DownstreamSettings) { state = Mutex(State(limits: settings)) }
+    public init(_ settings: DownstreamSettings) { state = Mutex(State(limits: settings)) }
 
     /// From now on these are the limits. What is open stays open. Where others count together than before, addresses are counted from now on.
-    package func use(_ settings: DownstreamSettings) {
+    public func use(_ settings: DownstreamSettings) {
         state.withLock { state in
             let former = state.limits
             state.limits = settings
@@ -40,19 +40,19 @@ package final class ConnectionBudget: Sendable {
         }
     }
 
-    package var limit: Int { state.withLock { $0.limits.maximumConnections } }
+    public var limit: Int { state.withLock { $0.limits.maximumConnections } }
 
     /// Connections that were ended because too much waited to be sent.
-    package var cut: Int { state.withLock { $0.cut } }
+    public var cut: Int { state.withLock { $0.cut } }
 
     /// Memory that unsent responses take, in bytes.
-    package var unsentBytes: Int { state.withLock { $0.unsentBytes } }
+    public var unsentBytes: Int { state.withLock { $0.unsentBytes } }
 
     /// Connections that were closed because their address had too many.
-    package var turnedAway: Int { state.withLock { $0.turnedAway } }
+    public var turnedAway: Int { state.withLock { $0.turnedAway } }
 
     /// So many of administrators have room beyond the limit: they may be the ones who can do something about it.
-    package static let reserve = 32
+    public static let reserve = 32
 
     /// Returns false where the limit is reached.
     func take(isReserved: Bool = false) -> Bool {
@@ -65,11 +65,11 @@ package final class ConnectionBudget: Sendable {
     }
 
     /// Connections, and bytes that were not sent, that leave behind what is worth being returned: about 30 MB.
-    package static let crowd = 500
-    package static let heap = 32 << 20
+    public static let crowd = 500
+    public static let heap = 32 << 20
 
     /// Whether most of so much is gone since this was last true.
-    package func hasMemoryToReturn() -> Bool {
+    public func hasMemoryToReturn() -> Bool {
         state.withLock { state in
             let hasCrowdLeft = state.mostOpen - state.open >= Self.crowd && state.open <= state.mostOpen / 2
             let hasHeapGone = state.mostUnsentBytes - state.unsentBytes >= Self.heap && state.unsentBytes <= state.mostUnsentBytes / 2
@@ -80,7 +80,7 @@ package final class ConnectionBudget: Sendable {
     }
 
     /// Memory that is free goes back to the system: the allocator keeps what was left behind, though nobody else may ever need it. Not on a loop.
-    package static func returnFreeMemory() { csystem_return_free_memory() }
+    public static func returnFreeMemory() { csystem_return_free_memory() }
 
     /// Whether one more of this address may stay.
     func admit(_ peer: PeerAddress) -> Bool {

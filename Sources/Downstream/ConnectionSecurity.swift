@@ -3,15 +3,15 @@
 import CTLS
 import HTTPCore
 
-package final class ConnectionSecurity: Sendable {
+public final class ConnectionSecurity: Sendable {
     /// Such as TLSv1.3.
-    package let version: String
+    public let version: String
     /// What the client asked for, in small letters; empty where it named nothing.
-    package let serverName: String
+    public let serverName: String
     /// The client's, where it has presented one that was found good.
-    package let certificate: ClientCertificate?
+    public let certificate: ClientCertificate?
     /// What stands for it beside a request's own fields (`ConnectionField.certificate`).
-    package let certificateField: [UInt8]?
+    public let certificateField: [UInt8]?
     /// The place of the certificate that the client got.
     private let place: Int
     private let certificates: ServerCertificates
@@ -30,7 +30,7 @@ package final class ConnectionSecurity: Sendable {
     /// Whether requests for a host may come here: not where its clients are asked for another certificate than this connection's were (RFC 9110
     /// §7.4: else 421).
     /// - Parameter authority: the host, perhaps with a port.
-    package func mayServe(_ authority: @autoclosure () -> String) -> Bool {
+    public func mayServe(_ authority: @autoclosure () -> String) -> Bool {
         guard certificates.entries.count > 1 else { return true }
         var host = authority()[...]
         if !host.hasSuffix("]"), let colon = host.lastIndex(of: ":") { host = host[..<colon] }
@@ -39,12 +39,12 @@ package final class ConnectionSecurity: Sendable {
 }
 
 /// A client's certificate that was found good.
-package struct ClientCertificate: Sendable {
+public struct ClientCertificate: Sendable {
     /// As RFC 4514 writes it.
-    package let subject: String
-    package let der: [UInt8]
+    public let subject: String
+    public let der: [UInt8]
     /// What tells this client from others, as the operator has chosen it: a hash.
-    package let identity: [UInt8]
+    public let identity: [UInt8]
 
     init?(_ connection: OpaquePointer, by identification: ClientIdentification) {
         var certificate = ctls_client_certificate()

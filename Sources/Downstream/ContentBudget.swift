@@ -4,7 +4,7 @@
 import Locking
 
 /// What is done with a request's content.
-package enum ContentTaking: Equatable, Sendable {
+public enum ContentTaking: Equatable, Sendable {
     /// It is held until it is whole.
     case whole
     /// It is passed on as it comes.
@@ -12,20 +12,20 @@ package enum ContentTaking: Equatable, Sendable {
 }
 
 /// Why content is not taken whole.
-package enum StreamingReason: Sendable {
+public enum StreamingReason: Sendable {
     /// It is longer than one request may hold.
     case tooLong
     /// Others hold so much that there is no room for more of it.
     case noRoom
 }
 
-package struct ContentRules: Sendable {
+public struct ContentRules: Sendable {
     /// What one request may hold; 0: everything streams.
-    package var eachBytes: Int
+    public var eachBytes: Int
     /// What all of them may hold.
-    package var totalBytes: Int
+    public var totalBytes: Int
 
-    package init(eachBytes: Int, totalBytes: Int) {
+    public init(eachBytes: Int, totalBytes: Int) {
         self.eachBytes = eachBytes
         self.totalBytes = totalBytes
     }
@@ -38,7 +38,7 @@ package struct ContentRules: Sendable {
     /// - Parameters:
     ///   - announced: what Content-Length says.
     ///   - limit: what this request may hold.
-    package func decide(announced: Int?, limit: Int) -> ContentTaking {
+    public func decide(announced: Int?, limit: Int) -> ContentTaking {
         announced ?? 1 <= limit ? .whole : .streamed(.tooLong)
     }
 
@@ -48,7 +48,7 @@ package struct ContentRules: Sendable {
     /// - Parameters:
     ///   - held: what this request would hold.
     ///   - used: what all of them would hold.
-    package func decide(held: Int, used: Int, limit: Int) -> ContentTaking {
+    public func decide(held: Int, used: Int, limit: Int) -> ContentTaking {
         guard held <= limit else { return .streamed(.tooLong) }
         let left = totalBytes - used
         guard left >= 0 else { return .streamed(.noRoom) }
@@ -58,17 +58,17 @@ package struct ContentRules: Sendable {
     }
 }
 
-package final class ContentBudget: Sendable {
+public final class ContentBudget: Sendable {
     /// With the bytes held by all shards' requests.
     private let state: Mutex<(rules: ContentRules, heldBytes: Int)>
 
-    package init(_ settings: DownstreamSettings) { state = Mutex((ContentRules(settings), 0)) }
+    public init(_ settings: DownstreamSettings) { state = Mutex((ContentRules(settings), 0)) }
 
     /// From now on these are the limits.
-    package func use(_ settings: DownstreamSettings) { state.withLock { $0.rules = ContentRules(settings) } }
+    public func use(_ settings: DownstreamSettings) { state.withLock { $0.rules = ContentRules(settings) } }
 
-    package var rules: ContentRules { state.withLock { $0.rules } }
-    package var heldBytes: Int { state.withLock { $0.heldBytes } }
+    public var rules: ContentRules { state.withLock { $0.rules } }
+    public var heldBytes: Int { state.withLock { $0.heldBytes } }
 
     fileprivate func take(_ count: Int, holding: Int, limit: Int) -> ContentTaking {
         state.withLock { state in
@@ -82,13 +82,13 @@ package final class ContentBudget: Sendable {
 }
 
 /// Belongs to one loop.
-package final class ContentHold {
+public final class ContentHold {
     private let budget: ContentBudget
     private let limit: Int
-    package private(set) var bytes = 0
+    public private(set) var bytes = 0
 
     /// - Parameter limit: what the request may hold.
-    package init(_ budget: ContentBudget, limit: Int) {
+    public init(_ budget: ContentBudget, limit: Int) {
         self.budget = budget
         self.limit = limit
     }
@@ -96,14 +96,14 @@ package final class ContentHold {
     deinit { giveBack() }
 
     /// So many more bytes have come. Where they cannot be taken, what is held stays held.
-    package func take(_ count: Int) -> ContentTaking {
+    public func take(_ count: Int) -> ContentTaking {
         let taking = budget.take(count, holding: bytes, limit: limit)
         if taking == .whole { bytes += count }
         return taking
     }
 
     /// Nothing is held any more.
-    package func giveBack() {
+    public func giveBack() {
         guard bytes > 0 else { return }
         budget.giveBack(bytes)
         bytes = 0

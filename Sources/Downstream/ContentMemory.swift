@@ -2,7 +2,7 @@
 // them would make the whole loop wait for the disk, so the connection asks first.
 
 /// Knows of borrowed content what is in memory, and can bring in what is not.
-package protocol ContentMemory: AnyObject {
+public protocol ContentMemory: AnyObject {
     func isInMemory(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject) -> Bool
     /// `then` is called once, on any thread.
     func bringIn(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject, then: @escaping @Sendable () -> Void)

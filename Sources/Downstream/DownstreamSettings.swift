@@ -4,56 +4,56 @@ import Addresses
 import HTTP2
 import HTTPCore
 
-package struct DownstreamSettings: Sendable {
-    package var requestLimits = RequestLimits()
+public struct DownstreamSettings: Sendable {
+    public var requestLimits = RequestLimits()
     /// Longest request content; beyond it 413. 0: no limit, since what is long is streamed and never held whole.
-    package var contentLimitBytes = 0
+    public var contentLimitBytes = 0
     /// What is held of one request's content before anything is asked for it; longer content is streamed. 0: all of it is.
-    package var requestBufferBytes = 256 << 10
+    public var requestBufferBytes = 256 << 10
     /// What is held of all requests' content together.
-    package var requestBuffersBytes = 64 << 20
+    public var requestBuffersBytes = 64 << 20
     /// From the first byte of a request to the end of its head; beyond it 408. Dripping does not extend it.
-    package var headTimeout = Duration.seconds(10)
+    public var headTimeout = Duration.seconds(10)
     /// How long an idle connection is kept. Longer than most clients keep theirs, so that they close, not we.
-    package var keepAliveTimeout = Duration.seconds(75)
+    public var keepAliveTimeout = Duration.seconds(75)
     /// Longest pause within a request's content; beyond it 408 or the end of the connection.
-    package var contentTimeout = Duration.seconds(30)
+    public var contentTimeout = Duration.seconds(30)
     /// From a request's head to the end of content that is held; beyond it 408. So nobody keeps that memory by dripping.
-    package var contentTotal = Duration.seconds(120)
+    public var contentTotal = Duration.seconds(120)
     /// Longest time without progress while a client takes its response.
-    package var writeTimeout = Duration.seconds(60)
+    public var writeTimeout = Duration.seconds(60)
     /// Requests on one connection before it is closed; 0: no limit.
-    package var requestsPerConnection = 0
+    public var requestsPerConnection = 0
     /// Open connections in all. Beyond it new ones wait in the kernel's queue.
-    package var maximumConnections = 10_000
+    public var maximumConnections = 10_000
     /// Open connections of one client address (of IPv6: one /64 network); more are closed at once. 0: no limit.
-    package var connectionsPerAddress = 0
+    public var connectionsPerAddress = 0
     /// Proxies in front of us, who say whose connections and requests theirs are. What comes from them is no limit's matter.
-    package var trustedProxies = NetworkList()
+    public var trustedProxies = NetworkList()
     /// What may wait to be sent to one client before its upstream is held back.
-    package var outputHighWaterBytes = 256 * 1024
+    public var outputHighWaterBytes = 256 * 1024
     /// Memory of responses that clients have not taken yet, of all connections together: whose response goes beyond is cut off.
     /// 0: no limit.
-    package var unsentLimitBytes = 512 << 20
-    package var http2 = HTTP2Limits()
+    public var unsentLimitBytes = 512 << 20
+    public var http2 = HTTP2Limits()
     /// Connections waiting to be accepted, in the kernel.
-    package var backlog: Int32 = 4096
+    public var backlog: Int32 = 4096
 
-    package init() {}
+    public init() {}
 
-    package var hasTrustedProxies: Bool { !trustedProxies.isEmpty }
+    public var hasTrustedProxies: Bool { !trustedProxies.isEmpty }
 }
 
 /// What one HTTP/2 connection may ask for.
-package struct HTTP2Limits: Sendable {
+public struct HTTP2Limits: Sendable {
     /// Requests at once; beyond it they are refused with REFUSED_STREAM, which clients repeat.
-    package var streams = 100
+    public var streams = 100
     /// Frames each second that carry nothing; beyond it the connection ends with ENHANCE_YOUR_CALM.
-    package var controlFrames = 1_000
+    public var controlFrames = 1_000
     /// Streams that are reset rather than ended; beyond it the same (see `HTTP2ResetBudget`).
-    package var resets = 200
+    public var resets = 200
 
-    package init() {}
+    public init() {}
 
     /// So much content of one request is on its way, or held for a flow that takes none now; and of all of one connection.
     static let streamWindowBytes: Int32 = 64 << 10
@@ -70,7 +70,7 @@ package struct HTTP2Limits: Sendable {
 }
 
 /// How the content of a response is marked (RFC 9112 §6).
-package enum ResponseFraming: Sendable, Equatable {
+public enum ResponseFraming: Sendable, Equatable {
     /// No content and no field that speaks of it (1xx, 204, 304).
     case none
     case length(Int)

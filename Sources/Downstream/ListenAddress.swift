@@ -5,7 +5,7 @@ import CSystem
 import Glibc
 import HTTPCore
 
-package enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
+public enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
     case ipv4(host: String, port: UInt16)
     case ipv6(host: String, port: UInt16)
     case unix(path: String)
@@ -13,7 +13,7 @@ package enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
     case handed(name: String, descriptor: Int32)
 
     /// `HOST:PORT`, `:PORT` (every IPv4 address), `[ADDRESS]:PORT`, `unix:PATH`, or `systemd:NAME`.
-    package init?(_ text: String) {
+    public init?(_ text: String) {
         if text.hasPrefix("systemd:") {
             let name = String(text.dropFirst(8))
             guard !name.isEmpty, !name.contains(":") else { return nil }
@@ -41,7 +41,7 @@ package enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
         self = .ipv4(host: host, port: port)
     }
 
-    package var description: String {
+    public var description: String {
         switch self {
         case .ipv4(let host, let port): "\(host):\(port)"
         case .ipv6(let host, let port): "[\(host)]:\(port)"
@@ -51,7 +51,7 @@ package enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
     }
 
     /// Whether nobody but this machine's users can reach it.
-    package var isLocal: Bool {
+    public var isLocal: Bool {
         switch self {
         case .ipv4(let host, _): host.hasPrefix("127.")
         case .ipv6(let host, _): host == "::1"
@@ -61,7 +61,7 @@ package enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
     }
 
     /// nil for a Unix socket.
-    package var port: UInt16? {
+    public var port: UInt16? {
         switch self {
         case .ipv4(_, let port), .ipv6(_, let port): port
         case .unix, .handed: nil
@@ -69,7 +69,7 @@ package enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
     }
 
     /// Whether it stands for all addresses of the machine.
-    package var isWildcard: Bool {
+    public var isWildcard: Bool {
         switch self {
         case .ipv4(let host, _): host == "0.0.0.0"
         case .ipv6(let host, _): host == "::"
@@ -78,11 +78,11 @@ package enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
     }
 
     /// Whether one of both is all addresses of the machine, and the other one of them, with the same port.
-    package func overlaps(_ other: ListenAddress) -> Bool {
+    public func overlaps(_ other: ListenAddress) -> Bool {
         port != nil && port != 0 && port == other.port && family == other.family && isWildcard != other.isWildcard
     }
 
-    package func withPort(_ port: UInt16) -> ListenAddress {
+    public func withPort(_ port: UInt16) -> ListenAddress {
         switch self {
         case .ipv4(let host, _): .ipv4(host: host, port: port)
         case .ipv6(let host, _): .ipv6(host: host, port: port)
@@ -90,7 +90,7 @@ package enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
         }
     }
 
-    package var family: Int32 {
+    public var family: Int32 {
         switch self {
         case .ipv4: AF_INET
         case .ipv6: AF_INET6
@@ -100,7 +100,7 @@ package enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
     }
 
     /// Calls `body` with the address as the kernel wants it.
-    package func withSocketAddress<R>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> R) -> R {
+    public func withSocketAddress<R>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> R) -> R {
         var storage = sockaddr_storage()
         let length: socklen_t
         switch self {
@@ -163,14 +163,14 @@ extension ListenAddress {
 }
 
 /// Where a connection comes from.
-package struct PeerAddress: Sendable {
+public struct PeerAddress: Sendable {
     /// nil for a Unix socket.
-    package let address: IPAddress?
-    package let port: UInt16
+    public let address: IPAddress?
+    public let port: UInt16
 
-    package var place: ClientAddress { address.map { .known($0) } ?? .local }
+    public var place: ClientAddress { address.map { .known($0) } ?? .local }
 
-    package init(_ address: IPAddress?, port: UInt16) { (self.address, self.port) = (address, port) }
+    public init(_ address: IPAddress?, port: UInt16) { (self.address, self.port) = (address, port) }
 
     init(_ storage: sockaddr_storage) {
         let (start, count) =

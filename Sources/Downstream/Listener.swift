@@ -8,30 +8,30 @@ import HTTPCore
 import Reactor
 
 /// Why an address cannot be listened on.
-package struct ListenError: Error, CustomStringConvertible {
-    package let address: ListenAddress
-    package let code: Int32
+public struct ListenError: Error, CustomStringConvertible {
+    public let address: ListenAddress
+    public let code: Int32
 
-    package init(address: ListenAddress, code: Int32) {
+    public init(address: ListenAddress, code: Int32) {
         self.address = address
         self.code = code
     }
 
-    package var description: String { "cannot listen on \(address): \(String(cString: strerror(code)))" }
+    public var description: String { "cannot listen on \(address): \(String(cString: strerror(code)))" }
 }
 
 /// A socket that listens, for as long as somebody holds it. Each shard has one of its own for TCP (SO_REUSEPORT); one for Unix sockets is shared.
-package final class BoundSocket: Sendable {
+public final class BoundSocket: Sendable {
     private let socket: Descriptor
     /// With the port that the kernel chose, where 0 was asked for.
-    package let address: ListenAddress
+    public let address: ListenAddress
 
     /// Binds and listens.
     /// - Parameters:
     ///   - isShared: other sockets of this process listen on the address already. Where it is not, the address must be free: sharing
     ///   a port with another process by accident would hand each a part of the clients.
     ///   - mode: who may connect to a Unix socket, from its first moment on; nil for what the process's mask allows.
-    package init(_ wanted: ListenAddress, backlog: Int32, isShared: Bool = false, mode: mode_t? = nil) throws(ListenError) {
+    public init(_ wanted: ListenAddress, backlog: Int32, isShared: Bool = false, mode: mode_t? = nil) throws(ListenError) {
         if case .handed(_, let descriptor) = wanted {
             guard let actual = ListenAddress(boundTo: descriptor) else { throw ListenError(address: wanted, code: ENOTSOCK) }
             _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
@@ -70,7 +70,7 @@ package final class BoundSocket: Sendable {
     var descriptor: Int32 { socket.number }
 
     /// Why this process could not listen there now; nil where it could. Nothing is left behind.
-    package static func whyNot(_ address: ListenAddress) -> ListenError? {
+    public static func whyNot(_ address: ListenAddress) -> ListenError? {
         if case .handed = address { return nil }
         do throws(ListenError) {
             try checkFree(address)
@@ -86,7 +86,7 @@ package final class BoundSocket: Sendable {
     }
 
     /// Why an open descriptor cannot be listened on for clients; nil where it can.
-    package static func whyNotListening(_ descriptor: Int32) -> String? {
+    public static func whyNotListening(_ descriptor: Int32) -> String? {
         func option(_ name: Int32) -> Int32? {
             var value: Int32 = 0
             var size = socklen_t(MemoryLayout<Int32>.size)
@@ -126,16 +126,16 @@ package final class BoundSocket: Sendable {
     }
 }
 
-package final class Listener: EventHandler {
+public final class Listener: EventHandler {
     private let loop: EventLoop
     /// nil where it is closed.
     private var socket: BoundSocket?
     private let connections: ClientConnections
-    package let settings: ListenerSettings
+    public let settings: ListenerSettings
     /// Is given the requests that come in here. Another's turn comes between two requests.
-    package var receiver: any RequestReceiver
+    public var receiver: any RequestReceiver
     /// Of TCP; nil for a Unix socket.
-    package let port: UInt16?
+    public let port: UInt16?
     /// Whether some connections have room beyond the limit.
     private let isReserved: Bool
     private var isAccepting = false
@@ -146,7 +146,7 @@ package final class Listener: EventHandler {
     /// Accepted in one go, so that a flood of new clients does not starve those that are being served.
     private static let acceptBatchLimit = 16
     /// At the end, so many times.
-    package static let lastBatches = 256
+    public static let lastBatches = 256
     /// How often it is tried to take those who wait, where there is no room for them and the address is left.
     private static let roomTries = 50
     /// How long accepting pauses.
@@ -156,7 +156,7 @@ package final class Listener: EventHandler {
     ///   - settings: what is spoken here; nil for clear HTTP/1.1.
     ///   - receiver: is given the requests that come in here.
     ///   - isReserved: whether some connections have room beyond the limit.
-    package init(
+    public init(
         loop: EventLoop, socket: BoundSocket, settings: ListenerSettings? = nil, connections: ClientConnections,
         receiver: any RequestReceiver, isReserved: Bool = false
     ) {
@@ -169,7 +169,7 @@ package final class Listener: EventHandler {
         self.receiver = receiver
     }
 
-    package func start() {
+    public func start() {
         loop.assertOnLoop()
         guard !isAccepting, let socket else { return }
         isAccepting = true
@@ -177,7 +177,7 @@ package final class Listener: EventHandler {
     }
 
     /// Stops accepting. The socket is closed with `close`.
-    package func stop() {
+    public func stop() {
         loop.assertOnLoop()
         pausing?.cancel()
         guard isAccepting, let socket else { return }
@@ -185,14 +185,14 @@ package final class Listener: EventHandler {
         loop.remove(socket.descriptor)
     }
 
-    package func close() {
+    public func close() {
         stop()
         socket = nil
     }
 
     /// Takes the connections that wait already, since the kernel would reset them, and closes. `then` is called when that is done.
     /// - Parameter batches: no more than so many, since others may come all the time.
-    package func finish(batches: Int = Listener.lastBatches, then: @escaping () -> Void) {
+    public func finish(batches: Int = Listener.lastBatches, then: @escaping () -> Void) {
         stop()
         guard batches > 0, acceptBatch() == .mayBeMore else {
             close()
@@ -203,7 +203,7 @@ package final class Listener: EventHandler {
 
     /// No more connections come in here. Those that stand are told to end.
     /// - Parameter isKept: somebody else listens on the socket from now on: what waits there is for them.
-    package func retire(isKept: Bool) { retire(isKept: isKept, tries: Self.roomTries) }
+    public func retire(isKept: Bool) { retire(isKept: isKept, tries: Self.roomTries) }
 
     private func retire(isKept: Bool, tries: Int) {
         loop.assertOnLoop()
@@ -227,7 +227,7 @@ package final class Listener: EventHandler {
         }
     }
 
-    package func ready(_ events: ReadyEvents) {
+    public func ready(_ events: ReadyEvents) {
         if acceptBatch() == .noRoom { pause() }
     }
 

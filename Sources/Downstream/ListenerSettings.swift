@@ -2,33 +2,33 @@
 
 import Addresses
 
-package struct ListenerSettings: Sendable, Equatable {
-    package var address: ListenAddress
+public struct ListenerSettings: Sendable, Equatable {
+    public var address: ListenAddress
     /// Whether every connection begins with the PROXY protocol, and comes from a trusted proxy.
-    package var takesProxyHeader = false
+    public var takesProxyHeader = false
     /// Which addresses may ask here; empty: those that may everywhere.
-    package var access = AddressRules()
+    public var access = AddressRules()
     /// In clear, HTTP/2 is spoken with those who begin with its preface.
-    package var takesClearHTTP2 = false
-    package var isTLS = false
+    public var takesClearHTTP2 = false
+    public var isTLS = false
     /// Whether clients may choose HTTP/2 in the handshake (ALPN).
-    package var offersHTTP2 = true
+    public var offersHTTP2 = true
     /// Whether clients are asked for a certificate here, whatever their certificate's settings say; nil to go by those.
-    package var verification: ClientVerification?
+    public var verification: ClientVerification?
 
-    package init(_ address: ListenAddress) { self.address = address }
+    public init(_ address: ListenAddress) { self.address = address }
 
     /// Where it listens indeed, as a client has to say it.
-    package func name(at address: ListenAddress) -> String { (isTLS ? "https://" : "") + address.description }
+    public func name(at address: ListenAddress) -> String { (isTLS ? "https://" : "") + address.description }
 
     /// The same, as the base URL of clients.
-    package func url(at address: ListenAddress) -> String {
+    public func url(at address: ListenAddress) -> String {
         if case .unix = address { return address.description }
         return "\(isTLS ? "https" : "http")://\(address)"
     }
 
     /// What `ListenAddress` takes; `http://` or `https://` may stand before it.
-    package init?(_ text: String) {
+    public init?(_ text: String) {
         var rest = text[...]
         for scheme in ["http://", "https://"] where text.lowercased().hasPrefix(scheme) {
             rest = text.dropFirst(scheme.count)

@@ -4,7 +4,7 @@
 import HTTPCore
 
 /// The content of a response that is sent as a whole.
-package enum WholeBody {
+public enum WholeBody {
     case none
     case bytes([UInt8])
     /// Lies in `owner`'s memory, which stays as long as it is held.
@@ -12,7 +12,7 @@ package enum WholeBody {
     /// Good during the call that sends it: what does not go out then is copied.
     case passing(UnsafeRawBufferPointer)
 
-    package var count: Int {
+    public var count: Int {
         switch self {
         case .none: 0
         case .bytes(let bytes): bytes.count
@@ -23,7 +23,7 @@ package enum WholeBody {
     fileprivate var isPassing: Bool { if case .passing = self { true } else { false } }
 
     /// A piece of a borrowed body, or a copy of a piece.
-    package func part(_ range: Range<Int>) -> WholeBody {
+    public func part(_ range: Range<Int>) -> WholeBody {
         switch self {
         case .none: .none
         case .bytes(let bytes): .bytes(Array(bytes[range]))
@@ -32,7 +32,7 @@ package enum WholeBody {
         }
     }
 
-    package func withBytes<R>(_ body: (UnsafeRawBufferPointer) -> R) -> R {
+    public func withBytes<R>(_ body: (UnsafeRawBufferPointer) -> R) -> R {
         switch self {
         case .none: body(UnsafeRawBufferPointer(start: nil, count: 0))
         case .bytes(let bytes): bytes.withUnsafeBytes(body)
@@ -42,7 +42,7 @@ package enum WholeBody {
 }
 
 /// Content that is made while it is sent, so that neither the time nor the memory for all of it is taken at once.
-package protocol ContentProducer: AnyObject {
+public protocol ContentProducer: AnyObject {
     /// What the next piece is made of, where that lies in another's memory.
     var source: (bytes: UnsafeRawBufferPointer, owner: AnyObject)? { get }
     /// All of it, in bytes; nil where nobody knows: then it goes out in chunks.
@@ -53,7 +53,7 @@ package protocol ContentProducer: AnyObject {
     var heldBytes: Int { get }
 }
 
-package enum ProducedPiece: Sendable {
+public enum ProducedPiece: Sendable {
     case bytes([UInt8])
     case end
     /// No more can be made: nobody must take what there is for the whole.

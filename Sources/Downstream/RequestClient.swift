@@ -3,17 +3,17 @@
 import Addresses
 
 /// The connection's peer, or who a trusted proxy says that it speaks for. Made once for a connection: every request that is passed on names it.
-package final class RequestClient: Sendable {
-    package let place: ClientAddress
+public final class RequestClient: Sendable {
+    public let place: ClientAddress
     /// The address as text; empty where there is none.
-    package let text: [UInt8]
+    public let text: [UInt8]
     /// Whether the client asked by https.
-    package let isSecure: Bool
+    public let isSecure: Bool
 
     /// Of the certificate that the connection has presented, where that was found good.
-    package let subject: String?
+    public let subject: String?
 
-    package init(_ place: ClientAddress, isSecure: Bool, subject: String?) {
+    public init(_ place: ClientAddress, isSecure: Bool, subject: String?) {
         self.place = place
         self.isSecure = isSecure
         self.subject = subject
@@ -25,6 +25,6 @@ package final class RequestClient: Sendable {
         self.init(peer.place, isSecure: security != nil, subject: security?.certificate?.subject)
     }
 
-    package var address: IPAddress? { place.address }
-    package var isIPv6: Bool { address?.isIPv6 ?? false }
+    public var address: IPAddress? { place.address }
+    public var isIPv6: Bool { address?.isIPv6 ?? false }
 }

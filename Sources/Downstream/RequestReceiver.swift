@@ -4,20 +4,20 @@
 import HTTPCore
 
 /// A request as it has arrived: its head, and how its content will come.
-package struct ReceivedRequest {
-    package let head: RequestHead
-    package let framing: ContentFraming
+public struct ReceivedRequest {
+    public let head: RequestHead
+    public let framing: ContentFraming
     /// All that it consists of, where it has no content and arrived in one piece, with nothing before or behind it: its bytes, or the field section
     /// of HTTP/2. Good until the receiver returns from `received`, and not to be kept.
-    package let bytes: UnsafeRawBufferPointer?
+    public let bytes: UnsafeRawBufferPointer?
 
-    package init(head: RequestHead, framing: ContentFraming, bytes: UnsafeRawBufferPointer?) {
+    public init(head: RequestHead, framing: ContentFraming, bytes: UnsafeRawBufferPointer?) {
         (self.head, self.framing, self.bytes) = (head, framing, bytes)
     }
 }
 
 /// Is given each request of the connections of one shard. Implemented by the flow.
-package protocol RequestReceiver: AnyObject {
+public protocol RequestReceiver: AnyObject {
     /// Bytes have arrived where a new request is due, or a field section of HTTP/2 that is all of a request, and the connection goes on after its
     /// response. A receiver that knows them as a whole request (`ReceivedRequest.bytes`) responds with `sendAgain` as it did then, and returns
     /// true; else they are parsed.
@@ -32,11 +32,11 @@ package protocol RequestReceiver: AnyObject {
 }
 
 extension RequestReceiver {
-    package func repeated(_ bytes: UnsafeRawBufferPointer, on stream: any ClientStream) -> Bool { false }
+    public func repeated(_ bytes: UnsafeRawBufferPointer, on stream: any ClientStream) -> Bool { false }
 }
 
 /// One request that waits for its response: is told what the client does meanwhile.
-package protocol ClientExchange: AnyObject {
+public protocol ClientExchange: AnyObject {
     /// More of the request's content. To hold the client back, call `stream.pauseContent()`.
     func requestContent(_ bytes: Span<UInt8>)
     /// The request's content is whole.
@@ -53,6 +53,6 @@ package protocol ClientExchange: AnyObject {
 }
 
 extension ClientExchange {
-    package func respondNow() {}
-    package func clientEnded() {}
+    public func respondNow() {}
+    public func clientEnded() {}
 }

@@ -5,10 +5,10 @@ import Descriptors
 import Glibc
 
 /// Checked ones. Every shard makes what it needs of them.
-package struct ServerCertificates: Sendable {
-    package struct Entry: Sendable {
-        package let settings: ServerTLSSettings.Certificate
-        package let facts: CertificateFacts
+public struct ServerCertificates: Sendable {
+    public struct Entry: Sendable {
+        public let settings: ServerTLSSettings.Certificate
+        public let facts: CertificateFacts
         fileprivate let certificates: [UInt8]
         fileprivate let key: [UInt8]
         fileprivate let authorities: [UInt8]
@@ -16,9 +16,9 @@ package struct ServerCertificates: Sendable {
         fileprivate let authoritiesNumber: Int
     }
 
-    package let entries: [Entry]
-    package let names: ServerNames
-    package let settings: ServerTLSSettings
+    public let entries: [Entry]
+    public let names: ServerNames
+    public let settings: ServerTLSSettings
 
     /// Which of them a client gets. Of several for the same name it is the first whose key is of an elliptic curve that the client knows, which costs a
     /// third of an RSA key's handshake; else the first with an RSA key, which all know.
@@ -40,7 +40,7 @@ package struct ServerCertificates: Sendable {
     }
 
     /// What clients are asked for, for each name, and what tells them apart: whoever came in by other rules than these has to come in anew.
-    package var clientRules: [ClientRules] {
+    public var clientRules: [ClientRules] {
         entries.map { entry in
             ClientRules(
                 names: entry.facts.names, verification: entry.settings.verification, authorities: entry.authorities,
@@ -48,7 +48,7 @@ package struct ServerCertificates: Sendable {
         }
     }
 
-    package struct ClientRules: Equatable, Sendable {
+    public struct ClientRules: Equatable, Sendable {
         let names: [String]
         let verification: ClientVerification
         let authorities: [UInt8]
@@ -56,21 +56,21 @@ package struct ServerCertificates: Sendable {
     }
 
     /// Something about one of them, in words for the operator.
-    package struct Remark: Sendable, Equatable, CustomStringConvertible {
-        package let place: Int
-        package let sentence: String
-        package var description: String { "tls.certificates: \(sentence)" }
+    public struct Remark: Sendable, Equatable, CustomStringConvertible {
+        public let place: Int
+        public let sentence: String
+        public var description: String { "tls.certificates: \(sentence)" }
     }
 
-    package struct Reading: Sendable {
+    public struct Reading: Sendable {
         /// nil where something is wrong with one of them.
-        package var certificates: ServerCertificates?
-        package var mistakes: [Remark] = []
-        package var warnings: [Remark] = []
+        public var certificates: ServerCertificates?
+        public var mistakes: [Remark] = []
+        public var warnings: [Remark] = []
     }
 
     /// - Parameter now: seconds since 1970.
-    package static func read(_ settings: ServerTLSSettings, now: Int64) -> Reading {
+    public static func read(_ settings: ServerTLSSettings, now: Int64) -> Reading {
         var reading = Reading()
         var entries: [Entry] = []
         var authorities: [[UInt8]] = []
@@ -165,23 +165,23 @@ package struct ServerCertificates: Sendable {
 }
 
 /// What a certificate says, as far as it matters here.
-package struct CertificateFacts: Sendable, Equatable {
-    package let hasCertificate: Bool
-    package let hasKey: Bool
-    package let keyFits: Bool
-    package let isChainInOrder: Bool
-    package let isChainWhole: Bool
-    package let isRSA: Bool
+public struct CertificateFacts: Sendable, Equatable {
+    public let hasCertificate: Bool
+    public let hasKey: Bool
+    public let keyFits: Bool
+    public let isChainInOrder: Bool
+    public let isChainWhole: Bool
+    public let isRSA: Bool
     /// By which scheme of TLS its key signs, where that is one of elliptic curves.
     let scheme: Int32?
     /// Seconds since 1970.
-    package let notBefore: Int64
-    package let notAfter: Int64
-    package let names: [String]
+    public let notBefore: Int64
+    public let notAfter: Int64
+    public let names: [String]
     /// SHA-256 of the certificate.
-    package let fingerprint: [UInt8]
+    public let fingerprint: [UInt8]
 
-    package init(_ certificates: [UInt8], _ key: [UInt8]) {
+    public init(_ certificates: [UInt8], _ key: [UInt8]) {
         var facts = ctls_certificate_facts()
         certificates.withCTLSBytes { certificates in key.withCTLSBytes { ctls_certificate_inspect(certificates, $0, &facts) } }
         defer { ctls_certificate_facts_free(&facts) }
@@ -199,11 +199,11 @@ package struct CertificateFacts: Sendable, Equatable {
     }
 
     /// Whole days; negative where it has expired.
-    package func daysLeft(now: Int64) -> Int64 { Int64((Double(notAfter - now) / 86_400).rounded(.down)) }
+    public func daysLeft(now: Int64) -> Int64 { Int64((Double(notAfter - now) / 86_400).rounded(.down)) }
 
     /// A certificate that nobody has signed, and its key, both in PEM.
     /// - Parameter names: as openssl writes them: `DNS:localhost,IP:127.0.0.1`.
-    package static func makeSelfSigned(names: String, days: Int) -> [UInt8]? {
+    public static func makeSelfSigned(names: String, days: Int) -> [UInt8]? {
         var (certificate, key): (UnsafeMutablePointer<CChar>?, UnsafeMutablePointer<CChar>?) = (nil, nil)
         var (certificateCount, keyCount) = (0, 0)
         guard ctls_make_self_signed(names, Int32(days), &certificate, &certificateCount, &key, &keyCount) != 0 else { return nil }

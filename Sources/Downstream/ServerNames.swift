@@ -1,13 +1,13 @@
 // Which certificates are for the name that a client asks for (RFC 6066 §3). Pure.
 
-package struct ServerNames: Sendable {
+public struct ServerNames: Sendable {
     private var exact: [String: [Int]] = [:]
     /// Without the star: `*.example.com` stands under `.example.com`.
     private var wildcards: [String: [Int]] = [:]
     private var names: [Set<String>] = []
 
     /// - Parameter names: of each certificate.
-    package init(_ names: [[String]]) {
+    public init(_ names: [[String]]) {
         for (place, names) in names.enumerated() {
             let names = Set(names.map { $0.lowercased() })
             self.names.append(names)
@@ -22,7 +22,7 @@ package struct ServerNames: Sendable {
     }
 
     /// The certificates for a name, the first one first: those that have it, else those with a star for its first label; nil where there are none.
-    package func places(of name: String) -> [Int]? {
+    public func places(of name: String) -> [Int]? {
         var name = name.lowercased()
         // The last dot says that a name is whole; certificates do not write it. Some upstreams take off more than one.
         while name.hasSuffix(".") { name.removeLast() }
@@ -31,8 +31,8 @@ package struct ServerNames: Sendable {
         return wildcards[String(name[dot...])]
     }
 
-    package func place(of name: String) -> Int? { places(of: name)?.first }
+    public func place(of name: String) -> Int? { places(of: name)?.first }
 
     /// One, and others for the same names.
-    package func twins(of place: Int) -> [Int] { names.indices.filter { names[$0] == names[place] } }
+    public func twins(of place: Int) -> [Int] { names.indices.filter { names[$0] == names[place] } }
 }

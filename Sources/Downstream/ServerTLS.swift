@@ -4,14 +4,14 @@ import CTLS
 import Reactor
 
 /// The keys of session tickets, which all shards share. `@unchecked Sendable` because the C side guards them by a lock of its own.
-package final class TicketKeys: @unchecked Sendable {
+public final class TicketKeys: @unchecked Sendable {
     let pointer: OpaquePointer
 
     /// Two older keys are still taken: a ticket is good for a day at least.
-    package static let rotation = Duration.seconds(12 * 3_600)
+    public static let rotation = Duration.seconds(12 * 3_600)
 
     /// - Returns: nil where there is no randomness.
-    package init?() {
+    public init?() {
         guard let pointer = ctls_tickets_make() else { return nil }
         self.pointer = pointer
     }
@@ -19,27 +19,27 @@ package final class TicketKeys: @unchecked Sendable {
     deinit { ctls_tickets_free(pointer) }
 
     /// From any thread.
-    package func rotate() { _ = ctls_tickets_rotate(pointer) }
+    public func rotate() { _ = ctls_tickets_rotate(pointer) }
 }
 
 /// Counts since the start, except `running`.
-package struct HandshakeCounters: Sendable {
-    package var running = 0
-    package var full = 0
-    package var resumed = 0
+public struct HandshakeCounters: Sendable {
+    public var running = 0
+    public var full = 0
+    public var resumed = 0
     /// By `HandshakeFailure.allCases`.
-    package var failed = [Int](repeating: 0, count: HandshakeFailure.allCases.count)
+    public var failed = [Int](repeating: 0, count: HandshakeFailure.allCases.count)
 }
 
 /// Touched on its loop only.
-package final class ServerTLS {
+public final class ServerTLS {
     private(set) var certificates: ServerCertificates
     private var contexts: [TLSContext]
     let tickets: TicketKeys
     private let loop: EventLoop
-    package private(set) var counters = HandshakeCounters()
+    public private(set) var counters = HandshakeCounters()
     /// Told of each that failed.
-    package var onFailure: (HandshakeFailure, PeerAddress) -> Void = { _, _ in }
+    public var onFailure: (HandshakeFailure, PeerAddress) -> Void = { _, _ in }
 
     /// Those that run, the oldest first: each knows its neighbours.
     private var oldest: TLSHandshake?
@@ -59,13 +59,13 @@ package final class ServerTLS {
     /// Where there is no room for all, a client has one of so many parts for sure.
     private static let clientsInCrowd = 16
 
-    package init(_ prepared: Prepared, tickets: TicketKeys, loop: EventLoop) {
+    public init(_ prepared: Prepared, tickets: TicketKeys, loop: EventLoop) {
         (certificates, contexts) = (prepared.certificates, prepared.contexts)
         (self.tickets, self.loop) = (tickets, loop)
     }
 
     /// What one shard is going to use. `@unchecked Sendable` because it is made by one thread and then touched by its shard only.
-    package final class Prepared: @unchecked Sendable {
+    public final class Prepared: @unchecked Sendable {
         fileprivate let certificates: ServerCertificates
         fileprivate let contexts: [TLSContext]
 
@@ -77,14 +77,14 @@ package final class ServerTLS {
 
         /// One for each of so many shards. Beside the loops: reading keys takes its time.
         /// - Returns: nil where OpenSSL has no memory for all of them.
-        package static func make(_ certificates: ServerCertificates, shards: Int) -> [Prepared]? {
+        public static func make(_ certificates: ServerCertificates, shards: Int) -> [Prepared]? {
             let all = (0..<shards).compactMap { _ in Prepared(certificates) }
             return all.count == shards ? all : nil
         }
     }
 
     /// Connections from now on get these; those that stand keep what they have.
-    package func use(_ prepared: Prepared) {
+    public func use(_ prepared: Prepared) {
         loop.assertOnLoop()
         (certificates, contexts) = (prepared.certificates, prepared.contexts)
     }

@@ -7,7 +7,7 @@ import HTTPCore
 extension AcceptedCoding {
     /// A response that arrived whole, as the client of `request` gets it.
     /// - Parameter decoded: the content without its coding; nil where it has none, or none that can be taken off.
-    package static func shown(
+    public static func shown(
         _ head: ResponseHead, _ content: [UInt8], decoded: [UInt8]?, to request: RequestHead
     ) -> (head: ResponseHead, content: [UInt8]) {
         // no-transform is absolute (RFC 9110 §7.7).

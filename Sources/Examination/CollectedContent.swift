@@ -3,32 +3,32 @@
 import HTTPCore
 import JSON
 
-package struct CollectedContent {
-    package private(set) var bytes: [UInt8] = []
+public struct CollectedContent {
+    public private(set) var bytes: [UInt8] = []
     /// What there was to find out about it, once it has been looked at.
-    package var findings = ContentExamination.Findings()
+    public var findings = ContentExamination.Findings()
     private var checker = JSONTextChecker()
     /// JSON without a content coding is checked piece by piece, so that a large response holds nobody up at its end.
     private var checksAsItComes = false
 
-    package init() {}
+    public init() {}
 
     /// - Parameters:
     ///   - length: nil where nobody knows.
     ///   - isJSON: and without a coding.
-    package mutating func begin(length: Int?, isJSON: Bool) {
+    public mutating func begin(length: Int?, isJSON: Bool) {
         if let length { bytes.reserveCapacity(length) }
         checksAsItComes = isJSON
     }
 
     /// - Parameter limit: the most that there may be.
-    package mutating func append(_ piece: Span<UInt8>, limit: Int) {
+    public mutating func append(_ piece: Span<UInt8>, limit: Int) {
         bytes.append(copying: piece, growingTo: limit)
         if checksAsItComes { _ = checker.consume(piece) }
     }
 
-    package mutating func removeAll() { bytes = [] }
+    public mutating func removeAll() { bytes = [] }
 
     /// Of JSON that was checked as it came.
-    package mutating func verdict() -> JSONVerdict { checker.finish() }
+    public mutating func verdict() -> JSONVerdict { checker.finish() }
 }

@@ -7,9 +7,9 @@ import HTTPCore
 import Hashing
 import JSON
 
-package struct ContentExamination: Sendable {
+public struct ContentExamination: Sendable {
     /// Content as it came.
-    package struct Arrived: Sendable {
+    public struct Arrived: Sendable {
         let bytes: [UInt8]
         /// nil where it is one that cannot be taken off.
         let coding: ContentCoding?
@@ -19,13 +19,13 @@ package struct ContentExamination: Sendable {
         /// Whether its end is certain.
         let isDelimited: Bool
 
-        package init(_ bytes: [UInt8], _ coding: ContentCoding?, isJSON: Bool, _ verdict: JSONVerdict, isDelimited: Bool) {
+        public init(_ bytes: [UInt8], _ coding: ContentCoding?, isJSON: Bool, _ verdict: JSONVerdict, isDelimited: Bool) {
             (self.bytes, self.coding, self.isJSON, self.verdict, self.isDelimited) = (bytes, coding, isJSON, verdict, isDelimited)
         }
     }
 
     /// What is asked of it.
-    package struct Demands: Sendable {
+    public struct Demands: Sendable {
         let good: GoodResponse
         /// The length of the stored copy's content, where there is one.
         let storedBytes: Int?
@@ -34,7 +34,7 @@ package struct ContentExamination: Sendable {
         /// The most that decoded content may be.
         let limitBytes: Int
 
-        package init(_ good: GoodResponse, storedBytes: Int?, makesTag: Bool, limitBytes: Int) {
+        public init(_ good: GoodResponse, storedBytes: Int?, makesTag: Bool, limitBytes: Int) {
             (self.good, self.storedBytes, self.makesTag, self.limitBytes) = (good, storedBytes, makesTag, limitBytes)
         }
     }
@@ -42,18 +42,18 @@ package struct ContentExamination: Sendable {
     private let arrived: Arrived
     private let demands: Demands
 
-    package init(_ arrived: Arrived, _ demands: Demands) { (self.arrived, self.demands) = (arrived, demands) }
+    public init(_ arrived: Arrived, _ demands: Demands) { (self.arrived, self.demands) = (arrived, demands) }
 
-    package struct Findings: Sendable, Equatable {
+    public struct Findings: Sendable, Equatable {
         /// The content without its coding; nil where it has none, or none that can be taken off.
-        package var decoded: [UInt8]?
-        package var fault: UpstreamFault?
+        public var decoded: [UInt8]?
+        public var fault: UpstreamFault?
         /// An entity tag, with quotes.
-        package var ownTag: [UInt8]?
+        public var ownTag: [UInt8]?
     }
 
     /// - Parameter bytes: so much content may be gone through at most; nil where there is more.
-    package func findings(within bytes: Int = .max) -> Findings? {
+    public func findings(within bytes: Int = .max) -> Findings? {
         // Coded in a way that we cannot take off: it is passed on, and perhaps stored, as it is.
         guard let coding = arrived.coding else { return Findings(fault: arrived.isDelimited ? nil : .unprovenEnd) }
         guard coding != .identity else {

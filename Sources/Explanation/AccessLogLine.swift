@@ -6,28 +6,28 @@ import HTTPCore
 import Telemetry
 import Upstream
 
-package enum AccessLogLine {
+public enum AccessLogLine {
     /// Who asked.
-    package struct Client {
+    public struct Client {
         /// Empty on a Unix socket.
         let address: [UInt8]
         /// The subject of the certificate that was presented and found good.
         let subject: String?
 
-        package init(_ address: [UInt8], subject: String? = nil) { (self.address, self.subject) = (address, subject) }
+        public init(_ address: [UInt8], subject: String? = nil) { (self.address, self.subject) = (address, subject) }
     }
 
     /// Whom it was for.
-    package struct Upstream {
+    public struct Upstream {
         /// Empty for the only one, and for none of several.
         let api: String
         /// Where a connection carried the request.
         let spoken: SpokenProtocol?
 
-        package init(api: String = "", spoken: SpokenProtocol? = nil) { (self.api, self.spoken) = (api, spoken) }
+        public init(api: String = "", spoken: SpokenProtocol? = nil) { (self.api, self.spoken) = (api, spoken) }
     }
 
-    package static func make(
+    public static func make(
         _ record: ExchangeRecord, _ head: RequestHead, client: Client, upstream: Upstream = Upstream(), wall: Int64,
         format: AccessLog.Format
     ) -> [UInt8] {

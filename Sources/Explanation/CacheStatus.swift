@@ -4,7 +4,7 @@
 import CachePolicy
 import HTTPCore
 
-package struct CacheStatus {
+public struct CacheStatus {
     /// The field's name, and that of this deployment.
     private let beginning: [UInt8]
 
@@ -14,13 +14,13 @@ package struct CacheStatus {
     private static let wordBytes = 128
 
     /// - Parameter name: of this deployment.
-    package init(name: [UInt8]) { beginning = Array("Cache-Status: ".utf8) + name }
+    public init(name: [UInt8]) { beginning = Array("Cache-Status: ".utf8) + name }
 
     /// `hit` with the freshness that is left. Negative where the response is stale.
     /// - Parameters:
     ///   - key: in readable form, where it is asked for (§2.7).
     ///   - isFaulted: a fault was injected: a word of our own.
-    package func hit(ttl: Int64?, key: String? = nil, detail: String? = nil, isFaulted: Bool = false, to out: inout [UInt8]) {
+    public func hit(ttl: Int64?, key: String? = nil, detail: String? = nil, isFaulted: Bool = false, to out: inout [UInt8]) {
         begin(&out)
         out.append("; hit")
         if let ttl {
@@ -33,23 +33,23 @@ package struct CacheStatus {
     }
 
     /// What is said of a request that was sent on.
-    package struct Forwarding {
+    public struct Forwarding {
         /// Why the upstream was asked (§2.2).
         let reason: StaticString
         /// What it responded with, where that is not what the client gets (§2.3).
-        package var status: Status?
-        package var isStored = false
-        package var isCollapsed = false
+        public var status: Status?
+        public var isStored = false
+        public var isCollapsed = false
         /// A fault was injected.
-        package var isFaulted = false
+        public var isFaulted = false
         /// In readable form, where it is asked for (§2.7).
         let key: String?
-        package var detail: String?
+        public var detail: String?
 
-        package init(_ reason: StaticString, key: String?) { (self.reason, self.key) = (reason, key) }
+        public init(_ reason: StaticString, key: String?) { (self.reason, self.key) = (reason, key) }
     }
 
-    package func forwarded(_ forwarding: Forwarding, to out: inout [UInt8]) {
+    public func forwarded(_ forwarding: Forwarding, to out: inout [UInt8]) {
         let key = forwarding.key.map { Array($0.asStringItem.utf8) }
         var detail = forwarding.detail ?? ""
         detail.withUTF8 { detail in
@@ -104,7 +104,7 @@ package struct CacheStatus {
 
 extension [UInt8] {
     /// The Age line (RFC 9111 §5.1). Seconds.
-    package mutating func append(age: Int64) {
+    public mutating func append(age: Int64) {
         append("Age: ")
         append(decimal: Int(age))
         append("\r\n")

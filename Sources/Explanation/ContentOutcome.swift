@@ -1,7 +1,7 @@
 // What became of a request's content before the upstream was asked.
 
 /// What became of a request's content: a label in metrics, logs and explanations.
-package enum ContentOutcome: String, Sendable, CaseIterable {
+public enum ContentOutcome: String, Sendable, CaseIterable {
     case whole
     case streamedTooLong = "streamed_too_long"
     case streamedNoRoom = "streamed_no_room"

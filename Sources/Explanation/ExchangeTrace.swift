@@ -9,117 +9,117 @@ import Telemetry
 import Upstream
 
 /// What looking into the store brought.
-package enum FoundKind: UInt8, Sendable {
+public enum FoundKind: UInt8, Sendable {
     case notLookedUp, nothing, otherVariant, stored
 }
 
-package struct ExchangeTrace: Sendable {
+public struct ExchangeTrace: Sendable {
     /// What the store had, and what of it went out.
-    package struct Found: Sendable {
-        package var kind = FoundKind.notLookedUp
+    public struct Found: Sendable {
+        public var kind = FoundKind.notLookedUp
         /// Seconds; -1 where the response did not say, or nothing was found.
-        package var lifetime: Int64 = -1
-        package var age: Int64 = -1
+        public var lifetime: Int64 = -1
+        public var age: Int64 = -1
         /// Who said that lifetime, and whether the operator's rules left out something that the response said.
-        package var lifetimeSource = LifetimeSource.response
-        package var isDisregarded = false
+        public var lifetimeSource = LifetimeSource.response
+        public var isDisregarded = false
         /// The response says that the resource is gone: remembered as the upstream said it, or served from there.
-        package var isGone = false
+        public var isGone = false
         /// How often something was read from the disk before it could go on.
-        package var diskReads: UInt8 = 0
+        public var diskReads: UInt8 = 0
     }
 
     /// What the upstream did.
-    package struct Upstream: Sendable {
+    public struct Upstream: Sendable {
         /// Until its response was there, or it had failed; -1 where it was not asked.
-        package var microseconds: Int64 = -1
-        package var times = TransferTimes()
+        public var microseconds: Int64 = -1
+        public var times = TransferTimes()
         /// On the connection that carried it; nil where none did.
-        package var spoken: SpokenProtocol?
+        public var spoken: SpokenProtocol?
         /// Of its response; 0 where there was none.
-        package var status: UInt16 = 0
-        package var failure: FetchFailure?
+        public var status: UInt16 = 0
+        public var failure: FetchFailure?
         /// A fault was injected.
-        package var isFaulted = false
+        public var isFaulted = false
     }
 
     /// Why it was done so, and not otherwise.
-    package struct Reasons: Sendable {
+    public struct Reasons: Sendable {
         /// The client wanted the upstream to be asked, and the operator has that ignored.
-        package var isClientIgnored = false
-        package var bypass: BypassReason?
-        package var validation: ValidationReason?
-        package var notStored: NotStoredReason?
-        package var notRescued: NoRescueReason?
+        public var isClientIgnored = false
+        public var bypass: BypassReason?
+        public var validation: ValidationReason?
+        public var notStored: NotStoredReason?
+        public var notRescued: NoRescueReason?
         /// What allowed the copy of those without credentials to go out, or why it might not.
-        package var sharedPermission: SharedCopyPermission?
-        package var notStoodIn: NoSharedRescueReason?
+        public var sharedPermission: SharedCopyPermission?
+        public var notStoodIn: NoSharedRescueReason?
         /// What the operator's demands say against a response that was passed on.
-        package var fault: UpstreamFault?
+        public var fault: UpstreamFault?
         /// Why Cistern responded itself, without asking.
-        package var refusal: Refusal?
+        public var refusal: Refusal?
         /// It has what lets scripts of the request's origin read it from the last good response.
-        package var carriesGrant = false
+        public var carriesGrant = false
         /// What it told a preflight, by the operator's word.
-        package var preflight: CrossOriginRules.Verdict?
+        public var preflight: CrossOriginRules.Verdict?
     }
 
     /// The request's content.
-    package struct Content: Sendable {
+    public struct Content: Sendable {
         /// What became of it; nil where it had none.
-        package var outcome: ContentOutcome?
+        public var outcome: ContentOutcome?
         /// From the request's head until it was whole.
-        package var microseconds: Int64 = -1
+        public var microseconds: Int64 = -1
     }
 
     /// Of what no client waited for.
-    package struct Background: Sendable {
-        package let cause: BackgroundCause
+    public struct Background: Sendable {
+        public let cause: BackgroundCause
         /// The number of the exchange that it began with.
-        package let behind: UInt64
+        public let behind: UInt64
 
-        package init(cause: BackgroundCause, behind: UInt64) { (self.cause, self.behind) = (cause, behind) }
+        public init(cause: BackgroundCause, behind: UInt64) { (self.cause, self.behind) = (cause, behind) }
     }
 
     /// Counts the shard's exchanges; with the shard's number it names this one.
-    package var number: UInt64 = 0
+    public var number: UInt64 = 0
     /// Milliseconds since 1970 at its end.
-    package var wall: Int64 = 0
-    package var durationMicroseconds: Int64 = 0
-    package var bodyBytes = 0
-    package var found = Found()
-    package var upstream = Upstream()
-    package var content = Content()
+    public var wall: Int64 = 0
+    public var durationMicroseconds: Int64 = 0
+    public var bodyBytes = 0
+    public var found = Found()
+    public var upstream = Upstream()
+    public var content = Content()
     /// Whose request it was; nil through a Unix socket.
-    package var client: IPAddress?
+    public var client: IPAddress?
     /// By which the client's request came; nil in the background.
-    package var version: HTTPVersion?
+    public var version: HTTPVersion?
     /// The first bytes of the keyed hash of the request's credentials; 0 without credentials.
-    package var partition: UInt32 = 0
+    public var partition: UInt32 = 0
     /// What the request's token came to; nil where none was looked at.
-    package var identity: IdentityOutcome?
-    package var status: UInt16 = 0
-    package var targetCount: UInt16 = 0
+    public var identity: IdentityOutcome?
+    public var status: UInt16 = 0
+    public var targetCount: UInt16 = 0
     /// The place of its API, or `noAPI`.
-    package var api: UInt16 = 0
+    public var api: UInt16 = 0
     /// Of a request that is for none of several.
-    package static let noAPI = UInt16.max
-    package var method = MethodLabel.other
-    package var result = CacheResult.miss
-    package var mode = ServingMode.live
-    package var isStored = false
-    package var reasons = Reasons()
+    public static let noAPI = UInt16.max
+    public var method = MethodLabel.other
+    public var result = CacheResult.miss
+    public var mode = ServingMode.live
+    public var isStored = false
+    public var reasons = Reasons()
     /// nil for a client's exchange.
-    package var background: Background?
+    public var background: Background?
 
-    package init() {}
+    public init() {}
 }
 
 extension ExchangeTrace {
-    package mutating func noteDiskRead() { if found.diskReads < .max { found.diskReads += 1 } }
+    public mutating func noteDiskRead() { if found.diskReads < .max { found.diskReads += 1 } }
 
     /// With what is known at the end.
-    package mutating func complete(
+    public mutating func complete(
         by record: borrowing ExchangeRecord, of client: IPAddress? = nil, _ version: HTTPVersion? = nil, wall: Int64
     ) {
         self.wall = wall
@@ -134,7 +134,7 @@ extension ExchangeTrace {
     }
 
     /// - Parameter offset: where the partition lies in the shard's keys, behind its length.
-    package static func partition(in key: [UInt8], at offset: Int) -> UInt32 {
+    public static func partition(in key: [UInt8], at offset: Int) -> UInt32 {
         guard offset + 4 <= key.count else { return 0 }
         return key.withUnsafeBytes { bytes in
             guard bytes.loadUnaligned(fromByteOffset: offset - 4, as: UInt32.self) != 0 else { return 0 }

@@ -3,7 +3,7 @@
 import CachePolicy
 
 extension IdentityOutcome {
-    package var sentence: String {
+    public var sentence: String {
         switch self {
         case .verified: "The request's token was verified: the copies are those of its user, whatever token was sent for them."
         case .expired: "The request's token has ended, so it is a user of its own."
@@ -15,7 +15,7 @@ extension IdentityOutcome {
     }
 
     /// nil where no setting changes it.
-    package var advice: WhyAdvice? {
+    public var advice: WhyAdvice? {
         switch self {
         case .verified, .told: nil
         case .toldBefore: WhyAdvice("credentials.identity.lookup.keep", "is how long the upstream's word counts")

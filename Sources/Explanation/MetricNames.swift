@@ -7,26 +7,26 @@ import HTTPCore
 import Telemetry
 import Upstream
 
-package enum MetricNames {
-    package static let notStored = NotStoredReason.allCases
-    package static let refusals = RequestRejection.Kind.allCases.map(\.rawValue) + AccessRefusal.allCases.map(\.rawValue)
-    package static let upstreamErrors = UpstreamError.allCases
-    package static let contentOutcomes = ContentOutcome.allCases
+public enum MetricNames {
+    public static let notStored = NotStoredReason.allCases
+    public static let refusals = RequestRejection.Kind.allCases.map(\.rawValue) + AccessRefusal.allCases.map(\.rawValue)
+    public static let upstreamErrors = UpstreamError.allCases
+    public static let contentOutcomes = ContentOutcome.allCases
     /// A copy goes out because of a failed transfer, a fault in a response, or without asking.
-    package static let rescueCauses =
+    public static let rescueCauses =
         UpstreamError.allCases.map(\.rawValue) + UpstreamFault.allCases.map(\.rawValue)
         + FailureScopeKind.allCases.map(\.label) + [FetchFailure.slowLabel]
 
-    package static let labels = MetricLabels(
+    public static let labels = MetricLabels(
         rescueCauses: rescueCauses, notStored: notStored.map(\.rawValue), refusals: refusals,
         upstreamErrors: upstreamErrors.map(\.rawValue), contentOutcomes: contentOutcomes.map(\.rawValue),
         sharedPermissions: SharedCopyPermission.allCases.map(\.rawValue))
 
-    package static func place(of permission: SharedCopyPermission) -> Int? {
+    public static func place(of permission: SharedCopyPermission) -> Int? {
         SharedCopyPermission.allCases.firstIndex(of: permission)
     }
-    package static func place(of refusal: AccessRefusal) -> Int? { refusals.firstIndex(of: refusal.rawValue) }
-    package static func place(of rejection: RequestRejection.Kind) -> Int? { refusals.firstIndex(of: rejection.rawValue) }
-    package static func place(of reason: NotStoredReason) -> Int? { notStored.firstIndex(of: reason) }
-    package static func place(of failure: FetchFailure) -> Int? { rescueCauses.firstIndex(of: failure.label) }
+    public static func place(of refusal: AccessRefusal) -> Int? { refusals.firstIndex(of: refusal.rawValue) }
+    public static func place(of rejection: RequestRejection.Kind) -> Int? { refusals.firstIndex(of: rejection.rawValue) }
+    public static func place(of reason: NotStoredReason) -> Int? { notStored.firstIndex(of: reason) }
+    public static func place(of failure: FetchFailure) -> Int? { rescueCauses.firstIndex(of: failure.label) }
 }

@@ -4,12 +4,12 @@ import CachePolicy
 import Decisions
 import Upstream
 
-package struct WhyAdvice: Equatable, Sendable {
+public struct WhyAdvice: Equatable, Sendable {
     /// As in the configuration file.
-    package let setting: String
-    package let effect: String
+    public let setting: String
+    public let effect: String
 
-    package init(_ setting: String, _ effect: String) {
+    public init(_ setting: String, _ effect: String) {
         self.setting = setting
         self.effect = effect
     }
@@ -17,7 +17,7 @@ package struct WhyAdvice: Equatable, Sendable {
 
 extension NotStoredReason {
     /// In words, behind "not stored: ".
-    package var sentence: String {
+    public var sentence: String {
         switch self {
         case .methodNotCacheable: "responses to this method are not kept"
         case .requestContent: "the request had content, whose meaning for the response nobody knows"
@@ -56,7 +56,7 @@ extension NotStoredReason {
     }
 
     /// nil where no setting changes it.
-    package var advice: WhyAdvice? {
+    public var advice: WhyAdvice? {
         switch self {
         case .methodNotCacheable:
             WhyAdvice(
@@ -98,7 +98,7 @@ extension CrossOriginRules.Verdict {
 
 extension BypassReason {
     /// In words.
-    package var sentence: String {
+    public var sentence: String {
         switch self {
         case .method: "Responses to this method do not come from the store."
         case .content: "The request had content, so the store has no response for it."
@@ -112,7 +112,7 @@ extension BypassReason {
 
 extension BackgroundCause {
     /// In words.
-    package var sentence: String {
+    public var sentence: String {
         switch self {
         case .staleWhileRevalidate: "A stale response had gone out that allowed it; this was to bring a new one in the background."
         case .refreshAhead:
@@ -126,7 +126,7 @@ extension BackgroundCause {
 
 extension ValidationReason {
     /// In words, behind "the upstream was asked: ".
-    package var sentence: String {
+    public var sentence: String {
         switch self {
         case .noFreshness: "the stored response did not say for how long it is fresh"
         case .stale: "the stored response is stale"
@@ -156,7 +156,7 @@ extension LifetimeSource {
 
 extension NoRescueReason {
     /// In words, behind "the stored copy may not stand in: ".
-    package var sentence: String {
+    public var sentence: String {
         switch self {
         case .noCache: "it said no-cache"
         case .mustRevalidate: "it said must-revalidate"
@@ -172,7 +172,7 @@ extension NoRescueReason {
     }
 
     /// nil where no setting changes it.
-    package var advice: WhyAdvice? {
+    public var advice: WhyAdvice? {
         switch self {
         case .noCache, .mustRevalidate, .proxyRevalidate, .sharedMaxAge, .requestNoCache, .staleIfError:
             WhyAdvice("cache.policy", "rescue: stored responses go out while the upstream fails, whatever they said")
@@ -186,7 +186,7 @@ extension NoRescueReason {
 
 extension SharedCopyPermission {
     /// What went out, in words.
-    package var copy: String {
+    public var copy: String {
         switch self {
         case .isPublic, .ownCookies, .always: "The stored response to those without credentials"
         case .expiredToken: "The stored response of the token's user"
@@ -195,7 +195,7 @@ extension SharedCopyPermission {
     }
 
     /// In words, behind "went out instead: ".
-    package var sentence: String {
+    public var sentence: String {
         switch self {
         case .isPublic: "it said that it is for everyone"
         case .ownCookies: "the request's cookies are those that the upstream gave to a client without any"
@@ -209,7 +209,7 @@ extension SharedCopyPermission {
 
 extension NoSharedRescueReason {
     /// In words, behind "may not stand in: ".
-    package var sentence: String {
+    public var sentence: String {
         switch self {
         case .never: "cache.rescue_with_shared is never"
         case .varies: "it depends on the credentials (Vary)"
@@ -220,7 +220,7 @@ extension NoSharedRescueReason {
     }
 
     /// nil where no setting changes it.
-    package var advice: WhyAdvice? {
+    public var advice: WhyAdvice? {
         switch self {
         case .never, .notPublic:
             WhyAdvice("cache.rescue_with_shared", "own: it may where it is public, or where the cookies are those that came with it")
@@ -232,7 +232,7 @@ extension NoSharedRescueReason {
 
 extension UpstreamFault {
     /// In words, of a response.
-    package var sentence: String {
+    public var sentence: String {
         switch self {
         case .serverError: "the server says that it is in trouble"
         case .rateLimited: "the server says that it was asked too often"
@@ -254,7 +254,7 @@ extension UpstreamFault {
 
 extension ContentOutcome {
     /// nil where there is nothing to say.
-    package var sentence: String? {
+    public var sentence: String? {
         switch self {
         case .whole: nil
         case .streamedTooLong: "The request's content was passed on as it came: it is too long to be held."
@@ -263,7 +263,7 @@ extension ContentOutcome {
         }
     }
 
-    package var advice: WhyAdvice? {
+    public var advice: WhyAdvice? {
         switch self {
         case .whole, .unfinished: nil
         case .streamedTooLong:
@@ -275,7 +275,7 @@ extension ContentOutcome {
 
 extension FailureStop {
     /// In words.
-    package var sentence: String {
+    public var sentence: String {
         let cause = "(\(cause.label))"
         return switch scope {
         case .address: "The upstream cannot be reached \(cause), and was not asked."
@@ -286,7 +286,7 @@ extension FailureStop {
         }
     }
 
-    package var advice: WhyAdvice {
+    public var advice: WhyAdvice {
         let setting = setting.rawValue
         return switch self.setting {
         case .retryAfterLimit: WhyAdvice(setting, "is the longest wish of this kind that is obeyed")
@@ -300,7 +300,7 @@ extension FailureStop {
 extension FetchFailure {
     /// In words.
     /// - Parameter status: of the upstream's response; 0 where there was none.
-    package func sentence(status: UInt16) -> String {
+    public func sentence(status: UInt16) -> String {
         switch self {
         case .stopped(let stop): stop.sentence
         case .slow: "The upstream took too long for one who has a copy; it was still listened to."
@@ -312,7 +312,7 @@ extension FetchFailure {
         }
     }
 
-    package var advice: WhyAdvice? {
+    public var advice: WhyAdvice? {
         switch self {
         case .stopped(let stop): stop.advice
         case .slow: WhyAdvice("cache.rescue_after", "is how long the upstream has where a copy could go out")

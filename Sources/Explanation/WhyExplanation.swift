@@ -10,28 +10,28 @@ import Telemetry
 import Upstream
 
 /// What an explanation has to know of the route.
-package struct ExplainedRoute {
+public struct ExplainedRoute: Sendable {
     let name: String
     let arguments: ArgumentRules
 
     /// Of what no API is for.
-    package static let none = ExplainedRoute(name: "", arguments: ArgumentRules())
+    public static let none = ExplainedRoute(name: "", arguments: ArgumentRules())
 
-    package init(name: String, arguments: ArgumentRules) {
+    public init(name: String, arguments: ArgumentRules) {
         self.name = name
         self.arguments = arguments
     }
 }
 
-package struct WhyExplanation {
-    package let record: WhyRecord
+public struct WhyExplanation {
+    public let record: WhyRecord
     private let trace: ExchangeTrace
     private let route: ExplainedRoute
     /// Empty for the only one.
     private let api: String
 
     /// - Parameter route: of the record's target. Not remembered: a hit does not need to know it.
-    package init(_ record: WhyRecord, route: ExplainedRoute, api: String = "") {
+    public init(_ record: WhyRecord, route: ExplainedRoute, api: String = "") {
         self.api = api
         self.record = record
         trace = record.trace
@@ -79,7 +79,7 @@ package struct WhyExplanation {
     private var failure: FetchFailure? { trace.upstream.failure }
 
     /// A word for what was done.
-    package var decision: String {
+    public var decision: String {
         if trace.background != nil {
             if trace.isStored { return "stored_response_of_upstream" }
             return trace.result == .revalidated ? "confirmed_stored_copy" : "left_store_as_it_was"
@@ -96,7 +96,7 @@ package struct WhyExplanation {
     }
 
     /// A word for the cause.
-    package var reason: String {
+    public var reason: String {
         if let background = trace.background { return background.cause.rawValue }
         switch trace.result {
         case .hit: return trace.mode == .live ? "fresh" : trace.mode.rawValue
@@ -238,7 +238,7 @@ package struct WhyExplanation {
 
     // MARK: Showing
 
-    package var json: JSONValue {
+    public var json: JSONValue {
         let text = { (value: String?) -> JSONValue in value.map { .string($0) } ?? .null }
         let key: JSONValue = [
             "target": .string(SecretNames.redacted(canonicalTarget)), "partition": text(partition),
@@ -304,7 +304,7 @@ package struct WhyExplanation {
     }
 
     /// The same for the field Cistern-Why: an item with parameters (RFC 9651 §3.3).
-    package var field: [UInt8] {
+    public var field: [UInt8] {
         var text = "\(decision); reason=\(reason); id=\"\(record.id)\"; found=\(found)"
         if trace.found.kind == .stored {
             if trace.found.lifetime >= 0 { text += "; lifetime=\(trace.found.lifetime)" }

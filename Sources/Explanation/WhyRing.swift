@@ -3,37 +3,37 @@
 import HTTPCore
 
 /// One exchange, taken out of the ring.
-package struct WhyRecord: Sendable {
-    package let trace: ExchangeTrace
-    package let shard: Int
+public struct WhyRecord: Sendable {
+    public let trace: ExchangeTrace
+    public let shard: Int
     /// Path and query as received; cut where it is longer than what is kept.
-    package let target: [UInt8]
+    public let target: [UInt8]
 
-    package init(trace: ExchangeTrace, shard: Int, target: [UInt8]) {
+    public init(trace: ExchangeTrace, shard: Int, target: [UInt8]) {
         self.trace = trace
         self.shard = shard
         self.target = target
     }
 
-    package var id: String { "\(shard)-\(trace.number)" }
-    package var isCut: Bool { Int(trace.targetCount) > target.count }
+    public var id: String { "\(shard)-\(trace.number)" }
+    public var isCut: Bool { Int(trace.targetCount) > target.count }
 }
 
 /// Touched on its shard's loop only.
-package final class WhyRing {
+public final class WhyRing {
     private let shard: Int
     private let capacity: Int
     private let traces: UnsafeMutablePointer<ExchangeTrace>
     private let targets: UnsafeMutablePointer<UInt8>
     private var written = 0
     /// Of the exchange that began last.
-    package private(set) var lastNumber: UInt64 = 0
+    public private(set) var lastNumber: UInt64 = 0
 
     /// What is kept of a target. Most are shorter.
-    package static let targetBytes = 256
+    public static let targetBytes = 256
 
     /// - Parameter capacity: exchanges that are kept. Their memory is used only when they are written.
-    package init(shard: Int, capacity: Int) {
+    public init(shard: Int, capacity: Int) {
         self.shard = shard
         self.capacity = capacity
         traces = .allocate(capacity: max(1, capacity))
@@ -45,12 +45,12 @@ package final class WhyRing {
         targets.deallocate()
     }
 
-    package func nextNumber() -> UInt64 {
+    public func nextNumber() -> UInt64 {
         lastNumber += 1
         return lastNumber
     }
 
-    package func append(_ trace: borrowing ExchangeTrace, target: ArraySlice<UInt8>) {
+    public func append(_ trace: borrowing ExchangeTrace, target: ArraySlice<UInt8>) {
         guard capacity > 0 else { return }
         let slot = written % capacity
         written += 1
@@ -63,19 +63,19 @@ package final class WhyRing {
     }
 
     /// What is looked for. Goes through the ring in pieces: with a million records all at once would hold up the loop.
-    package struct Search: Sendable {
+    public struct Search: Sendable {
         /// So many at most.
-        package let limit: Int
+        public let limit: Int
         /// What the targets begin with.
-        package var prefix: [UInt8] = []
+        public var prefix: [UInt8] = []
         /// The one exchange that is wanted.
-        package var number: UInt64?
+        public var number: UInt64?
         /// Newest first.
-        package fileprivate(set) var records: [WhyRecord] = []
+        public fileprivate(set) var records: [WhyRecord] = []
         /// The record behind the one that was looked at last; nil before the first piece.
         fileprivate var position: Int?
 
-        package init(limit: Int, prefix: [UInt8] = [], number: UInt64? = nil) {
+        public init(limit: Int, prefix: [UInt8] = [], number: UInt64? = nil) {
             (self.limit, self.prefix, self.number) = (limit, prefix, number)
         }
     }
@@ -83,7 +83,7 @@ package final class WhyRing {
     private static let pieceCount = 1_000
 
     /// Looks at some more; returns whether there are others. What is written meanwhile is not found, and what it took the place of neither.
-    package func lookFurther(_ search: inout Search) -> Bool {
+    public func lookFurther(_ search: inout Search) -> Bool {
         let (prefix, number) = (search.prefix, search.number)
         let oldest = max(0, written - capacity)
         var position = search.position ?? written
@@ -102,7 +102,7 @@ package final class WhyRing {
     }
 
     /// All in one go.
-    package func records(last limit: Int, prefix: [UInt8] = [], number: UInt64? = nil) -> [WhyRecord] {
+    public func records(last limit: Int, prefix: [UInt8] = [], number: UInt64? = nil) -> [WhyRecord] {
         var search = Search(limit: limit, prefix: prefix, number: number)
         while lookFurther(&search) {}
         return search.records

@@ -2,33 +2,33 @@
 
 import CachePolicy
 
-package struct FaultTable: Sendable {
-    package struct Rule: Sendable {
+public struct FaultTable: Sendable {
+    public struct Rule: Sendable {
         /// By which it is removed.
-        package let number: Int
+        public let number: Int
         /// As it was given.
-        package let path: String
-        package let fault: InjectedFault
+        public let path: String
+        public let fault: InjectedFault
         /// Of a hundred requests, how many have it.
-        package let percent: Int
+        public let percent: Int
         /// Milliseconds of the clock that is never set.
-        package let end: Int64
+        public let end: Int64
         fileprivate let pattern: RoutePattern
     }
 
     /// In the order in which they were added.
-    package private(set) var rules: [Rule] = []
+    public private(set) var rules: [Rule] = []
     private var lastNumber = 0
 
     /// Rules are compared with each request that goes to the upstream: so many at most.
-    package static let ruleLimit = 32
+    public static let ruleLimit = 32
     /// Milliseconds. A practice that is forgotten must not become an outage.
-    package static let durationLimit: Int64 = 24 * 3_600_000
+    public static let durationLimit: Int64 = 24 * 3_600_000
 
-    package init() {}
+    public init() {}
 
     /// - Returns: its number; nil where there are too many.
-    package mutating func add(path: String, _ fault: InjectedFault, percent: Int, end: Int64) -> Int? {
+    public mutating func add(path: String, _ fault: InjectedFault, percent: Int, end: Int64) -> Int? {
         guard rules.count < Self.ruleLimit else { return nil }
         lastNumber += 1
         rules.append(
@@ -38,14 +38,14 @@ package struct FaultTable: Sendable {
 
     /// - Parameter number: nil for all.
     /// - Returns: those that were there.
-    package mutating func remove(_ number: Int?) -> [Rule] {
+    public mutating func remove(_ number: Int?) -> [Rule] {
         let removed = rules.filter { number == nil || $0.number == number }
         rules.removeAll { rule in removed.contains { $0.number == rule.number } }
         return removed
     }
 
     /// - Returns: those whose time is over.
-    package mutating func removeEnded(now: Int64) -> [Rule] {
+    public mutating func removeEnded(now: Int64) -> [Rule] {
         let ended = rules.filter { $0.end <= now }
         rules.removeAll { $0.end <= now }
         return ended
@@ -55,7 +55,7 @@ package struct FaultTable: Sendable {
     /// - Parameters:
     ///   - target: path and query as received.
     ///   - chance: brings a number from 0 to 99, another each time.
-    package func fault(for target: ArraySlice<UInt8>, now: Int64, chance: () -> Int) -> InjectedFault? {
+    public func fault(for target: ArraySlice<UInt8>, now: Int64, chance: () -> Int) -> InjectedFault? {
         rules.first { $0.end > now && $0.pattern.matches(target) && ($0.percent >= 100 || chance() < $0.percent) }?.fault
     }
 }

@@ -1,8 +1,8 @@
 // What comes of a response under a fault, as a machine: what the upstream brings goes in, and what is passed on comes out. It knows no clock: it says
 // for how long to wait.
 
-package struct FaultyResponse: Sendable {
-    package enum Event: Sendable {
+public struct FaultyResponse: Sendable {
+    public enum Event: Sendable {
         case headCame(contentLength: Int?)
         case contentCame(bytes: Int)
         case ended
@@ -10,7 +10,7 @@ package struct FaultyResponse: Sendable {
         case waitOver
     }
 
-    package enum Action: Sendable, Equatable {
+    public enum Action: Sendable, Equatable {
         case passOn
         /// Hold what came, until the wait is over.
         case hold
@@ -42,12 +42,12 @@ package struct FaultyResponse: Sendable {
     /// So much is passed on of content of a length that nobody knows.
     private static let cutBytes = 64
 
-    package init(_ effect: InjectedFault.Effect, isDelayed: Bool) {
+    public init(_ effect: InjectedFault.Effect, isDelayed: Bool) {
         self.effect = effect
         state = isDelayed ? .delayed : .open
     }
 
-    package mutating func handle(_ event: Event) -> Action {
+    public mutating func handle(_ event: Event) -> Action {
         if case .waitOver = event {
             defer { state = .open }
             return state == .pacing ? .passOnHeld : .release

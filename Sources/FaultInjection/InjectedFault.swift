@@ -2,8 +2,8 @@
 
 import HTTPCore
 
-package struct InjectedFault: Sendable, Equatable {
-    package enum Effect: Sendable, Equatable {
+public struct InjectedFault: Sendable, Equatable {
+    public enum Effect: Sendable, Equatable {
         /// Nothing but the delay.
         case none
         /// The upstream takes no connection.
@@ -21,16 +21,16 @@ package struct InjectedFault: Sendable, Equatable {
     }
 
     /// Milliseconds that are waited for before anything of the response is seen: any number of them, each as likely as others.
-    package let delay: ClosedRange<Int64>
-    package let effect: Effect
+    public let delay: ClosedRange<Int64>
+    public let effect: Effect
 
-    package init(delay: ClosedRange<Int64> = 0...0, _ effect: Effect) {
+    public init(delay: ClosedRange<Int64> = 0...0, _ effect: Effect) {
         self.delay = delay
         self.effect = effect
     }
 
     /// Whether the request goes to the upstream all the same.
-    package var asksUpstream: Bool {
+    public var asksUpstream: Bool {
         switch effect {
         case .none, .cut, .slow: true
         case .refuse, .reset, .status, .badJSON: false
@@ -38,10 +38,10 @@ package struct InjectedFault: Sendable, Equatable {
     }
 
     /// For metrics, the log and `why`.
-    package static let kinds = ["delay", "refuse", "reset", "status", "bad_json", "cut", "slow"]
+    public static let kinds = ["delay", "refuse", "reset", "status", "bad_json", "cut", "slow"]
 
     /// Its place in `kinds`.
-    package var kind: Int {
+    public var kind: Int {
         switch effect {
         case .none: 0
         case .refuse: 1
@@ -54,7 +54,7 @@ package struct InjectedFault: Sendable, Equatable {
     }
 
     /// In words, for people.
-    package var text: String {
+    public var text: String {
         let what =
             switch effect {
             case .none: ""

@@ -3,14 +3,14 @@
 import HTTPCore
 
 /// Codings that a client has asked for by name. Without the field any coding is allowed, and some clients that leave it out can read none.
-package struct AcceptedCodings: OptionSet, Sendable {
-    package let rawValue: UInt8
-    package init(rawValue: UInt8) { self.rawValue = rawValue }
-    package static let gzip = AcceptedCodings(rawValue: 1)
-    package static let brotli = AcceptedCodings(rawValue: 2)
-    package static let zstd = AcceptedCodings(rawValue: 4)
+public struct AcceptedCodings: OptionSet, Sendable {
+    public let rawValue: UInt8
+    public init(rawValue: UInt8) { self.rawValue = rawValue }
+    public static let gzip = AcceptedCodings(rawValue: 1)
+    public static let brotli = AcceptedCodings(rawValue: 2)
+    public static let zstd = AcceptedCodings(rawValue: 4)
 
-    package init(_ fields: Fields) {
+    public init(_ fields: Fields) {
         self = []
         guard fields.contains(.acceptEncoding) else { return }
         for member in FieldLists.members(of: .acceptEncoding, in: fields, limit: FieldListLimit.members) {
@@ -32,16 +32,16 @@ package struct AcceptedCodings: OptionSet, Sendable {
             }
     }
 
-    package func accept(_ coding: ContentCoding) -> Bool { coding == .identity || contains(AcceptedCodings(coding)) }
+    public func accept(_ coding: ContentCoding) -> Bool { coding == .identity || contains(AcceptedCodings(coding)) }
 }
 
-package enum AcceptedCoding {
-    package static func accepts(_ coding: ContentCoding, in fields: Fields) -> Bool {
+public enum AcceptedCoding {
+    public static func accepts(_ coding: ContentCoding, in fields: Fields) -> Bool {
         coding != .identity && AcceptedCodings(fields).accept(coding)
     }
 
     /// What the upstream is asked for: those of the client's codings that can be taken off again.
-    package static func passedOn(_ fields: Fields) -> [UInt8] {
+    public static func passedOn(_ fields: Fields) -> [UInt8] {
         let accepted = AcceptedCodings(fields)
         var out: [UInt8] = []
         for coding in [ContentCoding.gzip, .brotli, .zstd] where accepted.accept(coding) {

@@ -2,7 +2,7 @@
 
 import HTTPCore
 
-package enum AccessRefusal: String, Sendable, CaseIterable {
+public enum AccessRefusal: String, Sendable, CaseIterable {
     /// By an `allow` or `deny` list.
     case address = "client_address"
     /// `forwarding.names` does not have the host, or a whole URI names another place than this.
@@ -20,7 +20,7 @@ package enum AccessRefusal: String, Sendable, CaseIterable {
     /// `limits.requests_per_address`.
     case requestsPerAddress = "requests_per_address"
 
-    package var status: Status {
+    public var status: Status {
         switch self {
         case .address, .noCertificate, .notProxied: 403
         case .misdirected, .otherScheme, .otherCertificate: 421
@@ -30,9 +30,9 @@ package enum AccessRefusal: String, Sendable, CaseIterable {
     }
 
     /// Whether what it asks for is not here.
-    package var isOfPlace: Bool { self == .misdirected || self == .noAPI || self == .notProxied }
+    public var isOfPlace: Bool { self == .misdirected || self == .noAPI || self == .notProxied }
 
-    package var sentence: String {
+    public var sentence: String {
         switch self {
         case .address: "Clients at this address may not ask for this here."
         case .misdirected: "This host is not served here."

@@ -4,14 +4,14 @@
 import HTTPCore
 
 /// A class, so that using it copies nothing.
-package final class ClientResponseHead {
+public final class ClientResponseHead {
     private let location: LocationRewriting
     /// Names of fields that clients do not get, in lower case.
     private let hiddenFields: [[UInt8]]
     /// Our entry in Via (RFC 9110 §7.6.3), as a line for each protocol that a response is received by; empty where it is switched off.
     private let viaLines: (http10: [UInt8], http11: [UInt8], http2: [UInt8])
 
-    package init(settings: ForwardingSettings, location: LocationRewriting, hiddenFields: [[UInt8]]) {
+    public init(settings: ForwardingSettings, location: LocationRewriting, hiddenFields: [[UInt8]]) {
         self.location = location
         self.hiddenFields = hiddenFields
         let line = { (version: HTTPVersion) in
@@ -33,7 +33,7 @@ package final class ClientResponseHead {
     ///   - response: without its hop-by-hop fields.
     ///   - date: now, for a response without Date (RFC 9110 §6.6.1).
     ///   - room: bytes for which there is to be room behind it.
-    package func make(_ response: ResponseHead, date: [UInt8], room: Int = 0) -> [UInt8] {
+    public func make(_ response: ResponseHead, date: [UInt8], room: Int = 0) -> [UInt8] {
         guard !hiddenFields.isEmpty else { return write(response, date, room) }
         var response = response
         for name in hiddenFields where response.fields.contains(named: name.span) { response.fields.remove(named: name.span) }

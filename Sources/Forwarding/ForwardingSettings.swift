@@ -3,7 +3,7 @@
 import WellKnownNames
 
 /// How `Forwarded` and `X-Forwarded-*` of a client are treated.
-package enum ForwardedPolicy: String, Sendable, CaseIterable {
+public enum ForwardedPolicy: String, Sendable, CaseIterable {
     /// Those of the client are dropped, our own are set. The default: a client may write anything into them.
     case replace
     /// Ours are appended to the client's.
@@ -14,30 +14,30 @@ package enum ForwardedPolicy: String, Sendable, CaseIterable {
     case off
 }
 
-package struct ForwardingSettings: Sendable {
-    package var forwarded = ForwardedPolicy.replace
+public struct ForwardingSettings: Sendable {
+    public var forwarded = ForwardedPolicy.replace
     /// The name in `Via` and `Cache-Status`: of this deployment, not of the product (RFC 9209 §2).
-    package var name = "cistern"
+    public var name = "cistern"
     /// Whether `Via` is added to requests and responses.
-    package var via = true
+    public var via = true
     /// Send the client's Host instead of the upstream's own. The host is part of the key then.
-    package var preserveHost = false
+    public var preserveHost = false
     /// Tell the upstream the client's Host in `Forwarded` and `X-Forwarded-Host`. Off by default: a client may write anything into it, and
     /// responses that depend on it must not be shared; where it is on, the host is part of the key.
-    package var forwardHost = false
+    public var forwardHost = false
     /// Make a `Location` of the upstream's own origin relative, so that a redirect stays on this proxy.
-    package var rewriteLocation = true
+    public var rewriteLocation = true
     /// Drop fields of untrusted clients that re-route or override.
-    package var dropOverrides = true
+    public var dropOverrides = true
     /// Which those are, in lower case: fields by which frameworks take another route, host, scheme or method than the request says. What we
     /// do not drop, the upstream may answer by, and all who share the key get that response.
-    package var overrideFields = WellKnownNames.overrideFields
+    public var overrideFields = WellKnownNames.overrideFields
     /// Fields beside X-Forwarded-For and X-Real-IP that tell where a request came from, in lower case. Whatever of them a client writes, an
     /// upstream behind a content network or a load balancer may believe: so they go the same way as `X-Forwarded-For`.
-    package var addressFields = WellKnownNames.addressFields
+    public var addressFields = WellKnownNames.addressFields
 
-    package init() {}
+    public init() {}
 
     /// Whether the upstream gets to see the client's Host in any way.
-    package var sendsClientHost: Bool { preserveHost || (forwardHost && forwarded != .off) }
+    public var sendsClientHost: Bool { preserveHost || (forwardHost && forwarded != .off) }
 }

@@ -2,7 +2,7 @@
 
 import HTTPCore
 
-package struct LocationRewriting: Sendable {
+public struct LocationRewriting: Sendable {
     private let isOn: Bool
     /// Scheme and authority of the upstream in lower case, and what is put before each target.
     private let origin: [UInt8]
@@ -12,14 +12,14 @@ package struct LocationRewriting: Sendable {
     private let others: [Base]
 
     /// One of the upstream's other addresses, as above.
-    package typealias Base = (origin: [UInt8], basePath: [UInt8])
+    public typealias Base = (origin: [UInt8], basePath: [UInt8])
 
-    package init(isOn: Bool, origin: [UInt8], basePath: [UInt8], strippedPath: [UInt8] = [], others: [Base] = []) {
+    public init(isOn: Bool, origin: [UInt8], basePath: [UInt8], strippedPath: [UInt8] = [], others: [Base] = []) {
         (self.isOn, self.origin, self.basePath, self.strippedPath, self.others) = (isOn, origin, basePath, strippedPath, others)
     }
 
     /// Where a redirect within the upstream leads, made relative; nil where the field stays as it is.
-    package func relative(in fields: Fields) -> [UInt8]? {
+    public func relative(in fields: Fields) -> [UInt8]? {
         guard isOn, let location = fields.first(.location) else { return nil }
         return (atAnyAddress(location) ?? within(location)).map { strippedPath + $0 }
     }
@@ -44,7 +44,7 @@ package struct LocationRewriting: Sendable {
     /// - Parameters:
     ///   - origin: scheme and authority in lower case, as in `http://api.example.com:8000`.
     ///   - basePath: what is put before each target; taken off again.
-    package static func relative(_ location: ArraySlice<UInt8>, to origin: [UInt8], basePath: [UInt8] = []) -> [UInt8]? {
+    public static func relative(_ location: ArraySlice<UInt8>, to origin: [UInt8], basePath: [UInt8] = []) -> [UInt8]? {
         guard location.count >= origin.count else { return nil }
         let end = location.startIndex + origin.count
         let matches = zip(location[..<end], origin).allSatisfy { $0.asciiLowercased == $1 }
@@ -60,7 +60,7 @@ package struct LocationRewriting: Sendable {
 
     /// A reference to one address of an upstream, as another of them would have made it; nil where it stays as it is. What lies outside the base
     /// path is named whole, since nothing of the other is meant.
-    package static func translated(_ location: ArraySlice<UInt8>, from: Base, to: Base) -> [UInt8]? {
+    public static func translated(_ location: ArraySlice<UInt8>, from: Base, to: Base) -> [UInt8]? {
         if let path = relative(location, to: from.origin, basePath: from.basePath) { return to.origin + to.basePath + path }
         guard location.first == UInt8(ascii: "/"), !namesAuthority(Array(location)) else { return nil }
         guard let path = without(from.basePath, location) else { return from.origin + location }

@@ -4,16 +4,16 @@
 import HTTPCore
 
 /// A complete response of our own.
-package struct OwnResponse {
-    package var status: Status
-    package var contentType: StaticString = "text/plain; charset=utf-8"
-    package var content: [UInt8]
+public struct OwnResponse: Sendable {
+    public var status: Status
+    public var contentType: StaticString = "text/plain; charset=utf-8"
+    public var content: [UInt8]
     /// Further field lines, each complete with CRLF.
-    package var fieldLines: [UInt8] = []
+    public var fieldLines: [UInt8] = []
 
     /// An error, in the form that the client prefers.
     /// - Parameter accept: the request's Accept field, all lines joined.
-    package init(status: Status, sentence: String, accept: [UInt8]?) {
+    public init(status: Status, sentence: String, accept: [UInt8]?) {
         self.status = status
         if let accept, Self.prefersProblem(accept) {
             contentType = "application/problem+json"
@@ -29,7 +29,7 @@ package struct OwnResponse {
         }
     }
 
-    package init(status: Status, contentType: StaticString, content: [UInt8]) {
+    public init(status: Status, contentType: StaticString, content: [UInt8]) {
         self.status = status
         self.contentType = contentType
         self.content = content
@@ -37,7 +37,7 @@ package struct OwnResponse {
 
     /// Status line and fields, without the empty line at the end.
     /// - Parameter date: an IMF-fixdate.
-    package func head(date: [UInt8]) -> [UInt8] {
+    public func head(date: [UInt8]) -> [UInt8] {
         var head: [UInt8] = []
         head.reserveCapacity(256 + fieldLines.count)
         head.append("HTTP/1.1 ")

@@ -2,7 +2,7 @@
 
 import HTTPCore
 
-package enum RequestRefusal: Sendable, Equatable {
+public enum RequestRefusal: Sendable, Equatable {
     case connect, trace
     /// OPTIONS whose Max-Forwards is used up: it is for Cistern itself (RFC 9110 §7.6.2).
     case lastForward
@@ -11,7 +11,7 @@ package enum RequestRefusal: Sendable, Equatable {
     case access(AccessRefusal)
 
     /// nil where it is passed on.
-    package init?(_ head: RequestHead, _ fields: UpstreamRequestFields) {
+    public init?(_ head: RequestHead, _ fields: UpstreamRequestFields) {
         switch head.method {
         case .connect: self = .connect
         case .trace: self = .trace
@@ -25,7 +25,7 @@ package enum RequestRefusal: Sendable, Equatable {
     /// - Parameters:
     ///   - accept: the request's Accept field, all lines joined.
     ///   - name: this deployment's, for Proxy-Status.
-    package func response(accept: [UInt8]?, name: String) -> OwnResponse {
+    public func response(accept: [UInt8]?, name: String) -> OwnResponse {
         var response: OwnResponse
         switch self {
         case .connect:

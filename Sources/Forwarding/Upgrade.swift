@@ -3,10 +3,10 @@
 
 import HTTPCore
 
-package enum Upgrade {
+public enum Upgrade {
     /// The protocols that are let through, as the value of an Upgrade field; nil where there is none, or nothing is offered.
     /// - Parameter allowed: names in small letters, without versions.
-    package static func offered(by head: RequestHead, allowed: [[UInt8]]) -> [UInt8]? {
+    public static func offered(by head: RequestHead, allowed: [[UInt8]]) -> [UInt8]? {
         // HEAD has a response without content: nothing could follow its 101.
         guard head.version == .http11, head.method != .head, head.contains(.upgrade), head.fields.connectionNames("upgrade"),
             !FieldListLimit.isExceeded(by: .upgrade, in: head.fields)
@@ -21,7 +21,7 @@ package enum Upgrade {
     }
 
     /// Whether a 101 changes to one of the protocols that were offered to its sender, and to no other.
-    package static func isAccepted(by response: ResponseHead, offered request: Fields) -> Bool {
+    public static func isAccepted(by response: ResponseHead, offered request: Fields) -> Bool {
         let offered = FieldLists.members(of: .upgrade, in: request)
         let chosen = FieldLists.members(of: .upgrade, in: response.fields, limit: 2)
         return chosen.count == 1 && offered.contains { $0.equalsIgnoringCase(chosen[0]) }

@@ -4,10 +4,10 @@
 import HTTPCore
 
 /// A class, so that using it copies nothing.
-package final class UpstreamRequestFields {
-    package let settings: ForwardingSettings
+public final class UpstreamRequestFields {
+    public let settings: ForwardingSettings
     /// Host and port of the upstream, as in a Host field.
-    package let authority: [UInt8]
+    public let authority: [UInt8]
     /// Told apart from every other process's, so that a loop is recognised.
     private let instance: String
     private let overrides: Overrides
@@ -19,7 +19,7 @@ package final class UpstreamRequestFields {
     private let via11: [UInt8]
     private let via2: [UInt8]
 
-    package init(settings: ForwardingSettings, authority: [UInt8], instance: String) {
+    public init(settings: ForwardingSettings, authority: [UInt8], instance: String) {
         self.settings = settings
         self.authority = authority
         self.instance = instance
@@ -51,18 +51,18 @@ package final class UpstreamRequestFields {
     }
 
     /// Where the request came from, for the forwarding fields.
-    package struct Client: Sendable {
+    public struct Client: Sendable {
         /// As text; empty for a Unix socket.
-        package var address: [UInt8]
-        package var isIPv6: Bool
+        public var address: [UInt8]
+        public var isIPv6: Bool
         /// The Host field or the authority of an absolute target.
-        package var host: ArraySlice<UInt8>
+        public var host: ArraySlice<UInt8>
         /// Whether it asked by https.
-        package var isSecure = false
+        public var isSecure = false
         /// Whether somebody who is trusted has brought it: else its own forwarding fields count for nothing, whatever the policy.
-        package var isBelieved = true
+        public var isBelieved = true
 
-        package init(address: [UInt8], isIPv6: Bool, host: ArraySlice<UInt8>) {
+        public init(address: [UInt8], isIPv6: Bool, host: ArraySlice<UInt8>) {
             self.address = address
             self.isIPv6 = isIPv6
             self.host = host
@@ -76,7 +76,7 @@ package final class UpstreamRequestFields {
     ]
 
     /// - Parameter head: the client's request.
-    package func make(from head: RequestHead, client: Client) -> Fields {
+    public func make(from head: RequestHead, client: Client) -> Fields {
         let overrides = client.isBelieved ? overrides : overridesOfStrangers
         var fields = constant
         fields.reserve(bytes: head.fields.bytes.count + 256, lines: head.fields.count + 8)
@@ -102,7 +102,7 @@ package final class UpstreamRequestFields {
     private static let certificateName = Array(ConnectionField.certificate.utf8)
 
     /// Without what a stranger says of where it comes from, and of other routes.
-    package func withoutClaims(_ head: RequestHead) -> RequestHead {
+    public func withoutClaims(_ head: RequestHead) -> RequestHead {
         let fields = head.fields
         let isClaim = { [self] (entry: Fields.Entry) in
             if let known = entry.known {
@@ -168,7 +168,7 @@ package final class UpstreamRequestFields {
     }
 
     /// Whether this very process has had the request before.
-    package func isLoop(_ head: RequestHead) -> Bool {
+    public func isLoop(_ head: RequestHead) -> Bool {
         guard head.contains(.via) else { return false }
         let own = Array("(\(instance))".utf8)
         return head.fields.all(.via).contains { Self.contains($0, own) }

@@ -3,20 +3,20 @@
 
 /// So many frames that carry nothing, each second: SETTINGS, PING, PRIORITY, WINDOW_UPDATE, GOAWAY, empty DATA, frames that are not known. For each
 /// frame of content that is sent there may be two more: their receiver gives windows back.
-package struct HTTP2ControlBudget: Sendable {
+public struct HTTP2ControlBudget: Sendable {
     private let perSecond: Int
     private var left: Int
     private var refilled: Int64
 
-    package init(perSecond: Int, now: Int64) { (self.perSecond, left, refilled) = (perSecond, perSecond, now) }
+    public init(perSecond: Int, now: Int64) { (self.perSecond, left, refilled) = (perSecond, perSecond, now) }
 
     /// - Returns: false where there are too many.
-    package mutating func take(_ frame: HTTP2FrameHead, now: @autoclosure () -> Int64) -> Bool {
+    public mutating func take(_ frame: HTTP2FrameHead, now: @autoclosure () -> Int64) -> Bool {
         frame.isControl ? take(now: now()) : true
     }
 
     /// The same for one on a stream that is over, of which nobody hears.
-    package mutating func takeLate(now: Int64) -> Bool { take(now: now) }
+    public mutating func takeLate(now: Int64) -> Bool { take(now: now) }
 
     private mutating func take(now: Int64) -> Bool {
         if now > refilled {
@@ -31,7 +31,7 @@ package struct HTTP2ControlBudget: Sendable {
         return true
     }
 
-    package mutating func sentContent() { left = min(perSecond, left + Self.framesForContent) }
+    public mutating func sentContent() { left = min(perSecond, left + Self.framesForContent) }
 
     private static let framesForContent = 2
 }
@@ -53,17 +53,17 @@ extension HTTP2FrameHead {
 
 /// h2o's `reset_budget`: each stream that either side resets, but for our own faults, costs one (Rapid Reset, CVE-2023-44487; MadeYouReset,
 /// CVE-2025-8671), each one that ends well gives one back, and so do some with time: who types a search cancels many.
-package struct HTTP2ResetBudget: Sendable {
+public struct HTTP2ResetBudget: Sendable {
     private let limit: Int
     private var left: Int
     private var refilled: Int64
 
-    package static let perSecond: Int64 = 10
+    public static let perSecond: Int64 = 10
 
-    package init(limit: Int, now: Int64) { (self.limit, left, refilled) = (limit, limit, now) }
+    public init(limit: Int, now: Int64) { (self.limit, left, refilled) = (limit, limit, now) }
 
     /// - Returns: false where there were too many.
-    package mutating func take(now: Int64) -> Bool {
+    public mutating func take(now: Int64) -> Bool {
         let more = min(Int64(limit), max(0, now - refilled) * Self.perSecond / 1_000)
         if more > 0 {
             left = min(limit, left + Int(more))
@@ -74,12 +74,12 @@ package struct HTTP2ResetBudget: Sendable {
         return true
     }
 
-    package mutating func endedWell() { left = min(limit, left + 1) }
+    public mutating func endedWell() { left = min(limit, left + 1) }
 }
 
 /// The streams of a peer that are over, as far as it matters what it still sends on them (RFC 9113 §5.1, §5.1.1). Only what is certain is held
 /// against it, since what is on its way while we reset a stream is no fault.
-package struct HTTP2StreamMemory: Sendable {
+public struct HTTP2StreamMemory: Sendable {
     private var highest: Int32 = 0
     /// The last ones that the peer has ended, or both sides.
     private var ended: [Int32] = []
@@ -91,10 +91,10 @@ package struct HTTP2StreamMemory: Sendable {
     private static let endedCount = 64
     private static let skippedCount = 8
 
-    package init() {}
+    public init() {}
 
     /// - Returns: whether the frame would be wrong on a stream that is over, and its stream is not a new one.
-    package mutating func note(_ frame: HTTP2FrameHead) -> Bool {
+    public mutating func note(_ frame: HTTP2FrameHead) -> Bool {
         guard frame.kind == .headers || frame.kind == .data else { return false }
         if frame.stream <= highest { return true }
         if frame.kind == .headers { begin(frame.stream) }
@@ -102,7 +102,7 @@ package struct HTTP2StreamMemory: Sendable {
     }
 
     /// What is wrong with such a frame on a stream that is not open.
-    package func fault(of frame: HTTP2FrameHead) -> HTTP2ErrorCode? {
+    public func fault(of frame: HTTP2FrameHead) -> HTTP2ErrorCode? {
         if skipped.contains(where: { $0.contains(frame.stream) }), frame.stream % 2 == 1 { return .protocolError }
         return ended.contains(frame.stream) ? .streamClosed : nil
     }
@@ -112,7 +112,7 @@ package struct HTTP2StreamMemory: Sendable {
         highest = stream
     }
 
-    package mutating func end(_ stream: Int32) { Self.put(stream, &ended, &nextEnded, Self.endedCount) }
+    public mutating func end(_ stream: Int32) { Self.put(stream, &ended, &nextEnded, Self.endedCount) }
 
     private static func put<Value>(_ value: Value, _ ring: inout [Value], _ next: inout Int, _ limit: Int) {
         if ring.count < limit { return ring.append(value) }

@@ -2,32 +2,32 @@
 
 import CNGHTTP2
 
-package struct HTTP2FieldList: Sendable {
+public struct HTTP2FieldList: Sendable {
     private var bytes: [UInt8] = []
     private var lines: [(nameEnd: Int, valueEnd: Int, isSecret: Bool)] = []
 
-    package init() {}
+    public init() {}
 
     /// Room for so much, so that it need not grow while it is filled.
-    package init(reservingBytes count: Int, lines lineCount: Int) {
+    public init(reservingBytes count: Int, lines lineCount: Int) {
         bytes.reserveCapacity(count)
         lines.reserveCapacity(lineCount)
     }
 
-    package var count: Int { lines.count }
+    public var count: Int { lines.count }
 
     /// - Parameter isSecret: it is in no table that others' requests are compressed with (RFC 7541 §7.1.3).
-    package mutating func append(_ name: UnsafeBufferPointer<UInt8>, _ value: UnsafeBufferPointer<UInt8>, isSecret: Bool = false) {
+    public mutating func append(_ name: UnsafeBufferPointer<UInt8>, _ value: UnsafeBufferPointer<UInt8>, isSecret: Bool = false) {
         for byte in name { bytes.append(byte >= 0x41 && byte <= 0x5a ? byte | 0x20 : byte) }
         endLine(name.count, value, isSecret)
     }
 
-    package mutating func append(_ name: StaticString, _ value: UnsafeBufferPointer<UInt8>) {
+    public mutating func append(_ name: StaticString, _ value: UnsafeBufferPointer<UInt8>) {
         bytes.append(contentsOf: UnsafeBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount))
         endLine(name.utf8CodeUnitCount, value)
     }
 
-    package mutating func append(_ name: String, _ value: String) {
+    public mutating func append(_ name: String, _ value: String) {
         Array(name.utf8).withUnsafeBufferPointer { name in Array(value.utf8).withUnsafeBufferPointer { append(name, $0) } }
     }
 

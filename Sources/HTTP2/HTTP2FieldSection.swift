@@ -3,46 +3,46 @@
 // not kept, since the decoder has to go on to the section's end: its table belongs to all streams.
 
 /// How long a field section may be.
-package struct HTTP2FieldLimits: Sendable {
+public struct HTTP2FieldLimits: Sendable {
     /// As RFC 9113 §6.5.2 counts: names, values, and 32 for each line.
-    package var bytes: Int
-    package var count: Int
+    public var bytes: Int
+    public var count: Int
     /// Whoever sends so many times more is no client, and its connection ends.
-    package static let abuseFactor = 4
+    public static let abuseFactor = 4
 
-    package init(bytes: Int, count: Int) {
+    public init(bytes: Int, count: Int) {
         self.bytes = bytes
         self.count = count
     }
 }
 
-package struct HTTP2FieldSection: Sendable {
-    package struct Entry: Sendable {
-        package let nameStart: UInt32
-        package let nameLength: UInt32
-        package let valueLength: UInt32
+public struct HTTP2FieldSection: Sendable {
+    public struct Entry: Sendable {
+        public let nameStart: UInt32
+        public let nameLength: UInt32
+        public let valueLength: UInt32
 
-        package var nameRange: Range<Int> { Int(nameStart)..<Int(nameStart + nameLength) }
-        package var valueRange: Range<Int> { Int(nameStart + nameLength)..<Int(nameStart + nameLength + valueLength) }
+        public var nameRange: Range<Int> { Int(nameStart)..<Int(nameStart + nameLength) }
+        public var valueRange: Range<Int> { Int(nameStart + nameLength)..<Int(nameStart + nameLength + valueLength) }
     }
 
-    package private(set) var bytes: [UInt8] = []
-    package private(set) var entries: [Entry] = []
+    public private(set) var bytes: [UInt8] = []
+    public private(set) var entries: [Entry] = []
     /// Of all lines, also of those that are not kept.
-    package private(set) var decodedBytes = 0
-    package private(set) var decodedCount = 0
+    public private(set) var decodedBytes = 0
+    public private(set) var decodedCount = 0
     /// Some lines are not kept.
-    package private(set) var isTooLarge = false
+    public private(set) var isTooLarge = false
 
-    package init() {}
+    public init() {}
 
-    package enum Taking: Equatable, Sendable { case taken, tooLarge, abuse }
+    public enum Taking: Equatable, Sendable { case taken, tooLarge, abuse }
 
     static let lineBytes = 32
     /// Of the two lengths before each line.
     private static let lengthBytes = 8
 
-    package mutating func take(_ name: UnsafeBufferPointer<UInt8>, _ value: UnsafeBufferPointer<UInt8>, _ limits: HTTP2FieldLimits)
+    public mutating func take(_ name: UnsafeBufferPointer<UInt8>, _ value: UnsafeBufferPointer<UInt8>, _ limits: HTTP2FieldLimits)
         -> Taking
     {
         decodedBytes += name.count + value.count + Self.lineBytes
@@ -69,14 +69,14 @@ package struct HTTP2FieldSection: Sendable {
         return .taken
     }
 
-    package mutating func removeAll() {
+    public mutating func removeAll() {
         bytes.removeAll(keepingCapacity: true)
         entries.removeAll(keepingCapacity: true)
         (decodedBytes, decodedCount, isTooLarge) = (0, 0, false)
     }
 
     /// For tests and messages: the value of the first line of that name.
-    package func first(_ name: String) -> String? {
+    public func first(_ name: String) -> String? {
         for entry in entries where bytes[entry.nameRange].elementsEqual(name.utf8) {
             return String(decoding: bytes[entry.valueRange], as: UTF8.self)
         }

@@ -1,19 +1,19 @@
 // Goes from frame to frame over the bytes of a connection and reads no more than their heads (RFC 9113 §4.1). The library does not tell of all
 // frames: not of those that it ignores, which a flood may consist of.
 
-package struct HTTP2FrameHead: Equatable, Sendable {
-    package enum Kind: UInt8, Sendable {
+public struct HTTP2FrameHead: Equatable, Sendable {
+    public enum Kind: UInt8, Sendable {
         case data, headers, priority, reset, settings, pushPromise, ping, goAway, windowUpdate, continuation
     }
 
-    package let length: Int
+    public let length: Int
     /// nil for one that is not known.
-    package let kind: Kind?
-    package let flags: UInt8
-    package let stream: Int32
+    public let kind: Kind?
+    public let flags: UInt8
+    public let stream: Int32
 
-    package var endsStream: Bool { flags & 0x1 != 0 }
-    package var endsHeaders: Bool { flags & 0x4 != 0 }
+    public var endsStream: Bool { flags & 0x1 != 0 }
+    public var endsHeaders: Bool { flags & 0x4 != 0 }
 
     init(_ bytes: UnsafeRawBufferPointer) {
         length = Int(bytes[0]) << 16 | Int(bytes[1]) << 8 | Int(bytes[2])
@@ -23,22 +23,22 @@ package struct HTTP2FrameHead: Equatable, Sendable {
     }
 }
 
-package struct HTTP2FrameWalk: Sendable {
+public struct HTTP2FrameWalk: Sendable {
     /// Of the frame that is under way, bytes that are yet to come.
-    package private(set) var rest: Int
+    public private(set) var rest: Int
     /// The beginning of a frame's head.
     private var begun: [UInt8] = []
     /// A field section has begun and not ended.
-    package private(set) var isInSection = false
+    public private(set) var isInSection = false
 
     /// A client's connection begins with so many bytes (RFC 9113 §3.4).
-    package static let prefaceBytes = 24
+    public static let prefaceBytes = 24
 
     /// - Parameter skipping: bytes that come before the first frame.
-    package init(skipping: Int = HTTP2FrameWalk.prefaceBytes) { rest = skipping }
+    public init(skipping: Int = HTTP2FrameWalk.prefaceBytes) { rest = skipping }
 
     /// The next frame whose head ends within `bytes`, of which what lies before `position` has been walked over; nil where there is none.
-    package mutating func next(_ bytes: UnsafeRawBufferPointer, _ position: inout Int) -> HTTP2FrameHead? {
+    public mutating func next(_ bytes: UnsafeRawBufferPointer, _ position: inout Int) -> HTTP2FrameHead? {
         let skipped = min(rest, bytes.count - position)
         rest -= skipped
         position += skipped

@@ -6,24 +6,24 @@
 
 import CNGHTTP2
 
-package struct HTTP2SessionSettings: Sendable {
+public struct HTTP2SessionSettings: Sendable {
     /// Streams that the peer may have open at once. A server's; a client takes none.
-    package var maximumStreams = 100
+    public var maximumStreams = 100
     /// Content that may be on its way to us, of one stream and of all together.
-    package var streamWindowBytes: Int32 = 65_535
-    package var connectionWindowBytes: Int32 = 65_535
-    package var fieldLimits = HTTP2FieldLimits(bytes: 64 << 10, count: 256)
+    public var streamWindowBytes: Int32 = 65_535
+    public var connectionWindowBytes: Int32 = 65_535
+    public var fieldLimits = HTTP2FieldLimits(bytes: 64 << 10, count: 256)
 
-    package init() {}
+    public init() {}
 }
 
-package final class HTTP2Session {
-    package enum Role: Sendable { case server, client }
+public final class HTTP2Session {
+    public enum Role: Sendable { case server, client }
 
-    package enum Failure: Error, Equatable { case outOfMemory }
+    public enum Failure: Error, Equatable { case outOfMemory }
 
     /// What `receive` has come to.
-    package enum Receiving: Equatable, Sendable {
+    public enum Receiving: Equatable, Sendable {
         case going
         /// Nothing more is to be read: the connection ends when what is to be written has gone out.
         case ended
@@ -45,12 +45,12 @@ package final class HTTP2Session {
     /// No content goes out where there is less room than this, unless it is all that there is: small frames cost more than they carry.
     static let leastContentRoom = 2_048
     /// A frame's head (RFC 9113 §4.1).
-    package static let frameHeadBytes = 9
+    public static let frameHeadBytes = 9
     /// The longest frame that is written or taken, with its head.
-    package static let frameBytes = frameHeadBytes + 16_384
+    public static let frameBytes = frameHeadBytes + 16_384
 
     /// Our SETTINGS, and as a client the preface, are the first that `write` writes.
-    package init(_ role: Role, _ settings: HTTP2SessionSettings = HTTP2SessionSettings()) throws(Failure) {
+    public init(_ role: Role, _ settings: HTTP2SessionSettings = HTTP2SessionSettings()) throws(Failure) {
         limits = settings.fieldLimits
         var made: OpaquePointer?
         guard
@@ -88,7 +88,7 @@ package final class HTTP2Session {
     // MARK: Bytes
 
     /// Takes bytes of the peer, all of them, and tells what they bring.
-    package func receive(_ bytes: UnsafeRawBufferPointer, telling delegate: any HTTP2SessionDelegate) -> Receiving {
+    public func receive(_ bytes: UnsafeRawBufferPointer, telling delegate: any HTTP2SessionDelegate) -> Receiving {
         guard !isEnded else { return .ended }
         enter(delegate)
         defer { leave() }
@@ -101,7 +101,7 @@ package final class HTTP2Session {
     /// Writes what is to be sent, as much as there is room for.
     /// - Parameter place: room for one frame at least (`frameBytes`).
     /// - Returns: how many bytes; 0 where there is nothing to send now.
-    package func write(into place: UnsafeMutableRawBufferPointer, telling delegate: any HTTP2SessionDelegate) -> Int {
+    public func write(into place: UnsafeMutableRawBufferPointer, telling delegate: any HTTP2SessionDelegate) -> Int {
         enter(delegate)
         self.place = place
         defer { leave() }
@@ -139,29 +139,29 @@ package final class HTTP2Session {
     }
 
     /// Whether `write` would write something, as far as the library knows.
-    package var wantsToWrite: Bool { !rest.isEmpty || nghttp2_session_want_write(session) != 0 }
+    public var wantsToWrite: Bool { !rest.isEmpty || nghttp2_session_want_write(session) != 0 }
 
     /// Whether neither side has anything more to say.
-    package var isFinished: Bool { (isEnded || nghttp2_session_want_read(session) == 0) && !wantsToWrite }
+    public var isFinished: Bool { (isEnded || nghttp2_session_want_read(session) == 0) && !wantsToWrite }
 
     /// Frames that wait to be written, content apart.
-    package var waitingFrames: Int { nghttp2_session_get_outbound_queue_size(session) }
+    public var waitingFrames: Int { nghttp2_session_get_outbound_queue_size(session) }
 
     /// Frees what is only needed while streams are open. Not while a field section is coming.
-    package func releaseMemory() { section = HTTP2FieldSection() }
+    public func releaseMemory() { section = HTTP2FieldSection() }
 
     // MARK: The peer
 
     /// The streams that the peer takes at once.
-    package var peerMaximumStreams: Int {
+    public var peerMaximumStreams: Int {
         Int(nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS))
     }
 
     /// Whether another request can be made on this connection (RFC 9113 §5.1.1, §6.8).
-    package var mayRequest: Bool { !isEnded && nghttp2_session_check_request_allowed(session) != 0 }
+    public var mayRequest: Bool { !isEnded && nghttp2_session_check_request_allowed(session) != 0 }
 
     /// How much content the peer takes now, of this stream.
-    package func peerWindowBytes(of stream: Int32) -> Int {
+    public func peerWindowBytes(of stream: Int32) -> Int {
         min(
             max(0, Int(nghttp2_session_get_stream_remote_window_size(session, stream))),
             max(0, Int(nghttp2_session_get_remote_window_size(session))))
@@ -170,7 +170,7 @@ package final class HTTP2Session {
     // MARK: Sending (queued until `write`)
 
     /// - Returns: the stream; nil where this connection takes no more.
-    package func submitRequest(_ fields: HTTP2FieldList, hasContent: Bool) -> Int32? {
+    public func submitRequest(_ fields: HTTP2FieldList, hasContent: Bool) -> Int32? {
         let stream = withSource(hasContent) { source in
             fields.withPairs { nghttp2_submit_request(session, nil, $0, $1, source, nil) }
         }
@@ -179,7 +179,7 @@ package final class HTTP2Session {
 
     /// - Returns: whether it is going to be written; else nothing is said on the stream.
     @discardableResult
-    package func submitResponse(_ fields: HTTP2FieldList, hasContent: Bool, on stream: Int32) -> Bool {
+    public func submitResponse(_ fields: HTTP2FieldList, hasContent: Bool, on stream: Int32) -> Bool {
         withSource(hasContent) { source in
             fields.withPairs { nghttp2_submit_response(session, stream, $0, $1, source) }
         } == 0
@@ -187,55 +187,55 @@ package final class HTTP2Session {
 
     /// A 1xx response.
     @discardableResult
-    package func submitInformational(_ fields: HTTP2FieldList, on stream: Int32) -> Bool {
+    public func submitInformational(_ fields: HTTP2FieldList, on stream: Int32) -> Bool {
         fields.withPairs { nghttp2_submit_headers(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream, nil, $0, $1, nil) } == 0
     }
 
     /// What ends a stream whose last content was offered with `hasTrailers`.
     @discardableResult
-    package func submitTrailers(_ fields: HTTP2FieldList, on stream: Int32) -> Bool {
+    public func submitTrailers(_ fields: HTTP2FieldList, on stream: Int32) -> Bool {
         fields.withPairs { nghttp2_submit_trailer(session, stream, $0, $1) } == 0
     }
 
     /// There is content again, after `HTTP2ContentOffer.later`.
-    package func resumeContent(of stream: Int32) { nghttp2_session_resume_data(session, stream) }
+    public func resumeContent(of stream: Int32) { nghttp2_session_resume_data(session, stream) }
 
     /// So much of a stream's content has been used: its peer may send as much again. Also for a stream that is closed by now.
-    package func consume(_ count: Int, on stream: Int32) {
+    public func consume(_ count: Int, on stream: Int32) {
         guard count > 0 else { return }
         nghttp2_session_consume(session, stream, count)
     }
 
     /// The same in two steps: what all streams share is given back as soon as content has come, the stream's own when it has been used. So one
     /// whose content waits stops no other.
-    package func consumeConnection(_ count: Int) {
+    public func consumeConnection(_ count: Int) {
         if count > 0 { nghttp2_session_consume_connection(session, count) }
     }
 
-    package func consumeStream(_ count: Int, on stream: Int32) {
+    public func consumeStream(_ count: Int, on stream: Int32) {
         if count > 0 { nghttp2_session_consume_stream(session, stream, count) }
     }
 
-    package func reset(_ stream: Int32, _ code: HTTP2ErrorCode) {
+    public func reset(_ stream: Int32, _ code: HTTP2ErrorCode) {
         nghttp2_submit_rst_stream(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream, code.rawValue)
     }
 
-    package func ping() { nghttp2_submit_ping(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), nil) }
+    public func ping() { nghttp2_submit_ping(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), nil) }
 
     /// A server's: the connection is going to end, and requests that are on their way are still taken (RFC 9113 §6.8).
-    package func announceEnd() { nghttp2_submit_shutdown_notice(session) }
+    public func announceEnd() { nghttp2_submit_shutdown_notice(session) }
 
     /// No request is taken that has not come by now; those that have go on.
-    package func takeNoMore(_ code: HTTP2ErrorCode = .noError) {
+    public func takeNoMore(_ code: HTTP2ErrorCode = .noError) {
         let last = nghttp2_session_get_last_proc_stream_id(session)
         nghttp2_submit_goaway(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), last, code.rawValue, nil, 0)
     }
 
     /// Tells nothing any more, not even of what is being read.
-    package func abandon() { isEnded = true }
+    public func abandon() { isEnded = true }
 
     /// Ends the connection: nothing is read any more, and the GOAWAY is the last that is written.
-    package func end(_ code: HTTP2ErrorCode) {
+    public func end(_ code: HTTP2ErrorCode) {
         isEnded = true
         nghttp2_session_terminate_session(session, code.rawValue)
     }

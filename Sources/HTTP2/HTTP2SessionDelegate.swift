@@ -2,14 +2,14 @@
 // call the session's other functions, which only queue, and never these two.
 
 /// Which of a stream's field sections has come (RFC 9113 §8.1).
-package enum HTTP2SectionKind: Sendable, Equatable {
+public enum HTTP2SectionKind: Sendable, Equatable {
     /// A request's head, or a response's, 1xx too.
     case head
     case trailers
 }
 
 /// What of a stream's content can go out now.
-package enum HTTP2ContentOffer: Equatable {
+public enum HTTP2ContentOffer: Equatable {
     /// So many bytes; where they are the last ones the stream ends with them, or trailers follow that were submitted by then.
     case bytes(Int, isLast: Bool, hasTrailers: Bool = false)
     /// None: `HTTP2Session.resumeContent` tells when there are some.
@@ -18,7 +18,7 @@ package enum HTTP2ContentOffer: Equatable {
     case broken
 }
 
-package protocol HTTP2SessionDelegate: AnyObject {
+public protocol HTTP2SessionDelegate: AnyObject {
     /// A field section is whole, and good by RFC 9113 §8 as far as the library judges; where it `isTooLarge` lines are missing. It is good
     /// during the call only.
     func received(_ section: borrowing HTTP2FieldSection, _ kind: HTTP2SectionKind, on stream: Int32, endsStream: Bool)
@@ -53,11 +53,11 @@ package protocol HTTP2SessionDelegate: AnyObject {
 }
 
 extension HTTP2SessionDelegate {
-    package func sentEnd(of stream: Int32) {}
-    package func sentRequest(on stream: Int32) {}
-    package func receivedSettings() {}
-    package func receivedGoAway(last: Int32, _ code: HTTP2ErrorCode) {}
-    package func receivedPingAcknowledgement() {}
-    package func streamReset(_ stream: Int32, _ code: HTTP2ErrorCode, isByPeer: Bool) {}
-    package func sentGoAway(_ code: HTTP2ErrorCode) {}
+    public func sentEnd(of stream: Int32) {}
+    public func sentRequest(on stream: Int32) {}
+    public func receivedSettings() {}
+    public func receivedGoAway(last: Int32, _ code: HTTP2ErrorCode) {}
+    public func receivedPingAcknowledgement() {}
+    public func streamReset(_ stream: Int32, _ code: HTTP2ErrorCode, isByPeer: Bool) {}
+    public func sentGoAway(_ code: HTTP2ErrorCode) {}
 }

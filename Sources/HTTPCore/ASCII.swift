@@ -2,28 +2,28 @@
 
 extension UInt8 {
     /// A–Z become a–z; every other byte stays.
-    @inlinable package var asciiLowercased: UInt8 { self &- 0x41 < 26 ? self | 0x20 : self }
+    @inlinable public var asciiLowercased: UInt8 { self &- 0x41 < 26 ? self | 0x20 : self }
     /// Of a field's name, where `-` and `_` are one.
-    @inlinable package var asFieldNameByte: UInt8 { self == 0x5f ? 0x2d : asciiLowercased }
+    @inlinable public var asFieldNameByte: UInt8 { self == 0x5f ? 0x2d : asciiLowercased }
 
-    @inlinable package var isASCIIDigit: Bool { self &- 0x30 < 10 }
+    @inlinable public var isASCIIDigit: Bool { self &- 0x30 < 10 }
 
-    @inlinable package var isASCIILetter: Bool { (self | 0x20) &- 0x61 < 26 }
+    @inlinable public var isASCIILetter: Bool { (self | 0x20) &- 0x61 < 26 }
 
     /// The value of a hexadecimal digit, or nil.
-    @inlinable package var hexValue: UInt8? {
+    @inlinable public var hexValue: UInt8? {
         if isASCIIDigit { return self &- 0x30 }
         let letter = (self | 0x20) &- 0x61
         return letter < 6 ? letter + 10 : nil
     }
 
     /// SP or HTAB (RFC 9110 §5.6.3).
-    @inlinable package var isOptionalWhitespace: Bool { self == 0x20 || self == 0x09 }
+    @inlinable public var isOptionalWhitespace: Bool { self == 0x20 || self == 0x09 }
 }
 
 extension Span where Element == UInt8 {
     /// Whether both hold the same ASCII text but for the case of its letters.
-    package func equalsIgnoringCase(_ other: Span<UInt8>) -> Bool {
+    public func equalsIgnoringCase(_ other: Span<UInt8>) -> Bool {
         guard count == other.count else { return false }
         return withUnsafeBufferPointer { one in
             other.withUnsafeBufferPointer { UnsafeBufferPointer.isSameText(one, $0) }
@@ -31,13 +31,13 @@ extension Span where Element == UInt8 {
     }
 
     /// The place of the first `byte` from `start` on.
-    package func first(_ byte: UInt8, from start: Int = 0) -> Int? {
+    public func first(_ byte: UInt8, from start: Int = 0) -> Int? {
         for index in start..<count where self[index] == byte { return index }
         return nil
     }
 
     /// What lies between the optional white space at both ends (RFC 9110 §5.6.3).
-    package var trimmedRange: Range<Int> {
+    public var trimmedRange: Range<Int> {
         var (start, end) = (0, count)
         while start < end, self[start].isOptionalWhitespace { start += 1 }
         while end > start, self[end - 1].isOptionalWhitespace { end -= 1 }
@@ -45,37 +45,37 @@ extension Span where Element == UInt8 {
     }
 
     /// Whether both are one field name to upstreams that write `-` as `_`: whatever came of CGI does (RFC 3875 §4.1.18), WSGI and PHP too.
-    package func isReadAsName(_ other: Span<UInt8>) -> Bool {
+    public func isReadAsName(_ other: Span<UInt8>) -> Bool {
         guard count == other.count else { return false }
         for index in indices where self[index].asFieldNameByte != other[index].asFieldNameByte { return false }
         return true
     }
 
-    package func equals(_ other: Span<UInt8>) -> Bool {
+    public func equals(_ other: Span<UInt8>) -> Bool {
         guard count == other.count else { return false }
         for index in indices where self[index] != other[index] { return false }
         return true
     }
 
-    package func equals(_ text: StaticString) -> Bool {
+    public func equals(_ text: StaticString) -> Bool {
         guard count == text.utf8CodeUnitCount else { return false }
         for index in indices where self[index] != text.utf8Start[index] { return false }
         return true
     }
 
-    package func equalsIgnoringCase(_ text: StaticString) -> Bool {
+    public func equalsIgnoringCase(_ text: StaticString) -> Bool {
         guard count == text.utf8CodeUnitCount else { return false }
         return withUnsafeBufferPointer { UnsafeBufferPointer.isSameText($0, UnsafeBufferPointer(start: text.utf8Start, count: count)) }
     }
 }
 
 /// A number in decimal digits, without a `String` in between.
-package enum DecimalDigits {
+public enum DecimalDigits {
     /// Bytes of the longest, with its sign.
-    package static let longest = 20
+    public static let longest = 20
 
     /// Returns how many bytes were written.
-    package static func write(_ value: Int, to target: UnsafeMutablePointer<UInt8>) -> Int {
+    public static func write(_ value: Int, to target: UnsafeMutablePointer<UInt8>) -> Int {
         var bound: UInt = 10
         let magnitude = value.magnitude
         var count = 1
@@ -96,18 +96,18 @@ package enum DecimalDigits {
 }
 
 extension [UInt8] {
-    package mutating func append(_ text: StaticString) {
+    public mutating func append(_ text: StaticString) {
         append(contentsOf: UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
     }
 
-    package mutating func append(copying span: Span<UInt8>) {
+    public mutating func append(copying span: Span<UInt8>) {
         span.withUnsafeBufferPointer { append(contentsOf: $0) }
     }
 
     /// For content that comes bit by bit and whose length nobody has said. Growing copies what is there, which takes long where it is long: so
     /// from 1 MiB on there is room at once for all that it may become. The kernel gives the pages of so much only as they are filled.
     /// - Parameter limit: the longest that it may become. What is longer than 64 MiB grows by copying all the same.
-    package mutating func append(copying span: Span<UInt8>, growingTo limit: Int) {
+    public mutating func append(copying span: Span<UInt8>, growingTo limit: Int) {
         let (long, longest) = (1 << 20, 64 << 20)
         let count = self.count + span.count
         if count > capacity, count > long, count <= longest { reserveCapacity(Swift.max(count, Swift.min(limit, longest))) }
@@ -115,31 +115,31 @@ extension [UInt8] {
     }
 
     /// Appends a number in decimal digits.
-    package mutating func append(decimal value: Int) {
+    public mutating func append(decimal value: Int) {
         append(atMost: DecimalDigits.longest) { $0.put(decimal: value) }
     }
 
     /// The line before a chunk of so many bytes (RFC 9112 §7.1).
-    package mutating func append(chunkSize count: Int) { append(contentsOf: "\(String(count, radix: 16))\r\n".utf8) }
+    public mutating func append(chunkSize count: Int) { append(contentsOf: "\(String(count, radix: 16))\r\n".utf8) }
 
-    package init(_ text: StaticString) {
+    public init(_ text: StaticString) {
         self.init(UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
     }
 }
 
 extension ArraySlice<UInt8> {
-    package func equalsIgnoringCase(_ text: StaticString) -> Bool {
+    public func equalsIgnoringCase(_ text: StaticString) -> Bool {
         let bytes = span
         return bytes.equalsIgnoringCase(text)
     }
 
-    package func equalsIgnoringCase(_ other: ArraySlice<UInt8>) -> Bool {
+    public func equalsIgnoringCase(_ other: ArraySlice<UInt8>) -> Bool {
         let (left, right) = (span, other.span)
         return left.equalsIgnoringCase(right)
     }
 
     /// Without the optional white space at both ends (RFC 9110 §5.6.3).
-    package var trimmed: ArraySlice<UInt8> {
+    public var trimmed: ArraySlice<UInt8> {
         var slice = self
         while let first = slice.first, first.isOptionalWhitespace { slice.removeFirst() }
         while let last = slice.last, last.isOptionalWhitespace { slice.removeLast() }
@@ -147,5 +147,5 @@ extension ArraySlice<UInt8> {
     }
 
     /// Of a target's path and query: the path (RFC 3986 §3.3).
-    package var withoutQuery: ArraySlice<UInt8> { prefix { $0 != UInt8(ascii: "?") } }
+    public var withoutQuery: ArraySlice<UInt8> { prefix { $0 != UInt8(ascii: "?") } }
 }

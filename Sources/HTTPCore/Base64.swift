@@ -1,9 +1,9 @@
 // Base64 (RFC 4648 §4), as archives carry content that is not text.
 
-package enum Base64 {
+public enum Base64 {
     private static let digits = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
 
-    package static func encode(_ bytes: [UInt8]) -> String {
+    public static func encode(_ bytes: [UInt8]) -> String {
         var out: [UInt8] = []
         out.reserveCapacity((bytes.count + 2) / 3 * 4)
         for start in stride(from: 0, to: bytes.count, by: 3) {
@@ -15,7 +15,7 @@ package enum Base64 {
     }
 
     /// nil where the text is something else. White space is stepped over.
-    package static func decode(_ text: String) -> [UInt8]? {
+    public static func decode(_ text: String) -> [UInt8]? {
         let symbols = text.utf8.filter { $0 > 0x20 }
         guard symbols.count % 4 == 0 else { return nil }
         let padding = symbols.suffix(2).count { $0 == UInt8(ascii: "=") }

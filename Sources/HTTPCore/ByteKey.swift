@@ -1,26 +1,26 @@
 // Keys of tables: bytes, and what stands for bytes. An array hashes itself byte by byte, which takes ten times as long for a key of the cache.
 
-package struct ByteKey: Hashable, Sendable {
-    package let bytes: [UInt8]
+public struct ByteKey: Hashable, Sendable {
+    public let bytes: [UInt8]
 
-    package init(_ bytes: [UInt8]) { self.bytes = bytes }
+    public init(_ bytes: [UInt8]) { self.bytes = bytes }
 
-    package func hash(into hasher: inout Hasher) {
+    public func hash(into hasher: inout Hasher) {
         bytes.withUnsafeBytes { hasher.combine(bytes: $0) }
     }
 }
 
 /// A number that is a hash already, by a secret seed: nobody outside can choose numbers that meet in a table. So it is not hashed again, which
 /// would take as long as all the rest of looking it up.
-package struct SeededHash: Hashable, Sendable {
-    package let value: UInt64
+public struct SeededHash: Hashable, Sendable {
+    public let value: UInt64
 
-    @inlinable package init(_ value: UInt64) { self.value = value }
+    @inlinable public init(_ value: UInt64) { self.value = value }
 
-    @inlinable package func hash(into hasher: inout Hasher) { hasher.combine(value) }
+    @inlinable public func hash(into hasher: inout Hasher) { hasher.combine(value) }
 
     /// What tables ask. Their seeds differ, so that copying one into another in its order fills no part of that first.
-    @inlinable package func _rawHashValue(seed: Int) -> Int {
+    @inlinable public func _rawHashValue(seed: Int) -> Int {
         let mixed = (value ^ UInt64(truncatingIfNeeded: seed)) &* 0x9e37_79b9_7f4a_7c15
         return Int(truncatingIfNeeded: mixed ^ mixed >> 32)
     }

@@ -1,15 +1,15 @@
 // Heads are written of many short pieces. A check for room at each, and perhaps a move of all that is there, costs more than the piece; so there
 // is room for all of them first. What would go beyond it stops the program: it would be a mistake of ours.
 
-@usableFromInline package struct ByteWriter {
+public struct ByteWriter {
     @usableFromInline var place: UnsafeMutablePointer<UInt8>
     @usableFromInline let end: UnsafeMutablePointer<UInt8>
 
     @inlinable @inline(__always)
-    package init(_ place: UnsafeMutablePointer<UInt8>, before end: UnsafeMutablePointer<UInt8>) { (self.place, self.end) = (place, end) }
+    public init(_ place: UnsafeMutablePointer<UInt8>, before end: UnsafeMutablePointer<UInt8>) { (self.place, self.end) = (place, end) }
 
     @inlinable @inline(__always)
-    package mutating func put(_ source: UnsafePointer<UInt8>?, count: Int) {
+    public mutating func put(_ source: UnsafePointer<UInt8>?, count: Int) {
         precondition(count <= end - place)
         guard let source else { return }
         place.update(from: source, count: count)
@@ -17,41 +17,41 @@
     }
 
     @inlinable @inline(__always)
-    package mutating func put(_ text: StaticString) { put(text.utf8Start, count: text.utf8CodeUnitCount) }
+    public mutating func put(_ text: StaticString) { put(text.utf8Start, count: text.utf8CodeUnitCount) }
 
     @inlinable @inline(__always)
-    package mutating func put(_ bytes: Span<UInt8>) { bytes.withUnsafeBufferPointer { put($0.baseAddress, count: $0.count) } }
+    public mutating func put(_ bytes: Span<UInt8>) { bytes.withUnsafeBufferPointer { put($0.baseAddress, count: $0.count) } }
 
     @inlinable @inline(__always)
-    package mutating func put(_ bytes: [UInt8]) { bytes.withUnsafeBufferPointer { put($0.baseAddress, count: $0.count) } }
+    public mutating func put(_ bytes: [UInt8]) { bytes.withUnsafeBufferPointer { put($0.baseAddress, count: $0.count) } }
 
     @inlinable @inline(__always)
-    package mutating func put(_ byte: UInt8) {
+    public mutating func put(_ byte: UInt8) {
         precondition(place < end)
         place.pointee = byte
         place += 1
     }
 
-    package mutating func put(decimal value: Int) {
+    public mutating func put(decimal value: Int) {
         precondition(DecimalDigits.longest <= end - place)
         place += DecimalDigits.write(value, to: place)
     }
 
     /// The line that tells how long a message's content is (RFC 9110 §8.6).
-    package mutating func put(contentLength count: Int) {
+    public mutating func put(contentLength count: Int) {
         put("Content-Length: ")
         put(decimal: count)
         put("\r\n")
     }
 
     /// What the longest of these lines takes.
-    package static let contentLengthBytes = 18 + DecimalDigits.longest
+    public static let contentLengthBytes = 18 + DecimalDigits.longest
 }
 
 extension [UInt8] {
     /// - Parameter room: more is not written.
     @inlinable @inline(__always)
-    package mutating func append(atMost room: Int, _ write: (inout ByteWriter) -> Void) {
+    public mutating func append(atMost room: Int, _ write: (inout ByteWriter) -> Void) {
         append(addingCapacity: room) { output in
             output.withUnsafeMutableBufferPointer { space, written in
                 guard let base = space.baseAddress else { return }
@@ -64,7 +64,7 @@ extension [UInt8] {
 
     /// - Parameter room: more is not written.
     @inlinable @inline(__always)
-    package init(atMost room: Int, _ write: (inout ByteWriter) -> Void) {
+    public init(atMost room: Int, _ write: (inout ByteWriter) -> Void) {
         self.init(unsafeUninitializedCapacity: room) { space, written in
             guard let base = space.baseAddress else { return }
             var writer = ByteWriter(base, before: base + space.count)

@@ -1,8 +1,8 @@
 // Takes the chunked transfer coding off a message's content (RFC 9112 §7.1) as it arrives, in pieces of any size. Strict: sizes are
 // hexadecimal digits and nothing else, every line ends in CRLF, extensions and trailers are bounded, and both are dropped.
 
-package struct ChunkedDecoder: Sendable {
-    package enum Event: Sendable, Equatable {
+public struct ChunkedDecoder: Sendable {
+    public enum Event: Sendable, Equatable {
         /// Content at this range of the bytes given.
         case content(Range<Int>)
         /// Everything given was taken; more is needed.
@@ -28,12 +28,12 @@ package struct ChunkedDecoder: Sendable {
     private var extensionBytes = 0
     private var trailerBytes = 0
 
-    package init() {}
+    public init() {}
 
-    package var isAtEnd: Bool { state == .ended }
+    public var isAtEnd: Bool { state == .ended }
 
     /// The next event in `bytes` from `position` on; `position` moves behind what was taken.
-    package mutating func next(_ bytes: Span<UInt8>, _ position: inout Int) -> Event {
+    public mutating func next(_ bytes: Span<UInt8>, _ position: inout Int) -> Event {
         while position < bytes.count {
             if state == .data {
                 let start = position

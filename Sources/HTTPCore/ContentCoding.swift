@@ -1,11 +1,11 @@
 // The content codings that can be taken off again (RFC 9110 §8.4).
 
 /// The content codings that can be taken off (RFC 9110 §8.4.1, RFC 7932, RFC 8878).
-package enum ContentCoding: Sendable, Equatable, CaseIterable {
+public enum ContentCoding: Sendable, Equatable, CaseIterable {
     case identity, gzip, brotli, zstd
 
     /// As it is written in fields.
-    package var name: StaticString {
+    public var name: StaticString {
         switch self {
         case .identity: "identity"
         case .gzip: "gzip"
@@ -15,7 +15,7 @@ package enum ContentCoding: Sendable, Equatable, CaseIterable {
     }
 
     /// One coding by its name, in any case.
-    package init?(named name: ArraySlice<UInt8>) {
+    public init?(named name: ArraySlice<UInt8>) {
         guard let known = Self.allCases.first(where: { name.equalsIgnoringCase($0.name) }) else {
             guard name.equalsIgnoringCase("x-gzip") else { return nil }
             self = .gzip
@@ -25,7 +25,7 @@ package enum ContentCoding: Sendable, Equatable, CaseIterable {
     }
 
     /// nil where the content is coded in another way, or more than once.
-    package init?(_ fields: Fields) {
+    public init?(_ fields: Fields) {
         guard fields.contains(.contentEncoding) else {
             self = .identity
             return
@@ -43,7 +43,7 @@ package enum ContentCoding: Sendable, Equatable, CaseIterable {
 
     /// Whether the client of a request may have content in the codings that these fields of a response name (RFC 9110 §12.5.3): without
     /// Accept-Encoding any; else those that it names, or allows by a star, with a weight other than 0.
-    package static func allows(_ response: Fields, _ request: Fields) -> Bool {
+    public static func allows(_ response: Fields, _ request: Fields) -> Bool {
         guard request.contains(.acceptEncoding) else { return true }
         // Each coding is looked for in the whole list. Nobody knows what a longer one allows.
         guard !FieldListLimit.isExceeded(by: request.all(.acceptEncoding)), !FieldListLimit.isExceeded(by: response.all(.contentEncoding))
@@ -63,7 +63,7 @@ package enum ContentCoding: Sendable, Equatable, CaseIterable {
     }
 
     /// `q=0`, `q=0.000`.
-    package static func isZeroWeight(_ parameter: ArraySlice<UInt8>) -> Bool {
+    public static func isZeroWeight(_ parameter: ArraySlice<UInt8>) -> Bool {
         parameter.prefix(2).equalsIgnoringCase("q=") && parameter.count > 2
             && parameter.dropFirst(2).allSatisfy { $0 == UInt8(ascii: "0") || $0 == UInt8(ascii: ".") }
     }

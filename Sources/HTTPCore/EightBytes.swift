@@ -43,7 +43,7 @@ struct EightBytes {
 extension UnsafeBufferPointer<UInt8> {
     /// The place of the first `byte` from `start` on; `limit` where there is none before.
     @inline(__always)
-    package func place(of byte: UInt8, from start: Int, before limit: Int) -> Int {
+    public func place(of byte: UInt8, from start: Int, before limit: Int) -> Int {
         var index = start
         while limit - index >= 8 {
             if let place = EightBytes(at: baseAddress! + index).first(byte) { return index + place }

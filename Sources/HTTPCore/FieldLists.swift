@@ -3,14 +3,14 @@
 
 /// How much of a list is read where each member costs more than a glance. Nobody sends as much in earnest; what lies beyond must not hold up
 /// the others on the loop, so whoever reads a list says what a longer one means: always what is safe.
-package enum FieldListLimit {
+public enum FieldListLimit {
     /// Members, or parameters and directives together.
-    package static let members = 128
+    public static let members = 128
     /// Bytes of all lines of the field together.
-    package static let bytes = 8_192
+    public static let bytes = 8_192
 
     /// Of all lines of a field together, whose members end at commas, within quotes too.
-    package static func isExceeded(by field: KnownField, in fields: Fields) -> Bool {
+    public static func isExceeded(by field: KnownField, in fields: Fields) -> Bool {
         guard fields.contains(field) else { return false }
         var count = 0
         for entry in fields.entries where entry.known == field { count += Int(entry.valueLength) + 1 }
@@ -21,7 +21,7 @@ package enum FieldListLimit {
     /// - Parameters:
     ///   - lines: the values of all lines of the field.
     ///   - separators: each of these bytes counts as the end of a member, also within quotes.
-    package static func isExceeded(
+    public static func isExceeded(
         by lines: [ArraySlice<UInt8>], separators: StaticString = ",", members: Int = members, bytes: Int = bytes
     ) -> Bool {
         // Before it is counted, since even that takes its time with 64 KiB.
@@ -41,21 +41,21 @@ package enum FieldListLimit {
 }
 
 /// The members of one value, one after the other: white space around them removed, empty ones left out.
-package struct FieldMembers: Sequence, IteratorProtocol {
+public struct FieldMembers: Sequence, IteratorProtocol {
     private let value: ArraySlice<UInt8>
     private let separator: UInt8
     private let hasEscapes: Bool
     private var position: Int
 
     /// - Parameter hasEscapes: whether a backslash in quotes takes the next byte's meaning away. Entity tags know no such thing.
-    package init(of value: ArraySlice<UInt8>, separator: UInt8 = UInt8(ascii: ","), hasEscapes: Bool = true) {
+    public init(of value: ArraySlice<UInt8>, separator: UInt8 = UInt8(ascii: ","), hasEscapes: Bool = true) {
         self.value = value
         self.separator = separator
         self.hasEscapes = hasEscapes
         position = value.startIndex
     }
 
-    package mutating func next() -> ArraySlice<UInt8>? {
+    public mutating func next() -> ArraySlice<UInt8>? {
         while position <= value.endIndex {
             let start = position
             let end = endOfMember(from: start)
@@ -72,7 +72,7 @@ package struct FieldMembers: Sequence, IteratorProtocol {
     }
 
     /// Where the member ends that begins at `start`: at a separator that is not quoted, or at the end of all.
-    package static func endOfMember(
+    public static func endOfMember(
         in text: Span<UInt8>, from start: Int, _ separator: UInt8 = UInt8(ascii: ","), hasEscapes: Bool = true
     ) -> Int {
         var isQuoted = false
@@ -96,9 +96,9 @@ package struct FieldMembers: Sequence, IteratorProtocol {
     }
 }
 
-package enum FieldLists {
+public enum FieldLists {
     /// The members of one value.
-    package static func members(
+    public static func members(
         of value: ArraySlice<UInt8>, separator: UInt8 = UInt8(ascii: ","), hasEscapes: Bool = true
     ) -> [ArraySlice<UInt8>] {
         Array(FieldMembers(of: value, separator: separator, hasEscapes: hasEscapes))
@@ -106,7 +106,7 @@ package enum FieldLists {
 
     /// The members of all lines of a field, in order.
     /// - Parameter limit: so many at most.
-    package static func members(of field: KnownField, in fields: Fields, limit: Int = .max) -> [ArraySlice<UInt8>] {
+    public static func members(of field: KnownField, in fields: Fields, limit: Int = .max) -> [ArraySlice<UInt8>] {
         var members: [ArraySlice<UInt8>] = []
         for value in fields.all(field) {
             for member in FieldMembers(of: value) {
@@ -118,7 +118,7 @@ package enum FieldLists {
     }
 
     /// Whether a member of any line fits; stops at the first that does.
-    package static func contains(_ field: KnownField, in fields: Fields, where fits: (ArraySlice<UInt8>) -> Bool) -> Bool {
+    public static func contains(_ field: KnownField, in fields: Fields, where fits: (ArraySlice<UInt8>) -> Bool) -> Bool {
         guard fields.contains(field) else { return false }
         for entry in fields.entries where entry.known == field {
             var members = FieldMembers(of: fields.bytes[entry.valueRange])

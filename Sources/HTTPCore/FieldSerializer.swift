@@ -1,24 +1,24 @@
 // Writes field lines (RFC 9112 §5). Those that lie one behind the other as they are to be written, as lines that were received or appended do,
 // are copied together.
 
-package enum FieldSerializer {
+public enum FieldSerializer {
     /// `: ` and the end of the line.
     static let separatorBytes = 2
     static let endBytes = 2
 
     /// What writing these takes at most.
-    package static func room(for fields: Fields) -> Int { fields.bytes.count + (separatorBytes + endBytes) * fields.count }
+    public static func room(for fields: Fields) -> Int { fields.bytes.count + (separatorBytes + endBytes) * fields.count }
 
-    package static func room(for field: KnownField, _ value: [UInt8]) -> Int {
+    public static func room(for field: KnownField, _ value: [UInt8]) -> Int {
         field.name.utf8CodeUnitCount + value.count + separatorBytes + endBytes
     }
 
     /// - Parameter omitted: fields that are left out.
-    package static func append(_ fields: Fields, without omitted: KnownFieldSet = [], to out: inout [UInt8]) {
+    public static func append(_ fields: Fields, without omitted: KnownFieldSet = [], to out: inout [UInt8]) {
         out.append(atMost: room(for: fields)) { write(fields, without: omitted, to: &$0) }
     }
 
-    package static func write(_ fields: Fields, without omitted: KnownFieldSet, to writer: inout ByteWriter) {
+    public static func write(_ fields: Fields, without omitted: KnownFieldSet, to writer: inout ByteWriter) {
         fields.bytes.withUnsafeBufferPointer { bytes in
             // Lines that can be copied together.
             var run = 0..<0
@@ -61,7 +61,7 @@ package enum FieldSerializer {
     }
 
     /// One line.
-    package static func append(_ field: KnownField, _ value: [UInt8], to out: inout [UInt8]) { append(field, value.span, to: &out) }
+    public static func append(_ field: KnownField, _ value: [UInt8], to out: inout [UInt8]) { append(field, value.span, to: &out) }
 
     static func append(_ field: KnownField, _ value: Span<UInt8>, to out: inout [UInt8]) {
         let name = field.name
@@ -78,7 +78,7 @@ package enum FieldSerializer {
         }
     }
 
-    package static func write(_ field: KnownField, _ value: [UInt8], to writer: inout ByteWriter) {
+    public static func write(_ field: KnownField, _ value: [UInt8], to writer: inout ByteWriter) {
         let name = field.name
         value.withUnsafeBufferPointer {
             writeLine(UnsafeBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount), $0, to: &writer)

@@ -3,16 +3,16 @@
 // as those do that were received, so that writing them down is copying.
 
 /// The field section of a message. Order and repeats are kept.
-package struct Fields: Sendable {
+public struct Fields: Sendable {
     /// Where one field line lies in `bytes`. Values are without the white space around them.
-    package struct Entry: Sendable {
-        package var nameStart: UInt32
-        package var nameLength: UInt32
-        package var valueStart: UInt32
-        package var valueLength: UInt32
-        package var known: KnownField?
+    public struct Entry: Sendable {
+        public var nameStart: UInt32
+        public var nameLength: UInt32
+        public var valueStart: UInt32
+        public var valueLength: UInt32
+        public var known: KnownField?
 
-        package init(nameStart: UInt32, nameLength: UInt32, valueStart: UInt32, valueLength: UInt32, known: KnownField?) {
+        public init(nameStart: UInt32, nameLength: UInt32, valueStart: UInt32, valueLength: UInt32, known: KnownField?) {
             self.nameStart = nameStart
             self.nameLength = nameLength
             self.valueStart = valueStart
@@ -20,29 +20,29 @@ package struct Fields: Sendable {
             self.known = known
         }
 
-        package var nameRange: Range<Int> { Int(nameStart)..<Int(nameStart + nameLength) }
-        package var valueRange: Range<Int> { Int(valueStart)..<Int(valueStart + valueLength) }
+        public var nameRange: Range<Int> { Int(nameStart)..<Int(nameStart + nameLength) }
+        public var valueRange: Range<Int> { Int(valueStart)..<Int(valueStart + valueLength) }
     }
 
-    package private(set) var bytes: [UInt8]
-    package private(set) var entries: [Entry]
+    public private(set) var bytes: [UInt8]
+    public private(set) var entries: [Entry]
     /// So that asking for an absent field costs nothing.
     @usableFromInline var present = KnownFieldSet()
 
-    package init() {
+    public init() {
         bytes = []
         entries = []
     }
 
     /// Room for so much, so that it need not grow while it is filled.
-    package init(reservingBytes bytes: Int, entries: Int) {
+    public init(reservingBytes bytes: Int, entries: Int) {
         self.init()
         self.bytes.reserveCapacity(bytes)
         self.entries.reserveCapacity(entries)
     }
 
     /// Takes over a head that the parser has cut up already: entries point into `bytes`.
-    package init(bytes: [UInt8], entries: [Entry]) {
+    public init(bytes: [UInt8], entries: [Entry]) {
         self.bytes = bytes
         self.entries = entries
         for entry in entries {
@@ -64,13 +64,13 @@ package struct Fields: Sendable {
     }
 
     /// Calls `take` with the value of each line of that name, in order.
-    package func forEach(_ field: KnownField, _ take: (Span<UInt8>) -> Void) {
+    public func forEach(_ field: KnownField, _ take: (Span<UInt8>) -> Void) {
         guard contains(field) else { return }
         for entry in entries where entry.known == field { take(bytes.span.extracting(entry.valueRange)) }
     }
 
     /// Room for so many more bytes and lines.
-    package mutating func reserve(bytes more: Int, lines: Int) {
+    public mutating func reserve(bytes more: Int, lines: Int) {
         bytes.reserveCapacity(bytes.count + more)
         entries.reserveCapacity(entries.count + lines)
     }
@@ -83,25 +83,25 @@ package struct Fields: Sendable {
 
     private static let usualCount = 12
 
-    package var count: Int { entries.count }
+    public var count: Int { entries.count }
 
-    @inlinable package func contains(_ field: KnownField) -> Bool { present.contains(field) }
+    @inlinable public func contains(_ field: KnownField) -> Bool { present.contains(field) }
 
-    @inlinable package func containsAny(of fields: KnownFieldSet) -> Bool { !present.isDisjoint(with: fields) }
+    @inlinable public func containsAny(of fields: KnownFieldSet) -> Bool { !present.isDisjoint(with: fields) }
 
-    package func name(at index: Int) -> ArraySlice<UInt8> { bytes[entries[index].nameRange] }
+    public func name(at index: Int) -> ArraySlice<UInt8> { bytes[entries[index].nameRange] }
 
-    package func value(at index: Int) -> ArraySlice<UInt8> { bytes[entries[index].valueRange] }
+    public func value(at index: Int) -> ArraySlice<UInt8> { bytes[entries[index].valueRange] }
 
     /// The first line's value.
-    package func first(_ field: KnownField) -> ArraySlice<UInt8>? {
+    public func first(_ field: KnownField) -> ArraySlice<UInt8>? {
         guard contains(field) else { return nil }
         for entry in entries where entry.known == field { return bytes[entry.valueRange] }
         return nil
     }
 
     /// Whether all lines of that name have the same value.
-    package func isOneValue(_ field: KnownField) -> Bool {
+    public func isOneValue(_ field: KnownField) -> Bool {
         var first: Entry?
         for entry in entries where entry.known == field {
             if let first, bytes[first.valueRange] != bytes[entry.valueRange] { return false }
@@ -111,13 +111,13 @@ package struct Fields: Sendable {
     }
 
     /// The values of all lines of that name, in order.
-    package func all(_ field: KnownField) -> [ArraySlice<UInt8>] {
+    public func all(_ field: KnownField) -> [ArraySlice<UInt8>] {
         guard contains(field) else { return [] }
         return entries.compactMap { $0.known == field ? bytes[$0.valueRange] : nil }
     }
 
     /// Whether there is a line of that name (any case).
-    package func contains(named name: Span<UInt8>) -> Bool {
+    public func contains(named name: Span<UInt8>) -> Bool {
         for entry in entries where entry.nameLength == name.count {
             if bytes.span.extracting(entry.nameRange).equalsIgnoringCase(name) { return true }
         }
@@ -125,11 +125,11 @@ package struct Fields: Sendable {
     }
 
     /// The values of all lines of that name (any case), in order.
-    package func all(named name: Span<UInt8>) -> [ArraySlice<UInt8>] {
+    public func all(named name: Span<UInt8>) -> [ArraySlice<UInt8>] {
         values(nameLength: name.count) { $0.equalsIgnoringCase(name) }
     }
 
-    package func all(named name: StaticString) -> [ArraySlice<UInt8>] {
+    public func all(named name: StaticString) -> [ArraySlice<UInt8>] {
         values(nameLength: name.utf8CodeUnitCount) { $0.equalsIgnoringCase(name) }
     }
 
@@ -143,26 +143,26 @@ package struct Fields: Sendable {
     }
 
     /// All lines' values joined by ", " (RFC 9110 §5.3); nil where there is none.
-    package func combined(_ field: KnownField) -> [UInt8]? {
+    public func combined(_ field: KnownField) -> [UInt8]? {
         guard contains(field) else { return nil }
         let values = all(field)
         return values.isEmpty ? nil : Array(values.joined(separator: [UInt8(ascii: ","), UInt8(ascii: " ")]))
     }
 
-    package mutating func append(_ field: KnownField, _ value: Span<UInt8>) {
+    public mutating func append(_ field: KnownField, _ value: Span<UInt8>) {
         let nameStart = bytes.count
         FieldSerializer.append(field, value, to: &bytes)
         appendEntry(nameStart: nameStart, nameLength: field.name.utf8CodeUnitCount, known: field)
     }
 
-    package mutating func append(_ field: KnownField, _ value: [UInt8]) { append(field, value.span) }
+    public mutating func append(_ field: KnownField, _ value: [UInt8]) { append(field, value.span) }
 
-    package mutating func append(_ field: KnownField, _ value: String) { append(field, Array(value.utf8)) }
+    public mutating func append(_ field: KnownField, _ value: String) { append(field, Array(value.utf8)) }
 
     /// - Parameters:
     ///   - room: bytes that the value takes at most.
     ///   - write: writes the value.
-    package mutating func append(_ field: KnownField, atMost room: Int, _ write: (inout ByteWriter) -> Void) {
+    public mutating func append(_ field: KnownField, atMost room: Int, _ write: (inout ByteWriter) -> Void) {
         let nameStart = bytes.count
         let name = field.name
         bytes.append(atMost: name.utf8CodeUnitCount + room + FieldSerializer.separatorBytes + FieldSerializer.endBytes) { writer in
@@ -174,18 +174,18 @@ package struct Fields: Sendable {
         appendEntry(nameStart: nameStart, nameLength: name.utf8CodeUnitCount, known: field)
     }
 
-    package mutating func append(name: Span<UInt8>, value: Span<UInt8>) {
+    public mutating func append(name: Span<UInt8>, value: Span<UInt8>) {
         let nameStart = bytes.count
         FieldSerializer.append(name, value, to: &bytes)
         appendEntry(nameStart: nameStart, nameLength: name.count, known: KnownField(name))
     }
 
-    package mutating func append(name: String, value: String) {
+    public mutating func append(name: String, value: String) {
         append(name: Array(name.utf8).span, value: Array(value.utf8).span)
     }
 
     /// Appends the lines of another message that `isKept` lets pass; their bytes come over in one piece.
-    package mutating func append(contentsOf others: Fields, where isKept: (Entry) -> Bool) {
+    public mutating func append(contentsOf others: Fields, where isKept: (Entry) -> Bool) {
         let base = UInt32(bytes.count)
         bytes.append(contentsOf: others.bytes)
         for entry in others.entries where isKept(entry) {
@@ -198,21 +198,21 @@ package struct Fields: Sendable {
     }
 
     /// Removes every line of that name.
-    package mutating func remove(_ field: KnownField) {
+    public mutating func remove(_ field: KnownField) {
         guard contains(field) else { return }
         entries.removeAll { $0.known == field }
         present.remove(field)
     }
 
     /// Removes every line of that name (any case).
-    package mutating func remove(named name: Span<UInt8>) {
+    public mutating func remove(named name: Span<UInt8>) {
         var kept: [Entry] = []
         kept.reserveCapacity(entries.count)
         for entry in entries where !bytes.span.extracting(entry.nameRange).equalsIgnoringCase(name) { kept.append(entry) }
         self = Fields(bytes: bytes, entries: kept)
     }
 
-    package mutating func set(_ field: KnownField, _ value: [UInt8]) {
+    public mutating func set(_ field: KnownField, _ value: [UInt8]) {
         remove(field)
         append(field, value)
     }

@@ -1,6 +1,6 @@
 // HTTP dates (RFC 9110 §5.6.7): three spellings are read, one is written.
 
-package enum HTTPDate {
+public enum HTTPDate {
     private static let days: [StaticString] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"]
     private static let months: [StaticString] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
@@ -9,7 +9,7 @@ package enum HTTPDate {
 
     /// IMF-fixdate: `Sun, 06 Nov 1994 08:49:37 GMT`.
     /// - Parameter seconds: since 1970-01-01 00:00 UTC.
-    package static func format(_ seconds: Int64) -> [UInt8] {
+    public static func format(_ seconds: Int64) -> [UInt8] {
         let seconds = min(max(seconds, formattable.lowerBound), formattable.upperBound)
         let day = floorDivide(seconds, 86_400)
         let rest = Int(seconds - day * 86_400)
@@ -35,7 +35,7 @@ package enum HTTPDate {
     /// Seconds since 1970, or nil where it is no HTTP date. Letters are read in any case (RFC 9111 §4.2). The name of the day is not compared with
     /// the date.
     /// - Parameter now: seconds since 1970, by which a year of two digits is told (not more than 50 years ahead).
-    package static func parse(_ text: ArraySlice<UInt8>, now: Int64) -> Int64? {
+    public static func parse(_ text: ArraySlice<UInt8>, now: Int64) -> Int64? {
         FixedDate.parse(text.span) ?? parseAny(text, now: now)
     }
 

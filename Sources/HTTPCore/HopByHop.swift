@@ -17,7 +17,7 @@ extension Fields {
     ]
 
     /// Without the fields of the connection, and without those that its Connection field names.
-    package func removingHopByHop() -> Fields {
+    public func removingHopByHop() -> Fields {
         guard containsAny(of: Self.always) else { return self }
         let kept = removingOfConnection()
         // Mostly Connection names Keep-Alive alone, which is of the connection in any case.
@@ -35,7 +35,7 @@ extension Fields {
 
     /// Without what Connection names and may take away; nil where that changes nothing. The next hop never sees those fields: so nothing
     /// that is decided of a request, least of all its key, may depend on them.
-    package func removingNamed() -> Fields? {
+    public func removingNamed() -> Fields? {
         guard contains(.connection), !connectionIs("keep-alive") else { return nil }
         let named = NamedFields(self)
         let isTaken = { (entry: Entry) in !Self.always.holds(entry) && isNamed(entry, by: named) }
@@ -74,7 +74,7 @@ extension Fields {
     }
 
     /// Whether Connection names `option` (RFC 9110 §7.6.1), such as `close`.
-    package func connectionNames(_ option: StaticString) -> Bool {
+    public func connectionNames(_ option: StaticString) -> Bool {
         guard contains(.connection) else { return false }
         for entry in entries where entry.known == .connection {
             let value = bytes.span.extracting(entry.valueRange)
@@ -95,7 +95,7 @@ extension Fields {
 
 extension ResponseHead {
     /// Without what concerns the connection.
-    package func removingHopByHop() -> ResponseHead {
+    public func removingHopByHop() -> ResponseHead {
         var head = self
         head.fields = fields.removingHopByHop()
         return head

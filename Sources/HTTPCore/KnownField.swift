@@ -2,7 +2,7 @@
 // A name that is not here is carried all the same: it is only not recognised.
 
 /// A field name this proxy acts upon (RFC 9110 §5.1). Names are case-insensitive; `name` is the spelling we write.
-package enum KnownField: UInt8, CaseIterable, Sendable {
+public enum KnownField: UInt8, CaseIterable, Sendable {
     case accept, acceptCharset, acceptEncoding, acceptLanguage, accessControlAllowOrigin, age, allow, authorization
     case cacheControl, cacheStatus, cdnLoop, cisternKey, cisternMode, cisternWhy, connection, contentEncoding, contentLength,
         contentLocation,
@@ -16,7 +16,7 @@ package enum KnownField: UInt8, CaseIterable, Sendable {
     case xWAPProfile
 
     /// The registered spelling, as ASCII.
-    package var name: StaticString {
+    public var name: StaticString {
         switch self {
         case .accept: "Accept"
         case .acceptCharset: "Accept-Charset"
@@ -100,7 +100,7 @@ package enum KnownField: UInt8, CaseIterable, Sendable {
     }
 
     /// Recognises a name, whatever its case.
-    package init?(_ name: Span<UInt8>) {
+    public init?(_ name: Span<UInt8>) {
         guard let field = KnownFieldTable.shared.find(name) else { return nil }
         self = field
     }

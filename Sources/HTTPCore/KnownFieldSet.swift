@@ -1,23 +1,23 @@
 // A set of known field names, a bit each: asking it is one instruction, where a hashed set costs as much as finding the name did.
 
-package struct KnownFieldSet: Sendable, Equatable, ExpressibleByArrayLiteral {
+public struct KnownFieldSet: Sendable, Equatable, ExpressibleByArrayLiteral {
     // Two words: 128 bits in one would have to be aligned, and allocating what holds them takes twice as long then.
     @usableFromInline var low: UInt64 = 0
     @usableFromInline var high: UInt64 = 0
 
-    package init() {}
+    public init() {}
 
-    package init(arrayLiteral fields: KnownField...) {
+    public init(arrayLiteral fields: KnownField...) {
         for field in fields { insert(field) }
     }
 
     @inlinable static func bit(_ field: KnownField) -> UInt64 { 1 &<< UInt64(field.rawValue) }
 
-    @inlinable package func contains(_ field: KnownField) -> Bool { (field.rawValue < 64 ? low : high) & Self.bit(field) != 0 }
+    @inlinable public func contains(_ field: KnownField) -> Bool { (field.rawValue < 64 ? low : high) & Self.bit(field) != 0 }
 
-    @inlinable package func isDisjoint(with others: KnownFieldSet) -> Bool { low & others.low == 0 && high & others.high == 0 }
+    @inlinable public func isDisjoint(with others: KnownFieldSet) -> Bool { low & others.low == 0 && high & others.high == 0 }
 
-    package func union(_ others: KnownFieldSet) -> KnownFieldSet {
+    public func union(_ others: KnownFieldSet) -> KnownFieldSet {
         var all = self
         all.low |= others.low
         all.high |= others.high
@@ -25,13 +25,13 @@ package struct KnownFieldSet: Sendable, Equatable, ExpressibleByArrayLiteral {
     }
 
     /// Whether the line's field is one of them.
-    package func holds(_ entry: Fields.Entry) -> Bool { entry.known.map(contains) ?? false }
+    public func holds(_ entry: Fields.Entry) -> Bool { entry.known.map(contains) ?? false }
 
-    package mutating func insert(_ field: KnownField) {
+    public mutating func insert(_ field: KnownField) {
         if field.rawValue < 64 { low |= Self.bit(field) } else { high |= Self.bit(field) }
     }
 
-    package mutating func remove(_ field: KnownField) {
+    public mutating func remove(_ field: KnownField) {
         if field.rawValue < 64 { low &= ~Self.bit(field) } else { high &= ~Self.bit(field) }
     }
 }

@@ -1,13 +1,13 @@
 // What a message's content is said to be. It is asked for several times on a response's way, so reading it takes no memory.
 
 /// A media type (RFC 9110 §8.3.1), without parameters. Letters' case says nothing.
-package struct MediaType: Sendable {
+public struct MediaType: Sendable {
     /// Type and subtype, as they are spelt.
     private let spelt: ArraySlice<UInt8>
     /// The place of the slash between them.
     private let slash: Int
 
-    package init?(_ value: ArraySlice<UInt8>) {
+    public init?(_ value: ArraySlice<UInt8>) {
         guard let place = Self.place(in: value.span) else { return nil }
         let start = value.startIndex
         spelt = value[start + place.essence.lowerBound..<start + place.essence.upperBound]
@@ -15,7 +15,7 @@ package struct MediaType: Sendable {
     }
 
     /// What Content-Type says; nil where it is missing or cannot be read.
-    package init?(of fields: Fields) {
+    public init?(of fields: Fields) {
         guard let value = fields.first(.contentType) else { return nil }
         self.init(value)
     }
@@ -32,24 +32,24 @@ package struct MediaType: Sendable {
         return (start..<end, slash)
     }
 
-    package var type: ArraySlice<UInt8> { spelt[..<slash] }
-    package var subtype: ArraySlice<UInt8> { spelt[(slash + 1)...] }
+    public var type: ArraySlice<UInt8> { spelt[..<slash] }
+    public var subtype: ArraySlice<UInt8> { spelt[(slash + 1)...] }
 
     /// Type and subtype, in lower case.
-    package var essence: [UInt8] { spelt.map(\.asciiLowercased) }
+    public var essence: [UInt8] { spelt.map(\.asciiLowercased) }
 
-    package func isEssence(_ text: StaticString) -> Bool { spelt.equalsIgnoringCase(text) }
-    package func isEssence(_ text: [UInt8]) -> Bool { spelt.equalsIgnoringCase(text[...]) }
+    public func isEssence(_ text: StaticString) -> Bool { spelt.equalsIgnoringCase(text) }
+    public func isEssence(_ text: [UInt8]) -> Bool { spelt.equalsIgnoringCase(text[...]) }
 
     /// Whether it is text that a coding makes shorter; pictures and archives are coded already.
-    package var isText: Bool {
+    public var isText: Bool {
         if type.equalsIgnoringCase("text") || suffix.equalsIgnoringCase("json") || suffix.equalsIgnoringCase("xml") { return true }
         let texts: [StaticString] = ["json", "x-ndjson", "jsonl", "json-seq", "javascript", "xml", "yaml"]
         return type.equalsIgnoringCase("application") && texts.contains { subtype.equalsIgnoringCase($0) }
     }
 
     /// The part behind the last `+` (RFC 6839), empty where there is none.
-    package var suffix: ArraySlice<UInt8> {
+    public var suffix: ArraySlice<UInt8> {
         guard let plus = subtype.lastIndex(of: UInt8(ascii: "+")) else { return [] }
         return spelt[(plus + 1)...]
     }

@@ -1,11 +1,11 @@
 // Heads of requests and responses (RFC 9110 §6, RFC 9112 §2).
 
 /// A request method (RFC 9110 §9). Method names are case-sensitive.
-package enum Method: Sendable, Equatable {
+public enum Method: Sendable, Equatable {
     case get, head, post, put, delete, connect, options, trace, patch, query
     case other([UInt8])
 
-    package init(_ token: Span<UInt8>) {
+    public init(_ token: Span<UInt8>) {
         for known in Self.known where token.equals(known.name ?? "") {
             self = known
             return
@@ -14,7 +14,7 @@ package enum Method: Sendable, Equatable {
     }
 
     /// Written down as those of `Status` are.
-    package static func == (one: Method, other: Method) -> Bool {
+    public static func == (one: Method, other: Method) -> Bool {
         switch (one, other) {
         case (.other(let one), .other(let other)): one == other
         case (.other, _), (_, .other): false
@@ -22,7 +22,7 @@ package enum Method: Sendable, Equatable {
         }
     }
 
-    package static func != (one: Method, other: Method) -> Bool { !(one == other) }
+    public static func != (one: Method, other: Method) -> Bool { !(one == other) }
 
     private var number: Int {
         switch self {
@@ -40,24 +40,24 @@ package enum Method: Sendable, Equatable {
         }
     }
 
-    package var bytes: [UInt8] {
+    public var bytes: [UInt8] {
         var bytes: [UInt8] = []
         append(to: &bytes)
         return bytes
     }
 
-    package func append(to out: inout [UInt8]) {
+    public func append(to out: inout [UInt8]) {
         if case .other(let token) = self { out += token }
         if let name { out.append(name) }
     }
 
-    package func write(to out: inout ByteWriter) {
+    public func write(to out: inout ByteWriter) {
         if case .other(let token) = self { out.put(token) }
         if let name { out.put(name) }
     }
 
     /// How many bytes that takes.
-    package var length: Int {
+    public var length: Int {
         if case .other(let token) = self { return token.count }
         return name?.utf8CodeUnitCount ?? 0
     }
@@ -80,7 +80,7 @@ package enum Method: Sendable, Equatable {
     }
 
     /// RFC 9110 §9.2.1. Unknown methods count as unsafe.
-    package var isSafe: Bool {
+    public var isSafe: Bool {
         switch self {
         case .get, .head, .options, .trace, .query: true
         case .post, .put, .delete, .connect, .patch, .other: false
@@ -88,7 +88,7 @@ package enum Method: Sendable, Equatable {
     }
 
     /// GET or HEAD.
-    package var isRead: Bool {
+    public var isRead: Bool {
         switch self {
         case .get, .head: true
         default: false
@@ -99,32 +99,32 @@ package enum Method: Sendable, Equatable {
 }
 
 /// A status code (RFC 9110 §15): three digits.
-package struct Status: RawRepresentable, Hashable, Sendable, ExpressibleByIntegerLiteral {
-    package let rawValue: UInt16
-    @inlinable package init(rawValue: UInt16) { self.rawValue = rawValue }
-    @inlinable package init(integerLiteral value: UInt16) { self.init(rawValue: value) }
+public struct Status: RawRepresentable, Hashable, Sendable, ExpressibleByIntegerLiteral {
+    public let rawValue: UInt16
+    @inlinable public init(rawValue: UInt16) { self.rawValue = rawValue }
+    @inlinable public init(integerLiteral value: UInt16) { self.init(rawValue: value) }
 
     /// Written down, since those for all types with raw values are asked through tables: a pass compares some thirty times.
-    @inlinable package static func == (one: Status, other: Status) -> Bool { one.rawValue == other.rawValue }
+    @inlinable public static func == (one: Status, other: Status) -> Bool { one.rawValue == other.rawValue }
 
-    @inlinable package static func != (one: Status, other: Status) -> Bool { one.rawValue != other.rawValue }
+    @inlinable public static func != (one: Status, other: Status) -> Bool { one.rawValue != other.rawValue }
 
     /// What `switch` asks.
-    @inlinable package static func ~= (pattern: Status, status: Status) -> Bool { pattern.rawValue == status.rawValue }
+    @inlinable public static func ~= (pattern: Status, status: Status) -> Bool { pattern.rawValue == status.rawValue }
 
-    package var isInformational: Bool { rawValue < 200 }
-    package var isSuccessful: Bool { rawValue / 100 == 2 }
-    package var isRedirection: Bool { rawValue / 100 == 3 }
+    public var isInformational: Bool { rawValue < 200 }
+    public var isSuccessful: Bool { rawValue / 100 == 2 }
+    public var isRedirection: Bool { rawValue / 100 == 3 }
     /// 204, 304 and 1xx never have content (RFC 9110 §6.4.1); 205 has none either (§15.3.6).
-    package var forbidsContent: Bool { isInformational || rawValue == 204 || rawValue == 304 }
+    public var forbidsContent: Bool { isInformational || rawValue == 204 || rawValue == 304 }
 }
 
 /// HTTP/1.x (RFC 9112 §2.3), where a minor version above 1 is read as 1; or HTTP/2 (RFC 9113).
-package enum HTTPVersion: Sendable, Equatable {
+public enum HTTPVersion: Sendable, Equatable {
     case http10, http11, http2
 
     /// As logs and metrics have it.
-    package var name: String {
+    public var name: String {
         switch self {
         case .http10: "HTTP/1.0"
         case .http11: "HTTP/1.1"
@@ -133,7 +133,7 @@ package enum HTTPVersion: Sendable, Equatable {
     }
 
     /// As Via has it (RFC 9110 §7.6.3).
-    package var receivedProtocol: StaticString {
+    public var receivedProtocol: StaticString {
         switch self {
         case .http10: "1.0"
         case .http11: "1.1"
@@ -144,14 +144,14 @@ package enum HTTPVersion: Sendable, Equatable {
 
 /// A request's line and fields. `fields.bytes` is the head as received; `target` is a slice of it. A class, since it is handed from hand to
 /// hand: one reference to count instead of those of all its parts.
-package final class RequestHead: Sendable {
-    package let method: Method
+public final class RequestHead: Sendable {
+    public let method: Method
     /// The request target exactly as received (RFC 9112 §3.2).
-    package let target: ArraySlice<UInt8>
-    package let version: HTTPVersion
-    package let fields: Fields
+    public let target: ArraySlice<UInt8>
+    public let version: HTTPVersion
+    public let fields: Fields
 
-    package init(method: Method, target: ArraySlice<UInt8>, version: HTTPVersion, fields: Fields) {
+    public init(method: Method, target: ArraySlice<UInt8>, version: HTTPVersion, fields: Fields) {
         self.method = method
         self.target = target
         self.version = version
@@ -159,29 +159,29 @@ package final class RequestHead: Sendable {
     }
 
     /// Asked of the head itself, no reference to its parts is counted.
-    @inlinable package func hasAny(of fields: KnownFieldSet) -> Bool { self.fields.containsAny(of: fields) }
+    @inlinable public func hasAny(of fields: KnownFieldSet) -> Bool { self.fields.containsAny(of: fields) }
 
     /// The same for one field.
-    @inlinable package func contains(_ field: KnownField) -> Bool { fields.contains(field) }
+    @inlinable public func contains(_ field: KnownField) -> Bool { fields.contains(field) }
 
     /// Without the end-to-end fields that its Connection field names.
-    package func removingNamed() -> RequestHead { fields.removingNamed().map(replacing) ?? self }
+    public func removingNamed() -> RequestHead { fields.removingNamed().map(replacing) ?? self }
 
     /// The same request with other fields.
-    package func replacing(fields: Fields) -> RequestHead {
+    public func replacing(fields: Fields) -> RequestHead {
         RequestHead(method: method, target: target, version: version, fields: fields)
     }
 }
 
 /// A response's status line and fields.
-package struct ResponseHead: Sendable {
-    package var status: Status
-    package var reason: [UInt8]
-    package var fields: Fields
+public struct ResponseHead: Sendable {
+    public var status: Status
+    public var reason: [UInt8]
+    public var fields: Fields
     /// By which it was received.
-    package var version = HTTPVersion.http11
+    public var version = HTTPVersion.http11
 
-    package init(status: Status, reason: [UInt8] = [], fields: Fields = Fields()) {
+    public init(status: Status, reason: [UInt8] = [], fields: Fields = Fields()) {
         self.status = status
         self.reason = reason
         self.fields = fields
@@ -189,7 +189,7 @@ package struct ResponseHead: Sendable {
 }
 
 /// How long a request's content is (RFC 9112 §6.3).
-package enum ContentFraming: Sendable, Equatable {
+public enum ContentFraming: Sendable, Equatable {
     case none
     case length(Int)
     case chunked
@@ -197,7 +197,7 @@ package enum ContentFraming: Sendable, Equatable {
     case tunnel
 
     /// Written down as those of `Status` are.
-    @inlinable package static func == (one: ContentFraming, other: ContentFraming) -> Bool {
+    @inlinable public static func == (one: ContentFraming, other: ContentFraming) -> Bool {
         switch (one, other) {
         case (.none, .none), (.chunked, .chunked), (.tunnel, .tunnel): true
         case (.length(let one), .length(let other)): one == other
@@ -205,5 +205,5 @@ package enum ContentFraming: Sendable, Equatable {
         }
     }
 
-    @inlinable package static func != (one: ContentFraming, other: ContentFraming) -> Bool { !(one == other) }
+    @inlinable public static func != (one: ContentFraming, other: ContentFraming) -> Bool { !(one == other) }
 }

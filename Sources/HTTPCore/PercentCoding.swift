@@ -1,8 +1,8 @@
 // Percent-encoding (RFC 3986 §2.1) of the texts that this proxy's own interface takes and gives. Keys have a form of their own.
 
-package enum PercentCoding {
+public enum PercentCoding {
     /// nil where a percent sign encodes nothing, or the bytes are not UTF-8.
-    package static func decode(_ text: some Collection<UInt8>, plusIsSpace: Bool) -> String? {
+    public static func decode(_ text: some Collection<UInt8>, plusIsSpace: Bool) -> String? {
         var out: [UInt8] = []
         var iterator = text.makeIterator()
         while let byte = iterator.next() {
@@ -17,7 +17,7 @@ package enum PercentCoding {
     }
 
     /// Everything but unreserved characters is encoded.
-    package static func encode(_ text: String) -> String {
+    public static func encode(_ text: String) -> String {
         let digits = Array("0123456789ABCDEF".utf8)
         var out: [UInt8] = []
         for byte in text.utf8 {

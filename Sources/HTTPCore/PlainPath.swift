@@ -1,9 +1,9 @@
 // A path as an upstream may read it: what many take for the same is spelled in one way. For rules of who may ask, not for keys.
 
-package enum PlainPath {
+public enum PlainPath {
     /// Without percent-encoding, parameters of segments (`;…`), empty segments and dot segments, and with `/` for `\`; nil where that changes nothing.
     /// - Parameter target: path and query; the query is left out.
-    package static func make(of target: ArraySlice<UInt8>) -> [UInt8]? {
+    public static func make(of target: ArraySlice<UInt8>) -> [UInt8]? {
         let path = target.withoutQuery
         guard isSpelledOtherwise(path) else { return nil }
         var segments: [[UInt8]] = []

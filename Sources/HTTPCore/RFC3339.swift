@@ -1,8 +1,8 @@
 // Dates as JSON carries them (RFC 3339): `2026-11-21T06:30:00.125Z`.
 
-package enum RFC3339 {
+public enum RFC3339 {
     /// - Parameter milliseconds: since 1970, UTC.
-    package static func format(milliseconds: Int64) -> String {
+    public static func format(milliseconds: Int64) -> String {
         let second = floorDivide(milliseconds, 1000)
         let days = floorDivide(second, 86_400)
         let clock = second - days * 86_400
@@ -13,7 +13,7 @@ package enum RFC3339 {
     }
 
     /// Milliseconds since 1970; nil where the text is no date and time.
-    package static func parse(_ text: String) -> Int64? {
+    public static func parse(_ text: String) -> Int64? {
         let bytes = Array(text.utf8)
         func number(_ range: Range<Int>) -> Int64? {
             guard range.upperBound <= bytes.count, bytes[range].allSatisfy(\.isASCIIDigit) else { return nil }

@@ -1,7 +1,7 @@
 // Reason phrases (RFC 9110 §15). Clients show them, and some break on an empty one, so ours is never empty.
 
-package enum ReasonPhrase {
-    package static func standard(for status: Status) -> StaticString {
+public enum ReasonPhrase {
+    public static func standard(for status: Status) -> StaticString {
         switch status.rawValue {
         case 100: "Continue"
         case 101: "Switching Protocols"

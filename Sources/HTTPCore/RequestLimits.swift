@@ -1,21 +1,21 @@
 // How much of a request's head is taken, and what is said when it is too much or wrong.
 
 /// Limits on the head of a request. Each has a status of its own (RFC 9110 §15.5, RFC 6585 §5).
-package struct RequestLimits: Sendable, Equatable {
+public struct RequestLimits: Sendable, Equatable {
     /// Bytes of the request target; beyond it 414. RFC 9112 §3 recommends at least 8,000 for the whole line.
-    package var targetBytes = 8192
+    public var targetBytes = 8192
     /// Bytes of the whole head; beyond it 431.
-    package var headBytes = 32_768
+    public var headBytes = 32_768
     /// Number of field lines; beyond it 431.
-    package var fieldCount = 100
+    public var fieldCount = 100
 
-    package init() {}
+    public init() {}
 }
 
 /// Why a request is refused before anything is done with it.
-package struct RequestRejection: Error, Sendable, Equatable {
+public struct RequestRejection: Error, Sendable, Equatable {
     /// A label in metrics and logs.
-    package enum Kind: String, Sendable, CaseIterable {
+    public enum Kind: String, Sendable, CaseIterable {
         case malformed, framing, host, version
         case clearOnTLS = "clear_on_tls"
         case tlsOnClear = "tls_on_clear"
@@ -27,18 +27,18 @@ package struct RequestRejection: Error, Sendable, Equatable {
         case timeout
     }
 
-    package let kind: Kind
-    package let status: Status
+    public let kind: Kind
+    public let status: Status
     /// What the client reads.
-    package let sentence: String
+    public let sentence: String
 
-    package init(_ kind: Kind, _ status: Status, _ sentence: String) {
+    public init(_ kind: Kind, _ status: Status, _ sentence: String) {
         self.kind = kind
         self.status = status
         self.sentence = sentence
     }
 
-    package static func == (left: Self, right: Self) -> Bool { left.kind == right.kind && left.status == right.status }
+    public static func == (left: Self, right: Self) -> Bool { left.kind == right.kind && left.status == right.status }
 
     static func malformed(_ sentence: String) -> Self { Self(.malformed, 400, sentence) }
     static func framing(_ sentence: String) -> Self { Self(.framing, 400, sentence) }

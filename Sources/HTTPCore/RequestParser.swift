@@ -1,7 +1,7 @@
 // Reads the head of an HTTP/1.1 request (RFC 9112 §2–§5) from the bytes received so far. Strict: where the grammar says one thing, nothing
 // else is taken, since every leniency here is somebody's request smuggling. One copy of the head is made; everything else points into it.
 
-package enum RequestParseResult: Sendable {
+public enum RequestParseResult: Sendable {
     /// The head is not complete yet.
     case needsMore
     /// A valid head of `consumed` bytes; its content follows as `framing` says.
@@ -11,13 +11,13 @@ package enum RequestParseResult: Sendable {
 }
 
 /// Remembers how far a partial head has been searched for its end, so that a client that sends byte by byte costs no more than another.
-package struct RequestParser: Sendable {
+public struct RequestParser: Sendable {
     private var searched = 0
 
-    package init() {}
+    public init() {}
 
     /// Reads the head at the start of `bytes`: all received since the last request ended.
-    package mutating func parse(_ bytes: Span<UInt8>, limits: RequestLimits) -> RequestParseResult {
+    public mutating func parse(_ bytes: Span<UInt8>, limits: RequestLimits) -> RequestParseResult {
         // RFC 9112 §2.2: at least one empty line before the request line should be ignored. We ignore one.
         let start = bytes.count >= 2 && bytes[0] == 0x0d && bytes[1] == 0x0a ? 2 : 0
         if let whole = parseWhole(bytes, from: start, limits: limits) { return whole }
@@ -55,7 +55,7 @@ package struct RequestParser: Sendable {
     }
 
     /// A head that came in another way, written down as HTTP/1.1 would have it: then the same is taken and refused however it came.
-    package static func read(
+    public static func read(
         written head: Span<UInt8>, version: HTTPVersion, limits: RequestLimits
     ) throws(RequestRejection) -> (RequestHead, ContentFraming) {
         guard head.count <= limits.headBytes else { throw tooLarge }
@@ -99,7 +99,7 @@ package struct RequestParser: Sendable {
         return bytes.count - start > limits.headBytes ? tooLarge : nil
     }
 
-    package static let tooLarge = RequestRejection(.fieldsTooLarge, 431, "The request's header fields are too large.")
+    public static let tooLarge = RequestRejection(.fieldsTooLarge, 431, "The request's header fields are too large.")
 }
 
 /// One pass over a complete head. It ends in an empty line, so no loop that stops at CR needs to look for the end.

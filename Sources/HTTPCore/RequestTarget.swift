@@ -1,18 +1,18 @@
 // What a request's target and Host say (RFC 9112 §3.2, RFC 9110 §7.2): the four forms, and the one authority they must agree on.
 
 /// The parts of a request target, as slices of the head.
-package struct RequestTarget {
-    package enum Form: Sendable, Equatable { case origin, absolute, authority, asterisk }
+public struct RequestTarget {
+    public enum Form: Sendable, Equatable { case origin, absolute, authority, asterisk }
 
-    package var form: Form
+    public var form: Form
     /// Path and query as received; `/` where an absolute target has no path; empty for the authority form.
-    package var pathAndQuery: ArraySlice<UInt8>
+    public var pathAndQuery: ArraySlice<UInt8>
     /// Of an absolute or authority target.
-    package var authority: ArraySlice<UInt8>?
+    public var authority: ArraySlice<UInt8>?
     /// Whether an absolute target is an https one; nil of the others.
-    package var isSecure: Bool?
+    public var isSecure: Bool?
 
-    package init?(_ target: ArraySlice<UInt8>, method: Method) {
+    public init?(_ target: ArraySlice<UInt8>, method: Method) {
         if target.first == UInt8(ascii: "/") {
             self.init(form: .origin, pathAndQuery: target, authority: nil)
         } else if target.elementsEqual([UInt8(ascii: "*")]) {
@@ -50,7 +50,7 @@ package struct RequestTarget {
     /// Java). We differ: RFC 9112 §3 would rather have them refused, for fear of a request that others on the way read differently; whoever
     /// comes behind us reads plain ASCII.
     /// - Parameter isTyped: a person has typed it, who means by a space what clients write as `%20`; requests with one are refused.
-    package static func escaped(_ target: ArraySlice<UInt8>, isTyped: Bool = false) -> ArraySlice<UInt8> {
+    public static func escaped(_ target: ArraySlice<UInt8>, isTyped: Bool = false) -> ArraySlice<UInt8> {
         let digits: StaticString = "0123456789ABCDEF"
         var out: [UInt8] = []
         out.reserveCapacity(target.count + 32)
@@ -156,13 +156,13 @@ package struct RequestTarget {
 
 extension RequestHead {
     /// Path and query: of an absolute target too.
-    package var pathAndQuery: ArraySlice<UInt8> {
+    public var pathAndQuery: ArraySlice<UInt8> {
         if target.first == UInt8(ascii: "/") { return target }
         return RequestTarget(target, method: method)?.pathAndQuery ?? target
     }
 
     /// The host that the client asked for: an absolute target's, else the Host field's.
-    package var host: ArraySlice<UInt8> {
+    public var host: ArraySlice<UInt8> {
         if target.first != UInt8(ascii: "/"), let authority = RequestTarget(target, method: method)?.authority { return authority }
         return fields.first(.host) ?? []
     }

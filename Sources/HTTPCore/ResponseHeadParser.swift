@@ -2,25 +2,25 @@
 // can be read in two ways, control characters, heads without end, floods of 1xx responses. Lines are copied together, once for each call.
 
 /// What bounds a response's head.
-package struct ResponseLimits: Sendable, Equatable {
+public struct ResponseLimits: Sendable, Equatable {
     /// Bytes of its lines, without their ends.
-    package var headBytes = 65_536
-    package var fieldCount = 1_000
+    public var headBytes = 65_536
+    public var fieldCount = 1_000
     /// 1xx responses before the final one.
-    package var informational = 20
+    public var informational = 20
 
-    package init() {}
+    public init() {}
 }
 
 /// Why a response's head is not used.
-package enum ResponseRejection: Error, Sendable, Equatable {
+public enum ResponseRejection: Error, Sendable, Equatable {
     case malformed, tooLarge
     /// RFC 9112 §6.1: one that we did not ask for, or that cannot be.
     case transferCoding
 }
 
-package struct ResponseHeadParser: Sendable {
-    package enum Event: Sendable {
+public struct ResponseHeadParser: Sendable {
+    public enum Event: Sendable {
         case more
         case informational(ResponseHead)
         case final(ResponseHead, Framing)
@@ -28,7 +28,7 @@ package struct ResponseHeadParser: Sendable {
     }
 
     /// What marks the end of the content (RFC 9112 §6.3).
-    package enum Framing: Sendable, Equatable {
+    public enum Framing: Sendable, Equatable {
         /// There is none.
         case byProtocol
         case length(Int)
@@ -49,15 +49,15 @@ package struct ResponseHeadParser: Sendable {
     private var version = HTTPVersion.http11
     private var informational = 0
     /// Whether the connection may go on after this response (RFC 9112 §9.3).
-    package private(set) var isPersistent = false
+    public private(set) var isPersistent = false
     /// How long the upstream says that it keeps the connection, in milliseconds; nil where it says nothing.
-    package private(set) var keepAlive: Int64?
+    public private(set) var keepAlive: Int64?
 
-    package init() {}
+    public init() {}
 
     /// Reads the whole lines at the start of `bytes`, no further than to the end of one head. Behind the final one there is nothing for it to read.
     /// - Returns: what they come to, and their length: 0 where the first line has no end yet.
-    package mutating func take(_ bytes: Span<UInt8>, limits: ResponseLimits) -> (event: Event, count: Int) {
+    public mutating func take(_ bytes: Span<UInt8>, limits: ResponseLimits) -> (event: Event, count: Int) {
         bytes.withUnsafeBufferPointer { take($0, limits) }
     }
 
@@ -88,7 +88,7 @@ package struct ResponseHeadParser: Sendable {
     }
 
     /// What is wrong with these bytes, whatever may still come of their line: the rest is not waited for then.
-    package func problem(withPartOfLine bytes: Span<UInt8>, limits: ResponseLimits) -> ResponseRejection? {
+    public func problem(withPartOfLine bytes: Span<UInt8>, limits: ResponseLimits) -> ResponseRejection? {
         guard lineBytes + bytes.count <= limits.headBytes else { return .tooLarge }
         guard status == 0 else { return nil }
         for index in 0..<min(bytes.count, Self.versionStart.utf8CodeUnitCount) where bytes[index] != Self.versionStart.utf8Start[index] {
@@ -183,7 +183,7 @@ package struct ResponseHeadParser: Sendable {
 
 extension ResponseHead {
     /// What Content-Length says, which the parser has found to be digits; nil where there is none.
-    package var contentLength: Int? {
+    public var contentLength: Int? {
         guard let digits = fields.first(.contentLength), digits.count <= ResponseHeadParser.lengthDigits else { return nil }
         let text = digits.span
         var length = 0
@@ -197,7 +197,7 @@ extension ResponseHead {
 
 extension Fields {
     /// What Content-Length says, of which there is one at least: digits only, and the same in each line.
-    package func statedLength() throws(ResponseRejection) -> Int {
+    public func statedLength() throws(ResponseRejection) -> Int {
         guard let digits = first(.contentLength), !digits.isEmpty, digits.count <= ResponseHeadParser.lengthDigits,
             isOneValue(.contentLength)
         else { throw .malformed }

@@ -2,8 +2,8 @@
 // a length, the last chunk or the connection's end proves. It also says whether a response still stands that more bytes follow. No I/O.
 
 /// Not copyable, so that asking it costs no references to its parts.
-package struct ResponseReader: ~Copyable, Sendable {
-    package enum Event: Sendable {
+public struct ResponseReader: ~Copyable, Sendable {
+    public enum Event: Sendable {
         /// All bytes given were taken; more are needed.
         case needsMore
         /// Whole lines of a head were taken; its end has not come.
@@ -20,7 +20,7 @@ package struct ResponseReader: ~Copyable, Sendable {
     }
 
     /// Why a response is not used.
-    package enum Refusal: Error, Sendable, Equatable {
+    public enum Refusal: Error, Sendable, Equatable {
         case head(ResponseRejection)
         case chunks
         /// Bytes follow the end that the last chunk marks, or a length on a connection that goes on: so the end may be wrong.
@@ -28,7 +28,7 @@ package struct ResponseReader: ~Copyable, Sendable {
     }
 
     /// What the connection's end means for the response.
-    package enum Ending: Sendable, Equatable {
+    public enum Ending: Sendable, Equatable {
         /// It had no other end.
         case whole
         /// No byte of it has come.
@@ -59,17 +59,17 @@ package struct ResponseReader: ~Copyable, Sendable {
     /// - Parameters:
     ///   - method: the request's.
     ///   - mayUpgrade: whether it offered to change to another protocol.
-    package init(to method: Method, mayUpgrade: Bool = false, limits: ResponseLimits) {
+    public init(to method: Method, mayUpgrade: Bool = false, limits: ResponseLimits) {
         isToHEAD = method == .head
         self.limits = limits
         head.mayUpgrade = mayUpgrade
     }
 
     /// Whether any byte has come.
-    package var hasBegun: Bool { if case .nothing = state { false } else { true } }
+    public var hasBegun: Bool { if case .nothing = state { false } else { true } }
 
     /// Whether the next bytes are content, or frame it.
-    package var isInContent: Bool {
+    public var isInContent: Bool {
         switch state {
         case .length(let left): left > 0
         case .chunked, .untilEnd, .tunnel: true
@@ -78,16 +78,16 @@ package struct ResponseReader: ~Copyable, Sendable {
     }
 
     /// Whether what comes is another protocol.
-    package var isTunnel: Bool { if case .tunnel = state { true } else { false } }
+    public var isTunnel: Bool { if case .tunnel = state { true } else { false } }
 
     /// Whether the connection may go on after this response (RFC 9112 §9.3). Known with the final head.
-    package var isPersistent: Bool { head.isPersistent }
+    public var isPersistent: Bool { head.isPersistent }
 
     /// How long the upstream says that it keeps the connection, in milliseconds. Known with the final head; nil where it says nothing.
-    package var keepAlive: Int64? { head.keepAlive }
+    public var keepAlive: Int64? { head.keepAlive }
 
     /// The next event in `bytes` from `position` on; `position` moves behind what was taken. To be called until it needs more, or has ended.
-    package mutating func next(_ bytes: Span<UInt8>, _ position: inout Int) -> Event {
+    public mutating func next(_ bytes: Span<UInt8>, _ position: inout Int) -> Event {
         switch state {
         case .nothing, .head: return nextOfHead(bytes, &position)
         case .withoutContent: return end(hasSurplus: position < bytes.count)
@@ -106,7 +106,7 @@ package struct ResponseReader: ~Copyable, Sendable {
     }
 
     /// - Parameter isClean: the peer said that it sends no more.
-    package func atConnectionEnd(isClean: Bool) -> Ending {
+    public func atConnectionEnd(isClean: Bool) -> Ending {
         switch state {
         case .nothing: .nothing
         case .untilEnd where isClean: .whole

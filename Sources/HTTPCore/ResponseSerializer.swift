@@ -1,21 +1,21 @@
 // Writes the head of an HTTP/1.1 response (RFC 9112 §4, §5).
 
-package enum ResponseSerializer {
+public enum ResponseSerializer {
     /// Status line and field lines, without the empty line that ends the head: more lines may follow.
-    package static func append(_ head: ResponseHead, to out: inout [UInt8]) {
+    public static func append(_ head: ResponseHead, to out: inout [UInt8]) {
         appendStatusLine(head.status, reason: head.reason, to: &out)
         FieldSerializer.append(head.fields, to: &out)
     }
 
-    package static func appendStatusLine(_ status: Status, reason: [UInt8], to out: inout [UInt8]) {
+    public static func appendStatusLine(_ status: Status, reason: [UInt8], to out: inout [UInt8]) {
         out.append(atMost: statusLineRoom(reason)) { writeStatusLine(status, reason: reason, to: &$0) }
     }
 
     /// What a status line takes at most.
-    package static func statusLineRoom(_ reason: [UInt8]) -> Int { 64 + reason.count }
+    public static func statusLineRoom(_ reason: [UInt8]) -> Int { 64 + reason.count }
 
     /// A reason that is empty or holds a control character is replaced by the standard one.
-    package static func writeStatusLine(_ status: Status, reason: [UInt8], to writer: inout ByteWriter) {
+    public static func writeStatusLine(_ status: Status, reason: [UInt8], to writer: inout ByteWriter) {
         // Nearly all.
         if status == 200, reason.isEmpty { return writer.put("HTTP/1.1 200 OK\r\n") }
         writer.put("HTTP/1.1 ")

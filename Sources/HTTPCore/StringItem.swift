@@ -2,7 +2,7 @@
 
 extension String {
     /// A string of RFC 9651 §3.3.3; what it cannot hold is `?`.
-    package var asStringItem: String {
+    public var asStringItem: String {
         var out: [UInt8] = [0x22]
         for byte in utf8 {
             if byte == 0x22 || byte == 0x5c { out.append(0x5c) }

@@ -2,12 +2,12 @@
 
 import CHash
 
-package enum ContentHash {
+public enum ContentHash {
     /// Good for telling things apart quickly that are compared afterwards.
-    package static func number(of bytes: UnsafeRawBufferPointer) -> UInt64 { XXH3_64bits(bytes.baseAddress, bytes.count) }
+    public static func number(of bytes: UnsafeRawBufferPointer) -> UInt64 { XXH3_64bits(bytes.baseAddress, bytes.count) }
 
     /// Appends 32 hexadecimal digits, the same on every machine and after every restart (XXH3, 128 bits).
-    package static func appendHex(of bytes: [UInt8], to out: inout [UInt8]) {
+    public static func appendHex(of bytes: [UInt8], to out: inout [UInt8]) {
         let hash = XXH3_128bits(bytes, bytes.count)
         let (high, low) = (hash.high64, hash.low64)
         let digits = (

@@ -6,12 +6,12 @@ import HTTPCore
 import JSON
 
 /// A public key. `@unchecked Sendable` because OpenSSL lets several threads check signatures with one, and nothing changes it.
-package final class VerificationKey: @unchecked Sendable {
-    package enum Kind: Sendable { case rsa, p256, p384, p521, ed25519, ed448 }
+public final class VerificationKey: @unchecked Sendable {
+    public enum Kind: Sendable { case rsa, p256, p384, p521, ed25519, ed448 }
 
-    package let kind: Kind
+    public let kind: Kind
     /// `kid`: its name in the set.
-    package let name: String?
+    public let name: String?
     /// `alg`: the only algorithm that it is for.
     let algorithm: SignatureAlgorithm?
     private let key: OpaquePointer
@@ -38,7 +38,7 @@ package final class VerificationKey: @unchecked Sendable {
 }
 
 /// Why a member of a set is not used.
-package enum KeyRefusal: String, Sendable {
+public enum KeyRefusal: String, Sendable {
     case unknownKind = "not of kty RSA, EC or OKP with a curve that we know"
     case notForSignatures = "its use or key_ops is another than checking signatures"
     case unknownAlgorithm = "its alg is none that we check"
@@ -49,22 +49,22 @@ package enum KeyRefusal: String, Sendable {
     case repeated = "a member stands in it twice"
 }
 
-package struct KeySet: Sendable {
-    package let keys: [VerificationKey]
+public struct KeySet: Sendable {
+    public let keys: [VerificationKey]
     /// What was left out: its name, or its place in the set, and why.
-    package let refused: [(name: String, reason: KeyRefusal)]
+    public let refused: [(name: String, reason: KeyRefusal)]
 
     /// More than that is no set of keys. Half a mebibyte and 256 keys.
-    package static let byteLimit = 512 * 1024
-    package static let keyLimit = 256
+    public static let byteLimit = 512 * 1024
+    public static let keyLimit = 256
 
-    package init(keys: [VerificationKey] = []) {
+    public init(keys: [VerificationKey] = []) {
         self.keys = keys
         refused = []
     }
 
     /// nil where the text is no JWK Set at all.
-    package init?(_ text: [UInt8]) {
+    public init?(_ text: [UInt8]) {
         guard text.count <= Self.byteLimit, let members = JSONValue(text)?["keys"]?.array, members.count <= Self.keyLimit else {
             return nil
         }
@@ -92,12 +92,12 @@ package struct KeySet: Sendable {
     }
 
     /// Of a set without keys, in words behind "it has".
-    package var whyUnusable: String {
+    public var whyUnusable: String {
         "no key that can be used" + (refused.first.map { " (\($0.name): \($0.reason.rawValue))" } ?? "")
     }
 
     /// Whether any key has that name.
-    package func contains(named name: String) -> Bool { keys.contains { $0.name == name } }
+    public func contains(named name: String) -> Bool { keys.contains { $0.name == name } }
 
     // MARK: Reading
 

@@ -7,8 +7,8 @@ import Locking
 import Reactor
 import Synchronization
 
-package final class KeySource: Sendable {
-    package enum Place: Sendable, Equatable {
+public final class KeySource: Sendable {
+    public enum Place: Sendable, Equatable {
         case file(String)
         /// - Parameters:
         ///   - kept: the file that keeps what was fetched; nil where nothing is stored.
@@ -17,7 +17,7 @@ package final class KeySource: Sendable {
     }
 
     /// What happened, for the log.
-    package enum Event: Sendable, Equatable {
+    public enum Event: Sendable, Equatable {
         case read(keys: Int, refused: [String])
         /// - Parameter hasKeys: whether earlier ones are used meanwhile.
         case failed(String, hasKeys: Bool)
@@ -35,11 +35,11 @@ package final class KeySource: Sendable {
     }
 
     /// A key that nobody knows is looked for no more often, for all: any client can name one.
-    package static let unknownKeyPauseMilliseconds: Int64 = 30_000
+    public static let unknownKeyPauseMilliseconds: Int64 = 30_000
     /// Keys are read again so often, so that one that was withdrawn is not trusted for longer.
-    package static let refreshMilliseconds: Int64 = 600_000
+    public static let refreshMilliseconds: Int64 = 600_000
 
-    package let place: Place
+    public let place: Place
     private let state = Mutex(State())
     private let changes = Atomic<UInt64>(0)
     private let tell: @Sendable (Event) -> Void
@@ -47,7 +47,7 @@ package final class KeySource: Sendable {
     private let run: @Sendable (@escaping @Sendable () -> Void) -> Bool
 
     /// - Parameter tell: is called on any thread.
-    package init(
+    public init(
         _ place: Place, run: @escaping @Sendable (@escaping @Sendable () -> Void) -> Bool = PlainThread.start,
         tell: @escaping @Sendable (Event) -> Void
     ) {
@@ -55,15 +55,15 @@ package final class KeySource: Sendable {
     }
 
     /// Goes up whenever the keys are others: what was verified with those before counts no longer.
-    package var version: UInt64 { changes.load(ordering: .acquiring) }
+    public var version: UInt64 { changes.load(ordering: .acquiring) }
 
     /// How many keys are there, and how often they were read, or could not be.
-    package var figures: (keys: Int, read: Int, failed: Int) {
+    public var figures: (keys: Int, read: Int, failed: Int) {
         state.withLock { ($0.keys.keys.count, $0.readCount, $0.failedCount) }
     }
 
     /// The keys that are there. Begins to read them again where they are old.
-    package func keys(now: Int64) -> KeySet {
+    public func keys(now: Int64) -> KeySet {
         let (keys, isDue) = state.withLock { state in
             (state.keys, Self.isDue(state, now: now, after: Self.refreshMilliseconds))
         }
@@ -72,14 +72,14 @@ package final class KeySource: Sendable {
     }
 
     /// A token names a key that is not among them: perhaps it is new.
-    package func miss(now: Int64) {
+    public func miss(now: Int64) {
         let isDue = state.withLock { Self.isDue($0, now: now, after: Self.unknownKeyPauseMilliseconds) }
         if isDue { read(now: now) }
     }
 
     /// Reads what a start has to have: the file, or what was kept; and begins to fetch what is to be fetched. Blocks for as long as reading a
     /// file does.
-    package func start(now: Int64) {
+    public func start(now: Int64) {
         switch place {
         case .file: readNow(now: now)
         case .url(let url, let kept, _):

@@ -4,9 +4,9 @@ import CachePolicy
 import HTTPCore
 
 /// Whose a request is, since its token is good.
-package final class VerifiedIdentity: Sendable {
+public final class VerifiedIdentity: Sendable {
     /// Of the cache: the same for all tokens of one user with the same rights.
-    package let partition: [UInt8]
+    public let partition: [UInt8]
     /// When the token ends: seconds since 1970.
     let expires: Int64
     /// The key that it was verified with.
@@ -29,16 +29,16 @@ package final class VerifiedIdentity: Sendable {
     }
 
     /// Whether the keys are the same as when it was verified. Asked from any thread.
-    package var isCurrent: Bool { source.version == keysVersion }
+    public var isCurrent: Bool { source.version == keysVersion }
 
     /// The first moment at which it is no more: milliseconds since 1970.
-    package var ends: Int64 { (expires + leeway) * 1000 }
+    public var ends: Int64 { (expires + leeway) * 1000 }
 
     /// The same for its user's copies while the upstream is away.
-    package var rescueEnds: Int64 { (expires + rescue) * 1000 }
+    public var rescueEnds: Int64 { (expires + rescue) * 1000 }
 }
 
-package enum RequestIdentity: Sendable {
+public enum RequestIdentity: Sendable {
     case verified(VerifiedIdentity)
     /// The token has ended: it is nobody's, but while the upstream is away it may have its own user's copy.
     case expired(VerifiedIdentity)
@@ -47,7 +47,7 @@ package enum RequestIdentity: Sendable {
     /// What the upstream has said of its credentials, or not.
     case told(ToldIdentity)
 
-    package var outcome: IdentityOutcome {
+    public var outcome: IdentityOutcome {
         switch self {
         case .verified: .verified
         case .expired: .expired
@@ -57,7 +57,7 @@ package enum RequestIdentity: Sendable {
     }
 
     /// nil where the request is a user of its own.
-    package var partition: [UInt8]? {
+    public var partition: [UInt8]? {
         switch self {
         case .verified(let identity): identity.partition
         case .told(let told): told.isCurrent ? told.partition : nil
@@ -66,7 +66,7 @@ package enum RequestIdentity: Sendable {
     }
 
     /// Before it the same is found: milliseconds since 1970.
-    package var ends: Int64 {
+    public var ends: Int64 {
         switch self {
         case .verified(let identity): identity.ends
         case .told(let told): told.isCurrent ? told.ends : .max
@@ -75,7 +75,7 @@ package enum RequestIdentity: Sendable {
     }
 }
 
-package final class RequestIdentities {
+public final class RequestIdentities {
     /// By the keyed hash of all credentials of the request.
     private var known = RecentlyUsed<VerifiedIdentity>(limit: RequestIdentities.limit)
     /// Apart, so that who sends what cannot be verified pushes nobody out.
@@ -85,10 +85,10 @@ package final class RequestIdentities {
     /// When it was last seen whether the keys are due to be read anew.
     private var lookedAfterKeys = Int64.min
     /// Tokens that were looked at, by what that came to.
-    package private(set) var counts: [String: UInt64] = [:]
+    public private(set) var counts: [String: UInt64] = [:]
 
     /// How many are remembered.
-    package var count: Int { known.count + refused.count }
+    public var count: Int { known.count + refused.count }
 
     private let verifier: TokenVerifier
     private let source: KeySource
@@ -97,9 +97,9 @@ package final class RequestIdentities {
     private static let keyPause: Int64 = 1_000
 
     /// Of each kind; twice as many at most.
-    package static let limit = 4096
+    public static let limit = 4096
 
-    package init(_ settings: TokenSettings, _ source: KeySource) {
+    public init(_ settings: TokenSettings, _ source: KeySource) {
         verifier = TokenVerifier(settings)
         self.source = source
         self.settings = settings
@@ -110,7 +110,7 @@ package final class RequestIdentities {
     ///   - now: the time of day in milliseconds.
     ///   - clock: milliseconds of the monotonic clock.
     ///   - partition: makes the partition of these claims and the request's other credentials.
-    package func identity(
+    public func identity(
         of fields: Fields, hash: [UInt8], now: Int64, clock: Int64, partition: (_ claims: [UInt8]) -> [UInt8]
     ) -> RequestIdentity {
         lookAfterKeys(clock)

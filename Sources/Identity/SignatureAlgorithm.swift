@@ -3,7 +3,7 @@
 
 import CSignature
 
-package enum SignatureAlgorithm: String, Sendable, CaseIterable {
+public enum SignatureAlgorithm: String, Sendable, CaseIterable {
     case rs256 = "RS256"
     case rs384 = "RS384"
     case rs512 = "RS512"

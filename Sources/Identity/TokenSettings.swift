@@ -1,34 +1,34 @@
 // What the operator says of the tokens of a route (`credentials.identity.jwt`).
 
 /// The same, with the keys.
-package struct TokenRules: Sendable {
-    package let settings: TokenSettings
-    package let keys: KeySource
+public struct TokenRules: Sendable {
+    public let settings: TokenSettings
+    public let keys: KeySource
 
-    package init(_ settings: TokenSettings, _ keys: KeySource) { (self.settings, self.keys) = (settings, keys) }
+    public init(_ settings: TokenSettings, _ keys: KeySource) { (self.settings, self.keys) = (settings, keys) }
 }
 
-package struct TokenSettings: Sendable, Equatable {
+public struct TokenSettings: Sendable, Equatable {
     /// Who may have made them, and for whom they are: a token must name one of each.
-    package var issuers: [String] = []
-    package var audiences: [String] = []
+    public var issuers: [String] = []
+    public var audiences: [String] = []
     /// The claim that tells whom a token belongs to.
-    package var subject = "sub"
+    public var subject = "sub"
     /// What `typ` must be (RFC 8725 §3.11); empty for anything.
-    package var types: [String] = []
+    public var types: [String] = []
     /// Claims that a refresh changes, beside those that always count as such.
-    package var volatileClaims: [String] = []
+    public var volatileClaims: [String] = []
     /// How far the clocks may be apart, in seconds.
-    package var leeway: Int64 = 60
+    public var leeway: Int64 = 60
     /// How long after its end a token may still have its own user's copy while the upstream is away, in seconds.
-    package var rescuesExpired: Int64 = 0
+    public var rescuesExpired: Int64 = 0
 
     /// Claims that two tokens of one user differ in, whatever their rights.
-    package static let alwaysVolatile = ["exp", "iat", "nbf", "jti", "auth_time", "nonce", "at_hash", "sid"]
+    public static let alwaysVolatile = ["exp", "iat", "nbf", "jti", "auth_time", "nonce", "at_hash", "sid"]
 
-    package init() {}
+    public init() {}
 
-    package init(issuers: [String], audiences: [String]) {
+    public init(issuers: [String], audiences: [String]) {
         (self.issuers, self.audiences) = (issuers, audiences)
     }
 
@@ -40,5 +40,5 @@ package struct TokenSettings: Sendable, Equatable {
     }
 
     /// Claims that no setting can leave out.
-    package static let alwaysIdentity = ["iss", "sub", "aud"]
+    public static let alwaysIdentity = ["iss", "sub", "aud"]
 }

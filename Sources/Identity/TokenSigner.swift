@@ -3,12 +3,12 @@
 import CSignature
 
 /// `@unchecked Sendable` because nothing changes after `init`, and each signature has a context of its own in OpenSSL.
-package final class TokenSigner: @unchecked Sendable {
+public final class TokenSigner: @unchecked Sendable {
     private static let name = "sample"
     private let key: OpaquePointer
 
     /// With a new key; nil where none is to be had.
-    package init?() {
+    public init?() {
         guard let key = csignature_edwards_make() else { return nil }
         self.key = key
     }
@@ -16,14 +16,14 @@ package final class TokenSigner: @unchecked Sendable {
     deinit { csignature_free(key) }
 
     /// The public key, as a JWK Set (RFC 7517 §5).
-    package var keySet: String {
+    public var keySet: String {
         var bytes = [UInt8](repeating: 0, count: Int(CSIGNATURE_ED25519_KEY_BYTES))
         csignature_edwards_public(key, &bytes)
         return #"{"keys":[{"kty":"OKP","crv":"Ed25519","alg":"EdDSA","kid":"\#(Self.name)","x":"\#(Base64URL.encode(bytes))"}]}"#
     }
 
     /// - Parameter claims: as JSON.
-    package func token(_ claims: String) -> String? {
+    public func token(_ claims: String) -> String? {
         let head = #"{"alg":"EdDSA","kid":"\#(Self.name)"}"#
         let message = [head, claims].map { Base64URL.encode(Array($0.utf8)) }.joined(separator: ".")
         var signature = [UInt8](repeating: 0, count: Int(CSIGNATURE_ED25519_BYTES))

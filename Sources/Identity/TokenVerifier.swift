@@ -6,16 +6,16 @@ import HTTPCore
 import JSON
 
 /// Whom a request's token belongs to.
-package struct TokenIdentity: Sendable, Equatable {
+public struct TokenIdentity: Sendable, Equatable {
     /// Its claims in canonical form, without those that a refresh changes.
-    package let claims: [UInt8]
+    public let claims: [UInt8]
     /// `exp`: seconds since 1970.
-    package let expires: Int64
+    public let expires: Int64
     /// Of the key that it is signed with.
     let keyFingerprint: [UInt8]
 }
 
-package enum TokenFinding: Sendable {
+public enum TokenFinding: Sendable {
     case verified(TokenIdentity)
     /// Good in all but its time, which has passed, the leeway with it.
     case expired(TokenIdentity)
@@ -24,16 +24,16 @@ package enum TokenFinding: Sendable {
     case unknownKey(name: String)
 }
 
-package struct TokenVerifier: Sendable {
+public struct TokenVerifier: Sendable {
     private let settings: TokenSettings
 
-    package init(_ settings: TokenSettings) { self.settings = settings }
+    public init(_ settings: TokenSettings) { self.settings = settings }
 
     private static let scheme = Array("bearer".utf8)
     private static let dpop = Array("dpop".utf8)
 
     /// The token of a request (RFC 6750 §2.1).
-    package static func token(of fields: Fields) -> Result<ArraySlice<UInt8>, TokenRefusalError> {
+    public static func token(of fields: Fields) -> Result<ArraySlice<UInt8>, TokenRefusalError> {
         var value: ArraySlice<UInt8>?
         for field in fields.all(.authorization) {
             guard value == nil else { return .failure(TokenRefusalError(.severalFields)) }
@@ -50,7 +50,7 @@ package struct TokenVerifier: Sendable {
     }
 
     /// - Parameter now: seconds since 1970.
-    package func verify(_ token: ArraySlice<UInt8>, keys: KeySet, now: Int64) -> TokenFinding {
+    public func verify(_ token: ArraySlice<UInt8>, keys: KeySet, now: Int64) -> TokenFinding {
         do throws(Refused) {
             let token = try SignedToken(token, types: settings.types)
             guard let key = keys.key(named: token.keyName, for: token.algorithm) else {
@@ -114,8 +114,8 @@ package struct TokenVerifier: Sendable {
     }
 }
 
-package struct TokenRefusalError: Error {
-    package let reason: TokenRefusal
+public struct TokenRefusalError: Error {
+    public let reason: TokenRefusal
     init(_ reason: TokenRefusal) { self.reason = reason }
 }
 

@@ -7,20 +7,20 @@ import JSON
 import Locking
 
 /// What the operator says of it.
-package struct LookUpSettings: Sendable, Equatable {
+public struct LookUpSettings: Sendable, Equatable {
     /// What the upstream is asked for; empty where it is not asked.
-    package var path = ""
+    public var path = ""
     /// Places in its response, and fields of it, that together say who somebody is and what that user may do: JSON Pointers, and names.
-    package var pointers: [String] = []
-    package var fields: [String] = []
+    public var pointers: [String] = []
+    public var fields: [String] = []
     /// How long what it said counts, in milliseconds.
-    package var keep: Int64 = 600_000
+    public var keep: Int64 = 600_000
 
-    package init() {}
+    public init() {}
 
     /// The values of all those places, each with its length; nil where one is missing, empty, or no text, whole number or list of these.
     /// - Parameter content: whole, and not coded.
-    package func values(status: Status, _ response: Fields, content: [UInt8]) -> [UInt8]? {
+    public func values(status: Status, _ response: Fields, content: [UInt8]) -> [UInt8]? {
         guard status == 200, JSONTextChecker.check(content.span) == .valid, let canonical = CanonicalJSON.make(checked: content.span),
             let value = JSONValue(canonical)
         else { return nil }
@@ -49,21 +49,21 @@ package struct LookUpSettings: Sendable, Equatable {
     }
 
     /// A longer response says nothing: going through it takes the loop's time.
-    package static let contentLimitBytes = 16 << 10
+    public static let contentLimitBytes = 16 << 10
 }
 
 /// What is known of one request's credentials. A class, since it is handed on with every hit.
-package final class ToldIdentity: Sendable {
+public final class ToldIdentity: Sendable {
     /// Of all those; nil where it is not known whom they belong to.
-    package let partition: [UInt8]?
+    public let partition: [UInt8]?
     /// Whether it still counts; else for a rescue alone.
-    package let isCurrent: Bool
+    public let isCurrent: Bool
     /// Milliseconds since 1970.
-    package let ends: Int64
+    public let ends: Int64
     /// Whether the upstream should be asked.
-    package let isDue: Bool
+    public let isDue: Bool
     /// Of the credentials.
-    package let hash: [UInt8]
+    public let hash: [UInt8]
 
     init(_ partition: [UInt8]?, ends: Int64, isDue: Bool, hash: [UInt8], now: Int64) {
         (self.partition, isCurrent, self.ends, self.isDue, self.hash) = (partition, partition != nil && now < ends, ends, isDue, hash)
@@ -71,7 +71,7 @@ package final class ToldIdentity: Sendable {
 }
 
 /// What asking came to.
-package enum LookUpEnd: Sendable {
+public enum LookUpEnd: Sendable {
     case told(partition: [UInt8])
     /// It says that these are nobody's, or nothing that can be used.
     case nothing
@@ -79,7 +79,7 @@ package enum LookUpEnd: Sendable {
     case failed
 }
 
-package final class ToldIdentities: Sendable {
+public final class ToldIdentities: Sendable {
     private struct Entry {
         var partition: [UInt8]?
         var ends: Int64 = 0
@@ -94,21 +94,21 @@ package final class ToldIdentities: Sendable {
 
     /// All shards ask.
     private let state = Mutex(State())
-    package let settings: LookUpSettings
+    public let settings: LookUpSettings
 
     /// Twice as many are remembered at most.
-    package static let limit = 4096
+    public static let limit = 4096
     /// What brought nothing is not tried again sooner: milliseconds.
-    package static let pause: Int64 = 30_000
+    public static let pause: Int64 = 30_000
     /// An attempt that has not ended by then is none any more.
     private static let patience: Int64 = 300_000
 
-    package init(_ settings: LookUpSettings) { self.settings = settings }
+    public init(_ settings: LookUpSettings) { self.settings = settings }
 
     /// - Parameters:
     ///   - hash: of all credentials of a request.
     ///   - now: milliseconds since 1970.
-    package func find(_ hash: [UInt8], now: Int64) -> ToldIdentity {
+    public func find(_ hash: [UInt8], now: Int64) -> ToldIdentity {
         state.withLock { state in
             guard let entry = state.entries[hash] else { return ToldIdentity(nil, ends: 0, isDue: true, hash: hash, now: now) }
             return ToldIdentity(entry.partition, ends: entry.ends, isDue: isDue(entry, now: now), hash: hash, now: now)
@@ -123,7 +123,7 @@ package final class ToldIdentities: Sendable {
     }
 
     /// Whether the caller is the one to ask.
-    package func begin(_ hash: [UInt8], now: Int64) -> Bool {
+    public func begin(_ hash: [UInt8], now: Int64) -> Bool {
         state.withLock { state in
             var entry = state.entries[hash]
             guard entry.map({ isDue($0, now: now) }) ?? true else { return false }
@@ -135,7 +135,7 @@ package final class ToldIdentities: Sendable {
         }
     }
 
-    package func end(_ hash: [UInt8], _ end: LookUpEnd, now: Int64) {
+    public func end(_ hash: [UInt8], _ end: LookUpEnd, now: Int64) {
         state.withLock { state in
             var entry = state.entries[hash] ?? Entry(askedAt: now)
             entry.isAsking = false
@@ -151,7 +151,7 @@ package final class ToldIdentities: Sendable {
         }
     }
 
-    package var figures: (counts: [String: UInt64], remembered: Int) { state.withLock { ($0.counts, $0.entries.count) } }
+    public var figures: (counts: [String: UInt64], remembered: Int) { state.withLock { ($0.counts, $0.entries.count) } }
 }
 
 extension LookUpEnd {

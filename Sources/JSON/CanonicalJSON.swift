@@ -6,16 +6,16 @@
 
 import HTTPCore
 
-package enum CanonicalJSON {
+public enum CanonicalJSON {
     /// The canonical form; nil where the text is not valid, too deep, has an object of too many members or one that names a member twice
     /// (RFC 8259 §4: what that means is open).
-    package static func make(_ text: Span<UInt8>) -> [UInt8]? {
+    public static func make(_ text: Span<UInt8>) -> [UInt8]? {
         guard [.valid, .validScalar].contains(JSONTextChecker.check(text)) else { return nil }
         return make(checked: text)
     }
 
     /// - Parameter text: that `JSONTextChecker` has called valid.
-    package static func make(checked text: Span<UInt8>) -> [UInt8]? {
+    public static func make(checked text: Span<UInt8>) -> [UInt8]? {
         text.withUnsafeBufferPointer { text in
             // RFC 8785 knows no byte order mark.
             guard text.first != 0xef else { return nil }

@@ -4,7 +4,7 @@
 
 import HTTPCore
 
-package enum JSONToken: Equatable {
+public enum JSONToken: Equatable {
     case beginObject, endObject, beginArray, endArray
     /// What stands between the quotes, as it is spelt.
     case name(Range<Int>)
@@ -83,12 +83,12 @@ struct JSONCursor {
 }
 
 /// Goes through a text for rooms that know nothing of memory.
-package enum JSONWalk {
+public enum JSONWalk {
     /// Gives each token to `take`, until it returns false.
     /// - Parameters:
     ///   - text: that `JSONTextChecker` has called valid.
     ///   - take: is given the token, and what tells the meaning of a name or string.
-    package static func through(_ text: Span<UInt8>, _ take: (JSONToken, (Range<Int>) -> [UInt8]) -> Bool) {
+    public static func through(_ text: Span<UInt8>, _ take: (JSONToken, (Range<Int>) -> [UInt8]) -> Bool) {
         text.withUnsafeBufferPointer { text in
             var cursor = JSONCursor(text)
             let meaning = { (range: Range<Int>) -> [UInt8] in

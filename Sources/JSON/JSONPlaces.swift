@@ -2,13 +2,13 @@
 
 import HTTPCore
 
-package enum JSONPlaces {
+public enum JSONPlaces {
     /// Where the elements of an array lie.
     /// - Parameters:
     ///   - text: that `JSONTextChecker` has called valid.
     ///   - path: the names of the members that lead to the array, from the outermost object.
     /// - Returns: nil where the path leads to no array.
-    package static func elements(of path: [String], in text: Span<UInt8>) -> [Range<Int>]? {
+    public static func elements(of path: [String], in text: Span<UInt8>) -> [Range<Int>]? {
         text.withUnsafeBufferPointer { text in
             var search = ElementSearch(path: path.map { Array($0.utf8) })
             var cursor = JSONCursor(text)
@@ -20,7 +20,7 @@ package enum JSONPlaces {
     }
 
     /// The line and column, from 1, of the first byte that makes a text invalid; of its end where it is cut. nil where it is valid.
-    package static func mistake(in text: Span<UInt8>) -> (line: Int, column: Int)? {
+    public static func mistake(in text: Span<UInt8>) -> (line: Int, column: Int)? {
         var checker = JSONTextChecker()
         var good = 0
         while good < text.count {

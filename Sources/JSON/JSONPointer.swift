@@ -3,11 +3,11 @@
 import HTTPCore
 
 /// A JSON Pointer: `/data/0/id`; the empty one is the whole text.
-package struct JSONPointer: Sendable, Equatable {
+public struct JSONPointer: Sendable, Equatable {
     let tokens: [[UInt8]]
 
     /// nil where the text is no pointer: it is neither empty nor begins with `/`, or `~` is followed by neither 0 nor 1 (§3).
-    package init?(_ text: String) {
+    public init?(_ text: String) {
         guard text.isEmpty || text.hasPrefix("/") else { return nil }
         var tokens: [[UInt8]] = []
         for part in text.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false).dropFirst() {
@@ -38,7 +38,7 @@ package struct JSONPointer: Sendable, Equatable {
 
 extension JSONPointer {
     /// What lies there; nil where nothing does.
-    package func value(in text: JSONValue) -> JSONValue? {
+    public func value(in text: JSONValue) -> JSONValue? {
         var value = text
         for token in tokens {
             switch value {
@@ -56,7 +56,7 @@ extension JSONPointer {
 
     /// Which of the places hold a value, `null` too; the same order.
     /// - Parameter text: that `JSONTextChecker` has called valid.
-    package static func found(_ pointers: [JSONPointer], in text: Span<UInt8>) -> [Bool] {
+    public static func found(_ pointers: [JSONPointer], in text: Span<UInt8>) -> [Bool] {
         text.withUnsafeBufferPointer { text in
             var search = PointerSearch(pointers)
             var cursor = JSONCursor(text)

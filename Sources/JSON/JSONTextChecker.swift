@@ -2,7 +2,7 @@
 // never takes the place of a good one. UTF-8 is checked strictly (§8.1). A byte order mark at the start is ignored, as §8.1 allows.
 
 /// What a finished text was.
-package enum JSONVerdict: Sendable, Equatable {
+public enum JSONVerdict: Sendable, Equatable {
     /// An object or array: its end cannot have been cut off unnoticed.
     case valid
     /// A number, string or literal at the top. A number that was cut is still a number, so framing must prove its end.
@@ -11,9 +11,9 @@ package enum JSONVerdict: Sendable, Equatable {
     case invalid
 }
 
-package struct JSONTextChecker: Sendable {
+public struct JSONTextChecker: Sendable {
     /// Nesting beyond this is refused: no API needs it, and clients' parsers recurse.
-    package static let depthLimit = 512
+    public static let depthLimit = 512
 
     private var state = JSONState.value.rawValue
     private var depth = 0
@@ -23,10 +23,10 @@ package struct JSONTextChecker: Sendable {
     /// Bytes of a byte order mark that were there; beyond three where the start is passed.
     private var markAt = 0
 
-    package init() {}
+    public init() {}
 
     /// - Returns: false as soon as the text cannot be valid any more.
-    package mutating func consume(_ bytes: Span<UInt8>) -> Bool {
+    public mutating func consume(_ bytes: Span<UInt8>) -> Bool {
         bytes.withUnsafeBufferPointer { buffer in
             let start = markAt < Self.passed ? skipMark(buffer) : 0
             let automaton = JSONAutomaton.shared
@@ -36,7 +36,7 @@ package struct JSONTextChecker: Sendable {
         }
     }
 
-    package mutating func finish() -> JSONVerdict {
+    public mutating func finish() -> JSONVerdict {
         guard depth == 0, let state = JSONState(rawValue: state) else { return .invalid }
         switch state {
         case .value: return markAt == 1 || markAt == 2 ? .invalid : .empty
@@ -46,7 +46,7 @@ package struct JSONTextChecker: Sendable {
         }
     }
 
-    package static func check(_ bytes: Span<UInt8>) -> JSONVerdict {
+    public static func check(_ bytes: Span<UInt8>) -> JSONVerdict {
         var checker = JSONTextChecker()
         return checker.consume(bytes) ? checker.finish() : .invalid
     }

@@ -3,7 +3,7 @@
 
 import HTTPCore
 
-package indirect enum JSONValue: Sendable, Equatable {
+public indirect enum JSONValue: Sendable, Equatable {
     case null
     case bool(Bool)
     case integer(Int)
@@ -13,34 +13,34 @@ package indirect enum JSONValue: Sendable, Equatable {
     /// In order; a repeated name keeps its first value when looked up.
     case object([Member])
 
-    package struct Member: Sendable, Equatable {
-        package let name: String
-        package let value: JSONValue
+    public struct Member: Sendable, Equatable {
+        public let name: String
+        public let value: JSONValue
 
-        package init(_ name: String, _ value: JSONValue) {
+        public init(_ name: String, _ value: JSONValue) {
             self.name = name
             self.value = value
         }
     }
 
     /// nil where the bytes are not one JSON text.
-    package init?(_ bytes: [UInt8]) {
+    public init?(_ bytes: [UInt8]) {
         guard [.valid, .validScalar].contains(JSONTextChecker.check(bytes.span)) else { return nil }
         var reader = JSONReader(bytes: bytes)
         self = reader.value()
     }
 
-    package subscript(_ name: String) -> JSONValue? {
+    public subscript(_ name: String) -> JSONValue? {
         guard case .object(let members) = self else { return nil }
         return members.first { $0.name == name }?.value
     }
 
-    package var string: String? { if case .string(let text) = self { text } else { nil } }
-    package var array: [JSONValue]? { if case .array(let items) = self { items } else { nil } }
-    package var members: [Member]? { if case .object(let members) = self { members } else { nil } }
-    package var bool: Bool? { if case .bool(let flag) = self { flag } else { nil } }
+    public var string: String? { if case .string(let text) = self { text } else { nil } }
+    public var array: [JSONValue]? { if case .array(let items) = self { items } else { nil } }
+    public var members: [Member]? { if case .object(let members) = self { members } else { nil } }
+    public var bool: Bool? { if case .bool(let flag) = self { flag } else { nil } }
 
-    package var integer: Int? {
+    public var integer: Int? {
         switch self {
         case .integer(let value): value
         case .number(let value): Int(exactly: value.rounded())
@@ -48,7 +48,7 @@ package indirect enum JSONValue: Sendable, Equatable {
         }
     }
 
-    package var double: Double? {
+    public var double: Double? {
         switch self {
         case .integer(let value): Double(value)
         case .number(let value): value
@@ -58,15 +58,15 @@ package indirect enum JSONValue: Sendable, Equatable {
 }
 
 extension JSONValue: ExpressibleByStringLiteral, ExpressibleByIntegerLiteral, ExpressibleByBooleanLiteral, ExpressibleByArrayLiteral {
-    package init(stringLiteral value: String) { self = .string(value) }
-    package init(integerLiteral value: Int) { self = .integer(value) }
-    package init(booleanLiteral value: Bool) { self = .bool(value) }
-    package init(arrayLiteral elements: JSONValue...) { self = .array(elements) }
+    public init(stringLiteral value: String) { self = .string(value) }
+    public init(integerLiteral value: Int) { self = .integer(value) }
+    public init(booleanLiteral value: Bool) { self = .bool(value) }
+    public init(arrayLiteral elements: JSONValue...) { self = .array(elements) }
 }
 
 extension JSONValue: ExpressibleByDictionaryLiteral {
     /// Members whose value is nil are left out.
-    package init(dictionaryLiteral elements: (String, JSONValue?)...) {
+    public init(dictionaryLiteral elements: (String, JSONValue?)...) {
         self = .object(elements.compactMap { name, value in value.map { Member(name, $0) } })
     }
 }
@@ -75,17 +75,17 @@ extension JSONValue: ExpressibleByDictionaryLiteral {
 
 extension JSONValue {
     /// Over several lines, the last of which ends: what pages and commands write.
-    package var document: [UInt8] { serialized(isIndented: true) + [0x0a] }
+    public var document: [UInt8] { serialized(isIndented: true) + [0x0a] }
 
     /// - Parameter isIndented: over several lines, for people.
-    package func serialized(isIndented: Bool = false) -> [UInt8] {
+    public func serialized(isIndented: Bool = false) -> [UInt8] {
         var out: [UInt8] = []
         write(to: &out, indent: isIndented ? 0 : nil)
         return out
     }
 
     /// Over several lines, to stand so deep in a larger text; the first line has no spaces before it.
-    package func serialized(depth: Int) -> [UInt8] {
+    public func serialized(depth: Int) -> [UInt8] {
         var out: [UInt8] = []
         write(to: &out, indent: depth)
         return out

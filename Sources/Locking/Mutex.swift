@@ -4,11 +4,11 @@
 import Glibc
 
 /// `@unchecked Sendable` because the value is reachable with the lock held only.
-package final class Mutex<Value>: @unchecked Sendable {
+public final class Mutex<Value>: @unchecked Sendable {
     @usableFromInline let lock: UnsafeMutablePointer<pthread_mutex_t>
     @usableFromInline var value: Value
 
-    package init(_ value: Value) {
+    public init(_ value: Value) {
         self.value = value
         lock = .allocate(capacity: 1)
         lock.initialize(to: pthread_mutex_t())
@@ -21,7 +21,7 @@ package final class Mutex<Value>: @unchecked Sendable {
     }
 
     @inlinable @inline(__always)
-    package func withLock<Result>(_ body: (inout Value) -> Result) -> Result {
+    public func withLock<Result>(_ body: (inout Value) -> Result) -> Result {
         pthread_mutex_lock(lock)
         defer { pthread_mutex_unlock(lock) }
         return body(&value)

@@ -10,29 +10,29 @@ import Glibc
 import Locking
 
 /// Is told of a descriptor's readiness, on the loop's queue.
-package protocol EventHandler: AnyObject {
+public protocol EventHandler: AnyObject {
     func ready(_ events: ReadyEvents)
 }
 
-package struct ReadyEvents: OptionSet, Sendable {
-    package let rawValue: UInt32
-    package init(rawValue: UInt32) { self.rawValue = rawValue }
-    package static let readable = ReadyEvents(rawValue: EPOLLIN.rawValue)
-    package static let writable = ReadyEvents(rawValue: EPOLLOUT.rawValue)
-    package static let failed = ReadyEvents(rawValue: EPOLLERR.rawValue)
+public struct ReadyEvents: OptionSet, Sendable {
+    public let rawValue: UInt32
+    public init(rawValue: UInt32) { self.rawValue = rawValue }
+    public static let readable = ReadyEvents(rawValue: EPOLLIN.rawValue)
+    public static let writable = ReadyEvents(rawValue: EPOLLOUT.rawValue)
+    public static let failed = ReadyEvents(rawValue: EPOLLERR.rawValue)
     /// The peer sends no more: its end may lie behind what is yet to be read.
-    package static let ended = ReadyEvents(rawValue: EPOLLRDHUP.rawValue)
+    public static let ended = ReadyEvents(rawValue: EPOLLRDHUP.rawValue)
 
     /// The connection is of no more use.
-    package var isBroken: Bool { rawValue & (EPOLLHUP.rawValue | EPOLLERR.rawValue) != 0 }
-    package var isReadable: Bool { rawValue & EPOLLIN.rawValue != 0 }
-    package var isWritable: Bool { rawValue & EPOLLOUT.rawValue != 0 }
+    public var isBroken: Bool { rawValue & (EPOLLHUP.rawValue | EPOLLERR.rawValue) != 0 }
+    public var isReadable: Bool { rawValue & EPOLLIN.rawValue != 0 }
+    public var isWritable: Bool { rawValue & EPOLLOUT.rawValue != 0 }
 }
 
 /// `@unchecked Sendable` because all but `pending` is touched on `queue` only, and `pending` is behind a mutex.
-package final class EventLoop: @unchecked Sendable {
-    package let time: any TimeSource
-    package let queue: DispatchQueue
+public final class EventLoop: @unchecked Sendable {
+    public let time: any TimeSource
+    public let queue: DispatchQueue
 
     private let epoll: Descriptor
     private let wakeDescriptor: Descriptor
@@ -48,10 +48,10 @@ package final class EventLoop: @unchecked Sendable {
     private var events = [epoll_event](repeating: epoll_event(), count: EventLoop.batchSize)
     private var stopped = false
     /// When the events being handled became known: read once for all of them.
-    package private(set) var batchWallMilliseconds: Int64 = 0
-    package private(set) var batchMicroseconds: Int64 = 0
+    public private(set) var batchWallMilliseconds: Int64 = 0
+    public private(set) var batchMicroseconds: Int64 = 0
     /// How long others waited for a batch to end.
-    package private(set) var waits = LoopWaits()
+    public private(set) var waits = LoopWaits()
     /// Work from other threads; they append and write `wakeDescriptor`, the loop takes all.
     private let pending = Mutex<[@Sendable () -> Void]>([])
 
@@ -69,7 +69,7 @@ package final class EventLoop: @unchecked Sendable {
         var events: ReadyEvents = []
     }
 
-    package init(label: String, time: any TimeSource = SystemTime.shared) {
+    public init(label: String, time: any TimeSource = SystemTime.shared) {
         self.time = time
         queue = DispatchQueue(label: label)
         epoll = Descriptor(epoll_create1(Int32(EPOLL_CLOEXEC)))
@@ -81,14 +81,14 @@ package final class EventLoop: @unchecked Sendable {
     /// Where a call is out of place, so that it is found in tests and not by a user: ends the process, in debug builds, unless this is called on
     /// the loop, or before the loop has been started. Whoever owns state of the loop calls it wherever others enter.
     @inline(__always)
-    package func assertOnLoop() {
+    public func assertOnLoop() {
         #if DEBUG
             if source != nil { dispatchPrecondition(condition: .onQueue(queue)) }
         #endif
     }
 
     /// Starts to run; events and work queued before are handled now.
-    package func start() {
+    public func start() {
         let source = DispatchSource.makeReadSource(fileDescriptor: epoll.number, queue: queue)
         source.setEventHandler { [self] in run() }
         self.source = source
@@ -99,7 +99,7 @@ package final class EventLoop: @unchecked Sendable {
     }
 
     /// Ends the loop after the work already queued. Call from any thread; `then` runs on the loop's queue as the last thing.
-    package func stop(then: @escaping @Sendable () -> Void = {}) {
+    public func stop(then: @escaping @Sendable () -> Void = {}) {
         execute { [self] in
             stopped = true
             source?.cancel()
@@ -111,7 +111,7 @@ package final class EventLoop: @unchecked Sendable {
     }
 
     /// Runs `work` on the loop. From any thread.
-    package func execute(_ work: @escaping @Sendable () -> Void) {
+    public func execute(_ work: @escaping @Sendable () -> Void) {
         let first = pending.withLock { list in
             list.append(work)
             return list.count == 1
@@ -120,14 +120,14 @@ package final class EventLoop: @unchecked Sendable {
     }
 
     /// Runs `work` once, when the batch of events being handled has been handled. On the loop only.
-    package func atEndOfBatch(_ work: @escaping () -> Void) {
+    public func atEndOfBatch(_ work: @escaping () -> Void) {
         assertOnLoop()
         batchEnd.append(work)
     }
 
     /// Runs `work` once, after the kernel was asked for events again: for what goes on in pieces, so that others have their turn. On the loop
     /// only.
-    package func inNextRound(_ work: @escaping () -> Void) {
+    public func inNextRound(_ work: @escaping () -> Void) {
         assertOnLoop()
         nextRound.append(work)
     }
@@ -135,7 +135,7 @@ package final class EventLoop: @unchecked Sendable {
     // MARK: Descriptors (on the loop only)
 
     /// Watches `descriptor` (level-triggered). The loop holds `handler` until `remove`.
-    package func add(_ descriptor: Int32, _ events: ReadyEvents, _ handler: any EventHandler) {
+    public func add(_ descriptor: Int32, _ events: ReadyEvents, _ handler: any EventHandler) {
         assertOnLoop()
         let index = Int(descriptor)
         if index >= watched.count { watched.append(contentsOf: repeatElement(Watched(), count: index + 64 - watched.count)) }
@@ -145,13 +145,13 @@ package final class EventLoop: @unchecked Sendable {
     }
 
     /// From now on another is told of a descriptor that is watched already.
-    package func handOver(_ descriptor: Int32, to handler: any EventHandler, _ events: ReadyEvents = .readable) {
+    public func handOver(_ descriptor: Int32, to handler: any EventHandler, _ events: ReadyEvents = .readable) {
         assertOnLoop()
         watched[Int(descriptor)].handler = handler
         modify(descriptor, events)
     }
 
-    package func modify(_ descriptor: Int32, _ events: ReadyEvents) {
+    public func modify(_ descriptor: Int32, _ events: ReadyEvents) {
         assertOnLoop()
         let index = Int(descriptor)
         guard index < watched.count, watched[index].handler != nil, watched[index].events != events else { return }
@@ -160,7 +160,7 @@ package final class EventLoop: @unchecked Sendable {
     }
 
     /// Stops watching. Call before closing the descriptor; with `isClosed`, the kernel has forgotten it already.
-    package func remove(_ descriptor: Int32, isClosed: Bool = false) {
+    public func remove(_ descriptor: Int32, isClosed: Bool = false) {
         assertOnLoop()
         let index = Int(descriptor)
         guard index < watched.count, watched[index].handler != nil else { return }
@@ -177,7 +177,7 @@ package final class EventLoop: @unchecked Sendable {
 
     /// Calls `action` once, `delay` from now by the loop's `time`.
     @discardableResult
-    package func schedule(after delay: Duration, _ action: @escaping () -> Void) -> LoopTimer {
+    public func schedule(after delay: Duration, _ action: @escaping () -> Void) -> LoopTimer {
         assertOnLoop()
         let timer = LoopTimer(deadline: time.monotonicMilliseconds + max(0, delay.wholeMilliseconds), action: action)
         timers.insert(timer)

@@ -2,7 +2,7 @@
 // the heap, grown to twice its size, is swept: so that many long timers that seldom fire do not pile up.
 
 /// One call in the future. Belongs to the loop that made it.
-package final class LoopTimer {
+public final class LoopTimer {
     let deadline: Int64
     private var action: (() -> Void)?
 
@@ -11,9 +11,9 @@ package final class LoopTimer {
         self.action = action
     }
 
-    package func cancel() { action = nil }
+    public func cancel() { action = nil }
 
-    package var isPending: Bool { action != nil }
+    public var isPending: Bool { action != nil }
 
     func fire() {
         let action = self.action

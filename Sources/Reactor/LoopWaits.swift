@@ -2,13 +2,13 @@
 // batch is the longest that anybody waited: one reading of the clock for all of them.
 
 /// How long batches of events took, since the start and lately. Pure: times are passed in, in microseconds.
-package struct LoopWaits: Sendable {
+public struct LoopWaits: Sendable {
     /// One more than the highest power of two that is counted apart: beyond 2^18 µs, a quarter of a second, all is one.
-    package static let buckets = 20
+    public static let buckets = 20
     /// How many batches took at most 2^index microseconds, and more than half of that; the last has all longer ones.
-    package private(set) var counts = InlineArray<20, UInt64>(repeating: 0)
+    public private(set) var counts = InlineArray<20, UInt64>(repeating: 0)
     /// Of all batches together.
-    package private(set) var sum: Int64 = 0
+    public private(set) var sum: Int64 = 0
 
     /// The longest of each of the last few spans of time, by the span's number.
     private var longest = InlineArray<7, Int64>(repeating: 0)
@@ -16,10 +16,10 @@ package struct LoopWaits: Sendable {
 
     private static let spanMicroseconds: Int64 = 10_000_000
 
-    package init() {}
+    public init() {}
 
     /// - Parameter now: of a clock that never goes back.
-    package mutating func note(_ duration: Int64, at now: Int64) {
+    public mutating func note(_ duration: Int64, at now: Int64) {
         let duration = max(0, duration)
         // 0 and 1 in the first, 2 in the second, 3 and 4 in the third.
         counts[min(Self.buckets - 1, Int64.bitWidth - max(0, duration - 1).leadingZeroBitCount)] += 1
@@ -31,7 +31,7 @@ package struct LoopWaits: Sendable {
     }
 
     /// The longest within the last minute, or a little more.
-    package func longestLately(now: Int64) -> Int64 {
+    public func longestLately(now: Int64) -> Int64 {
         var most: Int64 = 0
         let span = now / Self.spanMicroseconds
         for back in 0..<Int64(longest.count) {

@@ -3,33 +3,33 @@
 
 import Locking
 
-package final class LoopWorker: Sendable {
+public final class LoopWorker: Sendable {
     private let loop: EventLoop
     private let thread = WorkerThread()
     /// What waits to be done, or is being. Shared by the loop and the worker's thread.
     private let waiting = Mutex(Waiting())
 
-    package struct Waiting: Sendable {
+    public struct Waiting: Sendable {
         /// Pieces of work.
-        package var count = 0
+        public var count = 0
         /// Of the content that they go through.
-        package var bytes = 0
+        public var bytes = 0
     }
 
     /// Beyond it no more should be handed over: it is held in memory until its turn.
     private static let waitingLimitBytes = 64 << 20
 
-    package init(loop: EventLoop) { self.loop = loop }
+    public init(loop: EventLoop) { self.loop = loop }
 
-    package var queue: Waiting { waiting.withLock { $0 } }
+    public var queue: Waiting { waiting.withLock { $0 } }
 
-    package var isFull: Bool { queue.bytes >= Self.waitingLimitBytes }
+    public var isFull: Bool { queue.bytes >= Self.waitingLimitBytes }
 
     /// - Parameters:
     ///   - bytes: of the content that `work` goes through, as far as that is held in memory for it.
     ///   - work: touches nothing that the loop owns.
     ///   - then: runs on the loop; not after the loop has stopped.
-    package func perform<Result: Sendable>(
+    public func perform<Result: Sendable>(
         _ bytes: Int, _ work: @escaping @Sendable () -> Result, then: @escaping @Sendable (Result) -> Void
     ) {
         waiting.withLock { waiting in

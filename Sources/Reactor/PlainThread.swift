@@ -3,7 +3,7 @@
 import CSystem
 import Glibc
 
-package enum PlainThread {
+public enum PlainThread {
     private final class Work {
         let body: @Sendable () -> Void
         init(_ body: @escaping @Sendable () -> Void) { self.body = body }
@@ -11,7 +11,7 @@ package enum PlainThread {
 
     /// Runs `body` on a new thread, which ends with it.
     /// - Returns: false where no thread is to be had; then nothing runs.
-    package static func start(_ body: @escaping @Sendable () -> Void) -> Bool {
+    public static func start(_ body: @escaping @Sendable () -> Void) -> Bool {
         var thread = pthread_t()
         var attributes = pthread_attr_t()
         pthread_attr_init(&attributes)

@@ -3,7 +3,7 @@
 import Glibc
 
 /// Gives the time of day and a clock that never goes back, both in milliseconds.
-package protocol TimeSource: AnyObject, Sendable {
+public protocol TimeSource: AnyObject, Sendable {
     /// Milliseconds since 1970-01-01 00:00 UTC.
     var wallMilliseconds: Int64 { get }
     /// Milliseconds since some fixed moment; never goes back.
@@ -17,22 +17,22 @@ package protocol TimeSource: AnyObject, Sendable {
 }
 
 extension TimeSource {
-    package func wait(until monotonic: Int64) -> Int64 { max(0, monotonic - monotonicMilliseconds) }
+    public func wait(until monotonic: Int64) -> Int64 { max(0, monotonic - monotonicMilliseconds) }
 
-    package var isMovedByHand: Bool { false }
+    public var isMovedByHand: Bool { false }
 
-    package func whenMoved(_ wake: @escaping @Sendable () -> Void) {}
+    public func whenMoved(_ wake: @escaping @Sendable () -> Void) {}
 }
 
 /// The machine's clocks.
-package final class SystemTime: TimeSource {
-    package static let shared = SystemTime()
+public final class SystemTime: TimeSource {
+    public static let shared = SystemTime()
 
-    package var wallMilliseconds: Int64 { Self.read(CLOCK_REALTIME) }
-    package var monotonicMilliseconds: Int64 { Self.read(CLOCK_MONOTONIC) }
+    public var wallMilliseconds: Int64 { Self.read(CLOCK_REALTIME) }
+    public var monotonicMilliseconds: Int64 { Self.read(CLOCK_MONOTONIC) }
 
     /// Microseconds of the monotonic clock, for measuring durations.
-    package static var monotonicMicroseconds: Int64 {
+    public static var monotonicMicroseconds: Int64 {
         var time = timespec()
         clock_gettime(CLOCK_MONOTONIC, &time)
         return Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1000
@@ -47,7 +47,7 @@ package final class SystemTime: TimeSource {
 
 extension Duration {
     /// Rounded towards zero.
-    package var wholeMilliseconds: Int64 {
+    public var wholeMilliseconds: Int64 {
         let (seconds, attoseconds) = components
         return seconds * 1000 + attoseconds / 1_000_000_000_000_000
     }

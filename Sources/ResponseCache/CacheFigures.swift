@@ -3,11 +3,11 @@
 import CacheStore
 import Telemetry
 
-package struct CacheFigures: Sendable {
+public struct CacheFigures: Sendable {
     private let store: StoreStatistics
 
     /// - Parameter cache: nil where nothing is stored: then there is nothing, and it cannot be written to.
-    package init(_ cache: SharedCacheState?) {
+    public init(_ cache: SharedCacheState?) {
         guard let cache else {
             var nothing = StoreStatistics()
             nothing.isWritable = false
@@ -17,14 +17,14 @@ package struct CacheFigures: Sendable {
         store = cache.store.statistics
     }
 
-    package var entries: Int { store.entries }
-    package var bytes: Int { store.fileBytes }
-    package var limitBytes: Int { store.capacityBytes }
-    package var isWritable: Bool { store.isWritable }
-    package var evicted: Int { store.evicted }
-    package var writeErrors: Int { store.writeErrors }
+    public var entries: Int { store.entries }
+    public var bytes: Int { store.fileBytes }
+    public var limitBytes: Int { store.capacityBytes }
+    public var isWritable: Bool { store.isWritable }
+    public var evicted: Int { store.evicted }
+    public var writeErrors: Int { store.writeErrors }
 
-    package func write(to writer: inout MetricsWriter) {
+    public func write(to writer: inout MetricsWriter) {
         writer.gauge("cistern_store_bytes", "Bytes of the store's segment files.", Double(store.fileBytes))
         writer.gauge("cistern_store_limit_bytes", "The limit on the store's files.", Double(store.capacityBytes))
         writer.gauge("cistern_store_entries", "Stored responses.", Double(store.entries))

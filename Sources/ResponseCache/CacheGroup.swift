@@ -4,7 +4,7 @@ import CachePolicy
 import CacheStore
 import HTTPCore
 
-package struct CacheGroup {
+public struct CacheGroup: Sendable {
     /// One at least, in the order of their APIs.
     private let caches: [ResponseCache]
     /// Where those that are meant stand, by what their APIs are called in keys.
@@ -13,7 +13,7 @@ package struct CacheGroup {
     /// - Parameters:
     ///   - caches: of one store.
     ///   - places: of those that are meant.
-    package init(_ caches: [ResponseCache], meaning places: [Int]) {
+    public init(_ caches: [ResponseCache], meaning places: [Int]) {
         self.caches = caches
         self.places = Dictionary(places.map { (caches[$0].keyMaker.authority, $0) }) { first, _ in first }
     }
@@ -28,7 +28,7 @@ package struct CacheGroup {
     /// A page of what is stored, sorted by target, behind a place, whether what stood there is still stored or not. Goes through all of the index.
     /// - Parameter selections: of each API, at its place.
     /// - Returns: the entries with the places of their APIs, and the last one's place where there are more.
-    package func list(
+    public func list(
         _ selections: [EntrySelection], after: EntryPlace? = nil, limit: Int
     ) -> (entries: [(api: Int, entry: StoredEntry)], next: EntryPlace?) {
         var page = SortedPage(limit: limit + 1)
@@ -53,14 +53,14 @@ package struct CacheGroup {
     /// - Parameters:
     ///   - wanted: of each API, at its place; an id, or all, is the same of each.
     ///   - isSoft: they stay, and count as stale.
-    package func purge(_ wanted: [PurgeSelection], isSoft: Bool) -> Int {
+    public func purge(_ wanted: [PurgeSelection], isSoft: Bool) -> Int {
         defer { store.synchronize() }
         if case .id(let id) = wanted[0] { return purge(id, isSoft: isSoft) }
         return purge(selections: wanted.map(\.entries), isSoft: isSoft)
     }
 
     /// All that the store has, also of APIs that are there no more.
-    package func purgeStore(isSoft: Bool) -> Int {
+    public func purgeStore(isSoft: Bool) -> Int {
         defer { store.synchronize() }
         var count = 0
         store.visitAll { listed in

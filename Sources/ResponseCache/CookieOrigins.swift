@@ -12,7 +12,7 @@ import Locking
 import Synchronization
 
 /// Shared by all shards; off the path of a hit.
-package final class CookieOrigins: Sendable {
+public final class CookieOrigins: Sendable {
     private let store: ResponseStore
     /// What one of several APIs is called in keys; empty for the only one.
     private let name: [UInt8]
@@ -30,7 +30,7 @@ package final class CookieOrigins: Sendable {
     init(store: ResponseStore, name: [UInt8]) { (self.store, self.name) = (store, name) }
 
     /// Sets of cookies that were not remembered, because too many came.
-    package var leftOut: Int { left.load(ordering: .relaxed) }
+    public var leftOut: Int { left.load(ordering: .relaxed) }
 
     /// - Parameters:
     ///   - cookies: the partition of requests with exactly these cookies.

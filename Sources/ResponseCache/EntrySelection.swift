@@ -4,23 +4,23 @@ import CachePolicy
 import HTTPCore
 
 /// Without a target, a prefix and a tag: all.
-package struct EntrySelection: Sendable {
+public struct EntrySelection: Sendable {
     private let prefix: Prefix?
     let tag: String?
     private let target: Target?
 
-    package init(prefix: Prefix? = nil, tag: String? = nil, target: Target? = nil) {
+    public init(prefix: Prefix? = nil, tag: String? = nil, target: Target? = nil) {
         self.prefix = prefix
         self.tag = tag
         self.target = target
     }
 
     /// The beginning of a target, as it is spelled in keys or in any other spelling of its path.
-    package struct Prefix: Sendable {
+    public struct Prefix: Sendable {
         private let text: [UInt8]
         private let canonical: [UInt8]
 
-        package init(_ text: String) {
+        public init(_ text: String) {
             self.text = Array(RequestTarget.escaped(Array(text.utf8)[...], isTyped: true))
             let path = self.text[...].withoutQuery
             var key: [UInt8] = []
@@ -31,14 +31,14 @@ package struct EntrySelection: Sendable {
         fileprivate func begins(_ target: [UInt8]) -> Bool { target.starts(with: canonical) || target.starts(with: text) }
     }
 
-    package struct Target: Sendable {
+    public struct Target: Sendable {
         private let text: [UInt8]
         private let rules: ArgumentRules
         /// Path and arguments in their canonical spelling.
         fileprivate let canonical: [UInt8]
 
         /// - Parameter text: in any spelling.
-        package init(_ text: String, _ arguments: ArgumentTable) {
+        public init(_ text: String, _ arguments: ArgumentTable) {
             self.text = Array(RequestTarget.escaped(Array(text.utf8)[...], isTyped: true))
             rules = arguments.rules(for: self.text[...])
             canonical = Self.canonical(self.text, rules)

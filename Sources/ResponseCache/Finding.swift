@@ -5,28 +5,28 @@ import CacheStore
 import Identity
 
 /// What is stored for a request, where it was looked for, and what that goes by.
-package struct Finding {
-    package let keys: TargetKeys
-    package let result: LookUpResult
-    package let basis: FindingBasis
+public struct Finding {
+    public let keys: TargetKeys
+    public let result: LookUpResult
+    public let basis: FindingBasis
 }
 
 /// What a finding goes by. All that was looked at is in it, also where nothing lay: a mark that is set there later makes the response invalid.
-package struct FindingBasis: Sendable {
-    package internal(set) var lookUps = LookUpBasis()
+public struct FindingBasis: Sendable {
+    public internal(set) var lookUps = LookUpBasis()
     /// The names of the selecting fields, where the response is one of several variants.
-    package internal(set) var selecting: [ArraySlice<UInt8>] = []
+    public internal(set) var selecting: [ArraySlice<UInt8>] = []
     /// What the request's token came to; nil where none was looked at.
-    package internal(set) var identity: RequestIdentity?
+    public internal(set) var identity: RequestIdentity?
 
     /// The same for metrics and explanations.
-    package var identityOutcome: IdentityOutcome? { identity?.outcome }
+    public var identityOutcome: IdentityOutcome? { identity?.outcome }
 
     /// Before it the same is found: milliseconds since 1970.
-    package var ends: Int64 { identity?.ends ?? .max }
+    public var ends: Int64 { identity?.ends ?? .max }
 
     /// Whom the upstream should be asked about.
-    package var toldDue: ToldIdentity? {
+    public var toldDue: ToldIdentity? {
         guard case .told(let told)? = identity, told.isDue else { return nil }
         return told
     }
@@ -38,18 +38,18 @@ package struct FindingBasis: Sendable {
     }
 }
 
-package enum LookUpResult {
+public enum LookUpResult {
     case found(FoundResponse)
     case nothing
     /// Something is stored for this key, but for other values of the selecting fields; with the key that theirs would have.
     case otherVariant([UInt8])
 
-    package var found: FoundResponse? {
+    public var found: FoundResponse? {
         if case .found(let found) = self { found } else { nil }
     }
 
     /// The key under which requests that can have one response meet.
-    package func flightKey(_ keys: TargetKeys) -> [UInt8] {
+    public func flightKey(_ keys: TargetKeys) -> [UInt8] {
         switch self {
         case .found(let found): Self.flightKey(found.key, keys)
         case .otherVariant(let variant): Self.flightKey(variant, keys)

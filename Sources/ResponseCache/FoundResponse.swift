@@ -5,13 +5,13 @@ import CacheStore
 import HTTPCore
 
 /// A stored response that was found for a request. A class, since it is handed from hand to hand: its parts are more than 200 bytes.
-package final class FoundResponse {
+public final class FoundResponse {
     /// With the Date of the last confirmation.
     let item: StoredItem
     /// With the times of the last confirmation, written or not.
-    package let metadata: StoredMetadata
+    public let metadata: StoredMetadata
     /// The whole key: of the variant, where there are several.
-    package let key: [UInt8]
+    public let key: [UInt8]
     /// What the store knows it by. Its bytes may have left the memory since it was found.
     let written: StoredItem
     /// As they lie in the store.
@@ -31,19 +31,19 @@ package final class FoundResponse {
         (metadata, key, written, writtenMetadata) = (other.metadata, other.key, other.written, other.writtenMetadata)
     }
 
-    package var head: UnsafeRawBufferPointer { item.head }
+    public var head: UnsafeRawBufferPointer { item.head }
     /// As it lies in the store: with its coding, where it has one.
-    package var content: UnsafeRawBufferPointer { item.body }
-    package var coding: ContentCoding { ContentCoding(number: item.form.coding) ?? .identity }
+    public var content: UnsafeRawBufferPointer { item.body }
+    public var coding: ContentCoding { ContentCoding(number: item.form.coding) ?? .identity }
     /// Without it.
-    package var contentBytes: Int { item.form.plainBytes }
+    public var contentBytes: Int { item.form.plainBytes }
     /// No other content ever has the same number, as long as the process lives.
-    package var contentNumber: UInt64 { item.contentNumber }
+    public var contentNumber: UInt64 { item.contentNumber }
     /// Owns the memory of head and content: to be held for as long as they are used.
-    package var owner: AnyObject { item.owner }
+    public var owner: AnyObject { item.owner }
 
     /// The same with a head that is always in memory: for one who keeps it while the upstream is asked.
-    package var holdingHead: FoundResponse { FoundResponse(holdingHeadOf: self) }
+    public var holdingHead: FoundResponse { FoundResponse(holdingHeadOf: self) }
 }
 
 extension ContentCoding {

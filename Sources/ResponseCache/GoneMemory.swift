@@ -10,8 +10,8 @@ import Hashing
 import Locking
 
 /// Shared by all shards; off the path of a hit.
-package final class GoneMemory: Sendable {
-    package enum Event: Int, CaseIterable {
+public final class GoneMemory: Sendable {
+    public enum Event: Int, CaseIterable {
         case remembered, served, lifted, disbelieved
         /// Remembered, and not among those that are lifted if a crowd of 404 turns out not to be believed: too many were.
         case unwatched
@@ -33,12 +33,12 @@ package final class GoneMemory: Sendable {
     }
 
     /// By the name of the event.
-    package var counts: [(event: String, count: Int)] {
+    public var counts: [(event: String, count: Int)] {
         let counts = state.withLock { $0.counts }
         return Event.allCases.map { ("\($0)", counts[$0.rawValue]) }
     }
 
-    package func count(_ event: Event) { state.withLock { $0.counts[event.rawValue] += 1 } }
+    public func count(_ event: Event) { state.withLock { $0.counts[event.rawValue] += 1 } }
 
     // MARK: What the upstream says
 

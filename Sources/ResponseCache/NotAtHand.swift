@@ -4,32 +4,32 @@
 
 import CacheStore
 
-package enum NotAtHand: Error, Sendable {
+public enum NotAtHand: Error, Sendable {
     case onDisk(OnDisk)
 }
 
 extension ResponseCache {
     /// A look-up needs a record for the target, one for its variant, and a few that say what is no longer valid. Beyond that the memory is
     /// so short that what was brought in is gone again: then the look-up itself waits.
-    package static let readLimit = 8
+    public static let readLimit = 8
 
     /// - Parameter then: called once, on a thread of the store's.
-    package func bringIn(_ wanted: NotAtHand, then: @escaping @Sendable () -> Void) {
+    public func bringIn(_ wanted: NotAtHand, then: @escaping @Sendable () -> Void) {
         switch wanted {
         case .onDisk(let wanted): store.bringIn(wanted, then: then)
         }
     }
 
     /// Whether its content can be read without waiting: it may have been found a while ago.
-    package func isAtHand(_ found: FoundResponse) -> Bool { store.isInMemory(found.content, of: found.owner) }
+    public func isAtHand(_ found: FoundResponse) -> Bool { store.isInMemory(found.content, of: found.owner) }
 
     /// - Parameter then: called once, on a thread of the store's.
-    package func bringIn(contentOf found: FoundResponse, then: @escaping @Sendable () -> Void) {
+    public func bringIn(contentOf found: FoundResponse, then: @escaping @Sendable () -> Void) {
         store.bringIn(found.content, of: found.owner, then: then)
     }
 
     /// Looks, for a while, as one who may wait.
-    package func waiting<Result>(_ may: Bool = true, _ look: () throws(NotAtHand) -> Result) throws(NotAtHand) -> Result {
+    public func waiting<Result>(_ may: Bool = true, _ look: () throws(NotAtHand) -> Result) throws(NotAtHand) -> Result {
         guard may else { return try look() }
         let before = reading
         reading = .waiting

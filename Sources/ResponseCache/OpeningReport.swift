@@ -3,16 +3,16 @@
 import CacheStore
 import Glibc
 
-package struct OpeningReport: Sendable {
-    package enum Line: Sendable, Equatable {
+public struct OpeningReport: Sendable {
+    public enum Line: Sendable, Equatable {
         case info(String)
         case warning(String)
         case error(String)
     }
 
-    package let lines: [Line]
+    public let lines: [Line]
 
-    package init(_ cache: SharedCacheState) {
+    public init(_ cache: SharedCacheState) {
         let (directory, found) = (cache.directory, cache.store.statistics.opening)
         let snapshot = found.isFromSnapshot ? " from the snapshot" : ""
         var lines = [

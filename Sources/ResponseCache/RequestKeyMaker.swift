@@ -5,7 +5,7 @@ import CacheStore
 import HTTPCore
 import Identity
 
-package struct RequestKeyMaker {
+public struct RequestKeyMaker {
     /// The API, as it is named in keys.
     let authority: [UInt8]
     /// One user's own cache has no partitions.
@@ -30,7 +30,7 @@ package struct RequestKeyMaker {
     /// Of almost every key.
     private let plainPrefix: [UInt8]
 
-    package init(_ settings: ResponseCacheSettings) {
+    public init(_ settings: ResponseCacheSettings) {
         self.init(settings, store: nil) { CacheTime(wall: Timestamp(milliseconds: 0), monotonic: 0) }
     }
 
@@ -57,7 +57,7 @@ package struct RequestKeyMaker {
     }
 
     /// Where the partition lies in a key.
-    package var partitionOffset: Int { 1 + 4 + authority.count + 4 }
+    public var partitionOffset: Int { 1 + 4 + authority.count + 4 }
 
     /// Where a request is looked up, and whose its token is, where that is looked at.
     /// - Parameters:
@@ -101,7 +101,7 @@ package struct RequestKeyMaker {
 
     /// A number that stands for who asks; 0 without credentials. Where something is stored it is the first part of their partition, or, where
     /// there is none, of the one that they would have.
-    package func user(of head: RequestHead) -> UInt64 {
+    public func user(of head: RequestHead) -> UInt64 {
         let parts = credentials(of: head.fields)
         guard !parts.isEmpty else { return 0 }
         guard store != nil else { return UInt64(truncatingIfNeeded: parts.hashValue) }
@@ -110,7 +110,7 @@ package struct RequestKeyMaker {
     }
 
     /// The same, where the request was looked up already.
-    package func user(of head: RequestHead, at keys: TargetKeys) -> UInt64 {
+    public func user(of head: RequestHead, at keys: TargetKeys) -> UInt64 {
         if keys.isPartitioned { return user(inKey: keys.own) }
         // Who has no partition has no credentials, where there are partitions.
         return isPrivate || ignoresSome ? user(of: head) : 0
@@ -146,7 +146,7 @@ package struct RequestKeyMaker {
     }
 
     /// That of all whom the upstream has said the same of.
-    package func partition(told values: [UInt8], by settings: LookUpSettings) -> [UInt8] {
+    public func partition(told values: [UInt8], by settings: LookUpSettings) -> [UInt8] {
         var parts: [UInt8] = []
         // No field has a name with a space in it.
         for part in [Array("what was told".utf8), Array(settings.path.utf8), values] { CacheKey.appendPart(part, to: &parts) }
@@ -162,7 +162,7 @@ package struct RequestKeyMaker {
     }
 
     /// What was found of tokens here, for metrics.
-    package var tokenFigures: (looked: [String: UInt64], remembered: Int) {
+    public var tokenFigures: (looked: [String: UInt64], remembered: Int) {
         tokens.reduce(into: ([:], 0)) { sum, one in
             sum.0.merge(one.counts, uniquingKeysWith: +)
             sum.1 += one.count
@@ -172,7 +172,7 @@ package struct RequestKeyMaker {
     private func partition(_ parts: [UInt8]) -> [UInt8] { store?.credentialPartition(parts) ?? [] }
 
     /// Whether a request has any field that may carry credentials, whosever; Authorization does, also where the operator does not name it.
-    package func hasCredentials(_ fields: Fields) -> Bool {
+    public func hasCredentials(_ fields: Fields) -> Bool {
         fields.contains(.authorization) || (cookies != nil && fields.contains(.cookie)) || hasOtherCredentials(fields)
     }
 

@@ -5,16 +5,16 @@ import CacheStore
 import HTTPCore
 
 /// The upstream has said that a stored response still holds: the same with its head brought up to date.
-package struct Confirmation {
-    package let found: FoundResponse
-    package let head: [UInt8]
-    package let metadata: StoredMetadata
+public struct Confirmation {
+    public let found: FoundResponse
+    public let head: [UInt8]
+    public let metadata: StoredMetadata
     /// Those of the 304, for the client that caused it.
-    package let cookies: [ArraySlice<UInt8>]
+    public let cookies: [ArraySlice<UInt8>]
 }
 
 /// What became of the stored response that a 304 has confirmed.
-package enum ConfirmationResult: Sendable, Equatable {
+public enum ConfirmationResult: Sendable, Equatable {
     /// It is up to date.
     case stored
     /// Something else is stored by now.
@@ -29,7 +29,7 @@ extension ResponseCache {
     ///   - recency: of what it makes of the stored response.
     /// - Returns: what its own client gets: what was found, as that is from now on. Others get what is stored, which may be another by now. nil
     ///   where the 304 does not name what was found.
-    package func confirm(
+    public func confirm(
         by response: ResponseHead, for request: PlacedRequest, _ recency: Recency, at time: CacheTime
     ) -> (confirmation: Confirmation, result: ConfirmationResult)? {
         guard let found = request.found, let fresh = freshened(found, by: response, recency, for: request.head) else { return nil }
@@ -50,7 +50,7 @@ extension ResponseCache {
     }
 
     /// What a response to HEAD brings, held against the response to GET that is stored now, unless that was asked for later.
-    package func update(by response: ResponseHead, for request: PlacedRequest, _ recency: Recency, now: Timestamp) {
+    public func update(by response: ResponseHead, for request: PlacedRequest, _ recency: Recency, now: Timestamp) {
         guard let base = findWaiting(request.head, at: request.keys).found, !recency.isOutdated(by: base.metadata.recency) else { return }
         let contentBytes = base.contentBytes
         switch Validation.update(base.metadata, head: base.item.head, by: response, contentBytes: contentBytes, strictness: strictness) {
@@ -202,7 +202,7 @@ extension ResponseCache {
     }
 
     /// Whether what was found is still what is stored.
-    package func isStill(_ found: FoundResponse) throws(NotAtHand) -> Bool {
+    public func isStill(_ found: FoundResponse) throws(NotAtHand) -> Bool {
         if let wanted = firstNotAtHand(of: [found.key]) { throw wanted }
         return isStored(found)
     }

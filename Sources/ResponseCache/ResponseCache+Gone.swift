@@ -6,7 +6,7 @@ import HTTPCore
 
 extension ResponseCache {
     /// The response that came after this copy and says that it is gone.
-    package func gone(beside found: FoundResponse) throws(NotAtHand) -> FoundResponse? {
+    public func gone(beside found: FoundResponse) throws(NotAtHand) -> FoundResponse? {
         guard gone != nil, let gone = GoneMemory.gone(in: try item(GoneMemory.key(found.key)), found.key),
             !found.metadata.recency.isLater(than: gone.metadata.recency)
         else { return nil }
@@ -16,7 +16,7 @@ extension ResponseCache {
     /// - Parameters:
     ///   - decision: where it is stored as any other response, that is what counts.
     ///   - user: a number for the one who has asked.
-    package func judgeGone(
+    public func judgeGone(
         _ response: ResponseHead, _ decision: StorageDecision, for request: PlacedRequest, by user: UInt64, at time: CacheTime
     ) -> GoneJudgement {
         // What one user's request got says nothing of the copy that others have in common.
@@ -38,13 +38,13 @@ extension ResponseCache {
     }
 
     /// The upstream has what was found: what said that it is gone counts no more.
-    package func notePresent(_ found: FoundResponse, _ recency: Recency, at time: CacheTime) {
+    public func notePresent(_ found: FoundResponse, _ recency: Recency, at time: CacheTime) {
         gone?.found(found.key, recency, now: time.monotonic)
     }
 
     /// Remembers that what was found is gone, if the whole response says so and may be kept.
     /// - Returns: whether it did.
-    package func rememberGone(_ response: WholeResponse, for request: PlacedRequest, at time: CacheTime) -> Bool {
+    public func rememberGone(_ response: WholeResponse, for request: PlacedRequest, at time: CacheTime) -> Bool {
         guard let gone, let found = request.found, ContentCoding(response.head.fields) == .identity || response.isDecoded,
             !isMarkedNow(Self.invalidationKey(request.keys.shared), since: response.recency.requestTime),
             !isOutdated(response.recency, at: [found.key])

@@ -6,19 +6,19 @@ import CacheStore
 import HTTPCore
 
 /// A response that no fetch has brought, with its request.
-package struct ArchivedResponse: Sendable {
-    package let request: RequestHead
+public struct ArchivedResponse: Sendable {
+    public let request: RequestHead
     /// Without hop-by-hop fields.
-    package let response: ResponseHead
-    package let content: [UInt8]
+    public let response: ResponseHead
+    public let content: [UInt8]
     /// Whether the upstream had coded the content: archives hold it without its codings.
-    package let isDecoded: Bool
-    package let requestTime: Timestamp
-    package let responseTime: Timestamp
+    public let isDecoded: Bool
+    public let requestTime: Timestamp
+    public let responseTime: Timestamp
     /// What no field tells, where a cache has written the archive.
-    package var origin = ArchiveOrigin()
+    public var origin = ArchiveOrigin()
 
-    package init(
+    public init(
         request: RequestHead, response: ResponseHead, content: [UInt8], isDecoded: Bool, requestTime: Timestamp, responseTime: Timestamp
     ) {
         self.request = request
@@ -30,16 +30,16 @@ package struct ArchivedResponse: Sendable {
     }
 }
 
-package struct ArchiveOrigin: Sendable {
+public struct ArchiveOrigin: Sendable {
     /// Its request had Authorization, and it was kept for everyone by leave of a directive (RFC 9111 §3.5).
-    package var isAuthorized = false
+    public var isAuthorized = false
     /// It counted as stale, whatever it said itself.
-    package var isStale = false
+    public var isStale = false
 
-    package init() {}
+    public init() {}
 }
 
-package enum ImportResult: Sendable, Equatable {
+public enum ImportResult: Sendable, Equatable {
     case stored
     /// It says that what is stored is gone, and stands beside it from now on.
     case rememberedAsGone
@@ -55,7 +55,7 @@ extension ResponseCache {
     ///   - good: what its route calls good.
     ///   - fault: what is wrong with its content.
     ///   - ownTag: the entity tag of its data, where it came without a validator.
-    package func take(
+    public func take(
         _ archived: ArchivedResponse, good: GoodResponse, fault: UpstreamFault?, ownTag: [UInt8]?, at time: CacheTime
     ) -> ImportResult {
         let head = archived.request

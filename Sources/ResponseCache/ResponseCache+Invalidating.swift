@@ -11,7 +11,7 @@ extension ResponseCache {
     ///   - response: to the write.
     ///   - sparingTarget: whether its route says that a write changes too little of what is stored for the target itself.
     ///   - withCollection: whether its route says that a write to a member changes its collection too.
-    package func invalidate(
+    public func invalidate(
         after response: ResponseHead, to head: RequestHead, sparingTarget: Bool = false, withCollection: Bool, at now: Timestamp
     ) {
         invalidateAlike(after: response, to: head, sparingTarget: sparingTarget, withCollection: withCollection, at: now)
@@ -34,7 +34,7 @@ extension ResponseCache {
     }
 
     /// What a write to this target will look at: brought in while the upstream works, so that nobody waits for it when its response comes.
-    package func readAhead(forWrite head: RequestHead) {
+    public func readAhead(forWrite head: RequestHead) {
         var keys = [Self.invalidationKey(sharedKey(of: head.pathAndQuery, for: head))]
         if variances?.isEmpty == false { keys.append(SearchVarianceMemory.key(pathKey(of: head.pathAndQuery, for: head))) }
         store.readAhead(keys)

@@ -7,7 +7,7 @@ import CacheStore
 import HTTPCore
 
 /// Where an entry stands in the order of all: by target.
-package struct EntryPlace: Comparable, Sendable {
+public struct EntryPlace: Comparable, Sendable {
     let target: String
     let id: EntryID
 
@@ -16,20 +16,20 @@ package struct EntryPlace: Comparable, Sendable {
         self.id = id
     }
 
-    package init?(_ text: String) {
+    public init?(_ text: String) {
         guard let id = EntryID(text.prefix(32)), text.dropFirst(32).first == "~" else { return nil }
         self.id = id
         target = String(text.dropFirst(33))
     }
 
-    package var text: String { "\(id)~\(target)" }
+    public var text: String { "\(id)~\(target)" }
 
-    package static func < (left: EntryPlace, right: EntryPlace) -> Bool { (left.target, left.id) < (right.target, right.id) }
+    public static func < (left: EntryPlace, right: EntryPlace) -> Bool { (left.target, left.id) < (right.target, right.id) }
 }
 
 extension ResponseCache {
     /// One stored response that clients can get, or what says that such a one is gone.
-    package func entry(_ id: EntryID) -> StoredEntry? {
+    public func entry(_ id: EntryID) -> StoredEntry? {
         guard let listed = store.item(id.item) else { return nil }
         guard StoredMetadata.kind(of: listed.item.metadata) == .gone else { return entry(listed) }
         let copy = Array(listed.key.dropLast())
@@ -40,7 +40,7 @@ extension ResponseCache {
     }
 
     /// What says that this is gone, and goes out in its place while the upstream fails.
-    package func gone(beside entry: StoredEntry) -> StoredEntry? { self.entry(EntryID(store.id(of: GoneMemory.key(entry.keyBytes)))) }
+    public func gone(beside entry: StoredEntry) -> StoredEntry? { self.entry(EntryID(store.id(of: GoneMemory.key(entry.keyBytes)))) }
 
     func entry(_ listed: ListedItem) -> StoredEntry? {
         let bytes = Array(listed.key)

@@ -27,7 +27,7 @@ struct StoringPlace {
 
 extension ResponseCache {
     /// The keys under which a GET of the same target, with the same credentials, is stored.
-    package func keysOfGet(for head: RequestHead) -> TargetKeys { keys(for: head, target: Array(head.pathAndQuery), nil) }
+    public func keysOfGet(for head: RequestHead) -> TargetKeys { keys(for: head, target: Array(head.pathAndQuery), nil) }
 
     /// What is stored for a request under its path's variance.
     /// - Parameter exact: what was found for its exact target.

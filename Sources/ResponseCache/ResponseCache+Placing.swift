@@ -6,7 +6,7 @@ import CachePolicy
 import CacheStore
 import HTTPCore
 
-package enum StoringResult: Sendable, Equatable {
+public enum StoringResult: Sendable, Equatable {
     case stored
     /// A response whose request was sent later is stored.
     case outdated
@@ -17,7 +17,7 @@ package enum StoringResult: Sendable, Equatable {
     case refused
 
     /// The same, as a decision with its reason.
-    package var decision: StorageDecision {
+    public var decision: StorageDecision {
         switch self {
         case .stored: .allowed
         case .outdated: .forbidden(.outdated)

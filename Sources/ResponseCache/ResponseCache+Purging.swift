@@ -3,7 +3,7 @@
 
 import CachePolicy
 
-package enum PurgeSelection: Sendable {
+public enum PurgeSelection: Sendable {
     case id(EntryID)
     case all
     case selection(EntrySelection)
@@ -20,5 +20,5 @@ package enum PurgeSelection: Sendable {
 extension ResponseCache {
     /// From now on nothing is stored that was asked for until then: a fetch that is under way must not bring back what is about to be taken out.
     /// A thread that has looked at the clock before may be storing. So between this and the purge each of them does something else once.
-    package func beginPurge(at now: Timestamp) { shared.purges.purged(at: now) }
+    public func beginPurge(at now: Timestamp) { shared.purges.purged(at: now) }
 }

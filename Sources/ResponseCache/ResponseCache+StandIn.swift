@@ -6,14 +6,14 @@ import CacheStore
 import HTTPCore
 
 /// A copy that may stand in.
-package struct StandIn {
-    package let found: FoundResponse
-    package let age: Int64
-    package let ttl: Int64?
-    package let permission: SharedCopyPermission
+public struct StandIn {
+    public let found: FoundResponse
+    public let age: Int64
+    public let ttl: Int64?
+    public let permission: SharedCopyPermission
 }
 
-package enum StandInResult {
+public enum StandInResult {
     case found(StandIn)
     case forbidden(NoSharedRescueReason)
     /// None is stored, or it may not go out at all.
@@ -24,7 +24,7 @@ extension ResponseCache {
     /// - Parameters:
     ///   - keys: the request's own.
     ///   - setting: what its route says of this.
-    package func standIn(
+    public func standIn(
         for head: RequestHead, at keys: TargetKeys, _ directives: RequestCacheControl, _ setting: RescueWithShared, now: Timestamp
     ) throws(NotAtHand) -> StandInResult {
         let everybodys = TargetKeys(own: keys.shared, shared: keys.shared)
@@ -81,7 +81,7 @@ extension ResponseCache {
 
     /// A request is about to be sent: one that could be a login ends what is known of its cookies.
     /// - Parameter isReading: it changes nothing, and the store has to do with it.
-    package func noteCookies(sentWith head: RequestHead, isReading: Bool) {
+    public func noteCookies(sentWith head: RequestHead, isReading: Bool) {
         guard let origins = shared.cookieOrigins, head.fields.contains(.cookie),
             !isReading || keyMaker.hasOtherCredentials(head.fields),
             let cookies = keyMaker.cookiePartition(of: head.fields)

@@ -8,13 +8,13 @@ import HTTPCore
 
 /// A request, as far as the store needs to know it, with where it was looked up and what was found there. A class, since each step of storing
 /// is given it.
-package final class PlacedRequest {
-    package let head: RequestHead
-    package let directives: RequestCacheControl
-    package let keys: TargetKeys
-    package let found: FoundResponse?
+public final class PlacedRequest {
+    public let head: RequestHead
+    public let directives: RequestCacheControl
+    public let keys: TargetKeys
+    public let found: FoundResponse?
 
-    package init(_ head: RequestHead, _ directives: RequestCacheControl = RequestCacheControl(), keys: TargetKeys, found: FoundResponse?) {
+    public init(_ head: RequestHead, _ directives: RequestCacheControl = RequestCacheControl(), keys: TargetKeys, found: FoundResponse?) {
         self.head = head
         self.directives = directives
         self.keys = keys
@@ -23,23 +23,23 @@ package final class PlacedRequest {
 }
 
 /// A final response with all of its content.
-package struct WholeResponse {
+public struct WholeResponse {
     /// Without its hop-by-hop fields.
-    package let head: ResponseHead
+    public let head: ResponseHead
     /// Decoded, where `isDecoded`.
-    package let content: [UInt8]
-    package let isDecoded: Bool
+    public let content: [UInt8]
+    public let isDecoded: Bool
     /// The content as it came, where it came with a coding that clients know.
-    package var coded: (content: [UInt8], coding: ContentCoding)?
+    public var coded: (content: [UInt8], coding: ContentCoding)?
     /// The entity tag of its data, where it came without a validator.
-    package let ownTag: [UInt8]?
-    package let recency: Recency
+    public let ownTag: [UInt8]?
+    public let recency: Recency
     /// It came to a POST, and answers later GETs (RFC 9110 §9.3.3).
-    package let isOfPOST: Bool
+    public let isOfPOST: Bool
     /// It was archived, and its request had Authorization, which the archive does not hold.
     let isAuthorized: Bool
 
-    package init(
+    public init(
         _ head: ResponseHead, _ content: [UInt8], isDecoded: Bool, ownTag: [UInt8]? = nil, _ recency: Recency, isOfPOST: Bool = false,
         isAuthorized: Bool = false
     ) {
@@ -71,7 +71,7 @@ struct NewResponse {
 
 extension ResponseCache {
     /// RFC 9111 §3, and what the operator calls good.
-    package func decideStoring(
+    public func decideStoring(
         _ response: ResponseHead, for request: PlacedRequest, good: GoodResponse = GoodResponse()
     ) -> StorageDecision {
         if let fault = good.faultOfHead(response) { return .forbidden(fault.notStored) }
@@ -83,7 +83,7 @@ extension ResponseCache {
     /// - Parameters:
     ///   - isPartitioned: whether its key holds the request's credentials.
     ///   - found: what was found for it.
-    package func decideStoring(
+    public func decideStoring(
         _ response: ResponseHead, to head: RequestHead, _ directives: RequestCacheControl, isPartitioned: Bool, beside found: FoundResponse?
     ) -> StorageDecision {
         let policy = policy(for: head)
@@ -98,13 +98,13 @@ extension ResponseCache {
         StorableRequest(head, directives, isPartitioned: isPartitioned, isForAll: settings.credentials.areIgnored(for: head))
     }
 
-    package func control(_ response: ResponseHead) -> ResponseCacheControl {
+    public func control(_ response: ResponseHead) -> ResponseCacheControl {
         ResponseCacheControl(response.fields, targeted: settings.policy.targetedFields)
     }
 
     /// Stores a response that may be.
     /// - Returns: how it went, and the response as it is stored.
-    package func store(
+    public func store(
         _ response: WholeResponse, for request: PlacedRequest, at time: CacheTime
     ) -> (result: StoringResult, head: [UInt8], metadata: StoredMetadata) {
         let new = make(response, for: request)
@@ -147,7 +147,7 @@ extension ResponseCache {
     }
 
     /// The same of a response that is not stored.
-    package func isOpen(_ response: Fields, to request: RequestHead, isPartitioned: Bool) -> Bool {
+    public func isOpen(_ response: Fields, to request: RequestHead, isPartitioned: Bool) -> Bool {
         guard !isPartitioned, !response.contains(.setCookie), !request.fields.contains(.authorization) else { return false }
         // Where keys have no partitions, credentials say nothing by being in one.
         return concealed.isEmpty || !keyMaker.hasCredentials(request.fields)
@@ -266,7 +266,7 @@ extension ResponseCache {
 
     /// What storing a response looks at and has to be brought in first; nil where all of it is at hand.
     /// - Parameter isUpdate: whether it brings up to date what is stored, which is looked up for that.
-    package func firstNotAtHand(
+    public func firstNotAtHand(
         storing response: Fields, for request: PlacedRequest, isUpdate: Bool = false, now: Timestamp
     ) -> NotAtHand? {
         let (head, keys) = (request.head, request.keys)

@@ -9,9 +9,9 @@ import Identity
 
 /// Each thread that uses the cache has one: a shard's loop, and the administrator's queue. What they share is in `SharedCacheState`; what is
 /// remembered here is for one thread, so nothing is guarded. `@unchecked Sendable` because others do no more than carry it to that thread.
-package final class ResponseCache: @unchecked Sendable {
-    package let shared: SharedCacheState
-    package let keyMaker: RequestKeyMaker
+public final class ResponseCache: @unchecked Sendable {
+    public let shared: SharedCacheState
+    public let keyMaker: RequestKeyMaker
     let settings: ResponseCacheSettings
     let store: ResponseStore
     let variances: SearchVarianceMemory?
@@ -38,7 +38,7 @@ package final class ResponseCache: @unchecked Sendable {
     /// - Parameters:
     ///   - mayWait: whether its thread may wait for the disk.
     ///   - time: as its thread has it.
-    package init(_ shared: SharedCacheState, mayWait: Bool = false, time: @escaping () -> CacheTime) {
+    public init(_ shared: SharedCacheState, mayWait: Bool = false, time: @escaping () -> CacheTime) {
         self.shared = shared
         self.time = time
         reading = mayWait ? .waiting : .atHand
@@ -53,27 +53,27 @@ package final class ResponseCache: @unchecked Sendable {
     }
 
     /// What the upstream has said of credentials, in the places that the rules name.
-    package var lookUps: [ToldIdentities] { settings.lookUps }
+    public var lookUps: [ToldIdentities] { settings.lookUps }
 
-    package func lookUpPlace(for head: RequestHead) -> Int? { settings.credentials.specialRules(for: head)?.lookUp }
+    public func lookUpPlace(for head: RequestHead) -> Int? { settings.credentials.specialRules(for: head)?.lookUp }
 
     var strictness: Strictness { settings.policy.strictness }
 
     /// Whether a request that was looked up would be given the same now, as far as that depends on what is stored.
-    package func holds(_ basis: FindingBasis) -> Bool { shared.holds(basis) }
+    public func holds(_ basis: FindingBasis) -> Bool { shared.holds(basis) }
 
     /// The rules of keeping for what a request asks for.
     func policy(for head: RequestHead) -> RoutePolicy { policies.rules(for: head.pathAndQuery) }
 
     /// Whether what is stored lasts.
-    package var isWritable: Bool { store.statistics.isWritable }
+    public var isWritable: Bool { store.statistics.isWritable }
 
     // MARK: Finding
 
     /// What is stored for a request, and where it was looked for.
     /// - Parameter content: what the request's content says, where its response depends on it.
     /// - Throws: what has to be brought in before it can be said.
-    package func find(_ head: RequestHead, content: [UInt8]? = nil) throws(NotAtHand) -> Finding {
+    public func find(_ head: RequestHead, content: [UInt8]? = nil) throws(NotAtHand) -> Finding {
         var basis = FindingBasis()
         let keys = try keys(for: head, content: content, &basis)
         return try find(head, from: keys, &basis)
@@ -81,7 +81,7 @@ package final class ResponseCache: @unchecked Sendable {
 
     /// The same for a request that was looked up before. It may be found in another place now: the response that has just come may be the first
     /// to say which arguments make no difference.
-    package func find(_ head: RequestHead, from keys: TargetKeys) throws(NotAtHand) -> Finding {
+    public func find(_ head: RequestHead, from keys: TargetKeys) throws(NotAtHand) -> Finding {
         var basis = FindingBasis()
         return try find(head, from: keys, &basis)
     }
@@ -93,7 +93,7 @@ package final class ResponseCache: @unchecked Sendable {
     }
 
     /// What lies in exactly this place, or in that of its variant.
-    package func find(_ head: RequestHead, at keys: TargetKeys) throws(NotAtHand) -> LookUpResult {
+    public func find(_ head: RequestHead, at keys: TargetKeys) throws(NotAtHand) -> LookUpResult {
         var basis = FindingBasis()
         return try find(head, at: keys, &basis)
     }

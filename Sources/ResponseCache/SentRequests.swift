@@ -3,11 +3,11 @@
 import CachePolicy
 import Synchronization
 
-package final class SentRequests: Sendable {
+public final class SentRequests: Sendable {
     /// Taken from by all shards.
     private let next: Atomic<UInt64>
 
-    package init(startingAt first: UInt64 = .random(in: SentOrder.beginnings)) { next = Atomic(first) }
+    public init(startingAt first: UInt64 = .random(in: SentOrder.beginnings)) { next = Atomic(first) }
 
-    package func take() -> SentOrder { SentOrder(number: next.wrappingAdd(1, ordering: .relaxed).newValue) }
+    public func take() -> SentOrder { SentOrder(number: next.wrappingAdd(1, ordering: .relaxed).newValue) }
 }

@@ -5,14 +5,14 @@ import CacheStore
 import ContentCodings
 import HTTPCore
 
-package final class SharedCacheState: Sendable {
-    package let settings: ResponseCacheSettings
+public final class SharedCacheState: Sendable {
+    public let settings: ResponseCacheSettings
     let store: ResponseStore
-    package let sent: SentRequests
+    public let sent: SentRequests
     /// nil where nothing asks for it.
-    package let cookieOrigins: CookieOrigins?
+    public let cookieOrigins: CookieOrigins?
     /// nil where what is gone is not remembered.
-    package let gone: GoneMemory?
+    public let gone: GoneMemory?
     /// nil where No-Vary-Search is not looked at.
     let variances: SearchVarianceMemory?
     let purges: PurgeClock
@@ -20,7 +20,7 @@ package final class SharedCacheState: Sendable {
 
     /// Opens the store.
     /// - Parameter whenWritable: called from the store's own queue when the disk takes no more, and when it does again.
-    package convenience init(
+    public convenience init(
         opening place: StorePlace, sent: SentRequests, settings: ResponseCacheSettings,
         whenWritable: @escaping @Sendable (_ isWritable: Bool, _ directory: String) -> Void
     ) throws(StoreError) {
@@ -31,18 +31,18 @@ package final class SharedCacheState: Sendable {
     }
 
     /// For the store's writer.
-    package static func encoding() -> @Sendable (UnsafeRawBufferPointer, UInt8) -> [UInt8]? {
+    public static func encoding() -> @Sendable (UnsafeRawBufferPointer, UInt8) -> [UInt8]? {
         let encoder = ContentEncoder()
         return { content, number in ContentCoding(number: number).flatMap { encoder.encode(content, $0) } }
     }
 
-    package convenience init(store: ResponseStore, sent: SentRequests, settings: ResponseCacheSettings) {
+    public convenience init(store: ResponseStore, sent: SentRequests, settings: ResponseCacheSettings) {
         self.init(store: store, sent: sent, PurgeClock(), RecentMarks(), settings)
     }
 
     /// That of another API, in the same store.
     /// - Parameter former: of the same API, under other settings.
-    package convenience init(beside other: SharedCacheState, settings: ResponseCacheSettings, after former: SharedCacheState? = nil) {
+    public convenience init(beside other: SharedCacheState, settings: ResponseCacheSettings, after former: SharedCacheState? = nil) {
         self.init(store: other.store, sent: other.sent, other.purges, other.marks, settings, after: former)
     }
 
@@ -64,35 +64,35 @@ package final class SharedCacheState: Sendable {
     var directory: String { store.settings.directory }
 
     /// Whether a request that was looked up would be given the same now, as far as that depends on what is stored.
-    package func holds(_ basis: FindingBasis) -> Bool { store.holds(basis.lookUps) && basis.isIdentityCurrent }
+    public func holds(_ basis: FindingBasis) -> Bool { store.holds(basis.lookUps) && basis.isIdentityCurrent }
 
     /// Stands for a long part of a key, so that nobody can find two contents with one key.
-    package func contentDigest(_ content: [UInt8]) -> [UInt8] { store.contentDigest(content) }
+    public func contentDigest(_ content: [UInt8]) -> [UInt8] { store.contentDigest(content) }
 
     /// Waits until all that was stored can be read from the files.
-    package func flush() { store.flush() }
+    public func flush() { store.flush() }
 
     /// Writes what waits to be written. Nothing is stored afterwards.
-    package func close() { store.close() }
+    public func close() { store.close() }
 
     // MARK: Content that is sent from the files
 
-    package func isInMemory(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject) -> Bool { store.isInMemory(bytes, of: owner) }
+    public func isInMemory(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject) -> Bool { store.isInMemory(bytes, of: owner) }
 
     /// - Parameter then: called once, on a thread of the store's.
-    package func bringIn(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject, then: @escaping @Sendable () -> Void) {
+    public func bringIn(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject, then: @escaping @Sendable () -> Void) {
         store.bringIn(bytes, of: owner, then: then)
     }
 }
 
 /// The time as the cache uses it.
-package struct CacheTime: Sendable {
+public struct CacheTime: Sendable {
     /// Of day, as the rules use it.
-    package let wall: Timestamp
+    public let wall: Timestamp
     /// Milliseconds of a clock that is never set.
-    package let monotonic: Int64
+    public let monotonic: Int64
 
-    package init(wall: Timestamp, monotonic: Int64) {
+    public init(wall: Timestamp, monotonic: Int64) {
         self.wall = wall
         self.monotonic = monotonic
     }

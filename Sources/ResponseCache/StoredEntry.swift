@@ -6,26 +6,26 @@ import ContentCodings
 import HTTPCore
 
 /// Names one stored response, for as long as it is stored under its key: 32 hexadecimal digits.
-package struct EntryID: Sendable, Comparable, CustomStringConvertible {
+public struct EntryID: Sendable, Comparable, CustomStringConvertible {
     let item: StoredItemID
 
     init(_ item: StoredItemID) { self.item = item }
 
-    package init?(_ text: some StringProtocol) {
+    public init?(_ text: some StringProtocol) {
         guard let item = StoredItemID(text) else { return nil }
         self.item = item
     }
 
-    package var description: String { item.description }
+    public var description: String { item.description }
 
-    package static func < (left: EntryID, right: EntryID) -> Bool { left.item < right.item }
+    public static func < (left: EntryID, right: EntryID) -> Bool { left.item < right.item }
 }
 
-package struct StoredEntry {
-    package let id: EntryID
-    package let key: StoredKey
-    package let metadata: StoredMetadata
-    package let head: ResponseHead
+public struct StoredEntry {
+    public let id: EntryID
+    public let key: StoredKey
+    public let metadata: StoredMetadata
+    public let head: ResponseHead
     /// The copy's own key, where this says that it is gone.
     let keyBytes: [UInt8]
     private let item: StoredItem
@@ -43,19 +43,19 @@ package struct StoredEntry {
     }
 
     /// Where it stands in the order of all.
-    package var place: EntryPlace { EntryPlace(target: key.readableTarget, id: id) }
-    package var tags: [String] { CacheTags.tags(of: head.fields) }
-    package var contentBytes: Int { item.form.plainBytes }
+    public var place: EntryPlace { EntryPlace(target: key.readableTarget, id: id) }
+    public var tags: [String] { CacheTags.tags(of: head.fields) }
+    public var contentBytes: Int { item.form.plainBytes }
     /// The coding that it has in the store, and its length with it.
-    package var coding: ContentCoding { ContentCoding(number: item.form.coding) ?? .identity }
-    package var codedBytes: Int { item.body.count }
+    public var coding: ContentCoding { ContentCoding(number: item.form.coding) ?? .identity }
+    public var codedBytes: Int { item.body.count }
     /// Whether a request's content, the host or fields that the operator named are part of the key.
-    package var isKeyedByMore: Bool {
+    public var isKeyedByMore: Bool {
         // What the upstream says of its arguments stands in the response too.
         !key.extra.isEmpty && !RememberedVariance.isEncoded(Array(key.extra.dropFirst(4)))
     }
     /// Without that coding; nil where it is damaged, or there is no memory.
-    package var content: [UInt8]? {
+    public var content: [UInt8]? {
         withExtendedLifetime(item.owner) {
             coding == .identity ? Array(item.body) : PieceDecoder(coding)?.decode(item.body, count: contentBytes)
         }

@@ -6,7 +6,7 @@ import Forwarding
 import HTTPCore
 
 /// Touched on its shard's loop only.
-package final class APIReceiver: RequestReceiver {
+public final class APIReceiver: RequestReceiver {
     private let apis: [ProxyShard]
     private let served: ServedAPIs
     /// nil where nobody takes this for a forward proxy.
@@ -15,13 +15,13 @@ package final class APIReceiver: RequestReceiver {
     private var lastRepeated = 0
 
     /// - Parameter apis: one at least; the first also responds where there is none for a request.
-    package init(_ apis: [ProxyShard]) {
+    public init(_ apis: [ProxyShard]) {
         self.apis = apis
         served = ServedAPIs(apis.map(\.settings.scope))
         proxied = apis[0].process.settings.access.isForwardProxy ? ProxiedAPIs(apis.map(\.settings)) : nil
     }
 
-    package func repeated(_ bytes: UnsafeRawBufferPointer, on stream: any ClientStream) -> Bool {
+    public func repeated(_ bytes: UnsafeRawBufferPointer, on stream: any ClientStream) -> Bool {
         // A request's bytes say which API it is for, so no two of them know the same ones.
         if apis[lastRepeated].repeated(bytes, on: stream) { return true }
         for place in apis.indices where place != lastRepeated && apis[place].repeated(bytes, on: stream) {
@@ -31,7 +31,7 @@ package final class APIReceiver: RequestReceiver {
         return false
     }
 
-    package func received(_ request: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
+    public func received(_ request: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
         let head = request.head
         if let proxied, let authority = ForwardProxyTarget.authority(of: head) {
             return received(request, by: proxied.choose(authority, head.pathAndQuery), orElse: .notProxied, on: stream)
@@ -49,5 +49,5 @@ package final class APIReceiver: RequestReceiver {
         }
     }
 
-    package func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) { apis[0].refused(refusal, on: stream) }
+    public func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) { apis[0].refused(refusal, on: stream) }
 }

@@ -7,13 +7,13 @@ import HTTPCore
 import Reactor
 import Upstream
 
-package struct ActiveProbeSettings: Sendable {
+public struct ActiveProbeSettings: Sendable {
     /// Empty: no probe.
-    package var path = ""
-    package var interval = Duration.seconds(10)
-    package var status: Status = 200
+    public var path = ""
+    public var interval = Duration.seconds(10)
+    public var status: Status = 200
 
-    package init() {}
+    public init() {}
 }
 
 /// Lives on one shard's loop.

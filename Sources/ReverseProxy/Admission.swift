@@ -8,19 +8,19 @@ import Forwarding
 import HTTPCore
 
 /// What the operator says of it.
-package struct AccessSettings: Sendable {
+public struct AccessSettings: Sendable {
     /// The field in which trusted proxies say whose a request is.
-    package var clientField = ForwardedField.auto
+    public var clientField = ForwardedField.auto
     /// The hosts that requests may be for; empty for any.
-    package var names = ServedNames()
+    public var names = ServedNames()
     /// Whether clients may take this for their forward proxy, for what is served here.
-    package var isForwardProxy = false
+    public var isForwardProxy = false
     /// For every listener that has no rules of its own.
-    package var rules = AddressRules()
+    public var rules = AddressRules()
     /// Requests of one address that need the upstream at once; 0: no limit.
-    package var requestsPerAddress = 0
+    public var requestsPerAddress = 0
 
-    package init() {}
+    public init() {}
 }
 
 struct Admission: Sendable {

@@ -4,21 +4,21 @@
 import HTTPCore
 
 /// One exchange, whole.
-package struct RecordedExchange: Sendable {
+public struct RecordedExchange: Sendable {
     /// Its place among all, in the order in which their requests came.
-    package let number: Int
-    package let request: RequestHead
-    package fileprivate(set) var requestContent: [UInt8] = []
+    public let number: Int
+    public let request: RequestHead
+    public fileprivate(set) var requestContent: [UInt8] = []
     /// As the upstream sent it, without what concerned the connection.
-    package fileprivate(set) var response = ResponseHead(status: 200)
-    package fileprivate(set) var content: [UInt8] = []
+    public fileprivate(set) var response = ResponseHead(status: 200)
+    public fileprivate(set) var content: [UInt8] = []
     /// Milliseconds since 1970.
-    package let started: Int64
-    package fileprivate(set) var milliseconds: Int64 = 0
+    public let started: Int64
+    public fileprivate(set) var milliseconds: Int64 = 0
 }
 
 /// Why an exchange is not in the recording.
-package enum NotRecordedReason: String, Sendable, CaseIterable {
+public enum NotRecordedReason: String, Sendable, CaseIterable {
     /// What is recorded already takes all memory that it may.
     case noRoom = "no_room"
     /// No replay would compare so long a content.
@@ -28,7 +28,7 @@ package enum NotRecordedReason: String, Sendable, CaseIterable {
     /// The client left, or the upstream broke off.
     case brokenOff = "broken_off"
 
-    package var sentence: String {
+    public var sentence: String {
         switch self {
         case .noRoom: "the recording was full"
         case .requestTooLong: "the request's content was too long"
@@ -39,7 +39,7 @@ package enum NotRecordedReason: String, Sendable, CaseIterable {
 }
 
 /// Takes the exchanges of all shards.
-package protocol ExchangeRecorder: AnyObject, Sendable {
+public protocol ExchangeRecorder: AnyObject, Sendable {
     /// Longest content of a request that is recorded.
     var requestContentLimitBytes: Int { get }
     /// Returns the number of an exchange that begins.

@@ -3,11 +3,11 @@
 import Downstream
 import HTTPCore
 
-package enum OwnPage: Sendable {
+public enum OwnPage: Sendable {
     case metrics, healthz, readyz
 
     /// nil where the request is for something else.
-    package init?(_ head: RequestHead) {
+    public init?(_ head: RequestHead) {
         guard head.target.count == 7 || head.target.count == 8, head.method.isRead else { return nil }
         let bytes = head.target
         let target = bytes.span
@@ -24,7 +24,7 @@ package enum OwnPage: Sendable {
 }
 
 /// Responds to requests for the own pages.
-package protocol OwnPageSource: AnyObject {
+public protocol OwnPageSource: AnyObject {
     /// Responds at once, or returns the exchange that will.
     func respond(
         with page: OwnPage, to head: RequestHead, on stream: any ClientStream, of shard: ProxyShard
@@ -32,7 +32,7 @@ package protocol OwnPageSource: AnyObject {
 }
 
 /// A challenge of an ACME authority: what comes behind `/.well-known/acme-challenge/` in its request.
-package enum AcmeToken {
+public enum AcmeToken {
     private static let path: StaticString = "/.well-known/acme-challenge/"
     private static let limitBytes = 256
 
@@ -49,6 +49,6 @@ package enum AcmeToken {
 }
 
 /// Responds to requests for files that are put here for others to see.
-package protocol OwnFileSource: AnyObject {
+public protocol OwnFileSource: AnyObject {
     func respond(with token: String, to head: RequestHead, on stream: any ClientStream, of shard: ProxyShard) -> any ClientExchange
 }

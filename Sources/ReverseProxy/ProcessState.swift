@@ -10,18 +10,18 @@ import ResponseCache
 import Telemetry
 
 /// From one reload of the settings to the next. What lasts longer is handed on.
-package final class ProcessState: Sendable {
+public final class ProcessState: Sendable {
     /// Of the process. What an API has for itself is in its own (`SharedFlowState`).
-    package let settings: ProxySettings
-    package let logger: Logger
-    package let accessLog: AccessLog?
+    public let settings: ProxySettings
+    public let logger: Logger
+    public let accessLog: AccessLog?
     /// nil where nothing is recorded.
-    package let recorder: (any ExchangeRecorder)?
-    package let connections: ConnectionBudget
+    public let recorder: (any ExchangeRecorder)?
+    public let connections: ConnectionBudget
     /// nil where one address may have any number.
     let requestsPerAddress: AddressBudget?
     private let addresses: AddressCounts
-    package let content: ContentBudget
+    public let content: ContentBudget
     let sentRequests: SentRequests
     /// What Via and Forwarded tell this process by.
     let instance: String
@@ -29,7 +29,7 @@ package final class ProcessState: Sendable {
     let places: APIPlaces
     private let sharedFaults: SharedFaults
 
-    package init(_ settings: ProxySettings, logger: Logger, accessLog: AccessLog?, recorder: (any ExchangeRecorder)? = nil) {
+    public init(_ settings: ProxySettings, logger: Logger, accessLog: AccessLog?, recorder: (any ExchangeRecorder)? = nil) {
         self.settings = settings
         self.recorder = recorder
         self.logger = logger
@@ -45,7 +45,7 @@ package final class ProcessState: Sendable {
     }
 
     /// The same process with other settings.
-    package init(_ settings: ProxySettings, accessLog: AccessLog?, after former: ProcessState) {
+    public init(_ settings: ProxySettings, accessLog: AccessLog?, after former: ProcessState) {
         (self.settings, self.accessLog) = (settings, accessLog)
         (recorder, logger) = (former.recorder, former.logger)
         (connections, content) = (former.connections, former.content)
@@ -56,15 +56,15 @@ package final class ProcessState: Sendable {
     }
 
     /// From now on its limits hold.
-    package func limit() {
+    public func limit() {
         connections.use(settings.downstream)
         content.use(settings.downstream)
     }
 
-    package var faults: FaultTable { sharedFaults.table.withLock { $0 } }
+    public var faults: FaultTable { sharedFaults.table.withLock { $0 } }
 
     /// Returns what `change` returns, and the faults before and after it.
-    package func changeFaults<Result>(
+    public func changeFaults<Result>(
         _ change: (inout FaultTable) -> Result
     ) -> (result: Result, before: FaultTable, after: FaultTable) {
         sharedFaults.table.withLock { faults in

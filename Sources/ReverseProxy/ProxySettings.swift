@@ -9,56 +9,56 @@ import HTTPCore
 import ResponseCache
 import Upstream
 
-package struct ProxySettings: Sendable {
+public struct ProxySettings: Sendable {
     /// Several APIs, each with settings of its own, those of the process among them; empty where these are the only one's.
-    package var apis: [ProxySettings] = []
+    public var apis: [ProxySettings] = []
     /// Of one of several APIs; empty for the only one.
-    package var apiName = ""
+    public var apiName = ""
     /// Which requests it is for.
-    package var scope = ServedAPIs.Scope()
+    public var scope = ServedAPIs.Scope()
     /// What is taken off clients' paths before the upstream is asked; without a slash at its end.
-    package var strippedPath: [UInt8] { scope.isStripped ? scope.path : [] }
-    package var upstream: UpstreamSettings
-    package var downstream = DownstreamSettings()
-    package var policy = CachePolicySettings()
-    package var forwarding = ForwardingSettings()
+    public var strippedPath: [UInt8] { scope.isStripped ? scope.path : [] }
+    public var upstream: UpstreamSettings
+    public var downstream = DownstreamSettings()
+    public var policy = CachePolicySettings()
+    public var forwarding = ForwardingSettings()
     /// nil: nothing is kept.
-    package var store: StorePlace?
-    package var listening = ListeningSettings()
-    package var access = AccessSettings()
-    package var admin = AdminSettings()
-    package var ownFields = OwnFieldSettings()
+    public var store: StorePlace?
+    public var listening = ListeningSettings()
+    public var access = AccessSettings()
+    public var admin = AdminSettings()
+    public var ownFields = OwnFieldSettings()
     /// Exchanges of each shard that are remembered, so that they can be explained.
-    package var records = 1_000
+    public var records = 1_000
     /// The mode at the start.
-    package var mode = ServingMode.live
-    package var content = ContentSettings()
+    public var mode = ServingMode.live
+    public var content = ContentSettings()
     /// What is different for some paths; the first that fits counts.
-    package var routes: [Route] = []
+    public var routes: [Route] = []
     /// For all other paths.
-    package var otherRoute = Route()
+    public var otherRoute = Route()
     /// Whether a 410, or a 404 in JSON, stands for its copy while the upstream fails.
-    package var remembersGone = true
-    package var collapsing = CollapsingSettings()
-    package var background = BackgroundSettings()
-    package var shards = 1
-    package var version = "dev"
+    public var remembersGone = true
+    public var collapsing = CollapsingSettings()
+    public var background = BackgroundSettings()
+    public var shards = 1
+    public var version = "dev"
 
-    package init(upstream: UpstreamSettings) { self.upstream = upstream }
+    public init(upstream: UpstreamSettings) { self.upstream = upstream }
 }
 
-package struct ListeningSettings: Sendable {
-    package var listeners: [ListenerSettings] = []
+public struct ListeningSettings: Sendable {
+    public var listeners: [ListenerSettings] = []
     /// Where /metrics, /healthz and /readyz are served instead of on the proxy's own addresses, and the administrator's interface is.
-    package var adminListeners: [ListenerSettings] = []
+    public var adminListeners: [ListenerSettings] = []
     /// Whether those pages are served on the proxy's own addresses, where there are no others for them.
-    package var servesOwnPages = true
+    public var servesOwnPages = true
     /// For those that speak it.
-    package var tls = ServerTLSSettings()
+    public var tls = ServerTLSSettings()
     /// Where challenges of ACME authorities lie; nil for nowhere.
-    package var challengeDirectory: String?
+    public var challengeDirectory: String?
 
-    package init() {}
+    public init() {}
 }
 
 extension ProxySettings {
@@ -80,46 +80,46 @@ extension ProxySettings {
 }
 
 /// Which of our own fields clients may use.
-package struct OwnFieldSettings: Sendable {
+public struct OwnFieldSettings: Sendable {
     /// Whether a request with Cistern-Why gets that field back.
-    package var allowsWhy = false
+    public var allowsWhy = false
     /// Whether a request with Cistern-Key gets its key in Cache-Status.
-    package var allowsKey = false
+    public var allowsKey = false
     /// Whether a request with Cistern-Mode chooses its mode.
-    package var allowsMode = false
+    public var allowsMode = false
 
-    package init() {}
+    public init() {}
 }
 
-package struct ContentSettings: Sendable {
+public struct ContentSettings: Sendable {
     /// Longest response that is taken whole before its first byte goes out, so that a broken one can still be replaced; also the largest that
     /// is stored. Larger ones are streamed.
-    package var bufferLimitBytes = 8 << 20
+    public var bufferLimitBytes = 8 << 20
     /// Content up to this length is decoded, searched and brought into one spelling on the loop, which takes less than a millisecond; what is
     /// longer, by the shard's worker. No setting: tests make it small.
-    package var examinedAtOnceBytes = 64 << 10
+    public var examinedAtOnceBytes = 64 << 10
     /// Shorter content is neither stored nor sent with a coding that it does not have.
-    package var compressFromBytes = 1 << 10
+    public var compressFromBytes = 1 << 10
     /// Stored contents that went out in another form than they lie in the store are remembered so, of all shards together.
-    package var recodedBytes = 32 << 20
+    public var recodedBytes = 32 << 20
 
-    package init() {}
+    public init() {}
 }
 
-package struct CollapsingSettings: Sendable {
+public struct CollapsingSettings: Sendable {
     /// Whether requests for one key share one fetch.
-    package var isOn = true
+    public var isOn = true
     /// The milliseconds that one waits for another's.
-    package var wait: Int64 = 5_000
+    public var wait: Int64 = 5_000
 
-    package init() {}
+    public init() {}
 }
 
 /// Of what no client waits for.
-package struct BackgroundSettings: Sendable {
+public struct BackgroundSettings: Sendable {
     /// Fetches of one shard.
-    package var limit = 32
-    package var probe = ActiveProbeSettings()
+    public var limit = 32
+    public var probe = ActiveProbeSettings()
 
-    package init() {}
+    public init() {}
 }

@@ -14,7 +14,7 @@ import Upstream
 
 extension ProxyShard {
     /// Adds what is counted here, beside what all APIs of the shard have in common.
-    package func addFigures(to snapshot: inout MetricsSnapshot) {
+    public func addFigures(to snapshot: inout MetricsSnapshot) {
         loop.assertOnLoop()
         messages.storedResponses.addFigures(to: &snapshot.shards.coding)
         messages.passedCodings.addFigures(to: &snapshot.shards.coding)
@@ -57,7 +57,7 @@ extension ProxyShard {
     func countExaminedBeside() { records.metrics.examinedBeside += 1 }
 
     /// Only counted: whoever watches us is not in the access log.
-    package func countOwnPage(_ method: MethodLabel, _ status: Status) {
+    public func countOwnPage(_ method: MethodLabel, _ status: Status) {
         var record = ExchangeRecord(result: .own, method: method, status: status.rawValue)
         record.durationMicroseconds = SystemTime.monotonicMicroseconds - loop.batchMicroseconds
         records.metrics.record(record)
@@ -106,7 +106,7 @@ extension MetricsSnapshot {
 }
 
 extension MethodLabel {
-    package init(_ method: Method) {
+    public init(_ method: Method) {
         self =
             switch method {
             case .get: .get

@@ -9,7 +9,7 @@ import Sending
 import Telemetry
 
 extension ProxyShard {
-    package func repeated(_ bytes: UnsafeRawBufferPointer, on stream: any ClientStream) -> Bool {
+    public func repeated(_ bytes: UnsafeRawBufferPointer, on stream: any ClientStream) -> Bool {
         loop.assertOnLoop()
         guard let entry = memo?.find(bytes, isSecure: countsAsSecure(stream), now: loop.batchWallMilliseconds), let head = entry.head,
             mayRepeat(head, on: stream), hasNoCertificateMark(stream),

@@ -16,14 +16,14 @@ import Telemetry
 import Upstream
 
 /// Touched on its loop only; `@unchecked Sendable` because other threads do no more than queue work on that loop.
-package final class ProxyShard: RequestReceiver, @unchecked Sendable {
-    package let shard: Shard
-    package let loop: EventLoop
+public final class ProxyShard: RequestReceiver, @unchecked Sendable {
+    public let shard: Shard
+    public let loop: EventLoop
     let settings: ProxySettings
     let process: ProcessState
-    package let shared: SharedFlowState
+    public let shared: SharedFlowState
     /// Whether there is no other API.
-    package let isAlone: Bool
+    public let isAlone: Bool
     /// The shared ones, which every request asks.
     let routes: Routes
     let admission: Admission
@@ -35,24 +35,24 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
     let messages: ShardMessages
     let records: ShardRecords
     /// A copy of the shared ones.
-    package var modes: ModeTable { didSet { memo?.forget() } }
+    public var modes: ModeTable { didSet { memo?.forget() } }
     /// The same.
-    package var faults = FaultTable() { didSet { followFaults() } }
+    public var faults = FaultTable() { didSet { followFaults() } }
     /// nil where nothing is stored, and where hits are counted to refresh ahead.
     let memo: HitMemo?
     /// nil where no route asks for it.
     var refreshAhead: RefreshAhead?
     private(set) lazy var background = BackgroundWork(shard: self)
     /// nil where the own pages have addresses of their own.
-    package var ownPages: (any OwnPageSource)?
+    public var ownPages: (any OwnPageSource)?
     /// nil where no ACME client puts challenges anywhere.
-    package var challenges: (any OwnFileSource)?
+    public var challenges: (any OwnFileSource)?
     private var dateText = DateText()
     /// Whether keys have the scheme in them, and whether there is anything to be marked at all (`ProxyShard+Marking`).
     let marksScheme: Bool
     let mayMark: Bool
 
-    package init(_ shared: SharedFlowState, on shard: Shard) {
+    public init(_ shared: SharedFlowState, on shard: Shard) {
         (self.shared, process, self.shard) = (shared, shared.process, shard)
         (loop, workers, records) = (shard.loop, shard.workers, shard.records)
         isAlone = shared.name.isEmpty
@@ -69,7 +69,7 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
     }
 
     /// On its loop, before it takes the first request.
-    package func start() {
+    public func start() {
         loop.assertOnLoop()
         while records.apis.count <= Int(shared.place) { records.apis.append(APIRequests()) }
         if let cache = shared.cache { shard.connections.contentMemory = cache }
@@ -80,16 +80,16 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
     }
 
     /// On its loop: other APIs are served beside this one, and what were its requests may be theirs.
-    package func forgetRepeated() { memo?.forget() }
+    public func forgetRepeated() { memo?.forget() }
 
     /// On its loop: another is in its place, and no request comes any more. Those under way go on here.
-    package func retire() {
+    public func retire() {
         loop.assertOnLoop()
         background.end()
     }
 
     /// On its loop, when nothing is under way.
-    package func close() {
+    public func close() {
         loop.assertOnLoop()
         upstream.close()
         leaveCounts()
@@ -153,9 +153,9 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
     }
 
     /// As the field Date has it.
-    package var date: [UInt8] { dateText.at(loop.batchWallMilliseconds) }
+    public var date: [UInt8] { dateText.at(loop.batchWallMilliseconds) }
 
-    package func received(_ request: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
+    public func received(_ request: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
         received(request, forNobody: nil, on: stream)
     }
 
@@ -187,7 +187,7 @@ package final class ProxyShard: RequestReceiver, @unchecked Sendable {
         }
     }
 
-    package func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) {
+    public func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) {
         loop.assertOnLoop()
         if let place = MetricNames.place(of: refusal) { records.metrics.refuse(place) }
         process.logRefusal(refusal, client: stream.client)

@@ -8,57 +8,57 @@ import HTTPCore
 import Identity
 import ResponseCache
 
-package struct Route: Sendable {
+public struct Route: Sendable {
     /// What metrics and logs call it; empty for all paths that no other route is for.
-    package var name = ""
-    package var pattern = RoutePattern("/**")
+    public var name = ""
+    public var pattern = RoutePattern("/**")
     /// At the start; nil for that of all paths.
-    package var mode: ServingMode?
+    public var mode: ServingMode?
     /// Milliseconds that the upstream has for a whole good response where a stored copy may go out instead; 0: no such limit.
-    package var rescueAfter: Int64 = 1_500
+    public var rescueAfter: Int64 = 1_500
     /// Whether the copy of those without credentials may stand in for a request with credentials that has none of its own.
-    package var rescueWithShared = RescueWithShared.own
+    public var rescueWithShared = RescueWithShared.own
     /// A hit with less than this percentage of its freshness left brings a new response in the background; 0: never.
-    package var refreshAhead = 0
-    package var refreshAheadHits = 3
+    public var refreshAhead = 0
+    public var refreshAheadHits = 3
     /// Methods beside GET and HEAD that only read here: their responses are kept by the request's content (RFC 10008 for QUERY).
-    package var methods: [Method] = []
+    public var methods: [Method] = []
     /// Longest content of such a request, since it is held while the key is made.
-    package var contentLimitBytes = 64 << 10
-    package var arguments = ArgumentRules()
+    public var contentLimitBytes = 64 << 10
+    public var arguments = ArgumentRules()
     /// Whether requests' credentials tell users apart.
-    package var credentials = CredentialRules()
+    public var credentials = CredentialRules()
     /// How their tokens tell whom they belong to.
-    package var tokens = RouteTokens()
+    public var tokens = RouteTokens()
     /// How the upstream is asked whom credentials belong to.
-    package var lookUp = LookUpSettings()
+    public var lookUp = LookUpSettings()
     /// Whether a write makes what is stored for its target invalid (RFC 9111 §4.4).
-    package var invalidatesTarget = true
+    public var invalidatesTarget = true
     /// Whether a write to a member (`/users/1`) makes its collection (`/users`, with any arguments) invalid too.
-    package var invalidatesCollection = false
+    public var invalidatesCollection = false
     /// What a response must be like to count as good.
-    package var good = GoodResponse()
+    public var good = GoodResponse()
     /// What scripts of other origins may do; off where the upstream says it itself.
-    package var crossOrigin = CrossOriginRules()
+    public var crossOrigin = CrossOriginRules()
     /// Whether its responses are streams: passed on as they come, and nothing else.
-    package var streams = false
+    public var streams = false
     /// Protocols that its clients may change to, in small letters.
-    package var upgrades: [[UInt8]] = []
+    public var upgrades: [[UInt8]] = []
     /// What the operator says of how long responses count as fresh.
-    package var freshness = FreshnessRules()
+    public var freshness = FreshnessRules()
     /// What is done about content codings.
-    package var compression = Compression.gzip
+    public var compression = Compression.gzip
     /// Which addresses may ask; empty: those that the listener lets in.
-    package var access = AddressRules()
+    public var access = AddressRules()
     /// Whether a request's connection must have presented a client certificate.
-    package var needsCertificate = false
+    public var needsCertificate = false
     /// Whether a client's directives can have the upstream asked where something fresh is stored.
-    package var obeysClients = true
+    public var obeysClients = true
 
-    package init() {}
+    public init() {}
 
     /// What is allowed and may mislead or harm clients.
-    package var warnings: [String] {
+    public var warnings: [String] {
         let place = name.isEmpty ? "" : " on route \(name)"
         var warnings: [String] = []
         if rescueWithShared == .always {
@@ -91,8 +91,8 @@ package struct Route: Sendable {
 }
 
 /// All routes, the last of them for every path that no other fits.
-package struct Routes: Sendable {
-    package let all: [Route]
+public struct Routes: Sendable {
+    public let all: [Route]
     /// Whether all of them do.
     let obeyClients: Bool
     /// Whether one of them is for streams.
@@ -202,13 +202,13 @@ package struct Routes: Sendable {
     }
 
     /// What an explanation has to know of a target's route.
-    package func explained(_ target: [UInt8]) -> ExplainedRoute {
+    public func explained(_ target: [UInt8]) -> ExplainedRoute {
         let route = all[place(of: target[...])]
         return ExplainedRoute(name: route.name, arguments: route.arguments)
     }
 
     /// The place of the first route for this target.
-    package func place(of target: ArraySlice<UInt8>) -> Int {
+    public func place(of target: ArraySlice<UInt8>) -> Int {
         for index in 0..<(all.count - 1) where all[index].pattern.matches(target) { return index }
         return all.count - 1
     }

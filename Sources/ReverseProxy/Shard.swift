@@ -9,14 +9,14 @@ import Sending
 import Telemetry
 
 /// Touched on its loop only; `@unchecked Sendable` because other threads do no more than queue work on that loop.
-package final class Shard: @unchecked Sendable {
-    package let number: Int
-    package let loop: EventLoop
-    package let connections: ClientConnections
+public final class Shard: @unchecked Sendable {
+    public let number: Int
+    public let loop: EventLoop
+    public let connections: ClientConnections
     let workers: ShardWorkers
     let records: ShardRecords
 
-    package init(_ process: ProcessState, number: Int, time: any TimeSource) {
+    public init(_ process: ProcessState, number: Int, time: any TimeSource) {
         self.number = number
         let settings = process.settings
         loop = EventLoop(label: "cistern.shard.\(number)", time: time)
@@ -28,7 +28,7 @@ package final class Shard: @unchecked Sendable {
     private static func recodedBytes(_ settings: ProxySettings) -> Int { settings.content.recodedBytes / max(1, settings.shards) }
 
     /// On its loop: what begins from now on is under these settings.
-    package func use(_ process: ProcessState) {
+    public func use(_ process: ProcessState) {
         loop.assertOnLoop()
         connections.use(process.settings.downstream)
         workers.recoded.limitBytes = Self.recodedBytes(process.settings)
@@ -36,7 +36,7 @@ package final class Shard: @unchecked Sendable {
     }
 
     /// Looks for records, some in each turn of the loop.
-    package func search(_ search: WhyRing.Search, then: @escaping @Sendable ([WhyRecord]) -> Void) {
+    public func search(_ search: WhyRing.Search, then: @escaping @Sendable ([WhyRecord]) -> Void) {
         loop.assertOnLoop()
         var search = search
         guard records.why.lookFurther(&search) else { return then(search.records) }
@@ -46,7 +46,7 @@ package final class Shard: @unchecked Sendable {
     // MARK: Figures
 
     /// Adds this shard's counts to those of the others.
-    package func addFigures(to snapshot: inout MetricsSnapshot) {
+    public func addFigures(to snapshot: inout MetricsSnapshot) {
         loop.assertOnLoop()
         snapshot.shards.merge(records.metrics)
         records.past.add(to: &snapshot)

@@ -10,17 +10,17 @@ import ResponseCache
 import Telemetry
 import Upstream
 
-package final class SharedFlowState: Sendable {
-    package let process: ProcessState
+public final class SharedFlowState: Sendable {
+    public let process: ProcessState
     /// By which records and counts call it.
-    package let place: UInt16
-    package let settings: ProxySettings
-    package let routes: Routes
+    public let place: UInt16
+    public let settings: ProxySettings
+    public let routes: Routes
     /// nil where nothing is stored.
-    package let cache: SharedCacheState?
-    package let health: UpstreamHealth
+    public let cache: SharedCacheState?
+    public let health: UpstreamHealth
     /// Of this API under these settings: under others the same request may mean another's data.
-    package let collapsed = CollapsedRequests()
+    public let collapsed = CollapsedRequests()
     let cacheSettings: ResponseCacheSettings
     let tokenKeys: TokenKeys
     let grants: OriginGrants
@@ -31,7 +31,7 @@ package final class SharedFlowState: Sendable {
     ///   - other: an API whose store is this one's too; nil: it is opened.
     ///   - former: the same API under other settings: what it has learnt is known here too, as far as it still holds.
     /// - Throws: `StoreError`, where the store cannot be opened.
-    package init(
+    public init(
         _ settings: ProxySettings, of process: ProcessState, beside other: SharedFlowState? = nil, after former: SharedFlowState? = nil
     ) throws {
         let settings = settings.countingConnections()
@@ -65,7 +65,7 @@ package final class SharedFlowState: Sendable {
             }
     }
 
-    package var name: String { settings.apiName }
+    public var name: String { settings.apiName }
 
     /// What the upstream has said of credentials, where they are the same and so is the upstream.
     private static func lookUps(of former: SharedFlowState?, _ settings: ProxySettings) -> [ToldIdentities] {
@@ -76,17 +76,17 @@ package final class SharedFlowState: Sendable {
     }
 
     /// Reads the keys of tokens that are at hand, and begins to fetch the others.
-    package func startKeys(now: Int64) { tokenKeys.start(now: now) }
+    public func startKeys(now: Int64) { tokenKeys.start(now: now) }
 
     /// Keys that are there, and how often they were read, or could not be.
     /// - Parameter other: leaves out what is this one's too.
-    package func keyFigures(besides other: SharedFlowState? = nil) -> (keys: Int, read: Int, failed: Int) {
+    public func keyFigures(besides other: SharedFlowState? = nil) -> (keys: Int, read: Int, failed: Int) {
         tokenKeys.figures(besides: other?.tokenKeys)
     }
 
     /// How often the upstream was asked whom credentials belong to, by what that came to; and of how many that is remembered.
     /// - Parameter other: leaves out what is this one's too.
-    package func lookUpFigures(besides other: SharedFlowState? = nil) -> (counts: [String: UInt64], remembered: Int) {
+    public func lookUpFigures(besides other: SharedFlowState? = nil) -> (counts: [String: UInt64], remembered: Int) {
         let others = other?.cacheSettings.lookUps ?? []
         return cacheSettings.lookUps.filter { one in !others.contains { $0 === one } }.map(\.figures).reduce(into: ([:], 0)) { sum, one in
             sum.0.merge(one.counts, uniquingKeysWith: +)
@@ -94,10 +94,10 @@ package final class SharedFlowState: Sendable {
         }
     }
 
-    package var modes: ModeTable { modeTable.withLock { $0 } }
+    public var modes: ModeTable { modeTable.withLock { $0 } }
 
     /// What the administrator has set since the start goes on. The file's word holds where nothing else was said, and where it has changed.
-    package func keepModes(of former: SharedFlowState) {
+    public func keepModes(of former: SharedFlowState) {
         let begun = ModeTable(all: former.settings.mode, routes: former.routes.modes)
         let now = former.modes
         modeTable.withLock { modes in
@@ -114,7 +114,7 @@ package final class SharedFlowState: Sendable {
     }
 
     /// Returns the modes as they are after `change`; nil where there was nothing to change.
-    package func changeModes(_ change: (inout ModeTable) -> Bool) -> ModeTable? {
+    public func changeModes(_ change: (inout ModeTable) -> Bool) -> ModeTable? {
         modeTable.withLock { modes in change(&modes) ? modes : nil }
     }
 

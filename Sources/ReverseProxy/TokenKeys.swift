@@ -7,16 +7,16 @@ import Logging
 import ResponseCache
 
 /// What the operator says of the tokens of a route (`credentials.identity.jwt`).
-package struct RouteTokens: Sendable {
+public struct RouteTokens: Sendable {
     /// A file or a URL; empty where tokens are not looked at.
-    package var keys = ""
+    public var keys = ""
     /// The file of the certificates that the URL's is checked against; nil for the system's.
-    package var authorities: String?
-    package var settings = TokenSettings()
+    public var authorities: String?
+    public var settings = TokenSettings()
 
-    package init() {}
+    public init() {}
 
-    package static func isURL(_ keys: String) -> Bool {
+    public static func isURL(_ keys: String) -> Bool {
         let lowercased = keys.lowercased()
         return lowercased.hasPrefix("https://") || lowercased.hasPrefix("http://")
     }

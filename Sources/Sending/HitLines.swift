@@ -5,13 +5,13 @@ import Explanation
 import HTTPCore
 
 /// Age (RFC 9111 §5.1) and Cache-Status (RFC 9211 §2) of a fresh response from the store. On its shard's loop only.
-package final class HitLines {
+public final class HitLines {
     private let memory: UnsafeMutablePointer<UInt8>
     /// Where the age goes, and what stands between it and the freshness that is left.
     private let start: Int
     private let middle: [UInt8]
 
-    package init(_ status: CacheStatus) {
+    public init(_ status: CacheStatus) {
         let first: StaticString = "Age: "
         var line = Array("\r\n".utf8)
         status.hit(ttl: 0, to: &line)
@@ -24,7 +24,7 @@ package final class HitLines {
     deinit { memory.deallocate() }
 
     /// Both lines, good until the next call.
-    package func make(age: Int64, ttl: Int64) -> UnsafeRawBufferPointer {
+    public func make(age: Int64, ttl: Int64) -> UnsafeRawBufferPointer {
         var end = start + DecimalDigits.write(Int(age), to: memory + start)
         middle.withUnsafeBufferPointer { (memory + end).update(from: $0.baseAddress!, count: $0.count) }
         end += middle.count

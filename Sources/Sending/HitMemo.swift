@@ -13,15 +13,15 @@ import ResponseCache
 import Telemetry
 
 /// What went out, and what is recorded each time it does.
-package final class KeptHit {
-    package let response: CompleteResponse
-    package let record: ExchangeRecord
-    package let trace: ExchangeTrace
+public final class KeptHit {
+    public let response: CompleteResponse
+    public let record: ExchangeRecord
+    public let trace: ExchangeTrace
     fileprivate let basis: FindingBasis
     fileprivate let times: Range<Int64>
 
     /// - Parameter times: milliseconds since 1970 at which it can be given again. They have a beginning for clocks that are set back.
-    package init(
+    public init(
         _ response: UnsafeRawBufferPointer, _ basis: FindingBasis, times: Range<Int64>, _ record: ExchangeRecord, _ trace: ExchangeTrace
     ) {
         self.response = CompleteResponse(response)
@@ -33,9 +33,9 @@ package final class KeptHit {
 }
 
 /// Touched on its shard's loop only.
-package final class HitMemo {
+public final class HitMemo {
     /// A request as the memo knows it.
-    package struct Request {
+    public struct Request {
         fileprivate let key: [UInt8]
         fileprivate let hash: UInt64
         /// All of it, where it came alone.
@@ -43,13 +43,13 @@ package final class HitMemo {
         fileprivate let isSecure: Bool
     }
 
-    package final class Entry {
+    public final class Entry {
         fileprivate let key: [UInt8]
-        package let hit: KeptHit
+        public let hit: KeptHit
         /// The request's, where its bytes are the key.
-        package let head: RequestHead?
+        public let head: RequestHead?
         /// The request came by https, where that tells requests apart.
-        package let isSecure: Bool
+        public let isSecure: Bool
         /// Since another wanted its place.
         fileprivate var isUsed = true
 
@@ -78,7 +78,7 @@ package final class HitMemo {
     private static let limitBytes = 4 << 20
     private static let keyLimitBytes = 4_096
 
-    package init(cache: SharedCacheState) {
+    public init(cache: SharedCacheState) {
         self.cache = cache
         let policy = cache.settings.policy
         var unread = Self.unread
@@ -92,7 +92,7 @@ package final class HitMemo {
     /// - Parameters:
     ///   - isSecure: it comes by https, where that tells requests apart.
     ///   - now: milliseconds since 1970.
-    package func find(_ bytes: UnsafeRawBufferPointer, isSecure: Bool = false, now: Int64) -> Entry? {
+    public func find(_ bytes: UnsafeRawBufferPointer, isSecure: Bool = false, now: Int64) -> Entry? {
         guard let entry = byBytes.find(bytes, Self.hash(bytes, isSecure)), entry.isSecure == isSecure, holds(entry.hit, now) else {
             return nil
         }
@@ -104,7 +104,7 @@ package final class HitMemo {
     }
 
     /// The same for a parsed one.
-    package func find(_ request: Request, now: Int64) -> KeptHit? {
+    public func find(_ request: Request, now: Int64) -> KeptHit? {
         let entry = request.key.withUnsafeBytes { byKey.find($0, request.hash) }
         guard let hit = entry?.hit, holds(hit, now) else { return nil }
         return hit
@@ -117,7 +117,7 @@ package final class HitMemo {
     ///   - head: of a request without content.
     ///   - bytes: all of it, where it came alone (`ReceivedRequest`). They are read again in `keep`, and nowhere later.
     ///   - isSecure: it comes by https, where that tells requests apart: the bytes do not say it.
-    package func request(_ head: RequestHead, _ bytes: UnsafeRawBufferPointer?, isSecure: Bool = false) -> Request? {
+    public func request(_ head: RequestHead, _ bytes: UnsafeRawBufferPointer?, isSecure: Bool = false) -> Request? {
         guard head.method.isRead, !head.target.isEmpty, head.target.count + head.fields.bytes.count <= Self.keyLimitBytes,
             targets.hasCome(head.target.withUnsafeBytes { ContentHash.number(of: $0) })
         else { return nil }
@@ -157,7 +157,7 @@ package final class HitMemo {
     // MARK: Keeping
 
     /// Keeps what a request got, if it comes often.
-    package func keep(_ request: Request, _ head: RequestHead, _ basis: FindingBasis, _ makeHit: () -> KeptHit) {
+    public func keep(_ request: Request, _ head: RequestHead, _ basis: FindingBasis, _ makeHit: () -> KeptHit) {
         let isUnread = basis.selecting.contains { name in KnownField(name.span).map(unread.contains) ?? false }
         if isUnread {
             // Then nothing but its bytes tells it from others.
@@ -170,7 +170,7 @@ package final class HitMemo {
     }
 
     /// Keeps what was given again for a request whose bytes come often.
-    package func keep(_ hit: KeptHit, _ request: Request, _ head: RequestHead) {
+    public func keep(_ hit: KeptHit, _ request: Request, _ head: RequestHead) {
         keepByBytes(request, head) { hit }
     }
 
@@ -181,7 +181,7 @@ package final class HitMemo {
         byBytes.keep(Entry(Array(bytes), makeHit(), head, isSecure: request.isSecure), hash, limitBytes: Self.limitBytes)
     }
 
-    package func forget() {
+    public func forget() {
         byBytes.forget()
         byKey.forget()
     }

@@ -5,7 +5,7 @@ import HTTPCore
 import Telemetry
 
 /// All of one shard. Touched on its loop only.
-package final class PassedCodings {
+public final class PassedCodings {
     private var running = 0
     private var begun: UInt64 = 0
     private var refused: UInt64 = 0
@@ -13,10 +13,10 @@ package final class PassedCodings {
     /// Each takes 256 KiB of memory: beyond so many, responses go out as they come.
     private static let limit = 64
 
-    package init() {}
+    public init() {}
 
     /// nil where there are too many.
-    package func begin() -> PassedCoding? {
+    public func begin() -> PassedCoding? {
         guard running < Self.limit, let coding = PassedCoding(self) else {
             refused += 1
             return nil
@@ -28,7 +28,7 @@ package final class PassedCodings {
 
     fileprivate func end() { running -= 1 }
 
-    package func addFigures(to figures: inout CodingFigures) {
+    public func addFigures(to figures: inout CodingFigures) {
         figures.passing += running
         figures.passed += begun
         figures.refused += refused
@@ -36,7 +36,7 @@ package final class PassedCodings {
 }
 
 /// Of one response. It counts until it is let go of.
-package final class PassedCoding {
+public final class PassedCoding {
     private let all: PassedCodings
     private let encoder = GzipEncoder()
     private var bytes = 0
@@ -52,7 +52,7 @@ package final class PassedCoding {
 
     deinit { all.end() }
 
-    package func code(_ piece: Span<UInt8>) -> [UInt8] {
+    public func code(_ piece: Span<UInt8>) -> [UInt8] {
         bytes += piece.count
         let coded = piece.withUnsafeBytes { encoder.code($0, isLast: false) }
         guard isTrying, bytes > Self.triedBytes else { return coded }
@@ -60,5 +60,5 @@ package final class PassedCoding {
         return coded + encoder.stopTrying()
     }
 
-    package func end() -> [UInt8] { encoder.code(UnsafeRawBufferPointer(start: nil, count: 0), isLast: true) }
+    public func end() -> [UInt8] { encoder.code(UnsafeRawBufferPointer(start: nil, count: 0), isLast: true) }
 }

@@ -6,7 +6,7 @@ import HTTPCore
 import Reactor
 
 /// `@unchecked Sendable` because one at a time touches it: the loop hands it to the coder for each piece, and has it back with what was made.
-package final class ProducedContent: ContentProducer, @unchecked Sendable {
+public final class ProducedContent: ContentProducer, @unchecked Sendable {
     private let body: WholeBody
     /// Takes off the coding that it has.
     private let decoder: PieceDecoder?
@@ -27,7 +27,7 @@ package final class ProducedContent: ContentProducer, @unchecked Sendable {
     ///   - body: as it lies in the store, with `coding`.
     ///   - range: of the content without it.
     ///   - isCoded: it goes out with gzip.
-    package init?(_ body: WholeBody, _ coding: ContentCoding, _ range: Range<Int>, isCoded: Bool, _ coder: LoopWorker) {
+    public init?(_ body: WholeBody, _ coding: ContentCoding, _ range: Range<Int>, isCoded: Bool, _ coder: LoopWorker) {
         self.body = body
         self.coder = coder
         self.range = range
@@ -37,20 +37,20 @@ package final class ProducedContent: ContentProducer, @unchecked Sendable {
         if decoder == nil { position = range.lowerBound }
     }
 
-    package var length: Int? { encoder == nil ? range.count : nil }
+    public var length: Int? { encoder == nil ? range.count : nil }
 
-    package var heldBytes: Int {
+    public var heldBytes: Int {
         let own = if case .bytes(let bytes) = body { bytes.count } else { 0 }
         return own + (encoder == nil ? 0 : GzipEncoder.heldBytes) + (decoder == nil ? 0 : PieceDecoder.heldBytes)
     }
 
-    package var source: (bytes: UnsafeRawBufferPointer, owner: AnyObject)? {
+    public var source: (bytes: UnsafeRawBufferPointer, owner: AnyObject)? {
         guard case .borrowed(let bytes, let owner) = body else { return nil }
         let start = decoder?.taken ?? position
         return (UnsafeRawBufferPointer(rebasing: bytes[start..<min(bytes.count, start + Self.pieceBytes)]), owner)
     }
 
-    package func makeNext(then: @escaping @Sendable (ProducedPiece) -> Void) {
+    public func makeNext(then: @escaping @Sendable (ProducedPiece) -> Void) {
         coder.perform(0, { self.next() }, then: then)
     }
 

@@ -4,7 +4,7 @@
 import Telemetry
 
 /// Touched on its shard's loop only.
-package final class RecodedContents {
+public final class RecodedContents {
     struct Name: Hashable {
         /// `FoundResponse.contentNumber`.
         let content: UInt64
@@ -16,7 +16,7 @@ package final class RecodedContents {
     /// The younger one is filled; then it is the older one, and what is asked for there comes back.
     private var young: Generation = ([:], 0)
     private var old: Generation = ([:], 0)
-    package var limitBytes: Int {
+    public var limitBytes: Int {
         didSet {
             if bytes > limitBytes { old = ([:], 0) }
             if bytes > limitBytes { young = ([:], 0) }
@@ -30,9 +30,9 @@ package final class RecodedContents {
     static let entryLimit = 8_192
 
     /// - Parameter limitBytes: of all of them.
-    package init(limitBytes: Int) { self.limitBytes = limitBytes }
+    public init(limitBytes: Int) { self.limitBytes = limitBytes }
 
-    package func addFigures(to figures: inout CodingFigures) {
+    public func addFigures(to figures: inout CodingFigures) {
         figures.remembered += UInt64(found)
         figures.heldBytes += bytes
     }

@@ -5,7 +5,7 @@ import Forwarding
 import HTTPCore
 
 /// In which form a client gets stored content.
-package enum SentForm: Equatable {
+public enum SentForm: Sendable, Equatable {
     /// As it lies in the store: with its coding, where it has one there.
     case asStored
     /// Without the coding that it has there.
@@ -15,7 +15,7 @@ package enum SentForm: Equatable {
 }
 
 /// What that goes by.
-package struct SentFormFacts {
+public struct SentFormFacts: Sendable {
     /// The content's, as it lies in the store.
     var coding: ContentCoding
     /// Without it.
@@ -39,10 +39,10 @@ package struct SentFormFacts {
     private var isWorthCoding: Bool { compression.covers(contentBytes, from: compressFromBytes) && isText }
 
     /// Whether it depends on the client: then every response says so (RFC 9110 §12.5.5).
-    package var isNegotiated: Bool { mayBeCoded && (coding != .identity || isWorthCoding) }
+    public var isNegotiated: Bool { mayBeCoded && (coding != .identity || isWorthCoding) }
 
     /// Of content that is passed on as it came, without a coding: it may get gzip.
-    package static func passed(
+    public static func passed(
         _ response: ResponseHead, contentBytes: Int, to request: RequestHead, _ compression: Compression, from compressFromBytes: Int,
         isOpen: () -> Bool
     ) -> SentFormFacts? {
@@ -57,7 +57,7 @@ package struct SentFormFacts {
             asksForPlain: request.contains(.cacheControl) && RequestCacheControl(request.fields).noTransform)
     }
 
-    package var form: SentForm {
+    public var form: SentForm {
         let mayHaveCoding = mayBeCoded && !asksForPlain
         if coding != .identity, mayHaveCoding, accepted.accept(coding) { return .asStored }
         if mayHaveCoding, accepted.contains(.gzip), isWorthCoding || coding != .identity { return .gzipped }

@@ -8,7 +8,7 @@ import Reactor
 import ResponseCache
 import Telemetry
 
-package enum OutgoingContent {
+public enum OutgoingContent {
     case whole(WholeBody)
     /// With the length that it has without a coding.
     case produced(ProducedContent, plainBytes: Int)

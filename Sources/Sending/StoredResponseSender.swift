@@ -10,16 +10,16 @@ import Reactor
 import ResponseCache
 import Telemetry
 
-package struct StoredResponseSender {
+public struct StoredResponseSender {
     /// Targeted fields that clients do not get, in lower case. They stay in the store: after a 304 without them they still say how long the
     /// response is fresh.
-    package let hiddenFields: [[UInt8]]
+    public let hiddenFields: [[UInt8]]
     private let compressFromBytes: Int
     private let contents: StoredContents
     private let accepted = LastAcceptedCodings()
 
     /// What of the store goes out.
-    package struct Response {
+    public struct Response {
         let found: FoundResponse
         let head: UnsafeRawBufferPointer
         let metadata: StoredMetadata
@@ -29,17 +29,17 @@ package struct StoredResponseSender {
         ///   - head: perhaps just brought up to date.
         ///   - metadata: what belongs to that head.
         ///   - compression: of its path.
-        package init(_ found: FoundResponse, head: UnsafeRawBufferPointer, _ metadata: StoredMetadata, _ compression: Compression) {
+        public init(_ found: FoundResponse, head: UnsafeRawBufferPointer, _ metadata: StoredMetadata, _ compression: Compression) {
             (self.found, self.head, self.metadata, self.compression) = (found, head, metadata, compression)
         }
     }
 
-    package struct Sent {
-        package var status: Status
+    public struct Sent {
+        public var status: Status
         /// Of content.
-        package var bodyBytes: Int
+        public var bodyBytes: Int
         /// All of it, where it was one piece (`ClientStream.sendWhole`).
-        package var bytes: UnsafeRawBufferPointer?
+        public var bytes: UnsafeRawBufferPointer?
     }
 
     /// Where it goes, and the lines that are made anew.
@@ -54,20 +54,20 @@ package struct StoredResponseSender {
         func send(_ head: [UInt8], _ body: WholeBody) -> UnsafeRawBufferPointer? { head.withUnsafeBytes { send($0, body) } }
     }
 
-    package init(_ policy: CachePolicySettings, compressFromBytes: Int, _ recoded: RecodedContents, _ coder: LoopWorker) {
+    public init(_ policy: CachePolicySettings, compressFromBytes: Int, _ recoded: RecodedContents, _ coder: LoopWorker) {
         hiddenFields = policy.stripsTargetedFields ? policy.targetedFields : []
         self.compressFromBytes = compressFromBytes
         contents = StoredContents(recoded, coder)
     }
 
-    package func addFigures(to figures: inout CodingFigures) { contents.addFigures(to: &figures) }
+    public func addFigures(to figures: inout CodingFigures) { contents.addFigures(to: &figures) }
 
     /// Content that came without a coding, with gzip.
-    package func gzipped(_ content: [UInt8], takesChunks: Bool) -> OutgoingContent { contents.gzipped(content, takesChunks: takesChunks) }
+    public func gzipped(_ content: [UInt8], takesChunks: Bool) -> OutgoingContent { contents.gzipped(content, takesChunks: takesChunks) }
 
     /// Sends 304 where the client's own condition holds, and a part where the client asks for a range.
     /// - Parameter head: the request's.
-    package func send(_ response: Response, to head: RequestHead, lines: UnsafeRawBufferPointer, on stream: any ClientStream) -> Sent {
+    public func send(_ response: Response, to head: RequestHead, lines: UnsafeRawBufferPointer, on stream: any ClientStream) -> Sent {
         let output = Output(lines: lines, stream: stream)
         guard !hiddenFields.isEmpty, response.metadata.flags.contains(.hasTargeted) else {
             return send(response.head, of: response, to: head, output)

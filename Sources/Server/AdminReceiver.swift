@@ -104,7 +104,7 @@ private final class AdminExchange: ClientExchange, @unchecked Sendable {
 }
 
 extension AdminDoor {
-    package init(_ address: ListenAddress) {
+    public init(_ address: ListenAddress) {
         if case .unix = address {
             self = .unixSocket
         } else {

@@ -10,7 +10,7 @@ import Telemetry
 extension ProxyServer: AdministeredServer {
     // MARK: Loops
 
-    package func searchRecords(_ search: WhyRing.Search, then: @escaping @Sendable ([WhyRecord]) -> Void) {
+    public func searchRecords(_ search: WhyRing.Search, then: @escaping @Sendable ([WhyRecord]) -> Void) {
         // Each shard adds to it from its own loop.
         let found = Mutex<(records: [WhyRecord], left: Int)>(([], shardCount))
         onEachShard { served in
@@ -26,5 +26,5 @@ extension ProxyServer: AdministeredServer {
         }
     }
 
-    package func afterEachLoop(_ then: @escaping @Sendable () -> Void) { onEachShard({ _ in }, then: then) }
+    public func afterEachLoop(_ then: @escaping @Sendable () -> Void) { onEachShard({ _ in }, then: then) }
 }

@@ -6,9 +6,9 @@ import Reactor
 import ReverseProxy
 
 extension ProxyServer {
-    package var faults: FaultTable { process.faults }
+    public var faults: FaultTable { process.faults }
 
-    package func changeFaults<Result: Sendable>(
+    public func changeFaults<Result: Sendable>(
         _ change: (inout FaultTable) -> Result, then: @escaping @Sendable (Result) -> Void
     ) {
         let (result, before, after) = process.changeFaults(change)

@@ -10,41 +10,41 @@ import ReverseProxy
 import Telemetry
 
 /// What the settings are now, as they were read again.
-package struct NewSettings: Sendable {
-    package enum AccessLogChange: Sendable {
+public struct NewSettings: Sendable {
+    public enum AccessLogChange: Sendable {
         case none
         /// Opens it, once nothing else is in the way: a file is made. nil for none.
         case replaced(@Sendable () throws(SettingsMistakes) -> AccessLog?)
     }
 
     /// With those of the start where they need a restart.
-    package var settings: ProxySettings
+    public var settings: ProxySettings
     /// What of them is another than before, and what would be after a restart.
-    package var changed: [String] = []
-    package var awaitingRestart: [String] = []
-    package var warnings: [String] = []
+    public var changed: [String] = []
+    public var awaitingRestart: [String] = []
+    public var warnings: [String] = []
     /// APIs that are served as before; of the only one, the empty name.
-    package var unchangedAPIs: Set<String> = []
-    package var accessLog = AccessLogChange.none
+    public var unchangedAPIs: Set<String> = []
+    public var accessLog = AccessLogChange.none
     /// Called once all shards have them.
-    package var whenApplied: @Sendable () -> Void = {}
+    public var whenApplied: @Sendable () -> Void = {}
 
-    package init(_ settings: ProxySettings) { self.settings = settings }
+    public init(_ settings: ProxySettings) { self.settings = settings }
 }
 
 /// Why settings cannot be taken: every mistake, in a sentence each.
-package struct SettingsMistakes: Error {
-    package let sentences: [String]
+public struct SettingsMistakes: Error {
+    public let sentences: [String]
     /// Whether something is wrong with certificates.
-    package let areOfCertificates: Bool
+    public let areOfCertificates: Bool
 
-    package init(_ sentences: [String], areOfCertificates: Bool = false) {
+    public init(_ sentences: [String], areOfCertificates: Bool = false) {
         (self.sentences, self.areOfCertificates) = (sentences, areOfCertificates)
     }
 }
 
 /// Reads them. Called on a queue where it may take its time.
-package typealias SettingsReading = @Sendable () throws(SettingsMistakes) -> NewSettings
+public typealias SettingsReading = @Sendable () throws(SettingsMistakes) -> NewSettings
 
 /// How often settings were read again, and what came of it.
 struct ReloadCounts: Sendable {
@@ -70,10 +70,10 @@ struct ReloadCounts: Sendable {
 
 extension ProxyServer {
     /// From now on `reload` has the settings read in this way. Without it only files are read again that they name.
-    package func followSettings(_ read: @escaping SettingsReading) { readSettings.withLock { $0 = read } }
+    public func followSettings(_ read: @escaping SettingsReading) { readSettings.withLock { $0 = read } }
 
     /// - Parameter then: called once all of it holds on every shard, or all stays as it was. From any thread.
-    package func reload(then: @escaping @Sendable (ReloadOutcome) -> Void) {
+    public func reload(then: @escaping @Sendable (ReloadOutcome) -> Void) {
         // Logs may have been moved away, whatever becomes of the rest.
         reopenAccessLog()
         reloadQueue.async { [self] in

@@ -17,7 +17,7 @@ import Telemetry
 import Upstream
 
 /// `@unchecked Sendable` because the shards are made before anything runs and what changes afterwards is behind mutexes.
-package final class ProxyServer: @unchecked Sendable {
+public final class ProxyServer: @unchecked Sendable {
     /// What is served now. Replaced by a reload; modes are changed under it, so that none is lost to one.
     let state: Mutex<Serving?> = Mutex(nil)
     /// Whether what is served may still be replaced. Behind `state`'s mutex.
@@ -40,7 +40,7 @@ package final class ProxyServer: @unchecked Sendable {
     let logger: Logger
 
     /// - Throws: `StoreError`, `ListenError` or `CertificateError`: nothing is left running then.
-    package init(
+    public init(
         _ settings: ProxySettings, logger: Logger, accessLog: AccessLog? = nil, recorder: (any ExchangeRecorder)? = nil,
         time: any TimeSource = SystemTime.shared
     ) throws {
@@ -72,10 +72,10 @@ package final class ProxyServer: @unchecked Sendable {
 
     var settings: ProxySettings { serving.settings }
     var process: ProcessState { serving.process }
-    package var addresses: [ListenAddress] { serving.addresses(isAdmin: false) }
-    package var adminAddresses: [ListenAddress] { serving.addresses(isAdmin: true) }
+    public var addresses: [ListenAddress] { serving.addresses(isAdmin: false) }
+    public var adminAddresses: [ListenAddress] { serving.addresses(isAdmin: true) }
     /// Of clients, in the order of the settings.
-    package var urls: [String] { serving.listeners.filter { !$0.isAdmin }.map { $0.settings.url(at: $0.address) } }
+    public var urls: [String] { serving.listeners.filter { !$0.isAdmin }.map { $0.settings.url(at: $0.address) } }
     /// All APIs' responses lie in one store, which each of their caches can close, and flush.
     private var anyCache: SharedCacheState? { serving.apis[0].state.cache }
 
@@ -88,7 +88,7 @@ package final class ProxyServer: @unchecked Sendable {
     }
 
     /// Begins to accept.
-    package func start() {
+    public func start() {
         for served in shards {
             served.shard.loop.execute { served.start() }
             served.shard.loop.start()
@@ -100,7 +100,7 @@ package final class ProxyServer: @unchecked Sendable {
     }
 
     /// From now on /readyz says that no more clients should be sent here. Those that come are served as before.
-    package func announceStop() { isStopping.withLock { $0 = true } }
+    public func announceStop() { isStopping.withLock { $0 = true } }
 
     /// How often it is looked whether there is memory to return. Loops may wait for milliseconds where some is, so once a minute at most.
     private static let memoryInterval = Duration.seconds(5)
@@ -117,7 +117,7 @@ package final class ProxyServer: @unchecked Sendable {
 
     /// Stops accepting, lets running responses finish within `deadline`, writes what waits for the store. Blocks until all is done; not
     /// to be called from a shard's loop.
-    package func stop(deadline: Duration) {
+    public func stop(deadline: Duration) {
         announceStop()
         state.withLock { _ in isReloadable = false }
         endReloads()
@@ -135,7 +135,7 @@ package final class ProxyServer: @unchecked Sendable {
     }
 
     /// Waits until what was handed to the store is readable from its files.
-    package func flushStore() { anyCache?.flush() }
+    public func flushStore() { anyCache?.flush() }
 
     var shardCount: Int { shards.count }
 
@@ -159,13 +159,13 @@ package final class ProxyServer: @unchecked Sendable {
         shard.loop.execute { work(shard) }
     }
 
-    package var wallMilliseconds: Int64 { time.wallMilliseconds }
-    package var monotonicMilliseconds: Int64 { time.monotonicMilliseconds }
+    public var wallMilliseconds: Int64 { time.wallMilliseconds }
+    public var monotonicMilliseconds: Int64 { time.monotonicMilliseconds }
 
     /// Whether requests are taken.
-    package var isReady: Bool { isStopping.withLock { !$0 } }
+    public var isReady: Bool { isStopping.withLock { !$0 } }
 
-    package func reopenAccessLog() {
+    public func reopenAccessLog() {
         process.accessLog?.reopen { [logger] code in
             logger.error("the access log cannot be reopened: \(String(cString: strerror(code))); the old file is written to further")
         }
@@ -174,7 +174,7 @@ package final class ProxyServer: @unchecked Sendable {
     // MARK: Metrics
 
     /// Copies each shard's counts on its own loop; `then` is called on the pages' queue, since what is made of them takes its time.
-    package func collectMetrics(then: @escaping @Sendable (MetricsSnapshot) -> Void) {
+    public func collectMetrics(then: @escaping @Sendable (MetricsSnapshot) -> Void) {
         let gathering = Gathering(count: shards.count, labels: MetricNames.labels)
         for shard in shards {
             shard.shard.loop.execute { [self] in
@@ -208,7 +208,7 @@ package final class ProxyServer: @unchecked Sendable {
         return snapshot
     }
 
-    package var cacheFigures: CacheFigures { CacheFigures(anyCache) }
+    public var cacheFigures: CacheFigures { CacheFigures(anyCache) }
 
     // MARK: Log
 

@@ -53,10 +53,10 @@ struct ServedCertificates: Sendable {
 }
 
 /// Why the certificates cannot be used.
-package struct CertificateError: Error, CustomStringConvertible {
-    package let mistakes: [ServerCertificates.Remark]
+public struct CertificateError: Error, CustomStringConvertible {
+    public let mistakes: [ServerCertificates.Remark]
 
-    package var description: String {
+    public var description: String {
         guard mistakes.isEmpty else { return mistakes.map(\.description).joined(separator: "; ") }
         return "an address speaks https, and tls.certificates names none (or there is no memory for them)"
     }

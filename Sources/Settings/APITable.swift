@@ -3,19 +3,19 @@
 
 extension CisternSettings {
     /// One of several APIs.
-    package struct API: Sendable, Equatable {
-        package var name = ""
+    public struct API: Sendable, Equatable {
+        public var name = ""
         /// Hosts that requests for it name; empty for any.
-        package var host: [String] = []
+        public var host: [String] = []
         /// What its paths begin with; empty for all.
-        package var path = ""
-        package var stripPath = false
+        public var path = ""
+        public var stripPath = false
         /// Its base URLs: the first that is not down is asked.
-        package var upstream: [String] = []
+        public var upstream: [String] = []
         /// All settings as they hold for it.
-        package var settings: CisternSettings
+        public var settings: CisternSettings
 
-        package init(_ settings: CisternSettings) {
+        public init(_ settings: CisternSettings) {
             self.settings = settings
             self.settings.routes = []
             self.settings.apis = []
@@ -23,8 +23,8 @@ extension CisternSettings {
     }
 }
 
-package enum APITable {
-    package static let all: [Setting<CisternSettings.API>] =
+public enum APITable {
+    public static let all: [Setting<CisternSettings.API>] =
         [
             Setting(path: "name", binding: .text(\.name), help: "What metrics and logs call it, and keys: letters, digits, - and _."),
             Setting(

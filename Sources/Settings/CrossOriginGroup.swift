@@ -1,13 +1,13 @@
 // What scripts of other origins may do (CORS), for all paths (`cors.…`) and for each route: declared once for both.
 
 extension CisternSettings {
-    package struct CrossOrigin: Sendable, Equatable {
-        package var origins: [String] = []
-        package var methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
-        package var fields = ["*"]
-        package var credentials = false
+    public struct CrossOrigin: Sendable, Equatable {
+        public var origins: [String] = []
+        public var methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+        public var fields = ["*"]
+        public var credentials = false
         /// Milliseconds.
-        package var maxAge = 600_000
+        public var maxAge = 600_000
     }
 }
 

@@ -2,16 +2,16 @@
 
 extension CisternSettings {
     /// Durations are in milliseconds; 0 for nothing said.
-    package struct Freshness: Sendable, Equatable {
-        package var standard = 0
-        package var minimum = 0
-        package var maximum = 0
-        package var ignore: [String] = []
-        package var staleFor = 0
-        package var staleWhileRevalidate = 0
-        package var clientDirectives = "obey"
-        package var negative = 0
-        package var negativeStatuses = ["404", "410"]
+    public struct Freshness: Sendable, Equatable {
+        public var standard = 0
+        public var minimum = 0
+        public var maximum = 0
+        public var ignore: [String] = []
+        public var staleFor = 0
+        public var staleWhileRevalidate = 0
+        public var clientDirectives = "obey"
+        public var negative = 0
+        public var negativeStatuses = ["404", "410"]
     }
 }
 

@@ -1,9 +1,9 @@
 // The settings of a route: what may be different for some paths. Each begins as the setting of the same name that holds for all.
 
-package enum RouteTable {
+public enum RouteTable {
     private static let hour = 3_600_000
 
-    package static let all: [Setting<CisternSettings.Route>] =
+    public static let all: [Setting<CisternSettings.Route>] =
         [
             Setting(path: "name", binding: .text(\.name), help: "What metrics and logs call it: letters, digits, - and _."),
             Setting(

@@ -1,6 +1,6 @@
 // One of several under one name, which has settings of its own: in short one word, in full a mapping.
 
-package protocol SettingItem: Sendable, Equatable {
+public protocol SettingItem: Sendable, Equatable {
     static var table: [Setting<Self>] { get }
     /// As it is written in one word.
     init(word: String)
@@ -20,20 +20,20 @@ extension SettingItem {
 
 extension CisternSettings {
     /// An address to listen on, and what is spoken there.
-    package struct Listener: SettingItem, ExpressibleByStringLiteral {
-        package var address: String
-        package var proxyProtocol = false
-        package var access = Access()
-        package var h2c = false
-        package var http2 = true
-        package var clientVerify = ""
+    public struct Listener: SettingItem, ExpressibleByStringLiteral {
+        public var address: String
+        public var proxyProtocol = false
+        public var access = Access()
+        public var h2c = false
+        public var http2 = true
+        public var clientVerify = ""
 
-        package init(word: String) { address = word }
-        package init(stringLiteral word: String) { address = word }
+        public init(word: String) { address = word }
+        public init(stringLiteral word: String) { address = word }
 
-        package var word: String { address }
+        public var word: String { address }
 
-        package static let table: [Setting<Listener>] = [
+        public static let table: [Setting<Listener>] = [
             Setting(
                 path: "address", binding: .text(\.address),
                 help: "HOST:PORT, [IPV6]:PORT, :PORT, unix:/path or systemd:NAME; with https:// before it for TLS."),
@@ -51,22 +51,22 @@ extension CisternSettings {
         ]
     }
     /// A certificate with its key, for the names that stand in it.
-    package struct Certificate: SettingItem {
-        package var certificate = ""
-        package var key = ""
-        package var clientCA = ""
-        package var clientVerify = ""
+    public struct Certificate: SettingItem {
+        public var certificate = ""
+        public var key = ""
+        public var clientCA = ""
+        public var clientVerify = ""
 
         /// The files of both, or one that holds both.
-        package init(word: String) {
+        public init(word: String) {
             let files = word.split(separator: ":", maxSplits: 1).map(String.init)
             certificate = files.first ?? ""
             key = files.dropFirst().first ?? ""
         }
 
-        package var word: String { key.isEmpty ? certificate : certificate + ":" + key }
+        public var word: String { key.isEmpty ? certificate : certificate + ":" + key }
 
-        package static let table: [Setting<Certificate>] = [
+        public static let table: [Setting<Certificate>] = [
             Setting(
                 path: "certificate", binding: .text(\.certificate),
                 help: "A PEM file: the certificate, and those of its issuers behind it (fullchain.pem)."),
@@ -78,12 +78,12 @@ extension CisternSettings {
         ]
     }
 
-    package struct TLS: Sendable, Equatable {
-        package var certificates: [Certificate] = []
-        package var clientCA = ""
-        package var clientVerify = "off"
-        package var clientIdentity = "subject"
-        package var sendClientCertificate = false
-        package var acmeChallenges = ""
+    public struct TLS: Sendable, Equatable {
+        public var certificates: [Certificate] = []
+        public var clientCA = ""
+        public var clientVerify = "off"
+        public var clientIdentity = "subject"
+        public var sendClientCertificate = false
+        public var acmeChallenges = ""
     }
 }

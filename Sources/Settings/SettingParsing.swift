@@ -1,7 +1,7 @@
 // From the text of a value to the value: numbers, sizes with units, durations with units, words.
 
 /// The text of a setting's value, wherever it came from.
-package enum SettingText: Sendable, Equatable {
+public enum SettingText: Sendable, Equatable {
     case one(String)
     case many([String])
 
@@ -16,7 +16,7 @@ package enum SettingText: Sendable, Equatable {
 
 extension Setting {
     /// Puts the value where it belongs; returns what is wrong with it, in words that fit behind the setting's name.
-    package func apply(_ text: SettingText, to settings: inout Root) -> String? {
+    public func apply(_ text: SettingText, to settings: inout Root) -> String? {
         switch binding {
         case .list(let path):
             settings[keyPath: path] = text.words
@@ -62,7 +62,7 @@ extension Setting {
     }
 
     /// The value as it would be written in the file.
-    package func text(in settings: Root) -> String {
+    public func text(in settings: Root) -> String {
         switch binding {
         case .text(let path), .choice(let path, _): settings[keyPath: path].isEmpty ? "\"\"" : settings[keyPath: path]
         case .list(let path): "[" + settings[keyPath: path].map { "\"\($0)\"" }.joined(separator: ", ") + "]"
@@ -99,29 +99,29 @@ private enum NumberKind: String {
     }
 }
 
-package enum ByteSize {
+public enum ByteSize {
     private static let units: [(name: String, bytes: Int)] = [
         ("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("TB", 1_000_000_000_000), ("GB", 1_000_000_000),
         ("MB", 1_000_000), ("kB", 1_000), ("KB", 1_000), ("B", 1), ("", 1),
     ]
 
     /// `512`, `64KiB`, `1.5GiB`, `1GB`.
-    package static func parse(_ text: String) -> Int? { Units.parse(text, units.map { ($0.name, Double($0.bytes)) }) }
+    public static func parse(_ text: String) -> Int? { Units.parse(text, units.map { ($0.name, Double($0.bytes)) }) }
 
-    package static func format(_ bytes: Int) -> String {
+    public static func format(_ bytes: Int) -> String {
         for (name, size) in units.prefix(4) where bytes >= size && bytes % size == 0 { return "\(bytes / size)\(name)" }
         return String(bytes)
     }
 }
 
 /// Durations, in milliseconds.
-package enum TimeSpan {
+public enum TimeSpan {
     private static let units: [(name: String, milliseconds: Double)] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)]
 
     /// `250ms`, `1.5s`, `5m`, `1h`, `0`.
-    package static func parse(_ text: String) -> Int? { text == "0" ? 0 : Units.parse(text, units.map { ($0.name, $0.milliseconds) }) }
+    public static func parse(_ text: String) -> Int? { text == "0" ? 0 : Units.parse(text, units.map { ($0.name, $0.milliseconds) }) }
 
-    package static func format(_ milliseconds: Int) -> String {
+    public static func format(_ milliseconds: Int) -> String {
         if milliseconds == 0 { return "0" }
         for (name, size) in units.reversed() where milliseconds % Int(size) == 0 && (name != "m" || milliseconds % 60_000 == 0) {
             return "\(milliseconds / Int(size))\(name)"

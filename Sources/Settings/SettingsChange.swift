@@ -1,16 +1,16 @@
 // What is different between the settings that hold and those that were read again.
 
-package struct SettingsChange {
+public struct SettingsChange: Sendable {
     /// Those that hold from now on: the new ones, but for what needs a restart.
-    package private(set) var settings: CisternSettings
+    public private(set) var settings: CisternSettings
     /// The names of those that have another value than before; `routes.NAME` and `apis.NAME` where anything of one is different.
-    package private(set) var changed: [String] = []
+    public private(set) var changed: [String] = []
     /// The names of those that keep their value until the next start.
-    package private(set) var awaitingRestart: [String] = []
+    public private(set) var awaitingRestart: [String] = []
     /// The names of APIs that are as they were; the empty one where there is one API only.
-    package private(set) var unchangedAPIs: Set<String> = []
+    public private(set) var unchangedAPIs: Set<String> = []
 
-    package init(from former: CisternSettings, to read: CisternSettings) {
+    public init(from former: CisternSettings, to read: CisternSettings) {
         settings = read
         for setting in SettingsTable.all where setting.text(in: former) != setting.text(in: read) {
             if setting.needsRestart {

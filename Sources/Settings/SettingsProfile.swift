@@ -1,8 +1,8 @@
 // Values for several settings under one name. What is set itself, in whatever layer, comes before them.
 
-package enum SettingsProfile {
+public enum SettingsProfile {
     /// By the profile's name.
-    package static let values: [String: [(path: String, text: SettingText)]] = ["rfc9111": letter]
+    public static let values: [String: [(path: String, text: SettingText)]] = ["rfc9111": letter]
 
     /// RFC 9111 as a plain shared cache: no copy goes out against what it says, everything is kept that may be, nothing is added to what is kept
     /// and nothing left out, and no field or extension beyond the RFC says how. Users whose cookies tell them apart then share responses, as the RFC

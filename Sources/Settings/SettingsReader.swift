@@ -1,27 +1,27 @@
 // Puts the layers together: defaults, then the file, then the environment, then the command line. All mistakes are gathered and told at once.
 
-package struct SettingsReader {
-    package private(set) var settings = CisternSettings()
-    package private(set) var mistakes: [ConfigurationMistake] = []
+public struct SettingsReader {
+    public private(set) var settings = CisternSettings()
+    public private(set) var mistakes: [ConfigurationMistake] = []
     /// Whether every file that was named could be read; if not, what seems to be missing may stand there.
-    package private(set) var isComplete = true
+    public private(set) var isComplete = true
     /// Paths of the settings that have the profile's values, since nobody has set them.
-    package private(set) var profiled: [String] = []
+    public private(set) var profiled: [String] = []
     private var routeNodes: [(file: String, node: YAMLNode)] = []
     private var apiNodes: [(file: String, node: YAMLNode)] = []
     /// Where the value of a setting, or a route, was said last.
     private var places: [String: (file: String, line: Int)] = [:]
 
-    package init() {}
+    public init() {}
 
     /// As the lines stand in the file; what has no line comes behind, as it was found.
-    package var mistakesInOrder: [ConfigurationMistake] {
+    public var mistakesInOrder: [ConfigurationMistake] {
         let place = { (mistake: ConfigurationMistake) in mistake.line > 0 ? mistake.line : Int.max }
         return mistakes.enumerated().sorted { (place($0.element), $0.offset) < (place($1.element), $1.offset) }.map(\.element)
     }
 
     /// - Parameter text: the file's bytes.
-    package mutating func read(file: String, text: [UInt8]) {
+    public mutating func read(file: String, text: [UInt8]) {
         do throws(ConfigurationMistake) {
             guard let root = try YAMLFile.parse(text, file: file) else { return }
             guard case .mapping = root else {
@@ -40,7 +40,7 @@ package struct SettingsReader {
     }
 
     /// A file that cannot even be opened.
-    package mutating func addUnreadable(file: String, _ reason: String) {
+    public mutating func addUnreadable(file: String, _ reason: String) {
         add(file, 0, "cannot be read: \(reason)")
         isComplete = false
     }
@@ -61,7 +61,7 @@ package struct SettingsReader {
     }
 
     /// Reads the APIs and the routes, which begin as what the other settings say together: so this comes after all layers.
-    package mutating func finish() {
+    public mutating func finish() {
         applyProfile()
         for (file, node) in apiNodes { readAPIs(node, file) }
         for (file, node) in routeNodes {
@@ -129,7 +129,7 @@ package struct SettingsReader {
     }
 
     /// Reads `CISTERN_…`; what begins so and names no setting is a mistake.
-    package mutating func read(environment: [String: String]) {
+    public mutating func read(environment: [String: String]) {
         for (name, value) in environment.sorted(by: { $0.key < $1.key }) where name.hasPrefix("CISTERN_") && name != "CISTERN_CONFIG" {
             guard let setting = SettingsTable.all.first(where: { $0.environment == name }) else {
                 if Self.isServiceLink(name, value) { continue }
@@ -154,7 +154,7 @@ package struct SettingsReader {
     /// - Parameters:
     ///   - path: the setting's path.
     ///   - option: how the user spelt it.
-    package mutating func read(path: String, _ text: SettingText, option: String) {
+    public mutating func read(path: String, _ text: SettingText, option: String) {
         if let instead = SettingsTable.retired[path] {
             return add("command line", 0, "\(path) is no longer a setting: \(instead)")
         }
@@ -166,13 +166,13 @@ package struct SettingsReader {
     }
 
     /// For what the command line says of several settings at once.
-    package mutating func change<Failure: Error>(_ change: (inout CisternSettings) throws(Failure) -> Void) throws(Failure) {
+    public mutating func change<Failure: Error>(_ change: (inout CisternSettings) throws(Failure) -> Void) throws(Failure) {
         try change(&settings)
     }
 
     /// The same for one API alone: what is found wrong there is told where the file says it of the API, or of all.
     /// - Returns: a reader of its settings, and without mistakes.
-    package func reader(of api: CisternSettings.API) -> SettingsReader {
+    public func reader(of api: CisternSettings.API) -> SettingsReader {
         var reader = self
         reader.settings = api.settings
         reader.mistakes = []
@@ -189,23 +189,23 @@ package struct SettingsReader {
     }
 
     /// Takes over what another has found of an API.
-    package mutating func take(_ mistakes: [ConfigurationMistake], ofAPI name: String) {
+    public mutating func take(_ mistakes: [ConfigurationMistake], ofAPI name: String) {
         for mistake in mistakes where !self.mistakes.contains(where: { $0.sentence == mistake.sentence }) {
             add(mistake.file, mistake.line, "API \(name): \(mistake.sentence)")
         }
     }
 
     /// Whether somebody has said it, or it stands at its default.
-    package func isGiven(_ path: String) -> Bool { places[path] != nil }
+    public func isGiven(_ path: String) -> Bool { places[path] != nil }
 
     /// For what only the whole can tell of one setting: told where its value was said.
     /// - Parameter path: the setting's, or `routes`, the route's name and the path in it.
-    package mutating func add(about path: String, _ sentence: String) {
+    public mutating func add(about path: String, _ sentence: String) {
         let place = places[path] ?? ("settings", 0)
         add(place.file, place.line, sentence)
     }
 
-    package mutating func add(_ file: String, _ line: Int, _ sentence: String) {
+    public mutating func add(_ file: String, _ line: Int, _ sentence: String) {
         mistakes.append(ConfigurationMistake(file: file, line: line, sentence: sentence))
     }
 }

@@ -2,10 +2,10 @@
 // and the command line are read by it, and the documentation is held against it.
 
 /// One setting of a group `Root`: of the whole, or of a route.
-package struct Setting<Root>: Sendable {
+public struct Setting<Root>: Sendable {
     /// What kind of value it takes, and where in `Root` it goes. `@unchecked Sendable` because key paths hold no state here, and the
     /// standard library does not say so.
-    package enum Binding: @unchecked Sendable {
+    public enum Binding: @unchecked Sendable {
         case text(WritableKeyPath<Root, String>)
         case choice(WritableKeyPath<Root, String>, [String])
         case list(WritableKeyPath<Root, [String]>)
@@ -19,19 +19,19 @@ package struct Setting<Root>: Sendable {
     }
 
     /// Where it stands in the file: names joined by dots.
-    package let path: String
-    package let binding: Binding
-    package let help: String
+    public let path: String
+    public let binding: Binding
+    public let help: String
     /// Whether another value counts from the next start on only.
-    package var needsRestart = false
+    public var needsRestart = false
 
     /// `CISTERN_` and the path in capitals, dots as underscores.
-    package var environment: String { Self.environment(of: path) }
+    public var environment: String { Self.environment(of: path) }
 
     static func environment(of path: String) -> String { "CISTERN_" + path.uppercased().split(separator: ".").joined(separator: "_") }
 }
 
-package enum SettingsTable {
+public enum SettingsTable {
     private static let hour = 3_600_000
     private static let gibibyte = 1 << 30
 
@@ -41,7 +41,7 @@ package enum SettingsTable {
         "failure.recheck_limit": "it is looked each failure.recheck, never less often: take the line out",
     ]
 
-    package static let all: [Setting<CisternSettings>] =
+    public static let all: [Setting<CisternSettings>] =
         upstream + failure + listening + tls + caching + FreshnessGroup.settings(\.cache.freshness, prefix: "cache.")
         + CredentialSettingsTable.all(\.credentials) + limits + http2 + forwarding + CrossOriginGroup.settings(\.crossOrigin) + logging
 

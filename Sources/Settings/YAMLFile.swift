@@ -3,19 +3,19 @@
 
 import CYAML
 
-package struct ConfigurationMistake: Error, Sendable, Equatable, CustomStringConvertible {
-    package let file: String
+public struct ConfigurationMistake: Error, Sendable, Equatable, CustomStringConvertible {
+    public let file: String
     /// 0 where no line can be named.
-    package let line: Int
-    package let sentence: String
+    public let line: Int
+    public let sentence: String
 
-    package init(file: String, line: Int, sentence: String) {
+    public init(file: String, line: Int, sentence: String) {
         self.file = file
         self.line = line
         self.sentence = sentence
     }
 
-    package var description: String { line > 0 ? "\(file):\(line): \(sentence)" : "\(file): \(sentence)" }
+    public var description: String { line > 0 ? "\(file):\(line): \(sentence)" : "\(file): \(sentence)" }
 }
 
 indirect enum YAMLNode {

@@ -1,34 +1,34 @@
 // What is told of each of several APIs.
 
 /// Requests for one API, by what was done with them.
-package struct APIRequests: Sendable {
+public struct APIRequests: Sendable {
     /// At the places of `CacheResult`.
-    package var counts = [UInt64](repeating: 0, count: CacheResult.allCases.count)
+    public var counts = [UInt64](repeating: 0, count: CacheResult.allCases.count)
 
-    package init() {}
+    public init() {}
 
-    package mutating func add(_ other: APIRequests) {
+    public mutating func add(_ other: APIRequests) {
         for place in counts.indices { counts[place] += other.counts[place] }
     }
 }
 
 /// One API, and how its upstream is.
-package struct APILine: Sendable {
-    package let name: String
+public struct APILine: Sendable {
+    public let name: String
     /// By which it is counted.
-    package let place: Int
-    package let isUp: Bool
+    public let place: Int
+    public let isUp: Bool
     /// Its addresses in order, and whether each can be reached.
-    package let addresses: [(address: String, isUp: Bool)]
+    public let addresses: [(address: String, isUp: Bool)]
 
-    package init(name: String, place: Int, isUp: Bool, addresses: [(address: String, isUp: Bool)] = []) {
+    public init(name: String, place: Int, isUp: Bool, addresses: [(address: String, isUp: Bool)] = []) {
         (self.name, self.place, self.isUp, self.addresses) = (name, place, isUp, addresses)
     }
 }
 
 extension MetricsSnapshot.Tokens {
     /// Of one API.
-    package mutating func add(lookUps: (counts: [String: UInt64], remembered: Int), keys: (keys: Int, read: Int, failed: Int)) {
+    public mutating func add(lookUps: (counts: [String: UInt64], remembered: Int), keys: (keys: Int, read: Int, failed: Int)) {
         self.lookUps.merge(lookUps.counts, uniquingKeysWith: +)
         lookUpsRemembered += lookUps.remembered
         self.keys += keys.keys
@@ -39,11 +39,11 @@ extension MetricsSnapshot.Tokens {
 
 extension MetricsSnapshot {
     /// Of one API.
-    package mutating func addGone(_ event: String, _ count: UInt64) {
+    public mutating func addGone(_ event: String, _ count: UInt64) {
         if let place = gone.firstIndex(where: { $0.event == event }) { gone[place].count += count } else { gone.append((event, count)) }
     }
 
-    package mutating func add(_ requests: APIRequests, ofAPI place: Int) {
+    public mutating func add(_ requests: APIRequests, ofAPI place: Int) {
         while apiRequests.count <= place { apiRequests.append(APIRequests()) }
         apiRequests[place].add(requests)
     }

@@ -8,10 +8,10 @@ import Glibc
 import Locking
 
 /// `@unchecked Sendable` because what changes is behind `state`'s mutex, or touched on `serial` only.
-package final class AccessLog: @unchecked Sendable {
-    package enum Format: String, Sendable, CaseIterable { case json, common }
+public final class AccessLog: @unchecked Sendable {
+    public enum Format: String, Sendable, CaseIterable { case json, common }
 
-    package let format: Format
+    public let format: Format
     private let path: String?
     private let serial = DispatchQueue(label: "cistern.access-log", qos: .utility)
     private var file: Descriptor
@@ -30,7 +30,7 @@ package final class AccessLog: @unchecked Sendable {
 
     /// - Parameter path: nil for standard output.
     /// - Returns: nil where the file cannot be opened.
-    package init?(path: String?, format: Format) {
+    public init?(path: String?, format: Format) {
         self.path = path
         self.format = format
         let opened = Self.open(path)
@@ -51,10 +51,10 @@ package final class AccessLog: @unchecked Sendable {
         return opened
     }
 
-    package var dropped: Int { state.withLock { $0.dropped } }
+    public var dropped: Int { state.withLock { $0.dropped } }
 
     /// Appends a line, with its line feed. From any shard.
-    package func append(_ line: [UInt8]) {
+    public func append(_ line: [UInt8]) {
         let isFull = state.withLock { state in
             guard state.buffer.count + line.count <= Self.limitBytes else {
                 state.dropped += 1
@@ -69,7 +69,7 @@ package final class AccessLog: @unchecked Sendable {
 
     /// Opens the file anew (after it was rotated away). Where it cannot be opened the old one is written to further.
     /// - Parameter failed: is told why not (errno).
-    package func reopen(failed: @escaping @Sendable (Int32) -> Void = { _ in }) {
+    public func reopen(failed: @escaping @Sendable (Int32) -> Void = { _ in }) {
         serial.async { [self] in
             writeOut()
             guard path != nil else { return }
@@ -80,7 +80,7 @@ package final class AccessLog: @unchecked Sendable {
     }
 
     /// Writes everything and ends; after `seconds` it ends all the same, since nobody may be reading.
-    package func finish(within seconds: Int = 5) {
+    public func finish(within seconds: Int = 5) {
         let done = DispatchSemaphore(value: 0)
         serial.async {
             self.timer?.cancel()

@@ -1,24 +1,24 @@
 // What was done about content codings, in numbers.
 
-package struct CodingFigures: Sendable {
+public struct CodingFigures: Sendable {
     /// Responses that came without a coding and went out with gzip: taken whole, and passed on piece by piece.
-    package var whole: UInt64 = 0
-    package var passed: UInt64 = 0
+    public var whole: UInt64 = 0
+    public var passed: UInt64 = 0
     /// They went out as they came, since too many had gzip put on them already.
-    package var refused: UInt64 = 0
+    public var refused: UInt64 = 0
     /// Passed on just now.
-    package var passing = 0
+    public var passing = 0
     /// Stored contents that went out in another form than they are stored in: made for it, and from memory.
-    package var made: UInt64 = 0
-    package var remembered: UInt64 = 0
+    public var made: UInt64 = 0
+    public var remembered: UInt64 = 0
     /// Made beside the loop, while they were sent.
-    package var produced: UInt64 = 0
+    public var produced: UInt64 = 0
     /// Bytes of what is remembered.
-    package var heldBytes = 0
+    public var heldBytes = 0
 
-    package init() {}
+    public init() {}
 
-    package mutating func merge(_ other: CodingFigures) {
+    public mutating func merge(_ other: CodingFigures) {
         whole += other.whole
         passed += other.passed
         refused += other.refused

@@ -1,7 +1,7 @@
 // What is remembered of one exchange: recorded once, at its end, in counters and in the access log.
 
 /// Where the response came from, as the `result` label says it.
-package enum CacheResult: Int, Sendable, CaseIterable {
+public enum CacheResult: Int, Sendable, CaseIterable {
     /// From the store, fresh, without asking.
     case hit
     /// The upstream was asked and responded; nothing was stored for this request before, or what was stored was replaced.
@@ -21,7 +21,7 @@ package enum CacheResult: Int, Sendable, CaseIterable {
     /// Our own pages.
     case own
 
-    package var label: StaticString {
+    public var label: StaticString {
         switch self {
         case .hit: "hit"
         case .miss: "miss"
@@ -37,10 +37,10 @@ package enum CacheResult: Int, Sendable, CaseIterable {
 }
 
 /// The method label: a bounded set, whatever clients send.
-package enum MethodLabel: Int, Sendable, CaseIterable {
+public enum MethodLabel: Int, Sendable, CaseIterable {
     case get, head, post, put, patch, delete, options, query, other
 
-    package var label: StaticString {
+    public var label: StaticString {
         switch self {
         case .get: "GET"
         case .head: "HEAD"
@@ -56,12 +56,12 @@ package enum MethodLabel: Int, Sendable, CaseIterable {
 }
 
 /// Where a response's content came from.
-package enum ContentSource: Int, Sendable, CaseIterable {
+public enum ContentSource: Int, Sendable, CaseIterable {
     case store, upstream
     /// Our own errors.
     case own
 
-    package var label: StaticString {
+    public var label: StaticString {
         switch self {
         case .store: "store"
         case .upstream: "upstream"
@@ -70,27 +70,27 @@ package enum ContentSource: Int, Sendable, CaseIterable {
     }
 }
 
-package struct ExchangeRecord: Sendable {
-    package var result: CacheResult
-    package var method: MethodLabel
-    package var status: UInt16
+public struct ExchangeRecord: Sendable {
+    public var result: CacheResult
+    public var method: MethodLabel
+    public var status: UInt16
     /// Microseconds from the request's head to the end of the response.
-    package var durationMicroseconds: Int64 = 0
+    public var durationMicroseconds: Int64 = 0
     /// Microseconds until the upstream had responded or failed; nil where it was not asked.
-    package var upstreamMicroseconds: Int64?
+    public var upstreamMicroseconds: Int64?
     /// Microseconds from the request's head until its content was whole; nil where it had none, or it went on as it came.
-    package var contentMicroseconds: Int64?
-    package var bodyBytes = 0
-    package var source = ContentSource.upstream
+    public var contentMicroseconds: Int64?
+    public var bodyBytes = 0
+    public var source = ContentSource.upstream
     /// Seconds; of responses from the store.
-    package var age: Int64?
+    public var age: Int64?
     /// Positions in `MetricLabels`: why the copy went out, why the response was not kept.
-    package var rescueCause: Int?
+    public var rescueCause: Int?
     /// What allowed the copy of those without credentials to go out.
-    package var sharedPermission: Int?
-    package var notStored: Int?
+    public var sharedPermission: Int?
+    public var notStored: Int?
 
-    package init(result: CacheResult, method: MethodLabel, status: UInt16) {
+    public init(result: CacheResult, method: MethodLabel, status: UInt16) {
         self.result = result
         self.method = method
         self.status = status

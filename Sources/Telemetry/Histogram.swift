@@ -1,10 +1,10 @@
 // A histogram with fixed bounds: an array of counts, nothing else.
 
-package struct Histogram: Sendable {
+public struct Histogram: Sendable {
     /// Upper bounds, inclusive, rising.
-    package let bounds: [Int64]
+    public let bounds: [Int64]
     /// One for each bound and one for what is above; in place, so that counting touches no other memory.
-    package private(set) var counts = InlineArray<20, UInt64>(repeating: 0)
+    public private(set) var counts = InlineArray<20, UInt64>(repeating: 0)
     private(set) var sum: Int64 = 0
 
     init(bounds: [Int64]) {
@@ -22,7 +22,7 @@ package struct Histogram: Sendable {
     static let ages: [Int64] = [1, 10, 60, 300, 900, 3_600, 21_600, 86_400, 604_800, 2_592_000]
 
     /// Of counts that were made elsewhere: of values up to each bound and above the one before it, and at last of those above all.
-    package init(bounds: [Int64], counts: [UInt64], sum: Int64) {
+    public init(bounds: [Int64], counts: [UInt64], sum: Int64) {
         self.init(bounds: bounds)
         precondition(counts.count == bounds.count + 1, "a histogram has a count for each bound and one above")
         for (index, count) in counts.enumerated() { self.counts[index] = count }
@@ -42,7 +42,7 @@ package struct Histogram: Sendable {
     }
 
     /// The bound within which this share of the values lies (0.99: all but one in a hundred); nil where nothing was counted.
-    package func quantile(_ share: Double) -> Int64? {
+    public func quantile(_ share: Double) -> Int64? {
         let wanted = Double(total) * share
         guard wanted > 0 else { return nil }
         var seen: UInt64 = 0
@@ -53,5 +53,5 @@ package struct Histogram: Sendable {
         return bounds.last
     }
 
-    package var total: UInt64 { (0...bounds.count).reduce(0) { $0 + counts[$1] } }
+    public var total: UInt64 { (0...bounds.count).reduce(0) { $0 + counts[$1] } }
 }

@@ -6,7 +6,7 @@ import Dispatch
 import Glibc
 import Locking
 
-package final class LogWriter: Sendable {
+public final class LogWriter: Sendable {
     private struct State {
         var lines: [String] = []
         var bytes = 0
@@ -21,10 +21,10 @@ package final class LogWriter: Sendable {
     /// What may wait.
     private static let limitBytes = 1 << 20
 
-    package init(descriptor: Int32 = STDERR_FILENO) { self.descriptor = descriptor }
+    public init(descriptor: Int32 = STDERR_FILENO) { self.descriptor = descriptor }
 
     /// - Parameter line: with its line feed. From any thread.
-    package func append(_ line: String) {
+    public func append(_ line: String) {
         let isFirst = state.withLock { state in
             guard state.bytes + line.utf8.count <= Self.limitBytes else {
                 state.dropped += 1
@@ -38,7 +38,7 @@ package final class LogWriter: Sendable {
     }
 
     /// Returns when all is written, or after `seconds`, since who does not read must not hold up the end either.
-    package func finish(within seconds: Int = 1) {
+    public func finish(within seconds: Int = 1) {
         let done = DispatchSemaphore(value: 0)
         serial.async { done.signal() }
         _ = done.wait(timeout: .now() + .seconds(seconds))

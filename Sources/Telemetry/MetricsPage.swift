@@ -1,85 +1,85 @@
 // The page at /metrics: every family, its help, and where its numbers come from.
 
 /// Numbers that other modules count, handed over as plain values.
-package struct MetricsSnapshot: Sendable {
-    package struct Connections: Sendable {
-        package var open = 0
-        package var accepted = 0
-        package var timedOut = 0
-        package var proxyHeadersRefused = 0
-        package var acceptPauses = 0
-        package var http2Connections = 0
-        package var http2Streams = 0
-        package var http2Resets = 0
-        package var http2Errors = 0
-        package var http2Floods = 0
-        package var limit = 0
-        package var turnedAway = 0
-        package var cut = 0
-        package var unsentBytes = 0
-        package var heldContentBytes = 0
-        package var upstreamActive = 0
-        package var upstreamOpened = 0
-        package var upstreamHTTP2Opened = 0
+public struct MetricsSnapshot: Sendable {
+    public struct Connections: Sendable {
+        public var open = 0
+        public var accepted = 0
+        public var timedOut = 0
+        public var proxyHeadersRefused = 0
+        public var acceptPauses = 0
+        public var http2Connections = 0
+        public var http2Streams = 0
+        public var http2Resets = 0
+        public var http2Errors = 0
+        public var http2Floods = 0
+        public var limit = 0
+        public var turnedAway = 0
+        public var cut = 0
+        public var unsentBytes = 0
+        public var heldContentBytes = 0
+        public var upstreamActive = 0
+        public var upstreamOpened = 0
+        public var upstreamHTTP2Opened = 0
         /// Open now; and those that are over, by how they ended.
-        package var upstreamHTTP2Streams = 0
-        package var upstreamHTTP2Ended: [String: Int] = [:]
-        package var upstreamRequests = 0
-        package var upstreamRetries = 0
-        package var upstreamMovedOn = 0
+        public var upstreamHTTP2Streams = 0
+        public var upstreamHTTP2Ended: [String: Int] = [:]
+        public var upstreamRequests = 0
+        public var upstreamRetries = 0
+        public var upstreamMovedOn = 0
         /// Look-ups of names, well ended and not.
-        package var nameLookUps: (found: UInt64, failed: UInt64) = (0, 0)
-        package var upstreamTurnedAway = 0
-        package var upstreamWaiting = 0
-        package var upstreamLeftQueue = 0
+        public var nameLookUps: (found: UInt64, failed: UInt64) = (0, 0)
+        public var upstreamTurnedAway = 0
+        public var upstreamWaiting = 0
+        public var upstreamLeftQueue = 0
         /// Open now, all, and those for which there was no room.
-        package var streams = 0
-        package var streamsBegun = 0
-        package var streamsTurnedAway = 0
-        package var handshakesFull = 0
-        package var handshakesResumed = 0
+        public var streams = 0
+        public var streamsBegun = 0
+        public var streamsTurnedAway = 0
+        public var handshakesFull = 0
+        public var handshakesResumed = 0
         /// Connections to the upstream that ended, by cause.
-        package var upstreamEnded: [String: Int] = [:]
+        public var upstreamEnded: [String: Int] = [:]
         /// Connections tried while the upstream could not be reached.
-        package var attempted = 0
-        package var backgroundRunning = 0
-        package var backgroundStarted = 0
-        package var backgroundSkipped = 0
+        public var attempted = 0
+        public var backgroundRunning = 0
+        public var backgroundStarted = 0
+        public var backgroundSkipped = 0
 
-        package init() {}
+        public init() {}
     }
 
     /// What the failure memory knows.
-    package struct Failures: Sendable {
+    public struct Failures: Sendable {
         /// One kind of scope: how many are open, and how often one has opened.
-        package struct ScopeLine: Sendable {
-            package let scope: String
-            package let open: Int
-            package let opened: Int
+        public struct ScopeLine: Sendable {
+            public let scope: String
+            public let open: Int
+            public let opened: Int
 
-            package init(scope: String, open: Int, opened: Int) { (self.scope, self.open, self.opened) = (scope, open, opened) }
+            public init(scope: String, open: Int, opened: Int) { (self.scope, self.open, self.opened) = (scope, open, opened) }
         }
 
-        package struct RouteLine: Sendable {
-            package let route: String
-            package let isOpen: Bool
+        public struct RouteLine: Sendable {
+            public let route: String
+            public let isOpen: Bool
 
-            package init(route: String, isOpen: Bool) { (self.route, self.isOpen) = (route, isOpen) }
+            public init(route: String, isOpen: Bool) { (self.route, self.isOpen) = (route, isOpen) }
         }
 
         /// Whether it can be reached, and something of it is well.
-        package var isUp: Bool
-        package var scopes: [ScopeLine]
-        package var routes: [RouteLine]
+        public var isUp: Bool
+        public var scopes: [ScopeLine]
+        public var routes: [RouteLine]
 
-        package init(isUp: Bool = true, scopes: [ScopeLine] = [], routes: [RouteLine] = []) {
+        public init(isUp: Bool = true, scopes: [ScopeLine] = [], routes: [RouteLine] = []) {
             (self.isUp, self.scopes, self.routes) = (isUp, scopes, routes)
         }
 
-        package var state: String { isUp ? "closed" : "open" }
+        public var state: String { isUp ? "closed" : "open" }
 
         /// Only how often scopes were found failing.
-        package mutating func addOpened(_ other: Failures) {
+        public mutating func addOpened(_ other: Failures) {
             let known = scopes
             scopes = other.scopes.enumerated().map { place, line in
                 ScopeLine(scope: line.scope, open: 0, opened: line.opened + (place < known.count ? known[place].opened : 0))
@@ -87,7 +87,7 @@ package struct MetricsSnapshot: Sendable {
         }
 
         /// All APIs together: up where each is.
-        package mutating func add(_ other: Failures) {
+        public mutating func add(_ other: Failures) {
             isUp = isUp && other.isUp
             routes += other.routes
             guard !scopes.isEmpty else {
@@ -101,109 +101,109 @@ package struct MetricsSnapshot: Sendable {
     }
 
     /// How long events waited on one shard's loop, in microseconds.
-    package struct LoopLine: Sendable {
-        package let shard: Int
+    public struct LoopLine: Sendable {
+        public let shard: Int
         /// Within the last minute.
-        package let longestWait: Int64
-        package let waits: Histogram
+        public let longestWait: Int64
+        public let waits: Histogram
         /// What waits for each of its workers, or is being done: pieces of work, and the bytes of memory that their content takes.
-        package let workers: [(name: String, queue: Int, bytes: Int)]
+        public let workers: [(name: String, queue: Int, bytes: Int)]
 
-        package init(shard: Int, longestWait: Int64, waits: Histogram, workers: [(name: String, queue: Int, bytes: Int)]) {
+        public init(shard: Int, longestWait: Int64, waits: Histogram, workers: [(name: String, queue: Int, bytes: Int)]) {
             (self.shard, self.longestWait, self.waits, self.workers) = (shard, longestWait, waits, workers)
         }
     }
 
-    package var shards: ShardMetrics
+    public var shards: ShardMetrics
     /// Where there are several APIs: requests by their places, and how each is.
-    package var apiRequests: [APIRequests] = []
-    package var apis: [APILine] = []
-    package var failures = Failures()
+    public var apiRequests: [APIRequests] = []
+    public var apis: [APILine] = []
+    public var failures = Failures()
     /// Whether balancers should send requests here.
-    package var isReady = true
+    public var isReady = true
 
     /// One mode: whether it is that of all paths, and for how many prefixes it is set.
-    package struct ModeLine: Sendable {
+    public struct ModeLine: Sendable {
         /// The same of two APIs together.
-        package func with(_ other: ModeLine) -> ModeLine {
+        public func with(_ other: ModeLine) -> ModeLine {
             ModeLine(
                 mode: mode, isForAll: isForAll && other.isForAll, prefixes: prefixes + other.prefixes, routes: routes + other.routes)
         }
 
-        package let mode: String
-        package let isForAll: Bool
-        package let prefixes: Int
-        package let routes: Int
+        public let mode: String
+        public let isForAll: Bool
+        public let prefixes: Int
+        public let routes: Int
 
-        package init(mode: String, isForAll: Bool, prefixes: Int, routes: Int) {
+        public init(mode: String, isForAll: Bool, prefixes: Int, routes: Int) {
             (self.mode, self.isForAll, self.prefixes, self.routes) = (mode, isForAll, prefixes, routes)
         }
     }
 
     /// Tokens of requests, and the keys that they are verified with.
-    package struct Tokens: Sendable {
+    public struct Tokens: Sendable {
         /// Those that were looked at, by what that came to.
-        package var looked: [String: UInt64] = [:]
-        package var remembered = 0
-        package var keys = 0
-        package var keyReads = 0
-        package var keyFailures = 0
+        public var looked: [String: UInt64] = [:]
+        public var remembered = 0
+        public var keys = 0
+        public var keyReads = 0
+        public var keyFailures = 0
         /// How often the upstream was asked whom credentials belong to, by what that came to.
-        package var lookUps: [String: UInt64] = [:]
-        package var lookUpsRemembered = 0
+        public var lookUps: [String: UInt64] = [:]
+        public var lookUpsRemembered = 0
 
-        package init() {}
+        public init() {}
     }
 
     /// TLS with clients.
-    package struct ClientTLS: Sendable {
-        package var isSpoken = false
-        package var running = 0
-        package var full = 0
-        package var resumed = 0
-        package var failed: [String: Int] = [:]
+    public struct ClientTLS: Sendable {
+        public var isSpoken = false
+        public var running = 0
+        public var full = 0
+        public var resumed = 0
+        public var failed: [String: Int] = [:]
         /// By the first name in each.
-        package var certificates: [(name: String, secondsLeft: Int64)] = []
+        public var certificates: [(name: String, secondsLeft: Int64)] = []
         /// How often certificates were read again, and how often something was wrong with them.
-        package var reloads = 0
-        package var failedReloads = 0
+        public var reloads = 0
+        public var failedReloads = 0
 
-        package init() {}
+        public init() {}
     }
 
     /// How often the settings were read again, by what came of it, and which that was the last time.
-    package struct Reloads: Sendable {
-        package var counts: [(result: String, count: UInt64)] = []
-        package var last: (result: String, seconds: Int64)?
+    public struct Reloads: Sendable {
+        public var counts: [(result: String, count: UInt64)] = []
+        public var last: (result: String, seconds: Int64)?
 
-        package init() {}
+        public init() {}
     }
 
-    package var reloads = Reloads()
-    package var modes: [ModeLine] = []
-    package var clientTLS = ClientTLS()
+    public var reloads = Reloads()
+    public var modes: [ModeLine] = []
+    public var clientTLS = ClientTLS()
     /// How many rules inject faults now, and how often each kind was injected.
-    package var faultRules = 0
-    package var faults: [(kind: String, count: UInt64)] = []
-    package var connections = Connections()
-    package var process = ProcessFigures()
-    package var version = ""
+    public var faultRules = 0
+    public var faults: [(kind: String, count: UInt64)] = []
+    public var connections = Connections()
+    public var process = ProcessFigures()
+    public var version = ""
     /// One line for each shard, in their order.
-    package var loops: [LoopLine] = []
-    package var collapsedWaiting = 0
-    package var cookieSetsLeftOut = 0
-    package var gone: [(event: String, count: UInt64)] = []
+    public var loops: [LoopLine] = []
+    public var collapsedWaiting = 0
+    public var cookieSetsLeftOut = 0
+    public var gone: [(event: String, count: UInt64)] = []
     /// Empty where nothing is recorded.
-    package var recorded: [(result: String, count: UInt64)] = []
-    package var accessLogDropped = 0
-    package var tokens = Tokens()
+    public var recorded: [(result: String, count: UInt64)] = []
+    public var accessLogDropped = 0
+    public var tokens = Tokens()
 
-    package init(shards: ShardMetrics) { self.shards = shards }
+    public init(shards: ShardMetrics) { self.shards = shards }
 }
 
-package enum MetricsPage {
+public enum MetricsPage {
     /// - Parameter store: writes the store's families, whose figures are no matter of this room.
-    package static func render(_ snapshot: MetricsSnapshot, format: MetricsFormat, store: (inout MetricsWriter) -> Void) -> [UInt8] {
+    public static func render(_ snapshot: MetricsSnapshot, format: MetricsFormat, store: (inout MetricsWriter) -> Void) -> [UInt8] {
         var writer = MetricsWriter(format: format)
         requests(snapshot.shards, &writer)
         upstream(snapshot, &writer)

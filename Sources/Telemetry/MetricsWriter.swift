@@ -1,13 +1,13 @@
 // Writes metrics as text: Prometheus' format 0.0.4, or OpenMetrics 1.0, which names counters without `_total` in their type line and ends
 // with `# EOF`.
 
-package enum MetricsFormat: Sendable {
+public enum MetricsFormat: Sendable {
     case prometheus, openMetrics
 
     /// So much of Accept is looked at.
     private static let acceptBytes = 1_024
 
-    package var contentType: StaticString {
+    public var contentType: StaticString {
         switch self {
         case .prometheus: "text/plain; version=0.0.4; charset=utf-8"
         case .openMetrics: "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -15,32 +15,32 @@ package enum MetricsFormat: Sendable {
     }
 
     /// OpenMetrics where the client names it, as Prometheus does.
-    package init(accept: [UInt8]?) {
+    public init(accept: [UInt8]?) {
         let text = accept.map { String(decoding: $0.prefix(Self.acceptBytes), as: UTF8.self) } ?? ""
         self = text.contains("application/openmetrics-text") ? .openMetrics : .prometheus
     }
 }
 
-package struct MetricsWriter {
+public struct MetricsWriter {
     let format: MetricsFormat
     private(set) var text = ""
 
     init(format: MetricsFormat) { self.format = format }
 
     /// - Parameter name: without `_total`.
-    package mutating func counter(_ name: String, _ help: String, _ samples: [(labels: String, value: Double)]) {
+    public mutating func counter(_ name: String, _ help: String, _ samples: [(labels: String, value: Double)]) {
         head(format == .openMetrics ? name : name + "_total", "counter", help)
         for sample in samples { line(name + "_total", sample.labels, sample.value) }
     }
 
-    package mutating func counter(_ name: String, _ help: String, _ value: UInt64) { counter(name, help, [("", Double(value))]) }
+    public mutating func counter(_ name: String, _ help: String, _ value: UInt64) { counter(name, help, [("", Double(value))]) }
 
-    package mutating func gauge(_ name: String, _ help: String, _ samples: [(labels: String, value: Double)]) {
+    public mutating func gauge(_ name: String, _ help: String, _ samples: [(labels: String, value: Double)]) {
         head(name, "gauge", help)
         for sample in samples { line(name, sample.labels, sample.value) }
     }
 
-    package mutating func gauge(_ name: String, _ help: String, _ value: Double) { gauge(name, help, [("", value)]) }
+    public mutating func gauge(_ name: String, _ help: String, _ value: Double) { gauge(name, help, [("", value)]) }
 
     /// - Parameter scale: what the histogram's unit is in the metric's: 1e-6 for microseconds in seconds.
     mutating func histogram(_ name: String, _ help: String, scale: Double, _ samples: [(labels: String, histogram: Histogram)]) {

@@ -4,18 +4,18 @@ import CSystem
 import Descriptors
 import Glibc
 
-package struct ProcessFigures: Sendable {
-    package var cpuSeconds = 0.0
-    package var residentBytes = 0
-    package var virtualBytes = 0
-    package var openDescriptors = 0
-    package var maximumDescriptors = 0
-    package var startTime = 0.0
+public struct ProcessFigures: Sendable {
+    public var cpuSeconds = 0.0
+    public var residentBytes = 0
+    public var virtualBytes = 0
+    public var openDescriptors = 0
+    public var maximumDescriptors = 0
+    public var startTime = 0.0
 
-    package init() {}
+    public init() {}
 
     /// Read from /proc/self.
-    package static func now() -> ProcessFigures {
+    public static func now() -> ProcessFigures {
         var figures = ProcessFigures()
         let ticks = Double(sysconf(Int32(_SC_CLK_TCK)))
         // The name in parentheses may hold spaces: what follows it is plain.

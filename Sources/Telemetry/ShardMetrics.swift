@@ -1,15 +1,15 @@
 // The counters of one shard: plain numbers that only its loop touches. A scrape takes a copy of each shard's and adds them up.
 
 /// The values of the labels that other modules' enums define, by position.
-package struct MetricLabels: Sendable {
-    package var rescueCauses: [String]
-    package var notStored: [String]
-    package var refusals: [String]
-    package var upstreamErrors: [String]
-    package var contentOutcomes: [String]
-    package var sharedPermissions: [String]
+public struct MetricLabels: Sendable {
+    public var rescueCauses: [String]
+    public var notStored: [String]
+    public var refusals: [String]
+    public var upstreamErrors: [String]
+    public var contentOutcomes: [String]
+    public var sharedPermissions: [String]
 
-    package init(
+    public init(
         rescueCauses: [String], notStored: [String], refusals: [String], upstreamErrors: [String], contentOutcomes: [String],
         sharedPermissions: [String]
     ) {
@@ -22,39 +22,39 @@ package struct MetricLabels: Sendable {
     }
 }
 
-package struct ShardMetrics: Sendable {
-    package let labels: MetricLabels
+public struct ShardMetrics: Sendable {
+    public let labels: MetricLabels
     /// By result, method and status class (1xx … 5xx), in one array.
-    package private(set) var requests: [UInt64]
-    package private(set) var durations: [Histogram]
-    package private(set) var upstreamDuration = Histogram(bounds: Histogram.durations)
-    package private(set) var servedAge = Histogram(bounds: Histogram.ages)
+    public private(set) var requests: [UInt64]
+    public private(set) var durations: [Histogram]
+    public private(set) var upstreamDuration = Histogram(bounds: Histogram.durations)
+    public private(set) var servedAge = Histogram(bounds: Histogram.ages)
     /// By `ContentSource`.
-    package private(set) var responseBytes = [UInt64](repeating: 0, count: ContentSource.allCases.count)
-    package private(set) var rescued: [UInt64]
+    public private(set) var responseBytes = [UInt64](repeating: 0, count: ContentSource.allCases.count)
+    public private(set) var rescued: [UInt64]
     /// Of these, with the copy of those without credentials.
-    package private(set) var rescuedWithShared: [UInt64]
-    package private(set) var notStored: [UInt64]
-    package private(set) var refused: [UInt64]
-    package private(set) var upstreamErrors: [UInt64]
-    package private(set) var contents: [UInt64]
+    public private(set) var rescuedWithShared: [UInt64]
+    public private(set) var notStored: [UInt64]
+    public private(set) var refused: [UInt64]
+    public private(set) var upstreamErrors: [UInt64]
+    public private(set) var contents: [UInt64]
     /// Request content passed on to the upstream.
-    package var requestBytes: UInt64 = 0
-    package var stored: UInt64 = 0
+    public var requestBytes: UInt64 = 0
+    public var stored: UInt64 = 0
     /// Hits that got the response of a moment ago.
-    package var repeated: UInt64 = 0
+    public var repeated: UInt64 = 0
     /// Long content that was looked at beside the loop.
-    package var examinedBeside: UInt64 = 0
+    public var examinedBeside: UInt64 = 0
     /// Requests that wanted the upstream to be asked, and were not obeyed.
-    package var ignoredDirectives: UInt64 = 0
-    package var coding = CodingFigures()
+    public var ignoredDirectives: UInt64 = 0
+    public var coding = CodingFigures()
     /// Responses to scripts that have the upstream's leave from an earlier one.
-    package var carriedGrants: UInt64 = 0
+    public var carriedGrants: UInt64 = 0
 
     private static let classes = 5
     private static let methods = MethodLabel.allCases.count
 
-    package init(labels: MetricLabels) {
+    public init(labels: MetricLabels) {
         self.labels = labels
         requests = Array(repeating: 0, count: CacheResult.allCases.count * MethodLabel.allCases.count * Self.classes)
         durations = Array(repeating: Histogram(bounds: Histogram.durations), count: CacheResult.allCases.count)
@@ -70,7 +70,7 @@ package struct ShardMetrics: Sendable {
         (result.rawValue * methods + method.rawValue) * classes + statusClass
     }
 
-    package mutating func record(_ exchange: ExchangeRecord) {
+    public mutating func record(_ exchange: ExchangeRecord) {
         let statusClass = min(max(Int(exchange.status) / 100, 1), Self.classes) - 1
         requests[Self.position(exchange.result, exchange.method, statusClass)] += 1
         durations[exchange.result.rawValue].observe(exchange.durationMicroseconds)
@@ -83,18 +83,18 @@ package struct ShardMetrics: Sendable {
     }
 
     /// Over all methods and statuses.
-    package func requestCount(of result: CacheResult) -> UInt64 {
+    public func requestCount(of result: CacheResult) -> UInt64 {
         let first = Self.position(result, .get, 0)
         return requests[first..<first + Self.methods * Self.classes].reduce(0, +)
     }
 
-    package mutating func refuse(_ reason: Int) { refused[reason] += 1 }
+    public mutating func refuse(_ reason: Int) { refused[reason] += 1 }
 
-    package mutating func countContent(_ outcome: Int) { contents[outcome] += 1 }
+    public mutating func countContent(_ outcome: Int) { contents[outcome] += 1 }
 
-    package mutating func upstreamFailed(_ error: Int) { upstreamErrors[error] += 1 }
+    public mutating func upstreamFailed(_ error: Int) { upstreamErrors[error] += 1 }
 
-    package mutating func merge(_ other: ShardMetrics) {
+    public mutating func merge(_ other: ShardMetrics) {
         Self.add(other.requests, to: &requests)
         for index in durations.indices { durations[index].merge(other.durations[index]) }
         upstreamDuration.merge(other.upstreamDuration)

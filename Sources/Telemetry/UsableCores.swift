@@ -2,10 +2,10 @@
 
 import CSystem
 
-package enum UsableCores {
+public enum UsableCores {
     /// The cores that the process's affinity allows (taskset, cpusets), and not more than its control group's share of time, rounded up: the
     /// limit that containers are given (`cpu.max` of cgroup v2).
-    package static var count: Int {
+    public static var count: Int {
         let shares = limitFiles(group: ProcessFigures.text(of: "/proc/self/cgroup")).compactMap { share(ProcessFigures.text(of: $0)) }
         return max(1, shares.reduce(Int(csystem_allowed_cores()), min))
     }

@@ -4,11 +4,11 @@
 import HTTPCore
 
 /// What is spoken on a connection.
-package enum SpokenProtocol: String, Sendable, CaseIterable {
+public enum SpokenProtocol: String, Sendable, CaseIterable {
     case http1 = "http/1.1"
     case http2 = "h2"
 
-    package var version: HTTPVersion {
+    public var version: HTTPVersion {
         switch self {
         case .http1: .http11
         case .http2: .http2

@@ -1,6 +1,6 @@
 // Why a connection to the upstream ended, as metrics count it.
 
-package enum ConnectionEnd: String, Sendable, CaseIterable {
+public enum ConnectionEnd: String, Sendable, CaseIterable {
     /// The upstream said more than its response, or spoke while nothing was asked.
     case surplus
     /// A response, or what looked like one, before the request's head was wholly written, or any of it had arrived.
@@ -22,7 +22,7 @@ package enum ConnectionEnd: String, Sendable, CaseIterable {
 }
 
 /// How an exchange on a connection of HTTP/2 ended, as metrics count it.
-package enum HTTP2ExchangeEnd: String, Sendable, CaseIterable {
+public enum HTTP2ExchangeEnd: String, Sendable, CaseIterable {
     case whole
     /// The upstream has done nothing with it, and said so (RFC 9113 §8.7).
     case refused

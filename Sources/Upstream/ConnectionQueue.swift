@@ -4,9 +4,9 @@
 
 /// A part of the connections: while it is full, the next request that names it waits, and others pass it. Who gives the same name gives the
 /// same limit.
-package struct ConnectionShare: Hashable, Sendable {
+public struct ConnectionShare: Hashable, Sendable {
     /// A case and a number rather than a text: it is looked up twice for every request.
-    package enum Name: Hashable, Sendable {
+    public enum Name: Hashable, Sendable {
         /// Requests whose content is passed on as it comes.
         case streamedContent
         /// The paths of one family.
@@ -17,17 +17,17 @@ package struct ConnectionShare: Hashable, Sendable {
         case streams
     }
 
-    package enum Limit: Hashable, Sendable {
+    public enum Limit: Hashable, Sendable {
         case connections(Int)
         /// As many as are free: one that is well may be slow, such as one of long polls, and then takes half of the connections where it is
         /// the only one, and each of several less; whichever comes next still finds one.
         case free
     }
 
-    package let name: Name
-    package let limit: Limit
+    public let name: Name
+    public let limit: Limit
 
-    package init(_ name: Name, _ limit: Limit) {
+    public init(_ name: Name, _ limit: Limit) {
         self.name = name
         self.limit = limit
     }

@@ -7,22 +7,22 @@
 import HTTPCore
 
 /// When a scope counts as failing, and how often it is looked at then. Times are milliseconds.
-package struct FailureSettings: Sendable, Equatable {
-    package var isOn = true
+public struct FailureSettings: Sendable, Equatable {
+    public var isOn = true
     /// Failures in a row, of reaching the address or of one path.
-    package var threshold = 5
+    public var threshold = 5
     /// A family, or all, counts as failing where nothing of it succeeded for so long.
-    package var window: Int64 = 10_000
+    public var window: Int64 = 10_000
     /// From one look at what fails to the next. Never lengthened: so long may pass until a return is known.
-    package var recheck: Int64 = 1_000
+    public var recheck: Int64 = 1_000
     /// Longest Retry-After that is obeyed.
-    package var retryAfterLimit: Int64 = 300_000
+    public var retryAfterLimit: Int64 = 300_000
 
-    package init() {}
+    public init() {}
 }
 
-package struct FailureMemory: Sendable {
-    package enum Asking: Sendable, Equatable {
+public struct FailureMemory: Sendable {
+    public enum Asking: Sendable, Equatable {
         /// A stored copy may go out instead.
         /// - Parameter mayLookBehind: whether the same may be asked in the background.
         case withCopy(mayLookBehind: Bool)
@@ -32,7 +32,7 @@ package struct FailureMemory: Sendable {
         case writing
     }
 
-    package enum Look: Sendable, Equatable {
+    public enum Look: Sendable, Equatable {
         case due
         /// Not before so many milliseconds.
         case notYet(Int64)
@@ -41,13 +41,13 @@ package struct FailureMemory: Sendable {
     }
 
     /// A scope's name, for people.
-    package enum Scope: Sendable, Equatable {
+    public enum Scope: Sendable, Equatable {
         case address, upstream
         case family(FamilyName)
         case target([UInt8])
         case pause([UInt8], user: UInt64)
 
-        package var kind: FailureScopeKind {
+        public var kind: FailureScopeKind {
             switch self {
             case .address: .address
             case .upstream: .upstream
@@ -59,17 +59,17 @@ package struct FailureMemory: Sendable {
     }
 
     /// A scope opens or closes.
-    package struct Change: Sendable, Equatable {
-        package let scope: Scope
+    public struct Change: Sendable, Equatable {
+        public let scope: Scope
         /// nil: it closes.
-        package let cause: FailureCause?
+        public let cause: FailureCause?
     }
 
-    package struct OpenScope: Sendable, Equatable {
-        package let scope: Scope
+    public struct OpenScope: Sendable, Equatable {
+        public let scope: Scope
         /// What it is reset by.
-        package let key: UInt64
-        package let stop: FailureStop
+        public let key: UInt64
+        public let stop: FailureStop
     }
 
     /// So much of a path is kept to be shown.
@@ -79,7 +79,7 @@ package struct FailureMemory: Sendable {
     static let targetLimit = 4_096
     static let pauseLimit = 4_096
 
-    package let settings: FailureSettings
+    public let settings: FailureSettings
     private var address = AddressScope()
     private var upstream = UpstreamScope()
     private var families = RecentTable<FamilyScope>(limit: familyLimit) { $0.opening != nil }
@@ -98,26 +98,26 @@ package struct FailureMemory: Sendable {
     /// The last success, as long as nothing has failed since: another in the same millisecond says nothing new.
     private var lastSuccess: (target: UInt64, family: UInt64, isQuick: Bool, at: Int64)?
 
-    package init(_ settings: FailureSettings) { self.settings = settings }
+    public init(_ settings: FailureSettings) { self.settings = settings }
 
-    package func openedCount(of kind: FailureScopeKind) -> Int { opened[kind] ?? 0 }
+    public func openedCount(of kind: FailureScopeKind) -> Int { opened[kind] ?? 0 }
 
     /// Whether nothing is open, nor anything that counts towards the address being out of reach: then every request is sent.
-    package var isCalm: Bool { !mayBeOpen && address.opening == nil && address.failuresInRow == 0 }
+    public var isCalm: Bool { !mayBeOpen && address.opening == nil && address.failuresInRow == 0 }
 
     /// What has changed since this was last called. Changes nothing where nothing has, so that it is cheap to ask.
-    package mutating func takeChanges() -> [Change] {
+    public mutating func takeChanges() -> [Change] {
         guard !changes.isEmpty else { return [] }
         defer { changes = [] }
         return changes
     }
 
     /// The same, and whether all is calm: asked in one step, for which nothing is copied.
-    package mutating func takeNews() -> (isCalm: Bool, changes: [Change]) { (isCalm, takeChanges()) }
+    public mutating func takeNews() -> (isCalm: Bool, changes: [Change]) { (isCalm, takeChanges()) }
 
     // MARK: Asking
 
-    package mutating func admit(_ scopes: RequestScopes, _ asking: Asking, now: Int64) -> FailureAdmission {
+    public mutating func admit(_ scopes: RequestScopes, _ asking: Asking, now: Int64) -> FailureAdmission {
         guard settings.isOn else { return .go }
         if mayBeOpen, now >= nextSearchAt { searchOpen(now) }
         if let opening = address.opening { return admit(asking, toAddress: opening, now: now) }
@@ -194,7 +194,7 @@ package struct FailureMemory: Sendable {
     }
 
     /// Whether a request for these scopes is to be repeated in the background, to look whether what stopped it is well again.
-    package mutating func look(_ kind: FailureScopeKind, _ scopes: RequestScopes, now: Int64) -> Look {
+    public mutating func look(_ kind: FailureScopeKind, _ scopes: RequestScopes, now: Int64) -> Look {
         let recheck = settings.recheck
         // The look at all, or at the family, is for what is within it too.
         if kind == .family || kind == .target, upstream.opening != nil { return .notYet(recheck) }
@@ -216,7 +216,7 @@ package struct FailureMemory: Sendable {
     }
 
     /// Whether paths of its kind count as failing: then they share a part of the connections.
-    package func isFailing(_ scopes: RequestScopes) -> Bool {
+    public func isFailing(_ scopes: RequestScopes) -> Bool {
         guard mayBeOpen else { return false }
         if upstream.opening != nil { return true }
         if let family = families[scopes.family], family.era == era, family.opening != nil { return true }
@@ -228,7 +228,7 @@ package struct FailureMemory: Sendable {
 
     /// A good response, whole.
     /// - Parameter isQuick: one who has a copy would have waited for it.
-    package mutating func succeed(_ scopes: RequestScopes, isQuick: Bool, now: Int64) {
+    public mutating func succeed(_ scopes: RequestScopes, isQuick: Bool, now: Int64) {
         guard settings.isOn, !isKnown(scopes, isQuick: isQuick, now: now) else { return }
         reach(now: now)
         let wasAllFailing = upstream.opening != nil
@@ -291,7 +291,7 @@ package struct FailureMemory: Sendable {
     }
 
     /// Something came from it: so it can be reached, whatever it said.
-    package mutating func reach(now: Int64) {
+    public mutating func reach(now: Int64) {
         address.failuresInRow = 0
         address.reachedAt = now
         guard address.opening != nil else { return }
@@ -304,7 +304,7 @@ package struct FailureMemory: Sendable {
 
     /// A request that only reads was sent, and no good response came.
     /// - Parameter began: when it was sent. What has succeeded since says more.
-    package mutating func fail(_ scopes: RequestScopes, _ cause: FailureCause, began: Int64, now: Int64) {
+    public mutating func fail(_ scopes: RequestScopes, _ cause: FailureCause, began: Int64, now: Int64) {
         guard settings.isOn else { return }
         lastSuccess = nil
         switch cause {
@@ -374,7 +374,7 @@ package struct FailureMemory: Sendable {
 
     /// It asked to be left alone, by this user, on this path.
     /// - Parameter retryAfter: milliseconds.
-    package mutating func pause(_ scopes: RequestScopes, _ status: Status, retryAfter: Int64, now: Int64) {
+    public mutating func pause(_ scopes: RequestScopes, _ status: Status, retryAfter: Int64, now: Int64) {
         let time = min(retryAfter, settings.retryAfterLimit)
         guard settings.isOn, time > 0 else { return }
         let known = pauses[scopes.pause].flatMap { $0.until > now ? $0 : nil }
@@ -390,7 +390,7 @@ package struct FailureMemory: Sendable {
 
     /// No connection came about.
     /// - Parameter began: when it was tried. What has been reached since says more.
-    package mutating func failToReach(_ error: UpstreamError, began: Int64, now: Int64) {
+    public mutating func failToReach(_ error: UpstreamError, began: Int64, now: Int64) {
         guard settings.isOn else { return }
         guard began >= address.reachedAt else { return }
         address.failedAt = now
@@ -402,7 +402,7 @@ package struct FailureMemory: Sendable {
     }
 
     /// Whether a connection is to be tried now.
-    package mutating func attempt(now: Int64) -> Look { Opening.look(&address.opening, now: now, recheck: settings.recheck) }
+    public mutating func attempt(now: Int64) -> Look { Opening.look(&address.opening, now: now, recheck: settings.recheck) }
 
     // MARK: Changes
 
@@ -433,7 +433,7 @@ package struct FailureMemory: Sendable {
     // MARK: Showing
 
     /// All that is open now, the widest first.
-    package func openScopes(now: Int64) -> [OpenScope] {
+    public func openScopes(now: Int64) -> [OpenScope] {
         var found: [OpenScope] = []
         func add(_ scope: Scope, _ key: UInt64, _ opening: Opening?) {
             guard let opening, scope == .address || !opening.hasLapsed(now: now, recheck: settings.recheck) else { return }
@@ -450,12 +450,12 @@ package struct FailureMemory: Sendable {
     }
 
     /// Whether it is known to be down as a whole.
-    package func isDown(now: Int64) -> Bool {
+    public func isDown(now: Int64) -> Bool {
         address.opening != nil || upstream.opening.map { !$0.hasLapsed(now: now, recheck: settings.recheck) } == true
     }
 
     /// Everything is asked again as if it had not failed.
-    package mutating func reset(_ scope: OpenScope) {
+    public mutating func reset(_ scope: OpenScope) {
         lastSuccess = nil
         switch scope.scope {
         case .address:

@@ -3,7 +3,7 @@
 
 import HTTPCore
 
-package enum FailureScopeKind: String, Sendable, CaseIterable {
+public enum FailureScopeKind: String, Sendable, CaseIterable {
     /// Host and port cannot be reached.
     case address
     /// Whatever it is asked for fails.
@@ -16,7 +16,7 @@ package enum FailureScopeKind: String, Sendable, CaseIterable {
     case pause
 
     /// For metrics, and the `detail` of Cache-Status (the first is that of RFC 9209 §2.3.2).
-    package var label: String {
+    public var label: String {
         switch self {
         case .address: "destination_unavailable"
         case .upstream: "upstream_failing"
@@ -27,7 +27,7 @@ package enum FailureScopeKind: String, Sendable, CaseIterable {
     }
 }
 
-package enum FailureCause: Sendable, Equatable {
+public enum FailureCause: Sendable, Equatable {
     case transfer(UpstreamError)
     case status(Status)
     /// A response came that is none.
@@ -35,7 +35,7 @@ package enum FailureCause: Sendable, Equatable {
     /// It took longer than one who has a copy waits.
     case slow
 
-    package var label: String {
+    public var label: String {
         switch self {
         case .transfer(let error): error.rawValue
         case .status(let status): "status_\(status.rawValue)"
@@ -46,16 +46,16 @@ package enum FailureCause: Sendable, Equatable {
 }
 
 /// Why a request is not sent now.
-package struct FailureStop: Sendable, Equatable {
-    package let scope: FailureScopeKind
-    package let cause: FailureCause
+public struct FailureStop: Sendable, Equatable {
+    public let scope: FailureScopeKind
+    public let cause: FailureCause
     /// Milliseconds of the clock by which the memory is told the time.
-    package let since: Int64
+    public let since: Int64
     /// Milliseconds until it is looked again, or until the pause ends.
-    package let wait: Int64
+    public let wait: Int64
 
     /// The setting in play, as in the configuration file.
-    package var setting: FailureSetting {
+    public var setting: FailureSetting {
         switch scope {
         case .pause: .retryAfterLimit
         case .address: .threshold
@@ -66,14 +66,14 @@ package struct FailureStop: Sendable, Equatable {
 }
 
 /// A setting by which a failure is told from what is well.
-package enum FailureSetting: String, Sendable {
+public enum FailureSetting: String, Sendable {
     case threshold = "failure.threshold"
     case window = "failure.window"
     case retryAfterLimit = "failure.retry_after_limit"
     case rescueAfter = "cache.rescue_after"
 }
 
-package enum FailureAdmission: Sendable, Equatable {
+public enum FailureAdmission: Sendable, Equatable {
     case go
     /// The stored copy goes out at once.
     /// - Parameter looksBehind: the same is asked in the background, to see whether it is well again.
@@ -83,7 +83,7 @@ package enum FailureAdmission: Sendable, Equatable {
 }
 
 /// What a family is called.
-package enum FamilyName: Sendable, Equatable {
+public enum FamilyName: Sendable, Equatable {
     /// The place of a route.
     case route(Int)
     /// The path up to its last slash; the beginning of it where it is long.
@@ -91,27 +91,27 @@ package enum FamilyName: Sendable, Equatable {
 }
 
 /// The scopes that a request belongs to. Numbers stand for paths and users: hashes with a secret seed.
-package struct RequestScopes: Sendable {
+public struct RequestScopes: Sendable {
     /// Without arguments.
-    package let path: ArraySlice<UInt8>
+    public let path: ArraySlice<UInt8>
     /// The place of its route; nil for paths that no route is for.
-    package let route: Int?
-    package let target: UInt64
-    package let family: UInt64
+    public let route: Int?
+    public let target: UInt64
+    public let family: UInt64
     /// 0: nobody in particular.
-    package let user: UInt64
+    public let user: UInt64
     /// The user and the arguments together.
-    package let asker: UInt64
+    public let asker: UInt64
 
     /// The target and the user together.
-    package var pause: UInt64 {
+    public var pause: UInt64 {
         var hasher = Hasher()
         hasher.combine(target)
         hasher.combine(user)
         return UInt64(truncatingIfNeeded: hasher.finalize())
     }
 
-    package init(pathAndQuery: ArraySlice<UInt8>, route: Int?, user: UInt64) {
+    public init(pathAndQuery: ArraySlice<UInt8>, route: Int?, user: UInt64) {
         let end = pathAndQuery.firstIndex(of: UInt8(ascii: "?")) ?? pathAndQuery.endIndex
         path = pathAndQuery[..<end]
         self.route = route

@@ -2,7 +2,7 @@
 
 import Glibc
 
-package struct NamedAddress: Hashable, Sendable {
+public struct NamedAddress: Hashable, Sendable {
     /// In the order of the wire; of IPv4 the first four.
     private var high: UInt64 = 0
     private var low: UInt64 = 0
@@ -18,7 +18,7 @@ package struct NamedAddress: Hashable, Sendable {
     private struct NoAddress: Error {}
 
     /// nil where it is of another family.
-    package init?(_ address: UnsafePointer<sockaddr>) {
+    public init?(_ address: UnsafePointer<sockaddr>) {
         let family = Int32(address.pointee.sa_family)
         do throws(NoAddress) {
             try self.init(family) { bytes in
@@ -41,7 +41,7 @@ package struct NamedAddress: Hashable, Sendable {
     }
 
     /// nil where the text is no address.
-    package init?(_ text: String) {
+    public init?(_ text: String) {
         let family = text.utf8.contains(UInt8(ascii: ":")) ? AF_INET6 : AF_INET
         do throws(NoAddress) {
             try self.init(family) { inet_pton(family, text, $0.baseAddress) == 1 }

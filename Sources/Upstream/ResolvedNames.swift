@@ -6,14 +6,14 @@ import Locking
 import Reactor
 
 /// Looks a name up. Blocks.
-package struct NameLookUp: Sendable {
+public struct NameLookUp: Sendable {
     /// The addresses in the order in which they are to be tried; nil where nothing was learnt.
     let find: @Sendable (String) -> [NamedAddress]?
 
-    package init(_ find: @escaping @Sendable (String) -> [NamedAddress]?) { self.find = find }
+    public init(_ find: @escaping @Sendable (String) -> [NamedAddress]?) { self.find = find }
 
     /// getaddrinfo(3).
-    package static let system = NameLookUp { host in
+    public static let system = NameLookUp { host in
         var hints = addrinfo()
         hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
         hints.ai_flags = AI_ADDRCONFIG
@@ -31,8 +31,8 @@ package struct NameLookUp: Sendable {
 }
 
 /// Of the process: each name is looked up once for all shards and APIs. Guards itself.
-package final class ResolvedNames: Sendable {
-    package static let shared = ResolvedNames(.system)
+public final class ResolvedNames: Sendable {
+    public static let shared = ResolvedNames(.system)
 
     private struct Name {
         /// The last two answers.
@@ -52,7 +52,7 @@ package final class ResolvedNames: Sendable {
     private let lookUp: NameLookUp
     private let state = Mutex(State())
 
-    package init(_ lookUp: NameLookUp) { self.lookUp = lookUp }
+    public init(_ lookUp: NameLookUp) { self.lookUp = lookUp }
 
     /// Begins to look a name up where that was done so long ago, or never. One look-up of each name runs at a time.
     /// - Parameters:
@@ -110,9 +110,9 @@ package final class ResolvedNames: Sendable {
     }
 
     /// Look-ups that have ended, well and not.
-    package var counts: (found: UInt64, failed: UInt64) { state.withLock { ($0.found, $0.failed) } }
+    public var counts: (found: UInt64, failed: UInt64) { state.withLock { ($0.found, $0.failed) } }
 }
 
 extension ResolvedNames: Equatable {
-    package static func == (one: ResolvedNames, other: ResolvedNames) -> Bool { one === other }
+    public static func == (one: ResolvedNames, other: ResolvedNames) -> Bool { one === other }
 }

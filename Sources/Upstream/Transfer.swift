@@ -36,7 +36,7 @@ enum TransferEnd {
     case failed(UpstreamError)
 }
 
-package final class Transfer {
+public final class Transfer {
     enum Joining {
         case no, joined
         /// That could not be made. It asks once more.
@@ -49,7 +49,7 @@ package final class Transfer {
     /// Those of the address that it asks; nil before it begins.
     var connections: OriginConnections?
     /// Which of the upstream's addresses it asks, by its place.
-    package var address: Int { connections?.place ?? 0 }
+    public var address: Int { connections?.place ?? 0 }
     /// How often it has gone on to another address.
     var moves = 0
     /// Where the client keeps it among those that run.
@@ -65,15 +65,15 @@ package final class Transfer {
     /// Whether it waited for a connection that was made for another request.
     var joining = Joining.no
     /// What is spoken on the connection that carries it, or has last; nil where none has.
-    package internal(set) var spoken: SpokenProtocol?
+    public internal(set) var spoken: SpokenProtocol?
     /// Held until the transfer ends: so a fetch whose client left goes on.
     private(set) var receiver: (any TransferReceiver)?
     /// What is injected into it, to practise an outage.
-    package let fault: InjectedFault?
+    public let fault: InjectedFault?
     private var isPausedByFlow = false
     /// The flow wants to hear nothing more.
     private(set) var isCancelled = false
-    package private(set) var times = TransferTimes()
+    public private(set) var times = TransferTimes()
     private var progress: TransferProgress
     private var content: PendingContent
     private let began = SystemTime.monotonicMicroseconds
@@ -95,10 +95,10 @@ package final class Transfer {
     // MARK: The flow's side
 
     /// Whether it waits for a connection, with nothing sent.
-    package var isQueued: Bool { progress.state == .queued }
+    public var isQueued: Bool { progress.state == .queued }
 
     /// More of the request's content. Returns false where the flow should wait for `transferDrained`.
-    package func write(_ bytes: Span<UInt8>) -> Bool {
+    public func write(_ bytes: Span<UInt8>) -> Bool {
         client.loop.assertOnLoop()
         guard !progress.hasEnded else { return true }
         if content.append(bytes) { sendMore() }
@@ -106,14 +106,14 @@ package final class Transfer {
     }
 
     /// All of the request's content, in the place of `write` and `endContent`: held and not copied.
-    package func write(whole bytes: [UInt8]) {
+    public func write(whole bytes: [UInt8]) {
         client.loop.assertOnLoop()
         guard !progress.hasEnded else { return }
         if content.appendWhole(bytes) { sendMore() }
     }
 
     /// The request's content is whole.
-    package func endContent() {
+    public func endContent() {
         client.loop.assertOnLoop()
         if content.close() { sendMore() }
     }
@@ -127,13 +127,13 @@ package final class Transfer {
     }
 
     /// Takes no more of the response's content for now. What arrived already is held.
-    package func pause() {
+    public func pause() {
         client.loop.assertOnLoop()
         isPausedByFlow = true
         hold()
     }
 
-    package func resume() {
+    public func resume() {
         client.loop.assertOnLoop()
         isPausedByFlow = false
         release()
@@ -152,7 +152,7 @@ package final class Transfer {
     }
 
     /// Ends it; the receiver hears nothing more.
-    package func cancel() {
+    public func cancel() {
         client.loop.assertOnLoop()
         isCancelled = true
         receiver = nil
@@ -164,7 +164,7 @@ package final class Transfer {
     /// The response whose head has come is a stream: from now on only its pauses are bounded, and it is one of those that hold half of the
     /// connections at most.
     /// - Returns: false where they do already.
-    package func becomeStream() -> Bool {
+    public func becomeStream() -> Bool {
         client.loop.assertOnLoop()
         guard !progress.hasEnded, client.admitStream(self) else { return false }
         note(.streamBegan)

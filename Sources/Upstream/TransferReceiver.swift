@@ -3,21 +3,21 @@
 import HTTPCore
 
 /// What to send to the origin. Hop-by-hop fields are gone already, Host and the forwarding fields are set: it is sent as it stands.
-package struct UpstreamRequest: Sendable {
-    package var method: Method
+public struct UpstreamRequest: Sendable {
+    public var method: Method
     /// The request target, byte for byte as it goes on the request line.
-    package var target: ArraySlice<UInt8>
-    package var fields: Fields
-    package var content: ContentFraming
+    public var target: ArraySlice<UInt8>
+    public var fields: Fields
+    public var content: ContentFraming
     /// Whether it changes nothing, so that it may be sent for a second time: safe methods (RFC 9110 §9.2.1), and what the operator says
     /// only reads.
-    package var isRepeatable: Bool
+    public var isRepeatable: Bool
     /// The shares of the connections that it takes part of while it has one.
-    package var shares: [ConnectionShare] = []
+    public var shares: [ConnectionShare] = []
     /// No client waits for it: so it waits behind all others for a connection.
-    package var isBackground = false
+    public var isBackground = false
 
-    package init(method: Method, target: ArraySlice<UInt8>, fields: Fields, content: ContentFraming = .none, isRepeatable: Bool = false) {
+    public init(method: Method, target: ArraySlice<UInt8>, fields: Fields, content: ContentFraming = .none, isRepeatable: Bool = false) {
         self.method = method
         self.target = target
         self.fields = fields
@@ -52,7 +52,7 @@ extension Method {
 }
 
 /// Is told what a transfer brings. After `transferEnded` or `transferFailed` nothing more comes.
-package protocol TransferReceiver: AnyObject {
+public protocol TransferReceiver: AnyObject {
     /// The request goes out now. It may, once more, where the connection turns out to be dead; and before `start` returns.
     func transferBegins(_ transfer: Transfer)
     /// A 1xx response other than 101; 100 only where the request has Expect.
@@ -70,5 +70,5 @@ package protocol TransferReceiver: AnyObject {
 }
 
 extension TransferReceiver {
-    package func transferBegins(_ transfer: Transfer) {}
+    public func transferBegins(_ transfer: Transfer) {}
 }

@@ -3,20 +3,20 @@
 import Reactor
 
 /// One address of an upstream.
-package struct UpstreamAddress: Sendable, Equatable {
-    package var isTLS: Bool
-    package var host: String
-    package var port: UInt16
-    package var basePath: String
+public struct UpstreamAddress: Sendable, Equatable {
+    public var isTLS: Bool
+    public var host: String
+    public var port: UInt16
+    public var basePath: String
 
-    package init(isTLS: Bool, host: String, port: UInt16, basePath: String = "") {
+    public init(isTLS: Bool, host: String, port: UInt16, basePath: String = "") {
         (self.isTLS, self.host, self.port, self.basePath) = (isTLS, host, port, basePath)
     }
 }
 
 extension UpstreamSettings {
     /// The same at each of its addresses.
-    package var atEachAddress: [UpstreamSettings] {
+    public var atEachAddress: [UpstreamSettings] {
         [self]
             + fallbacks.map { address in
                 var settings = self

@@ -4,36 +4,36 @@ import FaultInjection
 import HTTPCore
 import Reactor
 
-package struct UpstreamCounters: Sendable {
-    package var active = 0
-    package var connectionsOpened = 0
-    package var requests = 0
+public struct UpstreamCounters: Sendable {
+    public var active = 0
+    public var connectionsOpened = 0
+    public var requests = 0
     /// Not sent, since too many waited.
-    package var turnedAway = 0
+    public var turnedAway = 0
     /// Given up while they waited for a connection.
-    package var leftQueue = 0
+    public var leftQueue = 0
     /// Streams: open now, all, and those for which there was no room.
-    package var streams = 0
-    package var streamsBegun = 0
-    package var streamsTurnedAway = 0
+    public var streams = 0
+    public var streamsBegun = 0
+    public var streamsTurnedAway = 0
     /// Sent for the second time.
-    package var retries = 0
+    public var retries = 0
     /// Gone on to another address, since theirs could not be reached.
-    package var movedOn = 0
-    package var handshakesFull = 0
-    package var handshakesResumed = 0
+    public var movedOn = 0
+    public var handshakesFull = 0
+    public var handshakesResumed = 0
     /// Connections that ended.
-    package var ended: [ConnectionEnd: Int] = [:]
+    public var ended: [ConnectionEnd: Int] = [:]
     /// Of the connections opened, those on which HTTP/2 is spoken; exchanges on them now, and how those that are over have ended.
-    package var http2Connections = 0
-    package var http2Exchanges = 0
-    package var http2Ended: [HTTP2ExchangeEnd: Int] = [:]
+    public var http2Connections = 0
+    public var http2Exchanges = 0
+    public var http2Ended: [HTTP2ExchangeEnd: Int] = [:]
     /// Faults that were injected, by `InjectedFault.kind`.
-    package var faults = [Int](repeating: 0, count: InjectedFault.kinds.count)
+    public var faults = [Int](repeating: 0, count: InjectedFault.kinds.count)
 
-    package init() {}
+    public init() {}
 
-    package mutating func add(_ other: UpstreamCounters) {
+    public mutating func add(_ other: UpstreamCounters) {
         for path in Self.counts { self[keyPath: path] += other[keyPath: path] }
         ended.merge(other.ended, uniquingKeysWith: +)
         http2Ended.merge(other.http2Ended, uniquingKeysWith: +)
@@ -49,10 +49,10 @@ package struct UpstreamCounters: Sendable {
 }
 
 /// Belongs to one loop and is used on it only.
-package final class UpstreamClient {
-    package let settings: UpstreamSettings
+public final class UpstreamClient {
+    public let settings: UpstreamSettings
     let limits: TransferLimits
-    package internal(set) var counters = UpstreamCounters()
+    public internal(set) var counters = UpstreamCounters()
     /// Milliseconds of the loop's clock, as of the last sweep or start.
     private(set) var coarseNow: Int64
     let loop: EventLoop
@@ -68,20 +68,20 @@ package final class UpstreamClient {
     private var retryBudget: RetryBudget
     /// Called on the loop when a connection was made, or could not be: with nil, or with a failure to reach the upstream; and with when it
     /// was begun, in milliseconds of the loop's clock.
-    package var onConnectionAttempt: ((UpstreamError?, Int64) -> Void)?
+    public var onConnectionAttempt: ((UpstreamError?, Int64) -> Void)?
     /// Called on the loop whenever an address, named by its place, is found out of reach, and why; and when it is not so any more, with nil.
-    package var onAddressChange: ((Int, UpstreamError?) -> Void)?
+    public var onAddressChange: ((Int, UpstreamError?) -> Void)?
     /// Called on the loop when looking a name up is found to fail, and when it does not any more.
-    package var onNameChange: ((String, Bool) -> Void)?
+    public var onNameChange: ((String, Bool) -> Void)?
     /// Asked before an address that is out of reach is tried without a client.
-    package var mayLook: () -> Bool = { true }
+    public var mayLook: () -> Bool = { true }
     /// Called with each request's target: what is injected into it.
-    package var chooseFault: ((ArraySlice<UInt8>) -> InjectedFault?)?
+    public var chooseFault: ((ArraySlice<UInt8>) -> InjectedFault?)?
 
     /// How exactly time-outs are kept.
     private static let sweepInterval = Duration.milliseconds(50)
 
-    package init(loop: EventLoop, settings: UpstreamSettings) {
+    public init(loop: EventLoop, settings: UpstreamSettings) {
         self.loop = loop
         self.settings = settings
         limits = TransferLimits(settings)
@@ -100,11 +100,11 @@ package final class UpstreamClient {
     var hasOpenHTTP2Connection: Bool { connections.contains { $0.shared.contains(where: \.hasRoom) } }
 
     /// Requests that wait for a connection now.
-    package var waitingCount: Int { connections.reduce(0) { $0 + $1.waitingCount } }
+    public var waitingCount: Int { connections.reduce(0) { $0 + $1.waitingCount } }
 
     /// Starts to ask. The receiver is held until the end; callbacks come from the loop, never from within this call.
     /// - Returns: nil where too many requests wait already.
-    package func start(_ request: consuming UpstreamRequest, receiver: any TransferReceiver) -> Transfer? {
+    public func start(_ request: consuming UpstreamRequest, receiver: any TransferReceiver) -> Transfer? {
         loop.assertOnLoop()
         guard !isClosed else { return nil }
         coarseNow = loop.time.monotonicMilliseconds
@@ -151,7 +151,7 @@ package final class UpstreamClient {
 
     /// Makes a connection in the background, within the time-out for connecting, and keeps it for a later request where there is room.
     /// - Parameter completion: called on the loop, never from within this call: with nil, or with why none came to be.
-    package func attemptConnection(_ completion: @escaping (UpstreamError?) -> Void) {
+    public func attemptConnection(_ completion: @escaping (UpstreamError?) -> Void) {
         loop.assertOnLoop()
         connections.first?.attemptConnection(completion)
     }
@@ -167,7 +167,7 @@ package final class UpstreamClient {
     }
 
     /// Ends everything; receivers hear nothing more.
-    package func close() {
+    public func close() {
         loop.assertOnLoop()
         guard !isClosed else { return }
         isClosed = true

@@ -2,7 +2,7 @@
 
 import HTTPCore
 
-package enum UpstreamError: Error, Hashable, Sendable, CaseIterable {
+public enum UpstreamError: Error, Hashable, Sendable, CaseIterable {
     case dnsTimeout, dnsError, connectionTimeout, connectionRefused, connectionTerminated, connectionReadTimeout, connectionWriteTimeout
     case connectionLimitReached, destinationIPUnroutable
     /// The forward proxy made no tunnel to the upstream (RFC 9110 §9.3.6), and responded with this status.
@@ -12,7 +12,7 @@ package enum UpstreamError: Error, Hashable, Sendable, CaseIterable {
     case proxyInternalError
 
     /// One of each kind, for what counts them by name.
-    package static let allCases: [UpstreamError] = [
+    public static let allCases: [UpstreamError] = [
         .dnsTimeout, .dnsError, .connectionTimeout, .connectionRefused, .connectionTerminated, .connectionReadTimeout,
         .connectionWriteTimeout, .connectionLimitReached, .destinationIPUnroutable, .tunnelRefused(502), .responseIncomplete,
         .responseHeaderTooLarge, .responseBodyTooLarge, .responseTimeout, .transferCoding, .protocolError, .tlsProtocolError,
@@ -20,7 +20,7 @@ package enum UpstreamError: Error, Hashable, Sendable, CaseIterable {
     ]
 
     /// The error type of RFC 9209 §2.3, which metrics and logs use too. That of a tunnel is our own.
-    package var rawValue: String {
+    public var rawValue: String {
         switch self {
         case .dnsTimeout: "dns_timeout"
         case .dnsError: "dns_error"
@@ -54,19 +54,19 @@ package enum UpstreamError: Error, Hashable, Sendable, CaseIterable {
     }
 
     /// In words, for the log and for people: what the forward proxy said is in it.
-    package var text: String {
+    public var text: String {
         guard case .tunnelRefused(let status) = self else { return rawValue }
         return "\(rawValue): the forward proxy responded \(status.rawValue) to CONNECT"
     }
 
     /// As parameters of Proxy-Status (RFC 9209 §2.1.1): a refused tunnel is the next hop's refusal.
-    package var proxyStatus: String {
+    public var proxyStatus: String {
         guard case .tunnelRefused(let status) = self else { return rawValue }
         return "connection_refused; details=\"the forward proxy responded \(status.rawValue) to CONNECT\""
     }
 
     /// Whether no connection came to be: the upstream was not found, not reached, or TLS was not agreed. All others happen on a connection.
-    package var isFailureToReach: Bool {
+    public var isFailureToReach: Bool {
         switch self {
         case .dnsTimeout, .dnsError, .connectionTimeout, .connectionRefused, .destinationIPUnroutable, .tunnelRefused, .tlsProtocolError,
             .tlsCertificateError:
@@ -78,7 +78,7 @@ package enum UpstreamError: Error, Hashable, Sendable, CaseIterable {
     }
 
     /// RFC 9209 §2.3: the recommended status.
-    package var status: Status {
+    public var status: Status {
         switch self {
         case .dnsTimeout, .connectionTimeout, .connectionReadTimeout, .connectionWriteTimeout, .responseTimeout: 504
         case .connectionLimitReached: 503

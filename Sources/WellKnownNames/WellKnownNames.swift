@@ -1,8 +1,8 @@
 // Names that others have made up, and that count for something unless the operator says otherwise: the defaults of the settings of the same names.
 
-package enum WellKnownNames {
+public enum WellKnownNames {
     /// Request fields that carry credentials, in lower case.
-    package static let credentialFields = [
+    public static let credentialFields = [
         "authorization", "cookie", "x-api-key", "api-key", "apikey", "x-apikey", "x-api-token", "api-token", "x-auth-token", "auth-token",
         "x-auth-key", "x-auth-user", "x-auth", "x-authorization", "x-access-token", "access-token", "x-session-token", "x-session-id",
         "session-token", "session-id", "x-session", "x-token", "token", "x-user-token", "x-user-id", "x-user", "x-user-email",
@@ -18,13 +18,13 @@ package enum WellKnownNames {
     ]
 
     /// Those among them that a whole group of users may have in common.
-    package static let groupCredentials = [
+    public static let groupCredentials = [
         "x-client-id", "x-tenant-id", "x-org-id", "x-account-id", "x-app-key", "x-app-token", "x-application-key", "dd-application-key",
         "x-functions-key",
     ]
 
     /// Cookies that say nothing about who somebody is: of analytics, load balancers and guards against robots. `*` at the end stands for any rest.
-    package static let ignoredCookies = [
+    public static let ignoredCookies = [
         "_ga", "_ga_*", "_gid", "_gat", "_gat_gtag_*", "_gat_UA*", "_gac_UA*", "_gac_gb_*", "_gcl_au", "_gcl_aw", "_gcl_dc", "_gcl_gb",
         "_gcl_gs", "__utm*", "_fbp", "_fbc", "_hjid", "_hjSession*", "_hjIncludedIn*", "_hjAbsoluteSession*", "_hjFirstSeen",
         "_hjTLDTest", "_pk_id.*", "_pk_ses.*", "_pk_ref.*", "_pk_cvar.*", "_pk_hsr.*", "_clck", "_clsk", "OptanonConsent",
@@ -35,7 +35,7 @@ package enum WellKnownNames {
     ]
 
     /// Request fields by which some upstreams let another host, method or target be asked for, in lower case.
-    package static let overrideFields = [
+    public static let overrideFields = [
         "x-host", "x-original-host", "x-host-override", "x-http-host-override", "x-backend-host", "x-http-method",
         "x-http-method-override", "x-method-override", "x-original-method", "x-forwarded-method", "x-original-url", "x-original-uri",
         "x-original-path", "x-rewrite-url", "x-override-url", "x-request-uri", "request-uri", "x-envoy-original-path", "x-script-name",
@@ -44,7 +44,7 @@ package enum WellKnownNames {
     ]
 
     /// Request fields that tell a client's address, in lower case.
-    package static let addressFields = [
+    public static let addressFields = [
         "x-client-ip", "x-clientip", "client-ip", "x-cluster-client-ip", "x-remote-ip", "x-remote-addr", "remote-addr",
         "x-originating-ip", "x-original-forwarded-for", "x-original-remote-addr", "x-forwarded", "forwarded-for", "x-proxyuser-ip",
         "x-envoy-external-address", "true-client-ip", "cf-connecting-ip", "cf-connecting-ipv6", "cf-pseudo-ipv4", "fastly-client-ip",
