@@ -22,7 +22,7 @@ struct DeclarationTests {
         ])
     func shown(name: String, path: String) throws {
         let source = try #require(Self.read(path))
-        let start = try #require(source.firstRange(of: "package enum \(name)")).lowerBound
+        let start = try #require(source.firstRange(of: "public enum \(name)")).lowerBound
         let end = try #require(source[start...].firstRange(of: "\n}\n")).upperBound
         let page = try #require(Self.read("Sources/README.md"))
         #expect(page.contains("```swift\n" + source[start..<end] + "```\n"))
