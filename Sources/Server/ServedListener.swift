@@ -126,8 +126,10 @@ final class ServedListener: Sendable {
             let overlapping = former.filter { $0.address.overlaps(address) }
             let staying = settings.listening.listeners + settings.listening.adminListeners
             let isOurs = !overlapping.isEmpty && !overlapping.contains { staying.map(\.address).contains($0.settings.address) }
-            // Nobody else may be all of them already.
-            if isOurs, address.isWildcard, let port = address.port, let error = BoundSocket.whyNot(.ipv4(host: unused, port: port)) {
+            // Nobody else may be all of them already. What IPv4 has of a port says nothing of IPv6.
+            if isOurs, address.isWildcard, case .ipv4(_, let port) = address,
+                let error = BoundSocket.whyNot(.ipv4(host: unused, port: port))
+            {
                 throw ListenError(address: address, code: error.code)
             }
             let first = try BoundSocket(address, backlog: backlog, isShared: isOurs)

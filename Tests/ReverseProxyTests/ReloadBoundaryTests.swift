@@ -87,6 +87,28 @@ struct ReloadBoundaryTests {
         #expect(kept.get("/a")?["Connection"] == "close")
     }
 
+    @Test("of IPv6 one address may become all, whoever listens on the port in IPv4")
+    func wildcardOfIPv6() throws {
+        let play = try ProxyPlay(Self.origin()) { $0.listening.listeners = [ListenerSettings(.ipv4(host: "0.0.0.0", port: 0))] }
+        let clear = ListenerSettings(.ipv4(host: "0.0.0.0", port: play.port))
+        for host in ["::1", "::"] {
+            let outcome = play.reload {
+                $0.settings.listening.listeners = [clear, ListenerSettings(.ipv6(host: host, port: play.port))]
+            }
+            #expect(Self.isApplied(outcome), "\(host)")
+            #expect(try TestClient(.ipv6(host: "::1", port: play.port)).get("/a")?.status == 200, "\(host)")
+        }
+    }
+
+    @Test("an administrator comes in where clients have no more room")
+    func reserve() throws {
+        let play = try ProxyPlay(Self.origin()) { $0.downstream.maximumConnections = 1 }
+        let client = try play.client()
+        #expect(client.get("/a")?.status == 200)
+        #expect(try play.admin("GET", "/-/stats").status == 200)
+        #expect(client.get("/a")?.status == 200)
+    }
+
     @Test("who came in before a certificate was asked for comes in anew", .serialized, arguments: [false, true])
     func certificates(isAsBefore: Bool) throws {
         let authority = SharedCertificates.authority
