@@ -61,14 +61,16 @@ let package = Package(
         room("CachePolicy", ["HTTPCore", "JSON", "WellKnownNames", structuredFields]),
         room("Forwarding", ["HTTPCore", "WellKnownNames"]),
         room("Archives", ["HTTPCore", "JSON", "CachePolicy", "Forwarding"]),
+        room("TakeOver"),
         room("Locking"),
         room("Descriptors"),
         room("Hashing", ["CHash"]),
-        room("CacheStore", ["CSystem", "Descriptors", "CHash", "Locking"]),
+        room("CacheStore", ["CSystem", "Descriptors", "CHash", "Locking", "TakeOver"]),
         room(
             "ResponseCache",
             [
                 "HTTPCore", "CachePolicy", "CacheStore", "ContentCodings", "Forwarding", "Identity", "Hashing", "Telemetry", "Locking",
+                "TakeOver",
             ]),
         room("Reactor", ["CSystem", "Descriptors", "Locking"]),
         room("HTTP2", ["CNGHTTP2"]),
@@ -99,7 +101,7 @@ let package = Package(
                 "Sending",
                 "Coordination",
                 "Forwarding", "FaultInjection", "Reactor", "Upstream", "Downstream", "Telemetry", "Hashing", "Locking", "Administration",
-                logging,
+                "TakeOver", logging,
             ]),
         room(
             "Server",
@@ -109,7 +111,8 @@ let package = Package(
                 "Forwarding",
                 "ResponseCache",
                 "CachePolicy",
-                "Downstream", "Upstream", "Reactor", "Telemetry", "HTTPCore", "JSON", "Locking", logging,
+                "Downstream", "Upstream", "Reactor", "Telemetry", "HTTPCore", "JSON", "Locking", "CacheStore", "CSystem", "TakeOver",
+                logging,
             ]),
         room("Settings", ["CYAML", "WellKnownNames"]),
         .executableTarget(
@@ -144,6 +147,7 @@ let package = Package(
                 logging,
             ],
             path: "Tests/TestSupport", swiftSettings: strict),
+        tests("TakeOverTests", ["TakeOver"]),
         tests("ReactorTests", ["Reactor", "CSystem", "Descriptors", "Locking", "TestSupport"]),
         tests("HTTPCoreTests", ["HTTPCore", "TestSupport"]),
         tests("HTTP2Tests", ["HTTP2"]),
@@ -169,7 +173,7 @@ let package = Package(
             "CommandTests",
             [
                 "cistern", "TestSupport", "Administration", "ReverseProxy", "CachePolicy", "CacheStore", "Settings", "Upstream", "CSystem",
-                "Downstream", "JSON",
+                "Downstream", "JSON", "TakeOver",
             ]),
         tests("UpstreamTests", ["Upstream", "HTTPCore", "HTTP2", "Reactor", "Locking", "TestSupport"]),
         tests("DownstreamTests", ["Addresses", "Downstream", "HTTPCore", "Reactor", "Locking", "CSystem", "Descriptors", "TestSupport"]),

@@ -145,6 +145,14 @@ public final class AdminInterface: @unchecked Sendable {
             response.fieldLines = "Allow: \(methods.joined(separator: ", "))\r\n"
             return reply(response)
         }
+        guard method != .get else { return perform(route, request, item, reply) }
+        guard !server.isTakenOver else {
+            return reply(AdminResponse(AdminProblem.unavailable("Another process has taken over: ask again, on a new connection.")))
+        }
+        perform(route, request, item) { [unowned server] response in server.afterTelling { reply(response) } }
+    }
+
+    private func perform(_ route: Route, _ request: AdminRequest, _ item: String, _ reply: @escaping Reply) {
         queue.async { [self] in
             do throws(AdminProblem) {
                 try route.perform(Task(interface: self, server: server, request: request, item: item, reply: reply))

@@ -31,6 +31,13 @@ public protocol AdministeredServer: AnyObject, Sendable {
     func changeFaults<Result: Sendable>(
         _ change: (inout FaultTable) -> Result, then: @escaping @Sendable (Result) -> Void)
 
+    // MARK: Another process
+
+    /// Whether another process has taken over, and is to be asked for changes.
+    var isTakenOver: Bool { get }
+    /// Calls `then` once that knows what has changed here; at once where there is none.
+    func afterTelling(_ then: @escaping @Sendable () -> Void)
+
     // MARK: Loops
 
     /// The records of all loops that a search finds, in no order.

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -180,3 +181,57 @@ void csystem_lower_priority(void) {
     // On Linux a thread has a nice value of its own. Ten: a tenth of a core's time where a loop has work without end.
     (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 10);
 }
+
+enum { DESCRIPTORS = CSYSTEM_DESCRIPTORS };
+
+ssize_t csystem_send_descriptors(int socket, const void *bytes, size_t count, const int *descriptors, int descriptor_count) {
+    union {
+        char bytes[CMSG_SPACE(DESCRIPTORS * sizeof(int))];
+        struct cmsghdr header;
+    } control = {0};
+    struct iovec part = {.iov_base = (void *)bytes, .iov_len = count};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    if (descriptor_count > DESCRIPTORS) {
+        errno = EINVAL;
+        return -1;
+    }
+    if (descriptor_count > 0) {
+        size_t size = (size_t)descriptor_count * sizeof(int);
+        message.msg_control = control.bytes;
+        message.msg_controllen = CMSG_SPACE(size);
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        *header = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(size)};
+        memcpy(CMSG_DATA(header), descriptors, size);
+    }
+    return sendmsg(socket, &message, MSG_NOSIGNAL);
+}
+
+ssize_t csystem_receive_descriptors(int socket, void *bytes, size_t count, int *descriptors, int *descriptor_count) {
+    union {
+        char bytes[CMSG_SPACE(DESCRIPTORS * sizeof(int))];
+        struct cmsghdr header;
+    } control;
+    struct iovec part = {.iov_base = bytes, .iov_len = count};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    *descriptor_count = 0;
+    ssize_t received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+    if (received < 0) return received;
+    for (struct cmsghdr *header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header)) {
+        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+        int here = (int)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        // No more fit into what the kernel was given.
+        memcpy(descriptors + *descriptor_count, CMSG_DATA(header), (size_t)here * sizeof(int));
+        *descriptor_count += here;
+    }
+    return received;
+}
+
+int csystem_peer_user(int socket, uid_t *user) {
+    struct ucred peer;
+    socklen_t length = sizeof peer;
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return -1;
+    *user = peer.uid;
+    return 0;
+}
+
+int csystem_memory_file(const char *name) { return memfd_create(name, MFD_CLOEXEC); }

@@ -42,12 +42,20 @@ struct ctls_tickets {
     EVP_CIPHER *cipher;
 };
 
-ctls_tickets *ctls_tickets_make(void) {
+static ctls_tickets *without_keys(void) {
     ctls_tickets *tickets = calloc(1, sizeof *tickets);
     if (!tickets) return 0;
     pthread_mutex_init(&tickets->mutex, 0);
     tickets->cipher = EVP_CIPHER_fetch(0, "AES-256-CBC", 0);
-    if (tickets->cipher && ctls_tickets_rotate(tickets)) return tickets;
+    if (tickets->cipher) return tickets;
+    ctls_tickets_free(tickets);
+    return 0;
+}
+
+ctls_tickets *ctls_tickets_make(void) {
+    ctls_tickets *tickets = without_keys();
+    if (!tickets) return 0;
+    if (ctls_tickets_rotate(tickets)) return tickets;
     ctls_tickets_free(tickets);
     return 0;
 }
@@ -69,6 +77,26 @@ int ctls_tickets_rotate(ctls_tickets *tickets) {
     pthread_mutex_unlock(&tickets->mutex);
     OPENSSL_cleanse(&key, sizeof key);
     return 1;
+}
+
+size_t ctls_tickets_size(void) { return KEYS * sizeof(struct ticket_key); }
+
+size_t ctls_tickets_write(ctls_tickets *tickets, void *bytes) {
+    pthread_mutex_lock(&tickets->mutex);
+    size_t size = (size_t)tickets->count * sizeof(struct ticket_key);
+    memcpy(bytes, tickets->keys, size);
+    pthread_mutex_unlock(&tickets->mutex);
+    return size;
+}
+
+ctls_tickets *ctls_tickets_read(const void *bytes, size_t count) {
+    size_t keys = count / sizeof(struct ticket_key);
+    if (keys < 1 || keys > KEYS || count % sizeof(struct ticket_key)) return 0;
+    ctls_tickets *tickets = without_keys();
+    if (!tickets) return 0;
+    memcpy(tickets->keys, bytes, count);
+    tickets->count = (int)keys;
+    return tickets;
 }
 
 // Returns the key's place, -1 where no key has the name. To make a ticket: the first.

@@ -20,29 +20,46 @@ struct IndexSnapshot {
 
     /// Written under another name and renamed: it is there whole or not at all. Left out where it would exceed `limit` bytes.
     static func write(_ state: borrowing ResponseStore.State, end: StoreWriter.Position, directory: String, limit: Int, seed: UInt64) {
-        let size = headerBytes + state.index.count * entryBytes
-        guard size <= limit else { return }
+        guard headerBytes + state.index.count * entryBytes <= limit else { return }
+        let parts = (0..<IndexTable.partCount).map { state.index.slots(ofPart: $0) }
+        withBytes(parts, state.segments, end, seed) { save($0, directory) }
+    }
+
+    /// The same in memory only, for another process; not open where the machine has none left.
+    /// - Parameter parts: of the index, its slots.
+    static func inMemory(_ parts: [[IndexEntry]], _ segments: SegmentList, end: StoreWriter.Position, seed: UInt64) -> Descriptor {
+        let file = Descriptor(csystem_memory_file("cistern-index"))
+        guard file.isOpen else { return file }
+        let isWhole = withBytes(parts, segments, end, seed) { WholeWrite.write($0, to: file.number) == $0.count }
+        return isWhole ? file : Descriptor(-1)
+    }
+
+    private static func withBytes<Result>(
+        _ parts: [[IndexEntry]], _ segments: SegmentList, _ end: StoreWriter.Position, _ seed: UInt64,
+        _ body: (UnsafeRawBufferPointer) -> Result
+    ) -> Result {
+        let count = parts.reduce(0) { $0 + $1.count(where: \.isOccupied) }
+        let size = headerBytes + count * entryBytes
         let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 8)
         defer { bytes.deallocate() }
-        let numbers = [
-            0, magic, UInt64(state.index.count), end.segment, UInt64(end.offset),
-            segmentsSeal(state.segments),
-        ]
+        let numbers = [0, magic, UInt64(count), end.segment, UInt64(end.offset), segmentsSeal(segments)]
         for (index, number) in numbers.enumerated() {
             bytes.storeBytes(of: number.littleEndian, toByteOffset: index * 8, as: UInt64.self)
         }
         var at = headerBytes
-        state.index.visitAll { entry in
-            bytes.storeBytes(of: entry.hash.low.littleEndian, toByteOffset: at, as: UInt64.self)
-            bytes.storeBytes(of: entry.hash.high.littleEndian, toByteOffset: at + 8, as: UInt64.self)
-            bytes.storeBytes(of: entry.segment.littleEndian, toByteOffset: at + 16, as: UInt64.self)
-            bytes.storeBytes(of: entry.offset.littleEndian, toByteOffset: at + 24, as: UInt32.self)
-            bytes.storeBytes(of: (entry.flags & IndexEntry.lastingFlags).littleEndian, toByteOffset: at + 28, as: UInt32.self)
-            at += entryBytes
+        for part in parts {
+            for entry in part where entry.isOccupied {
+                bytes.storeBytes(of: entry.hash.low.littleEndian, toByteOffset: at, as: UInt64.self)
+                bytes.storeBytes(of: entry.hash.high.littleEndian, toByteOffset: at + 8, as: UInt64.self)
+                bytes.storeBytes(of: entry.segment.littleEndian, toByteOffset: at + 16, as: UInt64.self)
+                bytes.storeBytes(of: entry.offset.littleEndian, toByteOffset: at + 24, as: UInt32.self)
+                bytes.storeBytes(of: (entry.flags & IndexEntry.lastingFlags).littleEndian, toByteOffset: at + 28, as: UInt32.self)
+                at += entryBytes
+            }
         }
         let checksum = RecordHeader.payloadChecksum(bytes.baseAddress! + 8, size - 8, seed: seed)
         bytes.storeBytes(of: checksum.littleEndian, toByteOffset: 0, as: UInt64.self)
-        save(UnsafeRawBufferPointer(bytes), directory)
+        return body(UnsafeRawBufferPointer(bytes))
     }
 
     /// Number and bytes of all segments.
@@ -61,7 +78,11 @@ struct IndexSnapshot {
 
     /// nil where there is none, or it does not fit the segments that are there.
     static func read(directory: String, segments: SegmentList, seed: UInt64) -> IndexSnapshot? {
-        let file = Descriptor(csystem_open(path(directory), O_RDONLY | Segment.plain, 0))
+        read(Descriptor(csystem_open(path(directory), O_RDONLY | Segment.plain, 0)), segments: segments, seed: seed)
+    }
+
+    /// The same from a file that is open.
+    static func read(_ file: borrowing Descriptor, segments: SegmentList, seed: UInt64) -> IndexSnapshot? {
         guard file.isOpen else { return nil }
         var status = stat()
         guard fstat(file.number, &status) == 0, status.st_size >= headerBytes, status.st_size <= sizeLimit(segments) else { return nil }
@@ -70,7 +91,7 @@ struct IndexSnapshot {
         defer { bytes.deallocate() }
         var got = 0
         while got < size {
-            let count = Glibc.read(file.number, bytes.baseAddress! + got, size - got)
+            let count = pread(file.number, bytes.baseAddress! + got, size - got, off_t(got))
             guard count > 0 else { return nil }
             got += count
         }

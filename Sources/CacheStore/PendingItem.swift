@@ -2,6 +2,7 @@
 // content that would hold up an event loop, and with little each piece of memory costs more than its bytes do.
 
 import Glibc
+import TakeOver
 
 import struct Synchronization.Atomic
 
@@ -54,6 +55,12 @@ final class PendingItem: @unchecked Sendable {
 
     /// Its content with the coding that it is to have; nil where nothing is won.
     func encoded(by settings: StoreSettings) -> [UInt8]? { settings.encode?(body, item.wantedCoding) }
+
+    /// For another process, where it must not be lost.
+    var passed: PassedChange? {
+        guard item.retention.isNeeded else { return nil }
+        return .item(key: item.key, metadata: item.metadata, head: item.head, body: Array(body), retention: item.retention.rawValue)
+    }
 
     func matches(_ other: UnsafeRawBufferPointer) -> Bool {
         guard other.count == item.key.count, let one = key.baseAddress, let two = other.baseAddress else { return false }

@@ -12,11 +12,11 @@ import struct Synchronization.Atomic
 /// `@unchecked Sendable` because everything that changes is in `state`, behind its mutex, or belongs to the writer's queue.
 public final class ResponseStore: @unchecked Sendable {
     public let settings: StoreSettings
-    private let directory: StoreDirectory
+    let directory: StoreDirectory
     let seed: UInt64
     /// Shared by the shards that look up and the writer that writes.
     let state: Mutex<State>
-    private let writer: StoreWriter
+    let writer: StoreWriter
     let readers = DiskReaders()
     /// `Residency.isTrusted`, asked once: it is needed at every hit.
     let trustsResidency: Bool
@@ -31,6 +31,10 @@ public final class ResponseStore: @unchecked Sendable {
         /// Queued and not yet readable from a segment. Removals are not in it: they act on the index at once.
         var pending = PendingTable()
         var statistics = StoreStatistics()
+        /// Another process stores in the directory: here nothing new is, but for marks.
+        var isPassedOn = false
+        /// What goes once the directory is ours.
+        var leftovers = StoreLeftovers()
         /// Raised with every change of what look-ups find.
         let changes = ChangeCounts()
 
@@ -41,20 +45,27 @@ public final class ResponseStore: @unchecked Sendable {
     }
 
     /// Opens the store, or makes it. A directory that cannot be written to gives a store that only reads.
-    public init(_ settings: StoreSettings) throws(StoreError) {
+    /// - Parameter handed: what another process has handed over: then nothing is written before `own`.
+    public init(_ settings: StoreSettings, handed: HandedStore? = nil) throws(StoreError) {
         guard settings.capacityBytes >= 4 << 20 else { throw .tooSmall }
         self.settings = settings
         trustsResidency = settings.residency.isTrusted
-        directory = try StoreDirectory(settings.directory)
+        directory = if let handed { try handed.directory(settings.directory) } else { try StoreDirectory(settings.directory) }
         seed = XXH3_64bits(directory.secret, directory.secret.count)
         var recovery = StoreRecovery(directory: directory, settings: settings, seed: seed)
-        recovery.run()
+        if let handed {
+            guard recovery.run(handed: handed.index) else { throw .notHandedOver(settings.directory) }
+        } else {
+            recovery.run()
+        }
         var initial = State()
         initial.index = recovery.index
         initial.segments = recovery.segments
         initial.statistics = recovery.statistics
+        initial.leftovers = recovery.leftovers
         initial.statistics.isWritable = directory.isWritable
-        initial.statistics.opening.error = settings.isRequired && directory.isWritable ? directory.probe(settings) : directory.error
+        let probes = settings.isRequired && directory.isWritable && handed == nil
+        initial.statistics.opening.error = probes ? directory.probe(settings) : directory.error
         initial.statistics.opening.hasLostKey = directory.isNew && !recovery.segments.isEmpty
         initial.statistics.opening.hasOpenKey = directory.isKeyOpen
         if settings.isRequired, let reason = initial.statistics.opening.whyUnusable {
@@ -63,7 +74,7 @@ public final class ResponseStore: @unchecked Sendable {
         initial.statistics.capacityBytes = settings.capacityBytes
         changes = initial.changes
         state = Mutex(initial)
-        writer = StoreWriter(directory: directory, settings: settings, seed: seed, start: recovery.end)
+        writer = StoreWriter(directory: directory, settings: settings, seed: seed, start: recovery.end, isHeld: handed != nil)
     }
 
     // MARK: Reading
@@ -216,7 +227,8 @@ public final class ResponseStore: @unchecked Sendable {
         let pending = PendingItem(item, hash: item.key.withUnsafeBytes { KeyHash($0, seed: seed) })
         return state.withLock { state in
             if let seen, state.place(of: pending.hash) != seen { return .changed }
-            guard state.statistics.pendingBytes + pending.bytes <= limit else {
+            guard !state.isPassedOn || item.retention.isNeeded else { return .unwritable }
+            guard state.isPassedOn || state.statistics.pendingBytes + pending.bytes <= limit else {
                 state.statistics.dropped += 1
                 return .busy
             }
@@ -373,7 +385,7 @@ public final class ResponseStore: @unchecked Sendable {
     public func close() {
         writer.writeWaiting(self)
         defer { directory.unlock() }
-        guard directory.isWritable else { return }
+        guard directory.isWritable, !state.withLock({ $0.isPassedOn }) else { return }
         writer.synchronize(self)
         let position = writer.position
         state.withLock { state in

@@ -4,6 +4,7 @@ import CHash
 import CSystem
 import Descriptors
 import Glibc
+import Locking
 
 /// Holds the lock for as long as it lives.
 final class StoreDirectory: Sendable {
@@ -17,7 +18,7 @@ final class StoreDirectory: Sendable {
     let isKeyOpen: Bool
     /// Made at the first start and kept in the file `key` (mode 0600).
     let secret: [UInt8]
-    private let lock: Descriptor
+    private let lock: DirectoryLock
 
     static let keyBytes = 32
 
@@ -28,7 +29,7 @@ final class StoreDirectory: Sendable {
         let lockError = lock.isOpen ? 0 : errno
         if lock.isOpen, flock(lock.number, LOCK_EX | LOCK_NB) != 0, errno == EWOULDBLOCK { throw .lockedByAnotherProcess(path) }
         let loaded = Self.loadSecret(path + "/key", mayWrite: lock.isOpen)
-        self.lock = lock
+        self.lock = DirectoryLock(lock, isOurs: true)
         secret = loaded.secret
         isNew = loaded.isNew
         var status = stat()
@@ -37,13 +38,37 @@ final class StoreDirectory: Sendable {
         isWritable = error == 0
     }
 
+    /// That of another process, which is about to end: nothing is made there, and the lock stays its own until `take`.
+    init(_ path: String, handed lock: consuming Descriptor) throws(StoreError) {
+        self.path = path
+        var (handed, here) = (stat(), stat())
+        guard fstat(lock.number, &handed) == 0, stat(path + "/lock", &here) == 0, handed.st_dev == here.st_dev,
+            handed.st_ino == here.st_ino
+        else { throw .otherDirectory(path) }
+        let loaded = Self.loadSecret(path + "/key", mayWrite: false)
+        guard !loaded.isNew else { throw .notHandedOver(path) }
+        self.lock = DirectoryLock(lock, isOurs: false)
+        (secret, isNew, error, isWritable) = (loaded.secret, false, 0, true)
+        var status = stat()
+        isKeyOpen = lstat(path + "/key", &status) == 0 && status.st_mode & 0o077 != 0
+    }
+
     deinit {
         unlock()
     }
 
+    /// The lock, for another process. It belongs to what was opened, whoever has that open.
+    func copyOfLock() -> Descriptor { lock.copy() }
+
+    /// From now on it is ours.
+    func take() { lock.take() }
+
+    /// It is another process's from now on: only closed here, since taking it off would take it from that one as well.
+    func leave() { lock.leave() }
+
     /// Another process may have the directory from now on. By name, since closing is not enough: a copy of the descriptor in a child that is
     /// just being started would hold the lock on.
-    func unlock() { if lock.isOpen { flock(lock.number, LOCK_UN) } }
+    func unlock() { lock.unlock() }
 
     /// The directory and those above it; what fails shows when the lock is opened.
     private static func make(_ path: String) {
@@ -91,4 +116,33 @@ final class StoreDirectory: Sendable {
         }
         return numbers.sorted()
     }
+}
+
+/// `@unchecked Sendable` because all of it is behind its mutex.
+private final class DirectoryLock: @unchecked Sendable {
+    private var descriptor: Descriptor
+    private var isOurs: Bool
+    private let mutex = Mutex(())
+
+    init(_ descriptor: consuming Descriptor, isOurs: Bool) {
+        self.descriptor = descriptor
+        self.isOurs = isOurs
+    }
+
+    /// Not open where it is not.
+    func copy() -> Descriptor {
+        let number: Int32 = mutex.withLock { _ in descriptor.isOpen ? csystem_duplicate(descriptor.number) : -1 }
+        return Descriptor(number)
+    }
+
+    func take() { mutex.withLock { _ in isOurs = true } }
+
+    func leave() {
+        mutex.withLock { _ in
+            isOurs = false
+            descriptor.close()
+        }
+    }
+
+    func unlock() { mutex.withLock { _ in if isOurs, descriptor.isOpen { flock(descriptor.number, LOCK_UN) } } }
 }

@@ -2,6 +2,7 @@
 // costs the damaged records and nothing else.
 
 import CSystem
+import Descriptors
 import Glibc
 
 enum SegmentScan {
@@ -33,6 +34,8 @@ struct StoreRecovery {
     var segments = SegmentList()
     var end = StoreWriter.Position(segment: 0, offset: 0)
     var statistics = StoreStatistics()
+    /// What goes once the directory is ours.
+    private(set) var leftovers = StoreLeftovers()
 
     init(directory: StoreDirectory, settings: StoreSettings, seed: UInt64) {
         self.directory = directory
@@ -44,6 +47,8 @@ struct StoreRecovery {
         var before = timespec()
         clock_gettime(CLOCK_MONOTONIC, &before)
         openSegments()
+        leaveOutOldest()
+        if directory.isWritable { leftovers.remove() }
         if let snapshot = IndexSnapshot.read(directory: directory.path, segments: segments, seed: seed) {
             index = snapshot.index
             end = snapshot.end
@@ -59,18 +64,34 @@ struct StoreRecovery {
         statistics.opening.milliseconds = (after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1_000_000
     }
 
+    /// The same with the index of another process, which still reads here: nothing is written, and nothing goes.
+    /// - Returns: whether that can be used.
+    mutating func run(handed index: borrowing Descriptor) -> Bool {
+        openSegments()
+        guard let snapshot = IndexSnapshot.read(index, segments: segments, seed: seed) else { return false }
+        self.index = snapshot.index
+        end = snapshot.end
+        leaveOutOldest()
+        statistics.opening.isFromSnapshot = true
+        statistics.opening.entries = snapshot.index.count
+        return true
+    }
+
     private mutating func openSegments() {
         for number in directory.segmentNumbers() {
             guard let segment = Segment(opening: number, in: directory.path, isWritable: directory.isWritable) else {
-                if directory.isWritable { unlink(Segment.path(number, directory.path)) }
+                leftovers.paths.append(Segment.path(number, directory.path))
                 continue
             }
             segments.append(segment)
         }
         end.segment = segments.newest?.number ?? 0
+    }
+
+    /// The limit may have been lowered, or segments be of another size: the oldest go until what is left is within it.
+    private mutating func leaveOutOldest() {
         guard directory.isWritable else { return }
-        // The limit may have been lowered, or segments be of another size: the oldest go until what is left is within it.
-        while segments.bytes > settings.segmentsBytes { segments.removeOldest().removeFile() }
+        while segments.bytes > settings.segmentsBytes { leftovers.segments.append(segments.removeOldest()) }
     }
 
     private mutating func scan() {
@@ -92,5 +113,17 @@ struct StoreRecovery {
         }
         statistics.opening.hasForeignRecords =
             count == 0 && segments.contains { RecordHeader.coding(at: $0.base) != nil }
+    }
+}
+
+/// Files of a directory that are of no use.
+struct StoreLeftovers: Sendable {
+    var paths: [String] = []
+    var segments: [Segment] = []
+
+    mutating func remove() {
+        for path in paths { unlink(path) }
+        for segment in segments { segment.removeFile() }
+        (paths, segments) = ([], [])
     }
 }

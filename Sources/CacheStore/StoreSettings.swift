@@ -43,6 +43,10 @@ public struct StoreSettings: Sendable {
 public enum StoreError: Error, CustomStringConvertible {
     case lockedByAnotherProcess(String)
     case tooSmall
+    /// What another process has handed over belongs to another directory.
+    case otherDirectory(String)
+    /// It cannot be gone on with.
+    case notHandedOver(String)
     /// It is required (`StoreSettings.isRequired`).
     case unusable(String, reason: String)
 
@@ -50,6 +54,8 @@ public enum StoreError: Error, CustomStringConvertible {
         switch self {
         case .unusable(let directory, let reason): "the cache directory \(directory) \(reason), and store.required is true"
         case .lockedByAnotherProcess(let directory): "another process, perhaps another Cistern, uses the cache directory \(directory)"
+        case .otherDirectory(let directory): "the running process keeps its responses in another cache directory than \(directory)"
+        case .notHandedOver(let directory): "what the running process has handed over does not fit the cache directory \(directory)"
         case .tooSmall: "the cache size must be at least 4 MiB"
         }
     }

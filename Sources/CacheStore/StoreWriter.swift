@@ -4,6 +4,7 @@ import CSystem
 import Dispatch
 import Glibc
 import Locking
+import TakeOver
 
 /// `@unchecked Sendable` because `waiting` is behind its mutex and everything else is touched on `serial` only.
 final class StoreWriter: @unchecked Sendable {
@@ -26,7 +27,7 @@ final class StoreWriter: @unchecked Sendable {
     private let seed: UInt64
     private let serial = DispatchQueue(label: "cistern.store", qos: .utility)
     /// Filled by those who put in, emptied by the writer.
-    private let waiting = Mutex(WriterQueue())
+    private let waiting: Mutex<WriterQueue>
     private(set) var position: Position
     private var active: Segment?
     private var buffer: [UInt8] = []
@@ -61,7 +62,9 @@ final class StoreWriter: @unchecked Sendable {
     /// How much of an evicted segment is written again for its use, as a share of its size: so that evicting frees the larger part.
     private static let reinsertedShare = 4
 
-    init(directory: StoreDirectory, settings: StoreSettings, seed: UInt64, start: Position) {
+    /// - Parameter isHeld: nothing is written before `goOn`.
+    init(directory: StoreDirectory, settings: StoreSettings, seed: UInt64, start: Position, isHeld: Bool = false) {
+        waiting = Mutex(WriterQueue(isHeld: isHeld))
         self.directory = directory
         self.settings = settings
         self.seed = seed
@@ -97,6 +100,34 @@ final class StoreWriter: @unchecked Sendable {
             firstUnsynchronized = position.segment
         }
     }
+
+    // MARK: Another process
+
+    /// Writes what waits, and then nothing.
+    /// - Returns: where the next record would go.
+    func hold(_ store: ResponseStore) -> Position {
+        serial.sync {
+            drain(store)
+            waiting.withLock { $0.hold() }
+            return position
+        }
+    }
+
+    /// Writes again, first what has waited.
+    func goOn(_ store: ResponseStore) {
+        serial.sync {
+            waiting.withLock { $0.write() }
+            drain(store)
+        }
+    }
+
+    /// What waits, and all that comes, goes to another process.
+    func pass(to successor: @escaping @Sendable (PassedChange) -> Void) {
+        serial.sync { waiting.withLock { $0.pass(unwritten, to: successor) } }
+    }
+
+    /// That has it: nothing is kept here any more.
+    func leave() { waiting.withLock { $0.leave() } }
 
     private func drain(_ store: ResponseStore) {
         var work = waiting.withLock { $0.takeAll() }

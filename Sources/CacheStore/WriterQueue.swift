@@ -2,6 +2,8 @@
 // what may wait is gathered for a moment, and written with one call. Removals and marks never wait: what they are about must not be back after
 // a crash.
 
+import TakeOver
+
 /// Behind a mutex of the writer's: filled by those who put in, emptied by the writer.
 struct WriterQueue {
     /// What is to be done about the writer once a piece of work is queued.
@@ -13,6 +15,16 @@ struct WriterQueue {
         case now
     }
 
+    /// What becomes of what is queued.
+    private enum Course {
+        case written
+        /// It waits: another process looks at the files.
+        case held
+        /// The other process hears of it; it is kept as well, until that has begun.
+        case passed(@Sendable (PassedChange) -> Void, isKept: Bool)
+    }
+
+    private var course: Course
     private var work: [StoreWriter.Work] = []
     private var bytes = 0
     /// It is to come at once, and has not come yet.
@@ -23,9 +35,16 @@ struct WriterQueue {
     /// So much is written at once. It bounds what a crash can cost, together with the moment.
     static let gatheredBytes = 256 << 10
 
+    init(isHeld: Bool = false) { course = isHeld ? .held : .written }
+
     mutating func append(_ one: StoreWriter.Work) -> Waking {
+        if case .passed(let pass, let isKept) = course {
+            pass(one.passed)
+            guard isKept else { return .none }
+        }
         work.append(one)
         bytes += one.bytes
+        guard case .written = course else { return .none }
         guard !isCalled else { return .none }
         if !one.mayWait || bytes >= Self.gatheredBytes {
             isCalled = true
@@ -41,12 +60,46 @@ struct WriterQueue {
 
     /// All of it, in its order, for the writer.
     mutating func takeAll() -> [StoreWriter.Work] {
+        guard case .written = course else { return [] }
         defer { (work, bytes, isCalled) = ([], 0, false) }
         return work
+    }
+
+    // MARK: Another process
+
+    /// The writer gets nothing more.
+    mutating func hold() { course = .held }
+
+    /// The writer gets all again, what has waited first.
+    mutating func write() { (course, isCalled, isTimed) = (.written, true, false) }
+
+    /// What waits, and all that comes, is passed on.
+    /// - Parameter unwritten: what the disk did not take. It comes before all else.
+    mutating func pass(_ unwritten: [StoreWriter.Work], to successor: @escaping @Sendable (PassedChange) -> Void) {
+        for one in unwritten + work { successor(one.passed) }
+        course = .passed(successor, isKept: true)
+    }
+
+    /// The other process has it: nothing is kept here any more.
+    mutating func leave() {
+        guard case .passed(let successor, _) = course else { return }
+        course = .passed(successor, isKept: false)
+        (work, bytes) = ([], 0)
     }
 }
 
 extension StoreWriter.Work {
+    /// Marks go on as they are. Of a response the other process learns that there was a newer one than its own.
+    fileprivate var passed: PassedChange {
+        switch self {
+        case .item(let item): item.passed ?? .staleMark(low: item.hash.low, high: item.hash.high)
+        case .removal(let hash): .removal(low: hash.low, high: hash.high)
+        case .clearing: .clearing
+        case .staleMark(let hash): .staleMark(low: hash.low, high: hash.high)
+        case .staleAll: .staleAll
+        }
+    }
+
     fileprivate var bytes: Int { if case .item(let item) = self { item.bytes } else { 0 } }
 
     /// Whether a crash may cost it: a response that is fetched again then.

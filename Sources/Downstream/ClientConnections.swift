@@ -187,14 +187,19 @@ public final class ClientConnections {
     /// Lets running responses finish. The next response on a kept connection tells that it is the last; one on which nothing comes for
     /// `drainPatience` is closed. `then` is called once, when all are gone or `deadline` has passed, whichever comes first.
     public func drain(deadline: Duration, then: @escaping () -> Void) {
-        loop.assertOnLoop()
-        isDraining = true
-        for connection in byDescriptor { connection?.drain() }
+        beginToDrain()
         guard counters.open > 0 else { return then() }
         whenEmpty = then
         loop.schedule(after: deadline) { [self] in
             for connection in byDescriptor { connection?.endNow() }
         }
+    }
+
+    /// The same, without an end to it yet.
+    public func beginToDrain() {
+        loop.assertOnLoop()
+        isDraining = true
+        for connection in byDescriptor { connection?.drain() }
     }
 
     /// The same for those that came in by a listener that is no more.

@@ -67,7 +67,16 @@ public final class BoundSocket: Sendable {
         address = Self.actual(descriptor, wanted)
     }
 
-    var descriptor: Int32 { socket.number }
+    /// One that another process listens on, and hands over.
+    /// - Returns: nil where it is none.
+    public init?(adopting socket: consuming Descriptor) {
+        guard Self.whyNotListening(socket.number) == nil, let address = ListenAddress(boundTo: socket.number) else { return nil }
+        _ = fcntl(socket.number, F_SETFL, fcntl(socket.number, F_GETFL) | O_NONBLOCK)
+        self.socket = socket
+        self.address = address
+    }
+
+    public var descriptor: Int32 { socket.number }
 
     /// Why this process could not listen there now; nil where it could. Nothing is left behind.
     public static func whyNot(_ address: ListenAddress) -> ListenError? {

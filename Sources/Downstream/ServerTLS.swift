@@ -16,10 +16,21 @@ public final class TicketKeys: @unchecked Sendable {
         self.pointer = pointer
     }
 
+    /// Those of another process; nil where these are none.
+    public init?(_ bytes: [UInt8]) {
+        guard let pointer = bytes.withUnsafeBytes({ ctls_tickets_read($0.baseAddress, $0.count) }) else { return nil }
+        self.pointer = pointer
+    }
+
     deinit { ctls_tickets_free(pointer) }
 
     /// From any thread.
     public func rotate() { _ = ctls_tickets_rotate(pointer) }
+
+    /// For another process on this machine, and nobody else.
+    public var bytes: [UInt8] {
+        [UInt8](unsafeUninitializedCapacity: Int(ctls_tickets_size())) { $1 = ctls_tickets_write(pointer, $0.baseAddress) }
+    }
 }
 
 /// Counts since the start, except `running`.

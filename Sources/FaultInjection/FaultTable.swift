@@ -36,6 +36,13 @@ public struct FaultTable: Sendable {
         return lastNumber
     }
 
+    /// As it was added elsewhere; nothing happens where there are too many.
+    public mutating func add(number: Int, path: String, _ fault: InjectedFault, percent: Int, end: Int64) {
+        guard rules.count < Self.ruleLimit, !rules.contains(where: { $0.number == number }) else { return }
+        lastNumber = max(lastNumber, number)
+        rules.append(Rule(number: number, path: path, fault: fault, percent: percent, end: end, pattern: RoutePattern(path)))
+    }
+
     /// - Parameter number: nil for all.
     /// - Returns: those that were there.
     public mutating func remove(_ number: Int?) -> [Rule] {

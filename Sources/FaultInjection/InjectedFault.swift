@@ -53,6 +53,31 @@ public struct InjectedFault: Sendable, Equatable {
         }
     }
 
+    /// What its kind is told beside its name: a status, or bytes a second.
+    public var argument: Int64 {
+        switch effect {
+        case .status(let status): Int64(status.rawValue)
+        case .slow(let bytes): Int64(bytes)
+        case .none, .refuse, .reset, .badJSON, .cut: 0
+        }
+    }
+
+    /// - Parameter kind: one of `kinds`; nil where it is none.
+    public init?(kind: String, argument: Int64, delay: ClosedRange<Int64>) {
+        let effect: Effect
+        switch Self.kinds.firstIndex(of: kind) {
+        case 0: effect = .none
+        case 1: effect = .refuse
+        case 2: effect = .reset
+        case 3: effect = .status(Status(rawValue: UInt16(clamping: argument)))
+        case 4: effect = .badJSON
+        case 5: effect = .cut
+        case 6: effect = .slow(bytesPerSecond: max(1, Int(clamping: argument)))
+        default: return nil
+        }
+        self.init(delay: delay, effect)
+    }
+
     /// In words, for people.
     public var text: String {
         let what =

@@ -19,15 +19,17 @@ public final class SharedCacheState: Sendable {
     let marks: RecentMarks
 
     /// Opens the store.
-    /// - Parameter whenWritable: called from the store's own queue when the disk takes no more, and when it does again.
+    /// - Parameters:
+    ///   - handed: what another process has handed over of it.
+    ///   - whenWritable: called from the store's own queue when the disk takes no more, and when it does again.
     public convenience init(
-        opening place: StorePlace, sent: SentRequests, settings: ResponseCacheSettings,
+        opening place: StorePlace, handed: HandedStore? = nil, sent: SentRequests, settings: ResponseCacheSettings,
         whenWritable: @escaping @Sendable (_ isWritable: Bool, _ directory: String) -> Void
     ) throws(StoreError) {
         var place = place
         place.encode = Self.encoding()
         place.whenWritable = { [directory = place.directory] in whenWritable($0, directory) }
-        self.init(store: try ResponseStore(place), sent: sent, settings: settings)
+        self.init(store: try ResponseStore(place, handed: handed), sent: sent, settings: settings)
     }
 
     /// For the store's writer.

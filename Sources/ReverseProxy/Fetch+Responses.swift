@@ -33,6 +33,11 @@ extension Fetch: TransferReceiver {
         self.response = response
         judge(head)
         invalidate(after: head)
+        if mayBeAwaited, shard.process.successor.isAwaited { return hold(transfer, head) }
+        use(head, response)
+    }
+
+    func use(_ head: ResponseHead, _ response: ResponseHead) {
         let length = head.contentLength
         let decision = decide(response, length: length)
         if decision.isUse { shard.noteGrant(response, to: subject.head, route: subject.route) }
@@ -47,6 +52,7 @@ extension Fetch: TransferReceiver {
 
     func transfer(_ transfer: Transfer, content bytes: Span<UInt8>) {
         shard.loop.assertOnLoop()
+        if let held { return held.content.append(copying: bytes) }
         let limit = shard.settings.content.bufferLimitBytes
         let action = machine.handle(.contentCame(bytes: bytes.count, fits: collected.bytes.count + bytes.count <= limit))
         switch action {
@@ -59,11 +65,19 @@ extension Fetch: TransferReceiver {
 
     func transferEnded(_ transfer: Transfer, isDelimited: Bool) {
         shard.loop.assertOnLoop()
+        if let held {
+            held.end = .ended(isDelimited: isDelimited)
+            return
+        }
         perform(machine.handle(.transferEnded(isDelimited: isDelimited)))
     }
 
     func transferFailed(_ transfer: Transfer, _ error: UpstreamError) {
         shard.loop.assertOnLoop()
+        if let held {
+            held.end = .failed(error)
+            return
+        }
         shard.countUpstreamError(error)
         // How a stream ends tells nothing of other requests.
         if !report.isStream { note(error) }

@@ -47,6 +47,8 @@ final class Fetch: @unchecked Sendable {
     /// Milliseconds of the loop's clock.
     private(set) var began: Int64 = 0
     var report = Report()
+    /// What has come and is not to be seen yet.
+    var held: HeldResponse?
     /// Of what comes of it: when the request was sent and its response came, and its place among all that were sent.
     var recency = Recency(
         order: .unknown, isImported: false, requestTime: Timestamp(milliseconds: 0), responseTime: Timestamp(milliseconds: 0))
@@ -100,6 +102,9 @@ final class Fetch: @unchecked Sendable {
     var status: Status? { response?.status }
 
     var clock: Int64 { shard.loop.time.monotonicMilliseconds }
+
+    /// What asks; nil where it has been stopped.
+    var running: Transfer? { transfer }
 
     // MARK: The client's side
 

@@ -28,6 +28,8 @@ public final class ProcessState: Sendable {
     /// By which records and counts call APIs.
     let places: APIPlaces
     private let sharedFaults: SharedFaults
+    /// The process that takes over, where one does.
+    public let successor: Successor
 
     public init(_ settings: ProxySettings, logger: Logger, accessLog: AccessLog?, recorder: (any ExchangeRecorder)? = nil) {
         self.settings = settings
@@ -39,7 +41,7 @@ public final class ProcessState: Sendable {
         requestsPerAddress = AddressBudget(settings, addresses)
         content = ContentBudget(settings.downstream)
         sentRequests = SentRequests()
-        (places, sharedFaults) = (APIPlaces(), SharedFaults())
+        (places, sharedFaults, successor) = (APIPlaces(), SharedFaults(), Successor())
         var generator = SystemRandomNumberGenerator()
         instance = String(generator.next() as UInt64, radix: 36)
     }
@@ -53,6 +55,7 @@ public final class ProcessState: Sendable {
         requestsPerAddress = AddressBudget(settings, addresses)
         sentRequests = former.sentRequests
         (instance, places, sharedFaults) = (former.instance, former.places, former.sharedFaults)
+        successor = former.successor
     }
 
     /// From now on its limits hold.

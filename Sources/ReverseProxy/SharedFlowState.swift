@@ -30,9 +30,11 @@ public final class SharedFlowState: Sendable {
     /// - Parameters:
     ///   - other: an API whose store is this one's too; nil: it is opened.
     ///   - former: the same API under other settings: what it has learnt is known here too, as far as it still holds.
+    ///   - handed: what another process has handed over of the store.
     /// - Throws: `StoreError`, where the store cannot be opened.
     public init(
-        _ settings: ProxySettings, of process: ProcessState, beside other: SharedFlowState? = nil, after former: SharedFlowState? = nil
+        _ settings: ProxySettings, of process: ProcessState, beside other: SharedFlowState? = nil, after former: SharedFlowState? = nil,
+        handed: HandedCache? = nil
     ) throws {
         let settings = settings.countingConnections()
         self.settings = settings
@@ -58,7 +60,7 @@ public final class SharedFlowState: Sendable {
                 other.cache.map { [cacheSettings] in SharedCacheState(beside: $0, settings: cacheSettings, after: former?.cache) }
             } else {
                 try settings.store.map { [cacheSettings] place in
-                    try SharedCacheState(opening: place, sent: process.sentRequests, settings: cacheSettings) {
+                    try SharedCacheState(opening: place, handed: handed, sent: process.sentRequests, settings: cacheSettings) {
                         Self.logWriting($0, $1, logger)
                     }
                 }
@@ -97,21 +99,7 @@ public final class SharedFlowState: Sendable {
     public var modes: ModeTable { modeTable.withLock { $0 } }
 
     /// What the administrator has set since the start goes on. The file's word holds where nothing else was said, and where it has changed.
-    public func keepModes(of former: SharedFlowState) {
-        let begun = ModeTable(all: former.settings.mode, routes: former.routes.modes)
-        let now = former.modes
-        modeTable.withLock { modes in
-            if now.all != begun.all, settings.mode == former.settings.mode { _ = modes.set(now.all, prefix: "") }
-            for rule in now.rules.reversed() { _ = modes.set(rule.mode, prefix: rule.prefix) }
-            for (place, route) in routes.all.dropLast().enumerated() {
-                guard let formerPlace = former.routes.all.dropLast().firstIndex(where: { $0.name == route.name }) else { continue }
-                let isAsBefore = route.mode == former.routes.all[formerPlace].mode
-                if isAsBefore, now.routes[formerPlace] != begun.routes[formerPlace] {
-                    _ = modes.set(now.routes[formerPlace], route: place)
-                }
-            }
-        }
-    }
+    public func keepModes(of former: SharedFlowState) { keep(former.passedModes) }
 
     /// Returns the modes as they are after `change`; nil where there was nothing to change.
     public func changeModes(_ change: (inout ModeTable) -> Bool) -> ModeTable? {

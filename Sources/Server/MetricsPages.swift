@@ -5,6 +5,8 @@
 import Dispatch
 import Locking
 import ResponseCache
+import ReverseProxy
+import TakeOver
 import Telemetry
 
 final class MetricsPages: Sendable {
@@ -38,11 +40,15 @@ final class MetricsPages: Sendable {
         guard !waiting.isEmpty else { return }
         server.collectMetrics { [self] snapshot in
             let figures = server.cacheFigures
+            let successor = server.process.successor
             for format in [MetricsFormat.prometheus, .openMetrics] {
                 let asking = waiting.filter { $0.format == format }
-                guard !asking.isEmpty else { continue }
+                // Where another process takes over, it knows what is told here before anybody else does.
+                let isTold = format == .prometheus && successor.isThere
+                guard !asking.isEmpty || isTold else { continue }
                 let page = MetricsPage.render(snapshot, format: format) { figures.write(to: &$0) }
-                for one in asking { one.reply(page) }
+                if isTold { successor.tell(.counts(page)) }
+                successor.whenKnown { for one in asking { one.reply(page) } }
             }
             makeNext(server)
         }

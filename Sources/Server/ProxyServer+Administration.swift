@@ -26,5 +26,9 @@ extension ProxyServer: AdministeredServer {
         }
     }
 
+    public var isTakenOver: Bool { process.successor.hasAll }
+
+    public func afterTelling(_ then: @escaping @Sendable () -> Void) { process.successor.whenKnown(then) }
+
     public func afterEachLoop(_ then: @escaping @Sendable () -> Void) { onEachShard({ _ in }, then: then) }
 }

@@ -36,20 +36,29 @@ public final class ProxyServer: @unchecked Sendable {
     private(set) var shards: [ServedShard] = []
     /// Asked from all loops.
     private let isStopping = Mutex(false)
+    /// The process that this one takes over from; nil where it begins anew. And whether that has not ended yet.
+    let predecessor: Predecessor?
+    let following = Mutex(false)
+    /// Where another process may take over, and its path.
+    let door: Mutex<(door: TakeOverDoor, path: String)?> = Mutex(nil)
+    /// With which listeners another process goes on; nil where none has taken over.
+    let handedOver: Mutex<[ServedListener]?> = Mutex(nil)
     private let time: any TimeSource
     let logger: Logger
 
+    /// - Parameter predecessor: the process that this one takes over from: nothing is written before `waitToTakeOver` has returned.
     /// - Throws: `StoreError`, `ListenError` or `CertificateError`: nothing is left running then.
     public init(
         _ settings: ProxySettings, logger: Logger, accessLog: AccessLog? = nil, recorder: (any ExchangeRecorder)? = nil,
-        time: any TimeSource = SystemTime.shared
+        after predecessor: Predecessor? = nil, time: any TimeSource = SystemTime.shared
     ) throws {
-        (self.time, self.logger) = (time, logger)
+        (self.time, self.logger, self.predecessor) = (time, logger, predecessor)
         let process = ProcessState(settings, logger: logger, accessLog: accessLog, recorder: recorder)
+        if let keys = predecessor?.ticketKeys { tickets.withLock { $0 = TicketKeys(keys) } }
         let certificates = try ServedCertificates(settings.listening, ticketKeys, now: time.wallMilliseconds / 1_000)
         let prepared = try certificates?.prepared(shards: settings.shards)
-        let apis = try ServedAPI.all(of: process, server: self)
-        let listeners = try ServedListener.all(settings, after: [], handed: &handed, logger)
+        let apis = try ServedAPI.all(of: process, server: self, handed: predecessor?.store)
+        let listeners = try ServedListener.all(settings, after: predecessor?.inherited() ?? [], handed: &handed, logger)
         let serving = Serving(
             process: process, apis: apis, listeners: listeners,
             interface: AdminInterface(server: self, apis: apis, settings: settings.admin), pages: OwnPages(self),
@@ -60,9 +69,6 @@ public final class ProxyServer: @unchecked Sendable {
         for (place, shard) in shards.enumerated() {
             shard.use(shard.prepare(serving, besides: nil, prepared?[place]), onFailure: logHandshake)
         }
-        logStart(serving)
-        logCertificates(serving)
-        for api in apis { api.state.startKeys(now: time.monotonicMilliseconds) }
     }
 
     var serving: Serving {
@@ -77,7 +83,7 @@ public final class ProxyServer: @unchecked Sendable {
     /// Of clients, in the order of the settings.
     public var urls: [String] { serving.listeners.filter { !$0.isAdmin }.map { $0.settings.url(at: $0.address) } }
     /// All APIs' responses lie in one store, which each of their caches can close, and flush.
-    private var anyCache: SharedCacheState? { serving.apis[0].state.cache }
+    var anyCache: SharedCacheState? { serving.apis[0].state.cache }
 
     /// Of the process: all that speak TLS have the same. nil where there is no randomness.
     func ticketKeys() -> TicketKeys? {
@@ -89,6 +95,10 @@ public final class ProxyServer: @unchecked Sendable {
 
     /// Begins to accept.
     public func start() {
+        logStart(serving)
+        logCertificates(serving)
+        for api in serving.apis { api.state.startKeys(now: time.monotonicMilliseconds) }
+        followPredecessor()
         for served in shards {
             served.shard.loop.execute { served.start() }
             served.shard.loop.start()
@@ -115,22 +125,46 @@ public final class ProxyServer: @unchecked Sendable {
         }
     }
 
+    /// What is served is as it is from now on: this process is about to end, or another takes over.
+    /// - Returns: false where that was so already.
+    func claimEnd() -> Bool {
+        state.withLock { _ in
+            defer { isReloadable = false }
+            return isReloadable
+        }
+    }
+
+    /// It was not to be.
+    func giveBackEnd() { state.withLock { _ in isReloadable = true } }
+
     /// Stops accepting, lets running responses finish within `deadline`, writes what waits for the store. Blocks until all is done; not
-    /// to be called from a shard's loop.
+    /// to be called from a shard's loop. Where another process has taken over, that goes on accepting and writes.
     public func stop(deadline: Duration) {
-        announceStop()
-        state.withLock { _ in isReloadable = false }
+        _ = claimEnd()
         endReloads()
+        let others = handedOver.withLock { $0 }
+        if others == nil { announceStop() }
+        closeDoor(isHandedOver: others != nil)
+        let gathering = Gathering(count: shards.count, labels: MetricNames.labels)
+        let last: Mutex<MetricsSnapshot?> = Mutex(nil)
         let group = DispatchGroup()
         for served in shards {
             let loop = served.shard.loop
             group.enter()
-            loop.execute { served.finish(deadline: deadline) { loop.stop { group.leave() } } }
+            loop.execute {
+                served.finish(deadline: deadline) {
+                    if let sum = gathering.add(served) { last.withLock { $0 = sum } }
+                    loop.stop { group.leave() }
+                }
+            }
         }
         group.wait()
-        ServedListener.remove(serving.listeners, butNot: [])
+        ServedListener.remove(serving.listeners, butNot: others ?? [])
+        // Where another process was about to take over.
+        if others == nil { anyCache?.goOn() }
         anyCache?.close()
         process.accessLog?.finish()
+        if others != nil, let sum = last.withLock({ $0 }) { tellLast(countsPage(complete(sum))) }
         logger.info("stopped")
     }
 
@@ -192,6 +226,7 @@ public final class ProxyServer: @unchecked Sendable {
         snapshot.loops.sort { $0.shard < $1.shard }
         snapshot.process = .now()
         snapshot.version = settings.version
+        snapshot.inherited = predecessor?.counts
         snapshot.isReady = isReady
         addCertificates(serving.certificates, to: &snapshot.clientTLS)
         snapshot.reloads = reloads.withLock { $0.figures }

@@ -12,6 +12,7 @@ import Locking
 import Logging
 import ResponseCache
 import ReverseProxy
+import TakeOver
 import Telemetry
 import Upstream
 
@@ -24,9 +25,11 @@ final class ServedAPI: Sendable {
     /// - Parameters:
     ///   - former: those that are served now.
     ///   - unchanged: the names of those of them that stay as they are.
+    ///   - handed: what another process has handed over of their store.
     /// - Throws: `StoreError`: their common store cannot be opened.
     static func all(
-        of process: ProcessState, server: ProxyServer, after former: [ServedAPI] = [], unchanged: Set<String> = []
+        of process: ProcessState, server: ProxyServer, after former: [ServedAPI] = [], unchanged: Set<String> = [],
+        handed: HandedCache? = nil
     ) throws -> [ServedAPI] {
         let settings = process.settings.apis.isEmpty ? [process.settings] : process.settings.apis
         var all: [ServedAPI] = []
@@ -37,7 +40,7 @@ final class ServedAPI: Sendable {
                 continue
             }
             let beside = former.first?.state ?? all.first?.state
-            all.append(ServedAPI(try SharedFlowState(one, of: process, beside: beside, after: before?.state), of: server))
+            all.append(ServedAPI(try SharedFlowState(one, of: process, beside: beside, after: before?.state, handed: handed), of: server))
         }
         return all
     }
@@ -145,6 +148,7 @@ extension ServedAPI: AdministeredAPI {
             + changed.routes.sorted { $0.key < $1.key }.map { "\($0.value.rawValue) for the route \(state.routes.all[$0.key].name)" }
         let subject = name.isEmpty ? "the mode" : "the mode of \(name)"
         server.logger.notice("\(subject) is \(([changed.all.rawValue] + exceptions).joined(separator: ", "))")
+        server.process.successor.tell(.modes(state.passedModes))
         // As with faults: two changes at once may come to a shard in either order.
         server.onEachShard { [state] served in
             served.forEachAPI { if $0.shared === state { $0.modes = state.modes } }

@@ -10,14 +10,19 @@ import ReverseProxy
 final class ServedListener: Sendable {
     let settings: ListenerSettings
     let isAdmin: Bool
-    /// Of TCP one for each shard, all bound to the port that the first one got. A Unix socket is the first shard's. From one that was handed over
-    /// all shards accept.
-    private let sockets: [BoundSocket]
+    /// Of TCP one for each shard, all bound to the port that the first one got; those of a process before this one may be more, or fewer. A Unix
+    /// socket is the first shard's. From one that was handed over all shards accept.
+    let sockets: [BoundSocket]
     /// Who may connect to a Unix socket, where that is not the process's mask's matter.
     private let mode: mode_t?
 
     private init(_ wanted: Wanted, _ sockets: [BoundSocket]) {
         (settings, isAdmin, mode, self.sockets) = (wanted.settings, wanted.isAdmin, wanted.mode, sockets)
+    }
+
+    /// That of another process.
+    init(_ settings: ListenerSettings, isAdmin: Bool, _ sockets: [BoundSocket]) {
+        (self.settings, self.isAdmin, self.sockets, mode) = (settings, isAdmin, sockets, nil)
     }
 
     /// Where the socket was another's before, its file has that one's mode.
@@ -26,11 +31,15 @@ final class ServedListener: Sendable {
     /// As it is indeed.
     var address: ListenAddress { sockets[0].address }
 
-    func socket(ofShard number: Int) -> BoundSocket? {
+    /// Each socket has a shard that accepts from it, since clients wait there; of fewer, some have several.
+    /// - Parameter count: of all shards.
+    func sockets(ofShard number: Int, of count: Int) -> [BoundSocket] {
         switch settings.address {
-        case .unix: number == 0 ? sockets[0] : nil
-        case .handed: sockets[0]
-        case .ipv4, .ipv6: sockets[number]
+        case .unix: number == 0 ? sockets : []
+        case .handed: sockets
+        case .ipv4, .ipv6:
+            sockets.count < count
+                ? [sockets[number % sockets.count]] : stride(from: number, to: sockets.count, by: count).map { sockets[$0] }
         }
     }
 

@@ -66,19 +66,21 @@ final class ServedShard: @unchecked Sendable {
     private func place(_ serving: Serving) {
         let clients = receiver
         let former = listeners
-        listeners = serving.listeners.compactMap { served in
+        listeners = serving.listeners.flatMap { served -> [(served: ServedListener, listener: Listener)] in
             let receiver: any RequestReceiver =
                 served.isAdmin
                 ? AdminReceiver(shard: apis[0], interface: serving.interface, pages: serving.pages, address: served.address) : clients
-            if let known = former.first(where: { $0.served === served }) {
-                known.listener.receiver = receiver
-                return known
+            let known = former.filter { $0.served === served }
+            for one in known { one.listener.receiver = receiver }
+            guard known.isEmpty else { return known }
+            return served.sockets(ofShard: shard.number, of: max(1, serving.settings.shards)).map { socket in
+                (
+                    served,
+                    Listener(
+                        loop: shard.loop, socket: socket, settings: served.settings, connections: shard.connections, receiver: receiver,
+                        isReserved: served.isAdmin)
+                )
             }
-            guard let socket = served.socket(ofShard: shard.number) else { return nil }
-            let listener = Listener(
-                loop: shard.loop, socket: socket, settings: served.settings, connections: shard.connections, receiver: receiver,
-                isReserved: served.isAdmin)
-            return (served, listener)
         }
         for (served, listener) in former where !serving.listeners.contains(where: { $0 === served }) {
             // What still comes by it is for those who serve now.
@@ -116,6 +118,13 @@ final class ServedShard: @unchecked Sendable {
         shard.connections.start()
         for api in apis { api.start() }
         for (_, listener) in listeners { listener.start() }
+    }
+
+    /// On its loop: another process goes on with these. Who waits there is for that, and who is here hears that it ends.
+    func leave(_ others: [ServedListener]) {
+        for (served, listener) in listeners where others.contains(where: { $0 === served }) { listener.close() }
+        listeners.removeAll { one in others.contains { $0 === one.served } }
+        shard.connections.beginToDrain()
     }
 
     /// On its loop: stops accepting, and lets what runs finish.

@@ -197,6 +197,8 @@ public struct MetricsSnapshot: Sendable {
     public var recorded: [(result: String, count: UInt64)] = []
     public var accessLogDropped = 0
     public var tokens = Tokens()
+    /// Of the process that this one has taken over from.
+    public var inherited: InheritedCounts?
 
     public init(shards: ShardMetrics) { self.shards = shards }
 }
@@ -204,7 +206,7 @@ public struct MetricsSnapshot: Sendable {
 public enum MetricsPage {
     /// - Parameter store: writes the store's families, whose figures are no matter of this room.
     public static func render(_ snapshot: MetricsSnapshot, format: MetricsFormat, store: (inout MetricsWriter) -> Void) -> [UInt8] {
-        var writer = MetricsWriter(format: format)
+        var writer = MetricsWriter(format: format, inherited: snapshot.inherited?.counts ?? InheritedCounts.Counts())
         requests(snapshot.shards, &writer)
         upstream(snapshot, &writer)
         store(&writer)

@@ -24,13 +24,24 @@ public enum MetricsFormat: Sendable {
 public struct MetricsWriter {
     let format: MetricsFormat
     private(set) var text = ""
+    /// Of the process before this one; what is written is added to it.
+    private let inherited: InheritedCounts.Counts
+    /// Those of a counter's samples that stand on the page by now.
+    private var written: Set<String> = []
 
-    init(format: MetricsFormat) { self.format = format }
+    init(format: MetricsFormat, inherited: InheritedCounts.Counts = InheritedCounts.Counts()) {
+        (self.format, self.inherited) = (format, inherited)
+    }
 
     /// - Parameter name: without `_total`.
     public mutating func counter(_ name: String, _ help: String, _ samples: [(labels: String, value: Double)]) {
         head(format == .openMetrics ? name : name + "_total", "counter", help)
-        for sample in samples { line(name + "_total", sample.labels, sample.value) }
+        written = []
+        for sample in samples { count(name + "_total", sample.labels, sample.value) }
+        // What occurred there and not here.
+        for sample in inherited.order where sample.hasPrefix(name + "_total{") && !written.contains(sample) {
+            text += "\(sample) \(Self.number(inherited.values[sample] ?? 0))\n"
+        }
     }
 
     public mutating func counter(_ name: String, _ help: String, _ value: UInt64) { counter(name, help, [("", Double(value))]) }
@@ -50,11 +61,11 @@ public struct MetricsWriter {
             var total: UInt64 = 0
             for (index, bound) in sample.histogram.bounds.enumerated() {
                 total += sample.histogram.counts[index]
-                line(name + "_bucket", prefix + "le=\"\(Self.number(Double(bound) * scale))\"", Double(total))
+                count(name + "_bucket", prefix + "le=\"\(Self.number(Double(bound) * scale))\"", Double(total))
             }
-            line(name + "_bucket", prefix + "le=\"+Inf\"", Double(sample.histogram.total))
-            line(name + "_sum", sample.labels, Double(sample.histogram.sum) * scale)
-            line(name + "_count", sample.labels, Double(sample.histogram.total))
+            count(name + "_bucket", prefix + "le=\"+Inf\"", Double(sample.histogram.total))
+            count(name + "_sum", sample.labels, Double(sample.histogram.sum) * scale)
+            count(name + "_count", sample.labels, Double(sample.histogram.total))
         }
     }
 
@@ -65,6 +76,13 @@ public struct MetricsWriter {
 
     private mutating func head(_ name: String, _ type: String, _ help: String) {
         text += "# HELP \(name) \(help)\n# TYPE \(name) \(type)\n"
+    }
+
+    private mutating func count(_ name: String, _ labels: String, _ value: Double) {
+        guard !inherited.order.isEmpty else { return line(name, labels, value) }
+        let sample = labels.isEmpty ? name : "\(name){\(labels)}"
+        written.insert(sample)
+        line(name, labels, value + (inherited.values[sample] ?? 0))
     }
 
     private mutating func line(_ name: String, _ labels: String, _ value: Double) {

@@ -1,5 +1,6 @@
 // `cistern serve`: reads the settings, starts the proxy, and stays until it is told to stop. `cistern check` does the first of these.
 
+import Administration
 import ArgumentParser
 import CSystem
 import CachePolicy
@@ -27,29 +28,44 @@ struct Serve: ParsableCommand {
 
     @OptionGroup var readiness: ReadinessOptions
 
+    @Flag(
+        name: .customLong("take-over"),
+        help: """
+            Go on in the place of the Cistern that runs with this admin.socket, perhaps of another version: it hands on its listeners and its cache, \
+            and ends what it has begun. No connection is lost. Where that cannot be, the other one goes on.
+            """)
+    var takesOver = false
+
     func run() throws {
-        let reader = try options.checkedReader(isStoring: true)
+        let reader = try options.checkedReader(isStoring: !takesOver)
         let settings = reader.settings
         let logger = LogSetup.start(settings.log)
         DescriptorLimit.raise()
         for warning in AccessCheck.warnings(settings) { logger.warning("\(warning)") }
-        let (proxy, handed) = try Startup.placingHandedSockets(reader, logger)
+        let predecessor = takesOver ? try Startup.predecessor(settings, logger) : nil
+        let (proxy, handed) = try Startup.placingHandedSockets(reader, after: predecessor, logger)
         if let warning = DescriptorLimit.warning(proxy) { logger.warning("\(warning)") }
         defer { LogSetup.writer.finish() }
         csystem_return_large_memory()
         let signals = Signals()
-        let server = try Startup.makeServer(proxy, settings.log, logger)
+        let server = try Startup.makeServer(proxy, settings.log, logger, after: predecessor)
         let followed = FollowedSettings(options, handed, settings)
+        do throws(TakeOverError) {
+            try server.waitToTakeOver()
+        } catch {
+            throw Startup.notTakenOver(error.description, logger)
+        }
         server.followSettings { () throws(SettingsMistakes) in try followed.read() }
         server.start()
+        let service = Service(server, ServiceManager(Environment.all(), isTakingOver: takesOver))
+        service.allowTakeOver(signals)
         if options.tlsSelfSigned {
             logger.notice("the certificate is self-signed, SHA-256 fingerprint \(SelfSigned.fingerprint(settings)): for local work only")
         }
         if let url = server.urls.first { try readiness.write(url) }
         // Half of what is resident now was needed for starting only: reading settings, the command line's help, linking.
         csystem_release_program_pages()
-        let service = Service(server, ServiceManager(Environment.all()))
-        service.run(until: signals)
+        service.run(until: signals, isTakingOver: takesOver)
         service.stop(followed.current.timeouts, signals, logger)
     }
 }
@@ -93,14 +109,34 @@ extension SettingsOptions {
 }
 
 enum Startup {
-    /// The settings, with sockets that systemd has handed over in their places.
-    static func placingHandedSockets(_ reader: SettingsReader, _ logger: Logger) throws -> (ProxySettings, HandedSockets) {
+    /// The running process, with all that it hands over.
+    static func predecessor(_ settings: CisternSettings, _ logger: Logger) throws -> Predecessor {
+        let proxy = ProxySettings(settings)
+        do throws(TakeOverError) {
+            return try Predecessor(of: proxy.admin.socket, version: proxy.version)
+        } catch {
+            throw notTakenOver(error.description, logger)
+        }
+    }
+
+    /// Says so, in one sentence.
+    static func notTakenOver(_ reason: String, _ logger: Logger) -> ExitCode {
+        logger.critical("not taken over: \(reason)")
+        LogSetup.writer.finish()
+        return ExitCode.failure
+    }
+
+    /// The settings, with sockets in their places that systemd has handed over, to this process or to the one before it.
+    static func placingHandedSockets(
+        _ reader: SettingsReader, after predecessor: Predecessor?, _ logger: Logger
+    ) throws -> (ProxySettings, HandedSockets) {
         var proxy = ProxySettings(reader.settings)
         do throws(HandedSockets.Mistake) {
-            let handed = try HandedSockets(Environment.all())
+            let handed = if let predecessor { HandedSockets(predecessor.handed) } else { try HandedSockets(Environment.all()) }
             try handed.place(in: &proxy.listening, isListenGiven: reader.isGiven("listen"), isAdminGiven: reader.isGiven("admin_listen"))
             return (proxy, handed)
         } catch {
+            predecessor?.giveUp(error.description)
             logger.critical("\(error)")
             LogSetup.writer.finish()
             throw ExitCode.configuration
@@ -112,10 +148,10 @@ enum Startup {
         AccessLog(path: log.access == "stdout" ? nil : log.access, format: AccessLog.Format(rawValue: log.accessFormat) ?? .json)
     }
 
-    static func makeServer(_ settings: ProxySettings, _ log: CisternSettings.Log, _ logger: Logger, recorder: (any ExchangeRecorder)? = nil)
-        throws
-        -> ProxyServer
-    {
+    static func makeServer(
+        _ settings: ProxySettings, _ log: CisternSettings.Log, _ logger: Logger, recorder: (any ExchangeRecorder)? = nil,
+        after predecessor: Predecessor? = nil
+    ) throws -> ProxyServer {
         var accessLog: AccessLog?
         if log.access != "off" {
             accessLog = self.accessLog(log)
@@ -125,7 +161,10 @@ enum Startup {
             }
         }
         do {
-            return try ProxyServer(settings, logger: logger, accessLog: accessLog, recorder: recorder)
+            return try ProxyServer(settings, logger: logger, accessLog: accessLog, recorder: recorder, after: predecessor)
+        } catch  where predecessor != nil {
+            predecessor?.giveUp("\(error)")
+            throw notTakenOver("\(error)", logger)
         } catch let error as StoreError {
             logger.critical("\(error)")
             throw ExitCode.configuration

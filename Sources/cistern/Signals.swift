@@ -5,7 +5,8 @@
 import Dispatch
 import Glibc
 
-final class Signals {
+/// `@unchecked Sendable` because its sources are touched by the thread that waits, and `end` is a semaphore's.
+final class Signals: @unchecked Sendable {
     private let stopped = DispatchSemaphore(value: 0)
     private let queue = DispatchQueue(label: "cistern.signals")
     private var sources: [any DispatchSourceSignal] = []
@@ -38,6 +39,9 @@ final class Signals {
         watch(SIGUSR1, onReopen)
         stopped.wait()
     }
+
+    /// `wait` returns, as if the process were told to stop.
+    func end() { stopped.signal() }
 
     /// Returns after so long; or when the process is told to stop by the other of both signals. The same again ends it at once.
     func pause(milliseconds: Int) { _ = stopped.wait(timeout: .now() + .milliseconds(milliseconds)) }

@@ -99,8 +99,13 @@ final class RunningCommand {
     func send(_ signal: Int32) { kill(process, signal) }
 
     func stop(_ signal: Int32 = SIGTERM) -> Outcome {
-        isStopped = true
         kill(process, signal)
+        return wait()
+    }
+
+    /// Until it ends by itself.
+    func wait() -> Outcome {
+        isStopped = true
         var status: Int32 = 0
         waitpid(process, &status, 0)
         return Outcome(status: status & 0x7f == 0 ? status >> 8 & 0xff : -1, text: Self.text(output))

@@ -43,6 +43,19 @@ static inline int csystem_duplicate(int descriptor) { return fcntl(descriptor, F
 // A new connection, non-blocking and closed on exec: accept4 is declared under _GNU_SOURCE only.
 int csystem_accept(int descriptor, struct sockaddr *address, socklen_t *length);
 
+// Sends descriptors beside bytes, or takes them: CSYSTEM_DESCRIPTORS at most with one call, since the kernel takes 253. They arrive with the first
+// of the bytes, closed on exec. Both return the count of the bytes, or -1 with errno.
+enum { CSYSTEM_DESCRIPTORS = 200 };
+ssize_t csystem_send_descriptors(int socket, const void *bytes, size_t count, const int *descriptors, int descriptor_count);
+// `descriptors` has room for CSYSTEM_DESCRIPTORS.
+ssize_t csystem_receive_descriptors(int socket, void *bytes, size_t count, int *descriptors, int *descriptor_count);
+
+// The user whose process is at the other end of a Unix socket; -1 where that is not known.
+int csystem_peer_user(int socket, uid_t *user);
+
+// A file that lies in memory only, for as long as somebody has it open; -1 with errno.
+int csystem_memory_file(const char *name);
+
 // Reserves a file's blocks, so that a later write through the mapping cannot fail for lack of space.
 int csystem_allocate(int descriptor, off_t length);
 

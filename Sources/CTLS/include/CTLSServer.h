@@ -14,6 +14,10 @@ ctls_tickets *ctls_tickets_make(void);
 void ctls_tickets_free(ctls_tickets *tickets);
 // A new key; the oldest is forgotten. From any thread. 0 where there is no randomness.
 int ctls_tickets_rotate(ctls_tickets *tickets);
+// The keys in bytes, and back: how many there may be; how many were written; null where these are none.
+size_t ctls_tickets_size(void);
+size_t ctls_tickets_write(ctls_tickets *tickets, void *bytes);
+ctls_tickets *ctls_tickets_read(const void *bytes, size_t count);
 
 // Bytes that somebody else owns.
 typedef struct {

@@ -46,6 +46,9 @@ struct HandedSockets {
         all = found
     }
 
+    /// Those that a process before this one had, and hands on.
+    init(_ sockets: [(name: String, descriptor: Int32)]) { all = sockets.map { Handed(name: $0.name, descriptor: $0.descriptor) } }
+
     /// Puts each in the place of the listener that names it (`systemd:NAME`). Where nobody has said where to listen, those that nobody names are
     /// listened on, and those called admin are for administration.
     func place(in listening: inout ListeningSettings, isListenGiven: Bool, isAdminGiven: Bool) throws(Mistake) {

@@ -18,8 +18,18 @@ struct Service: Sendable {
         watchdog = manager.flatMap { manager in manager.watchdog.map { Watchdog(server, manager, every: $0) } }
     }
 
-    /// Returns when the process is told to stop.
-    func run(until signals: Signals) {
+    /// From now on another process may take over: then `run` returns.
+    func allowTakeOver(_ signals: Signals) {
+        server.allowTakeOver { [watchdog] in
+            watchdog?.end()
+            signals.end()
+        }
+    }
+
+    /// Returns when the process is told to stop, or another has taken over.
+    /// - Parameter isTakingOver: it goes on in the place of another.
+    func run(until signals: Signals, isTakingOver: Bool = false) {
+        if isTakingOver { manager?.tellMain() }
         tellReady()
         signals.wait(onHangUp: { reload() }, onReopen: { server.reopenAccessLog() })
     }
@@ -34,6 +44,8 @@ struct Service: Sendable {
     }
 
     func stop(_ timeouts: CisternSettings.Timeouts, _ signals: Signals, _ logger: Logger) {
+        // Whoever has taken over is what the service manager knows, and what balancers ask.
+        guard !server.isTakenOver else { return server.stop(deadline: .milliseconds(timeouts.shutdown)) }
         let delay = timeouts.drainDelay
         manager?.tellStopping(longest: .milliseconds(delay + timeouts.shutdown) + Self.writingTime)
         server.announceStop()

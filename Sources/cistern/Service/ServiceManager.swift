@@ -14,17 +14,21 @@ struct ServiceManager: Sendable {
     let watchdog: Duration?
 
     /// nil where nothing of the kind has started us.
-    init?(_ environment: [String: String]) {
+    /// - Parameter isTakingOver: what the environment says of the main process was said of the one before this.
+    init?(_ environment: [String: String], isTakingOver: Bool = false) {
         guard let socket = environment["NOTIFY_SOCKET"], socket.hasPrefix("/") || socket.hasPrefix("@"), socket.utf8.count > 1,
             socket.utf8.count < 108
         else { return nil }
         self.socket = socket
-        let isOurs = environment["WATCHDOG_PID"].map { pid_t($0) == getpid() } ?? true
+        let isOurs = isTakingOver || environment["WATCHDOG_PID"].map { pid_t($0) == getpid() } ?? true
         let microseconds = environment["WATCHDOG_USEC"].flatMap(Int64.init) ?? 0
         watchdog = isOurs && microseconds > 0 ? .microseconds(microseconds) : nil
     }
 
     func tellReady(_ status: String) { tell("READY=1\nSTATUS=\(status)") }
+
+    /// This process goes on in the place of the one that it knows. `tellReady` follows.
+    func tellMain() { tell("MAINPID=\(getpid())") }
 
     /// `tellReady` follows.
     func tellReloading() {
@@ -79,6 +83,9 @@ final class Watchdog: @unchecked Sendable {
         timer.setEventHandler { [weak self] in self?.ask() }
         timer.activate()
     }
+
+    /// Another process is the one that lives.
+    func end() { timer.cancel() }
 
     private func ask() {
         let isFirst = isAsking.withLock { isAsking in

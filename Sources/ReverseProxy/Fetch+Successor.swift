@@ -1,0 +1,47 @@
+// A response to a write is not seen before the process that takes over knows what the write has changed: whoever has it may ask there next.
+
+import HTTPCore
+import Reactor
+import Upstream
+
+/// What a transfer has brought meanwhile. Of content no more than one read brings: then the transfer is held.
+final class HeldResponse {
+    enum End {
+        case ended(isDelimited: Bool)
+        case failed(UpstreamError)
+    }
+
+    let head: ResponseHead
+    var content: [UInt8] = []
+    var end: End?
+
+    init(_ head: ResponseHead) { self.head = head }
+}
+
+extension Fetch {
+    /// Whether its response tells of a change.
+    var mayBeAwaited: Bool { !subject.head.method.isSafe && subject.place == nil && shard.cache != nil }
+
+    func hold(_ transfer: Transfer, _ head: ResponseHead) {
+        held = HeldResponse(head)
+        transfer.pause()
+        shard.process.successor.whenKnown { [self] in
+            shard.loop.execute { self.release() }
+        }
+    }
+
+    private func release() {
+        shard.loop.assertOnLoop()
+        guard let held, let response else { return }
+        self.held = nil
+        guard let transfer = running else { return }
+        use(held.head, response)
+        if !held.content.isEmpty, running != nil { self.transfer(transfer, content: held.content.span) }
+        guard running != nil else { return }
+        switch held.end {
+        case nil: transfer.resume()
+        case .ended(let isDelimited): transferEnded(transfer, isDelimited: isDelimited)
+        case .failed(let error): transferFailed(transfer, error)
+        }
+    }
+}

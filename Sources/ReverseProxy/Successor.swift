@@ -1,0 +1,93 @@
+// The process that goes on in this one's place, as long as this one still ends what it has begun: what changes here is told there, and no response to a
+// write goes out before that has taken note.
+
+import Dispatch
+import Locking
+import TakeOver
+
+public final class Successor: Sendable {
+    private struct State {
+        /// nil where there is none.
+        var tell: (@Sendable (TakeOverMessage) -> Void)?
+        /// It has all, and this process none of it.
+        var hasAll = false
+        /// Numbered messages that were told, and those of them that were followed.
+        var told: UInt64 = 0
+        var acknowledged: UInt64 = 0
+        var waiting: [(number: UInt64, then: @Sendable () -> Void)] = []
+    }
+
+    private let state = Mutex(State())
+
+    /// Who has not heard by then goes on all the same: it is stuck, or gone.
+    private static let patience = DispatchTimeInterval.milliseconds(1_000)
+
+    init() {}
+
+    /// - Parameter tell: called in the order of the messages, by whoever tells: it does no more than queue.
+    public func begin(_ tell: @escaping @Sendable (TakeOverMessage) -> Void) {
+        state.withLock { $0 = State(tell: tell) }
+    }
+
+    /// Whether another process has all, and what is asked of an administrator is to be asked there.
+    public var hasAll: Bool { state.withLock { $0.hasAll } }
+
+    public func takeAll() { state.withLock { $0.hasAll = true } }
+
+    public var isThere: Bool { state.withLock { $0.tell != nil } }
+
+    /// Nothing where there is none.
+    public func tell(_ message: TakeOverMessage) {
+        state.withLock { state in
+            guard let tell = state.tell else { return }
+            if message.isNumbered { state.told += 1 }
+            tell(message)
+        }
+    }
+
+    public func noteAcknowledged(_ count: UInt64) {
+        let ready = state.withLock { state in
+            state.acknowledged = max(state.acknowledged, min(count, state.told))
+            return Self.takeReady(&state)
+        }
+        for then in ready { then() }
+    }
+
+    private static func takeReady(_ state: inout State) -> [@Sendable () -> Void] {
+        let known = state.acknowledged
+        let ready = state.waiting.filter { $0.number <= known }.map(\.then)
+        state.waiting.removeAll { $0.number <= known }
+        return ready
+    }
+
+    /// Nobody is there any more, or nobody has come to be: what waits goes on.
+    public func end() {
+        let waiting = state.withLock { state in
+            defer { (state.tell, state.waiting, state.acknowledged) = (nil, [], state.told) }
+            return state.waiting
+        }
+        for one in waiting { one.then() }
+    }
+
+    /// Whether something was told that has not been acknowledged.
+    public var isAwaited: Bool { state.withLock { $0.told > $0.acknowledged } }
+
+    /// Calls `then` once all that was told until now has been acknowledged, or after a second: at once, or from any thread.
+    public func whenKnown(_ then: @escaping @Sendable () -> Void) {
+        let number = state.withLock { state -> UInt64? in
+            guard state.told > state.acknowledged else { return nil }
+            state.waiting.append((state.told, then))
+            return state.told
+        }
+        guard let number else { return then() }
+        DispatchQueue.global(qos: .userInitiated).asyncAfter(deadline: .now() + Self.patience) { [weak self] in self?.giveUp(number) }
+    }
+
+    private func giveUp(_ number: UInt64) {
+        let late = state.withLock { state in
+            defer { state.waiting.removeAll { $0.number <= number } }
+            return state.waiting.filter { $0.number <= number }
+        }
+        for one in late { one.then() }
+    }
+}

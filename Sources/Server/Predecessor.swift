@@ -1,0 +1,169 @@
+// The process that this one takes over from: what it hands over, and what it tells while it finishes what it has begun. What is said when is in
+// `TakeOver/TakingOver.swift`.
+
+import CSystem
+import CacheStore
+import Descriptors
+import Downstream
+import Glibc
+import Locking
+import ResponseCache
+import ReverseProxy
+import TakeOver
+import Telemetry
+
+/// Why this process does not take over. It has written nothing, and the other one goes on.
+public struct TakeOverError: Error, CustomStringConvertible {
+    public let description: String
+
+    init(_ description: String) { self.description = description }
+}
+
+/// `@unchecked Sendable` because one thread has it at a time: the one that starts, then the one that follows.
+public final class Predecessor: @unchecked Sendable {
+    private let socket: TakeOverSocket
+    private var machine = TakingOver()
+    private var listeners: [(settings: ListenerSettings, isAdmin: Bool, sockets: [BoundSocket])] = []
+    /// Sockets of the service manager: by their names.
+    public private(set) var handed: [(name: String, descriptor: Int32)] = []
+    private(set) var store: HandedStore?
+    private(set) var ticketKeys: [UInt8]?
+    private(set) var door: BoundSocket?
+    /// Followed once the directory is ours.
+    private var changes: [TakeOverMessage] = []
+    private var followed: UInt64 = 0
+    let counts = InheritedCounts()
+    private let served: Mutex<[ServedListener]> = Mutex([])
+
+    /// Where a running process is asked, beside its admin socket.
+    public static func path(besides adminSocket: String) -> String { adminSocket + ".take-over" }
+
+    /// Asks the running process for all that it has.
+    /// - Parameter adminSocket: its, as the settings name it; nil: there is none.
+    public init(of adminSocket: String?, version: String) throws(TakeOverError) {
+        guard let adminSocket else { throw TakeOverError("admin.socket is off: there is nowhere to ask the running process") }
+        let path = Self.path(besides: adminSocket)
+        guard let socket = TakeOverSocket(connectingTo: path) else {
+            throw TakeOverError("no Cistern runs that could be taken over from (\(path): \(String(cString: strerror(errno))))")
+        }
+        guard socket.isOfSameUser else { throw TakeOverError("what listens at \(path) is another user's") }
+        self.socket = socket
+        let hello = TakeOverMessage.hello(
+            Greeting(storeFormat: ResponseStore.format, process: UInt32(getpid()), version: version))
+        _ = socket.send(hello)
+        try receive()
+    }
+
+    private func receive() throws(TakeOverError) {
+        while true {
+            let (event, received) = next(patience: TakingOver.patienceMilliseconds)
+            switch machine.handle(event) {
+            case .keep(let message):
+                if let received { try keep(message, received) }
+            case .prepare: return
+            case .end(let reason): throw TakeOverError(reason)
+            default: break
+            }
+        }
+    }
+
+    private func next(patience: Int?) -> (TakingOver.Event, TakeOverSocket.Received?) {
+        do throws(TakeOverSocket.NoMessage) {
+            let received = try socket.receive(patience: patience)
+            return (.came(received.message), received)
+        } catch {
+            return (error == .silent ? .silent : error == .gone ? .gone : .garbled, nil)
+        }
+    }
+
+    private func keep(_ message: TakeOverMessage, _ received: TakeOverSocket.Received) throws(TakeOverError) {
+        switch message {
+        case .listener(let listener):
+            guard let address = ListenAddress(listener.wanted) else { throw Self.noSocket(listener.wanted) }
+            var sockets: [BoundSocket] = []
+            for _ in 0..<received.count {
+                guard let socket = BoundSocket(adopting: received.next()) else { throw Self.noSocket(listener.wanted) }
+                sockets.append(socket)
+            }
+            guard !sockets.isEmpty, sockets.count == Int(listener.sockets) else { throw Self.noSocket(listener.wanted) }
+            listeners.append((ListenerSettings(address), listener.isAdmin, sockets))
+        case .handed(let name):
+            let descriptor = received.next()
+            if let problem = BoundSocket.whyNotListening(descriptor.number) {
+                throw TakeOverError("the running process handed over the socket \(name): \(problem)")
+            }
+            // Its owner is who listens on it.
+            handed.append((name, csystem_duplicate(descriptor.number)))
+        case .store: store = HandedStore(lock: received.next(), index: received.next())
+        case .door: door = BoundSocket(adopting: received.next())
+        case .ticketKeys(let keys): ticketKeys = keys
+        default: break
+        }
+    }
+
+    private static func noSocket(_ address: String) -> TakeOverError {
+        TakeOverError("what the running process handed over for \(address) is no socket that listens")
+    }
+
+    // MARK: Preparing
+
+    /// What it listens on, for those that are to be made here.
+    func inherited() -> [ServedListener] {
+        let all = listeners.map { ServedListener($0.settings, isAdmin: $0.isAdmin, $0.sockets) }
+        served.withLock { $0 = all }
+        listeners = []
+        return all
+    }
+
+    /// Says that all is prepared, and waits for its word.
+    /// - Parameter used: with which listeners this process goes on.
+    func waitForCommit(_ used: [ServedListener], _ server: ProxyServer) throws(TakeOverError) {
+        let places = served.withLock { all in
+            defer { all = [] }
+            return all.indices.filter { place in used.contains { $0.shares(all[place]) } }
+        }
+        var isOwn = false
+        var action = machine.handle(.isPrepared(listeners: places))
+        while true {
+            switch action {
+            case .say(let message): _ = socket.send(message)
+            case .follow(let message):
+                if isOwn { follow(message, server) } else { changes.append(message) }
+            case .own:
+                isOwn = true
+                server.own()
+                for change in changes { follow(change, server) }
+                changes = []
+            case .serve: return
+            case .end(let reason): throw TakeOverError(reason)
+            default: break
+            }
+            action = machine.handle(next(patience: TakingOver.patienceMilliseconds).0)
+        }
+    }
+
+    /// It cannot be done: the other one need not wait.
+    public func giveUp(_ reason: String) {
+        if case .say(let message) = machine.handle(.isImpossible(reason)) { _ = socket.send(message) }
+        socket.end()
+    }
+
+    // MARK: Afterwards
+
+    /// On a thread of its own, until the other process has ended.
+    func followToEnd(_ server: ProxyServer) {
+        while true {
+            switch machine.handle(next(patience: nil).0) {
+            case .follow(let message): follow(message, server)
+            case .noteAlone: return
+            default: break
+            }
+        }
+    }
+
+    private func follow(_ message: TakeOverMessage, _ server: ProxyServer) {
+        server.follow(message, counts)
+        followed += 1
+        _ = socket.send(.acknowledged(followed))
+    }
+}

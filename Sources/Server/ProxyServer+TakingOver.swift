@@ -1,0 +1,93 @@
+// This process goes on in the place of another (`Predecessor`): what that had is taken here, and what changes there until it ends changes here.
+
+import Dispatch
+import Downstream
+import FaultInjection
+import Locking
+import Logging
+import ResponseCache
+import ReverseProxy
+import TakeOver
+import Telemetry
+
+extension ProxyServer {
+    /// Whether the process before this one still finishes what it has begun.
+    var isFollowing: Bool { following.withLock { $0 } }
+
+    /// Says that all is prepared, and returns once this process may begin.
+    /// - Throws: `TakeOverError`: the other process goes on, and this one has written nothing.
+    public func waitToTakeOver() throws(TakeOverError) {
+        guard let predecessor else { return }
+        following.withLock { $0 = true }
+        try predecessor.waitForCommit(serving.listeners, self)
+    }
+
+    /// The directory is ours, and what lies in it.
+    func own() {
+        anyCache?.own()
+        for listener in serving.listeners { listener.restrict() }
+    }
+
+    /// On a thread of its own, once this process has begun.
+    func followPredecessor() {
+        guard let predecessor else { return }
+        DispatchQueue(label: "cistern.predecessor", qos: .userInitiated).async { [self] in
+            predecessor.followToEnd(self)
+            following.withLock { $0 = false }
+            logger.info("the process before this one has ended")
+        }
+    }
+
+    /// What was done there is done here.
+    func follow(_ message: TakeOverMessage, _ counts: InheritedCounts) {
+        switch message {
+        case .change(let change): anyCache?.follow(change)
+        case .counts(let page): counts.take(page)
+        case .modes(let modes):
+            guard let api = serving.apis.first(where: { $0.name == modes.api }) else { return }
+            api.state.keep(modes)
+            onEachShard { served in
+                served.forEachAPI { if $0.shared === api.state { $0.modes = api.state.modes } }
+            } then: {
+            }
+        case .faults(let faults):
+            changeFaults {
+                $0 = FaultTable(faults)
+            } then: { _ in
+            }
+        default: break
+        }
+    }
+
+    // MARK: Counts
+
+    /// As the other process reads them.
+    func countsPage(_ snapshot: MetricsSnapshot) -> [UInt8] {
+        let figures = cacheFigures
+        return MetricsPage.render(snapshot, format: .prometheus) { figures.write(to: &$0) }
+    }
+}
+
+extension ProcessState {
+    var passedFaults: [PassedFault] {
+        faults.rules.map { rule in
+            PassedFault(
+                number: UInt32(clamping: rule.number), path: rule.path, percent: UInt32(clamping: rule.percent), end: rule.end,
+                leastDelay: rule.fault.delay.lowerBound, longestDelay: rule.fault.delay.upperBound,
+                kind: InjectedFault.kinds[rule.fault.kind], argument: rule.fault.argument)
+        }
+    }
+}
+
+extension FaultTable {
+    fileprivate init(_ passed: [PassedFault]) {
+        self.init()
+        for fault in passed where fault.leastDelay >= 0 && fault.leastDelay <= fault.longestDelay {
+            guard
+                let injected = InjectedFault(
+                    kind: fault.kind, argument: fault.argument, delay: fault.leastDelay...fault.longestDelay)
+            else { continue }
+            add(number: Int(fault.number), path: fault.path, injected, percent: Int(fault.percent), end: fault.end)
+        }
+    }
+}

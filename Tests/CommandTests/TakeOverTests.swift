@@ -1,0 +1,187 @@
+// One process takes over from another, through the real binary: nothing is lost, nothing old comes back, and where it cannot be, the old one goes on.
+
+import CSystem
+import CacheStore
+import Downstream
+import Glibc
+import TakeOver
+import TestSupport
+import Testing
+
+@Suite("Taking over", .play)
+struct TakeOverTests {
+    private let temporary = TestTools.temporaryDirectory()
+    private var cache: String { temporary.path + "/cache" }
+    private var door: ListenAddress { .unix(path: cache + "/admin.sock.take-over") }
+
+    /// - Parameter number: of the process: each has a directory for what it says.
+    private func serve(_ number: Int, _ more: String = "", to origin: ScriptedOrigin, shards: Int = 2) throws -> RunningCommand {
+        let directory = temporary.path + "/\(number)"
+        mkdir(directory, 0o700)
+        return try RunningCommand(
+            "serve --upstream http://127.0.0.1:\(origin.port) --cache-dir \(cache) --shards \(shards) \(more)", in: directory)
+    }
+
+    /// What it says instead of taking over.
+    private func refusal(_ number: Int, _ more: String = "", to origin: ScriptedOrigin) throws -> String {
+        do {
+            _ = try serve(number, "--take-over \(more)", to: origin)
+            return "it has taken over"
+        } catch let failure as RunningCommand.NotRunning {
+            #expect(failure.status == 1)
+            return failure.text
+        }
+    }
+
+    private func count(_ name: String, _ page: TestResponse) -> Double? {
+        page.text.split(separator: "\n").first { $0.hasPrefix(name + " ") }.flatMap { Double($0.dropFirst(name.count + 1)) }
+    }
+
+    private let requests = "cistern_requests_total{result=\"miss\",method=\"GET\",status_class=\"2xx\"}"
+
+    @Test(
+        "listeners, copies, modes and counts go on; kept connections end in order; the old one ends with 0",
+        arguments: [(2, 2), (3, 1), (1, 3)])
+    func takenOver(shards: (old: Int, new: Int)) throws {
+        let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }
+        let old = try serve(1, to: origin, shards: shards.old)
+        let kept = try (0..<6).map { _ in try TestClient(port: old.port) }
+        for (place, client) in kept.enumerated() { #expect(client.get("/\(place)")?.status == 200) }
+        _ = try CommandLineTool.run("mode offline --prefix /off --admin unix:\(cache)/admin.sock")
+        let before = try #require(count(requests, try old.get("/metrics")))
+        #expect(before == 6)
+        let new = try serve(2, "--take-over", to: origin, shards: shards.new)
+        #expect(new.port == old.port)
+        // Who has asked nothing for a second is gone by then.
+        for client in kept { #expect(client.get("/0").map { $0["Connection"] == "close" } ?? true) }
+        for place in 0..<6 { #expect(try new.get("/\(place)")["Cache-Status"]?.hasPrefix("cistern; hit") == true) }
+        #expect(try new.get("/off/x").status == 504)
+        let outcome = old.wait()
+        #expect(outcome.status == 0, "\(outcome.text)")
+        let after = try #require(count(requests, try new.get("/metrics")))
+        #expect(after >= before)
+        // And again, by a third.
+        let third = try serve(3, "--take-over", to: origin)
+        #expect(try third.get("/3")["Cache-Status"]?.hasPrefix("cistern; hit") == true)
+        #expect(new.wait().status == 0)
+        #expect(try #require(count(requests, try third.get("/metrics"))) >= after)
+        #expect(third.stop().status == 0)
+        // Nothing is left of either, and the cache is closed in order.
+        #expect(access(cache + "/admin.sock", F_OK) != 0 && access(cache + "/admin.sock.take-over", F_OK) != 0)
+        let anew = try serve(4, to: origin)
+        #expect(try anew.get("/5")["Cache-Status"]?.hasPrefix("cistern; hit") == true)
+        #expect(anew.stop().text.contains("6 entries found"))
+    }
+
+    @Test("a write that ends in the old one is known to the new one before its response goes out")
+    func writes() throws {
+        let (came, gate) = (Gate(), Gate())
+        let origin = ScriptedOrigin { request in
+            request.method == "GET"
+                ? [.json("{}", ["Cache-Control: max-age=600"])] : [.open(came), .pass(gate), .json("{\"written\":true}")]
+        }
+        let old = try serve(1, to: origin)
+        #expect(try old.get("/a").status == 200)
+        #expect(try old.get("/b").status == 200)
+        let writing = try TestClient(port: old.port)
+        writing.send("POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
+        came.pass()
+        let new = try serve(2, "--take-over", to: origin)
+        #expect(try new.get("/a")["Cache-Status"]?.hasPrefix("cistern; hit") == true)
+        gate.open()
+        #expect(writing.readResponse()?.text == "{\"written\":true}")
+        #expect(try new.get("/a")["Cache-Status"]?.hasPrefix("cistern; fwd=") == true)
+        #expect(try new.get("/b")["Cache-Status"]?.hasPrefix("cistern; hit") == true)
+        #expect(old.wait().status == 0)
+        #expect(new.stop().status == 0)
+    }
+
+    @Test("a response to a write goes out all the same where the new one has ended meanwhile")
+    func writesAlone() throws {
+        let (came, gate) = (Gate(), Gate())
+        let origin = ScriptedOrigin { request in
+            request.method == "GET" ? [.json("{}")] : [.open(came), .pass(gate), .json("{\"written\":true}")]
+        }
+        let old = try serve(1, to: origin)
+        let writing = try TestClient(port: old.port)
+        writing.send("POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
+        came.pass()
+        let new = try serve(2, "--take-over", to: origin)
+        #expect(new.stop(SIGKILL).status == -1)
+        gate.open()
+        #expect(writing.readResponse()?.text == "{\"written\":true}")
+        #expect(old.wait().status == 0)
+    }
+
+    // MARK: Where it cannot be
+
+    @Test("where nothing runs, or what runs refuses, one sentence says so")
+    func refused() throws {
+        let origin = ScriptedOrigin { _ in [.json("{}")] }
+        #expect(try refusal(1, to: origin).contains("not taken over: no Cistern runs that could be taken over from"))
+        mkdir(cache, 0o700)
+        let listener = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        defer { close(listener) }
+        let bound = door.withSocketAddress { bind(listener, $0, $1) }
+        try #require(bound == 0 && listen(listener, 4) == 0)
+        TestThread.start {
+            let client = accept(listener, nil, nil)
+            Self.send(.refused("of another age"), to: client)
+            close(client)
+        }
+        #expect(try refusal(2, to: origin).contains("not taken over: of another age"))
+        #expect(access(cache + "/lock", F_OK) != 0, "nothing was written")
+    }
+
+    @Test("one that keeps its responses elsewhere does not take over, and the old one goes on")
+    func otherDirectory() throws {
+        let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }
+        let old = try serve(1, to: origin)
+        let other = temporary.path + "/other"
+        let sentence = try refusal(2, "--cache-dir \(other) --set admin.socket=\(cache)/admin.sock", to: origin)
+        #expect(sentence.contains("not taken over: the running process keeps its responses in another cache directory"))
+        try goesOn(old)
+    }
+
+    @Test("another dialogue, another format, nonsense, and an end before the word: the old one goes on, and still stores")
+    func oldGoesOn() throws {
+        let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }
+        let old = try serve(1, to: origin)
+        func answer(_ message: TakeOverMessage) throws -> String {
+            let client = try TestClient(door)
+            client.send(Self.framed(message))
+            return String(decoding: client.readToEnd(), as: UTF8.self)
+        }
+        #expect(
+            try answer(.hello(Greeting(dialogue: 99, storeFormat: 1, process: 1, version: "9"))).contains("hand over in different ways"))
+        #expect(try answer(.hello(Greeting(storeFormat: 99, process: 1, version: "9"))).contains("keeps responses in another format"))
+        #expect(try answer(.begin).contains("nothing that this process understands"))
+        let dying = try TestClient(door)
+        dying.send(Self.framed(.hello(Greeting(storeFormat: 1, process: 1, version: "9"))))
+        #expect(dying.read(1).count == 1)
+        // Its store is held now.
+        #expect(try old.get("/held").status == 200)
+        dying.send(Self.framed(.failed("I would rather not")))
+        _ = dying.readToEnd()
+        try goesOn(old)
+    }
+
+    private func goesOn(_ old: RunningCommand) throws {
+        #expect(try old.get("/kept").status == 200)
+        #expect(try old.get("/kept")["Cache-Status"]?.hasPrefix("cistern; hit") == true)
+        let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }
+        #expect(old.stop().status == 0)
+        let anew = try serve(9, to: origin)
+        #expect(anew.stop().text.contains("entries found"))
+    }
+
+    private static func framed(_ message: TakeOverMessage) -> [UInt8] {
+        let bytes = message.bytes
+        return withUnsafeBytes(of: UInt32(bytes.count).littleEndian) { Array($0) } + bytes
+    }
+
+    private static func send(_ message: TakeOverMessage, to descriptor: Int32) {
+        let bytes = framed(message)
+        _ = write(descriptor, bytes, bytes.count)
+    }
+}

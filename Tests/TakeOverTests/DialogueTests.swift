@@ -1,0 +1,103 @@
+// Both sides of the dialogue, by tables: what each does with what comes, in every state.
+
+import TakeOver
+import Testing
+
+@Suite("The dialogue of taking over")
+struct DialogueTests {
+    private static let greeting = Greeting(storeFormat: 4, process: 77, version: "2")
+    private static let change = TakeOverMessage.change(.clearing)
+
+    private func old(_ events: HandingOver.Event...) -> (action: HandingOver.Action, state: HandingOver.State) {
+        var machine = HandingOver(storeFormat: 4, version: "1")
+        machine.listeners = 2
+        var action = HandingOver.Action.nothing
+        for event in events { action = machine.handle(event) }
+        return (action, machine.state)
+    }
+
+    private func new(_ events: TakingOver.Event...) -> (action: TakingOver.Action, state: TakingOver.State) {
+        var machine = TakingOver()
+        var action = TakingOver.Action.nothing
+        for event in events { action = machine.handle(event) }
+        return (action, machine.state)
+    }
+
+    @Test("the old one: hello, prepared, committed, and acknowledgements until the other ends")
+    func handedOver() {
+        let hello = HandingOver.Event.came(.hello(Self.greeting))
+        #expect(old(hello) == (.offer(Self.greeting), .offering))
+        let prepared = HandingOver.Event.came(.prepared(listeners: [1]))
+        #expect(old(hello, prepared) == (.commit(listeners: [1]), .committed))
+        #expect(old(hello, prepared, .came(.acknowledged(3))) == (.noteAcknowledged(3), .committed))
+        #expect(old(hello, prepared, .silent) == (.nothing, .committed))
+        for event in [HandingOver.Event.gone, .garbled, .came(.failed("too late"))] {
+            #expect(old(hello, prepared, event) == (.goAlone, .over), "nothing is taken back after committing: \(event)")
+        }
+        #expect(old(hello, prepared, .gone, .came(.acknowledged(1))) == (.nothing, .over))
+    }
+
+    @Test("the old one goes on where the other is of another kind, fails, ends, is late, or talks nonsense")
+    func notHandedOver() {
+        func refusal(_ event: HandingOver.Event) -> String {
+            if case (.refuse(let reason), .over) = old(event) { reason } else { "" }
+        }
+        let other = Greeting(dialogue: 99, storeFormat: 4, process: 1, version: "9")
+        #expect(refusal(.came(.hello(other))) == "version 9 cannot take over from version 1: the two hand over in different ways")
+        let format = Greeting(storeFormat: 5, process: 1, version: "9")
+        #expect(refusal(.came(.hello(format))) == "version 9 keeps responses in another format than version 1")
+        for event in [HandingOver.Event.garbled, .silent, .came(.prepared(listeners: []))] { #expect(!refusal(event).isEmpty) }
+        #expect(old(.gone) == (.nothing, .over))
+        let hello = HandingOver.Event.came(.hello(Self.greeting))
+        let ends: [HandingOver.Event] = [
+            .came(.failed("no room")), .silent, .gone, .garbled, .came(.prepared(listeners: [2])), .came(.acknowledged(1)),
+        ]
+        for event in ends {
+            guard case (.takeBack, .over) = old(hello, event) else {
+                Issue.record("not taken back: \(event)")
+                continue
+            }
+        }
+        guard case (.takeBack, .over) = old(hello, .came(.prepared(listeners: [])), .notCommitted) else {
+            Issue.record("nobody has heard that it was committed")
+            return
+        }
+    }
+
+    @Test("the new one: it keeps what it is given, prepares, follows what changed once all is its own, serves, and is alone at last")
+    func takenOver() {
+        let offered = TakingOver.Event.came(.offered)
+        #expect(new(.came(.store)) == (.keep(.store), .receiving))
+        #expect(new(.came(.store), offered) == (.prepare, .preparing))
+        let prepared = TakingOver.Event.isPrepared(listeners: [0])
+        #expect(new(offered, prepared) == (.say(.prepared(listeners: [0])), .waiting))
+        #expect(new(offered, prepared, .came(Self.change)) == (.follow(Self.change), .waiting))
+        let committed = TakingOver.Event.came(.committed)
+        #expect(new(offered, prepared, committed) == (.own, .committed))
+        #expect(new(offered, prepared, committed, .came(Self.change)) == (.follow(Self.change), .committed))
+        for event in [TakingOver.Event.came(.begin), .gone, .silent, .garbled] {
+            #expect(new(offered, prepared, committed, event) == (.serve, .serving), "nobody else serves: \(event)")
+        }
+        #expect(new(offered, prepared, committed, .came(.begin), .came(Self.change)) == (.follow(Self.change), .serving))
+        #expect(new(offered, prepared, committed, .came(.begin), .gone) == (.noteAlone, .alone))
+    }
+
+    @Test("the new one ends with a sentence wherever it is not told that all is its own")
+    func notTakenOver() {
+        #expect(new(.came(.refused("busy"))) == (.end("busy"), .refused))
+        let offered = TakingOver.Event.came(.offered)
+        let prepared = TakingOver.Event.isPrepared(listeners: [])
+        for event in [TakingOver.Event.gone, .silent, .garbled, .came(.begin), .came(.refused("late"))] {
+            for events in [[event], [offered, prepared, event]] {
+                var machine = TakingOver()
+                var action = TakingOver.Action.nothing
+                for event in events { action = machine.handle(event) }
+                guard case .end(let reason) = action, machine.state == .refused, !reason.isEmpty else {
+                    Issue.record("goes on after \(events)")
+                    continue
+                }
+            }
+        }
+        #expect(new(offered, .isImpossible("no room")) == (.say(.failed("no room")), .refused))
+    }
+}

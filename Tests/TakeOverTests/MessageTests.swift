@@ -1,0 +1,43 @@
+// Messages in bytes and back; and bytes that are none.
+
+import TakeOver
+import Testing
+
+@Suite("Messages of taking over")
+struct MessageTests {
+    private static let table = PassedModes.Table(
+        all: "offline", routes: ["a": "live", "b": "bypass"],
+        prefixes: [.init(prefix: "/long", mode: "live"), .init(prefix: "/", mode: "x")])
+
+    private static let all: [TakeOverMessage] = [
+        .hello(Greeting(dialogue: 7, storeFormat: 8, process: 9, version: "1.2")), .prepared(listeners: []), .prepared(listeners: [0, 3]),
+        .failed("no"), .acknowledged(1 << 40), .refused("why"),
+        .listener(HandedListener(wanted: "127.0.0.1:80", isAdmin: true, sockets: 2)), .handed(name: "web"), .store, .door,
+        .ticketKeys([1, 2, 3]), .offered, .committed, .begin,
+        .modes(PassedModes(api: "users", begun: .init(all: "live"), now: table)), .faults([]),
+        .faults([
+            PassedFault(
+                number: 3, path: "/**", percent: 50, end: -1, leastDelay: 2, longestDelay: .max, kind: "status", argument: 503)
+        ]),
+        .counts(Array("a 1\n".utf8)), .change(.item(key: [1], metadata: [], head: [2, 3], body: [], retention: 2)),
+        .change(.removal(low: .max, high: 1)), .change(.staleMark(low: 1, high: .max)), .change(.clearing), .change(.staleAll),
+    ]
+
+    @Test("each is read as it was written, and what is cut off or longer is none", arguments: all)
+    func bytes(message: TakeOverMessage) {
+        let bytes = message.bytes
+        #expect(TakeOverMessage(bytes) == message)
+        #expect(TakeOverMessage(bytes + [0]) == nil)
+        for count in bytes.indices { #expect(TakeOverMessage(Array(bytes[..<count])) == nil) }
+    }
+
+    @Test("whatever comes, reading it ends")
+    func anything() {
+        #expect(TakeOverMessage([]) == nil)
+        #expect(TakeOverMessage([99, 0, 0, 0]) == nil)
+        for kind in 0..<20 as Range<UInt8> {
+            _ = TakeOverMessage([kind, 0, 0, 0] + [UInt8](repeating: 0xff, count: 64))
+            _ = TakeOverMessage([kind, 0, 0, 0] + [UInt8](repeating: 0, count: 64))
+        }
+    }
+}
