@@ -36,7 +36,8 @@ extension Fetch {
         self.held = nil
         guard let transfer = running else { return }
         use(held.head, response)
-        if !held.content.isEmpty, running != nil { self.transfer(transfer, content: held.content.span) }
+        let content = held.content
+        if !content.isEmpty, running != nil { self.transfer(transfer, content: content.span) }
         guard running != nil else { return }
         switch held.end {
         case nil: transfer.resume()
