@@ -22,7 +22,7 @@ IMAGE_PACKAGES := buildah python3 binutils
 BINARY ?= .build/release/cistern
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cistern
 
-.PHONY: run build test browser bench kill faults fuzz fuzz-merge stress lint image sanitize soak compare clients conformance clean help packages test-packages bench-packages fault-packages client-packages conformance-packages deb deb-test deb-packages deb-test-packages image-test image-packages manifests
+.PHONY: run build test browser bench kill faults fuzz fuzz-merge stress lint image sanitize soak compare clients conformance clean help packages test-packages bench-packages fault-packages client-packages conformance-packages deb deb-test deb-packages deb-test-packages image-test image-packages manifests takeovers
 
 run: build
 ifdef UPSTREAM
@@ -95,6 +95,10 @@ soak: packages
 sanitize: packages test-packages
 	$(SWIFT) test --sanitize=thread --scratch-path .build-thread
 	LSAN_OPTIONS=suppressions=$(CURDIR)/Tests/Sanitizers/leaks.txt $(SWIFT) test --sanitize=address --scratch-path .build-address
+
+# Processes that take over from each other, and reload, under load.
+takeovers: build bench-packages
+	Tests/Operation/takeovers.py --cistern .build/release/cistern $(ARGUMENTS)
 
 lint:
 	$(SWIFT) format lint --strict --recursive Sources Tests Package.swift
@@ -181,6 +185,7 @@ help:
 	@echo "make compare            beside other parsers and caches"
 	@echo "make soak               the caching rules beside a reference cache, a million steps"
 	@echo "make sanitize           the tests under ThreadSanitizer and AddressSanitizer"
+	@echo "make takeovers          processes that take over from each other, and reload, under load"
 	@echo "make lint               formatting and the rules of the house"
 	@echo "make image              build the container image (needs buildah, and root); make image-test tries it"
 	@echo "make manifests          hold the files for Kubernetes and Compose against what reads them"

@@ -57,7 +57,7 @@ struct Serve: ParsableCommand {
         }
         server.followSettings { () throws(SettingsMistakes) in try followed.read() }
         server.start()
-        let service = Service(server, ServiceManager(Environment.all(), isTakingOver: takesOver))
+        let service = Service(server, ServiceManager(Environment.all(), isTakingOver: takesOver), logger)
         service.allowTakeOver(signals)
         if options.tlsSelfSigned {
             logger.notice("the certificate is self-signed, SHA-256 fingerprint \(SelfSigned.fingerprint(settings)): for local work only")

@@ -1,6 +1,6 @@
 // Signals: SIGTERM and SIGINT end the process in good order, a second one at once; SIGHUP reopens the access log and reads the settings again;
-// SIGUSR1 reopens the log, as nginx's users expect; SIGUSR2 and SIGPIPE are ignored. Where a command runs for us, they are the command's, and
-// its end is ours.
+// SIGUSR1 reopens the log, and SIGUSR2 has the program that has our name by now take over, as nginx's users expect; SIGPIPE is ignored. Where a command
+// runs for us, they are the command's, and its end is ours.
 
 import Dispatch
 import Glibc
@@ -23,11 +23,17 @@ final class Signals: @unchecked Sendable {
         }
     }
 
-    /// Those that would end us by themselves, and that nobody means so. A process of ours takes them as usual.
-    static let ignored = [SIGPIPE, SIGUSR1, SIGUSR2]
+    /// Those that would end us by themselves, and that nobody means so.
+    private static let ignored = [SIGPIPE, SIGUSR1, SIGUSR2]
+
+    /// Those that do not end us, or not by themselves.
+    static let taken = ignored + [SIGTERM, SIGINT, SIGHUP]
 
     /// Returns when the process is told to stop.
-    func wait(onHangUp: @escaping @Sendable () -> Void = {}, onReopen: @escaping @Sendable () -> Void = {}) {
+    func wait(
+        onHangUp: @escaping @Sendable () -> Void = {}, onReopen: @escaping @Sendable () -> Void = {},
+        onUpgrade: @escaping @Sendable () -> Void = {}
+    ) {
         for number in [SIGTERM, SIGINT] {
             watch(number) { [stopped] in
                 stopped.signal()
@@ -37,6 +43,7 @@ final class Signals: @unchecked Sendable {
         }
         watch(SIGHUP, onHangUp)
         watch(SIGUSR1, onReopen)
+        watch(SIGUSR2, onUpgrade)
         stopped.wait()
     }
 
@@ -66,7 +73,7 @@ final class Signals: @unchecked Sendable {
             guard number > 0, number != SIGCHLD, received.si_code != SI_KERNEL else { continue }
             kill(process, number)
         }
-        return status & 0x7f == 0 ? status >> 8 & 0xff : 128 + status & 0x7f
+        return ChildProcess.exitCode(status)
     }
 
     private func watch(_ number: Int32, _ action: @escaping @Sendable () -> Void) {

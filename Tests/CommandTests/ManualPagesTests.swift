@@ -89,7 +89,10 @@ struct ManualPagesTests {
                 + "timeouts.shutdown. A second one ends at once.")
         page.item("SIGHUP", "Open the access log anew, and read the settings and certificates again, all of it or nothing.")
         page.item("SIGUSR1", "Open the access log anew.")
-        page.item("SIGUSR2", "Nothing.")
+        page.item(
+            "SIGUSR2",
+            "Start the program that has this one's name by now, with the same arguments and --take-over: so an upgrade under a service manager loses "
+                + "no connection. Where it cannot take over, the running one goes on.")
         page.section("EXIT STATUS")
         for (code, meaning) in [
             ("0", "All went well."), ("1", "It did not; a line on standard error tells why."), ("64", "The command line is wrong."),

@@ -96,6 +96,9 @@ final class RunningCommand {
     /// Where a test ended before it came to that.
     deinit { if !isStopped { _ = stop(SIGKILL) } }
 
+    /// Standard output and standard error until now.
+    var text: String { Self.text(output) }
+
     func send(_ signal: Int32) { kill(process, signal) }
 
     func stop(_ signal: Int32 = SIGTERM) -> Outcome {

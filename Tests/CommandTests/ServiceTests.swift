@@ -46,12 +46,11 @@ struct ServiceTests {
 
     // MARK: Signals
 
-    @Test("SIGUSR1 opens the access log anew, as SIGHUP does, and SIGUSR2 does nothing", arguments: [SIGUSR1, SIGHUP])
+    @Test("SIGUSR1 opens the access log anew, as SIGHUP does", arguments: [SIGUSR1, SIGHUP])
     func reopening(signal: Int32) throws {
         let log = directory + "/access.log"
         let serve = try serve("--access-log \(log)", to: origin)
         #expect(rename(log, log + ".1") == 0)
-        serve.send(SIGUSR2)
         serve.send(signal)
         while access(log, F_OK) != 0 { _ = try serve.get("/a") }
         #expect(serve.stop().status == 0)
@@ -98,6 +97,41 @@ struct ServiceTests {
         #expect(manager.next().first == "READY=1")
         #expect(serve.stop().status == 0)
         #expect(manager.next() == ["STOPPING=1", "STATUS=stopping", "EXTEND_TIMEOUT_USEC=40000000"])
+    }
+
+    @Test("SIGUSR2: the program starts anew and takes over, with the sockets of systemd, and systemd learns which process is the main one")
+    func upgraded() throws {
+        let manager = try Manager(directory + "/notify")
+        let web = try listening()
+        defer { close(web.descriptor) }
+        let old = try serve(
+            "--set listen=systemd:web", to: origin,
+            environment: ["NOTIFY_SOCKET": manager.name, "LISTEN_FDNAMES": "web", "WATCHDOG_USEC": "60000000"], handed: [web.descriptor])
+        #expect(manager.next().first == "READY=1")
+        #expect(try old.get("/a").status == 200)
+        old.send(SIGUSR2)
+        var said = manager.next()
+        while said == ["WATCHDOG=1"] { said = manager.next() }
+        let new = try #require(said.first.flatMap { pid_t($0.dropFirst("MAINPID=".count)) }, "\(said)")
+        while said.first != "READY=1" { said = manager.next() }
+        #expect(try old.get("/b").status == 200)
+        let outcome = old.wait()
+        #expect(outcome.status == 0 && outcome.text.contains("started process \(new), which is to take over"), "\(outcome.text)")
+        #expect(try old.get("/c").status == 200)
+        kill(new, SIGTERM)
+        while manager.next().first != "STOPPING=1" {}
+        // It has ended once nobody has the cache.
+        let lock = csystem_open(directory + "/cache/lock", O_RDWR | O_CLOEXEC, 0)
+        defer { close(lock) }
+        #expect(flock(lock, LOCK_EX) == 0)
+    }
+
+    @Test("SIGUSR2 where the program cannot take over: this one goes on, and says so")
+    func notUpgraded() throws {
+        let old = try serve("--set admin.socket=off", to: origin)
+        old.send(SIGUSR2)
+        while !old.text.contains("which was to take over, ended with 1") { #expect(try old.get("/a").status == 200) }
+        #expect(old.stop().text.contains("not taken over: admin.socket is off"))
     }
 
     @Test("the watchdog is fed where systemd wants that of this process")

@@ -34,32 +34,14 @@ struct ServedCommand: ParsableArguments {
     /// Blocks until the command has ended.
     /// - Returns: its exit code, as a shell tells it.
     func run(at url: String, _ signals: Signals) -> Int32 {
-        var process: pid_t = 0
-        let failed = spawn(at: url, &process)
-        guard failed == 0 else {
-            StandardError.write("cistern: \(command[0]): \(String(cString: strerror(failed)))\n")
-            return failed == ENOENT ? 127 : 126
-        }
-        return signals.wait(for: process)
-    }
-
-    private func spawn(at url: String, _ process: inout pid_t) -> Int32 {
         var environment = Environment.all()
         environment[variable] = url
-        var words = command.map { strdup($0) } + [nil]
-        var entries = environment.map { strdup("\($0.key)=\($0.value)") } + [nil]
-        defer { for pointer in words + entries { free(pointer) } }
-        var attributes = posix_spawnattr_t()
-        posix_spawnattr_init(&attributes)
-        defer { posix_spawnattr_destroy(&attributes) }
-        // What we ignore, the command must not.
-        var signals = sigset_t()
-        sigemptyset(&signals)
-        posix_spawnattr_setsigmask(&attributes, &signals)
-        for number in Signals.ignored + [SIGTERM, SIGINT, SIGHUP] { sigaddset(&signals, number) }
-        posix_spawnattr_setsigdefault(&attributes, &signals)
-        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK))
-        return posix_spawnp(&process, command[0], nil, &attributes, &words, &entries)
+        switch ChildProcess.start(command, environment) {
+        case .success(let process): return signals.wait(for: process)
+        case .failure(let failure):
+            StandardError.write("cistern: \(command[0]): \(failure)\n")
+            return failure.code == ENOENT ? 127 : 126
+        }
     }
 }
 

@@ -11,10 +11,12 @@ struct Service: Sendable {
     /// nil where none has started us.
     private let manager: ServiceManager?
     private let watchdog: Watchdog?
+    private let successor: SuccessorProcess
 
     /// - Parameter server: takes requests already.
-    init(_ server: ProxyServer, _ manager: ServiceManager?) {
+    init(_ server: ProxyServer, _ manager: ServiceManager?, _ logger: Logger) {
         (self.server, self.manager) = (server, manager)
+        successor = SuccessorProcess(logger)
         watchdog = manager.flatMap { manager in manager.watchdog.map { Watchdog(server, manager, every: $0) } }
     }
 
@@ -31,7 +33,7 @@ struct Service: Sendable {
     func run(until signals: Signals, isTakingOver: Bool = false) {
         if isTakingOver { manager?.tellMain() }
         tellReady()
-        signals.wait(onHangUp: { reload() }, onReopen: { server.reopenAccessLog() })
+        signals.wait(onHangUp: { reload() }, onReopen: { server.reopenAccessLog() }, onUpgrade: { successor.start() })
     }
 
     private func tellReady() {

@@ -1,0 +1,43 @@
+"""The upstream of the takeovers: small JSON that says which version of it this is, and writes that take their time."""
+import asyncio
+import json
+import random
+
+SLOWEST_WRITE = 0.3
+PADDING = "x" * 150
+
+
+class Connection(asyncio.Protocol):
+    """Pipelined requests without content are answered in their order."""
+    versions = {}
+
+    def connection_made(self, transport):
+        self.transport, self.held = transport, b""
+
+    def data_received(self, data):
+        *heads, self.held = (self.held + data).split(b"\r\n\r\n")
+        for head in heads:
+            method, target, _ = head.split(b"\r\n", 1)[0].decode().split(" ")
+            if method == "POST":
+                asyncio.get_running_loop().call_later(random.random() * SLOWEST_WRITE, self.write, target)
+            else:
+                self.answer(target, "no-store" if target.startswith("/pass/") else "max-age=86400")
+
+    def write(self, target):
+        self.versions[target] = self.versions.get(target, 0) + 1
+        if not self.transport.is_closing():
+            self.answer(target, "no-store")
+
+    def answer(self, target, control):
+        content = json.dumps({"target": target, "version": self.versions.get(target, 0), "padding": PADDING})
+        self.transport.write(
+            f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nCache-Control: {control}\r\nContent-Length: {len(content)}\r\n\r\n{content}".encode())
+
+
+async def serve(port):
+    server = await asyncio.get_running_loop().create_server(Connection, "127.0.0.1", port, backlog=4096)
+    await server.serve_forever()
+
+
+def run(port):
+    asyncio.run(serve(port))
