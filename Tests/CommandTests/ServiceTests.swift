@@ -58,37 +58,9 @@ struct ServiceTests {
 
     // MARK: What systemd is told
 
-    /// Where systemd listens for what services tell it.
-    private final class Manager {
-        let name: String
-        private let socket: Int32
-
-        init(_ name: String) throws {
-            self.name = name
-            socket = Glibc.socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
-            var address = sockaddr_un()
-            address.sun_family = sa_family_t(AF_UNIX)
-            let bytes = name.hasPrefix("@") ? [0] + name.utf8.dropFirst() : Array(name.utf8)
-            withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: bytes) }
-            let bound = withUnsafeBytes(of: &address) {
-                bind(socket, $0.assumingMemoryBound(to: sockaddr.self).baseAddress!, socklen_t(2 + bytes.count))
-            }
-            try #require(bound == 0)
-        }
-
-        deinit { close(socket) }
-
-        /// Waits for it.
-        func next() -> [String] {
-            var bytes = [UInt8](repeating: 0, count: 4_096)
-            let count = recv(socket, &bytes, bytes.count, 0)
-            return String(decoding: bytes.prefix(max(0, count)), as: UTF8.self).split(separator: "\n").map(String.init)
-        }
-    }
-
     @Test("systemd learns that it is ready, reloads, stops, and lives as long as all loops do", arguments: ["/notify", "@cistern.test."])
     func notifications(name: String) throws {
-        let manager = try Manager(name.hasPrefix("@") ? "\(name)\(getpid())" : directory + name)
+        let manager = try ServiceManagerPeer(name.hasPrefix("@") ? "\(name)\(getpid())" : directory + name)
         let serve = try serve(to: origin, environment: ["NOTIFY_SOCKET": manager.name])
         #expect(manager.next() == ["READY=1", "STATUS=listening on 127.0.0.1:\(serve.port)"])
         serve.send(SIGHUP)
@@ -101,29 +73,21 @@ struct ServiceTests {
 
     @Test("SIGUSR2: the program starts anew and takes over, with the sockets of systemd, and systemd learns which process is the main one")
     func upgraded() throws {
-        let manager = try Manager(directory + "/notify")
-        let web = try listening()
+        let manager = try ServiceManagerPeer(directory + "/notify")
+        let web = try ServiceManagerPeer.listening()
         defer { close(web.descriptor) }
         let old = try serve(
             "--set listen=systemd:web", to: origin,
             environment: ["NOTIFY_SOCKET": manager.name, "LISTEN_FDNAMES": "web", "WATCHDOG_USEC": "60000000"], handed: [web.descriptor])
-        #expect(manager.next().first == "READY=1")
+        while manager.next().first != "READY=1" {}
         #expect(try old.get("/a").status == 200)
         old.send(SIGUSR2)
-        var said = manager.next()
-        while said == ["WATCHDOG=1"] { said = manager.next() }
-        let new = try #require(said.first.flatMap { pid_t($0.dropFirst("MAINPID=".count)) }, "\(said)")
-        while said.first != "READY=1" { said = manager.next() }
+        let new = try #require(manager.nextMain())
         #expect(try old.get("/b").status == 200)
         let outcome = old.wait()
         #expect(outcome.status == 0 && outcome.text.contains("started process \(new), which is to take over"), "\(outcome.text)")
         #expect(try old.get("/c").status == 200)
-        kill(new, SIGTERM)
-        while manager.next().first != "STOPPING=1" {}
-        // It has ended once nobody has the cache.
-        let lock = csystem_open(directory + "/cache/lock", O_RDWR | O_CLOEXEC, 0)
-        defer { close(lock) }
-        #expect(flock(lock, LOCK_EX) == 0)
+        ServiceManagerPeer.stop(new, cache: directory + "/cache")
     }
 
     @Test("SIGUSR2 where the program cannot take over: this one goes on, and says so")
@@ -136,7 +100,7 @@ struct ServiceTests {
 
     @Test("the watchdog is fed where systemd wants that of this process")
     func watchdog() throws {
-        let manager = try Manager(directory + "/notify")
+        let manager = try ServiceManagerPeer(directory + "/notify")
         let serve = try serve(to: origin, environment: ["NOTIFY_SOCKET": manager.name, "WATCHDOG_USEC": "4000"])
         var seen: [[String]] = []
         while seen.count(where: { $0 == ["WATCHDOG=1"] }) < 5 { seen.append(manager.next()) }
@@ -146,7 +110,7 @@ struct ServiceTests {
 
     @Test("a watchdog that waits for another process is left alone")
     func anothersWatchdog() throws {
-        let manager = try Manager(directory + "/notify")
+        let manager = try ServiceManagerPeer(directory + "/notify")
         let serve = try serve(
             to: origin, environment: ["NOTIFY_SOCKET": manager.name, "WATCHDOG_USEC": "4000", "WATCHDOG_PID": "1"])
         #expect(try serve.get("/a").status == 200)
@@ -157,22 +121,9 @@ struct ServiceTests {
 
     // MARK: Sockets that systemd hands over
 
-    /// Listens on a free port.
-    private func listening(_ type: Int32 = Int32(SOCK_STREAM.rawValue), listens: Bool = true) throws -> (descriptor: Int32, port: UInt16) {
-        let descriptor = socket(AF_INET, type | Int32(SOCK_CLOEXEC.rawValue), 0)
-        let bound = ListenAddress.ipv4(host: "127.0.0.1", port: 0).withSocketAddress { bind(descriptor, $0, $1) }
-        try #require(bound == 0 && (!listens || listen(descriptor, 64) == 0))
-        var address = sockaddr_in()
-        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-        _ = withUnsafeMutableBytes(of: &address) {
-            getsockname(descriptor, $0.assumingMemoryBound(to: sockaddr.self).baseAddress!, &length)
-        }
-        return (descriptor, UInt16(bigEndian: address.sin_port))
-    }
-
     @Test("a socket that was handed over is listened on by all loops, and outlives the process")
     func handed() throws {
-        let (web, admin) = (try listening(), try listening())
+        let (web, admin) = (try ServiceManagerPeer.listening(), try ServiceManagerPeer.listening())
         defer { for one in [web, admin] { close(one.descriptor) } }
         let serve = try serve(to: origin, environment: ["LISTEN_FDNAMES": "web:admin"], handed: [web.descriptor, admin.descriptor])
         #expect(serve.port == web.port)
@@ -202,7 +153,7 @@ struct ServiceTests {
     @Test("what was handed over and is no listening stream socket, or nobody names, keeps it from starting, with a sentence")
     func handedWrongly() throws {
         let (good, deaf, datagrams) = (
-            try listening(), try listening(listens: false), try listening(Int32(SOCK_DGRAM.rawValue), listens: false)
+            try ServiceManagerPeer.listening(), try ServiceManagerPeer.listening(listens: false), try ServiceManagerPeer.listening(Int32(SOCK_DGRAM.rawValue), listens: false)
         )
         let file = csystem_open(CommandLineTool.path, O_RDONLY | O_CLOEXEC, 0)
         defer { for descriptor in [good.descriptor, deaf.descriptor, datagrams.descriptor, file] { close(descriptor) } }

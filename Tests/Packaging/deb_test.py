@@ -79,6 +79,7 @@ class Service:
         command = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--bounding-set=-all", "--no-new-privs", "env", "-i"]
         command += ["PATH=/usr/bin:/bin", f"NOTIFY_SOCKET={name}", "WATCHDOG_USEC=1000000"] + shlex.split(self.lines["ExecStart"])
         self.process = subprocess.Popen(["chroot", chroot.root] + command, stderr=subprocess.PIPE, text=True)
+        self.main = self.process.pid
 
     def told(self, beginning):
         """Waits until it has told systemd so."""
@@ -88,8 +89,8 @@ class Service:
                 return text
 
     def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=60)
+        os.kill(self.main, signal.SIGTERM)
+        return wait_for(lambda: not os.path.exists(f"/proc/{self.main}") or "State:\tZ" in pathlib.Path(f"/proc/{self.main}/status").read_text())
 
 
 def get(port, target):
@@ -156,7 +157,13 @@ def used(chroot, service, port, upstream):
     log.rename(str(log) + ".1")
     service.process.send_signal(signal.SIGUSR1)
     holds(wait_for(lambda: log.exists()), "after SIGUSR1 it writes a new one")
-    holds(service.stop() == 0, "SIGTERM ends it with 0")
+    service.process.send_signal(signal.SIGUSR2)
+    main = int(service.told("MAINPID=").split("\n")[0].removeprefix("MAINPID="))
+    holds(service.told("READY=1").startswith("READY=1"), "after SIGUSR2 another process is the main one")
+    holds(service.process.wait(timeout=60) == 0, "the one before it ends with 0")
+    holds(get(port, "/users")[2] == b'{"users":[]}', "and the other serves what that one kept")
+    service.main = main
+    holds(service.stop(), "SIGTERM ends it")
     holds(service.told("STOPPING=1").startswith("STOPPING=1"), "it told systemd that it stops")
 
 
