@@ -153,7 +153,8 @@ struct ServiceTests {
     @Test("what was handed over and is no listening stream socket, or nobody names, keeps it from starting, with a sentence")
     func handedWrongly() throws {
         let (good, deaf, datagrams) = (
-            try ServiceManagerPeer.listening(), try ServiceManagerPeer.listening(listens: false), try ServiceManagerPeer.listening(Int32(SOCK_DGRAM.rawValue), listens: false)
+            try ServiceManagerPeer.listening(), try ServiceManagerPeer.listening(listens: false),
+            try ServiceManagerPeer.listening(Int32(SOCK_DGRAM.rawValue), listens: false)
         )
         let file = csystem_open(CommandLineTool.path, O_RDONLY | O_CLOEXEC, 0)
         defer { for descriptor in [good.descriptor, deaf.descriptor, datagrams.descriptor, file] { close(descriptor) } }

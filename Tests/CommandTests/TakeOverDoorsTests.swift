@@ -17,7 +17,8 @@ struct TakeOverDoorsTests {
     func doors() throws {
         let (came, gate) = (Gate(), Gate())
         let origin = ScriptedOrigin { request in
-            request.target == "/slow" ? [.open(came), .pass(gate), .json("{\"slow\":true}")] : [.json("{}", ["Cache-Control: max-age=600"])]
+            request.target == "/slow"
+                ? [.open(came), .pass(gate), .json("{\"slow\":true}")] : [.json("{}", ["Cache-Control: max-age=600"])]
         }
         let manager = try ServiceManagerPeer(directory + "/notify")
         let (web, secured) = (try ServiceManagerPeer.listening(), try ServiceManagerPeer.listening())
