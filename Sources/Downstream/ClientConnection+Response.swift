@@ -149,10 +149,16 @@ extension ClientConnection {
         let (isUnderWay, isChunked) = state.endResponse()
         guard isUnderWay else { return }
         if isChunked { ("0\r\n\r\n" as StaticString).withUTF8Buffer { output.append(UnsafeRawBufferPointer($0)) } }
-        if pushOutput() { finishIfSent() }
+        guard !output.isEmpty, output.count < Self.gatherBytes else {
+            if pushOutput() { finishIfSent() }
+            return
+        }
+        exchange = nil
+        pushLater()
     }
 
-    /// Small pieces of a response that come in one batch of events go out together: a head, a little content and the end are one call.
+    /// Small pieces of a response that come in one batch of events go out together, at its end: a head, a little content and the end are one call, and
+    /// a peer who sleeps is woken once for all responses of the batch.
     private static let gatherBytes = 16 * 1024
 
     private func pushLater() {
@@ -163,7 +169,8 @@ extension ClientConnection {
 
     func pushNow() {
         isPushQueued = false
-        if state.current != nil, !output.isEmpty { _ = pushOutput() }
+        guard state.current != nil, !output.isEmpty, pushOutput() else { return }
+        if output.isEmpty, state.hasResponded { responseSent() }
     }
 
     /// Takes back a response that was begun with `startResponse`, so that another can be given instead.

@@ -351,6 +351,7 @@ public final class ClientConnection: AcceptedConnection {
     /// Its exchange may still respond, at once; whatever it does, this is the end.
     func endNow() {
         if state.current != nil { exchange?.respondNow() }
+        if isPushQueued { pushNow() }
         closeNow()
     }
 

@@ -7,6 +7,8 @@ import Reactor
 final class OriginConnection: EventHandler {
     private enum State {
         case idle
+        /// Its request goes out at the end of the batch of events.
+        case chosen(Transfer)
         case busy(Transfer)
         case closed
     }
@@ -51,15 +53,14 @@ final class OriginConnection: EventHandler {
         connections.loop.add(stream.descriptor, .readable, self)
     }
 
-    /// Whether it stands, and the peer has said nothing since its last response.
-    var isQuiet: Bool { stream.isQuiet }
-
     /// What the upstream said of how long it keeps the connection, in milliseconds; nil where it said nothing.
     var keepAlive: Int64? { reader.keepAlive }
 
     private var isOpen: Bool { if case .closed = state { false } else { true } }
 
     private func carries(_ transfer: Transfer) -> Bool { if case .busy(let current) = state { current === transfer } else { false } }
+
+    private func isChosen(for transfer: Transfer) -> Bool { if case .chosen(let current) = state { current === transfer } else { false } }
 
     // MARK: Requests
 
@@ -70,10 +71,27 @@ final class OriginConnection: EventHandler {
         goOnSending()
     }
 
-    /// Sends another request, where the connection was found quiet. The transfer hears nothing from within this call, but that it begins.
-    func begin(_ transfer: Transfer) {
+    /// Another request goes out on it, with all others of this batch of events: so that a peer who sleeps is woken once, and not for each.
+    func choose(for transfer: Transfer) {
+        state = .chosen(transfer)
+        transfer.carrier = .connection(self)
+        connections.sendAtEndOfBatch(self)
+    }
+
+    /// Sends the request that it was chosen for, where it stands and the peer has said nothing since its last response. The transfer hears nothing
+    /// from within this call, but that it begins.
+    func sendChosen() {
+        guard case .chosen(let transfer) = state else { return }
+        guard stream.isQuiet else { return startElsewhere(transfer, .surplus) }
         prepare(transfer)
         goOnSending()
+    }
+
+    /// Nothing of the request has gone out.
+    private func startElsewhere(_ transfer: Transfer, _ cause: ConnectionEnd) {
+        letGo(transfer)
+        close(cause)
+        connections.startAgain(transfer)
     }
 
     private func prepare(_ transfer: Transfer) {
@@ -100,7 +118,7 @@ final class OriginConnection: EventHandler {
     }
 
     func abandon(_ transfer: Transfer) {
-        guard carries(transfer) else { return }
+        guard carries(transfer) || isChosen(for: transfer) else { return }
         letGo(transfer)
         close(.givenUp)
     }
@@ -223,6 +241,7 @@ final class OriginConnection: EventHandler {
     }
 
     private func take(_ bytes: Span<UInt8>) {
+        if case .chosen(let transfer) = state { return startElsewhere(transfer, .surplus) }
         guard case .busy(let transfer) = state else { return close(.surplus) }
         // Nothing has asked for these: they were on their way before the request was (RFC 9112 §9.2), or before any of it arrived. Whoever
         // responds has told of its arrival with the same packet, if not before (RFC 9293 §3.8).
@@ -261,6 +280,7 @@ final class OriginConnection: EventHandler {
     // MARK: Ends
 
     private func endByPeer(isClean: Bool) {
+        if case .chosen(let transfer) = state { return startElsewhere(transfer, isClean ? .closedByPeer : .error) }
         guard case .busy(let transfer) = state else { return close(isClean ? .closedByPeer : .error) }
         switch reader.atConnectionEnd(isClean: isClean) {
         case .whole: complete(transfer, isDelimited: false, hasSurplus: false)

@@ -20,6 +20,10 @@ final class OriginConnections {
     var knownAddresses: Set<NamedAddress>?
     /// The last one is used next; those that have to rest are the first.
     private(set) var idle: [OriginConnection] = []
+    /// Their requests go out when the batch of events has been handled.
+    private var chosen: [OriginConnection] = []
+    /// Those of the batch that is over.
+    private var sending: [OriginConnection] = []
     /// Being made for a request, in use, and idle; of both protocols.
     private(set) var count = 0
     private var waiting: ConnectionQueue<Transfer>
@@ -143,7 +147,7 @@ final class OriginConnections {
 
     func serveInHTTP1(_ transfer: Transfer) {
         if !transfer.needsNewConnection, let connection = takeIdle(isForWrite: !transfer.request.isRepeatable) {
-            return connection.begin(transfer)
+            return connection.choose(for: transfer)
         }
         if !mayMake, !idle.isEmpty { idle.removeFirst().close(.unused) }
         makeConnection(for: transfer)
@@ -217,7 +221,7 @@ final class OriginConnections {
 
     // MARK: Connections
 
-    /// One that stands, has been used lately, and says nothing unasked (RFC 9112 §9.2).
+    /// One that has been used lately. Whether it stands, and says nothing unasked (RFC 9112 §9.2), is looked at when the request goes out.
     /// - Parameter isForWrite: for a request that is not sent again if the connection turns out to be dead. It gets one that has been used so
     ///   lately that the upstream will not have ended it; others stay for those that may be.
     private func takeIdle(isForWrite: Bool) -> OriginConnection? {
@@ -230,10 +234,22 @@ final class OriginConnections {
                 continue
             }
             if unused >= Self.restMilliseconds { connection.usesInARow = 0 }
-            if connection.isQuiet { return connection }
-            connection.close(.surplus)
+            return connection
         }
         return nil
+    }
+
+    /// It is given the request that it was chosen for when the batch of events has been handled.
+    func sendAtEndOfBatch(_ connection: OriginConnection) {
+        if chosen.isEmpty { loop.atEndOfBatch { self.sendChosen() } }
+        chosen.append(connection)
+    }
+
+    private func sendChosen() {
+        // What is chosen meanwhile has its turn next; neither list gives up its memory.
+        swap(&chosen, &sending)
+        for connection in sending { connection.sendChosen() }
+        sending.removeAll(keepingCapacity: true)
     }
 
     private func writeLimit(_ connection: OriginConnection) -> Int64 {

@@ -180,6 +180,7 @@ final class Asking: @unchecked Sendable {
         return request
     }
 
+    /// Returns once the request has gone out, where a connection is there: that is at the end of the loop's batch.
     /// - Parameter then: is given the transfer, on the loop.
     func ask(
         _ method: String, _ target: String, content: ContentFraming = .none, shares: [ConnectionShare] = [],
@@ -187,12 +188,14 @@ final class Asking: @unchecked Sendable {
         then: @escaping @Sendable (Transfer?) -> Void = { _ in }
     ) -> Recorder {
         onLoop { client in then(client.start(Self.request(method, target, content: content, shares: shares), receiver: recorder)) }
+        onLoop { _ in }
         return recorder
     }
 
     func ask(_ request: UpstreamRequest, then: @escaping @Sendable (Transfer?) -> Void = { _ in }) -> Recorder {
         let recorder = Recorder()
         onLoop { client in then(client.start(request, receiver: recorder)) }
+        onLoop { _ in }
         return recorder
     }
 

@@ -141,6 +141,28 @@ struct StrayBytesTests {
         }
     }
 
+    @Test("what comes before a request goes out sends it over another connection: a write too", arguments: [false, true])
+    func beforeItGoesOut(isTLS: Bool) {
+        let (gate, sent) = (Gate(), Gate())
+        let origin = origin(isTLS) { request in
+            request.target == "/first"
+                ? [.send(StrayBytes.response("/first")), .pass(gate), .send(StrayBytes.stray), .open(sent)]
+                : [.send(StrayBytes.response(request.target))]
+        }
+        let asking = Asking(origin, isTLS: isTLS)
+        defer { asking.end() }
+        expectOwn(asking.ask("GET", "/first"), "/first", "before")
+        // Within the batch of events in which the connection is chosen for it.
+        let write = asking.ask("POST", "/second") { _ in
+            gate.open()
+            sent.pass()
+        }
+        expectOwn(write, "/second", "behind")
+        #expect(asking.counters.connectionsOpened == 2)
+        #expect(asking.counters.ended[.surplus] == 1)
+        #expect(asking.counters.retries == 0)
+    }
+
     @Test("a response that was on its way before any of the request arrived is not used", arguments: [false, true])
     func onItsWay(isTLS: Bool) {
         let content = [UInt8](repeating: 0x20, count: 3 << 18)
