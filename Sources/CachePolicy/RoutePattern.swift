@@ -33,21 +33,31 @@ public struct RoutePattern: Sendable, Equatable {
     }
 
     /// - Parameter target: path and query as received.
-    public func matches(_ target: ArraySlice<UInt8>) -> Bool {
-        let path = target.withoutQuery
-        var rest = path.dropFirst()
-        guard path.first == UInt8(ascii: "/") else { return false }
-        for (index, segment) in segments.enumerated() {
-            let end = rest.firstIndex(of: UInt8(ascii: "/")) ?? rest.endIndex
-            let part = rest[..<end]
-            switch segment {
-            case .literal(let wanted): guard part.elementsEqual(wanted) else { return false }
-            case .any: guard !part.isEmpty else { return false }
+    public func matches(_ target: ArraySlice<UInt8>) -> Bool { target.withUnsafeBufferPointer(matches) }
+
+    /// By hand: it is asked of each route, for requests that need nothing else.
+    private func matches(_ target: UnsafeBufferPointer<UInt8>) -> Bool {
+        guard target.first == Self.slash else { return false }
+        var start = 1
+        for index in 0..<segments.count {
+            var end = start
+            while end < target.count, target[end] != Self.slash, target[end] != Self.question { end += 1 }
+            switch segments[index] {
+            case .literal(let wanted): guard Self.isSame(wanted, target, start, end) else { return false }
+            case .any: guard end > start else { return false }
             }
-            let isLast = index == segments.count - 1
-            if end == rest.endIndex { return isLast }
-            rest = rest[(end + 1)...]
+            if end == target.count || target[end] == Self.question { return index == segments.count - 1 }
+            start = end + 1
         }
         return takesRest
+    }
+
+    private static let slash = UInt8(ascii: "/")
+    private static let question = UInt8(ascii: "?")
+
+    private static func isSame(_ wanted: [UInt8], _ target: UnsafeBufferPointer<UInt8>, _ start: Int, _ end: Int) -> Bool {
+        guard wanted.count == end - start else { return false }
+        for index in 0..<wanted.count where wanted[index] != target[start + index] { return false }
+        return true
     }
 }

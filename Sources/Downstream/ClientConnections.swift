@@ -13,6 +13,14 @@ public struct ConnectionCounters: Sendable {
     /// How often accepting had to pause: the limit was reached, or no descriptor was left.
     public var acceptPauses = 0
     public var http2 = HTTP2Counters()
+    /// Requests that exchanges respond to now.
+    public var requestsInFlight = 0
+
+    /// A connection or stream has let go of its exchange, or has another.
+    mutating func followExchange(from former: (any ClientExchange)?, to exchange: (any ClientExchange)?) {
+        if let former, former.isRequest { requestsInFlight -= 1 }
+        if let exchange, exchange.isRequest { requestsInFlight += 1 }
+    }
 }
 
 /// The same for HTTP/2.

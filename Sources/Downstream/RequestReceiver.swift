@@ -50,9 +50,12 @@ public protocol ClientExchange: AnyObject {
     func clientEnded()
     /// The connection is about to close: respond at once, or not at all.
     func respondNow()
+    /// Whether it is counted among those under way: for pages of our own somebody asks who wants to know of the others. Never changes.
+    var isRequest: Bool { get }
 }
 
 extension ClientExchange {
+    public var isRequest: Bool { true }
     public func respondNow() {}
     public func clientEnded() {}
 }

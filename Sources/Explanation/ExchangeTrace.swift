@@ -104,6 +104,10 @@ public struct ExchangeTrace: Sendable {
     public var api: UInt16 = 0
     /// Of a request that is for none of several.
     public static let noAPI = UInt16.max
+    /// The place of its route in its API, or `noRoute`.
+    public var route = noRoute
+    /// Of a request that was responded to before anybody asked for its route.
+    public static let noRoute = UInt16.max
     public var method = MethodLabel.other
     public var result = CacheResult.miss
     public var mode = ServingMode.live

@@ -3,17 +3,19 @@
 
 /// A field name this proxy acts upon (RFC 9110 §5.1). Names are case-insensitive; `name` is the spelling we write.
 public enum KnownField: UInt8, CaseIterable, Sendable {
-    case accept, acceptCharset, acceptEncoding, acceptLanguage, accessControlAllowOrigin, age, allow, authorization
+    case accept, acceptCharset, acceptEncoding, acceptLanguage, accessControlAllowOrigin, age, allow, authorization, b3, baggage
     case cacheControl, cacheStatus, cdnLoop, cisternKey, cisternMode, cisternWhy, connection, contentEncoding, contentLength,
         contentLocation,
         contentRange, contentType, cookie
     case date, etag, expect, expires, forwarded, frontEndHTTPS, host, http2Settings
     case ifMatch, ifModifiedSince, ifNoneMatch, ifRange, ifUnmodifiedSince, keepAlive, lastModified, location, maxForwards
     case origin, pragma, proxyAuthenticate, proxyAuthenticationInfo, proxyAuthorization, proxyConnection, proxyStatus
-    case range, referer, refresh, retryAfter, server, setCookie, setCookie2, te, trailer, transferEncoding, trueClientIP, upgrade, userAgent
-    case vary, via, warning, wwwAuthenticate, xAPIKey, xForwardedFor, xForwardedHost, xForwardedPort, xForwardedPrefix, xForwardedProto
-    case xForwardedScheme, xForwardedServer, xHost, xHTTPMethod, xHTTPMethodOverride, xMethodOverride, xOriginalURL, xRealIP, xRewriteURL
-    case xWAPProfile
+    case range, referer, refresh, retryAfter, server, setCookie, setCookie2, te, traceparent, tracestate, trailer, transferEncoding
+    case trueClientIP, upgrade, userAgent
+    case vary, via, warning, wwwAuthenticate, xAPIKey, xAmznTraceID, xB3ParentSpanID, xB3Sampled, xB3SpanID, xB3TraceID, xCorrelationID
+    case xForwardedFor, xForwardedHost, xForwardedPort, xForwardedPrefix, xForwardedProto
+    case xForwardedScheme, xForwardedServer, xHost, xHTTPMethod, xHTTPMethodOverride, xMethodOverride, xOriginalURL, xRealIP, xRequestID
+    case xRewriteURL, xWAPProfile
 
     /// The registered spelling, as ASCII.
     public var name: StaticString {
@@ -26,6 +28,8 @@ public enum KnownField: UInt8, CaseIterable, Sendable {
         case .age: "Age"
         case .allow: "Allow"
         case .authorization: "Authorization"
+        case .b3: "b3"
+        case .baggage: "baggage"
         case .cacheControl: "Cache-Control"
         case .cacheStatus: "Cache-Status"
         case .cdnLoop: "CDN-Loop"
@@ -71,6 +75,8 @@ public enum KnownField: UInt8, CaseIterable, Sendable {
         case .setCookie: "Set-Cookie"
         case .setCookie2: "Set-Cookie2"
         case .te: "TE"
+        case .traceparent: "traceparent"
+        case .tracestate: "tracestate"
         case .trailer: "Trailer"
         case .transferEncoding: "Transfer-Encoding"
         case .trueClientIP: "True-Client-IP"
@@ -81,6 +87,12 @@ public enum KnownField: UInt8, CaseIterable, Sendable {
         case .warning: "Warning"
         case .wwwAuthenticate: "WWW-Authenticate"
         case .xAPIKey: "X-API-Key"
+        case .xAmznTraceID: "X-Amzn-Trace-Id"
+        case .xB3ParentSpanID: "X-B3-ParentSpanId"
+        case .xB3Sampled: "X-B3-Sampled"
+        case .xB3SpanID: "X-B3-SpanId"
+        case .xB3TraceID: "X-B3-TraceId"
+        case .xCorrelationID: "X-Correlation-Id"
         case .xForwardedFor: "X-Forwarded-For"
         case .xForwardedHost: "X-Forwarded-Host"
         case .xForwardedPort: "X-Forwarded-Port"
@@ -94,6 +106,7 @@ public enum KnownField: UInt8, CaseIterable, Sendable {
         case .xMethodOverride: "X-Method-Override"
         case .xOriginalURL: "X-Original-URL"
         case .xRealIP: "X-Real-IP"
+        case .xRequestID: "X-Request-Id"
         case .xRewriteURL: "X-Rewrite-URL"
         case .xWAPProfile: "X-WAP-Profile"
         }

@@ -61,7 +61,10 @@ final class ActiveProbe: TransferReceiver {
         timer = shard.loop.schedule(after: settings.interval) { self.ask() }
     }
 
-    func transfer(_ transfer: Transfer, received head: ResponseHead) { status = head.status }
+    func transfer(_ transfer: Transfer, received head: ResponseHead) {
+        shard.countResponse(head.status, transfer.times)
+        status = head.status
+    }
 
     func transferEnded(_ transfer: Transfer, isDelimited: Bool) {
         if let status, status == settings.status {

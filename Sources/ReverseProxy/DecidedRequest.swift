@@ -48,7 +48,7 @@ final class DecidedRequest: @unchecked Sendable {
         trace.identity = arrival.basis?.identityOutcome
         trace.found.diskReads = UInt8(clamping: arrival.reads)
         trace.reasons.isClientIgnored = arrival.isClientIgnored
-        if arrival.isForNobody { trace.api = ExchangeTrace.noAPI }
+        if arrival.isForNobody { trace.api = ExchangeTrace.noAPI } else { trace.route = UInt16(clamping: route) }
         if let keys { trace.partition = ExchangeTrace.partition(in: keys.own, at: shard.keys.partitionOffset) }
         self.trace = trace
     }

@@ -22,6 +22,7 @@ extension Fetch: TransferReceiver {
     func transfer(_ transfer: Transfer, received head: ResponseHead) {
         shard.loop.assertOnLoop()
         recency.responseTime = shard.now
+        shard.countResponse(head.status, transfer.times)
         let head = transfer.address == 0 ? head : shard.asOfFirstAddress(head, from: transfer.address)
         var response = head.removingHopByHop()
         if head.status == 101 {
@@ -52,6 +53,7 @@ extension Fetch: TransferReceiver {
 
     func transfer(_ transfer: Transfer, content bytes: Span<UInt8>) {
         shard.loop.assertOnLoop()
+        shard.countResponseBytes(bytes.count)
         if let held { return held.content.append(copying: bytes) }
         let limit = shard.settings.content.bufferLimitBytes
         let action = machine.handle(.contentCame(bytes: bytes.count, fits: collected.bytes.count + bytes.count <= limit))

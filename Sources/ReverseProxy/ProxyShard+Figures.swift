@@ -38,7 +38,37 @@ extension ProxyShard {
     // MARK: Counting
 
     /// For one of several.
-    func countOfAPI(_ result: CacheResult) { records.apis[Int(shared.place)].counts[result.rawValue] += 1 }
+    func countOfAPI(_ result: CacheResult) { records.apis[Int(shared.place)].requests[result.rawValue] += 1 }
+
+    /// - Parameter route: its place, or `ExchangeTrace.noRoute`.
+    func count(_ record: borrowing ExchangeRecord, _ route: UInt16, _ head: RequestHead) {
+        records.metrics.record(record, at: loop.batchWallMilliseconds)
+        let figures = routeFigures?.figures(of: route)
+        figures?.record(record)
+        if head.contains(.traceparent) { noteExemplar(record, figures, head) }
+    }
+
+    /// The trace that it belongs to stands for its like, where somebody keeps that.
+    @inline(never)
+    private func noteExemplar(_ record: borrowing ExchangeRecord, _ figures: RouteFigures?, _ head: RequestHead) {
+        guard let parent = TraceParent(head.fields), parent.isSampled else { return }
+        let exemplar = Exemplar(trace: parent.trace, value: record.durationMicroseconds, wall: loop.batchWallMilliseconds)
+        records.metrics.note(exemplar, of: record.result)
+        figures?.note(exemplar)
+    }
+
+    /// The upstream has responded, whoever asked.
+    func countResponse(_ status: Status, _ times: TransferTimes) {
+        let firstByte = times.sent < 0 || times.firstByte < times.sent ? nil : Int64(times.firstByte - times.sent)
+        records.apis[Int(shared.place)].countResponse(status: status.rawValue, firstByte: firstByte)
+    }
+
+    func countResponseBytes(_ count: Int) { records.apis[Int(shared.place)].responseBytes += UInt64(count) }
+
+    func countConnection(_ times: TransferTimes) {
+        let securing = times.secured > 0 ? Int64(max(0, times.secured - times.connected)) : nil
+        records.apis[Int(shared.place)].countConnection(connecting: Int64(times.connected), securing: securing)
+    }
 
     func countRepeated() { records.metrics.repeated += 1 }
 
@@ -60,7 +90,7 @@ extension ProxyShard {
     public func countOwnPage(_ method: MethodLabel, _ status: Status) {
         var record = ExchangeRecord(result: .own, method: method, status: status.rawValue)
         record.durationMicroseconds = SystemTime.monotonicMicroseconds - loop.batchMicroseconds
-        records.metrics.record(record)
+        records.metrics.record(record, at: loop.batchWallMilliseconds)
     }
 
     func countRequestBytes(_ count: Int) { records.metrics.requestBytes += UInt64(count) }

@@ -25,6 +25,7 @@ extension ProxyShard {
         trace.found.isDisregarded = found.metadata.flags.contains(.disregarded)
         trace.partition = ExchangeTrace.partition(in: found.key, at: keys.partitionOffset)
         trace.identity = arrival.basis?.identityOutcome
+        if let routeFigures { trace.route = arrival.route.map { UInt16($0) } ?? routeFigures.place(of: head.pathAndQuery) }
         trace.found.diskReads = UInt8(clamping: arrival.reads)
         let stored = StoredResponseSender.Response(
             found, head: found.head, found.metadata, routes.compression.rules(for: head.pathAndQuery))

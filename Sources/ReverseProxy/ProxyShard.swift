@@ -48,6 +48,8 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     /// nil where no ACME client puts challenges anywhere.
     public var challenges: (any OwnFileSource)?
     private var dateText = DateText()
+    /// nil where nobody has divided the paths.
+    private(set) var routeFigures: RouteRecords?
     /// Whether keys have the scheme in them, and whether there is anything to be marked at all (`ProxyShard+Marking`).
     let marksScheme: Bool
     let mayMark: Bool
@@ -71,7 +73,8 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     /// On its loop, before it takes the first request.
     public func start() {
         loop.assertOnLoop()
-        while records.apis.count <= Int(shared.place) { records.apis.append(APIRequests()) }
+        while records.apis.count <= Int(shared.place) { records.apis.append(APICounts()) }
+        routeFigures = RouteRecords(routes, ofAPI: shared.name, in: records)
         if let cache = shared.cache { shard.connections.contentMemory = cache }
         modes = shared.modes
         faults = process.faults
@@ -107,6 +110,7 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
         }
         let addresses = settings.upstream.atEachAddress.map { $0.origin + $0.basePath }
         upstream.onNameChange = { [unowned self] name, hasFailed in shared.health.noteName(name, hasFailed: hasFailed) }
+        upstream.onConnectionMade = { [unowned self] times in countConnection(times) }
         upstream.mayLook = { [unowned self] in modes.all != .offline }
         upstream.onAddressChange = { [unowned self] place, error in
             shared.health.noteAddress(addresses, place, error, now: loop.time.monotonicMilliseconds)
@@ -206,7 +210,7 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     ) {
         loop.assertOnLoop()
         record.durationMicroseconds = SystemTime.monotonicMicroseconds - began
-        records.metrics.record(record)
+        count(record, trace.route, head)
         trace.complete(by: record, of: client.address, head.version, wall: loop.batchWallMilliseconds)
         if !isAlone {
             if trace.reasons.refusal?.isOfNoAPI == true { trace.api = ExchangeTrace.noAPI }

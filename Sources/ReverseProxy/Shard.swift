@@ -50,7 +50,9 @@ public final class Shard: @unchecked Sendable {
         loop.assertOnLoop()
         snapshot.shards.merge(records.metrics)
         records.past.add(to: &snapshot)
-        for (place, requests) in records.apis.enumerated() { snapshot.add(requests, ofAPI: place) }
+        for (place, counts) in records.apis.enumerated() { snapshot.add(counts, ofAPI: place) }
+        for (place, figures) in records.routes.enumerated() { figures.add(to: &snapshot, at: place) }
+        snapshot.addOldestAges(of: records.metrics, now: loop.batchWallMilliseconds)
         snapshot.loops.append(
             MetricsSnapshot.LoopLine(
                 shard: number, longestWait: loop.waits.longestLately(now: loop.batchMicroseconds), waits: Histogram(loop.waits),
@@ -64,6 +66,7 @@ public final class Shard: @unchecked Sendable {
         let counters = connections.counters
         figures.open += counters.open
         figures.accepted += counters.accepted
+        figures.requestsInFlight += counters.requestsInFlight
         figures.timedOut += counters.timedOut
         figures.proxyHeadersRefused += counters.proxyHeadersRefused
         figures.acceptPauses += counters.acceptPauses

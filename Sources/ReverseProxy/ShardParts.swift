@@ -62,14 +62,23 @@ struct ShardKeys {
 /// What is remembered of exchanges.
 final class ShardRecords {
     var metrics = ShardMetrics(labels: MetricNames.labels)
-    /// Requests for each API, at its place.
-    var apis: [APIRequests] = []
+    /// What is counted of each API, at its place.
+    var apis: [APICounts] = []
+    /// And of each route that there has been.
+    private(set) var routes: [RouteFigures] = []
     let why: WhyRing
     var accessLog: AccessLog?
     /// Counted by what is on the shard no more.
     var past = PastCounts()
 
     init(why: WhyRing, accessLog: AccessLog?) { (self.why, self.accessLog) = (why, accessLog) }
+
+    /// Those by that name: what was counted before a reload is counted further.
+    func figures(ofRoute name: String) -> RouteFigures {
+        if let known = routes.first(where: { $0.name == name }) { return known }
+        routes.append(RouteFigures(name: name, labels: MetricNames.labels))
+        return routes[routes.count - 1]
+    }
 }
 
 /// What APIs have counted on a shard before they were taken off it, or made anew.

@@ -31,7 +31,7 @@ extension ProxyShard {
         let own = RequestHead(method: .get, target: path[...], version: .http11, fields: fields)
         var request = UpstreamRequest(method: .get, target: path[...], fields: messages.requestFields.make(from: own, client: client))
         request.isBackground = true
-        let lookUp = UserLookUp(asked.settings) { [self] said in
+        let lookUp = UserLookUp(asked.settings, shard: self) { [self] said in
             background.fetches.giveBack()
             let end: LookUpEnd =
                 switch said {
@@ -55,18 +55,24 @@ private final class UserLookUp: TransferReceiver {
     }
 
     private let settings: LookUpSettings
+    private let shard: ProxyShard
     private var then: ((Said) -> Void)?
     private var head: ResponseHead?
     private var content: [UInt8] = []
 
-    init(_ settings: LookUpSettings, then: @escaping (Said) -> Void) { (self.settings, self.then) = (settings, then) }
+    init(_ settings: LookUpSettings, shard: ProxyShard, then: @escaping (Said) -> Void) {
+        (self.settings, self.shard, self.then) = (settings, shard, then)
+    }
 
     func end(_ said: Said) {
         then?(said)
         then = nil
     }
 
-    func transfer(_ transfer: Transfer, received head: ResponseHead) { self.head = head }
+    func transfer(_ transfer: Transfer, received head: ResponseHead) {
+        shard.countResponse(head.status, transfer.times)
+        self.head = head
+    }
 
     func transfer(_ transfer: Transfer, content bytes: Span<UInt8>) {
         guard content.count + bytes.count <= LookUpSettings.contentLimitBytes else {

@@ -62,7 +62,8 @@ public final class HitMemo {
 
     /// Fields that no hit goes by, but where a Vary or the operator names them.
     private static let unread: KnownFieldSet = [
-        .accept, .acceptLanguage, .forwarded, .origin, .referer, .userAgent, .xForwardedFor, .xRealIP,
+        .accept, .acceptLanguage, .b3, .baggage, .forwarded, .origin, .referer, .traceparent, .tracestate, .userAgent, .xAmznTraceID,
+        .xB3ParentSpanID, .xB3Sampled, .xB3SpanID, .xB3TraceID, .xCorrelationID, .xForwardedFor, .xRealIP, .xRequestID,
     ]
 
     private let cache: SharedCacheState

@@ -95,6 +95,7 @@ private final class AdminExchange: ClientExchange, @unchecked Sendable {
 
     func responseDrained() {}
     func clientLeft() { stream = nil }
+    var isRequest: Bool { false }
 
     func send(_ response: AdminResponse) {
         guard let stream else { return }

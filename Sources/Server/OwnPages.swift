@@ -59,4 +59,5 @@ private final class MetricsExchange: ClientExchange, @unchecked Sendable {
     func requestEnded() {}
     func responseDrained() {}
     func clientLeft() { stream = nil }
+    var isRequest: Bool { false }
 }

@@ -66,7 +66,9 @@ final class ServedAPI: Sendable {
         addCounts(of: state.cache?.cookieOrigins, to: &snapshot)
         addCounts(of: state.cache?.gone, to: &snapshot)
         snapshot.tokens.add(lookUps: state.lookUpFigures(), keys: state.keyFigures())
-        if !name.isEmpty {
+        if name.isEmpty {
+            snapshot.soleAPI = Int(place)
+        } else {
             let addresses = addresses.map { ($0.url, $0.down == nil) }
             snapshot.apis.append(APILine(name: name, place: Int(place), isUp: failures.isUp, addresses: addresses))
         }

@@ -90,6 +90,11 @@ public struct ExchangeRecord: Sendable {
     public var sharedPermission: Int?
     public var notStored: Int?
 
+    static let statusClasses = 5
+
+    /// 0 for 1xx … 4 for 5xx.
+    var statusClass: Int { min(max(Int(status) / 100, 1), Self.statusClasses) - 1 }
+
     public init(result: CacheResult, method: MethodLabel, status: UInt16) {
         self.result = result
         self.method = method

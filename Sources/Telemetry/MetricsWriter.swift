@@ -55,15 +55,26 @@ public struct MetricsWriter {
 
     /// - Parameter scale: what the histogram's unit is in the metric's: 1e-6 for microseconds in seconds.
     mutating func histogram(_ name: String, _ help: String, scale: Double, _ samples: [(labels: String, histogram: Histogram)]) {
+        histogram(name, help, scale: scale, samples.map { ($0.labels, $0.histogram, Exemplars()) })
+    }
+
+    /// - Parameter samples: with the traces that stand for them; those are no part of Prometheus' own format.
+    mutating func histogram(
+        _ name: String, _ help: String, scale: Double, _ samples: [(labels: String, histogram: Histogram, exemplars: Exemplars)]
+    ) {
         head(name, "histogram", help)
         for sample in samples {
             let prefix = sample.labels.isEmpty ? "" : sample.labels + ","
             var total: UInt64 = 0
             for (index, bound) in sample.histogram.bounds.enumerated() {
                 total += sample.histogram.counts[index]
-                count(name + "_bucket", prefix + "le=\"\(Self.number(Double(bound) * scale))\"", Double(total))
+                count(
+                    name + "_bucket", prefix + "le=\"\(Self.number(Double(bound) * scale))\"", Double(total),
+                    suffix(sample.exemplars[index], scale))
             }
-            count(name + "_bucket", prefix + "le=\"+Inf\"", Double(sample.histogram.total))
+            count(
+                name + "_bucket", prefix + "le=\"+Inf\"", Double(sample.histogram.total),
+                suffix(sample.exemplars[sample.histogram.bounds.count], scale))
             count(name + "_sum", sample.labels, Double(sample.histogram.sum) * scale)
             count(name + "_count", sample.labels, Double(sample.histogram.total))
         }
@@ -78,15 +89,22 @@ public struct MetricsWriter {
         text += "# HELP \(name) \(help)\n# TYPE \(name) \(type)\n"
     }
 
-    private mutating func count(_ name: String, _ labels: String, _ value: Double) {
-        guard !inherited.order.isEmpty else { return line(name, labels, value) }
+    private mutating func count(_ name: String, _ labels: String, _ value: Double, _ suffix: String = "") {
+        guard !inherited.order.isEmpty else { return line(name, labels, value, suffix) }
         let sample = labels.isEmpty ? name : "\(name){\(labels)}"
         written.insert(sample)
-        line(name, labels, value + (inherited.values[sample] ?? 0))
+        line(name, labels, value + (inherited.values[sample] ?? 0), suffix)
     }
 
-    private mutating func line(_ name: String, _ labels: String, _ value: Double) {
-        text += labels.isEmpty ? "\(name) \(Self.number(value))\n" : "\(name){\(labels)} \(Self.number(value))\n"
+    private mutating func line(_ name: String, _ labels: String, _ value: Double, _ suffix: String = "") {
+        text += labels.isEmpty ? "\(name) \(Self.number(value))\(suffix)\n" : "\(name){\(labels)} \(Self.number(value))\(suffix)\n"
+    }
+
+    /// What follows the sample's value.
+    private func suffix(_ exemplar: Exemplar?, _ scale: Double) -> String {
+        guard format == .openMetrics, let exemplar else { return "" }
+        let seconds = Self.number(Double(exemplar.wall) / 1_000)
+        return " # {trace_id=\"\(exemplar.trace)\"} \(Self.number(Double(exemplar.value) * scale)) \(seconds)"
     }
 
     private static func number(_ value: Double) -> String {

@@ -31,6 +31,11 @@ public struct ShardMetrics: Sendable {
     public private(set) var servedAge = Histogram(bounds: Histogram.ages)
     /// By `ContentSource`.
     public private(set) var responseBytes = [UInt64](repeating: 0, count: ContentSource.allCases.count)
+    /// Of those from the store, by `CacheResult`.
+    private(set) var savedBytes = [UInt64](repeating: 0, count: CacheResult.allCases.count)
+    private(set) var oldestAges = OldestAges()
+    /// By `CacheResult`.
+    private(set) var exemplars = [Exemplars](repeating: Exemplars(), count: CacheResult.allCases.count)
     public private(set) var rescued: [UInt64]
     /// Of these, with the copy of those without credentials.
     public private(set) var rescuedWithShared: [UInt64]
@@ -51,7 +56,7 @@ public struct ShardMetrics: Sendable {
     /// Responses to scripts that have the upstream's leave from an earlier one.
     public var carriedGrants: UInt64 = 0
 
-    private static let classes = 5
+    private static let classes = ExchangeRecord.statusClasses
     private static let methods = MethodLabel.allCases.count
 
     public init(labels: MetricLabels) {
@@ -70,16 +75,25 @@ public struct ShardMetrics: Sendable {
         (result.rawValue * methods + method.rawValue) * classes + statusClass
     }
 
-    public mutating func record(_ exchange: ExchangeRecord) {
-        let statusClass = min(max(Int(exchange.status) / 100, 1), Self.classes) - 1
-        requests[Self.position(exchange.result, exchange.method, statusClass)] += 1
+    /// - Parameter wall: the time of day, in milliseconds since 1970.
+    public mutating func record(_ exchange: borrowing ExchangeRecord, at wall: Int64) {
+        requests[Self.position(exchange.result, exchange.method, exchange.statusClass)] += 1
         durations[exchange.result.rawValue].observe(exchange.durationMicroseconds)
         if let microseconds = exchange.upstreamMicroseconds { upstreamDuration.observe(microseconds) }
-        if let age = exchange.age { servedAge.observe(age) }
+        if let age = exchange.age {
+            servedAge.observe(age)
+            oldestAges.note(age, exchange.result, at: wall)
+        }
         responseBytes[exchange.source.rawValue] += UInt64(exchange.bodyBytes)
+        if exchange.source == .store { savedBytes[exchange.result.rawValue] += UInt64(exchange.bodyBytes) }
         if let cause = exchange.rescueCause { rescued[cause] += 1 }
         if let permission = exchange.sharedPermission { rescuedWithShared[permission] += 1 }
         if let reason = exchange.notStored { notStored[reason] += 1 }
+    }
+
+    /// The trace of an exchange that was recorded.
+    public mutating func note(_ exemplar: Exemplar, of result: CacheResult) {
+        exemplars[result.rawValue].note(exemplar, in: Histogram.durations)
     }
 
     /// Over all methods and statuses.
@@ -100,6 +114,8 @@ public struct ShardMetrics: Sendable {
         upstreamDuration.merge(other.upstreamDuration)
         servedAge.merge(other.servedAge)
         Self.add(other.responseBytes, to: &responseBytes)
+        Self.add(other.savedBytes, to: &savedBytes)
+        for index in exemplars.indices { exemplars[index].merge(other.exemplars[index]) }
         requestBytes += other.requestBytes
         stored += other.stored
         repeated += other.repeated

@@ -369,6 +369,7 @@ final class OriginConnections {
             if let isResumed = made.isResumed {
                 if isResumed { client.counters.handshakesResumed += 1 } else { client.counters.handshakesFull += 1 }
             }
+            client.onConnectionMade?(made.times)
             client.note(nil, at: place, began: began)
             return nil
         case .failure(let error):

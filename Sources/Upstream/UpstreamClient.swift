@@ -69,6 +69,8 @@ public final class UpstreamClient {
     /// Called on the loop when a connection was made, or could not be: with nil, or with a failure to reach the upstream; and with when it
     /// was begun, in milliseconds of the loop's clock.
     public var onConnectionAttempt: ((UpstreamError?, Int64) -> Void)?
+    /// Called on the loop when a connection was made, to whichever address: when its phases ended.
+    public var onConnectionMade: ((TransferTimes) -> Void)?
     /// Called on the loop whenever an address, named by its place, is found out of reach, and why; and when it is not so any more, with nil.
     public var onAddressChange: ((Int, UpstreamError?) -> Void)?
     /// Called on the loop when looking a name up is found to fail, and when it does not any more.

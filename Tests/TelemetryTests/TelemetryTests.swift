@@ -38,10 +38,10 @@ struct CountingTests {
     func merging() {
         var one = ShardMetrics(labels: Self.labels)
         var two = ShardMetrics(labels: Self.labels)
-        one.record(record(.hit, 200, bytes: 10, source: .store))
-        two.record(record(.hit, 200, bytes: 5, source: .store))
-        two.record(record(.miss, 999, bytes: 7))
-        two.record(record(.error, 42, bytes: 3, source: .own))
+        one.record(record(.hit, 200, bytes: 10, source: .store), at: 0)
+        two.record(record(.hit, 200, bytes: 5, source: .store), at: 0)
+        two.record(record(.miss, 999, bytes: 7), at: 0)
+        two.record(record(.error, 42, bytes: 3, source: .own), at: 0)
         two.refuse(0)
         two.upstreamFailed(0)
         one.merge(two)
@@ -80,6 +80,52 @@ struct CountingTests {
                     c_seconds_count{x="1"} 3
 
                     """ + end)
+        }
+    }
+
+    @Test("the oldest ages are those of the last five minutes, also of a clock that is set back")
+    func oldest() {
+        func rescued(_ ages: OldestAges, _ now: Int64) -> Int64? { ages.latest(at: now)[CacheResult.rescued.rawValue] }
+        var ages = OldestAges()
+        let start: Int64 = 1_700_000_000_000
+        #expect(rescued(ages, start) == nil)
+        ages.note(7, .rescued, at: start)
+        ages.note(900, .hit, at: start)
+        ages.note(5, .rescued, at: start + 29_999)
+        #expect(rescued(ages, start + 300_000) == 7)
+        ages.note(3, .rescued, at: start + 60_000)
+        #expect(rescued(ages, start + 329_999) == 7)
+        #expect(rescued(ages, start + 330_000) == 3)
+        #expect(rescued(ages, start + 1_000_000) == nil)
+        ages.note(2, .rescued, at: start - 3_600_000)
+        #expect(rescued(ages, start - 3_600_000) == 2)
+        ages.note(0, .rescued, at: start + 1)
+        #expect(rescued(ages, start + 1) == 0)
+    }
+
+    @Test("a trace stands for the values between two bounds: the last that came, in OpenMetrics' text only")
+    func exemplars() {
+        var histogram = Histogram(bounds: [1_000, 2_500_000])
+        var (one, other) = (Exemplars(), Exemplars())
+        for value in [500, 2_000_000, 9_000_000] as [Int64] { histogram.observe(value) }
+        one.note(Exemplar(trace: "a", value: 500, wall: 1_500), in: histogram.bounds)
+        one.note(Exemplar(trace: "b", value: 9_000_000, wall: 2_000), in: histogram.bounds)
+        other.note(Exemplar(trace: "c", value: 1_000, wall: 2_500), in: histogram.bounds)
+        other.note(Exemplar(trace: "d", value: 8_000_000, wall: 1_000), in: histogram.bounds)
+        one.merge(other)
+        var empty = Exemplars()
+        empty.merge(one)
+        for (format, first, last) in [
+            (MetricsFormat.prometheus, "", ""),
+            (.openMetrics, " # {trace_id=\"c\"} 0.001 2.5", " # {trace_id=\"b\"} 9 2"),
+        ] {
+            var writer = MetricsWriter(format: format)
+            writer.histogram("c_seconds", "Help.", scale: 1e-6, [("", histogram, empty)])
+            let lines = String(decoding: writer.finish(), as: UTF8.self).split(separator: "\n").dropFirst(2)
+            #expect(
+                lines.prefix(3) == [
+                    "c_seconds_bucket{le=\"0.001\"} 1\(first)", "c_seconds_bucket{le=\"2.5\"} 2", "c_seconds_bucket{le=\"+Inf\"} 3\(last)",
+                ])
         }
     }
 

@@ -38,18 +38,15 @@ package enum TestTools {
         return port
     }
 
-    package static func copy(_ source: String, to path: String) throws {
-        guard let file = fopen(source, "r") else { throw Failed(what: source) }
-        defer { fclose(file) }
-        var text = ""
-        while let line = readLine(of: file) { text += line }
-        try write(text, to: path)
-    }
+    package static func copy(_ source: String, to path: String) throws { try write(read(source), to: path) }
 
-    private static func readLine(of file: UnsafeMutablePointer<FILE>) -> String? {
-        var line = [CChar](repeating: 0, count: 4_096)
-        guard fgets(&line, Int32(line.count), file) != nil else { return nil }
-        return String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    package static func read(_ path: String) throws -> String {
+        guard let file = fopen(path, "r") else { throw Failed(what: path) }
+        defer { fclose(file) }
+        var bytes: [UInt8] = []
+        var piece = [UInt8](repeating: 0, count: 64 << 10)
+        while case let count = fread(&piece, 1, piece.count, file), count > 0 { bytes += piece[..<count] }
+        return String(decoding: bytes, as: UTF8.self)
     }
 
     package static func write(_ text: String, to path: String) throws {

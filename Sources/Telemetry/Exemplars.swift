@@ -1,0 +1,34 @@
+// Traces that stand for what a histogram counts: one for each of its spans, the last that was sampled (OpenMetrics 1.0, "Exemplars").
+
+/// One value of which there is a trace.
+public struct Exemplar: Sendable, Equatable {
+    /// 32 hexadecimal digits.
+    public let trace: String
+    /// In the histogram's unit.
+    public let value: Int64
+    /// Milliseconds since 1970.
+    public let wall: Int64
+
+    public init(trace: String, value: Int64, wall: Int64) { (self.trace, self.value, self.wall) = (trace, value, wall) }
+}
+
+/// Those of one histogram. They take memory with the first.
+struct Exemplars: Sendable {
+    private var latest: [Exemplar?] = []
+
+    mutating func note(_ exemplar: Exemplar, in bounds: [Int64]) {
+        if latest.isEmpty { latest = Array(repeating: nil, count: bounds.count + 1) }
+        latest[bounds.firstIndex { exemplar.value <= $0 } ?? bounds.count] = exemplar
+    }
+
+    mutating func merge(_ other: Exemplars) {
+        if latest.isEmpty { latest = Array(repeating: nil, count: other.latest.count) }
+        for place in other.latest.indices {
+            guard let exemplar = other.latest[place], exemplar.wall >= latest[place]?.wall ?? .min else { continue }
+            latest[place] = exemplar
+        }
+    }
+
+    /// That of the values up to the bound at this place, and above the one before it.
+    subscript(_ place: Int) -> Exemplar? { latest.isEmpty ? nil : latest[place] }
+}

@@ -1,0 +1,220 @@
+// All that the page at /metrics tells of, as plain values: counts of shards and APIs, added up, and what other modules count.
+
+/// Numbers that other modules count, handed over as plain values.
+public struct MetricsSnapshot: Sendable {
+    public struct Connections: Sendable {
+        public var open = 0
+        public var accepted = 0
+        public var requestsInFlight = 0
+        public var timedOut = 0
+        public var proxyHeadersRefused = 0
+        public var acceptPauses = 0
+        public var http2Connections = 0
+        public var http2Streams = 0
+        public var http2Resets = 0
+        public var http2Errors = 0
+        public var http2Floods = 0
+        public var limit = 0
+        public var turnedAway = 0
+        public var cut = 0
+        public var unsentBytes = 0
+        public var heldContentBytes = 0
+        public var upstreamActive = 0
+        public var upstreamOpened = 0
+        public var upstreamHTTP2Opened = 0
+        /// Open now; and those that are over, by how they ended.
+        public var upstreamHTTP2Streams = 0
+        public var upstreamHTTP2Ended: [String: Int] = [:]
+        public var upstreamRequests = 0
+        public var upstreamRetries = 0
+        public var upstreamMovedOn = 0
+        /// Look-ups of names, well ended and not.
+        public var nameLookUps: (found: UInt64, failed: UInt64) = (0, 0)
+        public var upstreamTurnedAway = 0
+        public var upstreamWaiting = 0
+        public var upstreamLeftQueue = 0
+        /// Open now, all, and those for which there was no room.
+        public var streams = 0
+        public var streamsBegun = 0
+        public var streamsTurnedAway = 0
+        public var handshakesFull = 0
+        public var handshakesResumed = 0
+        /// Connections to the upstream that ended, by cause.
+        public var upstreamEnded: [String: Int] = [:]
+        /// Connections tried while the upstream could not be reached.
+        public var attempted = 0
+        public var backgroundRunning = 0
+        public var backgroundStarted = 0
+        public var backgroundSkipped = 0
+
+        public init() {}
+    }
+
+    /// What the failure memory knows.
+    public struct Failures: Sendable {
+        /// One kind of scope: how many are open, and how often one has opened.
+        public struct ScopeLine: Sendable {
+            public let scope: String
+            public let open: Int
+            public let opened: Int
+
+            public init(scope: String, open: Int, opened: Int) { (self.scope, self.open, self.opened) = (scope, open, opened) }
+        }
+
+        public struct RouteLine: Sendable {
+            public let route: String
+            public let isOpen: Bool
+
+            public init(route: String, isOpen: Bool) { (self.route, self.isOpen) = (route, isOpen) }
+        }
+
+        /// Whether it can be reached, and something of it is well.
+        public var isUp: Bool
+        public var scopes: [ScopeLine]
+        public var routes: [RouteLine]
+
+        public init(isUp: Bool = true, scopes: [ScopeLine] = [], routes: [RouteLine] = []) {
+            (self.isUp, self.scopes, self.routes) = (isUp, scopes, routes)
+        }
+
+        public var state: String { isUp ? "closed" : "open" }
+
+        /// Only how often scopes were found failing.
+        public mutating func addOpened(_ other: Failures) {
+            let known = scopes
+            scopes = other.scopes.enumerated().map { place, line in
+                ScopeLine(scope: line.scope, open: 0, opened: line.opened + (place < known.count ? known[place].opened : 0))
+            }
+        }
+
+        /// All APIs together: up where each is.
+        public mutating func add(_ other: Failures) {
+            isUp = isUp && other.isUp
+            routes += other.routes
+            guard !scopes.isEmpty else {
+                scopes = other.scopes
+                return
+            }
+            scopes = zip(scopes, other.scopes).map {
+                ScopeLine(scope: $0.scope, open: $0.open + $1.open, opened: $0.opened + $1.opened)
+            }
+        }
+    }
+
+    /// How long events waited on one shard's loop, in microseconds.
+    public struct LoopLine: Sendable {
+        public let shard: Int
+        /// Within the last minute.
+        public let longestWait: Int64
+        public let waits: Histogram
+        /// What waits for each of its workers, or is being done: pieces of work, and the bytes of memory that their content takes.
+        public let workers: [(name: String, queue: Int, bytes: Int)]
+
+        public init(shard: Int, longestWait: Int64, waits: Histogram, workers: [(name: String, queue: Int, bytes: Int)]) {
+            (self.shard, self.longestWait, self.waits, self.workers) = (shard, longestWait, waits, workers)
+        }
+    }
+
+    public var shards: ShardMetrics
+    /// What is counted of each API, by their places.
+    public var apiCounts: [APICounts] = []
+    /// How each is, where there are several.
+    public var apis: [APILine] = []
+    /// The place of the only one, where there are not.
+    public var soleAPI = 0
+    /// Of APIs that have routes: those, and what is left.
+    var routes: [(name: String, counts: RouteCounts)] = []
+    /// Seconds, by `CacheResult`: of copies that went out within the last five minutes; nil where none did.
+    private(set) var oldestAges = [Int64?](repeating: nil, count: CacheResult.allCases.count)
+    public var failures = Failures()
+    /// Whether balancers should send requests here.
+    public var isReady = true
+
+    /// One mode: whether it is that of all paths, and for how many prefixes it is set.
+    public struct ModeLine: Sendable {
+        /// The same of two APIs together.
+        public func with(_ other: ModeLine) -> ModeLine {
+            ModeLine(
+                mode: mode, isForAll: isForAll && other.isForAll, prefixes: prefixes + other.prefixes, routes: routes + other.routes)
+        }
+
+        public let mode: String
+        public let isForAll: Bool
+        public let prefixes: Int
+        public let routes: Int
+
+        public init(mode: String, isForAll: Bool, prefixes: Int, routes: Int) {
+            (self.mode, self.isForAll, self.prefixes, self.routes) = (mode, isForAll, prefixes, routes)
+        }
+    }
+
+    /// Tokens of requests, and the keys that they are verified with.
+    public struct Tokens: Sendable {
+        /// Those that were looked at, by what that came to.
+        public var looked: [String: UInt64] = [:]
+        public var remembered = 0
+        public var keys = 0
+        public var keyReads = 0
+        public var keyFailures = 0
+        /// How often the upstream was asked whom credentials belong to, by what that came to.
+        public var lookUps: [String: UInt64] = [:]
+        public var lookUpsRemembered = 0
+
+        public init() {}
+    }
+
+    /// TLS with clients.
+    public struct ClientTLS: Sendable {
+        public var isSpoken = false
+        public var running = 0
+        public var full = 0
+        public var resumed = 0
+        public var failed: [String: Int] = [:]
+        /// By the first name in each.
+        public var certificates: [(name: String, secondsLeft: Int64)] = []
+        /// How often certificates were read again, and how often something was wrong with them.
+        public var reloads = 0
+        public var failedReloads = 0
+
+        public init() {}
+    }
+
+    /// How often the settings were read again, by what came of it, and which that was the last time.
+    public struct Reloads: Sendable {
+        public var counts: [(result: String, count: UInt64)] = []
+        public var last: (result: String, seconds: Int64)?
+
+        public init() {}
+    }
+
+    public var reloads = Reloads()
+    public var modes: [ModeLine] = []
+    public var clientTLS = ClientTLS()
+    /// How many rules inject faults now, and how often each kind was injected.
+    public var faultRules = 0
+    public var faults: [(kind: String, count: UInt64)] = []
+    public var connections = Connections()
+    public var process = ProcessFigures()
+    public var version = ""
+    /// One line for each shard, in their order.
+    public var loops: [LoopLine] = []
+    public var collapsedWaiting = 0
+    public var cookieSetsLeftOut = 0
+    public var gone: [(event: String, count: UInt64)] = []
+    /// Empty where nothing is recorded.
+    public var recorded: [(result: String, count: UInt64)] = []
+    public var accessLogDropped = 0
+    public var tokens = Tokens()
+    /// Of the process that this one has taken over from.
+    public var inherited: InheritedCounts?
+
+    public init(shards: ShardMetrics) { self.shards = shards }
+
+    /// Those of one shard.
+    /// - Parameter now: milliseconds since 1970.
+    public mutating func addOldestAges(of metrics: ShardMetrics, now: Int64) {
+        for (place, age) in metrics.oldestAges.latest(at: now).enumerated() where age ?? -1 > oldestAges[place] ?? -1 {
+            oldestAges[place] = age
+        }
+    }
+}

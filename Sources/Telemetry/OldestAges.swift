@@ -1,0 +1,45 @@
+// How old the oldest copy is that went out lately: of each span of half a minute the greatest age, for five minutes.
+
+/// By `CacheResult`. Pure: times are passed in.
+struct OldestAges: Sendable {
+    /// By span and result, in one array; -1 where no copy went out.
+    private var oldest = [Int64](repeating: -1, count: Self.spans * Self.results)
+    private var span = 0
+    /// When that began, by the caller's clock.
+    private var began: Int64 = 0
+
+    private static let results = CacheResult.allCases.count
+    /// The one that is filled, and ten whole ones.
+    private static let spans = 11
+    private static let milliseconds: Int64 = 30_000
+
+    init() {}
+
+    /// - Parameters:
+    ///   - age: seconds.
+    ///   - now: milliseconds since 1970. A clock that is set back begins anew.
+    mutating func note(_ age: Int64, _ result: CacheResult, at now: Int64) {
+        if now - began >= Self.milliseconds || now < began { moveOn(to: now) }
+        let place = span * Self.results + result.rawValue
+        if age > oldest[place] { oldest[place] = age }
+    }
+
+    private mutating func moveOn(to now: Int64) {
+        let passed = now < began ? Int64(Self.spans) : min(Int64(Self.spans), (now - began) / Self.milliseconds)
+        for _ in 0..<passed {
+            span = (span + 1) % Self.spans
+            for result in 0..<Self.results { oldest[span * Self.results + result] = -1 }
+        }
+        began = passed < Self.spans ? began + passed * Self.milliseconds : now
+    }
+
+    /// The greatest age of each result within the last five minutes, at its place; nil where no copy went out.
+    func latest(at now: Int64) -> [Int64?] {
+        var moved = self
+        moved.moveOn(to: max(now, began))
+        return (0..<Self.results).map { result in
+            let most = (0..<Self.spans).map { moved.oldest[$0 * Self.results + result] }.max() ?? -1
+            return most < 0 ? nil : most
+        }
+    }
+}

@@ -1,0 +1,110 @@
+// What is counted of one route on one shard, and of all shards together.
+
+/// Requests for one route.
+public struct RouteCounts: Sendable {
+    /// By result and status class (1xx … 5xx), in one array.
+    private var requests = [UInt64](repeating: 0, count: CacheResult.allCases.count * Self.classes)
+    private(set) var duration = Histogram(bounds: Histogram.durations)
+    /// By the places of `MetricLabels`; empty until there is something to count.
+    private var rescued: [UInt64] = []
+    private var notStored: [UInt64] = []
+    private(set) var exemplars = Exemplars()
+
+    private static let classes = ExchangeRecord.statusClasses
+
+    init() {}
+
+    fileprivate mutating func record(_ exchange: borrowing ExchangeRecord, _ labels: MetricLabels) {
+        requests[exchange.result.rawValue * Self.classes + exchange.statusClass] += 1
+        duration.observe(exchange.durationMicroseconds)
+        if let cause = exchange.rescueCause { Self.count(cause, of: labels.rescueCauses.count, in: &rescued) }
+        if let reason = exchange.notStored { Self.count(reason, of: labels.notStored.count, in: &notStored) }
+    }
+
+    private static func count(_ place: Int, of places: Int, in counts: inout [UInt64]) {
+        if counts.isEmpty { counts = Array(repeating: 0, count: places) }
+        counts[place] += 1
+    }
+
+    fileprivate mutating func note(_ exemplar: Exemplar) { exemplars.note(exemplar, in: duration.bounds) }
+
+    mutating func merge(_ other: RouteCounts) {
+        for place in requests.indices { requests[place] += other.requests[place] }
+        duration.merge(other.duration)
+        Self.add(other.rescued, to: &rescued)
+        Self.add(other.notStored, to: &notStored)
+        exemplars.merge(other.exemplars)
+    }
+
+    /// A copy of its own, so that counting goes on in place.
+    private static func add(_ other: [UInt64], to counts: inout [UInt64]) {
+        if !other.isEmpty, counts.isEmpty { counts = Array(repeating: 0, count: other.count) }
+        for place in other.indices { counts[place] += other[place] }
+    }
+
+    /// Those that occurred, with their labels.
+    var countedRequests: [(labels: String, count: UInt64)] {
+        CacheResult.allCases.flatMap { result in
+            (0..<Self.classes).compactMap { statusClass in
+                let count = requests[result.rawValue * Self.classes + statusClass]
+                return count == 0 ? nil : ("result=\"\(result.label)\",status_class=\"\(statusClass + 1)xx\"", count)
+            }
+        }
+    }
+
+    func rescues(_ labels: MetricLabels) -> [(labels: String, count: UInt64)] { Self.occurred("cause", labels.rescueCauses, rescued) }
+    func notStored(_ labels: MetricLabels) -> [(labels: String, count: UInt64)] { Self.occurred("reason", labels.notStored, notStored) }
+
+    private static func occurred(_ name: String, _ labels: [String], _ counts: [UInt64]) -> [(labels: String, count: UInt64)] {
+        zip(labels, counts).compactMap { $1 == 0 ? nil : ("\(name)=\"\($0)\"", $1) }
+    }
+}
+
+/// One route's on one shard: counted by all that serve it there, one after the other. Touched on its loop only.
+public final class RouteFigures {
+    /// By which metrics call the route.
+    public let name: String
+    private let labels: MetricLabels
+    private var counts = RouteCounts()
+
+    public init(name: String, labels: MetricLabels) { (self.name, self.labels) = (name, labels) }
+
+    public func record(_ exchange: borrowing ExchangeRecord) { counts.record(exchange, labels) }
+
+    public func note(_ exemplar: Exemplar) { counts.note(exemplar) }
+
+    /// Adds it to those of other shards.
+    /// - Parameter place: where it is among them most likely: shards have the same routes in the same order.
+    public func add(to snapshot: inout MetricsSnapshot, at place: Int) {
+        let isThere = snapshot.routes.indices.contains(place) && snapshot.routes[place].name == name
+        if let place = isThere ? place : snapshot.routes.firstIndex(where: { $0.name == name }) {
+            snapshot.routes[place].counts.merge(counts)
+        } else {
+            // Not a copy: that would be taken from the loop with the next request.
+            var sum = RouteCounts()
+            sum.merge(counts)
+            snapshot.routes.append((name, sum))
+        }
+    }
+}
+
+extension MetricsSnapshot {
+    /// Nothing where no API has routes.
+    func writeRoutes(to writer: inout MetricsWriter) {
+        guard !routes.isEmpty else { return }
+        let labels = shards.labels
+        func counter(_ name: String, _ help: String, _ counted: (RouteCounts) -> [(labels: String, count: UInt64)]) {
+            writer.counter(
+                name, help,
+                routes.flatMap { route in counted(route.counts).map { ("route=\"\(route.name)\",\($0.labels)", Double($0.count)) } })
+        }
+        counter("cistern_route_requests", "Requests for each route, by how they were responded to.", \.countedRequests)
+        writer.histogram(
+            "cistern_route_request_duration_seconds", "From a request's head to the end of its response, for each route.", scale: 1e-6,
+            routes.map { ("route=\"\($0.name)\"", $0.counts.duration, $0.counts.exemplars) })
+        counter("cistern_route_rescued_requests", "Requests for each route that a stored response rescued, by cause.") {
+            $0.rescues(labels)
+        }
+        counter("cistern_route_not_stored", "Responses of each route that were not kept, by reason.") { $0.notStored(labels) }
+    }
+}

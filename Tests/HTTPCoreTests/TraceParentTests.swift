@@ -1,0 +1,41 @@
+// W3C Trace Context, level 2, §3.2.2: what a traceparent says, and what is none.
+
+import HTTPCore
+import Testing
+
+@Suite("traceparent")
+struct TraceParentTests {
+    private static let trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    private static let span = "00f067aa0ba902b7"
+
+    private func read(_ values: String...) -> TraceParent? {
+        var fields = Fields()
+        for value in values { fields.append(.traceparent, Array(value.utf8).span) }
+        return TraceParent(fields)
+    }
+
+    @Test("what it says", arguments: [("00", false), ("01", true), ("02", false), ("03", true), ("ff", true)])
+    func said(flags: String, isSampled: Bool) throws {
+        let parent = try #require(read("00-\(Self.trace)-\(Self.span)-\(flags)"))
+        #expect(parent.trace == Self.trace && parent.span == Self.span && parent.isSampled == isSampled)
+    }
+
+    @Test("later versions are read as far as they are known, with what follows")
+    func later() {
+        #expect(read("cc-\(Self.trace)-\(Self.span)-01")?.isSampled == true)
+        #expect(read("cc-\(Self.trace)-\(Self.span)-01-what-else")?.isSampled == true)
+        #expect(read("cc-\(Self.trace)-\(Self.span)-01.what") == nil)
+    }
+
+    @Test(
+        "what is none",
+        arguments: [
+            "", "00", "ff-\(trace)-\(span)-01", "00-\(trace)-\(span)-01-more", "00-\(trace)-\(span)-1", "00-\(trace)-\(span)_01",
+            "00-00000000000000000000000000000000-\(span)-01", "00-\(trace)-0000000000000000-01", "00-\(trace.uppercased())-\(span)-01",
+            "00-\(trace)-\(span)-0x", "00-\(trace)\(span)--01", "0x-\(trace)-\(span)-01",
+        ])
+    func malformed(value: String) { #expect(read(value) == nil) }
+
+    @Test("two of them are none")
+    func twice() { #expect(read("00-\(Self.trace)-\(Self.span)-01", "00-\(Self.trace)-\(Self.span)-01") == nil) }
+}

@@ -1,0 +1,92 @@
+// The document of metrics against the page itself: all that is on a page is documented, with its labels, and nothing else is.
+
+import Addresses
+import Administration
+import CachePolicy
+import Downstream
+import HTTPCore
+import ReverseProxy
+import Server
+import TestSupport
+import Testing
+
+@Suite("The document of metrics", .play)
+struct MetricsDocumentTests {
+    /// Names with their labels.
+    typealias Metrics = [String: Set<String>]
+
+    /// Of `cistern record` only, which has a command of its own.
+    private static let ofRecording = "cistern_recorded_exchanges_total"
+
+    /// The first column of the table in docker/README.md: `name{label,label}`, one after the other.
+    private static func documented() throws -> Metrics {
+        let path = String(#filePath.dropLast("Tests/ReverseProxyTests/MetricsDocumentTests.swift".utf8.count)) + "docker/README.md"
+        let text = try TestTools.read(path)
+        var metrics = Metrics()
+        for line in text.split(separator: "\n") where line.hasPrefix("| `") {
+            let column = line.dropFirst(2).prefix { $0 != "|" }
+            for span in column.split(separator: "`").enumerated().filter({ $0.offset % 2 == 0 }).map(\.element) {
+                let parts = span.split { "{,}".contains($0) }.map(String.init)
+                guard let name = parts.first, name.contains("_"), name.allSatisfy({ $0 == "_" || $0.isLetter || $0.isNumber }) else {
+                    continue
+                }
+                metrics[name, default: []].formUnion(parts.dropFirst())
+            }
+        }
+        return metrics
+    }
+
+    /// By their families: a histogram's buckets are one.
+    private static func shown(_ page: String) -> Metrics {
+        var metrics = Metrics()
+        var family = ""
+        for line in page.split(separator: "\n") {
+            if line.hasPrefix("# TYPE ") {
+                family = String(line.split(separator: " ")[2])
+                metrics[family] = []
+            } else if !line.hasPrefix("#"), let open = line.firstIndex(of: "{"), let close = line.lastIndex(of: "}") {
+                let labels = line[line.index(after: open)..<close].split(separator: ",").map { String($0.prefix { $0 != "=" }) }
+                metrics[family, default: []].formUnion(labels.filter { $0 != "le" })
+            }
+        }
+        return metrics
+    }
+
+    private static func route(_ name: String) -> Route {
+        var route = Route()
+        (route.name, route.pattern) = (name, RoutePattern("/\(name)/**"))
+        return route
+    }
+
+    @Test("all that is on a page is in the table with its labels, and nothing else is")
+    func compared() throws {
+        let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: no-store"])] }
+        let alone = try ProxyPlay(origin, door: .tls) { $0.routes = [Self.route("users")] }
+        _ = try alone.get("/users/1")
+        #expect(alone.reload { _ in }?.label == "applied")
+        let several = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=60"])] }) { settings in
+            settings.routes = [Self.route("users")]
+            var apis = [settings, settings]
+            (apis[0].apiName, apis[1].apiName) = ("users", "orders")
+            apis[0].scope.path = Array("/users".utf8)
+            settings.apis = apis
+        }
+        _ = try several.get("/users/1")
+        several.origin.down()
+        several.time.advance(by: .seconds(100))
+        _ = try several.get("/users/1")
+        let shown = [alone, several].map { (try? $0.get("/metrics").text) ?? "" }.map(Self.shown)
+        let all = shown[0].merging(shown[1]) { $0.union($1) }
+        var documented = try Self.documented()
+        #expect(documented.removeValue(forKey: Self.ofRecording) != nil)
+        for name in Set(all.keys).union(documented.keys).sorted() {
+            #expect(all[name] != nil, "documented, and on no page: \(name)")
+            guard let labels = documented[name] else {
+                Issue.record("not documented: \(name)")
+                continue
+            }
+            // Some have samples only where something occurred that does not here.
+            if let seen = all[name], !seen.isEmpty || labels.isEmpty { #expect(seen == labels, "\(name)") }
+        }
+    }
+}
