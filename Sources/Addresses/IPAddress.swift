@@ -4,8 +4,12 @@ import HTTPCore
 
 public struct IPAddress: Hashable, Sendable {
     public let isIPv6: Bool
+    /// In halves: what holds a number of sixteen bytes lies at a multiple of them, and memory that is aligned so takes the C library much longer.
+    private let high: UInt64
+    private let low: UInt64
+
     /// Of IPv4 the lowest 32 bits.
-    public let number: UInt128
+    public var number: UInt128 { UInt128(high) << 64 | UInt128(low) }
 
     public var bitCount: Int { isIPv6 ? 128 : 32 }
 
@@ -13,12 +17,13 @@ public struct IPAddress: Hashable, Sendable {
     public init(ipv6 number: UInt128) {
         let isMapped = number >> 32 == 0xffff
         isIPv6 = !isMapped
-        self.number = isMapped ? number & 0xffff_ffff : number
+        high = isMapped ? 0 : UInt64(number >> 64)
+        low = isMapped ? UInt64(number & 0xffff_ffff) : UInt64(truncatingIfNeeded: number)
     }
 
     public init(ipv4 number: UInt32) {
         isIPv6 = false
-        self.number = UInt128(number)
+        (high, low) = (0, UInt64(number))
     }
 
     /// - Parameter bytes: in network order, 4 or 16 of them.

@@ -20,8 +20,8 @@ public enum Validation {
     }
 
     /// RFC 9110 §15.3.7, §15.4.5: 206 and 304 answer ranges and conditions; where there were none, they are no response.
-    /// - Parameter request: the fields as they were sent.
-    public static func isUnasked(_ status: Status, request: Fields) -> Bool {
+    /// - Parameter request: the fields that were sent.
+    public static func isUnasked(_ status: Status, request: KnownFieldSet) -> Bool {
         switch status {
         case 206: !request.contains(.range)
         case 304: !request.contains(.ifNoneMatch) && !request.contains(.ifModifiedSince)

@@ -25,8 +25,9 @@ final class ChangeCounts: Sendable {
 
 /// What look-ups went by: under which keys they looked, also where nothing lay, and how often that had been changed until then.
 public struct LookUpBasis: Sendable, Equatable {
-    /// Of the keys, by which counts they go.
-    private var parts = SIMD8<UInt16>()
+    /// Of the keys, by which counts they go: sixteen bits each. Two words, since a vector would have all that holds it aligned, which takes the C
+    /// library longer.
+    private var (firstParts, lastParts): (UInt64, UInt64) = (0, 0)
     private var count = 0
     /// Of their counts, each with the one of all. None of them ever goes down, so the sum stays the same only while each of them does.
     private(set) var sum: UInt32 = 0
@@ -40,7 +41,8 @@ public struct LookUpBasis: Sendable, Equatable {
     mutating func note(_ hash: KeyHash, _ counts: ChangeCounts) {
         guard count < Self.limit else { return noteUnknown() }
         let part = ChangeCounts.part(hash)
-        parts[count] = UInt16(truncatingIfNeeded: part)
+        let bits = UInt64(UInt16(truncatingIfNeeded: part)) &<< UInt64(16 &* (count & 3))
+        if count < 4 { firstParts |= bits } else { lastParts |= bits }
         count += 1
         sum &+= counts.number(ofPart: part) &+ counts.numberOfAll
     }
@@ -48,11 +50,15 @@ public struct LookUpBasis: Sendable, Equatable {
     /// It went by something that has no count: it never holds.
     public mutating func noteUnknown() { count = Self.limit + 1 }
 
+    private func part(_ place: Int) -> Int {
+        Int(truncatingIfNeeded: (place < 4 ? firstParts : lastParts) &>> UInt64(16 &* (place & 3))) & 0xffff
+    }
+
     /// Whether other look-ups would bring the same.
     func holds(_ counts: ChangeCounts) -> Bool {
         guard count <= Self.limit else { return false }
         var now: UInt32 = 0
-        for place in 0..<count { now &+= counts.number(ofPart: Int(parts[place])) &+ counts.numberOfAll }
+        for place in 0..<count { now &+= counts.number(ofPart: part(place)) &+ counts.numberOfAll }
         return now == sum
     }
 }

@@ -362,7 +362,7 @@ extension RequestDecision {
     }
 
     /// The same with a copy that can be kept for as long as the upstream takes.
-    public func holding(_ hold: (Response) -> Response) -> RequestDecision {
+    public consuming func holding(_ hold: (Response) -> Response) -> RequestDecision {
         switch self {
         case .serveAndRefresh(let response, let serving, let cause, let place): .serveAndRefresh(hold(response), serving, cause, place)
         case .validate(let copy, let cause, let place):

@@ -60,8 +60,8 @@ public struct ResponseFacts {
     public typealias Copy = (metadata: StoredMetadata, head: UnsafeRawBufferPointer)
 
     public let request: RequestHead
-    /// As they were sent, with our own conditions.
-    public let sent: Fields
+    /// The request's fields as they were sent, with our own conditions.
+    private let sent: KnownFieldSet
     /// Without what concerns the connection.
     public let response: ResponseHead
     public let copy: Copy?
@@ -80,7 +80,7 @@ public struct ResponseFacts {
         good: GoodResponse = GoodResponse(), strictness: Strictness
     ) {
         self.request = request
-        self.sent = sent
+        self.sent = sent.known
         self.response = response
         self.copy = copy
         self.mayRescue = mayRescue

@@ -23,6 +23,13 @@ extension ClientConnection {
             finishIfSent()
             return nil
         }
+        // What has waited for something goes out with all others of the batch of events.
+        guard isHandling || headCount + body.count > Self.gatherBytes else {
+            queueInOnePiece(head, closing, lines, body)
+            finishIfSent()
+            pushLater()
+            return nil
+        }
         let buffer = UnsafeMutableRawPointer(table.writeBuffer.baseAddress!)
         var count = 0
         func put(_ source: UnsafeRawPointer?, _ length: Int) {
@@ -45,6 +52,20 @@ extension ClientConnection {
         finishIfSent()
         // Where the request is not being handled any more, the end of its response has begun the next one, and that its own.
         return isHandling && !progress.endsConnection ? response : nil
+    }
+
+    private func queueInOnePiece(
+        _ head: UnsafeRawBufferPointer, _ connectionLine: StaticString, _ lines: UnsafeRawBufferPointer, _ body: WholeBody
+    ) {
+        var bytes = table.takeSpareOutput()
+        bytes.append(atMost: head.count + connectionLine.utf8CodeUnitCount + lines.count + 2 + body.count) { response in
+            response.put(head)
+            response.put(connectionLine)
+            response.put(lines)
+            response.put("\r\n")
+            body.withBytes { response.put($0) }
+        }
+        output.append(piece: bytes)
     }
 
     /// Sends a response whose content is made while it goes out. Where its length is not known, only where `takesChunks`.
@@ -87,6 +108,8 @@ extension ClientConnection {
         bytes.append("\r\n")
         bytes.withUnsafeBytes { send($0) }
     }
+
+    public func spareOutput() -> [UInt8] { table.takeSpareOutput() }
 
     /// What `startResponse` will put behind a head: so that it need not grow. Small content goes there too, and out with it.
     public func roomNeeded(lines: [UInt8], _ framing: ResponseFraming) -> Int {
@@ -258,6 +281,7 @@ extension ClientConnection {
         guard !output.isEmpty else {
             if heldBytes > 0 { _ = isOutputHeld() }
             writeDeadline = 0
+            if let spent = output.takeSpent() { table.keepSpareOutput(spent) }
             return true
         }
         if output.sentBytes > before { writeDeadline = 0 }

@@ -72,6 +72,10 @@ public final class ClientConnections {
     /// Those of the batch that is over.
     private var pushed: [any AcceptedConnection] = []
 
+    /// Memory of small responses that have gone out, for the next ones: the C library takes long to find as much.
+    private var spareOutput: [[UInt8]] = []
+    private static let spareLimit = 64
+
     static let readBytes = 64 * 1024
     static let writeBytes = 16 * 1024
     static let frameBufferBytes = 64 * 1024
@@ -217,6 +221,14 @@ public final class ClientConnections {
 
     /// When a connection on which nothing happens is closed, while all are.
     var drainDeadline: Int64 { deadline(after: Self.drainPatience) }
+
+    func takeSpareOutput() -> [UInt8] { spareOutput.popLast() ?? [] }
+
+    func keepSpareOutput(_ bytes: consuming [UInt8]) {
+        guard spareOutput.count < Self.spareLimit else { return }
+        bytes.removeAll(keepingCapacity: true)
+        spareOutput.append(bytes)
+    }
 
     func pushAtEndOfBatch(_ connection: any AcceptedConnection) {
         if pushing.isEmpty { loop.atEndOfBatch { self.pushAll() } }

@@ -53,6 +53,8 @@ public protocol ClientStream: AnyObject {
     /// Sends a response whose content is made while it goes out, its length among the fields of `head` where it is known; else only where
     /// `takesChunks`.
     func sendProduced(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, content producer: any ContentProducer)
+    /// Empty, with the memory of a response that has gone out where there is any: for the next one's head.
+    func spareOutput() -> [UInt8]
     /// What `startResponse` will put behind a head, in bytes: so that it need not grow.
     func roomNeeded(lines: [UInt8], _ framing: ResponseFraming) -> Int
     /// Begins a response whose content follows in pieces.
@@ -72,6 +74,8 @@ public protocol ClientStream: AnyObject {
 }
 
 extension ClientStream {
+    public func spareOutput() -> [UInt8] { [] }
+
     /// The same for one who has arrays.
     public func sendWhole(head: [UInt8], lines: [UInt8] = [], body: WholeBody) {
         head.withUnsafeBytes { head in

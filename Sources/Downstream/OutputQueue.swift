@@ -75,11 +75,14 @@ struct OutputQueue {
     private var producer: (any ContentProducer)?
     /// What the producer makes is framed by the protocol's frames, not as chunks.
     private var isFramed = false
+    /// The piece that has gone out last, for its memory, where that is not much.
+    private var spent: [UInt8]?
     /// All that the kernel has taken so far.
     private(set) var sentBytes = 0
 
     /// Bodies up to this size are copied: cheaper than keeping what they lie in.
     private static let copyLimit = 64 * 1024
+    static let spareBytes = 8 * 1024
     /// More begins a new piece.
     private static let pieceLimit = 64 * 1024
     /// So many pieces that have gone out are taken out of the list at once.
@@ -177,9 +180,17 @@ struct OutputQueue {
         return .unmade(producer)
     }
 
+    /// The piece that has gone out last; nil where none has since this was asked, or where it was large.
+    mutating func takeSpent() -> [UInt8]? {
+        defer { spent = nil }
+        return spent
+    }
+
     private mutating func dropFirst() {
         pieceBytes -= pieces[first].count
-        pieces[first] = []
+        var piece: [UInt8] = []
+        swap(&piece, &pieces[first])
+        if piece.capacity <= Self.spareBytes { spent = piece }
         first += 1
         sent = 0
         guard first == pieces.count || first == Self.sweepCount else { return }

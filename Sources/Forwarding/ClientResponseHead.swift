@@ -33,25 +33,28 @@ public final class ClientResponseHead {
     ///   - response: without its hop-by-hop fields.
     ///   - date: now, for a response without Date (RFC 9110 §6.6.1).
     ///   - room: bytes for which there is to be room behind it.
-    public func make(_ response: ResponseHead, date: [UInt8], room: Int = 0) -> [UInt8] {
-        guard !hiddenFields.isEmpty else { return write(response, date, room) }
+    ///   - space: empty; its memory is used.
+    public func make(_ response: ResponseHead, date: [UInt8], room: Int = 0, in space: consuming [UInt8] = []) -> [UInt8] {
+        guard !hiddenFields.isEmpty else { return write(response, date, room, space) }
         var response = response
         for name in hiddenFields where response.fields.contains(named: name.span) { response.fields.remove(named: name.span) }
-        return write(response, date, room)
+        return write(response, date, room, space)
     }
 
-    private func write(_ response: ResponseHead, _ date: [UInt8], _ room: Int) -> [UInt8] {
+    private func write(_ response: ResponseHead, _ date: [UInt8], _ room: Int, _ space: consuming [UInt8]) -> [UInt8] {
+        var bytes = space
         let location = location.relative(in: response.fields)
         let viaLine = viaLine(response.version)
         let fieldBytes = FieldSerializer.room(for: response.fields)
         let own = ResponseSerializer.statusLineRoom(response.reason) + viaLine.count + (location?.count ?? 0) + date.count + Self.ownBytes
-        return Array(atMost: fieldBytes + own + room) { head in
+        bytes.append(atMost: fieldBytes + own + room) { head in
             ResponseSerializer.writeStatusLine(response.status, reason: response.reason, to: &head)
             FieldSerializer.write(response.fields, without: location == nil ? Self.omitted : Self.omittedWithLocation, to: &head)
             if let location { FieldSerializer.write(.location, location, to: &head) }
             if !response.fields.contains(.date) { FieldSerializer.write(.date, date, to: &head) }
             head.put(viaLine)
         }
+        return bytes
     }
 
     private static let omitted: KnownFieldSet = [.contentLength]

@@ -23,6 +23,11 @@ public struct ByteWriter {
     public mutating func put(_ bytes: Span<UInt8>) { bytes.withUnsafeBufferPointer { put($0.baseAddress, count: $0.count) } }
 
     @inlinable @inline(__always)
+    public mutating func put(_ bytes: UnsafeRawBufferPointer) {
+        bytes.withMemoryRebound(to: UInt8.self) { put($0.baseAddress, count: $0.count) }
+    }
+
+    @inlinable @inline(__always)
     public mutating func put(_ bytes: [UInt8]) { bytes.withUnsafeBufferPointer { put($0.baseAddress, count: $0.count) } }
 
     @inlinable @inline(__always)

@@ -85,6 +85,9 @@ public struct Fields: Sendable {
 
     public var count: Int { entries.count }
 
+    /// Which known fields there are lines of.
+    public var known: KnownFieldSet { present }
+
     @inlinable public func contains(_ field: KnownField) -> Bool { present.contains(field) }
 
     @inlinable public func containsAny(of fields: KnownFieldSet) -> Bool { !present.isDisjoint(with: fields) }

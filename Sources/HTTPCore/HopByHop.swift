@@ -96,8 +96,8 @@ extension Fields {
 extension ResponseHead {
     /// Without what concerns the connection.
     public func removingHopByHop() -> ResponseHead {
-        var head = self
-        head.fields = fields.removingHopByHop()
+        var head = ResponseHead(status: status, reason: reason, fields: fields.removingHopByHop())
+        head.version = version
         return head
     }
 }

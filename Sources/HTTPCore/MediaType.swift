@@ -21,6 +21,8 @@ public struct MediaType: Sendable {
     }
 
     private static func place(in text: Span<UInt8>) -> (essence: Range<Int>, slash: Int)? {
+        // What nearly all say here.
+        if text.equalsIgnoringCase("application/json") { return (0..<text.count, "application".utf8.count) }
         let start = text.endOfWhitespace(from: 0)
         let slash = text.endOfToken(from: start)
         guard slash > start, slash < text.count, text[slash] == UInt8(ascii: "/") else { return nil }
@@ -43,6 +45,7 @@ public struct MediaType: Sendable {
 
     /// Whether it is text that a coding makes shorter; pictures and archives are coded already.
     public var isText: Bool {
+        if isEssence("application/json") { return true }
         if type.equalsIgnoringCase("text") || suffix.equalsIgnoringCase("json") || suffix.equalsIgnoringCase("xml") { return true }
         let texts: [StaticString] = ["json", "x-ndjson", "jsonl", "json-seq", "javascript", "xml", "yaml"]
         return type.equalsIgnoringCase("application") && texts.contains { subtype.equalsIgnoringCase($0) }

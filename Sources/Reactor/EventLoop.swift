@@ -49,6 +49,8 @@ public final class EventLoop: @unchecked Sendable {
     private var stopped = false
     /// When the events being handled became known: read once for all of them.
     public private(set) var batchWallMilliseconds: Int64 = 0
+    /// By the clock that never goes back.
+    public private(set) var batchMilliseconds: Int64 = 0
     public private(set) var batchMicroseconds: Int64 = 0
     /// How long others waited for a batch to end.
     public private(set) var waits = LoopWaits()
@@ -196,6 +198,7 @@ public final class EventLoop: @unchecked Sendable {
         while !stopped {
             let count = epoll_wait(epoll.number, &events, Int32(Self.batchSize), waitTime())
             batchWallMilliseconds = time.wallMilliseconds
+            batchMilliseconds = time.monotonicMilliseconds
             batchMicroseconds = SystemTime.monotonicMicroseconds
             if count > 0 {
                 for index in 0..<Int(count) { handle(events[index]) }

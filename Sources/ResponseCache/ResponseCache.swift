@@ -23,6 +23,8 @@ public final class ResponseCache: @unchecked Sendable {
     private let memo = SelectingMemo()
     /// The key of the request that was looked up last: its memory is used again.
     private var scratchKey: [UInt8] = []
+    /// Room for so much more than the last key took is kept for the next one.
+    private static let scratchBytes = 128
     var reading: Reading
     private let time: () -> CacheTime
 
@@ -139,6 +141,8 @@ public final class ResponseCache: @unchecked Sendable {
         if content != nil, head.method != .options { content! += try invalidationPart(of: head, &basis) }
         let target = head.pathAndQuery
         let rules = settings.arguments.specialRules(for: target)
+        // Where somebody keeps the last key, this is new memory of the same size, rounded up: so that it does not grow with each.
+        if scratchKey.capacity > 4 * scratchKey.count + Self.scratchBytes { scratchKey = [] }
         scratchKey.removeAll(keepingCapacity: true)
         let (keys, identity) = keyMaker.keys(for: head, target: target.span, rules: rules, content: content, in: &scratchKey)
         basis.identity = identity

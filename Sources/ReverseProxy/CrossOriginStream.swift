@@ -53,6 +53,7 @@ final class CrossOriginStream: ClientStream {
     func sendComplete(_ response: CompleteResponse) { stream.sendComplete(response) }
     func sendAgain(_ response: CompleteResponse) { stream.sendAgain(response) }
     var takesChunks: Bool { stream.takesChunks }
+    func spareOutput() -> [UInt8] { stream.spareOutput() }
     func roomNeeded(lines: [UInt8], _ framing: ResponseFraming) -> Int { stream.roomNeeded(lines: lines, framing) }
     func write(_ bytes: Span<UInt8>) -> Bool { stream.write(bytes) }
     func endResponse() { stream.endResponse() }

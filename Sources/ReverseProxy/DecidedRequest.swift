@@ -29,14 +29,15 @@ final class DecidedRequest: @unchecked Sendable {
     let trace: ExchangeTrace
 
     init(
-        _ head: RequestHead, _ facts: borrowing RequestFacts<FoundResponse>, _ decision: borrowing RequestDecision<FoundResponse>,
+        _ head: RequestHead, _ facts: borrowing RequestFacts<FoundResponse>, _ decision: consuming RequestDecision<FoundResponse>,
         _ arrival: borrowing Arrival, shard: ProxyShard
     ) {
+        var trace = ExchangeTrace(facts, decision)
         self.head = head
         directives = facts.directives
         mode = facts.mode
         // The upstream may take its time, and the memory be another's by then.
-        let held = decision.holding(\.holdingHead)
+        let held = (consume decision).holding(\.holdingHead)
         (found, mayRescue, place) = (held.copy, held.mayRescue, held.place)
         self.decision = held
         route = arrival.route ?? shard.routes.place(of: head.pathAndQuery)
@@ -44,7 +45,6 @@ final class DecidedRequest: @unchecked Sendable {
         var keys: TargetKeys?
         if case .lookedUp(let lookedUp) = facts.storeUse { keys = lookedUp.keys }
         scopes = shard.scopes(of: head, route: route, keys)
-        var trace = ExchangeTrace(facts, decision)
         trace.identity = arrival.basis?.identityOutcome
         trace.found.diskReads = UInt8(clamping: arrival.reads)
         trace.reasons.isClientIgnored = arrival.isClientIgnored

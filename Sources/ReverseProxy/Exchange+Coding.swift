@@ -51,22 +51,22 @@ extension Exchange {
         return produced
     }
 
+    /// How what is passed on as it comes goes out.
+    enum PassedForm {
+        /// As it comes, as it does to every client.
+        case asItComes
+        /// The same, and another client might get it with gzip.
+        case asItComesHere
+        case gzipped
+    }
+
     /// Puts gzip on what follows, where the client takes it and there is memory for one more. HEAD is told what GET would get.
-    /// - Parameter lines: field lines that go out behind the response's own.
-    /// - Returns: the length that goes out; nil where nobody knows.
-    func beginCoding(_ response: inout ResponseHead, length: Int?, _ lines: inout [UInt8]) -> Int? {
-        guard let facts = passedForm(response, contentBytes: length), facts.isNegotiated else { return length }
-        var isCoded = facts.form == .gzipped && stream.takesChunks
-        if isCoded, head.method != .head {
-            coding = shard.messages.passedCodings.begin()
-            isCoded = coding != nil
-        }
-        guard isCoded else {
-            NegotiatedHead.appendVary(beside: response.fields, to: &lines)
-            return length
-        }
-        NegotiatedHead.change(&response, NegotiatedHead.Coded(.gzip))
-        return nil
+    func beginCoding(_ response: ResponseHead, length: Int?) -> PassedForm {
+        guard let facts = passedForm(response, contentBytes: length), facts.isNegotiated else { return .asItComes }
+        guard facts.form == .gzipped, stream.takesChunks else { return .asItComesHere }
+        guard head.method != .head else { return .gzipped }
+        coding = shard.messages.passedCodings.begin()
+        return coding == nil ? .asItComesHere : .gzipped
     }
 
     /// A 304 in the place of a whole response says what that would have said.

@@ -138,16 +138,24 @@ extension Exchange {
     }
 
     /// It is passed on as it comes.
-    func begin(_ arrived: ResponseHead, length arrivedLength: Int?, _ notStored: NotStoredReason) {
-        var response = arrived
-        var lines: [UInt8] = []
-        lines.reserveCapacity(Self.usualLineBytes)
-        let length = beginCoding(&response, length: arrivedLength, &lines)
-        let isLookedUp = request.place != nil
-        if isLookedUp { record.notStored = MetricNames.place(of: notStored) }
+    func begin(_ response: ResponseHead, length: Int?, _ notStored: NotStoredReason) {
+        if request.place != nil { record.notStored = MetricNames.place(of: notStored) }
         trace.reasons.notStored = notStored
         record.status = response.status.rawValue
-        shard.messages.cacheStatus.forwarded(forwarding(detail: isLookedUp ? notStored.rawValue : nil), to: &lines)
+        switch beginCoding(response, length: length) {
+        case .asItComes: start(response, length: length, notStored, variesHere: false)
+        case .asItComesHere: start(response, length: length, notStored, variesHere: true)
+        case .gzipped:
+            var coded = response
+            NegotiatedHead.change(&coded, NegotiatedHead.Coded(.gzip))
+            start(coded, length: nil, notStored, variesHere: false)
+        }
+    }
+
+    /// - Parameters:
+    ///   - response: as it goes out.
+    ///   - variesHere: others may get it in another form, which its head has yet to say.
+    private func start(_ response: ResponseHead, length: Int?, _ notStored: NotStoredReason, variesHere: Bool) {
         let isTunnel = response.status == 101
         if isTunnel { beginTunnel() }
         let framing: ResponseFraming =
@@ -160,11 +168,15 @@ extension Exchange {
             } else {
                 head.method == .head ? .none : .chunked
             }
-        appendWhy(to: &lines)
+        var bytes = shard.messages.clientHead.make(
+            response, date: shard.date, room: Self.usualLineBytes + stream.roomNeeded(lines: [], framing), in: stream.spareOutput())
+        if variesHere { NegotiatedHead.appendVary(beside: response.fields, to: &bytes) }
+        let detail = request.place == nil ? nil : notStored.rawValue
+        shard.messages.cacheStatus.forwarded(forwarding(detail: detail), to: &bytes)
+        appendWhy(to: &bytes)
         // What could have been taken whole is read at the upstream's pace, so its connection is free at the end.
         let limit = shard.settings.content.bufferLimitBytes
-        let bytes = shard.messages.clientHead.make(response, date: shard.date, room: stream.roomNeeded(lines: lines, framing))
-        stream.startResponse(head: bytes, lines: lines, framing: framing, readAhead: (length ?? 0) > limit ? 0 : limit)
+        stream.startResponse(head: consume bytes, lines: [], framing: framing, readAhead: (length ?? 0) > limit ? 0 : limit)
     }
 
     /// Of what stands behind a response's own lines.

@@ -111,7 +111,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     private func askFailureMemory() {
         let asking = request.asking(mayLook: shard.background.fetches.hasRoomToLook)
-        let admission = shard.shared.health.admit(request.scopes, asking, now: shard.loop.time.monotonicMilliseconds)
+        let admission = shard.shared.health.admit(request.scopes, asking, now: shard.loop.batchMilliseconds)
         switch admission {
         case .go: break
         case .refuse: shard.background.rechecks.watchAddress()
@@ -124,23 +124,21 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     private func join() {
         guard let flight = request.place?.flight else { return handle(.joined(.alone)) }
-        let now = shard.loop.time.monotonicMilliseconds
-        let place = shard.shared.collapsed.join(flight, now: now, as: self)
+        let place = shard.shared.collapsed.join(flight, now: shard.loop.batchMilliseconds, as: self)
         handle(.joined(place))
     }
 
     func flightEnded(_ outcome: FlightOutcome) { shard.loop.execute { self.handle(.flightEnded(outcome)) } }
 
     private func startFetch(leads: Bool) {
-        let sent = shard.upstreamRequest(for: request, body, client: client)
-        let fetch = Fetch(shard: shard, subject: request, request: sent, body: body, receiver: self)
+        let fetch = Fetch(shard: shard, subject: request, body: body, receiver: self)
         fetch.place = place
         place = nil
         self.fetch = fetch
         startTimer()
         awaitContinue()
         shard.countRequestBytes(body.bytes.count)
-        fetch.start(leads: leads ? request.place?.flight : nil)
+        fetch.start(shard.upstreamRequest(for: request, body, client: client), leads: leads ? request.place?.flight : nil)
         if stream.hasPeerEnded { clientEnded() }
     }
 

@@ -26,7 +26,7 @@ extension Fetch: TransferReceiver {
         let head = transfer.address == 0 ? head : shard.asOfFirstAddress(head, from: transfer.address)
         var response = head.removingHopByHop()
         if head.status == 101 {
-            guard Upgrade.isAccepted(by: head, offered: request.fields) else {
+            guard Upgrade.isAccepted(by: head, offered: transfer.request.fields) else {
                 return perform(machine.handle(.decided(.fail(.unexpectedStatus))))
             }
             response.fields.append(.upgrade, Array(head.fields.first(.upgrade) ?? []))
@@ -35,12 +35,12 @@ extension Fetch: TransferReceiver {
         judge(head)
         invalidate(after: head)
         if mayBeAwaited, shard.process.successor.isAwaited { return hold(transfer, head) }
-        use(head, response)
+        use(transfer, head, response)
     }
 
-    func use(_ head: ResponseHead, _ response: ResponseHead) {
+    func use(_ transfer: Transfer, _ head: ResponseHead, _ response: ResponseHead) {
         let length = head.contentLength
-        let decision = decide(response, length: length)
+        let decision = decide(response, to: transfer.request, length: length)
         if decision.isUse { shard.noteGrant(response, to: subject.head, route: subject.route) }
         let action = machine.handle(.decided(admit(decision)))
         updateStored(by: response)
@@ -90,7 +90,7 @@ extension Fetch: TransferReceiver {
 
     // MARK: The head
 
-    private func decide(_ response: ResponseHead, length: Int?) -> ResponseDecision {
+    private func decide(_ response: ResponseHead, to request: UpstreamRequest, length: Int?) -> ResponseDecision {
         // The operator's demands matter where there is a copy.
         var facts = ResponseFacts(
             subject.head, sent: request.fields, response, copy: subject.found.map { ($0.metadata, $0.head) },

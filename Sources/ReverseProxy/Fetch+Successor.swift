@@ -35,7 +35,7 @@ extension Fetch {
         guard let held, let response else { return }
         self.held = nil
         guard let transfer = running else { return }
-        use(held.head, response)
+        use(transfer, held.head, response)
         let content = held.content
         if !content.isEmpty, running != nil { self.transfer(transfer, content: content.span) }
         guard running != nil else { return }

@@ -30,7 +30,6 @@ final class Fetch: @unchecked Sendable {
     var keysOfGet: TargetKeys?
     /// Made when it is asked for first.
     var placed: PlacedRequest?
-    private(set) var request: UpstreamRequest
     /// Let go of when the response is passed on: the request is not sent again then.
     var body: RequestBody
     /// Where others wait for what this fetch brings: the key under which they do. They are told once.
@@ -53,17 +52,16 @@ final class Fetch: @unchecked Sendable {
     var recency = Recency(
         order: .unknown, isImported: false, requestTime: Timestamp(milliseconds: 0), responseTime: Timestamp(milliseconds: 0))
 
-    init(shard: ProxyShard, subject: DecidedRequest, request: UpstreamRequest, body: RequestBody, receiver: any FetchReceiver) {
+    init(shard: ProxyShard, subject: DecidedRequest, body: RequestBody, receiver: any FetchReceiver) {
         self.shard = shard
         self.subject = subject
-        self.request = request
         self.body = body
         self.receiver = receiver
     }
 
-    /// Sends the request; the receiver is told at once where it cannot even be tried.
+    /// Sends the request, which the transfer has from then on; the receiver is told at once where it cannot even be tried.
     /// - Parameter flight: the key under which others wait for this fetch.
-    func start(leads flight: FlightKey?) {
+    func start(_ request: consuming UpstreamRequest, leads flight: FlightKey?) {
         shard.loop.assertOnLoop()
         self.flight = flight
         shard.cache?.noteCookies(sentWith: subject.head, isReading: subject.isReading)
@@ -71,10 +69,10 @@ final class Fetch: @unchecked Sendable {
         request.shares = shard.shares(of: subject.scopes)
         if case .streamed = body { request.shares.append(StreamedContent.share(of: shard.settings.upstream.maximumConnections)) }
         if !subject.head.method.isSafe { shard.cache?.readAhead(forWrite: subject.head) }
-        ask()
+        ask(request)
     }
 
-    private func ask() {
+    private func ask(_ request: consuming UpstreamRequest) {
         noteSending()
         transfer = shard.upstream.start(request, receiver: self)
         guard let transfer else { return perform(machine.handle(.transferFailed(.connectionLimitReached))) }
@@ -101,7 +99,7 @@ final class Fetch: @unchecked Sendable {
     /// What the upstream responded with, as soon as that is known.
     var status: Status? { response?.status }
 
-    var clock: Int64 { shard.loop.time.monotonicMilliseconds }
+    var clock: Int64 { shard.loop.batchMilliseconds }
 
     /// What asks; nil where it has been stopped.
     var running: Transfer? { transfer }
@@ -165,8 +163,9 @@ final class Fetch: @unchecked Sendable {
         case .bring(let reason, let fault): passOnWhole(reason, fault)
         case .askWithoutConditions:
             // RFC 9111 §4.3.4: a 304 for what is not stored is no response to anybody, so the upstream is asked for the whole.
+            guard var request = transfer?.request else { return }
             Validation.removeConditions(from: &request.fields)
-            ask()
+            ask(request)
         case .fail(let fault):
             note(fault)
             collected.removeAll()

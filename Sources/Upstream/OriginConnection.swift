@@ -49,7 +49,7 @@ final class OriginConnection: EventHandler {
         self.stream = stream
         self.times = times
         self.connections = connections
-        reader = ResponseReader(to: .get, limits: connections.client.limits.head)
+        reader = ResponseReader(to: .get, limits: connections.limits.head)
         connections.loop.add(stream.descriptor, .readable, self)
     }
 
@@ -99,7 +99,7 @@ final class OriginConnection: EventHandler {
         transfer.carrier = .connection(self)
         transfer.spoken = .http1
         reader = ResponseReader(
-            to: transfer.request.method, mayUpgrade: transfer.request.content == .tunnel, limits: connections.client.limits.head)
+            to: transfer.request.method, mayUpgrade: transfer.request.content == .tunnel, limits: connections.limits.head)
         var begun = TransferTimes()
         (begun.resolved, begun.connected, begun.secured) = wasUsed ? (0, 0, 0) : (times.resolved, times.connected, times.secured)
         transfer.beginRequest(begun)

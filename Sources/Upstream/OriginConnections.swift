@@ -6,6 +6,9 @@ import Reactor
 /// Belongs to one loop and is used on it only.
 final class OriginConnections {
     unowned let client: UpstreamClient
+    /// The client's, asked for at every step: who asks it counts a reference to it that is slow to count.
+    let loop: EventLoop
+    let limits: TransferLimits
     let readBuffer = ReadBuffer()
     let connector: CurlConnector
     let settings: UpstreamSettings
@@ -56,6 +59,7 @@ final class OriginConnections {
     ///   - first: those of the first address, by whose name requests call their host.
     init(client: UpstreamClient, _ settings: UpstreamSettings, at place: Int, of first: UpstreamSettings) {
         self.client = client
+        (loop, limits) = (client.loop, client.limits)
         self.place = place
         self.settings = settings
         name = Self.followedName(settings)
@@ -64,8 +68,6 @@ final class OriginConnections {
         waiting = ConnectionQueue(connections: settings.maximumConnections, limit: settings.queueLimit)
         if settings.knowsHTTP2 { expected = .http2 }
     }
-
-    var loop: EventLoop { client.loop }
 
     /// - Returns: false where the request would have to wait, and too many wait already.
     func start(_ transfer: Transfer) -> Bool {

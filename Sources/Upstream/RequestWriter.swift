@@ -3,7 +3,8 @@
 import HTTP2
 import HTTPCore
 
-struct RequestWriter {
+/// A class, so that using it copies nothing.
+final class RequestWriter {
     /// What goes before each target: the base path; for a forward proxy the scheme and authority too (RFC 9112 §3.2.2).
     private let prefix: [UInt8]
     /// The target of OPTIONS for the whole server, which has no path (RFC 9112 §3.2.4).

@@ -44,7 +44,7 @@ public final class Transfer {
     }
 
     let client: UpstreamClient
-    let request: UpstreamRequest
+    public let request: UpstreamRequest
     var carrier = TransferCarrier.none
     /// Those of the address that it asks; nil before it begins.
     var connections: OriginConnections?

@@ -176,6 +176,22 @@ struct OutputQueueTests {
         }
     }
 
+    @Test("the memory of a small piece that has gone out is to be had, once; that of a large one is not kept")
+    func spent() {
+        let (socket, far) = pair()
+        let near = ClientTransport(Descriptor(socket))
+        defer { close(far) }
+        var queue = OutputQueue()
+        for (count, isKept) in [(100, true), (20_000, false)] {
+            queue.append(piece: [UInt8](repeating: 1, count: count))
+            #expect(queue.takeSpent() == nil)
+            _ = queue.send(to: near)
+            #expect(queue.isEmpty)
+            #expect((queue.takeSpent() != nil) == isKept)
+            #expect(queue.takeSpent() == nil)
+        }
+    }
+
     @Test("a peer that is gone is noticed, without a signal")
     func gone() {
         let (socket, far) = pair()

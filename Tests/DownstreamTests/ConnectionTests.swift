@@ -45,9 +45,9 @@ private final class Answering: RequestReceiver {
         case "/gone":
             answerClosed(connection)
             return nil
-        case "/late":
-            connection.sendContinue()
-            return Late(self, connection)
+        case "/late", "/soon", "/last":
+            if target == "/late" { connection.sendContinue() } else { waits.signal() }
+            return Late(self, connection, target)
         default:
             answer(target, connection, request.bytes)
             return nil
@@ -63,18 +63,32 @@ private final class Answering: RequestReceiver {
         if let bytes { wholes.withLock { $0.append("\(bytes.count) \(sent)") } }
     }
 
-    /// Responds when it has the whole request.
+    /// Responds when it has the whole request: while that is being handled, in the next round, or at the last moment.
     private final class Late: ClientExchange {
         private unowned let receiver: Answering
         private unowned let connection: ClientConnection
+        private let target: String
 
-        init(_ receiver: Answering, _ connection: ClientConnection) { (self.receiver, self.connection) = (receiver, connection) }
+        init(_ receiver: Answering, _ connection: ClientConnection, _ target: String) {
+            (self.receiver, self.connection, self.target) = (receiver, connection, target)
+        }
 
         func requestContent(_ bytes: Span<UInt8>) {}
-        func requestEnded() { receiver.answer("/late", connection) }
+        func requestEnded() {
+            if target == "/late" { respondNow() }
+            if target == "/soon" { connection.table.loop.inNextRound { self.respondNow() } }
+        }
         func responseDrained() {}
         func clientLeft() {}
+
+        func respondNow() {
+            receiver.answer(target, connection)
+            receiver.hasGoneAtOnce.withLock { $0 = connection.output.isEmpty }
+        }
     }
+
+    /// Whether what was sent outside of the request's handling had gone out when that call returned.
+    let hasGoneAtOnce = Mutex<Bool?>(nil)
 
     /// Goes on for a while after it was told to stop, as a flow does whose pieces are under way; ends when it is told to go on.
     private final class Gushing: ClientExchange {
@@ -219,6 +233,7 @@ private final class Listening: @unchecked Sendable {
     }
 
     var wholes: [String] { receiver.wholes.withLock { $0 } }
+    var hasGoneAtOnce: Bool? { receiver.hasGoneAtOnce.withLock { $0 } }
 
     func waitForRequest() { receiver.waits.wait() }
 
@@ -302,6 +317,22 @@ struct ConnectionTests {
             listening.waitForRequest()
         }
         #expect(listening.strays.bytes == 0)
+    }
+
+    @Test("a response that was waited for goes out with its batch's, and before its connection ends", arguments: ["/soon", "/last"])
+    func gathered(target: String) throws {
+        let listening = try Listening()
+        defer { listening.end() }
+        let client = try TestClient(port: listening.port)
+        client.send(Answering.request(target))
+        listening.waitForRequest()
+        if target == "/last" {
+            listening.drain(.seconds(1)) {}
+            listening.turn()
+            listening.time.advance(by: .seconds(2))
+        }
+        #expect(client.readResponse()?.text == target)
+        #expect(listening.hasGoneAtOnce == false)
     }
 
     @Test("so many requests a connection, and no more")

@@ -96,6 +96,18 @@ struct CodingTests {
         }
     }
 
+    @Test("what is small is coded as well with little memory, up to the last size and beyond it")
+    func sizes() throws {
+        let encoder = GzipEncoder(.thorough)
+        for count in [30, 1_000, 4_095, 4_096, 4_097, 9_000, 64] {
+            let content = Array(String(repeating: "{\"number\":1,\"text\":\"abc\"}", count: count / 20).utf8.prefix(count))
+            let coded = try #require(content.withUnsafeBytes { encoder.encode($0) } ?? (count < 100 ? [] : nil))
+            guard !coded.isEmpty else { continue }
+            #expect(coded.count < content.count)
+            #expect(try ContentDecoder.decode(coded, .gzip, limit: content.count) == content)
+        }
+    }
+
     @Test("the encoder begins anew with each content, also after one that does not shrink")
     func encoding() throws {
         let encoder = GzipEncoder()
