@@ -78,14 +78,21 @@ struct IndexSnapshot {
 
     /// nil where there is none, or it does not fit the segments that are there.
     static func read(directory: String, segments: SegmentList, seed: UInt64) -> IndexSnapshot? {
-        read(Descriptor(csystem_open(path(directory), O_RDONLY | Segment.plain, 0)), segments: segments, seed: seed)
+        let file = Descriptor(csystem_open(path(directory), O_RDONLY | Segment.plain, 0))
+        return read(file, limit: sizeLimit(segments)) { IndexSnapshot($0, segments, seed: seed) }
     }
 
-    /// The same from a file that is open.
-    static func read(_ file: borrowing Descriptor, segments: SegmentList, seed: UInt64) -> IndexSnapshot? {
+    /// That of another process, which writes on: entries of segments that are gone since, or behind its end, are left out.
+    static func readHanded(_ file: borrowing Descriptor, segments: SegmentList, seed: UInt64) -> IndexSnapshot? {
+        read(file, limit: .max) { IndexSnapshot(handed: $0, segments, seed: seed) }
+    }
+
+    private static func read(
+        _ file: borrowing Descriptor, limit: Int, _ body: (UnsafeRawBufferPointer) -> IndexSnapshot?
+    ) -> IndexSnapshot? {
         guard file.isOpen else { return nil }
         var status = stat()
-        guard fstat(file.number, &status) == 0, status.st_size >= headerBytes, status.st_size <= sizeLimit(segments) else { return nil }
+        guard fstat(file.number, &status) == 0, status.st_size >= headerBytes, status.st_size <= limit else { return nil }
         let size = Int(status.st_size)
         let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 8)
         defer { bytes.deallocate() }
@@ -95,7 +102,7 @@ struct IndexSnapshot {
             guard count > 0 else { return nil }
             got += count
         }
-        return IndexSnapshot(UnsafeRawBufferPointer(bytes), segments, seed: seed)
+        return body(UnsafeRawBufferPointer(bytes))
     }
 
     /// Each entry has a record of its own.
@@ -104,30 +111,51 @@ struct IndexSnapshot {
     }
 
     private init?(_ bytes: UnsafeRawBufferPointer, _ segments: SegmentList, seed: UInt64) {
-        func number(_ offset: Int) -> UInt64 { UInt64(littleEndian: bytes.load(fromByteOffset: offset, as: UInt64.self)) }
-        let (count, rest) = (bytes.count - Self.headerBytes).quotientAndRemainder(dividingBy: Self.entryBytes)
-        guard number(0) == RecordHeader.payloadChecksum(bytes.baseAddress! + 8, bytes.count - 8, seed: seed), number(8) == Self.magic,
-            number(16) == UInt64(count), rest == 0, number(40) == Self.segmentsSeal(segments),
-            let end = Self.end(segment: number(24), offset: number(32), segments)
+        guard let header = Header(bytes, seed: seed), header.seal == Self.segmentsSeal(segments),
+            header.end.segment == segments.newest?.number ?? 0, header.end.offset <= segments.newest?.size ?? 0
         else { return nil }
-        self.end = end
+        end = header.end
         for at in stride(from: Self.headerBytes, to: bytes.count, by: Self.entryBytes) {
-            let place = number(at + 24)
-            guard number(at + 16) < Segment.numberLimit else { return nil }
-            let entry = IndexEntry(
-                hash: KeyHash(low: number(at), high: number(at + 8)), segment: number(at + 16),
-                offset: UInt32(truncatingIfNeeded: place), flags: UInt32(truncatingIfNeeded: place >> 32) & IndexEntry.lastingFlags)
-            guard Self.isWithin(entry, segments, end) else { return nil }
+            guard let entry = Self.entry(bytes, at), Self.isWithin(entry, segments, end) else { return nil }
             index.set(entry)
         }
     }
 
-    /// Where the next record goes: within the newest segment, at a place where a record can be found again.
-    private static func end(segment: UInt64, offset: UInt64, _ segments: SegmentList) -> StoreWriter.Position? {
-        guard segment == segments.newest?.number ?? 0, let offset = Int(exactly: offset), offset <= segments.newest?.size ?? 0,
-            offset % RecordHeader.alignment == 0
-        else { return nil }
-        return StoreWriter.Position(segment: segment, offset: offset)
+    private init?(handed bytes: UnsafeRawBufferPointer, _ segments: SegmentList, seed: UInt64) {
+        guard let header = Header(bytes, seed: seed) else { return nil }
+        end = header.end
+        for at in stride(from: Self.headerBytes, to: bytes.count, by: Self.entryBytes) {
+            guard let entry = Self.entry(bytes, at) else { return nil }
+            if entry.segment <= end.segment, Self.isWithin(entry, segments, end) { index.set(entry) }
+        }
+    }
+
+    private struct Header {
+        /// Where the next record goes: a place where a record can be found again.
+        let end: StoreWriter.Position
+        let seal: UInt64
+
+        init?(_ bytes: UnsafeRawBufferPointer, seed: UInt64) {
+            let (count, rest) = (bytes.count - headerBytes).quotientAndRemainder(dividingBy: entryBytes)
+            guard number(bytes, 0) == RecordHeader.payloadChecksum(bytes.baseAddress! + 8, bytes.count - 8, seed: seed),
+                number(bytes, 8) == magic, number(bytes, 16) == UInt64(count), rest == 0, number(bytes, 24) < Segment.numberLimit,
+                let offset = Int(exactly: number(bytes, 32)), offset % RecordHeader.alignment == 0
+            else { return nil }
+            end = StoreWriter.Position(segment: number(bytes, 24), offset: offset)
+            seal = number(bytes, 40)
+        }
+    }
+
+    private static func number(_ bytes: UnsafeRawBufferPointer, _ offset: Int) -> UInt64 {
+        UInt64(littleEndian: bytes.load(fromByteOffset: offset, as: UInt64.self))
+    }
+
+    private static func entry(_ bytes: UnsafeRawBufferPointer, _ at: Int) -> IndexEntry? {
+        let place = number(bytes, at + 24)
+        guard number(bytes, at + 16) < Segment.numberLimit else { return nil }
+        return IndexEntry(
+            hash: KeyHash(low: number(bytes, at), high: number(bytes, at + 8)), segment: number(bytes, at + 16),
+            offset: UInt32(truncatingIfNeeded: place), flags: UInt32(truncatingIfNeeded: place >> 32) & IndexEntry.lastingFlags)
     }
 
     /// Whether a record may lie there: what is written next must not take its place.

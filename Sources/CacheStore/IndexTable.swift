@@ -130,6 +130,13 @@ struct IndexTable {
     /// One part's slots, the empty ones too: a snapshot without a copy, for those who go through everything and must not hold up others.
     func slots(ofPart part: Int) -> [IndexEntry] { parts[part].entries }
 
+    /// Goes through all of it.
+    mutating func removeAll(where isGone: (IndexEntry) -> Bool) {
+        var gone: [KeyHash] = []
+        visitAll { if isGone($0) { gone.append($0.hash) } }
+        for hash in gone { remove(hash) }
+    }
+
     func visitAll(_ visit: (IndexEntry) -> Void) {
         for part in parts {
             for entry in part.entries where entry.isOccupied { visit(entry) }

@@ -1,6 +1,6 @@
-// How a store goes from one process to the next without being closed: the old one holds its writer, so the files stay as they are, and hands its index on in
-// memory; the new one opens the directory with that and holds its own writer, until the directory is its own. What changes meanwhile changes in the old
-// one's memory, and is passed on in its order. Nothing of it is on the disk before one of both goes on: if that is the old one, as if nothing had been.
+// How a store goes from one process to the next without being closed. The old one hands its index on in memory, as it was at one place of the files, and
+// writes on; what it writes meanwhile, the new one reads behind that place once the directory is its own. From then on each tells the other what takes
+// something back, until the old one ends.
 
 import CSystem
 import Descriptors
@@ -32,37 +32,39 @@ extension ResponseStore {
 
     // MARK: The old process
 
-    /// Writes what waits, and then nothing until `goOn`. Look-ups go on, and what is put in waits.
-    /// - Returns: nil where another process cannot be given it: then all is as before.
-    public func hold() -> HandedStore? {
+    /// All goes on as before.
+    /// - Returns: nil where another process cannot be given it.
+    public func offer() -> HandedStore? {
         let lock = directory.copyOfLock()
         guard directory.isWritable, lock.isOpen else { return nil }
-        let position = writer.hold(self)
-        // Part by part: nobody waits for all of a large index. What is removed meanwhile is passed on.
+        let position = writer.positionNow(self)
+        // Part by part: nobody waits for all of a large index. Whatever changes meanwhile has its record behind the position.
         let parts = (0..<IndexTable.partCount).map { part in state.withLock { $0.index.slots(ofPart: part) } }
         let index = IndexSnapshot.inMemory(parts, state.withLock { $0.segments }, end: position, seed: seed)
-        guard index.isOpen else {
-            goOn()
-            return nil
-        }
-        return HandedStore(lock: lock, index: index)
+        return index.isOpen ? HandedStore(lock: lock, index: index) : nil
     }
 
-    /// The other process has not come to it: all that has waited is written.
-    public func goOn() {
-        state.withLock { $0.isPassedOn = false }
-        writer.goOn(self)
-    }
-
-    /// What has changed since `hold`, and changes from now on, goes to the other process too. Only marks are taken here.
+    /// Writes what waits, and nothing afterwards: what takes something back goes to the other process, and nothing else is stored.
     /// - Parameter successor: called in the order of the changes, with locks held: it does no more than queue.
-    public func pass(to successor: @escaping @Sendable (PassedChange) -> Void) {
-        state.withLock { $0.isPassedOn = true }
-        writer.pass(to: successor)
+    /// - Returns: where the other process writes on.
+    public func pass(to successor: @escaping @Sendable (PassedChange) -> Void) -> HandedPosition {
+        state.withLock { $0.owner = .both }
+        let position = writer.pass(self, to: successor)
+        return HandedPosition(segment: position.segment, offset: UInt64(position.offset))
+    }
+
+    /// The other process has not begun: all that has waited is written.
+    public func goOn() {
+        let isOurs = state.withLock { state in
+            if state.owner == .both { state.owner = .us }
+            return state.owner == .us
+        }
+        if isOurs { writer.goOn(self) }
     }
 
     /// The directory is the other process's. What is stored counts as stale here, in memory only: that one may know better.
     public func leave() {
+        state.withLock { $0.owner = .other }
         writer.leave()
         directory.leave()
         for part in 0..<IndexTable.partCount {
@@ -81,23 +83,39 @@ extension ResponseStore {
 
     // MARK: The new process
 
-    /// The directory is ours: what was put in waits no longer.
-    public func own() {
+    /// The directory is ours, with all that the old process has written since it offered its index. What was put in waits no longer.
+    public func own(upTo end: HandedPosition) {
         directory.take()
+        let end = StoreWriter.Position(segment: end.segment, offset: Int(clamping: end.offset))
         var leftovers = state.withLock { state in
+            var recovery = StoreRecovery(directory: directory, settings: settings, seed: seed)
+            swap(&recovery.index, &state.index)
+            swap(&recovery.segments, &state.segments)
+            recovery.readOn(from: writer.position, to: end)
+            swap(&recovery.index, &state.index)
+            swap(&recovery.segments, &state.segments)
+            state.changes.raiseAll()
             defer { state.leftovers = StoreLeftovers() }
-            return state.leftovers
+            return state.leftovers.adding(recovery.leftovers)
         }
         leftovers.remove()
         IndexSnapshot.remove(directory: directory.path)
-        writer.goOn(self)
+        writer.goOn(self, from: end)
     }
 
-    /// Does here what was done there.
+    // MARK: Both
+
+    /// From now on the other process hears of what takes something back here; nil: there is none any more.
+    /// - Parameter peer: called in the order of the changes, with locks held: it does no more than queue.
+    public func tell(_ peer: (@Sendable (PassedChange) -> Void)?) { writer.tell(peer) }
+
+    /// It hears of something that no record has.
+    public func tell(_ change: PassedChange) { writer.tell(change) }
+
+    /// Does here what was done there. A mark is put in with `insert`.
     public func follow(_ change: PassedChange) {
         switch change {
-        case .item(let key, let metadata, let head, let body, let retention):
-            insert(NewItem(key: key, metadata: metadata, head: head, body: body, retention: Retention(rawValue: retention) ?? .outlives))
+        case .item, .purge: break
         case .removal(let low, let high): remove(KeyHash(low: low, high: high))
         case .staleMark(let low, let high): _ = markStale(KeyHash(low: low, high: high))
         case .clearing: removeAll()

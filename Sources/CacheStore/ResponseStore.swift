@@ -25,14 +25,21 @@ public final class ResponseStore: @unchecked Sendable {
     /// The state's, for those who read without it.
     private let changes: ChangeCounts
 
+    enum Owner {
+        case us
+        /// Another process's, where that begins. Then it is not taken back.
+        case both
+        case other
+    }
+
     struct State {
         var index = IndexTable()
         var segments = SegmentList()
         /// Queued and not yet readable from a segment. Removals are not in it: they act on the index at once.
         var pending = PendingTable()
         var statistics = StoreStatistics()
-        /// Another process stores in the directory: here nothing new is, but for marks.
-        var isPassedOn = false
+        /// Whose the directory is. Where it is another's, nothing new is stored here, but for marks.
+        var owner = Owner.us
         /// What goes once the directory is ours.
         var leftovers = StoreLeftovers()
         /// Raised with every change of what look-ups find.
@@ -227,8 +234,8 @@ public final class ResponseStore: @unchecked Sendable {
         let pending = PendingItem(item, hash: item.key.withUnsafeBytes { KeyHash($0, seed: seed) })
         return state.withLock { state in
             if let seen, state.place(of: pending.hash) != seen { return .changed }
-            guard !state.isPassedOn || item.retention.isNeeded else { return .unwritable }
-            guard state.isPassedOn || state.statistics.pendingBytes + pending.bytes <= limit else {
+            guard state.owner == .us || item.retention.isNeeded else { return .unwritable }
+            guard state.owner != .us || state.statistics.pendingBytes + pending.bytes <= limit else {
                 state.statistics.dropped += 1
                 return .busy
             }
@@ -385,7 +392,7 @@ public final class ResponseStore: @unchecked Sendable {
     public func close() {
         writer.writeWaiting(self)
         defer { directory.unlock() }
-        guard directory.isWritable, !state.withLock({ $0.isPassedOn }) else { return }
+        guard directory.isWritable, state.withLock({ $0.owner == .us }) else { return }
         writer.synchronize(self)
         let position = writer.position
         state.withLock { state in

@@ -8,11 +8,14 @@ import Glibc
 enum SegmentScan {
     /// Calls `body` with each record whose header is valid, in order; returns the offset behind the last one. Behind a damaged header the
     /// next valid one is looked for: headers are keyed, so nothing else passes for one.
+    /// - Parameter range: of offsets; nil: all of the segment.
     @discardableResult
-    static func forEachRecord(in segment: Segment, seed: UInt64, _ body: (RecordHeader, Int) -> Void) -> Int {
-        var offset = 0
+    static func forEachRecord(
+        in segment: Segment, _ range: Range<Int>? = nil, seed: UInt64, _ body: (RecordHeader, Int) -> Void
+    ) -> Int {
+        var offset = range?.lowerBound ?? 0
         var end = 0
-        while offset + RecordHeader.bytes <= segment.size {
+        while offset + RecordHeader.bytes <= min(segment.size, range?.upperBound ?? segment.size) {
             let place = segment.base + offset
             if let header = RecordHeader(at: place, segment: segment.number, offset: offset, limit: segment.size, seed: seed) {
                 body(header, offset)
@@ -68,13 +71,36 @@ struct StoreRecovery {
     /// - Returns: whether that can be used.
     mutating func run(handed index: borrowing Descriptor) -> Bool {
         openSegments()
-        guard let snapshot = IndexSnapshot.read(index, segments: segments, seed: seed) else { return false }
+        leaveOutOldest()
+        guard let snapshot = IndexSnapshot.readHanded(index, segments: segments, seed: seed) else { return false }
         self.index = snapshot.index
         end = snapshot.end
-        leaveOutOldest()
         statistics.opening.isFromSnapshot = true
         statistics.opening.entries = snapshot.index.count
         return true
+    }
+
+    /// What the other process has written since, and made, and evicted.
+    /// - Parameters:
+    ///   - start: the end of what is known.
+    ///   - end: that of all.
+    mutating func readOn(from start: StoreWriter.Position, to end: StoreWriter.Position) {
+        let numbers = directory.segmentNumbers()
+        let there = Set(numbers)
+        let before = segments.oldest?.number
+        while let oldest = segments.oldest, !there.contains(oldest.number) { _ = segments.removeOldest() }
+        let newest = segments.newest?.number ?? 0
+        for number in numbers where number > newest && number <= end.segment {
+            if let segment = Segment(opening: number, in: directory.path, isWritable: true) { segments.append(segment) }
+        }
+        for segment in segments where segment.number >= start.segment && segment.number <= end.segment {
+            let first = segment.number == start.segment ? start.offset : 0
+            let last = segment.number == end.segment ? end.offset : segment.size
+            if first < last { scan(segment, first..<last) }
+        }
+        leaveOutOldest()
+        if segments.oldest?.number != before { index.removeAll { segments[$0.segment] == nil } }
+        self.end = end
     }
 
     private mutating func openSegments() {
@@ -97,22 +123,34 @@ struct StoreRecovery {
     private mutating func scan() {
         var count = 0
         for segment in segments {
-            let number = segment.number
-            let last = SegmentScan.forEachRecord(in: segment, seed: seed) { header, offset in
-                count += 1
-                switch header.kind {
-                case .item:
-                    index.set(IndexEntry(hash: header.hash, segment: number, byteOffset: offset, isMarkedStale: header.isMarkedStale))
-                case .removal: index.remove(header.hash)
-                case .clearing: index = IndexTable()
-                case .staleMark: _ = index.markStale(header.hash)
-                case .staleAll: index.markAllStale()
-                }
-            }
-            end = StoreWriter.Position(segment: number, offset: last)
+            let (found, last) = scan(segment)
+            count += found
+            end = StoreWriter.Position(segment: segment.number, offset: last)
         }
         statistics.opening.hasForeignRecords =
             count == 0 && segments.contains { RecordHeader.coding(at: $0.base) != nil }
+    }
+}
+
+extension StoreRecovery {
+    /// Does what a segment's records say.
+    /// - Returns: how many there are, and the offset behind the last one.
+    @discardableResult
+    private mutating func scan(_ segment: Segment, _ range: Range<Int>? = nil) -> (count: Int, end: Int) {
+        var count = 0
+        let end = SegmentScan.forEachRecord(in: segment, range, seed: seed) { header, offset in
+            count += 1
+            switch header.kind {
+            case .item:
+                let place = IndexEntry(hash: header.hash, segment: segment.number, byteOffset: offset, isMarkedStale: header.isMarkedStale)
+                index.set(place)
+            case .removal: index.remove(header.hash)
+            case .clearing: index = IndexTable()
+            case .staleMark: _ = index.markStale(header.hash)
+            case .staleAll: index.markAllStale()
+            }
+        }
+        return (count, end)
     }
 }
 
@@ -120,6 +158,10 @@ struct StoreRecovery {
 struct StoreLeftovers: Sendable {
     var paths: [String] = []
     var segments: [Segment] = []
+
+    func adding(_ others: StoreLeftovers) -> StoreLeftovers {
+        StoreLeftovers(paths: paths + others.paths, segments: segments + others.segments)
+    }
 
     mutating func remove() {
         for path in paths { unlink(path) }

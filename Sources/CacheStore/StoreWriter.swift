@@ -103,31 +103,43 @@ final class StoreWriter: @unchecked Sendable {
 
     // MARK: Another process
 
-    /// Writes what waits, and then nothing.
-    /// - Returns: where the next record would go.
-    func hold(_ store: ResponseStore) -> Position {
+    /// Writes what waits.
+    /// - Returns: where the next record goes.
+    func positionNow(_ store: ResponseStore) -> Position {
         serial.sync {
             drain(store)
-            waiting.withLock { $0.hold() }
             return position
         }
     }
 
-    /// Writes again, first what has waited.
-    func goOn(_ store: ResponseStore) {
+    /// Writes what waits, and then nothing: that goes to another process.
+    /// - Returns: where that writes on.
+    func pass(_ store: ResponseStore, to successor: @escaping @Sendable (PassedChange) -> Void) -> Position {
         serial.sync {
+            drain(store)
+            waiting.withLock { $0.pass(unwritten, to: successor) }
+            return position
+        }
+    }
+
+    /// The other process has it: nothing is kept here any more.
+    func leave() { waiting.withLock { $0.leave() } }
+
+    /// Writes again, first what has waited.
+    /// - Parameter position: where another process has left off; nil: where this one has.
+    func goOn(_ store: ResponseStore, from position: Position? = nil) {
+        serial.sync {
+            if let position { (self.position, active, firstUnsynchronized) = (position, nil, position.segment) }
             waiting.withLock { $0.write() }
             drain(store)
         }
     }
 
-    /// What waits, and all that comes, goes to another process.
-    func pass(to successor: @escaping @Sendable (PassedChange) -> Void) {
-        serial.sync { waiting.withLock { $0.pass(unwritten, to: successor) } }
-    }
+    /// From now on another process hears of what takes something back; nil: none.
+    func tell(_ peer: (@Sendable (PassedChange) -> Void)?) { waiting.withLock { $0.tell(peer) } }
 
-    /// That has it: nothing is kept here any more.
-    func leave() { waiting.withLock { $0.leave() } }
+    /// It hears of something that is not written.
+    func tell(_ change: PassedChange) { waiting.withLock { $0.tell(change) } }
 
     private func drain(_ store: ResponseStore) {
         var work = waiting.withLock { $0.takeAll() }

@@ -18,13 +18,15 @@ struct WriterQueue {
     /// What becomes of what is queued.
     private enum Course {
         case written
-        /// It waits: another process looks at the files.
+        /// It waits: the files are another process's.
         case held
-        /// The other process hears of it; it is kept as well, until that has begun.
-        case passed(@Sendable (PassedChange) -> Void, isKept: Bool)
+        /// They are, for good.
+        case dropped
     }
 
     private var course: Course
+    /// Another process that is to know of all that takes something back, as long as both serve.
+    private var peer: (@Sendable (PassedChange) -> Void)?
     private var work: [StoreWriter.Work] = []
     private var bytes = 0
     /// It is to come at once, and has not come yet.
@@ -38,14 +40,11 @@ struct WriterQueue {
     init(isHeld: Bool = false) { course = isHeld ? .held : .written }
 
     mutating func append(_ one: StoreWriter.Work) -> Waking {
-        if case .passed(let pass, let isKept) = course {
-            pass(one.passed)
-            guard isKept else { return .none }
-        }
+        if let peer, let change = one.passed { peer(change) }
+        guard course != .dropped else { return .none }
         work.append(one)
         bytes += one.bytes
-        guard case .written = course else { return .none }
-        guard !isCalled else { return .none }
+        guard course == .written, !isCalled else { return .none }
         if !one.mayWait || bytes >= Self.gatheredBytes {
             isCalled = true
             return .now
@@ -60,45 +59,49 @@ struct WriterQueue {
 
     /// All of it, in its order, for the writer.
     mutating func takeAll() -> [StoreWriter.Work] {
-        guard case .written = course else { return [] }
+        guard course == .written else { return [] }
         defer { (work, bytes, isCalled) = ([], 0, false) }
         return work
     }
 
     // MARK: Another process
 
-    /// The writer gets nothing more.
-    mutating func hold() { course = .held }
-
-    /// The writer gets all again, what has waited first.
-    mutating func write() { (course, isCalled, isTimed) = (.written, true, false) }
-
-    /// What waits, and all that comes, is passed on.
-    /// - Parameter unwritten: what the disk did not take. It comes before all else.
+    /// The writer gets nothing more. What waits, and all that comes, is passed on; and it is kept, in case that the other process does not begin.
+    /// - Parameter unwritten: what the disk did not take. It comes before all else. Of a response the other process learns that there was a newer
+    ///   one than its own.
     mutating func pass(_ unwritten: [StoreWriter.Work], to successor: @escaping @Sendable (PassedChange) -> Void) {
-        for one in unwritten + work { successor(one.passed) }
-        course = .passed(successor, isKept: true)
+        for one in unwritten + work {
+            if let change = one.passed ?? one.hash.map({ .staleMark(low: $0.low, high: $0.high) }) { successor(change) }
+        }
+        (course, peer) = (.held, successor)
     }
 
     /// The other process has it: nothing is kept here any more.
-    mutating func leave() {
-        guard case .passed(let successor, _) = course else { return }
-        course = .passed(successor, isKept: false)
-        (work, bytes) = ([], 0)
-    }
+    mutating func leave() { (course, work, bytes) = (.dropped, [], 0) }
+
+    /// The writer gets all, what has waited first.
+    mutating func write() { (course, peer, isCalled, isTimed) = (.written, nil, true, false) }
+
+    /// - Parameter peer: called in the order of the changes; nil: nobody.
+    mutating func tell(_ peer: (@Sendable (PassedChange) -> Void)?) { self.peer = peer }
+
+    /// Of something that is not written.
+    func tell(_ change: PassedChange) { peer?(change) }
 }
 
 extension StoreWriter.Work {
-    /// Marks go on as they are. Of a response the other process learns that there was a newer one than its own.
-    fileprivate var passed: PassedChange {
+    /// Of what takes something back: marks go on as they are. nil: the other process has, or gets, one of its own.
+    fileprivate var passed: PassedChange? {
         switch self {
-        case .item(let item): item.passed ?? .staleMark(low: item.hash.low, high: item.hash.high)
+        case .item(let item): item.passed ?? (item.isMarkedStale ? .staleMark(low: item.hash.low, high: item.hash.high) : nil)
         case .removal(let hash): .removal(low: hash.low, high: hash.high)
         case .clearing: .clearing
         case .staleMark(let hash): .staleMark(low: hash.low, high: hash.high)
         case .staleAll: .staleAll
         }
     }
+
+    fileprivate var hash: KeyHash? { if case .item(let item) = self { item.hash } else { nil } }
 
     fileprivate var bytes: Int { if case .item(let item) = self { item.bytes } else { 0 } }
 

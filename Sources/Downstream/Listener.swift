@@ -200,14 +200,17 @@ public final class Listener: EventHandler {
     }
 
     /// Takes the connections that wait already, since the kernel would reset them, and closes. `then` is called when that is done.
-    /// - Parameter batches: no more than so many, since others may come all the time.
-    public func finish(batches: Int = Listener.lastBatches, then: @escaping () -> Void) {
+    /// - Parameters:
+    ///   - isKept: another process listens on the socket too. Else nobody does any more, whoever may hold it: so clients are refused at once.
+    ///   - batches: no more than so many, since others may come all the time.
+    public func finish(isKept: Bool, batches: Int = Listener.lastBatches, then: @escaping () -> Void) {
         stop()
         guard batches > 0, acceptBatch() == .mayBeMore else {
+            if let socket, !isKept { shutdown(socket.descriptor, Int32(SHUT_RDWR)) }
             close()
             return then()
         }
-        loop.inNextRound { self.finish(batches: batches - 1, then: then) }
+        loop.inNextRound { self.finish(isKept: isKept, batches: batches - 1, then: then) }
     }
 
     /// No more connections come in here. Those that stand are told to end.
@@ -228,12 +231,7 @@ public final class Listener: EventHandler {
             loop.schedule(after: Self.retryDelay) { self.retire(isKept: false, tries: tries - 1) }
             return
         }
-        let socket = socket
-        finish { [self] in
-            // Others may hold it for a moment.
-            if let socket { shutdown(socket.descriptor, Int32(SHUT_RDWR)) }
-            connections.drain(self)
-        }
+        finish(isKept: false) { [self] in connections.drain(self) }
     }
 
     public func ready(_ events: ReadyEvents) {

@@ -2,6 +2,8 @@
 // is not stored (`PurgeClock`); and what says that a copy is gone goes with it.
 
 import CachePolicy
+import CacheStore
+import TakeOver
 
 public enum PurgeSelection: Sendable {
     case id(EntryID)
@@ -20,5 +22,8 @@ public enum PurgeSelection: Sendable {
 extension ResponseCache {
     /// From now on nothing is stored that was asked for until then: a fetch that is under way must not bring back what is about to be taken out.
     /// A thread that has looked at the clock before may be storing. So between this and the purge each of them does something else once.
-    public func beginPurge(at now: Timestamp) { shared.purges.purged(at: now) }
+    public func beginPurge(at now: Timestamp) {
+        shared.purges.purged(at: now)
+        shared.store.tell(.purge(milliseconds: now.milliseconds))
+    }
 }

@@ -8,27 +8,42 @@ import TakeOver
 public typealias HandedCache = HandedStore
 
 extension SharedCacheState {
-    /// - Returns: nil where another process cannot be given it: then all is as before.
-    public func hold() -> HandedCache? { store.hold() }
+    /// - Returns: nil where another process cannot be given it.
+    public func offer() -> HandedCache? { store.offer() }
+
+    public func pass(to successor: @escaping @Sendable (PassedChange) -> Void) -> HandedPosition { store.pass(to: successor) }
 
     public func goOn() { store.goOn() }
-
-    public func pass(to successor: @escaping @Sendable (PassedChange) -> Void) { store.pass(to: successor) }
 
     /// Another process has it. What is stored counts as stale here.
     public func leave() { store.leave() }
 
     /// It is ours.
-    public func own() { store.own() }
+    /// - Parameter end: where the other process has left off.
+    public func own(upTo end: HandedPosition) { store.own(upTo: end) }
+
+    /// - Parameter peer: hears of what takes something back here; nil: nobody.
+    public func tell(_ peer: (@Sendable (PassedChange) -> Void)?) { store.tell(peer) }
 
     /// What has changed in the other process changes here. What is under way here and was asked for before is not stored.
     public func follow(_ change: PassedChange) {
-        if case .item(let key, let metadata, _, _, _) = change,
-            let time = metadata.withUnsafeBytes({ ResponseCache.timeOfMark($0) })
-        {
-            marks.note(key, at: time)
+        switch change {
+        case .item(let key, let metadata, let head, let body, let retention):
+            follow(NewItem(key: key, metadata: metadata, head: head, body: body, retention: Retention(rawValue: retention) ?? .outlives))
+        case .purge(let milliseconds): purges.purged(at: Timestamp(milliseconds: milliseconds))
+        case .removal, .staleMark, .clearing, .staleAll: store.follow(change)
         }
-        store.follow(change)
+    }
+
+    /// A mark that is later than this one stays.
+    private func follow(_ item: NewItem) {
+        let time = item.metadata.withUnsafeBytes { ResponseCache.timeOfMark($0) }
+        if let time { marks.note(item.key, at: time) }
+        while true {
+            let seen = store.see(item.key.span)
+            if let time, let known = ResponseCache.time(of: seen.item), known >= time { return }
+            if store.insert(item, ifStill: seen) != .changed { return }
+        }
     }
 }
 

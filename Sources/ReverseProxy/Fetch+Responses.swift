@@ -34,7 +34,7 @@ extension Fetch: TransferReceiver {
         self.response = response
         judge(head)
         invalidate(after: head)
-        if mayBeAwaited, shard.process.successor.isAwaited { return hold(transfer, head) }
+        if mayBeAwaited, shard.process.peer.isAwaited { return hold(transfer, head) }
         use(transfer, head, response)
     }
 

@@ -28,8 +28,8 @@ public final class ProcessState: Sendable {
     /// By which records and counts call APIs.
     let places: APIPlaces
     private let sharedFaults: SharedFaults
-    /// The process that takes over, where one does.
-    public let successor: Successor
+    /// The process that takes over, or that this one takes over from, as long as both are there.
+    public let peer: PeerProcess
 
     public init(_ settings: ProxySettings, logger: Logger, accessLog: AccessLog?, recorder: (any ExchangeRecorder)? = nil) {
         self.settings = settings
@@ -41,7 +41,7 @@ public final class ProcessState: Sendable {
         requestsPerAddress = AddressBudget(settings, addresses)
         content = ContentBudget(settings.downstream)
         sentRequests = SentRequests()
-        (places, sharedFaults, successor) = (APIPlaces(), SharedFaults(), Successor())
+        (places, sharedFaults, peer) = (APIPlaces(), SharedFaults(), PeerProcess())
         var generator = SystemRandomNumberGenerator()
         instance = String(generator.next() as UInt64, radix: 36)
     }
@@ -55,7 +55,7 @@ public final class ProcessState: Sendable {
         requestsPerAddress = AddressBudget(settings, addresses)
         sentRequests = former.sentRequests
         (instance, places, sharedFaults) = (former.instance, former.places, former.sharedFaults)
-        successor = former.successor
+        peer = former.peer
     }
 
     /// From now on its limits hold.

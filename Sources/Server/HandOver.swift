@@ -11,6 +11,7 @@ import Logging
 import ResponseCache
 import ReverseProxy
 import TakeOver
+import Telemetry
 
 /// Where another process asks. `@unchecked Sendable` because what changes is its source's, which guards itself.
 final class TakeOverDoor: @unchecked Sendable {
@@ -44,7 +45,7 @@ extension ProxyServer {
             let socket = if let handed = predecessor?.door { handed } else { try BoundSocket(.unix(path: path), backlog: 8, mode: 0o600) }
             let door = TakeOverDoor(socket) { [weak self] client in
                 guard let self else { return }
-                reloadQueue.sync { self.converse(with: client, then: then) }
+                converse(with: client, then: then)
             }
             self.door.withLock { $0 = (door, path) }
         } catch {
@@ -58,47 +59,66 @@ extension ProxyServer {
         if !isHandedOver { unlink(path) }
     }
 
-    /// The names of clients' places are of no matter to the one who comes.
     private func converse(with socket: TakeOverSocket, then: @escaping @Sendable () -> Void) {
-        guard socket.isOfSameUser else { return }
+        guard socket.isOfSameUser else {
+            return refuse(socket, "the running process is another user's")
+        }
         var machine = HandingOver(storeFormat: ResponseStore.format, version: settings.version)
-        var event = Self.next(socket)
-        var number: UInt32 = 0
+        switch machine.handle(Self.next(socket, within: .patience)) {
+        case .refuse(let reason): refuse(socket, reason)
+        case .offer(let greeting):
+            // Settings stay as they are meanwhile.
+            reloadQueue.sync {
+                if let reason = whyNotNow { return refuse(socket, reason) }
+                handOver(to: socket, greeting, machine, then)
+            }
+        default: break
+        }
+    }
+
+    private func refuse(_ socket: TakeOverSocket, _ reason: String) {
+        _ = socket.send(.refused(reason))
+        noteFailedTakeOver()
+        logger.warning("no other process takes over: \(reason)")
+    }
+
+    private func handOver(
+        to socket: TakeOverSocket, _ greeting: Greeting, _ begun: HandingOver, _ then: @escaping @Sendable () -> Void
+    ) {
+        var machine = begun
+        machine.listeners = serving.listeners.count
+        let sending = DispatchQueue(label: "cistern.successor", qos: .userInitiated)
+        let deadline = TakeOverSocket.Deadline.patience
+        var event: HandingOver.Event = offer(to: socket) ? Self.next(socket, within: deadline) : .gone
         while true {
             switch machine.handle(event) {
-            case .refuse(let reason):
-                _ = socket.send(.refused(reason))
-                return logger.warning("no other process takes over: \(reason)")
-            case .offer(let greeting):
-                if let reason = whyNotNow {
-                    _ = socket.send(.refused(reason))
-                    return logger.warning("no other process takes over: \(reason)")
-                }
-                number = greeting.process
-                machine.listeners = serving.listeners.count
-                offer(to: socket)
-                event = Self.next(socket)
             case .commit(let places):
-                guard commit(places, socket) else {
+                guard commit(places, socket, on: sending) else {
                     event = .notCommitted
                     continue
                 }
-                logger.notice("process \(number) has taken over; what was begun here is finished here")
+                logger.notice("process \(greeting.process) has taken over; what was begun here is finished here")
                 then()
-                return followAcknowledgements(machine, socket)
+                return followSuccessor(machine, socket, answeringOn: sending)
             case .takeBack(let reason):
-                process.successor.end()
+                process.peer.end()
                 anyCache?.goOn()
                 _ = socket.send(.refused(reason))
-                return logger.warning("process \(number) does not take over, and this one goes on: \(reason)")
-            case .nothing, .noteAcknowledged, .goAlone: return
+                noteFailedTakeOver()
+                return logger.warning("process \(greeting.process) does not take over, and this one goes on: \(reason)")
+            default: return
             }
         }
     }
 
-    private static func next(_ socket: TakeOverSocket, patience: Int? = HandingOver.patienceMilliseconds) -> HandingOver.Event {
+    /// A word that leads to another state is short.
+    private static let wordLimit = 64 << 10
+
+    private static func next(
+        _ socket: TakeOverSocket, within deadline: TakeOverSocket.Deadline?, limit: Int = wordLimit
+    ) -> HandingOver.Event {
         do throws(TakeOverSocket.NoMessage) {
-            return .came(try socket.receive(patience: patience).message)
+            return .came(try socket.receive(within: deadline, limit: limit).message)
         } catch {
             return error == .silent ? .silent : error == .gone ? .gone : .garbled
         }
@@ -106,47 +126,48 @@ extension ProxyServer {
 
     private var whyNotNow: String? {
         if !isReady { return "the running process is about to end" }
-        if process.successor.hasAll { return "another process has taken over already" }
+        if process.peer.hasAll { return "another process has taken over already" }
         if isFollowing { return "the process before the running one has not ended yet: it finishes what it has begun" }
         return process.recorder == nil ? nil : "the running process records"
     }
 
-    private func offer(to socket: TakeOverSocket) {
+    /// - Returns: whether all of it went out.
+    private func offer(to socket: TakeOverSocket) -> Bool {
         let serving = serving
         var names: [Int32: String] = [:]
+        var isSent = true
+        func send(_ message: TakeOverMessage, _ descriptors: [Int32] = []) { isSent = isSent && socket.send(message, descriptors) }
         for listener in serving.listeners {
             if case .handed(let name, let descriptor) = listener.settings.address { names[descriptor] = name }
             let sockets = listener.sockets.map(\.descriptor)
             let message = HandedListener(
                 wanted: listener.settings.address.description, isAdmin: listener.isAdmin, sockets: UInt32(sockets.count))
-            _ = socket.send(.listener(message), sockets)
+            send(.listener(message), sockets)
         }
-        for (descriptor, name) in names.sorted(by: { $0.key < $1.key }) { _ = socket.send(.handed(name: name), [descriptor]) }
-        if let (door, _) = door.withLock({ $0 }) { _ = socket.send(.door, [door.socket.descriptor]) }
-        if let tickets = serving.certificates?.tickets { _ = socket.send(.ticketKeys(tickets.bytes)) }
-        // The store waits for as short a time as can be.
-        if let store = anyCache?.hold() { _ = socket.send(.store, store.descriptors) }
-        _ = socket.send(.offered)
+        for (descriptor, name) in names.sorted(by: { $0.key < $1.key }) { send(.handed(name: name), [descriptor]) }
+        if let (door, _) = door.withLock({ $0 }) { send(.door, [door.socket.descriptor]) }
+        if let tickets = serving.certificates?.tickets { send(.ticketKeys(tickets.bytes)) }
+        if let store = anyCache?.offer() { send(.store, store.descriptors) }
+        send(.offered)
+        return isSent
     }
 
-    /// What has changed since it was offered goes first, so the other process begins with all that this one knows.
     /// - Returns: false where the other process cannot have heard of it.
-    private func commit(_ places: [Int], _ socket: TakeOverSocket) -> Bool {
+    private func commit(_ places: [Int], _ socket: TakeOverSocket, on sending: DispatchQueue) -> Bool {
         guard isReady, claimEnd() else { return false }
         let serving = serving
-        let successor = process.successor
-        let sending = DispatchQueue(label: "cistern.successor", qos: .userInitiated)
-        successor.begin { message in sending.async { _ = socket.send(message) } }
-        for api in serving.apis { successor.tell(.modes(api.state.passedModes)) }
-        successor.tell(.faults(process.passedFaults))
-        successor.tell(.counts(countsNow()))
-        anyCache?.pass { successor.tell(.change($0)) }
-        guard sending.sync(execute: { socket.send(.committed) }) else {
+        let peer = process.peer
+        beginTelling(socket, on: sending)
+        for api in serving.apis { peer.tell(.modes(api.state.passedModes)) }
+        peer.tell(.faults(process.passedFaults))
+        peer.tell(.counts(countsNow()))
+        let end = anyCache?.pass { peer.tell(.change($0)) }
+        guard sending.sync(execute: { socket.send(.committed(end ?? HandedPosition())) }) else {
             giveBackEnd()
             return false
         }
         // From here on nothing is taken back.
-        successor.takeAll()
+        peer.takeAll()
         anyCache?.leave()
         let listeners = places.map { serving.listeners[$0] }
         handedOver.withLock { $0 = listeners }
@@ -161,19 +182,43 @@ extension ProxyServer {
         return true
     }
 
+    /// What changes here is told there from now on. Where that cannot be, the other process is as good as gone.
+    func beginTelling(_ socket: TakeOverSocket, on sending: DispatchQueue) {
+        process.peer.begin { [process, logger] message in
+            sending.async {
+                guard !socket.isEnded, !socket.send(message) else { return }
+                socket.end()
+                process.peer.end()
+                logger.warning("the other process reads nothing more of what changes here")
+            }
+        }
+    }
+
     /// Until the other process has ended, or this one has.
-    private func followAcknowledgements(_ machine: HandingOver, _ socket: TakeOverSocket) {
-        let successor = process.successor
-        DispatchQueue(label: "cistern.acknowledgements", qos: .userInitiated).async {
+    private func followSuccessor(_ machine: HandingOver, _ socket: TakeOverSocket, answeringOn sending: DispatchQueue) {
+        let counts = InheritedCounts()
+        PeerProcess.makeFollowingQueue().async { [self] in
             var machine = machine
+            var followed: UInt64 = 0
             while true {
-                switch machine.handle(Self.next(socket, patience: nil)) {
-                case .noteAcknowledged(let count): successor.noteAcknowledged(count)
-                case .nothing: break
-                default: return successor.end()
+                switch machine.handle(Self.next(socket, within: nil, limit: TakeOverMessage.limitBytes)) {
+                case .noteAcknowledged(let count): process.peer.noteAcknowledged(count)
+                case .follow(let message):
+                    follow(message, counts)
+                    followed += 1
+                    acknowledge(followed, socket, on: sending)
+                case .goAlone: return process.peer.end()
+                default: break
                 }
             }
         }
+    }
+
+    /// Behind what has been told before.
+    func acknowledge(_ followed: UInt64, _ socket: TakeOverSocket, on sending: DispatchQueue) {
+        // Whoever waits for it takes it for lasting.
+        if !process.peer.hasAll, !socket.hasInput { anyCache?.flush() }
+        sending.async { _ = socket.send(.acknowledged(followed)) }
     }
 
     /// Waits for all loops.
@@ -190,10 +235,9 @@ extension ProxyServer {
 
     /// The last that the other process hears, once all that was begun here is done.
     func tellLast(_ page: [UInt8]) {
-        let successor = process.successor
-        successor.tell(.counts(page))
+        process.peer.tell(.counts(page))
         let done = DispatchSemaphore(value: 0)
-        successor.whenKnown { done.signal() }
+        process.peer.whenKnown { done.signal() }
         done.wait()
     }
 }

@@ -40,15 +40,15 @@ final class MetricsPages: Sendable {
         guard !waiting.isEmpty else { return }
         server.collectMetrics { [self] snapshot in
             let figures = server.cacheFigures
-            let successor = server.process.successor
+            let peer = server.process.peer
             for format in [MetricsFormat.prometheus, .openMetrics] {
                 let asking = waiting.filter { $0.format == format }
-                // Where another process takes over, it knows what is told here before anybody else does.
-                let isTold = format == .prometheus && successor.isThere
+                // Where another process has taken over, it knows what is told here before anybody else does.
+                let isTold = format == .prometheus && peer.hasAll
                 guard !asking.isEmpty || isTold else { continue }
                 let page = MetricsPage.render(snapshot, format: format) { figures.write(to: &$0) }
-                if isTold { successor.tell(.counts(page)) }
-                successor.whenKnown { for one in asking { one.reply(page) } }
+                if isTold { peer.tell(.counts(page)) }
+                peer.whenKnown { for one in asking { one.reply(page) } }
             }
             makeNext(server)
         }

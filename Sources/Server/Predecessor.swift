@@ -4,6 +4,7 @@
 import CSystem
 import CacheStore
 import Descriptors
+import Dispatch
 import Downstream
 import Glibc
 import Locking
@@ -32,6 +33,7 @@ public final class Predecessor: @unchecked Sendable {
     /// Followed once the directory is ours.
     private var changes: [TakeOverMessage] = []
     private var followed: UInt64 = 0
+    private let sending = DispatchQueue(label: "cistern.predecessor", qos: .userInitiated)
     let counts = InheritedCounts()
     private let served: Mutex<[ServedListener]> = Mutex([])
 
@@ -56,7 +58,7 @@ public final class Predecessor: @unchecked Sendable {
 
     private func receive() throws(TakeOverError) {
         while true {
-            let (event, received) = next(patience: TakingOver.patienceMilliseconds)
+            let (event, received) = next(within: .patience)
             switch machine.handle(event) {
             case .keep(let message):
                 if let received { try keep(message, received) }
@@ -67,9 +69,9 @@ public final class Predecessor: @unchecked Sendable {
         }
     }
 
-    private func next(patience: Int?) -> (TakingOver.Event, TakeOverSocket.Received?) {
+    private func next(within deadline: TakeOverSocket.Deadline?) -> (TakingOver.Event, TakeOverSocket.Received?) {
         do throws(TakeOverSocket.NoMessage) {
-            let received = try socket.receive(patience: patience)
+            let received = try socket.receive(within: deadline)
             return (.came(received.message), received)
         } catch {
             return (error == .silent ? .silent : error == .gone ? .gone : .garbled, nil)
@@ -107,6 +109,12 @@ public final class Predecessor: @unchecked Sendable {
 
     // MARK: Preparing
 
+    /// - Throws: where a directory would have to be opened that the running process has perhaps open.
+    func check(isStoring: Bool) throws(TakeOverError) {
+        guard isStoring, store == nil else { return }
+        throw TakeOverError("the running process hands over no cache: it keeps nothing, or cannot write to its directory; restart instead")
+    }
+
     /// What it listens on, for those that are to be made here.
     func inherited() -> [ServedListener] {
         let all = listeners.map { ServedListener($0.settings, isAdmin: $0.isAdmin, $0.sockets) }
@@ -129,16 +137,18 @@ public final class Predecessor: @unchecked Sendable {
             case .say(let message): _ = socket.send(message)
             case .follow(let message):
                 if isOwn { follow(message, server) } else { changes.append(message) }
-            case .own:
+            case .own(let end):
                 isOwn = true
-                server.own()
+                server.own(upTo: end)
+                store = nil
                 for change in changes { follow(change, server) }
                 changes = []
+                server.tellPredecessor(socket, on: sending)
             case .serve: return
             case .end(let reason): throw TakeOverError(reason)
             default: break
             }
-            action = machine.handle(next(patience: TakingOver.patienceMilliseconds).0)
+            action = machine.handle(next(within: .patience).0)
         }
     }
 
@@ -153,9 +163,10 @@ public final class Predecessor: @unchecked Sendable {
     /// On a thread of its own, until the other process has ended.
     func followToEnd(_ server: ProxyServer) {
         while true {
-            switch machine.handle(next(patience: nil).0) {
+            switch machine.handle(next(within: nil).0) {
             case .follow(let message): follow(message, server)
-            case .noteAlone: return
+            case .noteAcknowledged(let count): server.process.peer.noteAcknowledged(count)
+            case .noteAlone: return socket.end()
             default: break
             }
         }
@@ -164,6 +175,6 @@ public final class Predecessor: @unchecked Sendable {
     private func follow(_ message: TakeOverMessage, _ server: ProxyServer) {
         server.follow(message, counts)
         followed += 1
-        _ = socket.send(.acknowledged(followed))
+        server.acknowledge(followed, socket, on: sending)
     }
 }

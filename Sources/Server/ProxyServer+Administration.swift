@@ -26,9 +26,9 @@ extension ProxyServer: AdministeredServer {
         }
     }
 
-    public var isTakenOver: Bool { process.successor.hasAll }
+    public var isTakenOver: Bool { process.peer.hasAll }
 
-    public func afterTelling(_ then: @escaping @Sendable () -> Void) { process.successor.whenKnown(then) }
+    public func afterTelling(_ then: @escaping @Sendable () -> Void) { process.peer.whenKnown(then) }
 
     public func afterEachLoop(_ then: @escaping @Sendable () -> Void) { onEachShard({ _ in }, then: then) }
 }

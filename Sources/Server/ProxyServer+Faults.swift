@@ -14,7 +14,7 @@ extension ProxyServer {
     ) {
         let (result, before, after) = process.changeFaults(change)
         logFaults(before.rules, after.rules)
-        process.successor.tell(.faults(process.passedFaults))
+        process.peer.tell(.faults(process.passedFaults))
         // Two changes at once may come to a shard in either order: it takes what holds by then.
         onEachShard { [process] shard in
             shard.forEachAPI { $0.faults = process.faults }

@@ -79,7 +79,7 @@ extension ProxyServer {
         reloadQueue.async { [self] in
             let outcome: ReloadOutcome
             do throws(SettingsMistakes) {
-                guard !process.successor.hasAll else { throw SettingsMistakes(["another process has taken over"]) }
+                guard !process.peer.hasAll else { throw SettingsMistakes(["another process has taken over"]) }
                 outcome = .applied(try reloadNow())
             } catch {
                 for sentence in error.sentences { logger.error("the settings stay as they were: \(sentence)") }

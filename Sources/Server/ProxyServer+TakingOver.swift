@@ -20,22 +20,33 @@ extension ProxyServer {
         guard let predecessor else { return }
         following.withLock { $0 = true }
         try predecessor.waitForCommit(serving.listeners, self)
+        takeOvers.withLock { $0.done += 1 }
     }
 
     /// The directory is ours, and what lies in it.
-    func own() {
-        anyCache?.own()
+    /// - Parameter end: where the other process has left off.
+    func own(upTo end: HandedPosition) {
+        anyCache?.own(upTo: end)
         for listener in serving.listeners { listener.restrict() }
     }
 
     /// On a thread of its own, once this process has begun.
     func followPredecessor() {
         guard let predecessor else { return }
-        DispatchQueue(label: "cistern.predecessor", qos: .userInitiated).async { [self] in
+        PeerProcess.makeFollowingQueue().async { [self] in
             predecessor.followToEnd(self)
+            anyCache?.tell(nil)
+            process.peer.end()
             following.withLock { $0 = false }
             logger.info("the process before this one has ended")
         }
+    }
+
+    /// The other process hears of what changes here, until it has ended.
+    func tellPredecessor(_ socket: TakeOverSocket, on sending: DispatchQueue) {
+        beginTelling(socket, on: sending)
+        let peer = process.peer
+        anyCache?.tell { peer.tell(.change($0)) }
     }
 
     /// What was done there is done here.
@@ -60,6 +71,12 @@ extension ProxyServer {
     }
 
     // MARK: Counts
+
+    /// Of other processes that were to take over from this one.
+    public var failedTakeOvers: UInt64 { takeOvers.withLock { $0.failed } }
+
+    /// Another process was to take over, and has not.
+    public func noteFailedTakeOver() { takeOvers.withLock { $0.failed += 1 } }
 
     /// As the other process reads them.
     func countsPage(_ snapshot: MetricsSnapshot) -> [UInt8] {

@@ -41,6 +41,8 @@ public final class ProxyServer: @unchecked Sendable {
     let following = Mutex(false)
     /// Where another process may take over, and its path.
     let door: Mutex<(door: TakeOverDoor, path: String)?> = Mutex(nil)
+    /// Of other processes that were to take over, or whose place this one has taken.
+    let takeOvers = Mutex(MetricsSnapshot.TakeOvers())
     /// With which listeners another process goes on; nil where none has taken over.
     let handedOver: Mutex<[ServedListener]?> = Mutex(nil)
     private let time: any TimeSource
@@ -57,6 +59,7 @@ public final class ProxyServer: @unchecked Sendable {
         if let keys = predecessor?.ticketKeys { tickets.withLock { $0 = TicketKeys(keys) } }
         let certificates = try ServedCertificates(settings.listening, ticketKeys, now: time.wallMilliseconds / 1_000)
         let prepared = try certificates?.prepared(shards: settings.shards)
+        if let predecessor { try predecessor.check(isStoring: settings.store != nil) }
         let apis = try ServedAPI.all(of: process, server: self, handed: predecessor?.store)
         let listeners = try ServedListener.all(settings, after: predecessor?.inherited() ?? [], handed: &handed, logger)
         let serving = Serving(
@@ -134,14 +137,22 @@ public final class ProxyServer: @unchecked Sendable {
         }
     }
 
+    /// Whoever hands over at this moment comes to an end first, one way or the other.
+    private func claimEndForStop() {
+        if !claimEnd() {
+            reloadQueue.sync {}
+            guard claimEnd() else { return }
+        }
+        endReloads()
+    }
+
     /// It was not to be.
     func giveBackEnd() { state.withLock { _ in isReloadable = true } }
 
     /// Stops accepting, lets running responses finish within `deadline`, writes what waits for the store. Blocks until all is done; not
     /// to be called from a shard's loop. Where another process has taken over, that goes on accepting and writes.
     public func stop(deadline: Duration) {
-        _ = claimEnd()
-        endReloads()
+        claimEndForStop()
         let others = handedOver.withLock { $0 }
         if others == nil { announceStop() }
         closeDoor(isHandedOver: others != nil)
@@ -160,8 +171,6 @@ public final class ProxyServer: @unchecked Sendable {
         }
         group.wait()
         ServedListener.remove(serving.listeners, butNot: others ?? [])
-        // Where another process was about to take over.
-        if others == nil { anyCache?.goOn() }
         anyCache?.close()
         process.accessLog?.finish()
         if others != nil, let sum = last.withLock({ $0 }) { tellLast(countsPage(complete(sum))) }
@@ -230,6 +239,7 @@ public final class ProxyServer: @unchecked Sendable {
         snapshot.isReady = isReady
         addCertificates(serving.certificates, to: &snapshot.clientTLS)
         snapshot.reloads = reloads.withLock { $0.figures }
+        snapshot.takeOvers = takeOvers.withLock { $0 }
         snapshot.faultRules = process.faults.rules.count
         snapshot.recorded = process.recorder?.counts ?? []
         for api in serving.apis { api.addFigures(to: &snapshot, now: time.monotonicMilliseconds) }

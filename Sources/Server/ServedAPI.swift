@@ -150,7 +150,7 @@ extension ServedAPI: AdministeredAPI {
             + changed.routes.sorted { $0.key < $1.key }.map { "\($0.value.rawValue) for the route \(state.routes.all[$0.key].name)" }
         let subject = name.isEmpty ? "the mode" : "the mode of \(name)"
         server.logger.notice("\(subject) is \(([changed.all.rawValue] + exceptions).joined(separator: ", "))")
-        server.process.successor.tell(.modes(state.passedModes))
+        server.process.peer.tell(.modes(state.passedModes))
         // As with faults: two changes at once may come to a shard in either order.
         server.onEachShard { [state] served in
             served.forEachAPI { if $0.shared === state { $0.modes = state.modes } }

@@ -129,7 +129,7 @@ final class ServedShard: @unchecked Sendable {
 
     /// On its loop: stops accepting, and lets what runs finish.
     func finish(deadline: Duration, then: @escaping () -> Void) {
-        finish(listeners.map(\.listener)[...]) { [self] in
+        finish(listeners[...]) { [self] in
             shard.connections.drain(deadline: deadline) { [self] in
                 for api in apis + retired { api.close() }
                 then()
@@ -138,9 +138,9 @@ final class ServedShard: @unchecked Sendable {
     }
 
     /// One after the other.
-    private func finish(_ listeners: ArraySlice<Listener>, then: @escaping () -> Void) {
+    private func finish(_ listeners: ArraySlice<(served: ServedListener, listener: Listener)>, then: @escaping () -> Void) {
         guard let first = listeners.first else { return then() }
-        first.finish { self.finish(listeners.dropFirst(), then: then) }
+        first.listener.finish(isKept: first.served.isHanded) { self.finish(listeners.dropFirst(), then: then) }
     }
 
     /// On its loop.

@@ -7,9 +7,12 @@ import Downstream
 import Glibc
 import TakeOver
 
-/// `@unchecked Sendable` because nothing changes after `init`; one thread reads, and one writes.
+import struct Synchronization.Atomic
+
+/// `@unchecked Sendable` because nothing changes after `init` but `ended`; one thread reads, and one writes.
 final class TakeOverSocket: @unchecked Sendable {
     private let socket: Descriptor
+    private let ended = Atomic(false)
 
     /// What came instead of a message.
     enum NoMessage: Error {
@@ -51,7 +54,12 @@ final class TakeOverSocket: @unchecked Sendable {
     }
 
     /// The other side reads no more, and hears no more.
-    func end() { shutdown(socket.number, Int32(SHUT_RDWR)) }
+    func end() {
+        ended.store(true, ordering: .relaxed)
+        shutdown(socket.number, Int32(SHUT_RDWR))
+    }
+
+    var isEnded: Bool { ended.load(ordering: .relaxed) }
 
     /// - Parameters:
     ///   - descriptors: `CSYSTEM_DESCRIPTORS` at most.
@@ -59,7 +67,7 @@ final class TakeOverSocket: @unchecked Sendable {
     /// - Returns: whether the kernel took all of it.
     func send(_ message: TakeOverMessage, _ descriptors: [Int32] = [], patience: Int = 5_000) -> Bool {
         let content = message.bytes
-        guard content.count <= TakeOverMessage.limitBytes, wait(for: POLLOUT, patience) else { return false }
+        guard content.count <= TakeOverMessage.limitBytes, wait(for: POLLOUT, Int32(clamping: patience)) else { return false }
         var time = timeval(tv_sec: patience / 1_000, tv_usec: patience % 1_000 * 1_000)
         setsockopt(socket.number, SOL_SOCKET, SO_SNDTIMEO, &time, socklen_t(MemoryLayout<timeval>.size))
         let bytes = withUnsafeBytes(of: UInt32(content.count).littleEndian) { Array($0) } + content
@@ -71,13 +79,33 @@ final class TakeOverSocket: @unchecked Sendable {
         }
     }
 
-    /// - Parameter patience: in milliseconds, for as long as nothing comes; nil: for ever.
-    func receive(patience: Int?) throws(NoMessage) -> Received {
+    /// When nothing is waited for any longer.
+    struct Deadline: Sendable {
+        private let end: Int64
+
+        /// Five seconds from now.
+        static var patience: Deadline { Deadline(end: now + Int64(HandingOver.patienceMilliseconds)) }
+
+        var leftMilliseconds: Int32 { Int32(clamping: max(0, end - Self.now)) }
+
+        private static var now: Int64 {
+            var time = timespec()
+            clock_gettime(CLOCK_MONOTONIC, &time)
+            return Int64(time.tv_sec) * 1_000 + Int64(time.tv_nsec) / 1_000_000
+        }
+    }
+
+    /// - Parameters:
+    ///   - deadline: of all of it; nil: for ever, and once something has come the patience for the rest.
+    ///   - limit: bytes of the message.
+    func receive(within deadline: Deadline?, limit: Int = TakeOverMessage.limitBytes) throws(NoMessage) -> Received {
         var descriptors: [Int32] = []
+        guard wait(for: POLLIN, deadline?.leftMilliseconds ?? -1) else { throw .silent }
+        let deadline = deadline ?? .patience
         do throws(NoMessage) {
-            let length = try read(Self.lengthBytes, patience, &descriptors).reversed().reduce(0) { $0 << 8 | Int($1) }
-            guard length <= TakeOverMessage.limitBytes else { throw .garbled }
-            let content = try read(length, patience ?? Self.restPatience, &descriptors)
+            let length = try read(Self.lengthBytes, deadline, &descriptors).reversed().reduce(0) { $0 << 8 | Int($1) }
+            guard length <= limit else { throw .garbled }
+            let content = try read(length, deadline, &descriptors)
             guard let message = TakeOverMessage(content) else { throw .garbled }
             return Received(message, descriptors)
         } catch {
@@ -86,14 +114,14 @@ final class TakeOverSocket: @unchecked Sendable {
         }
     }
 
-    /// For what has begun to come.
-    private static let restPatience = 5_000
+    /// Whether more has come already.
+    var hasInput: Bool { wait(for: POLLIN, 0) }
 
-    private func read(_ count: Int, _ patience: Int?, _ descriptors: inout [Int32]) throws(NoMessage) -> [UInt8] {
+    private func read(_ count: Int, _ deadline: Deadline, _ descriptors: inout [Int32]) throws(NoMessage) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: count)
         var got = 0
         while got < count {
-            guard wait(for: POLLIN, patience) else { throw .silent }
+            guard wait(for: POLLIN, deadline.leftMilliseconds) else { throw .silent }
             var came = [Int32](repeating: -1, count: Int(CSYSTEM_DESCRIPTORS))
             var number: Int32 = 0
             let part = bytes.withUnsafeMutableBytes {
@@ -107,10 +135,10 @@ final class TakeOverSocket: @unchecked Sendable {
         return bytes
     }
 
-    private func wait(for event: Int32, _ patience: Int?) -> Bool {
+    private func wait(for event: Int32, _ milliseconds: Int32) -> Bool {
         var waiting = pollfd(fd: socket.number, events: Int16(event), revents: 0)
         while true {
-            let ready = poll(&waiting, 1, patience.map { Int32(clamping: $0) } ?? -1)
+            let ready = poll(&waiting, 1, milliseconds)
             if ready < 0, errno == EINTR { continue }
             return ready > 0
         }

@@ -28,14 +28,16 @@ public struct HandingOver: Sendable {
         case nothing
         /// The other side hears why, and that is all.
         case refuse(String)
-        /// The store is held, and all is handed over.
+        /// All is handed over.
         case offer(Greeting)
         /// What has changed meanwhile, then the word itself.
         /// - Parameter listeners: the places of those with which the new one goes on.
         case commit(listeners: [Int])
-        /// The store is written to again.
+        /// It goes on as before.
         case takeBack(String)
         case noteAcknowledged(UInt64)
+        /// The new one has changed something.
+        case follow(TakeOverMessage)
         /// Nobody acknowledges any more.
         case goAlone
     }
@@ -97,6 +99,7 @@ public struct HandingOver: Sendable {
     private mutating func committed(_ event: Event) -> Action {
         switch event {
         case .came(.acknowledged(let count)): return .noteAcknowledged(count)
+        case .came(let message) where message.isNumbered: return .follow(message)
         case .notCommitted:
             state = .over
             return .takeBack("it ended before it could be told to begin")

@@ -29,7 +29,10 @@ extension TakeOverMessage {
             out.begin(10)
             out.put(keys)
         case .offered: out.begin(11)
-        case .committed: out.begin(12)
+        case .committed(let position):
+            out.begin(12)
+            out.put(position.segment)
+            out.put(position.offset)
         case .begin: out.begin(13)
         case .modes(let modes):
             out.begin(14, modes.api)
@@ -71,7 +74,7 @@ extension TakeOverMessage {
         case 9: .door
         case 10: .ticketKeys(parts.bytes())
         case 11: .offered
-        case 12: .committed
+        case 12: .committed(HandedPosition(segment: parts.number(), offset: parts.number()))
         case 13: .begin
         case 14: .modes(PassedModes(api: parts.text(), begun: parts.table(), now: parts.table()))
         case 15: .faults(parts.list { $0.fault() })
@@ -147,6 +150,9 @@ private struct PartsWriter {
             put(high)
         case .clearing: begin(4)
         case .staleAll: begin(5)
+        case .purge(let milliseconds):
+            begin(6)
+            put(UInt64(bitPattern: milliseconds))
         }
     }
 }
@@ -216,6 +222,7 @@ private struct PartsReader {
         case 3: return .staleMark(low: number(), high: number())
         case 4: return .clearing
         case 5: return .staleAll
+        case 6: return .purge(milliseconds: number())
         default: return nil
         }
     }

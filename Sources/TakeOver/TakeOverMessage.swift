@@ -11,9 +11,6 @@ public enum TakeOverMessage: Sendable, Equatable {
     case prepared(listeners: [Int])
     /// It cannot take over. The old one goes on.
     case failed(String)
-    /// So many of the numbered messages have been followed.
-    case acknowledged(UInt64)
-
     // MARK: From the old one
 
     /// It goes on by itself.
@@ -30,11 +27,16 @@ public enum TakeOverMessage: Sendable, Equatable {
     /// All has been handed over: the new one may prepare.
     case offered
     /// The new one has it all from here on, and this one never takes back. Nothing is to be served before `begin`.
-    case committed
+    case committed(HandedPosition)
     /// This one accepts no more, and takes what it has stored for stale: no client gets from it what the new one knows to be changed.
     case begin
 
-    // MARK: From the old one, numbered by their order
+    // MARK: From either, once the old one has committed
+
+    /// So many of the numbered messages have been followed, and written where they are to be written.
+    case acknowledged(UInt64)
+
+    // MARK: From either, numbered by their order
 
     case modes(PassedModes)
     case faults([PassedFault])
@@ -77,8 +79,18 @@ public struct HandedListener: Sendable, Equatable {
     public init(wanted: String, isAdmin: Bool, sockets: UInt32) { (self.wanted, self.isAdmin, self.sockets) = (wanted, isAdmin, sockets) }
 }
 
-/// What of the store has changed.
+/// Where in the files of the store its next record goes: a segment's number and an offset in it. All 0 where there is no store.
+public struct HandedPosition: Sendable, Equatable {
+    public var segment: UInt64
+    public var offset: UInt64
+
+    public init(segment: UInt64 = 0, offset: UInt64 = 0) { (self.segment, self.offset) = (segment, offset) }
+}
+
+/// What of the store has changed, as far as it takes something back.
 public enum PassedChange: Sendable, Equatable {
+    /// An administrator purges. What was asked for before, by the clock of day, is not to be stored.
+    case purge(milliseconds: Int64)
     /// A mark: a small item that must not be lost.
     case item(key: [UInt8], metadata: [UInt8], head: [UInt8], body: [UInt8], retention: UInt8)
     case removal(low: UInt64, high: UInt64)

@@ -37,9 +37,10 @@ public struct TakingOver: Sendable {
         case say(TakeOverMessage)
         /// Followed once all is committed, in the order in which it came; or at once.
         case follow(TakeOverMessage)
-        /// The directory is written to from here on.
-        case own
+        /// The directory is written to from here on, behind what the old one has written.
+        case own(HandedPosition)
         case serve
+        case noteAcknowledged(UInt64)
         /// Nothing more comes.
         case noteAlone
         /// It ends, with this sentence. It has written nothing.
@@ -89,9 +90,9 @@ public struct TakingOver: Sendable {
 
     private mutating func waiting(_ event: Event) -> Action {
         switch event {
-        case .came(.committed):
+        case .came(.committed(let position)):
             state = .committed
-            return .own
+            return .own(position)
         case .came(let message) where message.isNumbered: return .follow(message)
         default: return end(event)
         }
@@ -107,6 +108,7 @@ public struct TakingOver: Sendable {
     private mutating func serving(_ event: Event) -> Action {
         switch event {
         case .came(let message) where message.isNumbered: return .follow(message)
+        case .came(.acknowledged(let count)): return .noteAcknowledged(count)
         case .silent: return .nothing
         default:
             state = .alone

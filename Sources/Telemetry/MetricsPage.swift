@@ -12,7 +12,7 @@ public enum MetricsPage {
         connections(snapshot, &writer)
         if snapshot.clientTLS.isSpoken { clientTLS(snapshot.clientTLS, &writer) }
         modes(snapshot.modes, &writer)
-        reloads(snapshot.reloads, &writer)
+        reloads(snapshot.reloads, snapshot.takeOvers, &writer)
         faults(snapshot, &writer)
         loops(snapshot.loops, &writer)
         process(snapshot, &writer)
@@ -183,11 +183,16 @@ public enum MetricsPage {
             [("result=\"taken\"", Double(tls.reloads)), ("result=\"refused\"", Double(tls.failedReloads))])
     }
 
-    private static func reloads(_ reloads: MetricsSnapshot.Reloads, _ writer: inout MetricsWriter) {
+    private static func reloads(
+        _ reloads: MetricsSnapshot.Reloads, _ takeOvers: MetricsSnapshot.TakeOvers, _ writer: inout MetricsWriter
+    ) {
         writer.counter(
             "cistern_settings_reloads",
             "How often the settings were read again: applied as a whole, applied but for what needs a restart, or refused as a whole.",
             reloads.counts.map { ("result=\"\($0.result)\"", Double($0.count)) })
+        writer.counter(
+            "cistern_take_overs", "Processes that took over from another without a gap, and that were to and did not.",
+            [("result=\"done\"", Double(takeOvers.done)), ("result=\"failed\"", Double(takeOvers.failed))])
         guard let last = reloads.last else { return }
         writer.gauge(
             "cistern_settings_last_reload", "What came of it the last time.",

@@ -188,6 +188,18 @@ public struct MetricsSnapshot: Sendable {
     }
 
     public var reloads = Reloads()
+
+    /// Of other processes.
+    public struct TakeOvers: Sendable {
+        /// This one has taken the place of one.
+        public var done: UInt64 = 0
+        /// One was to take this one's place, and has not.
+        public var failed: UInt64 = 0
+
+        public init() {}
+    }
+
+    public var takeOvers = TakeOvers()
     public var modes: [ModeLine] = []
     public var clientTLS = ClientTLS()
     /// How many rules inject faults now, and how often each kind was injected.

@@ -38,8 +38,12 @@ public struct MetricsWriter {
         head(format == .openMetrics ? name : name + "_total", "counter", help)
         written = []
         for sample in samples { count(name + "_total", sample.labels, sample.value) }
-        // What occurred there and not here.
-        for sample in inherited.order where sample.hasPrefix(name + "_total{") && !written.contains(sample) {
+        addInherited([name + "_total{"])
+    }
+
+    /// What occurred there and not here.
+    private mutating func addInherited(_ beginnings: [String]) {
+        for sample in inherited.order where !written.contains(sample) && beginnings.contains(where: { sample.hasPrefix($0) }) {
             text += "\(sample) \(Self.number(inherited.values[sample] ?? 0))\n"
         }
     }
@@ -63,6 +67,7 @@ public struct MetricsWriter {
         _ name: String, _ help: String, scale: Double, _ samples: [(labels: String, histogram: Histogram, exemplars: Exemplars)]
     ) {
         head(name, "histogram", help)
+        written = []
         for sample in samples {
             let prefix = sample.labels.isEmpty ? "" : sample.labels + ","
             var total: UInt64 = 0
@@ -78,6 +83,7 @@ public struct MetricsWriter {
             count(name + "_sum", sample.labels, Double(sample.histogram.sum) * scale)
             count(name + "_count", sample.labels, Double(sample.histogram.total))
         }
+        addInherited(["_bucket{", "_sum{", "_count{"].map { name + $0 })
     }
 
     mutating func finish() -> [UInt8] {

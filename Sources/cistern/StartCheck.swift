@@ -22,14 +22,18 @@ enum StartCheck {
 
     /// What may be otherwise when `serve` starts, or does not keep it from starting.
     static func warnings(_ settings: CisternSettings, _ proxy: ProxySettings) -> [String] {
-        directoryWarnings(settings) + addressWarnings(proxy) + logWarnings(settings.log)
+        directoryWarnings(settings)
+            + addressWarnings(proxy, holder: DirectoryState.holder(of: ProxySettings.storeDirectory(settings))) + logWarnings(settings.log)
             + (proxy.apis.isEmpty ? [proxy] : proxy.apis).flatMap { $0.upstream.atEachAddress }.flatMap(nameWarnings)
     }
 
     private static func directoryWarnings(_ settings: CisternSettings) -> [String] {
         let directory = ProxySettings.storeDirectory(settings)
         if let holder = DirectoryState.holder(of: directory) {
-            return ["store.directory: process \(holder) uses the cache directory \(directory): another cannot start with it"]
+            return [
+                "store.directory: process \(holder) runs with the cache directory \(directory): it may take these settings by cistern reload, or a new one by "
+                    + "serve --take-over; another cannot start beside it"
+            ]
         }
         let code = DirectoryState.writeError(at: directory)
         guard code != 0 else { return [] }
@@ -37,9 +41,12 @@ enum StartCheck {
         return ["store.directory: \(directory) cannot be written to (\(String(cString: strerror(code)))): \(effect)"]
     }
 
-    private static func addressWarnings(_ proxy: ProxySettings) -> [String] {
+    /// - Parameter holder: the process that runs with the cache directory, where one does.
+    private static func addressWarnings(_ proxy: ProxySettings, holder: Int32?) -> [String] {
         (proxy.listening.listeners + proxy.listening.adminListeners).compactMap { listener in
-            BoundSocket.whyNot(listener.address).map { "\($0): serve would not start" }
+            BoundSocket.whyNot(listener.address).map { error in
+                holder.map { "\(error): if that is not process \($0), serve would not start" } ?? "\(error): serve would not start"
+            }
         }
     }
 

@@ -4,6 +4,7 @@ import CSystem
 import CacheStore
 import Downstream
 import Glibc
+import Locking
 import TakeOver
 import TestSupport
 import Testing
@@ -93,6 +94,34 @@ struct TakeOverTests {
         #expect(try new.get("/a")["Cache-Status"]?.hasPrefix("cistern; fwd=") == true)
         #expect(try new.get("/b")["Cache-Status"]?.hasPrefix("cistern; hit") == true)
         #expect(old.wait().status == 0)
+        #expect(new.stop().status == 0)
+    }
+
+    @Test("what is purged or written in the new one, the old one does not serve any more, not even as a rescue")
+    func takenBackInTheNew() throws {
+        let isDown = Mutex(false)
+        let origin = ScriptedOrigin { request in
+            if request.method == "POST" { return [.json("{}")] }
+            return isDown.withLock { $0 } ? [.json("{}", status: "503 Service Unavailable")] : [.json("{}", ["Cache-Control: max-age=600"])]
+        }
+        let old = try serve(1, to: origin)
+        let waiting = try ["/purged", "/written", "/kept"].map { target in
+            #expect(try old.get(target).status == 200)
+            let client = try TestClient(port: old.port)
+            // It has begun, so the old one waits for its end.
+            client.send("GET \(target) HTTP/1.1\r\nHost: cistern.test\r\n")
+            return client
+        }
+        let new = try serve(2, "--take-over", to: origin)
+        isDown.withLock { $0 = true }
+        #expect(try CommandLineTool.run("purge /purged --admin unix:\(cache)/admin.sock").text.contains("1 response"))
+        #expect(try new.request("POST", "/written", content: "{}").status == 200)
+        for client in waiting { client.send("\r\n") }
+        #expect(waiting.map { $0.readResponse()?.status } == [503, 503, 200])
+        #expect(try new.get("/written").status == 503)
+        #expect(try new.get("/kept").status == 200)
+        #expect(old.wait().status == 0)
+        #expect(try new.get("/metrics").text.contains("cistern_take_overs_total{result=\"done\"} 1\n"))
         #expect(new.stop().status == 0)
     }
 

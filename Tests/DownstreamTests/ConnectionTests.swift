@@ -249,7 +249,7 @@ private final class Listening: @unchecked Sendable {
     var strays: (answers: Int, bytes: Int) { receiver.strays.withLock { $0 } }
 
     func drain(_ deadline: Duration, then: @escaping @Sendable () -> Void) {
-        loop.execute { [self] in listener.finish { self.table.drain(deadline: deadline, then: then) } }
+        loop.execute { [self] in listener.finish(isKept: false) { self.table.drain(deadline: deadline, then: then) } }
     }
 
     /// Whoever comes then waits in the kernel.

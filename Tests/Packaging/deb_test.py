@@ -4,6 +4,7 @@ systemd as the first process: installed, refused while it has no upstream, start
 installed again over a changed configuration, removed, purged. Needs root. Prints a line for each thing that holds; ends with 1 at the first that does not."""
 
 import argparse
+import io
 import http.server
 import os
 import pathlib
@@ -13,6 +14,7 @@ import signal
 import socket
 import subprocess
 import threading
+import tarfile
 import time
 import urllib.request
 
@@ -122,6 +124,13 @@ def installed(chroot, package):
     holds(outcome.returncode == 0 and "error" not in outcome.stdout, "logrotate takes its file", outcome.stdout)
     outcome = chroot.run("dpkg-query -W -f '${Conffiles}' cistern")
     holds("/etc/cistern/cistern.yaml" in outcome.stdout, "the configuration is a conffile", outcome.stdout)
+    scripts = subprocess.run(["dpkg-deb", "--ctrl-tarfile", package], capture_output=True, check=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(scripts)) as control:
+        texts = {name: control.extractfile("./" + name).read().decode() if "./" + name in control.getnames() else "" for name in ("preinst", "prerm", "postinst")}
+    holds(" stop " not in texts["preinst"], "an upgrade does not stop the service", texts["preinst"])
+    stops = [line for line in texts["prerm"].splitlines() if " stop " in line]
+    holds(len(stops) == 1 and '"$1" = remove' in texts["prerm"], "it is stopped when it is removed", texts["prerm"])
+    holds("SIGUSR2" in texts["postinst"], "after an upgrade the new program takes over", texts["postinst"])
     outcome = chroot.run("cistern check --config /etc/cistern/cistern.yaml")
     holds(outcome.returncode == 78 and "upstream.url is missing" in outcome.stdout, "without an upstream it says so, with 78", outcome.stdout)
 

@@ -6,6 +6,7 @@ import Testing
 @Suite("The dialogue of taking over")
 struct DialogueTests {
     private static let greeting = Greeting(storeFormat: 4, process: 77, version: "2")
+    private static let end = HandedPosition(segment: 2, offset: 64)
     private static let change = TakeOverMessage.change(.clearing)
 
     private func old(_ events: HandingOver.Event...) -> (action: HandingOver.Action, state: HandingOver.State) {
@@ -31,6 +32,7 @@ struct DialogueTests {
         #expect(old(hello, prepared) == (.commit(listeners: [1]), .committed))
         #expect(old(hello, prepared, .came(.acknowledged(3))) == (.noteAcknowledged(3), .committed))
         #expect(old(hello, prepared, .silent) == (.nothing, .committed))
+        #expect(old(hello, prepared, .came(Self.change)) == (.follow(Self.change), .committed))
         for event in [HandingOver.Event.gone, .garbled, .came(.failed("too late"))] {
             #expect(old(hello, prepared, event) == (.goAlone, .over), "nothing is taken back after committing: \(event)")
         }
@@ -72,13 +74,14 @@ struct DialogueTests {
         let prepared = TakingOver.Event.isPrepared(listeners: [0])
         #expect(new(offered, prepared) == (.say(.prepared(listeners: [0])), .waiting))
         #expect(new(offered, prepared, .came(Self.change)) == (.follow(Self.change), .waiting))
-        let committed = TakingOver.Event.came(.committed)
-        #expect(new(offered, prepared, committed) == (.own, .committed))
+        let committed = TakingOver.Event.came(.committed(Self.end))
+        #expect(new(offered, prepared, committed) == (.own(Self.end), .committed))
         #expect(new(offered, prepared, committed, .came(Self.change)) == (.follow(Self.change), .committed))
         for event in [TakingOver.Event.came(.begin), .gone, .silent, .garbled] {
             #expect(new(offered, prepared, committed, event) == (.serve, .serving), "nobody else serves: \(event)")
         }
         #expect(new(offered, prepared, committed, .came(.begin), .came(Self.change)) == (.follow(Self.change), .serving))
+        #expect(new(offered, prepared, committed, .came(.begin), .came(.acknowledged(2))) == (.noteAcknowledged(2), .serving))
         #expect(new(offered, prepared, committed, .came(.begin), .gone) == (.noteAlone, .alone))
     }
 

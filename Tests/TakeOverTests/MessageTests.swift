@@ -13,7 +13,7 @@ struct MessageTests {
         .hello(Greeting(dialogue: 7, storeFormat: 8, process: 9, version: "1.2")), .prepared(listeners: []), .prepared(listeners: [0, 3]),
         .failed("no"), .acknowledged(1 << 40), .refused("why"),
         .listener(HandedListener(wanted: "127.0.0.1:80", isAdmin: true, sockets: 2)), .handed(name: "web"), .store, .door,
-        .ticketKeys([1, 2, 3]), .offered, .committed, .begin,
+        .ticketKeys([1, 2, 3]), .offered, .committed(HandedPosition(segment: 3, offset: 1 << 33)), .begin,
         .modes(PassedModes(api: "users", begun: .init(all: "live"), now: table)), .faults([]),
         .faults([
             PassedFault(
@@ -21,6 +21,7 @@ struct MessageTests {
         ]),
         .counts(Array("a 1\n".utf8)), .change(.item(key: [1], metadata: [], head: [2, 3], body: [], retention: 2)),
         .change(.removal(low: .max, high: 1)), .change(.staleMark(low: 1, high: .max)), .change(.clearing), .change(.staleAll),
+        .change(.purge(milliseconds: -5)),
     ]
 
     @Test("each is read as it was written, and what is cut off or longer is none", arguments: all)

@@ -16,7 +16,7 @@ struct Service: Sendable {
     /// - Parameter server: takes requests already.
     init(_ server: ProxyServer, _ manager: ServiceManager?, _ logger: Logger) {
         (self.server, self.manager) = (server, manager)
-        successor = SuccessorProcess(logger)
+        successor = SuccessorProcess(server, logger)
         watchdog = manager.flatMap { manager in manager.watchdog.map { Watchdog(server, manager, every: $0) } }
     }
 

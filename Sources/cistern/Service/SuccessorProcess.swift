@@ -5,32 +5,59 @@ import Dispatch
 import Glibc
 import Locking
 import Logging
+import Server
 
 final class SuccessorProcess: Sendable {
+    private let server: ProxyServer
     private let logger: Logger
-    private let isThere = Mutex(false)
+    /// Behind the mutex it is not gone: its number is no other's.
+    private let running = Mutex<pid_t?>(nil)
 
-    init(_ logger: Logger) { self.logger = logger }
+    /// It hands over in less than a second. One that has not even asked for it by then never will.
+    private static let patience = DispatchTimeInterval.seconds(60)
+
+    init(_ server: ProxyServer, _ logger: Logger) { (self.server, self.logger) = (server, logger) }
 
     /// One at a time. Where it comes to nothing, this process goes on, and the log says so.
     func start() {
-        let isFirst = isThere.withLock { isThere in
-            defer { isThere = true }
-            return !isThere
-        }
-        guard isFirst else { return logger.warning("a process that is to take over was started already") }
         let words = Self.words(CommandLine.arguments)
-        switch ChildProcess.start(words, Self.environment(Environment.all())) {
+        let started = running.withLock { running -> Result<pid_t, ChildProcess.Failure>? in
+            guard running == nil else { return nil }
+            let started = ChildProcess.start(words, Self.environment(Environment.all()))
+            running = try? started.get()
+            return started
+        }
+        switch started {
+        case nil: logger.warning("a process that is to take over was started already")
         case .success(let process):
             logger.notice("started process \(process), which is to take over")
-            DispatchQueue(label: "cistern.successor-process").async { [self] in
-                let code = ChildProcess.wait(for: process)
-                isThere.withLock { $0 = false }
-                logger.warning("process \(process), which was to take over, ended with \(code)")
-            }
+            let failedBefore = server.failedTakeOvers
+            DispatchQueue(label: "cistern.successor-process").async { self.wait(for: process, failedBefore) }
+            DispatchQueue.global().asyncAfter(deadline: .now() + Self.patience) { self.giveUp(process) }
         case .failure(let failure):
-            isThere.withLock { $0 = false }
+            server.noteFailedTakeOver()
             logger.error("no process could be started to take over: \(words[0]): \(failure)")
+        }
+    }
+
+    private func wait(for process: pid_t, _ failedBefore: UInt64) {
+        var ended = siginfo_t()
+        while waitid(P_PID, id_t(process), &ended, WEXITED | WNOWAIT) < 0, errno == EINTR {}
+        let code = running.withLock { running in
+            running = nil
+            return ChildProcess.wait(for: process)
+        }
+        guard !server.isTakenOver else { return }
+        // It may have been counted when it was refused.
+        if server.failedTakeOvers == failedBefore { server.noteFailedTakeOver() }
+        logger.warning("process \(process), which was to take over, ended with \(code); this one goes on")
+    }
+
+    private func giveUp(_ process: pid_t) {
+        running.withLock { running in
+            guard running == process, !server.isTakenOver else { return }
+            kill(process, SIGKILL)
+            logger.warning("process \(process), which was to take over, has not done so for a minute, and is ended")
         }
     }
 

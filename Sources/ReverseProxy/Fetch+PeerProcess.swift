@@ -25,7 +25,7 @@ extension Fetch {
     func hold(_ transfer: Transfer, _ head: ResponseHead) {
         held = HeldResponse(head)
         transfer.pause()
-        shard.process.successor.whenKnown { [self] in
+        shard.process.peer.whenKnown { [self] in
             shard.loop.execute { self.release() }
         }
     }

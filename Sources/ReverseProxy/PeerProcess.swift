@@ -1,11 +1,11 @@
-// The process that goes on in this one's place, as long as this one still ends what it has begun: what changes here is told there, and no response to a
-// write goes out before that has taken note.
+// The process that goes on in this one's place, or in whose place this one goes on, as long as the old one still ends what it has begun: what changes here
+// is told there, and no response to a write goes out before that has taken note.
 
 import Dispatch
 import Locking
 import TakeOver
 
-public final class Successor: Sendable {
+public final class PeerProcess: Sendable {
     private struct State {
         /// nil where there is none.
         var tell: (@Sendable (TakeOverMessage) -> Void)?
@@ -24,6 +24,15 @@ public final class Successor: Sendable {
 
     init() {}
 
+    /// Where this process does what the other one tells. What is done there is told nobody: both would tell each other for ever.
+    public static func makeFollowingQueue() -> DispatchQueue {
+        let queue = DispatchQueue(label: "cistern.following", qos: .userInitiated)
+        queue.setSpecific(key: isFollowing, value: true)
+        return queue
+    }
+
+    private static let isFollowing = DispatchSpecificKey<Bool>()
+
     /// - Parameter tell: called in the order of the messages, by whoever tells: it does no more than queue.
     public func begin(_ tell: @escaping @Sendable (TakeOverMessage) -> Void) {
         state.withLock { $0 = State(tell: tell) }
@@ -34,10 +43,9 @@ public final class Successor: Sendable {
 
     public func takeAll() { state.withLock { $0.hasAll = true } }
 
-    public var isThere: Bool { state.withLock { $0.tell != nil } }
-
     /// Nothing where there is none.
     public func tell(_ message: TakeOverMessage) {
+        guard DispatchQueue.getSpecific(key: Self.isFollowing) == nil else { return }
         state.withLock { state in
             guard let tell = state.tell else { return }
             if message.isNumbered { state.told += 1 }
