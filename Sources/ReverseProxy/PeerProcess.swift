@@ -9,6 +9,8 @@ public final class PeerProcess: Sendable {
     private struct State {
         /// nil where there is none.
         var tell: (@Sendable (TakeOverMessage) -> Void)?
+        /// It is the one that goes on.
+        var isSuccessor = false
         /// It has all, and this process none of it.
         var hasAll = false
         /// Numbered messages that were told, and those of them that were followed.
@@ -33,10 +35,15 @@ public final class PeerProcess: Sendable {
 
     private static let isFollowing = DispatchSpecificKey<Bool>()
 
-    /// - Parameter tell: called in the order of the messages, by whoever tells: it does no more than queue.
-    public func begin(_ tell: @escaping @Sendable (TakeOverMessage) -> Void) {
-        state.withLock { $0 = State(tell: tell) }
+    /// - Parameters:
+    ///   - isSuccessor: whether it is the one that goes on.
+    ///   - tell: called in the order of the messages, by whoever tells: it does no more than queue.
+    public func begin(isSuccessor: Bool, _ tell: @escaping @Sendable (TakeOverMessage) -> Void) {
+        state.withLock { $0 = State(tell: tell, isSuccessor: isSuccessor) }
     }
+
+    /// Whether one is there that goes on, or may soon: it is to know of all counts that anybody sees here.
+    public var isSuccessor: Bool { state.withLock { $0.tell != nil && $0.isSuccessor } }
 
     /// Whether another process has all, and what is asked of an administrator is to be asked there.
     public var hasAll: Bool { state.withLock { $0.hasAll } }

@@ -157,7 +157,7 @@ extension ProxyServer {
         guard isReady, claimEnd() else { return false }
         let serving = serving
         let peer = process.peer
-        beginTelling(socket, on: sending)
+        beginTelling(socket, isSuccessor: true, on: sending)
         for api in serving.apis { peer.tell(.modes(api.state.passedModes)) }
         peer.tell(.faults(process.passedFaults))
         peer.tell(.counts(countsNow()))
@@ -183,8 +183,8 @@ extension ProxyServer {
     }
 
     /// What changes here is told there from now on. Where that cannot be, the other process is as good as gone.
-    func beginTelling(_ socket: TakeOverSocket, on sending: DispatchQueue) {
-        process.peer.begin { [process, logger] message in
+    func beginTelling(_ socket: TakeOverSocket, isSuccessor: Bool, on sending: DispatchQueue) {
+        process.peer.begin(isSuccessor: isSuccessor) { [process, logger] message in
             sending.async {
                 guard !socket.isEnded, !socket.send(message) else { return }
                 socket.end()

@@ -43,8 +43,8 @@ final class MetricsPages: Sendable {
             let peer = server.process.peer
             for format in [MetricsFormat.prometheus, .openMetrics] {
                 let asking = waiting.filter { $0.format == format }
-                // Where another process has taken over, it knows what is told here before anybody else does.
-                let isTold = format == .prometheus && peer.hasAll
+                // Where another process takes over, it knows what is told here before anybody else does.
+                let isTold = format == .prometheus && peer.isSuccessor
                 guard !asking.isEmpty || isTold else { continue }
                 let page = MetricsPage.render(snapshot, format: format) { figures.write(to: &$0) }
                 if isTold { peer.tell(.counts(page)) }

@@ -44,7 +44,7 @@ extension ProxyServer {
 
     /// The other process hears of what changes here, until it has ended.
     func tellPredecessor(_ socket: TakeOverSocket, on sending: DispatchQueue) {
-        beginTelling(socket, on: sending)
+        beginTelling(socket, isSuccessor: false, on: sending)
         let peer = process.peer
         anyCache?.tell { peer.tell(.change($0)) }
     }

@@ -42,7 +42,7 @@ enum SettingsCheck {
             reader.add(
                 about: "upstream.url", "upstream.url must be an http or https URL without user, query or fragment, not \"\(url)\"")
         } else if url.isEmpty, reader.isComplete {
-            reader.add(about: "upstream.url", "upstream.url is missing: give --upstream URL, or set it in the file")
+            reader.add(about: "upstream.url", "upstream.url is missing: give --upstream URL, or set it, or several apis, in the file")
         }
     }
 

@@ -120,7 +120,7 @@ struct CheckTests {
     @Test("what stands in a file that cannot be read is not said to be missing")
     func unreadable() throws {
         #expect(try check("upstream: [").lines.count == 1)
-        #expect(try check("").lines == ["settings: upstream.url is missing: give --upstream URL, or set it in the file"])
+        #expect(try check("").lines == ["settings: upstream.url is missing: give --upstream URL, or set it, or several apis, in the file"])
         let outcome = try CommandLineTool.run("check --config /none.yaml")
         #expect(outcome.status == 78 && outcome.lines == ["cistern: /none.yaml: cannot be read: No such file or directory"])
     }
