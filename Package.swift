@@ -143,7 +143,7 @@ let package = Package(
             dependencies: [
                 "CNGHTTP2", "CSystem", "CTestTLS", "CTestTokens", "Reactor", "Administration", "Server", "ReverseProxy", "CachePolicy",
                 "ContentCodings", "Downstream", "HTTP2",
-                "CacheStore", "Upstream", "Locking",
+                "CacheStore", "Upstream", "Locking", "Telemetry", "JSON",
                 logging,
             ],
             path: "Tests/TestSupport", swiftSettings: strict),

@@ -46,13 +46,21 @@ public enum SecretNames {
 
     public static func mayShow(selecting name: String) -> Bool { harmless.contains(name) }
 
+    private static func isSecret(encoded name: ArraySlice<UInt8>) -> Bool {
+        if isSecret(argument: name) { return true }
+        guard name.contains(UInt8(ascii: "%")) else { return false }
+        // What cannot be read may be anything.
+        return PercentCoding.decode(name, plusIsSpace: true).map { isSecret(argument: $0.utf8) } ?? true
+    }
+
     /// Path and query with the values of secret arguments left out.
+    /// Names count as the upstream reads them, without their percent-encoding.
     public static func redacted(_ target: some Collection<UInt8>) -> String {
         let bytes = Array(target)
         guard let question = bytes.firstIndex(of: UInt8(ascii: "?")) else { return String(decoding: bytes, as: UTF8.self) }
         let arguments = bytes[(question + 1)...].split(separator: UInt8(ascii: "&"), omittingEmptySubsequences: false)
         let shown = arguments.map { argument -> String in
-            guard let equals = argument.firstIndex(of: UInt8(ascii: "=")), isSecret(argument: argument[..<equals]) else {
+            guard let equals = argument.firstIndex(of: UInt8(ascii: "=")), isSecret(encoded: argument[..<equals]) else {
                 return String(decoding: argument, as: UTF8.self)
             }
             return String(decoding: argument[...equals], as: UTF8.self) + redaction

@@ -2,8 +2,8 @@
 
 extension ClientConnection {
     /// Responds to a request that the receiver's `repeated` knows.
-    public func sendAgain(_ response: CompleteResponse) {
+    public func sendAgain(_ response: CompleteResponse, endingWith line: [UInt8]?) {
         beginRepeated()
-        sendComplete(response)
+        sendComplete(response, endingWith: line)
     }
 }

@@ -84,9 +84,13 @@ extension ClientConnection {
     public var staysOpen: Bool { state.current.map { !$0.endsConnection } ?? false }
 
     /// Sends a response that is complete with its framing.
-    public func sendComplete(_ response: CompleteResponse) {
+    public func sendComplete(_ response: CompleteResponse, endingWith line: [UInt8]?) {
         guard state.respondWhole() != nil else { return }
-        send(response.bytes)
+        if let line {
+            response.withBytes(endingWith: line, in: UnsafeMutableRawBufferPointer(table.writeBuffer), send)
+        } else {
+            send(response.bytes)
+        }
         finishIfSent()
     }
 

@@ -45,9 +45,10 @@ public protocol ClientStream: AnyObject {
     /// Whether another request may come after this response.
     var staysOpen: Bool { get }
     /// Sends what `sendWhole` has returned for a request of the same method and version. Only where `staysOpen`.
-    func sendComplete(_ response: CompleteResponse)
+    /// - Parameter line: with its end; goes out in the place of the last of the response's field lines.
+    func sendComplete(_ response: CompleteResponse, endingWith line: [UInt8]?)
     /// The same for a request that the receiver's `repeated` knows.
-    func sendAgain(_ response: CompleteResponse)
+    func sendAgain(_ response: CompleteResponse, endingWith line: [UInt8]?)
     /// Whether content of unknown length can be sent.
     var takesChunks: Bool { get }
     /// Sends a response whose content is made while it goes out, its length among the fields of `head` where it is known; else only where

@@ -36,16 +36,16 @@ extension HTTP2Stream {
     /// A response that ends the connection is that of no request alone.
     var staysOpen: Bool { true }
 
-    func sendComplete(_ response: CompleteResponse) {
+    func sendComplete(_ response: CompleteResponse, endingWith line: [UInt8]?) {
         guard let progress = state.respondWhole() else { return }
-        pendingHead = response.fields
+        pendingHead = line.map(response.fields(endingWith:)) ?? response.fields
         if !progress.isHead { output.append(soon: response.content) }
         responded()
     }
 
-    func sendAgain(_ response: CompleteResponse) {
+    func sendAgain(_ response: CompleteResponse, endingWith line: [UInt8]?) {
         state.begin(RequestProgress())
-        sendComplete(response)
+        sendComplete(response, endingWith: line)
     }
 
     /// Content of unknown length ends with its stream.

@@ -13,7 +13,11 @@ public final class RequestClient: Sendable {
     /// Of the certificate that the connection has presented, where that was found good.
     public let subject: String?
 
-    public init(_ place: ClientAddress, isSecure: Bool, subject: String?) {
+    /// What is spoken on the connection, such as TLSv1.3; nil in clear.
+    public let tls: String?
+
+    public init(_ place: ClientAddress, isSecure: Bool, subject: String?, tls: String? = nil) {
+        self.tls = tls
         self.place = place
         self.isSecure = isSecure
         self.subject = subject
@@ -22,7 +26,7 @@ public final class RequestClient: Sendable {
 
     /// The connection's own.
     convenience init(_ peer: PeerAddress, _ security: ConnectionSecurity?) {
-        self.init(peer.place, isSecure: security != nil, subject: security?.certificate?.subject)
+        self.init(peer.place, isSecure: security != nil, subject: security?.certificate?.subject, tls: security?.version)
     }
 
     public var address: IPAddress? { place.address }

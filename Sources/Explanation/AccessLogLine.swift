@@ -1,76 +1,173 @@
-// One line of the access log: JSON, or the common log format with what the cache did at its end. What clients send is escaped; the query
-// is left out, since arguments may be secrets.
+// One line of the access log: JSON with the fields that the operator has chosen, the common log format with what the cache did at its end, or the
+// combined one. What clients send is escaped. The query is in it only where that is asked for, with the values of secret arguments left out.
 
 import CachePolicy
 import HTTPCore
 import Telemetry
 import Upstream
 
-public enum AccessLogLine {
+public struct AccessLogLine {
     /// Who asked.
     public struct Client {
         /// Empty on a Unix socket.
         let address: [UInt8]
         /// The subject of the certificate that was presented and found good.
         let subject: String?
+        /// What is spoken with it; nil in clear.
+        let tls: String?
 
-        public init(_ address: [UInt8], subject: String? = nil) { (self.address, self.subject) = (address, subject) }
+        public init(_ address: [UInt8], subject: String? = nil, tls: String? = nil) {
+            (self.address, self.subject, self.tls) = (address, subject, tls)
+        }
     }
 
-    /// Whom it was for.
-    public struct Upstream {
-        /// Empty for the only one, and for none of several.
-        let api: String
-        /// Where a connection carried the request.
-        let spoken: SpokenProtocol?
+    private let head: RequestHead
+    /// Milliseconds since 1970.
+    private let wall: Int64
+    public var client = Client([])
+    /// By which the request is found again elsewhere.
+    public var name: [UInt8]?
+    /// Empty for the only one, and for none of several.
+    public var api = ""
+    /// Empty where the request is for none.
+    public var route = ""
+    /// Host and port of who has responded; nil where nobody has.
+    public var upstreamAddress: String?
 
-        public init(api: String = "", spoken: SpokenProtocol? = nil) { (self.api, self.spoken) = (api, spoken) }
-    }
+    /// Of what clients send beside the request line, so much is told.
+    private static let textBytes = 1_024
 
-    public static func make(
-        _ record: ExchangeRecord, _ head: RequestHead, client: Client, upstream: Upstream = Upstream(), wall: Int64,
-        format: AccessLog.Format
+    public init(_ head: RequestHead, wall: Int64) { (self.head, self.wall) = (head, wall) }
+
+    /// - Parameters:
+    ///   - trace: complete.
+    ///   - fields: in their order; of the other forms only the query is a matter of choice.
+    public func make(
+        _ record: borrowing ExchangeRecord, _ trace: borrowing ExchangeTrace, _ format: AccessLog.Format, _ fields: [AccessField]
     ) -> [UInt8] {
+        var line: [UInt8] = []
+        line.reserveCapacity(512)
         switch format {
-        case .json: json(record, head, client, upstream, wall)
-        case .common: common(record, head, client, wall)
+        case .json: appendJSON(record, trace, fields, to: &line)
+        case .common:
+            appendCommon(record, hasQuery: fields.contains(.query), to: &line)
+            line += Array(" \(record.result.label) \(Self.reason(record) ?? "-")\n".utf8)
+        case .combined:
+            appendCommon(record, hasQuery: fields.contains(.query), to: &line)
+            for text in [referer, userAgent] {
+                line.append(" \"")
+                if let text { Self.append(escaped: text, to: &line) } else { line.append("-") }
+                line.append("\"")
+            }
+            line.append("\n")
+        }
+        return line
+    }
+
+    // MARK: JSON
+
+    private func appendJSON(
+        _ record: borrowing ExchangeRecord, _ trace: borrowing ExchangeTrace, _ fields: [AccessField], to line: inout [UInt8]
+    ) {
+        line.append("{")
+        for field in fields {
+            let start = line.count
+            if start > 1 { line.append(",") }
+            let named = line.count
+            append(field, record, trace, to: &line)
+            // There is nothing to tell.
+            if line.count == named { line.removeLast(named - start) }
+        }
+        line.append("}\n")
+    }
+
+    private func append(
+        _ field: AccessField, _ record: borrowing ExchangeRecord, _ trace: borrowing ExchangeTrace, to line: inout [UInt8]
+    ) {
+        switch field {
+        case .time:
+            Self.append("time", wall / 1_000, to: &line)
+            line.append(".")
+            line += Array(Self.milliseconds(wall).utf8)
+        case .client: Self.append("client", client.address.isEmpty ? Array("unix".utf8)[...] : client.address[...], to: &line)
+        case .clientSubject: Self.append("client_subject", client.subject, to: &line)
+        case .requestID: Self.append("request_id", name?[...], to: &line)
+        case .traceID: Self.append("trace_id", head.contains(.traceparent) ? TraceParent(head.fields)?.trace : nil, to: &line)
+        case .api: Self.append("api", api.isEmpty ? nil : api, to: &line)
+        case .route: Self.append("route", route.isEmpty ? nil : route, to: &line)
+        case .method: Self.append("method", head.method.bytes[...], to: &line)
+        case .path: Self.append("path", head.pathAndQuery.withoutQuery, to: &line)
+        case .query: Self.append("query", query?[...], to: &line)
+        case .httpVersion: Self.append("protocol", head.version.name, to: &line)
+        case .tls: Self.append("tls", client.tls, to: &line)
+        case .userAgent: Self.append("user_agent", userAgent, to: &line)
+        case .referer: Self.append("referer", referer, to: &line)
+        case .status: Self.append("status", Int64(record.status), to: &line)
+        case .bytes: Self.append("bytes", Int64(record.bodyBytes), to: &line)
+        case .duration: Self.append("duration_us", record.durationMicroseconds, to: &line)
+        case .content: Self.append("content_us", record.contentMicroseconds, to: &line)
+        case .result: Self.append("result", "\(record.result.label)", to: &line)
+        case .reason: Self.append("reason", Self.reason(record), to: &line)
+        case .age: Self.append("age", record.age, to: &line)
+        case .upstream: Self.append("upstream_us", record.upstreamMicroseconds, to: &line)
+        case .upstreamStatus: Self.append("upstream_status", trace.upstream.status > 0 ? Int64(trace.upstream.status) : nil, to: &line)
+        case .upstreamAddress: Self.append("upstream_address", upstreamAddress, to: &line)
+        case .upstreamVersion: Self.append("upstream_protocol", trace.upstream.spoken?.version.name, to: &line)
+        case .upstreamPhases: Self.append(trace.upstream.times, to: &line)
         }
     }
 
-    private static func json(
-        _ record: ExchangeRecord, _ head: RequestHead, _ client: Client, _ upstream: Upstream, _ wall: Int64
-    ) -> [UInt8] {
-        var line = Array("{\"time\":\(wall / 1000).\(milliseconds(wall)),\"client\":\"".utf8)
+    /// As `why` tells them: each from the end of the one before. Those of a connection that was kept are 0.
+    private static func append(_ times: TransferTimes, to line: inout [UInt8]) {
+        let phases: [(name: StaticString, end: Int32, start: Int32)] = [
+            ("upstream_resolve_us", times.resolved, 0), ("upstream_connect_us", times.connected, times.resolved),
+            ("upstream_tls_us", times.secured, times.connected), ("upstream_wait_us", times.firstByte, times.sent),
+            ("upstream_content_us", times.ended, times.firstByte),
+        ]
+        let start = line.count
+        for phase in phases where phase.end >= 0 {
+            if line.count > start { line.append(",") }
+            append(phase.name, Int64(max(0, phase.end - max(0, phase.start))), to: &line)
+        }
+    }
+
+    private static func begin(_ name: StaticString, to line: inout [UInt8]) {
+        line.append(atMost: name.utf8CodeUnitCount + 3) { end in
+            end.put("\"")
+            end.put(name)
+            end.put("\":")
+        }
+    }
+
+    private static func append(_ name: StaticString, _ number: Int64?, to line: inout [UInt8]) {
+        guard let number else { return }
+        begin(name, to: &line)
+        line.append(decimal: Int(number))
+    }
+
+    private static func append(_ name: StaticString, _ text: ArraySlice<UInt8>?, to line: inout [UInt8]) {
+        guard let text else { return }
+        begin(name, to: &line)
+        line.append("\"")
+        append(escaped: text, to: &line)
+        line.append("\"")
+    }
+
+    private static func append(_ name: StaticString, _ text: String?, to line: inout [UInt8]) {
+        append(name, text.map { Array($0.utf8)[...] }, to: &line)
+    }
+
+    // MARK: The common log format
+
+    private func appendCommon(_ record: borrowing ExchangeRecord, hasQuery: Bool, to line: inout [UInt8]) {
         line += client.address.isEmpty ? Array("unix".utf8) : client.address
-        if let subject = client.subject {
-            line += Array("\",\"client_subject\":\"".utf8)
-            appendEscaped(Array(subject.utf8)[...], to: &line)
-        }
-        if !upstream.api.isEmpty { line += Array("\",\"api\":\"\(upstream.api)".utf8) }
-        line += Array("\",\"method\":\"".utf8)
-        appendEscaped(head.method.bytes[...], to: &line)
-        line += Array("\",\"path\":\"".utf8)
-        appendEscaped(path(head), to: &line)
-        line += Array("\",\"protocol\":\"\(head.version.name)".utf8)
-        line += Array("\",\"status\":\(record.status),\"bytes\":\(record.bodyBytes),\"duration_us\":\(record.durationMicroseconds)".utf8)
-        line += Array(",\"result\":\"\(record.result.label)\"".utf8)
-        if let microseconds = record.upstreamMicroseconds { line += Array(",\"upstream_us\":\(microseconds)".utf8) }
-        if let spoken = upstream.spoken { line += Array(",\"upstream_protocol\":\"\(spoken.version.name)\"".utf8) }
-        if let microseconds = record.contentMicroseconds { line += Array(",\"content_us\":\(microseconds)".utf8) }
-        if let age = record.age { line += Array(",\"age\":\(age)".utf8) }
-        if let reason = reason(record) { line += Array(",\"reason\":\"\(reason)\"".utf8) }
-        return line + Array("}\n".utf8)
-    }
-
-    private static func common(_ record: ExchangeRecord, _ head: RequestHead, _ client: Client, _ wall: Int64) -> [UInt8] {
-        var line = client.address.isEmpty ? Array("unix".utf8) : client.address
         let date = HTTPDate.format(wall / 1000)
         // "Sun, 06 Nov 1994 08:49:37 GMT" becomes [06/Nov/1994:08:49:37 +0000].
         let (day, month, year, clock) = (date[5..<7], date[8..<11], date[12..<16], date[17..<25])
         line.append(" - ")
         // The user's place; a space in it would end it.
         if let subject = client.subject {
-            appendEscaped(subject.utf8.map { $0 == 0x20 ? 0x5f : $0 }[...], to: &line)
+            Self.append(escaped: subject.utf8.map { $0 == 0x20 ? 0x5f : $0 }[...], to: &line)
         } else {
             line.append("-")
         }
@@ -79,12 +176,14 @@ public enum AccessLogLine {
             line += part
             line.append(separator)
         }
-        appendEscaped(head.method.bytes[...], to: &line)
-        line.append(0x20)
-        appendEscaped(path(head), to: &line)
+        Self.append(escaped: head.method.bytes[...], to: &line)
+        line.append(" ")
+        Self.append(escaped: head.pathAndQuery.withoutQuery, to: &line)
+        if hasQuery, let query {
+            line.append("?")
+            Self.append(escaped: query[...], to: &line)
+        }
         line += Array(" \(head.version.name)\" \(record.status) \(record.bodyBytes)".utf8)
-        line += Array(" \(record.result.label) \(reason(record) ?? "-")\n".utf8)
-        return line
     }
 
     private static func milliseconds(_ wall: Int64) -> String {
@@ -92,14 +191,32 @@ public enum AccessLogLine {
         return String(repeating: "0", count: 3 - text.count) + text
     }
 
-    private static func path(_ head: RequestHead) -> ArraySlice<UInt8> { head.pathAndQuery.withoutQuery }
+    // MARK: What clients send
 
-    private static func reason(_ record: ExchangeRecord) -> String? {
+    /// Without its secrets; nil where there is none.
+    private var query: [UInt8]? {
+        let target = head.pathAndQuery
+        guard let question = target.firstIndex(of: UInt8(ascii: "?")) else { return nil }
+        return Array(SecretNames.redacted(target[question...]).utf8.dropFirst())
+    }
+
+    private var userAgent: ArraySlice<UInt8>? { head.fields.first(.userAgent)?.prefix(Self.textBytes) }
+
+    /// Without its query, which is another page's.
+    private var referer: ArraySlice<UInt8>? {
+        head.fields.first(.referer).map { $0.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }.prefix(Self.textBytes) }
+    }
+
+    private static func reason(_ record: borrowing ExchangeRecord) -> String? {
         if let cause = record.rescueCause { return MetricNames.rescueCauses[cause] }
         return record.notStored.map { MetricNames.notStored[$0].rawValue }
     }
 
-    private static func appendEscaped(_ text: ArraySlice<UInt8>, to line: inout [UInt8]) {
+    private static func append(escaped text: ArraySlice<UInt8>, to line: inout [UInt8]) {
+        guard text.contains(where: { $0 < 0x20 || $0 >= 0x7f || $0 == 0x22 || $0 == 0x5c }) else {
+            line.append(contentsOf: text)
+            return
+        }
         for byte in text {
             if byte == 0x22 || byte == 0x5c { line.append(0x5c) }
             line.append(byte < 0x20 || byte >= 0x7f ? UInt8(ascii: "?") : byte)

@@ -38,6 +38,8 @@ public struct ExchangeTrace: Sendable {
         public var spoken: SpokenProtocol?
         /// Of its response; 0 where there was none.
         public var status: UInt16 = 0
+        /// The place of the address that has sent it.
+        public var address: UInt8 = 0
         public var failure: FetchFailure?
         /// A fault was injected.
         public var isFaulted = false

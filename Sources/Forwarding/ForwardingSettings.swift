@@ -36,6 +36,9 @@ public struct ForwardingSettings: Sendable {
     /// upstream behind a content network or a load balancer may believe: so they go the same way as `X-Forwarded-For`.
     public var addressFields = WellKnownNames.addressFields
 
+    /// Who is told a request's name.
+    public var requestID = RequestIDUse.off
+
     public init() {}
 
     /// Whether the upstream gets to see the client's Host in any way.

@@ -103,6 +103,17 @@ public struct Fields: Sendable {
         return nil
     }
 
+    /// The value of the one line of that name; nil where there is none, or another.
+    public func only(_ field: KnownField) -> ArraySlice<UInt8>? {
+        guard contains(field) else { return nil }
+        var only: Entry?
+        for entry in entries where entry.known == field {
+            guard only == nil else { return nil }
+            only = entry
+        }
+        return only.map { bytes[$0.valueRange] }
+    }
+
     /// Whether all lines of that name have the same value.
     public func isOneValue(_ field: KnownField) -> Bool {
         var first: Entry?

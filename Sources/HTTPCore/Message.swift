@@ -150,12 +150,15 @@ public final class RequestHead: Sendable {
     public let target: ArraySlice<UInt8>
     public let version: HTTPVersion
     public let fields: Fields
+    /// By which it is told from others where it has no name of its own; 0 where nobody asks for that.
+    public let number: UInt64
 
-    public init(method: Method, target: ArraySlice<UInt8>, version: HTTPVersion, fields: Fields) {
+    public init(method: Method, target: ArraySlice<UInt8>, version: HTTPVersion, fields: Fields, number: UInt64 = 0) {
         self.method = method
         self.target = target
         self.version = version
         self.fields = fields
+        self.number = number
     }
 
     /// Asked of the head itself, no reference to its parts is counted.
@@ -169,7 +172,12 @@ public final class RequestHead: Sendable {
 
     /// The same request with other fields.
     public func replacing(fields: Fields) -> RequestHead {
-        RequestHead(method: method, target: target, version: version, fields: fields)
+        RequestHead(method: method, target: target, version: version, fields: fields, number: number)
+    }
+
+    /// The same request under another number.
+    public func numbered(_ number: UInt64) -> RequestHead {
+        RequestHead(method: method, target: target, version: version, fields: fields, number: number)
     }
 }
 

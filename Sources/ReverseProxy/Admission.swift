@@ -64,7 +64,7 @@ struct Admission: Sendable {
             let client = ForwardedClient(head.fields, from: peer, settings.clientField, trusted: trustedProxies)
             let own = stream.client
             stream.attribute(
-                to: RequestClient(client.address, isSecure: client.isSecure ?? own.isSecure, subject: own.subject))
+                to: RequestClient(client.address, isSecure: client.isSecure ?? own.isSecure, subject: own.subject, tls: own.tls))
         }
         let own = stream.listener.settings.access
         let client = stream.client.place

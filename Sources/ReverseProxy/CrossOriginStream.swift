@@ -50,8 +50,8 @@ final class CrossOriginStream: ClientStream {
     var hasPeerEnded: Bool { stream.hasPeerEnded }
     func sendInformational(_ head: ResponseHead) { stream.sendInformational(head) }
     var staysOpen: Bool { stream.staysOpen }
-    func sendComplete(_ response: CompleteResponse) { stream.sendComplete(response) }
-    func sendAgain(_ response: CompleteResponse) { stream.sendAgain(response) }
+    func sendComplete(_ response: CompleteResponse, endingWith line: [UInt8]?) { stream.sendComplete(response, endingWith: line) }
+    func sendAgain(_ response: CompleteResponse, endingWith line: [UInt8]?) { stream.sendAgain(response, endingWith: line) }
     var takesChunks: Bool { stream.takesChunks }
     func spareOutput() -> [UInt8] { stream.spareOutput() }
     func roomNeeded(lines: [UInt8], _ framing: ResponseFraming) -> Int { stream.roomNeeded(lines: lines, framing) }

@@ -291,6 +291,7 @@ extension Exchange {
         trace.upstream.times = fetch.times
         trace.upstream.spoken = fetch.spoken
         trace.upstream.isFaulted = fetch.isFaulted
+        trace.upstream.address = UInt8(clamping: fetch.address)
         trace.upstream.status = fetch.status?.rawValue ?? 0
     }
 

@@ -23,6 +23,7 @@ extension Fetch: TransferReceiver {
         shard.loop.assertOnLoop()
         recency.responseTime = shard.now
         shard.countResponse(head.status, transfer.times)
+        address = transfer.address
         let head = transfer.address == 0 ? head : shard.asOfFirstAddress(head, from: transfer.address)
         var response = head.removingHopByHop()
         if head.status == 101 {

@@ -43,6 +43,8 @@ final class Fetch: @unchecked Sendable {
     /// What the upstream responds with, without what concerns the connection; as soon as that is known.
     var response: ResponseHead?
     var collected = CollectedContent()
+    /// Which of the upstream's addresses has responded, by its place.
+    var address = 0
     /// Milliseconds of the loop's clock.
     private(set) var began: Int64 = 0
     var report = Report()

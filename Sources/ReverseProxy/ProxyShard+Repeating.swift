@@ -16,9 +16,13 @@ extension ProxyShard {
             // Whose request it is, is known only now.
             countsAsSecure(stream) == entry.isSecure
         else { return false }
-        let client = stream.client
-        stream.sendAgain(entry.hit.response)
-        finishRepeated(entry.hit, head, client)
+        if records.namesRequests {
+            sendAgainNamed(entry, head, on: stream)
+        } else {
+            let client = stream.client
+            stream.sendAgain(entry.hit.response, endingWith: nil)
+            finishRepeated(entry.hit, head, client)
+        }
         return true
     }
 
@@ -33,7 +37,7 @@ extension ProxyShard {
         }
         if let hit = memo.find(request, now: loop.batchWallMilliseconds) {
             let client = stream.client
-            stream.sendComplete(hit.response)
+            stream.sendComplete(hit.response, endingWith: nil)
             memo.keep(hit, request, received.head)
             finishRepeated(hit, received.head, client)
             return nil
@@ -42,7 +46,7 @@ extension ProxyShard {
         return consider(received.head, .none, &arrival, on: stream)
     }
 
-    private func finishRepeated(_ hit: KeptHit, _ head: RequestHead, _ client: RequestClient) {
+    func finishRepeated(_ hit: KeptHit, _ head: RequestHead, _ client: RequestClient) {
         countRepeated()
         if hit.trace.reasons.isClientIgnored { countIgnoredDirectives() }
         var record = hit.record

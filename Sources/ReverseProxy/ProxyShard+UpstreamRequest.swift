@@ -12,6 +12,7 @@ extension ProxyShard {
     func upstreamRequest(for request: DecidedRequest, _ body: RequestBody, client: UpstreamRequestFields.Client) -> UpstreamRequest {
         let head = request.head
         var fields = messages.requestFields.make(from: head, client: client)
+        if let name = sentName(of: head) { fields.set(.xRequestID, name) }
         if request.place != nil { Self.prepareForStore(&fields, request.found, head.method) }
         if case .streamed(let content) = body, content.awaitsContinue { fields.append(.expect, "100-continue") }
         if body.framing == .tunnel, let offered = routes.upgrade(head) {

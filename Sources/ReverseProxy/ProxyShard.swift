@@ -48,6 +48,10 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     /// nil where no ACME client puts challenges anywhere.
     public var challenges: (any OwnFileSource)?
     private var dateText = DateText()
+    /// Who is told requests' names.
+    let requestIDUse: RequestIDUse
+    /// Host and port of each.
+    let upstreamAddresses: [String]
     /// nil where nobody has divided the paths.
     private(set) var routeFigures: RouteRecords?
     /// Whether keys have the scheme in them, and whether there is anything to be marked at all (`ProxyShard+Marking`).
@@ -58,6 +62,8 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
         (self.shared, process, self.shard) = (shared, shared.process, shard)
         (loop, workers, records) = (shard.loop, shard.workers, shard.records)
         isAlone = shared.name.isEmpty
+        requestIDUse = shared.settings.forwarding.requestID
+        upstreamAddresses = shared.settings.upstream.atEachAddress.map(\.authority)
         (settings, routes, modes) = (shared.settings, shared.routes, shared.modes)
         marksScheme = settings.policy.keyFields.contains(ConnectionField.scheme)
         mayMark = marksScheme || settings.policy.credentials.fields.contains(ConnectionField.certificate)
@@ -168,6 +174,12 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
         _ request: ReceivedRequest, forNobody reason: AccessRefusal?, on stream: any ClientStream
     ) -> (any ClientExchange)? {
         loop.assertOnLoop()
+        guard records.namesRequests else { return take(request, forNobody: reason, on: stream) }
+        return takeNamed(request, forNobody: reason, on: stream)
+    }
+
+    /// - Parameter stream: tells the client the request's name, where that is wanted.
+    func take(_ request: ReceivedRequest, forNobody reason: AccessRefusal?, on stream: any ClientStream) -> (any ClientExchange)? {
         if let refusal = refusal(of: request, isForNobody: reason != nil, on: stream), reason == nil || refusal != .misdirected {
             return refuse(request, refusal, isForNobody: reason != nil, on: stream)
         }
@@ -218,13 +230,6 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
             if trace.api != ExchangeTrace.noAPI { countOfAPI(record.result) }
         }
         records.why.append(trace, target: head.pathAndQuery)
-        if let log = records.accessLog {
-            let api = trace.api == ExchangeTrace.noAPI ? "" : shared.name
-            log.append(
-                AccessLogLine.make(
-                    record, head, client: AccessLogLine.Client(client.text, subject: client.subject),
-                    upstream: AccessLogLine.Upstream(api: api, spoken: trace.upstream.spoken),
-                    wall: loop.batchWallMilliseconds, format: log.format))
-        }
+        if let log = records.accessLog { log.append(accessLine(record, trace, head, client, log)) }
     }
 }

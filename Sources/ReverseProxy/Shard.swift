@@ -22,7 +22,8 @@ public final class Shard: @unchecked Sendable {
         loop = EventLoop(label: "cistern.shard.\(number)", time: time)
         workers = ShardWorkers(loop, recodedBytes: Self.recodedBytes(settings))
         connections = ClientConnections(loop: loop, settings: settings.downstream, budget: process.connections)
-        records = ShardRecords(why: WhyRing(shard: number, capacity: settings.records), accessLog: process.accessLog)
+        records = ShardRecords(why: WhyRing(shard: number, capacity: settings.records))
+        records.use(process)
     }
 
     private static func recodedBytes(_ settings: ProxySettings) -> Int { settings.content.recodedBytes / max(1, settings.shards) }
@@ -32,7 +33,7 @@ public final class Shard: @unchecked Sendable {
         loop.assertOnLoop()
         connections.use(process.settings.downstream)
         workers.recoded.limitBytes = Self.recodedBytes(process.settings)
-        records.accessLog = process.accessLog
+        records.use(process)
     }
 
     /// Looks for records, some in each turn of the loop.

@@ -67,11 +67,28 @@ final class ShardRecords {
     /// And of each route that there has been.
     private(set) var routes: [RouteFigures] = []
     let why: WhyRing
-    var accessLog: AccessLog?
+    private(set) var accessLog: AccessLog?
+    /// Whether a request's name is wanted anywhere.
+    private(set) var namesRequests = false
+    private var ids = RequestIDs()
     /// Counted by what is on the shard no more.
     var past = PastCounts()
 
-    init(why: WhyRing, accessLog: AccessLog?) { (self.why, self.accessLog) = (why, accessLog) }
+    init(why: WhyRing) { self.why = why }
+
+    func use(_ process: ProcessState) {
+        accessLog = process.accessLog
+        namesRequests = process.settings.forwarding.requestID != .off || process.accessLog?.namesRequests == true
+    }
+
+    func number(_ head: RequestHead) -> RequestHead { ids.number(head) }
+
+    /// nil where it has none: nobody wants to know it.
+    func name(of head: RequestHead) -> [UInt8]? { ids.name(of: head) }
+
+    func name(_ head: RequestHead) -> (head: RequestHead, line: [UInt8]) { ids.name(head) }
+
+    func nameLine(of head: RequestHead) -> [UInt8] { ids.line(of: head) }
 
     /// Those by that name: what was counted before a reload is counted further.
     func figures(ofRoute name: String) -> RouteFigures {

@@ -67,7 +67,9 @@ public final class HitMemo {
     ]
 
     private let cache: SharedCacheState
-    private let unread: KnownFieldSet
+    private var unread: KnownFieldSet
+    /// Those of them that have few values: where some response varies by one, keys tell it apart from then on.
+    private static let fewValued: KnownFieldSet = [.accept, .acceptLanguage, .origin]
     /// Of targets: most requests for one that does not come often end here, before anything is made for them.
     private var targets = RecentHashes(places: 16_384)
     private var byBytes = HitTable(places: 256)
@@ -161,13 +163,23 @@ public final class HitMemo {
     public func keep(_ request: Request, _ head: RequestHead, _ basis: FindingBasis, _ makeHit: () -> KeptHit) {
         let isUnread = basis.selecting.contains { name in KnownField(name.span).map(unread.contains) ?? false }
         if isUnread {
-            // Then nothing but its bytes tells it from others.
+            read(basis.selecting)
+            // Now nothing but its bytes tells it from others.
             return keepByBytes(request, head, makeHit)
         }
         guard byKey.hasCome(request.hash) else { return }
         let hit = makeHit()
         byKey.keep(Entry(request.key, hit), request.hash, limitBytes: Self.limitBytes)
         keepByBytes(request, head) { hit }
+    }
+
+    private func read(_ names: [ArraySlice<UInt8>]) {
+        for name in names {
+            guard let field = KnownField(name.span), Self.fewValued.contains(field), unread.contains(field) else { continue }
+            unread.remove(field)
+            // Their keys say nothing of it.
+            byKey.forget()
+        }
     }
 
     /// Keeps what was given again for a request whose bytes come often.

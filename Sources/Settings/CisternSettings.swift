@@ -234,6 +234,12 @@ public struct CisternSettings: Sendable, Equatable {
         public var format = "text"
         public var access = "off"
         public var accessFormat = "json"
+        public var accessFields = [
+            "time", "client", "client_subject", "request_id", "trace_id", "api", "route", "method", "path", "protocol", "tls", "status",
+            "bytes", "duration_us", "content_us", "result", "reason", "age", "upstream_us", "upstream_status", "upstream_address",
+            "upstream_protocol",
+        ]
+        public var requestID = "off"
     }
 
     public var upstream = Upstream()

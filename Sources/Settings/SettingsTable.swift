@@ -419,7 +419,15 @@ public enum SettingsTable {
             path: "log.access", binding: .text(\.log.access),
             help: "The access log: off, stdout, or a file. Reopened on SIGHUP and SIGUSR1."),
         Setting(
-            path: "log.access_format", binding: .choice(\.log.accessFormat, ["json", "common"]), help: "One line a request, in either form."
+            path: "log.access_format", binding: .choice(\.log.accessFormat, ["json", "common", "combined"]),
+            help: "One line a request, in one of these forms."),
+        Setting(
+            path: "log.access_fields", binding: .list(\.log.accessFields),
+            help:
+                "What JSON lines tell, in this order; beside these query (without secrets; of all forms), user_agent, referer and upstream_phases."
         ),
+        Setting(
+            path: "log.request_id", binding: .choice(\.log.requestID, ["off", "send", "return", "both"]),
+            help: "Whether X-Request-Id, the client's or one that is made, is sent to the upstream, returned to the client, or both."),
     ]
 }

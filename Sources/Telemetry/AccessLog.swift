@@ -9,9 +9,13 @@ import Locking
 
 /// `@unchecked Sendable` because what changes is behind `state`'s mutex, or touched on `serial` only.
 public final class AccessLog: @unchecked Sendable {
-    public enum Format: String, Sendable, CaseIterable { case json, common }
+    public enum Format: String, Sendable, CaseIterable { case json, common, combined }
 
     public let format: Format
+    /// Of JSON, in their order; of the other forms only the query is a matter of choice.
+    public let fields: [AccessField]
+    /// Whether its lines have the requests' names.
+    public let namesRequests: Bool
     private let path: String?
     private let serial = DispatchQueue(label: "cistern.access-log", qos: .utility)
     private var file: Descriptor
@@ -30,9 +34,10 @@ public final class AccessLog: @unchecked Sendable {
 
     /// - Parameter path: nil for standard output.
     /// - Returns: nil where the file cannot be opened.
-    public init?(path: String?, format: Format) {
+    public init?(path: String?, format: Format, fields: [AccessField] = AccessField.usual) {
         self.path = path
-        self.format = format
+        (self.format, self.fields) = (format, fields)
+        namesRequests = format == .json && fields.contains(.requestID)
         let opened = Self.open(path)
         guard opened.isOpen else { return nil }
         file = opened

@@ -145,7 +145,9 @@ enum Startup {
 
     /// nil where its file cannot be opened.
     static func accessLog(_ log: CisternSettings.Log) -> AccessLog? {
-        AccessLog(path: log.access == "stdout" ? nil : log.access, format: AccessLog.Format(rawValue: log.accessFormat) ?? .json)
+        AccessLog(
+            path: log.access == "stdout" ? nil : log.access, format: AccessLog.Format(rawValue: log.accessFormat) ?? .json,
+            fields: log.accessFields.compactMap(AccessField.init(rawValue:)))
     }
 
     static func makeServer(

@@ -131,6 +131,15 @@ enum SettingsCheck {
             reader.add(about: "cache.store_errors", "cache.store_errors: letter needs cache.store: any, since json keeps no errors")
         }
         if settings.log.access.isEmpty { reader.add(about: "log.access", "log.access must be off, stdout or a file") }
+        var seen: Set<String> = []
+        for field in settings.log.accessFields {
+            if AccessField(rawValue: field) == nil {
+                let all = AccessField.allCases.map(\.rawValue).joined(separator: ", ")
+                reader.add(about: "log.access_fields", "log.access_fields: \"\(field)\" is none of \(all)")
+            } else if !seen.insert(field).inserted {
+                reader.add(about: "log.access_fields", "log.access_fields: \(field) is named twice")
+            }
+        }
     }
 
     private static func checkRoutes(_ reader: inout SettingsReader) {
@@ -296,6 +305,7 @@ extension ProxySettings {
         forwarding.forwarded = ForwardedPolicy(rawValue: settings.forwarding.forwarded) ?? .replace
         forwarding.forwardHost = settings.forwarding.forwardHost
         forwarding.via = settings.forwarding.via
+        forwarding.requestID = RequestIDUse(rawValue: settings.log.requestID) ?? .off
         forwarding.preserveHost = settings.forwarding.preserveHost
         forwarding.rewriteLocation = settings.forwarding.rewriteLocation
         forwarding.dropOverrides = settings.forwarding.dropOverrides

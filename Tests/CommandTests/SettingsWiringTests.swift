@@ -31,7 +31,7 @@ struct SettingsWiringTests {
 
     /// Those that are read by others than the proxy: the log, and what only decides about other settings or the start.
     private static let elsewhere: Set = [
-        "log.level", "log.format", "log.access", "log.access_format", "cache.profile", "admin.token_file",
+        "log.level", "log.format", "log.access", "log.access_format", "log.access_fields", "cache.profile", "admin.token_file",
         "timeouts.drain_delay", "timeouts.shutdown",
     ]
 

@@ -25,7 +25,7 @@ private final class Answering: RequestReceiver {
     func repeated(_ bytes: UnsafeRawBufferPointer, on stream: any ClientStream) -> Bool {
         for (target, count) in [("/again", 5), ("/long-again", 24 << 20)] where bytes.elementsEqual(Self.request(target).utf8) {
             let answer = "HTTP/1.1 200 OK\r\nContent-Length: \(count)\r\n\r\n" + String(repeating: "x", count: count)
-            stream.sendAgain(Array(answer.utf8).withUnsafeBytes { CompleteResponse($0) })
+            stream.sendAgain(Array(answer.utf8).withUnsafeBytes { CompleteResponse($0) }, endingWith: nil)
             return true
         }
         return false

@@ -54,6 +54,23 @@ struct RepeatedHitTests {
         #expect(play.origin.requests.count == 1)
     }
 
+    @Test("a response that varies by Origin is repeated to each origin, whatever names its requests")
+    func variedByOrigin() throws {
+        let origin = ScriptedOrigin { request in
+            [.json("\"\(request["Origin"] ?? "none")\"", ["Cache-Control: max-age=60", "Vary: Origin"])]
+        }
+        let play = try ProxyPlay(origin)
+        for number in 0..<20 {
+            for asking in ["http://a.test", "http://b.test"] {
+                let response = try play.get("/a", [("Origin", asking), ("X-Request-Id", "\(asking)-\(number)")])
+                #expect(response.text == "\"\(asking)\"")
+            }
+            #expect(try play.get("/a", [("X-Request-Id", "\(number)")]).text == "\"none\"")
+        }
+        #expect(try repeated(play) ?? 0 >= 40)
+        #expect(play.origin.requests.count == 3)
+    }
+
     @Test("a response is repeated until its age changes")
     func age() throws {
         let play = try play()

@@ -163,11 +163,15 @@ struct HitMemoTests {
     func named() {
         let one = Self.head("/a", [("Accept-Language", "de")], .get, .http11)
         let other = Self.head("/a", [("Accept-Language", "fr")], .get, .http11)
-        for _ in 1...4 { keep("a", one, "1", selecting: ["accept-language"]) }
-        #expect(find("a", one) == ("1", nil) && find(nil, other).byKey == nil)
-        memo.forget()
         for _ in 1...4 { keep("b", one, "1", selecting: ["accept-encoding"]) }
         #expect(find(nil, other).byKey == "1")
+        // Of few values: from the first such Vary on keys have it.
+        for _ in 1...4 { keep("a", one, "1", selecting: ["accept-language"]) }
+        #expect(find("a", one) == ("1", "1") && find(nil, other).byKey == nil)
+        // Of many: all of the request tells it from others.
+        let agent = Self.head("/c", [("User-Agent", "x")], .get, .http11)
+        for _ in 1...4 { keep("c", agent, "1", selecting: ["user-agent"]) }
+        #expect(find("c", agent) == ("1", nil))
         var policy = CachePolicySettings()
         policy.keyFields = ["accept-language"]
         policy.credentials.fields = ["user-agent"]

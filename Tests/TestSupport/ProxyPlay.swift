@@ -7,11 +7,13 @@ import CacheStore
 import Dispatch
 import Downstream
 import Glibc
+import JSON
 import Locking
 import Logging
 import Reactor
 import ReverseProxy
 import Server
+import Telemetry
 import Upstream
 
 package final class ProxyPlay {
@@ -51,6 +53,9 @@ package final class ProxyPlay {
     /// Of all listeners.
     package private(set) var ports: [UInt16] = []
     package private(set) var adminPorts: [UInt16] = []
+    /// nil where no access log is kept.
+    private let accessFields: [AccessField]?
+    private var accessLog: AccessLog?
     private let door: Door
     private let spoken = ProxyPlay.upstream
     private var connection: (any PlayClient)?
@@ -60,12 +65,16 @@ package final class ProxyPlay {
     /// What the upstream of plays speaks: a suite or test with `.upstreams` is played with both.
     @TaskLocal package static var upstream = SpokenProtocol.http1
 
-    /// - Parameter configure: changes the settings; the store has 16 MiB and one shard runs unless it says otherwise.
+    /// - Parameters:
+    ///   - accessFields: what the access log tells; nil: there is none.
+    ///   - configure: changes the settings; the store has 16 MiB and one shard runs unless it says otherwise.
     package init(
-        _ origin: ScriptedOrigin, door: Door = ProxyPlay.door, _ configure: @escaping (inout ProxySettings) -> Void = { _ in }
+        _ origin: ScriptedOrigin, door: Door = ProxyPlay.door, accessLog accessFields: [AccessField]? = nil,
+        _ configure: @escaping (inout ProxySettings) -> Void = { _ in }
     ) throws {
         self.origin = origin
         self.door = door
+        self.accessFields = accessFields
         self.configure = configure
         try start()
     }
@@ -86,7 +95,8 @@ package final class ProxyPlay {
         configure(&settings)
         var logger = Logger(label: "play") { _ in SwiftLogNoOpLogHandler() }
         logger.logLevel = .critical
-        let server = try ProxyServer(settings, logger: logger, time: time)
+        accessLog = accessFields.flatMap { AccessLog(path: directory + "/access.log", format: .json, fields: $0) }
+        let server = try ProxyServer(settings, logger: logger, accessLog: accessLog, time: time)
         server.start()
         (self.server, self.settings) = (server, settings)
         notePorts()
@@ -198,6 +208,14 @@ package final class ProxyPlay {
         guard let response = fresh.request(method, target, fields, content: content) else { throw TestClient.NoConnection() }
         if response["Connection"]?.lowercased() == "close" { connection = nil }
         return response
+    }
+
+    /// The lines of the access log, at the end of a play with one shard: nothing is logged after that.
+    package func accessLines() throws -> [JSONValue] {
+        // A response may be here before its exchange is over there; the next one's is not.
+        _ = try get("/healthz")
+        accessLog?.finish()
+        return try TestTools.read(directory + "/access.log").split(separator: "\n").compactMap { JSONValue(Array($0.utf8)) }
     }
 
     /// The number behind a metric's name and labels.

@@ -34,8 +34,8 @@ final class FollowedSettings: Sendable {
         (new.changed, new.awaitingRestart) = (change.changed, change.awaitingRestart)
         new.unchangedAPIs = change.unchangedAPIs
         new.warnings = AccessCheck.warnings(change.settings) + (DescriptorLimit.warning(new.settings).map { [$0] } ?? [])
-        if former.log.access != change.settings.log.access || former.log.accessFormat != change.settings.log.accessFormat {
-            let log = change.settings.log
+        let log = change.settings.log
+        if (former.log.access, former.log.accessFormat) != (log.access, log.accessFormat) || former.log.accessFields != log.accessFields {
             new.accessLog = .replaced { () throws(SettingsMistakes) in try Self.accessLog(log) }
         }
         new.whenApplied = { [self] in

@@ -1,0 +1,74 @@
+// A client's stream where clients are told their requests' names (`log.request_id`): every response, whoever makes it, has the name as its last
+// line, in the place of what the upstream or a stored response says. Around the stream, so that no way that a response can go out is forgotten.
+
+import CachePolicy
+import Downstream
+import Forwarding
+import HTTPCore
+
+final class NamedStream: ClientStream {
+    private let stream: any ClientStream
+    private let line: [UInt8]
+
+    /// - Parameter line: with its end.
+    init(_ stream: any ClientStream, line: [UInt8]) { (self.stream, self.line) = (stream, line) }
+
+    // MARK: What is changed
+
+    /// - Returns: with the name in its last line (`sendComplete`, `sendAgain`).
+    @discardableResult
+    func sendWhole(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, body: WholeBody) -> UnsafeRawBufferPointer? {
+        followed(lines).withUnsafeBytes { lines in
+            guard let others = RequestID.removing(from: head) else { return stream.sendWhole(head: head, lines: lines, body: body) }
+            return others.withUnsafeBytes { stream.sendWhole(head: $0, lines: lines, body: body) }
+        }
+    }
+
+    func sendProduced(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, content producer: any ContentProducer) {
+        (RequestID.removing(from: head) ?? Array(head)).withUnsafeBytes { head in
+            followed(lines).withUnsafeBytes { stream.sendProduced(head: head, lines: $0, content: producer) }
+        }
+    }
+
+    func startResponse(head: consuming [UInt8], lines: [UInt8], framing: ResponseFraming, readAhead: Int) {
+        if let others = head.withUnsafeBytes({ RequestID.removing(from: $0) }) {
+            stream.startResponse(head: others, lines: lines + line, framing: framing, readAhead: readAhead)
+        } else {
+            stream.startResponse(head: head, lines: lines + line, framing: framing, readAhead: readAhead)
+        }
+    }
+
+    private func followed(_ lines: UnsafeRawBufferPointer) -> [UInt8] {
+        Array(atMost: lines.count + line.count) { all in
+            all.put(lines.baseAddress?.assumingMemoryBound(to: UInt8.self), count: lines.count)
+            all.put(line)
+        }
+    }
+
+    func sendComplete(_ response: CompleteResponse, endingWith line: [UInt8]?) { stream.sendComplete(response, endingWith: self.line) }
+    func sendAgain(_ response: CompleteResponse, endingWith line: [UInt8]?) { stream.sendAgain(response, endingWith: self.line) }
+    func roomNeeded(lines: [UInt8], _ framing: ResponseFraming) -> Int { stream.roomNeeded(lines: lines, framing) + line.count }
+
+    // MARK: What is not
+
+    var listener: Listener { stream.listener }
+    var peer: PeerAddress { stream.peer }
+    var client: RequestClient { stream.client }
+    func attribute(to client: RequestClient) { stream.attribute(to: client) }
+    var security: ConnectionSecurity? { stream.security }
+    func handOver(to exchange: any ClientExchange) { stream.handOver(to: exchange) }
+    func startContentTotal() { stream.startContentTotal() }
+    func pauseContent() { stream.pauseContent() }
+    func resumeContent() { stream.resumeContent() }
+    var isContinueAwaited: Bool { stream.isContinueAwaited }
+    func sendContinue() { stream.sendContinue() }
+    var hasPeerEnded: Bool { stream.hasPeerEnded }
+    func sendInformational(_ head: ResponseHead) { stream.sendInformational(head) }
+    var staysOpen: Bool { stream.staysOpen }
+    func spareOutput() -> [UInt8] { stream.spareOutput() }
+    var takesChunks: Bool { stream.takesChunks }
+    func write(_ bytes: Span<UInt8>) -> Bool { stream.write(bytes) }
+    func endResponse() { stream.endResponse() }
+    func takeBackResponse() -> Bool { stream.takeBackResponse() }
+    func abortResponse() { stream.abortResponse() }
+}

@@ -1,0 +1,57 @@
+// Requests' names, and the lines of the access log, which tell them.
+
+import Downstream
+import Explanation
+import Forwarding
+import HTTPCore
+import Reactor
+import Sending
+import Telemetry
+
+extension ProxyShard {
+    /// The request has a name from here on, and its client is told it where the operator wants that.
+    @inline(never)
+    func takeNamed(_ request: ReceivedRequest, forNobody reason: AccessRefusal?, on stream: any ClientStream) -> (any ClientExchange)? {
+        guard requestIDUse.isReturned else {
+            let head = records.number(request.head)
+            return take(ReceivedRequest(head: head, framing: request.framing, bytes: request.bytes), forNobody: reason, on: stream)
+        }
+        let (head, line) = records.name(request.head)
+        let request = ReceivedRequest(head: head, framing: request.framing, bytes: request.bytes)
+        return take(request, forNobody: reason, on: NamedStream(stream, line: line))
+    }
+
+    /// Gives a hit again to a request that is known by its bytes, which may be those of many.
+    @inline(never)
+    func sendAgainNamed(_ entry: HitMemo.Entry, _ head: RequestHead, on stream: any ClientStream) {
+        let client = stream.client
+        var (request, line): (RequestHead, [UInt8]?) = (head, nil)
+        if records.accessLog?.namesRequests == true {
+            // The log wants to know it later.
+            if requestIDUse.isReturned { (request, line) = records.name(head) } else { request = records.number(head) }
+        } else if requestIDUse.isReturned {
+            line = records.nameLine(of: head)
+        }
+        stream.sendAgain(entry.hit.response, endingWith: line)
+        finishRepeated(entry.hit, request, client)
+    }
+
+    /// What the upstream is told; nil where it gets what the client has sent.
+    func sentName(of head: RequestHead) -> [UInt8]? {
+        records.namesRequests && requestIDUse.isSent ? records.name(of: head) : nil
+    }
+
+    /// The line of an exchange that is over.
+    @inline(never)
+    func accessLine(
+        _ record: borrowing ExchangeRecord, _ trace: borrowing ExchangeTrace, _ head: RequestHead, _ client: RequestClient, _ log: AccessLog
+    ) -> [UInt8] {
+        var line = AccessLogLine(head, wall: loop.batchWallMilliseconds)
+        line.client = AccessLogLine.Client(client.text, subject: client.subject, tls: client.tls)
+        line.name = log.namesRequests ? records.name(of: head) : nil
+        if trace.api != ExchangeTrace.noAPI { line.api = shared.name }
+        if trace.route != ExchangeTrace.noRoute { line.route = routes.all[Int(trace.route)].name }
+        if trace.upstream.status > 0 { line.upstreamAddress = upstreamAddresses[Int(trace.upstream.address)] }
+        return line.make(record, trace, log.format, log.fields)
+    }
+}

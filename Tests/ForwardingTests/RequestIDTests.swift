@@ -1,0 +1,49 @@
+// By which names requests go, and what of a head says one.
+
+import Forwarding
+import HTTPCore
+import Testing
+
+@Suite("Names of requests")
+struct RequestIDTests {
+    private func head(_ values: String...) -> RequestHead {
+        var fields = Fields()
+        for value in values { fields.append(.xRequestID, value) }
+        return RequestHead(method: .get, target: Array("/".utf8)[...], version: .http11, fields: fields)
+    }
+
+    @Test("the client's own is taken where it can stand in any log", arguments: ["a", "A-z.09_~+/=:-", String(repeating: "x", count: 128)])
+    func own(value: String) { #expect(RequestID.own(head(value)).map { String(decoding: $0, as: UTF8.self) } == value) }
+
+    @Test("others are not", arguments: ["", String(repeating: "x", count: 129), "a b", "a,b", "a\"", "ü", "{1}", "a\u{1}", "a;b", "<a>"])
+    func notOwn(value: String) { #expect(RequestID.own(head(value)) == nil) }
+
+    @Test("two are none, and so is none")
+    func several() {
+        #expect(RequestID.own(head("a", "a")) == nil)
+        #expect(RequestID.own(head()) == nil)
+    }
+
+    @Test("those that are made are no two alike, also of two shards, and are such that we would take them ourselves")
+    func made() throws {
+        var (one, other) = (RequestIDs(seed: 1), RequestIDs(seed: 2))
+        var names: Set<[UInt8]> = []
+        for _ in 0..<1_000 {
+            let (first, second) = (one.number(head()), other.number(head("a b")))
+            names.insert(try #require(one.name(of: first)))
+            names.insert(try #require(other.name(of: second)))
+        }
+        #expect(names.count == 2_000)
+        #expect(names.allSatisfy { RequestID.own(head(String(decoding: $0, as: UTF8.self))) != nil && $0.count == 32 })
+        #expect(one.name(of: one.number(head("own"))) == Array("own".utf8))
+        #expect(one.name(of: head()) == nil)
+    }
+
+    @Test("a head's own lines are taken out, whatever their case, and others stay")
+    func removing() {
+        let text = "HTTP/1.1 200 OK\r\nX-Request-Id: 1\r\nX-Request-Ids: 2\r\nx-request-id:3\r\nA: X-Request-Id: 4\r\n"
+        let others = Array(text.utf8).withUnsafeBytes { RequestID.removing(from: $0) }
+        #expect(others.map { String(decoding: $0, as: UTF8.self) } == "HTTP/1.1 200 OK\r\nX-Request-Ids: 2\r\nA: X-Request-Id: 4\r\n")
+        #expect(Array("HTTP/1.1 200 OK\r\nA: b\r\n".utf8).withUnsafeBytes { RequestID.removing(from: $0) } == nil)
+    }
+}
