@@ -148,7 +148,7 @@ static void read_place(int number) {
     if (state < 0) return lose(number, &cut);
     long long time = (now() - place->due) / 1000;
     if (time > longest) longest = time;
-    if (time > SLOW && ++slow <= 10) fprintf(stderr, "  ! %s connection: %lld ms for %.30s\n", place->is_kept ? "kept" : "new", time / 1000, place->request);
+    if (time > SLOW && ++slow <= 10) fprintf(stderr, "  ! %s connection: %lld ms, due at %.3f s\n", place->is_kept ? "kept" : "new", time / 1000, (double)place->due / SECOND);
     done++;
     place->request = 0;
     if (state == 2 || !place->is_kept) forget(place);
