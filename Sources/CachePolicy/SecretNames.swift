@@ -10,7 +10,8 @@ public enum SecretNames {
     private static let arguments: Set<String> = [
         "key", "apikey", "appkey", "accesskey", "token", "accesstoken", "refreshtoken", "idtoken", "authtoken", "auth", "authorization",
         "secret", "clientsecret", "password", "passwd", "pwd", "pass", "session", "sessionid", "sid", "jwt", "code", "credential",
-        "signature", "sig", "hmac", "xamzsignature", "xamzcredential", "xamzsecuritytoken", "awsaccesskeyid", "state", "otp", "pin",
+        "signature", "sig", "hmac", "xamzsignature", "xamzcredential", "xamzsecuritytoken", "xgoogsignature", "xgoogcredential",
+        "awsaccesskeyid", "state", "pin", "xapikey", "apitoken",
     ]
 
     /// Members of JSON objects of these names, where their value is a text; the same does not count. Fewer, since `code`, `state` and `key` are
@@ -32,7 +33,13 @@ public enum SecretNames {
     /// Request fields whose values may be shown where they select a variant.
     private static let harmless: Set<String> = ["accept", "accept-language", "accept-charset", "origin", "prefer", "accept-datetime"]
 
-    public static func isSecret(argument name: some Collection<UInt8>) -> Bool { arguments.contains(plain(name)) }
+    /// Also where it is a part of the name, as in `user[password]` and `user.token`.
+    public static func isSecret(argument name: some Collection<UInt8>) -> Bool {
+        name.split { $0 == UInt8(ascii: "[") || $0 == UInt8(ascii: "]") || $0 == UInt8(ascii: ".") }.contains {
+            let part = plain($0)
+            return arguments.contains(part) || members.contains(part)
+        }
+    }
 
     public static func isSecret(member name: some Collection<UInt8>) -> Bool { members.contains(plain(name)) }
 
@@ -58,13 +65,19 @@ public enum SecretNames {
     public static func redacted(_ target: some Collection<UInt8>) -> String {
         let bytes = Array(target)
         guard let question = bytes.firstIndex(of: UInt8(ascii: "?")) else { return String(decoding: bytes, as: UTF8.self) }
-        let arguments = bytes[(question + 1)...].split(separator: UInt8(ascii: "&"), omittingEmptySubsequences: false)
-        let shown = arguments.map { argument -> String in
-            guard let equals = argument.firstIndex(of: UInt8(ascii: "=")), isSecret(encoded: argument[..<equals]) else {
-                return String(decoding: argument, as: UTF8.self)
+        var shown = Array(bytes[...question])
+        var rest = bytes[(question + 1)...]
+        // Some upstreams take `;` for `&`.
+        while !rest.isEmpty {
+            let argument = rest.prefix { $0 != UInt8(ascii: "&") && $0 != UInt8(ascii: ";") }
+            if let equals = argument.firstIndex(of: UInt8(ascii: "=")), isSecret(encoded: argument[..<equals]) {
+                shown += argument[...equals] + Array(redaction.utf8)
+            } else {
+                shown += argument
             }
-            return String(decoding: argument[...equals], as: UTF8.self) + redaction
+            rest = rest.dropFirst(argument.count)
+            if let separator = rest.popFirst() { shown.append(separator) }
         }
-        return String(decoding: bytes[...question], as: UTF8.self) + shown.joined(separator: "&")
+        return String(decoding: shown, as: UTF8.self)
     }
 }

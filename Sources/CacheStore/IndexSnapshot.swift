@@ -87,6 +87,15 @@ struct IndexSnapshot {
         read(file, limit: .max) { IndexSnapshot(handed: $0, segments, seed: seed) }
     }
 
+    /// The number of the newest segment that it knows.
+    static func endOfHanded(_ file: borrowing Descriptor) -> UInt64? {
+        var number: UInt64 = 0
+        let count = pread(file.number, &number, MemoryLayout<UInt64>.size, off_t(endOffset))
+        return count == MemoryLayout<UInt64>.size ? UInt64(littleEndian: number) : nil
+    }
+
+    private static let endOffset = 24
+
     private static func read(
         _ file: borrowing Descriptor, limit: Int, _ body: (UnsafeRawBufferPointer) -> IndexSnapshot?
     ) -> IndexSnapshot? {
@@ -138,10 +147,10 @@ struct IndexSnapshot {
         init?(_ bytes: UnsafeRawBufferPointer, seed: UInt64) {
             let (count, rest) = (bytes.count - headerBytes).quotientAndRemainder(dividingBy: entryBytes)
             guard number(bytes, 0) == RecordHeader.payloadChecksum(bytes.baseAddress! + 8, bytes.count - 8, seed: seed),
-                number(bytes, 8) == magic, number(bytes, 16) == UInt64(count), rest == 0, number(bytes, 24) < Segment.numberLimit,
+                number(bytes, 8) == magic, number(bytes, 16) == UInt64(count), rest == 0, number(bytes, endOffset) < Segment.numberLimit,
                 let offset = Int(exactly: number(bytes, 32)), offset % RecordHeader.alignment == 0
             else { return nil }
-            end = StoreWriter.Position(segment: number(bytes, 24), offset: offset)
+            end = StoreWriter.Position(segment: number(bytes, endOffset), offset: offset)
             seal = number(bytes, 40)
         }
     }

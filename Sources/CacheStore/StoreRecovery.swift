@@ -70,7 +70,10 @@ struct StoreRecovery {
     /// The same with the index of another process, which still reads here: nothing is written, and nothing goes.
     /// - Returns: whether that can be used.
     mutating func run(handed index: borrowing Descriptor) -> Bool {
-        openSegments()
+        guard let known = IndexSnapshot.endOfHanded(index) else { return false }
+        // The other process may be making later ones at this moment.
+        openSegments(upTo: known)
+        leftovers.paths = []
         leaveOutOldest()
         guard let snapshot = IndexSnapshot.readHanded(index, segments: segments, seed: seed) else { return false }
         self.index = snapshot.index
@@ -103,8 +106,8 @@ struct StoreRecovery {
         self.end = end
     }
 
-    private mutating func openSegments() {
-        for number in directory.segmentNumbers() {
+    private mutating func openSegments(upTo last: UInt64 = .max) {
+        for number in directory.segmentNumbers() where number <= last {
             guard let segment = Segment(opening: number, in: directory.path, isWritable: directory.isWritable) else {
                 leftovers.paths.append(Segment.path(number, directory.path))
                 continue

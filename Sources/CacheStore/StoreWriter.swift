@@ -129,7 +129,7 @@ final class StoreWriter: @unchecked Sendable {
     /// - Parameter position: where another process has left off; nil: where this one has.
     func goOn(_ store: ResponseStore, from position: Position? = nil) {
         serial.sync {
-            if let position { (self.position, active, firstUnsynchronized) = (position, nil, position.segment) }
+            if let position { (self.position, active, firstUnsynchronized) = (position, nil, 0) }
             waiting.withLock { $0.write() }
             drain(store)
         }

@@ -17,6 +17,11 @@ public final class PeerProcess: Sendable {
         var told: UInt64 = 0
         var acknowledged: UInt64 = 0
         var waiting: [(number: UInt64, then: @Sendable () -> Void)] = []
+        /// It was waited for in vain, and has acknowledged nothing since: nobody waits for it again.
+        var isLate = false
+        var hasFollowed = false
+        /// Counts those that have been there.
+        var session = 0
     }
 
     private let state = Mutex(State())
@@ -39,7 +44,7 @@ public final class PeerProcess: Sendable {
     ///   - isSuccessor: whether it is the one that goes on.
     ///   - tell: called in the order of the messages, by whoever tells: it does no more than queue.
     public func begin(isSuccessor: Bool, _ tell: @escaping @Sendable (TakeOverMessage) -> Void) {
-        state.withLock { $0 = State(tell: tell, isSuccessor: isSuccessor) }
+        state.withLock { $0 = State(tell: tell, isSuccessor: isSuccessor, session: $0.session + 1) }
     }
 
     /// Whether one is there that goes on, or may soon: it is to know of all counts that anybody sees here.
@@ -63,6 +68,8 @@ public final class PeerProcess: Sendable {
     public func noteAcknowledged(_ count: UInt64) {
         let ready = state.withLock { state in
             state.acknowledged = max(state.acknowledged, min(count, state.told))
+            state.isLate = false
+            state.hasFollowed = state.hasFollowed || count > 0
             return Self.takeReady(&state)
         }
         for then in ready { then() }
@@ -85,23 +92,31 @@ public final class PeerProcess: Sendable {
     }
 
     /// Whether something was told that has not been acknowledged.
-    public var isAwaited: Bool { state.withLock { $0.told > $0.acknowledged } }
+    public var isAwaited: Bool { state.withLock { $0.told > $0.acknowledged && !$0.isLate } }
+
+    /// Whether it has all, and was gone before it followed anything: then it has never served.
+    public var isLost: Bool { state.withLock { $0.hasAll && $0.tell == nil && !$0.hasFollowed } }
 
     /// Calls `then` once all that was told until now has been acknowledged, or after a second: at once, or from any thread.
     public func whenKnown(_ then: @escaping @Sendable () -> Void) {
-        let number = state.withLock { state -> UInt64? in
-            guard state.told > state.acknowledged else { return nil }
+        let awaited = state.withLock { state -> (number: UInt64, session: Int)? in
+            guard state.told > state.acknowledged, !state.isLate else { return nil }
             state.waiting.append((state.told, then))
-            return state.told
+            return (state.told, state.session)
         }
-        guard let number else { return then() }
-        DispatchQueue.global(qos: .userInitiated).asyncAfter(deadline: .now() + Self.patience) { [weak self] in self?.giveUp(number) }
+        guard let awaited else { return then() }
+        DispatchQueue.global(qos: .userInitiated).asyncAfter(deadline: .now() + Self.patience) { [weak self] in
+            self?.giveUp(awaited.number, awaited.session)
+        }
     }
 
-    private func giveUp(_ number: UInt64) {
-        let late = state.withLock { state in
+    private func giveUp(_ number: UInt64, _ session: Int) {
+        let late = state.withLock { state -> [(number: UInt64, then: @Sendable () -> Void)] in
+            guard state.session == session else { return [] }
             defer { state.waiting.removeAll { $0.number <= number } }
-            return state.waiting.filter { $0.number <= number }
+            let late = state.waiting.filter { $0.number <= number }
+            if !late.isEmpty { state.isLate = true }
+            return late
         }
         for one in late { one.then() }
     }

@@ -88,8 +88,7 @@ extension ProxyServer {
         var machine = begun
         machine.listeners = serving.listeners.count
         let sending = DispatchQueue(label: "cistern.successor", qos: .userInitiated)
-        let deadline = TakeOverSocket.Deadline.patience
-        var event: HandingOver.Event = offer(to: socket) ? Self.next(socket, within: deadline) : .gone
+        var event: HandingOver.Event = offer(to: socket) ? Self.next(socket, within: .patience) : .gone
         while true {
             switch machine.handle(event) {
             case .commit(let places):
@@ -217,7 +216,7 @@ extension ProxyServer {
     /// Behind what has been told before.
     func acknowledge(_ followed: UInt64, _ socket: TakeOverSocket, on sending: DispatchQueue) {
         // Whoever waits for it takes it for lasting.
-        if !process.peer.hasAll, !socket.hasInput { anyCache?.flush() }
+        if !process.peer.hasAll { anyCache?.flush() }
         sending.async { _ = socket.send(.acknowledged(followed)) }
     }
 

@@ -143,8 +143,7 @@ public final class Predecessor: @unchecked Sendable {
                 store = nil
                 for change in changes { follow(change, server) }
                 changes = []
-                server.tellPredecessor(socket, on: sending)
-            case .serve: return
+            case .serve: return server.tellPredecessor(socket, on: sending)
             case .end(let reason): throw TakeOverError(reason)
             default: break
             }

@@ -28,6 +28,9 @@ extension ProxyServer: AdministeredServer {
 
     public var isTakenOver: Bool { process.peer.hasAll }
 
+    /// Whether the process that took over was gone before it served: nobody does.
+    public var hasLostSuccessor: Bool { process.peer.isLost }
+
     public func afterTelling(_ then: @escaping @Sendable () -> Void) { process.peer.whenKnown(then) }
 
     public func afterEachLoop(_ then: @escaping @Sendable () -> Void) { onEachShard({ _ in }, then: then) }

@@ -114,9 +114,6 @@ final class TakeOverSocket: @unchecked Sendable {
         }
     }
 
-    /// Whether more has come already.
-    var hasInput: Bool { wait(for: POLLIN, 0) }
-
     private func read(_ count: Int, _ deadline: Deadline, _ descriptors: inout [Int32]) throws(NoMessage) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: count)
         var got = 0

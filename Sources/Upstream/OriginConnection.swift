@@ -75,6 +75,8 @@ final class OriginConnection: EventHandler {
     func choose(for transfer: Transfer) {
         state = .chosen(transfer)
         transfer.carrier = .connection(self)
+        // It waits for no connection any more.
+        transfer.noteConnecting()
         connections.sendAtEndOfBatch(self)
     }
 

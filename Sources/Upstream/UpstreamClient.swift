@@ -109,7 +109,7 @@ public final class UpstreamClient {
     public func start(_ request: consuming UpstreamRequest, receiver: any TransferReceiver) -> Transfer? {
         loop.assertOnLoop()
         guard !isClosed else { return nil }
-        coarseNow = loop.batchMilliseconds
+        coarseNow = max(coarseNow, loop.batchMilliseconds)
         if let fault = chooseFault?(request.target) { return start(request, receiver, under: fault) }
         let transfer = Transfer(client: self, request: request, receiver: receiver, now: coarseNow)
         return run(transfer) ? transfer : nil

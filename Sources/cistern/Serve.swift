@@ -55,9 +55,12 @@ struct Serve: ParsableCommand {
         } catch {
             throw Startup.notTakenOver(error.description, logger)
         }
+        // Before the other process can end: systemd would take that for the end of all.
+        let manager = ServiceManager(Environment.all(), isTakingOver: takesOver)
+        if takesOver { manager?.tellMain() }
         server.followSettings { () throws(SettingsMistakes) in try followed.read() }
         server.start()
-        let service = Service(server, ServiceManager(Environment.all(), isTakingOver: takesOver), logger)
+        let service = Service(server, manager, logger)
         service.allowTakeOver(signals)
         if options.tlsSelfSigned {
             logger.notice("the certificate is self-signed, SHA-256 fingerprint \(SelfSigned.fingerprint(settings)): for local work only")
@@ -65,8 +68,12 @@ struct Serve: ParsableCommand {
         if let url = server.urls.first { try readiness.write(url) }
         // Half of what is resident now was needed for starting only: reading settings, the command line's help, linking.
         csystem_release_program_pages()
-        service.run(until: signals, isTakingOver: takesOver)
+        service.run(until: signals)
         service.stop(followed.current.timeouts, signals, logger)
+        guard server.hasLostSuccessor else { return }
+        logger.critical("the process that took over ended before it served: nobody does")
+        LogSetup.writer.finish()
+        throw ExitCode.failure
     }
 }
 

@@ -76,6 +76,9 @@ struct StoredKeyTests {
         arguments: [
             ("/a?api_key=x&b=1", "/a?api_key=REDACTED&b=1"), ("/a?ACCESS-TOKEN=x", "/a?ACCESS-TOKEN=REDACTED"), ("/a?token", "/a?token"),
             ("/a?monkey=1", "/a?monkey=1"), ("/a?key=1&key=2", "/a?key=REDACTED&key=REDACTED"), ("/token=5", "/token=5"),
+            ("/?user[password]=x&a=1;token=y;b=2", "/?user[password]=REDACTED&a=1;token=REDACTED;b=2"), ("/?a&&b=1&", "/?a&&b=1&"),
+            ("/?user%5Bpassword%5D=x", "/?user%5Bpassword%5D=REDACTED"), ("/?X-Goog-Signature=s", "/?X-Goog-Signature=REDACTED"),
+            ("/?bearer_token=x&filter.name=a", "/?bearer_token=REDACTED&filter.name=a"),
         ])
     func secrets(target: String, shown: String) {
         #expect(SecretNames.redacted(Array(target.utf8)) == shown)

@@ -2,6 +2,7 @@
 // back stays so.
 
 import CSystem
+import Dispatch
 import Glibc
 import Locking
 import TakeOver
@@ -110,6 +111,35 @@ struct HandedStoreTests {
             if here != nil { found += 1 }
         }
         #expect(found == new.statistics.entries && found > 1_000)
+    }
+
+    @Test("a segment that the old one is just making is no leftover")
+    func halfMade() throws {
+        let (begun, gate, isFirst) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0), Mutex(true))
+        let old = try directory.open(allocate: { descriptor, count in
+            let waits = isFirst.withLock { isFirst in
+                defer { isFirst = false }
+                return !isFirst
+            }
+            if waits {
+                begun.signal()
+                gate.wait()
+            }
+            return csystem_allocate(descriptor, count)
+        })
+        old.insert(item(0))
+        old.flush()
+        let offer = old.offer()
+        for number in 1..<2_000 { old.insert(item(number)) }
+        begun.wait()
+        let new = try ResponseStore(settings(), handed: offer)
+        gate.signal()
+        old.flush()
+        let end = old.pass { _ in }
+        old.leave()
+        new.own(upTo: end)
+        #expect(directory.segments.count == 2)
+        for number in 0..<2_000 { #expect(stored(new, number) == body(number)) }
     }
 
     @Test("a smaller store in the new one has no entries without segments, and goes on to a third")

@@ -195,6 +195,29 @@ struct TakeOverTests {
         try goesOn(old)
     }
 
+    @Test("one that is gone once all is its own, and has not served: the old one ends with 1, so that a service manager starts anew")
+    func lostSuccessor() throws {
+        let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }
+        let old = try serve(1, to: origin)
+        #expect(try old.get("/a").status == 200)
+        do {
+            let peer = try TestClient(door)
+            peer.send(Self.framed(.hello(Greeting(storeFormat: 1, process: 1, version: "9"))))
+            while try #require(Self.nextMessage(peer)) != .offered {}
+            peer.send(Self.framed(.prepared(listeners: [])))
+            while true { if case .committed = try #require(Self.nextMessage(peer)) { break } }
+        }
+        let outcome = old.wait()
+        #expect(outcome.status == 1 && outcome.text.contains("the process that took over ended before it served"), "\(outcome.text)")
+        let anew = try serve(2, to: origin)
+        #expect(try anew.get("/a")["Cache-Status"]?.hasPrefix("cistern; hit") == true)
+    }
+
+    private static func nextMessage(_ client: TestClient) -> TakeOverMessage? {
+        let length = client.read(4).reversed().reduce(0) { $0 << 8 | Int($1) }
+        return TakeOverMessage(client.read(length))
+    }
+
     private func goesOn(_ old: RunningCommand) throws {
         #expect(try old.get("/kept").status == 200)
         #expect(try old.get("/kept")["Cache-Status"]?.hasPrefix("cistern; hit") == true)

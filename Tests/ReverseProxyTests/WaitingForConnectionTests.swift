@@ -47,6 +47,27 @@ struct WaitingForConnectionTests {
         #expect(try play.waitFor(waiting, 0))
     }
 
+    @Test("a client that has said all still gets its second response, on the connection that its first one came by")
+    func allSaid() throws {
+        let (came, gate) = (Gate(), Gate())
+        let play = try ProxyPlay(
+            ScriptedOrigin { request in
+                (request.target == "/first" ? [.open(came), .pass(gate)] : [])
+                    + [.json("\"\(request.target)\"", ["Cache-Control: no-store"])]
+            })
+        #expect(try play.get("/warm").status == 200)
+        let client = try play.client()
+        client.send("GET /first HTTP/1.1\r\nHost: a\r\n\r\nGET /second HTTP/1.1\r\nHost: a\r\n\r\n")
+        client.finishSending()
+        came.pass()
+        // By then its end has been seen.
+        #expect(try play.get("/other").status == 200)
+        gate.open()
+        #expect(client.readResponse()?.text == "\"/first\"")
+        #expect(client.readResponse()?.text == "\"/second\"")
+        #expect(try play.metric(left) == 0)
+    }
+
     @Test("a read whose client is gone leaves the queue at once", arguments: [false, true])
     func clientGone(byReset: Bool) throws {
         let gate = Gate()

@@ -29,9 +29,7 @@ struct Service: Sendable {
     }
 
     /// Returns when the process is told to stop, or another has taken over.
-    /// - Parameter isTakingOver: it goes on in the place of another.
-    func run(until signals: Signals, isTakingOver: Bool = false) {
-        if isTakingOver { manager?.tellMain() }
+    func run(until signals: Signals) {
         tellReady()
         signals.wait(onHangUp: { reload() }, onReopen: { server.reopenAccessLog() }, onUpgrade: { successor.start() })
     }
