@@ -64,7 +64,7 @@ let package = Package(
         room("TakeOver"),
         room("Locking"),
         room("Descriptors"),
-        room("Hashing", ["CHash"]),
+        room("Hashing", ["HTTPCore", "CHash"]),
         room("CacheStore", ["CSystem", "Descriptors", "CHash", "Locking", "TakeOver"]),
         room(
             "ResponseCache",

@@ -7,12 +7,11 @@ public enum SecretNames {
     public static let redaction = "REDACTED"
 
     /// Arguments of these names, whatever their case; `-` and `_` do not count.
-    private static let arguments: Set<String> = [
-        "key", "apikey", "appkey", "accesskey", "token", "accesstoken", "refreshtoken", "idtoken", "authtoken", "auth", "authorization",
-        "secret", "clientsecret", "password", "passwd", "pwd", "pass", "session", "sessionid", "sid", "jwt", "code", "credential",
-        "signature", "sig", "hmac", "xamzsignature", "xamzcredential", "xamzsecuritytoken", "xgoogsignature", "xgoogcredential",
-        "awsaccesskeyid", "state", "pin", "xapikey", "apitoken",
-    ]
+    private static let arguments: Set<String> = members.union([
+        "key", "appkey", "auth", "authorization", "pass", "session", "sid", "code", "credential", "signature", "sig", "hmac",
+        "xamzsignature", "xamzcredential", "xamzsecuritytoken", "xgoogsignature", "xgoogcredential", "awsaccesskeyid", "state", "pin",
+        "xapikey", "apitoken",
+    ])
 
     /// Members of JSON objects of these names, where their value is a text; the same does not count. Fewer, since `code`, `state` and `key` are
     /// ordinary there.
@@ -36,8 +35,7 @@ public enum SecretNames {
     /// Also where it is a part of the name, as in `user[password]` and `user.token`.
     public static func isSecret(argument name: some Collection<UInt8>) -> Bool {
         name.split { $0 == UInt8(ascii: "[") || $0 == UInt8(ascii: "]") || $0 == UInt8(ascii: ".") }.contains {
-            let part = plain($0)
-            return arguments.contains(part) || members.contains(part)
+            arguments.contains(plain($0))
         }
     }
 

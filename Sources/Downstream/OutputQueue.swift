@@ -251,6 +251,8 @@ struct OutputQueue {
             sent += taken
             if sent == pieces[first].count { dropFirst() }
         }
+        // Nobody asks for it here.
+        spent = nil
     }
 
     mutating func append(framed producer: any ContentProducer) { (self.producer, isFramed) = (producer, true) }

@@ -111,8 +111,8 @@ public struct RequestIDs: Sendable {
     private func text(of number: UInt64, isLine: Bool) -> [UInt8] {
         let mixed = Self.mixed(number)
         let digits = (
-            Self.digits(UInt32(seed >> 32)), Self.digits(UInt32(truncatingIfNeeded: seed)), Self.digits(UInt32(mixed >> 32)),
-            Self.digits(UInt32(truncatingIfNeeded: mixed))
+            HexDigits.of(UInt32(seed >> 32)), HexDigits.of(UInt32(truncatingIfNeeded: seed)), HexDigits.of(UInt32(mixed >> 32)),
+            HexDigits.of(UInt32(truncatingIfNeeded: mixed))
         )
         return Array(atMost: Self.lineBytes + Self.digitCount) { text in
             if isLine { text.put(Self.lineStart) }
@@ -129,15 +129,5 @@ public struct RequestIDs: Sendable {
         mixed = (mixed ^ (mixed >> 30)) &* 0xbf58_476d_1ce4_e5b9
         mixed = (mixed ^ (mixed >> 27)) &* 0x94d0_49bb_1331_11eb
         return mixed ^ (mixed >> 31)
-    }
-
-    /// Eight hexadecimal digits at once, the first in the lowest byte.
-    private static func digits(_ number: UInt32) -> UInt64 {
-        var digits = UInt64(number.byteSwapped)
-        digits = (digits | digits << 16) & 0x0000_ffff_0000_ffff
-        digits = (digits | digits << 8) & 0x00ff_00ff_00ff_00ff
-        digits = (digits >> 4 | digits << 8) & 0x0f0f_0f0f_0f0f_0f0f
-        let isLetter = ((digits &+ 0x0606_0606_0606_0606) >> 4) & 0x0101_0101_0101_0101
-        return (digits &+ 0x3030_3030_3030_3030 &+ isLetter &* 39).littleEndian
     }
 }

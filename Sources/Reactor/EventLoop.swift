@@ -237,12 +237,12 @@ public final class EventLoop: @unchecked Sendable {
         handler.ready(ReadyEvents(rawValue: event.events))
     }
 
-    /// Timers that an action adds and that are due at once fire in the next round, so they cannot starve the descriptors.
+    /// Timers that an action adds and that are due at once fire in the next round, so they cannot starve the descriptors. What is due is judged by
+    /// the batch's time, by which their actions go too.
     private func fireTimers() {
         guard !timers.isEmpty else { return }
-        let now = time.monotonicMilliseconds
         var due: [LoopTimer] = []
-        while due.count < Self.turnLimit, let next = timers.next, next <= now { due.append(timers.removeFirst()) }
+        while due.count < Self.turnLimit, let next = timers.next, next <= batchMilliseconds { due.append(timers.removeFirst()) }
         for timer in due { timer.fire() }
     }
 

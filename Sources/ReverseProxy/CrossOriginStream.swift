@@ -5,8 +5,8 @@ import CachePolicy
 import Downstream
 import HTTPCore
 
-final class CrossOriginStream: ClientStream {
-    private let stream: any ClientStream
+final class CrossOriginStream: StreamAround {
+    let stream: any ClientStream
     private let lines: [UInt8]
 
     init(_ stream: any ClientStream, _ rules: CrossOriginRules, _ head: RequestHead) {
@@ -33,30 +33,4 @@ final class CrossOriginStream: ClientStream {
         stream.startResponse(
             head: head.withUnsafeBytes { CrossOriginRules.strip($0) }, lines: lines + self.lines, framing: framing, readAhead: readAhead)
     }
-
-    // MARK: What is not
-
-    var listener: Listener { stream.listener }
-    var peer: PeerAddress { stream.peer }
-    var client: RequestClient { stream.client }
-    func attribute(to client: RequestClient) { stream.attribute(to: client) }
-    var security: ConnectionSecurity? { stream.security }
-    func handOver(to exchange: any ClientExchange) { stream.handOver(to: exchange) }
-    func startContentTotal() { stream.startContentTotal() }
-    func pauseContent() { stream.pauseContent() }
-    func resumeContent() { stream.resumeContent() }
-    var isContinueAwaited: Bool { stream.isContinueAwaited }
-    func sendContinue() { stream.sendContinue() }
-    var hasPeerEnded: Bool { stream.hasPeerEnded }
-    func sendInformational(_ head: ResponseHead) { stream.sendInformational(head) }
-    var staysOpen: Bool { stream.staysOpen }
-    func sendComplete(_ response: CompleteResponse, endingWith line: [UInt8]?) { stream.sendComplete(response, endingWith: line) }
-    func sendAgain(_ response: CompleteResponse, endingWith line: [UInt8]?) { stream.sendAgain(response, endingWith: line) }
-    var takesChunks: Bool { stream.takesChunks }
-    func spareOutput() -> [UInt8] { stream.spareOutput() }
-    func roomNeeded(lines: [UInt8], _ framing: ResponseFraming) -> Int { stream.roomNeeded(lines: lines, framing) }
-    func write(_ bytes: Span<UInt8>) -> Bool { stream.write(bytes) }
-    func endResponse() { stream.endResponse() }
-    func takeBackResponse() -> Bool { stream.takeBackResponse() }
-    func abortResponse() { stream.abortResponse() }
 }

@@ -6,8 +6,8 @@ import Downstream
 import Forwarding
 import HTTPCore
 
-final class NamedStream: ClientStream {
-    private let stream: any ClientStream
+final class NamedStream: StreamAround {
+    let stream: any ClientStream
     private let line: [UInt8]
 
     /// - Parameter line: with its end.
@@ -48,27 +48,4 @@ final class NamedStream: ClientStream {
     func sendComplete(_ response: CompleteResponse, endingWith line: [UInt8]?) { stream.sendComplete(response, endingWith: self.line) }
     func sendAgain(_ response: CompleteResponse, endingWith line: [UInt8]?) { stream.sendAgain(response, endingWith: self.line) }
     func roomNeeded(lines: [UInt8], _ framing: ResponseFraming) -> Int { stream.roomNeeded(lines: lines, framing) + line.count }
-
-    // MARK: What is not
-
-    var listener: Listener { stream.listener }
-    var peer: PeerAddress { stream.peer }
-    var client: RequestClient { stream.client }
-    func attribute(to client: RequestClient) { stream.attribute(to: client) }
-    var security: ConnectionSecurity? { stream.security }
-    func handOver(to exchange: any ClientExchange) { stream.handOver(to: exchange) }
-    func startContentTotal() { stream.startContentTotal() }
-    func pauseContent() { stream.pauseContent() }
-    func resumeContent() { stream.resumeContent() }
-    var isContinueAwaited: Bool { stream.isContinueAwaited }
-    func sendContinue() { stream.sendContinue() }
-    var hasPeerEnded: Bool { stream.hasPeerEnded }
-    func sendInformational(_ head: ResponseHead) { stream.sendInformational(head) }
-    var staysOpen: Bool { stream.staysOpen }
-    func spareOutput() -> [UInt8] { stream.spareOutput() }
-    var takesChunks: Bool { stream.takesChunks }
-    func write(_ bytes: Span<UInt8>) -> Bool { stream.write(bytes) }
-    func endResponse() { stream.endResponse() }
-    func takeBackResponse() -> Bool { stream.takeBackResponse() }
-    func abortResponse() { stream.abortResponse() }
 }

@@ -66,6 +66,7 @@ final class ShardRecords {
     var apis: [APICounts] = []
     /// And of each route that there has been.
     private(set) var routes: [RouteFigures] = []
+    private var routePlaces: [String: Int] = [:]
     let why: WhyRing
     private(set) var accessLog: AccessLog?
     /// Whether a request's name is wanted anywhere.
@@ -92,7 +93,8 @@ final class ShardRecords {
 
     /// Those by that name: what was counted before a reload is counted further.
     func figures(ofRoute name: String) -> RouteFigures {
-        if let known = routes.first(where: { $0.name == name }) { return known }
+        if let place = routePlaces[name] { return routes[place] }
+        routePlaces[name] = routes.count
         routes.append(RouteFigures(name: name, labels: MetricNames.labels))
         return routes[routes.count - 1]
     }

@@ -57,10 +57,7 @@ extension ProxyServer {
         case .modes(let modes):
             guard let api = serving.apis.first(where: { $0.name == modes.api }) else { return }
             api.state.keep(modes)
-            onEachShard { served in
-                served.forEachAPI { if $0.shared === api.state { $0.modes = api.state.modes } }
-            } then: {
-            }
+            useModes(of: api.state) {}
         case .faults(let faults):
             changeFaults {
                 $0 = FaultTable(faults)

@@ -151,12 +151,7 @@ extension ServedAPI: AdministeredAPI {
         let subject = name.isEmpty ? "the mode" : "the mode of \(name)"
         server.logger.notice("\(subject) is \(([changed.all.rawValue] + exceptions).joined(separator: ", "))")
         server.process.peer.tell(.modes(state.passedModes))
-        // As with faults: two changes at once may come to a shard in either order.
-        server.onEachShard { [state] served in
-            served.forEachAPI { if $0.shared === state { $0.modes = state.modes } }
-        } then: {
-            then()
-        }
+        server.useModes(of: state, then: then)
         return true
     }
 
@@ -180,5 +175,16 @@ extension ServedAPI: AdministeredAPI {
                 limitBytes: settings.content.bufferLimitBytes))
         let findings = examination.findings()
         return ArchiveJudgement(good: good, fault: findings?.fault, ownTag: findings?.ownTag)
+    }
+}
+
+extension ProxyServer {
+    /// As with faults: two changes at once may come to a shard in either order, and it takes what holds by then.
+    func useModes(of state: SharedFlowState, then: @escaping @Sendable () -> Void) {
+        onEachShard { served in
+            served.forEachAPI { if $0.shared === state { $0.modes = state.modes } }
+        } then: {
+            then()
+        }
     }
 }

@@ -5,6 +5,7 @@ import CSystem
 import Descriptors
 import Downstream
 import Glibc
+import Reactor
 import TakeOver
 
 import struct Synchronization.Atomic
@@ -63,9 +64,9 @@ final class TakeOverSocket: @unchecked Sendable {
 
     /// - Parameters:
     ///   - descriptors: `CSYSTEM_DESCRIPTORS` at most.
-    ///   - patience: in milliseconds, for as long as nothing is taken.
-    /// - Returns: whether the kernel took all of it.
-    func send(_ message: TakeOverMessage, _ descriptors: [Int32] = [], patience: Int = 5_000) -> Bool {
+    /// - Returns: whether the kernel took all of it, without taking nothing for longer than the patience.
+    func send(_ message: TakeOverMessage, _ descriptors: [Int32] = []) -> Bool {
+        let patience = TakeOverMessage.patienceMilliseconds
         let content = message.bytes
         guard content.count <= TakeOverMessage.limitBytes, wait(for: POLLOUT, Int32(clamping: patience)) else { return false }
         var time = timeval(tv_sec: patience / 1_000, tv_usec: patience % 1_000 * 1_000)
@@ -84,15 +85,11 @@ final class TakeOverSocket: @unchecked Sendable {
         private let end: Int64
 
         /// Five seconds from now.
-        static var patience: Deadline { Deadline(end: now + Int64(HandingOver.patienceMilliseconds)) }
+        static var patience: Deadline { Deadline(end: now + Int64(TakeOverMessage.patienceMilliseconds)) }
 
         var leftMilliseconds: Int32 { Int32(clamping: max(0, end - Self.now)) }
 
-        private static var now: Int64 {
-            var time = timespec()
-            clock_gettime(CLOCK_MONOTONIC, &time)
-            return Int64(time.tv_sec) * 1_000 + Int64(time.tv_nsec) / 1_000_000
-        }
+        private static var now: Int64 { SystemTime.shared.monotonicMilliseconds }
     }
 
     /// - Parameters:

@@ -48,9 +48,6 @@ public struct HandingOver: Sendable {
     /// How many listeners are offered.
     public var listeners = 0
 
-    /// How long the new one may take, from what is offered to its word.
-    public static let patienceMilliseconds = 5_000
-
     public init(storeFormat: UInt32, version: String) { (self.storeFormat, self.version) = (storeFormat, version) }
 
     public mutating func handle(_ event: Event) -> Action {
@@ -85,7 +82,7 @@ public struct HandingOver: Sendable {
             state = .committed
             return .commit(listeners: places)
         case .came(.failed(let sentence)): return end(sentence)
-        case .silent: return end("it was not ready within \(Self.patienceMilliseconds / 1_000) s")
+        case .silent: return end("it was not ready within \(TakeOverMessage.patienceMilliseconds / 1_000) s")
         case .gone: return end("it ended before it was ready")
         case .came, .garbled, .notCommitted: return end("it said something that does not belong here")
         }

@@ -44,6 +44,9 @@ public enum TakeOverMessage: Sendable, Equatable {
     case counts([UInt8])
     case change(PassedChange)
 
+    /// How long each side waits for the other's word; the new one has no longer from what is offered to its own.
+    public static let patienceMilliseconds = 5_000
+
     /// Whether it is counted, and acknowledged.
     public var isNumbered: Bool {
         switch self {

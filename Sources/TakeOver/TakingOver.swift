@@ -49,9 +49,6 @@ public struct TakingOver: Sendable {
 
     public private(set) var state = State.receiving
 
-    /// How long it waits for each word of the other side.
-    public static let patienceMilliseconds = 5_000
-
     public init() {}
 
     public mutating func handle(_ event: Event) -> Action {
@@ -119,7 +116,7 @@ public struct TakingOver: Sendable {
     private mutating func end(_ event: Event) -> Action {
         switch event {
         case .came(.refused(let reason)): end(reason)
-        case .silent: end("the running process said nothing for \(Self.patienceMilliseconds / 1_000) s")
+        case .silent: end("the running process said nothing for \(TakeOverMessage.patienceMilliseconds / 1_000) s")
         case .gone: end("the running process went away, or on without us")
         default: end("the running process said something that does not belong here")
         }

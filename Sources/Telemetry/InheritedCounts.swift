@@ -3,10 +3,11 @@
 import Locking
 
 public final class InheritedCounts: Sendable {
-    /// By a sample's name and labels, as the page has them, with their order there.
+    /// By a sample's name and labels, as the page has them.
     struct Counts: Sendable {
         var values: [String: Double] = [:]
-        var order: [String] = []
+        /// Those with labels, by the name before them, in their order on the page.
+        var labelled: [String: [String]] = [:]
     }
 
     private let state = Mutex(Counts())
@@ -33,7 +34,9 @@ public final class InheritedCounts: Sendable {
         }
         state.withLock { counts in
             for (sample, value) in read {
-                if counts.values[sample] == nil { counts.order.append(sample) }
+                if counts.values[sample] == nil, let name = sample.firstIndex(of: "{") {
+                    counts.labelled[String(sample[..<name]), default: []].append(sample)
+                }
                 counts.values[sample] = max(value, counts.values[sample] ?? 0)
             }
         }

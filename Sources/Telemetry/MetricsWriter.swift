@@ -38,12 +38,12 @@ public struct MetricsWriter {
         head(format == .openMetrics ? name : name + "_total", "counter", help)
         written = []
         for sample in samples { count(name + "_total", sample.labels, sample.value) }
-        addInherited([name + "_total{"])
+        addInherited([name + "_total"])
     }
 
     /// What occurred there and not here.
-    private mutating func addInherited(_ beginnings: [String]) {
-        for sample in inherited.order where !written.contains(sample) && beginnings.contains(where: { sample.hasPrefix($0) }) {
+    private mutating func addInherited(_ names: [String]) {
+        for sample in names.flatMap({ inherited.labelled[$0] ?? [] }) where !written.contains(sample) {
             text += "\(sample) \(Self.number(inherited.values[sample] ?? 0))\n"
         }
     }
@@ -83,7 +83,7 @@ public struct MetricsWriter {
             count(name + "_sum", sample.labels, Double(sample.histogram.sum) * scale)
             count(name + "_count", sample.labels, Double(sample.histogram.total))
         }
-        addInherited(["_bucket{", "_sum{", "_count{"].map { name + $0 })
+        addInherited(["_bucket", "_sum", "_count"].map { name + $0 })
     }
 
     mutating func finish() -> [UInt8] {
@@ -96,7 +96,7 @@ public struct MetricsWriter {
     }
 
     private mutating func count(_ name: String, _ labels: String, _ value: Double, _ suffix: String = "") {
-        guard !inherited.order.isEmpty else { return line(name, labels, value, suffix) }
+        guard !inherited.values.isEmpty else { return line(name, labels, value, suffix) }
         let sample = labels.isEmpty ? name : "\(name){\(labels)}"
         written.insert(sample)
         line(name, labels, value + (inherited.values[sample] ?? 0), suffix)

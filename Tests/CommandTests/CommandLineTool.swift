@@ -39,7 +39,7 @@ struct CommandLineTool {
     /// - Parameter program: any, with its arguments.
     static func run(program: String) throws -> Outcome {
         let command = "\(program) 2>&1"
-        guard let pipe = popen(command, "r") else { throw NotRun() }
+        guard let pipe = popen(command, "re") else { throw NotRun() }
         var bytes: [UInt8] = []
         var piece = [UInt8](repeating: 0, count: 1 << 16)
         while case let count = fread(&piece, 1, piece.count, pipe), count > 0 { bytes += piece[..<count] }

@@ -13,7 +13,7 @@ private final class RunningDemo {
     private(set) var text = ""
 
     init() throws {
-        guard let pipe = popen("echo $$; exec \(CommandLineTool.path) demo --listen 127.0.0.1:0 2>&1", "r") else {
+        guard let pipe = popen("echo $$; exec \(CommandLineTool.path) demo --listen 127.0.0.1:0 2>&1", "re") else {
             throw CommandLineTool.NotRun()
         }
         self.pipe = pipe

@@ -31,8 +31,10 @@ final class RunningCommand {
     init(_ arguments: String, in directory: String, environment: [String: String] = [:], handed: [Int32] = []) throws {
         output = directory + "/output.\(arguments.split(separator: " ").first ?? "")"
         var ends: [Int32] = [0, 0]
-        guard pipe(&ends) == 0 else { throw NotRunning(text: "no pipe") }
-        _ = fcntl(ends[0], F_SETFD, FD_CLOEXEC)
+        // No other process that is started meanwhile may have it: the end is waited for.
+        guard socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0, &ends) == 0 else {
+            throw NotRunning(text: "no descriptors")
+        }
         let ready = Int32(3 + handed.count)
         let listen = handed.isEmpty ? " --listen 127.0.0.1:0" : ""
         var words = [CommandLineTool.path] + "\(arguments)\(listen) --ready-fd \(ready)".split(separator: " ").map(String.init)

@@ -1,5 +1,6 @@
 // What stands for content in entity tags.
 
+import HTTPCore
 import TestSupport
 import Testing
 
@@ -16,7 +17,7 @@ struct ContentHashTests {
         for number in numbers {
             let text = String(number, radix: 16)
             let expected = String(repeating: "0", count: 8 - text.utf8.count) + text
-            #expect(withUnsafeBytes(of: ContentHash.hexDigits(number)) { String(decoding: $0, as: UTF8.self) } == expected)
+            #expect(withUnsafeBytes(of: HexDigits.of(number)) { String(decoding: $0, as: UTF8.self) } == expected)
         }
     }
 

@@ -20,7 +20,7 @@ struct OwnPagesTests {
         _ = try play.get("/c")
         let page = try play.get("/metrics")
         #expect(page["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8")
-        let pipe = try #require(popen("promtool check metrics 2>&1 >/dev/null; test $? = 0", "w"))
+        let pipe = try #require(popen("promtool check metrics 2>&1 >/dev/null; test $? = 0", "we"))
         _ = page.content.withUnsafeBytes { fwrite($0.baseAddress, 1, $0.count, pipe) }
         #expect(pclose(pipe) == 0)
     }

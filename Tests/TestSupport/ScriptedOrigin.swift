@@ -191,7 +191,7 @@ package final class ScriptedOrigin: Sendable {
     }
 
     private static func bound(_ address: ListenAddress) -> Int32 {
-        let descriptor = socket(address.family, Int32(SOCK_STREAM.rawValue), 0)
+        let descriptor = socket(address.family, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         var one: Int32 = 1
         setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &one, socklen_t(MemoryLayout<Int32>.size))
         precondition(address.withSocketAddress { bind(descriptor, $0, $1) == 0 }, "the origin cannot have its address")
@@ -210,8 +210,10 @@ package final class ScriptedOrigin: Sendable {
     private func accept(on listener: Int32) {
         TestThread.start { [self] in
             while true {
-                let connection = Glibc.accept(listener, nil, nil)
+                let connection = csystem_accept(listener, nil, nil)
                 guard connection >= 0 else { break }
+                // It blocks, unlike those of the proxy.
+                _ = fcntl(connection, F_SETFL, 0)
                 state.withLock { state in
                     state.connections.insert(connection)
                     state.connectionCount += 1

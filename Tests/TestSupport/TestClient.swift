@@ -54,7 +54,7 @@ package final class TestClient {
     }
 
     package init(_ address: ListenAddress, patience: Int = 20, from source: String? = nil) throws {
-        descriptor = socket(address.family, Int32(SOCK_STREAM.rawValue), 0)
+        descriptor = socket(address.family, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         if let source {
             guard ListenAddress.ipv4(host: source, port: 0).withSocketAddress({ bind(descriptor, $0, $1) == 0 }) else {
                 throw NoConnection()

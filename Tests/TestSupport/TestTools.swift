@@ -13,7 +13,8 @@ package enum TestTools {
     /// Whether a program can be run.
     package static func has(_ program: String) -> Bool { system("command -v \(program) >/dev/null 2>&1") == 0 }
 
-    /// Starts a program, found along PATH, with our environment and nothing to read.
+    /// Starts a program, found along PATH, with our environment and nothing to read. What it says is not wanted: who reads what the tests say
+    /// waits for all that could write there.
     package static func spawn(_ arguments: [String]) throws -> pid_t {
         var process: pid_t = 0
         var words: [UnsafeMutablePointer<CChar>?] = arguments.map { strdup($0) } + [nil]
@@ -22,6 +23,9 @@ package enum TestTools {
         posix_spawn_file_actions_init(&actions)
         defer { posix_spawn_file_actions_destroy(&actions) }
         posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0)
+        for descriptor in [STDOUT_FILENO, STDERR_FILENO] {
+            posix_spawn_file_actions_addopen(&actions, descriptor, "/dev/null", O_WRONLY, 0)
+        }
         guard posix_spawnp(&process, arguments[0], &actions, nil, &words, environ) == 0 else { throw Failed(what: arguments[0]) }
         return process
     }

@@ -9,11 +9,6 @@ extension Trait where Self == ConditionTrait {
     package static var slow: Self { .disabled(if: getenv("FAST_TESTS") != nil, "left out, since it is slow") }
 }
 
-extension Trait where Self == TimeLimitTrait {
-    /// For plays over sockets: one that waits for ever ends with its name. All tests begin together, so on a busy machine each has the time of all.
-    package static var play: Self { .timeLimit(.minutes(10)) }
-}
-
 /// Each test of the suite is played once through each door by which clients come in, or through some.
 package struct DoorsTrait: SuiteTrait, TestTrait, TestScoping {
     let doors: [ProxyPlay.Door]
