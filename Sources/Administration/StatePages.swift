@@ -112,6 +112,7 @@ enum StatePages {
             "stored": .integer(Int(clamping: shards.stored)),
             "not_stored": counts(shards.labels.notStored, shards.notStored),
             "rescued": counts(shards.labels.rescueCauses, shards.rescued),
+            "modes": modes(snapshot),
             "store": [
                 "entries": .integer(store.entries), "bytes": .integer(store.bytes),
                 "limit_bytes": .integer(store.limitBytes), "writable": .bool(store.isWritable),
@@ -131,6 +132,16 @@ enum StatePages {
                 snapshot.loops.map { ["shard": .integer($0.shard), "longest_wait_seconds": .number(Double($0.longestWait) * 1e-6)] }),
             "process": ["cpu_seconds": .number(process.cpuSeconds), "resident_bytes": .integer(Int(process.residentBytes))],
         ]
+    }
+
+    /// Those that are for anything.
+    private static func modes(_ snapshot: MetricsSnapshot) -> JSONValue {
+        let used = snapshot.modes.filter { $0.isForAll || $0.prefixes + $0.routes > 0 }
+        return .object(
+            used.map { line in
+                JSONValue.Member(
+                    line.mode, ["for_all": .bool(line.isForAll), "prefixes": .integer(line.prefixes), "routes": .integer(line.routes)])
+            })
     }
 
     private static func latency(_ histogram: Histogram) -> JSONValue {

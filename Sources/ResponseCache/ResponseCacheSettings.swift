@@ -46,7 +46,7 @@ public struct ResponseCacheSettings: Sendable {
     public var rewritesLocation = true
     /// In which form content is kept, by path; and how long it is at least where it has a coding.
     public var compression = PathTable(rest: Compression.off)
-    public var compressFromBytes = 1 << 10
+    public var compressFromBytes = 1_400
     /// The longest content that is stored.
     public var contentLimitBytes = 8 << 20
 

@@ -99,7 +99,7 @@ public struct ContentSettings: Sendable {
     /// longer, by the shard's worker. No setting: tests make it small.
     public var examinedAtOnceBytes = 64 << 10
     /// Shorter content is neither stored nor sent with a coding that it does not have.
-    public var compressFromBytes = 1 << 10
+    public var compressFromBytes = 1_400
     /// Stored contents that went out in another form than they lie in the store are remembered so, of all shards together.
     public var recodedBytes = 32 << 20
 

@@ -257,12 +257,18 @@ public final class ProxyServer: @unchecked Sendable {
 
     // MARK: Log
 
+    /// The addresses that clients come to, with https:// where that is spoken.
+    public var listeningPlaces: String { Self.listeningPlaces(serving) }
+
+    private static func listeningPlaces(_ serving: Serving) -> String {
+        serving.listeners.filter { !$0.isAdmin }.map { $0.settings.name(at: $0.address) }.joined(separator: ", ")
+    }
+
     func logServing(_ serving: Serving) {
         let (settings, apis) = (serving.settings, serving.apis)
-        let listening = serving.listeners.filter { !$0.isAdmin }.map { $0.settings.name(at: $0.address) }.joined(separator: ", ")
         let loops = settings.shards == 1 ? "1 event loop" : "\(settings.shards) event loops"
         let upstreams = apis.map { $0.name.isEmpty ? $0.upstreamURL : "\($0.name) at \($0.upstreamURL)" }.joined(separator: ", ")
-        logger.info("listening on \(listening), upstream \(upstreams), \(loops)")
+        logger.info("listening on \(Self.listeningPlaces(serving)), upstream \(upstreams), \(loops)")
         if !adminAddresses.isEmpty {
             logger.info("metrics and admin interface on \(adminAddresses.map(\.description).joined(separator: ", "))")
         }

@@ -74,7 +74,7 @@ public struct CisternSettings: Sendable, Equatable {
         public var keyFields: [String] = []
         public var bufferLimit = 8 << 20
         public var compress = "gzip"
-        public var compressFrom = 1 << 10
+        public var compressFrom = 1_400
         public var recodedMemory = 32 << 20
         public var rescueAfter = 1_500
         public var rescueWithShared = "own"

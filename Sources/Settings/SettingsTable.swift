@@ -269,7 +269,7 @@ public enum SettingsTable {
         ),
         Setting(
             path: "cache.compress_from", binding: .size(\.cache.compressFrom, 1...(1 << 30)),
-            help: "Shorter content is neither stored nor sent with a coding that it does not have."),
+            help: "Shorter content is neither stored nor sent with a coding that it does not have: it goes in one packet as it is."),
         Setting(
             path: "cache.recoded_memory", binding: .size(\.cache.recodedMemory, 0...(1 << 40)),
             help: "Memory for stored responses in another coding than they are stored in, or in none, as clients asked for them."),

@@ -62,7 +62,8 @@ enum StartCheck {
             if faccessat(AT_FDCWD, directory, W_OK | X_OK, AT_EACCESS) == 0 { return [] }
             code = errno
         }
-        return ["log.access: \(log.access) cannot be opened (\(String(cString: strerror(code)))): serve would not start"]
+        let directory = code == ENOENT ? "; systemd makes the directory that LogsDirectory= names" : ""
+        return ["log.access: \(log.access) cannot be opened (\(String(cString: strerror(code)))): serve would not start\(directory)"]
     }
 
     /// Where Cistern asks for it itself.

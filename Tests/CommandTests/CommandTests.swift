@@ -52,6 +52,7 @@ struct CommandTests {
         #expect(try tool.run("why --path /other").status == 1)
         #expect(try tool.run("mode offline --prefix /page").lines.last?.hasSuffix("all others") == true)
         #expect(try play.get("/page").status == 504)
+        #expect(try tool.run("stats").lines.contains("mode         live for all paths, offline for 1 prefix (see cistern mode)"))
         #expect(try tool.run("mode --reset --prefix /page").lines == ["MODE  PATHS", "live  all"])
         #expect(try tool.run("mode nonsense").status == 64)
     }
@@ -188,6 +189,7 @@ struct CommandTests {
         let stats = try tool.run("stats")
         #expect(stats.lines.contains { $0.hasPrefix("hit ") && $0.contains(" 2 ") })
         #expect(stats.lines.contains { $0.hasPrefix("upstream") && $0.contains("up, ") })
+        #expect(!stats.text.contains("\nmode "))
         let top = try tool.run("top --interval 0.1 --count 2")
         #expect(top.lines.count == 2 && top.lines.allSatisfy { $0.hasPrefix("requests=") && $0.hasSuffix("upstream=up") })
     }

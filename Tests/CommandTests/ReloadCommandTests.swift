@@ -66,6 +66,23 @@ struct ReloadCommandTests {
         #expect(FileContent.read(temporary.path + "/access.log").map { String(decoding: $0, as: UTF8.self) }?.contains("/a") == true)
     }
 
+    @Test("with the file that it was started with the commands reach it, also while that has mistakes")
+    func commandsReach() throws {
+        try write("")
+        let serve = try serve()
+        func reload(_ more: String) throws -> CommandLineTool.Outcome { try CommandLineTool.run("reload --config \(file) \(more)") }
+        try write("cache: {rescue_afer: 1s}\n")
+        #expect(try reload("").text.contains("All stays as it was"))
+        #expect(try CommandLineTool.run("stats --config \(file)").status == 0)
+        // Nothing of it can be read.
+        try write("cache: [\n")
+        let lost = try reload("")
+        #expect(lost.status == 1 && lost.text.contains("\(file):"))
+        #expect(lost.text.contains("say where Cistern is with --admin or --cache-dir"))
+        #expect(try reload("--cache-dir \(temporary.path)/cache").text.contains("All stays as it was"))
+        #expect(serve.stop().status == 0)
+    }
+
     @Test("one after the other as quickly as they can be asked for: what the file says last holds in the end")
     func quickly() throws {
         try write("forwarding: {name: first}\n")

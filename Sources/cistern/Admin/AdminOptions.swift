@@ -28,7 +28,7 @@ struct AdminOptions: ParsableArguments {
     var cacheDir: String?
 
     func client() throws -> AdminClient {
-        let settings = try Self.settings(config: config, cacheDir: cacheDir)
+        let settings = try Self.reachingSettings(config: config, cacheDir: cacheDir, isPlaceKnown: admin != nil)
         let file = tokenFile ?? settings.admin.tokenFile
         var token: [UInt8]?
         if !file.isEmpty {
@@ -57,8 +57,28 @@ struct AdminOptions: ParsableArguments {
         return geteuid() == 0 && access(file, R_OK) == 0 ? file : nil
     }
 
+    /// Where the service keeps its responses, as its package says.
+    private static let serviceDirectory = "/var/cache/cistern"
+
+    /// What says where a running Cistern is. It runs with what held before a mistake came into the file, and whoever mends that needs the commands.
+    private static func reachingSettings(config: String?, cacheDir: String?, isPlaceKnown: Bool) throws -> CisternSettings {
+        var reader = try reader(config: config, cacheDir: cacheDir)
+        if reader.isComplete || cacheDir != nil || isPlaceKnown { return reader.settings }
+        guard let serviceFile, config == nil || config == serviceFile else {
+            throw AdminFailure("\(reader.mistakes[0]); say where Cistern is with --admin or --cache-dir")
+        }
+        reader.read(path: "store.directory", .one(serviceDirectory), option: "the service")
+        return reader.settings
+    }
+
     /// What the file, the environment and the options say, whether a proxy could be started with it or not.
     static func settings(config: String?, cacheDir: String? = nil) throws -> CisternSettings {
+        let reader = try reader(config: config, cacheDir: cacheDir)
+        guard let mistake = reader.mistakes.first else { return reader.settings }
+        throw AdminFailure("\(mistake)")
+    }
+
+    private static func reader(config: String?, cacheDir: String?) throws -> SettingsReader {
         var reader = SettingsReader()
         let environment = Environment.all()
         if let file = config ?? environment["CISTERN_CONFIG"] ?? (cacheDir == nil ? serviceFile : nil) {
@@ -67,8 +87,7 @@ struct AdminOptions: ParsableArguments {
         }
         reader.read(environment: environment)
         if let cacheDir { reader.read(path: "store.directory", .one(cacheDir), option: "--cache-dir") }
-        guard let mistake = reader.mistakes.first else { return reader.settings }
-        throw AdminFailure("\(mistake)")
+        return reader
     }
 }
 

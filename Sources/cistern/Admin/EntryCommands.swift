@@ -216,6 +216,7 @@ struct Purge: AdminCommand {
             which.argument,
         ]
         let count = try client.value("POST", "purge", arguments)["purged"]?.integer ?? 0
-        print("\(count) \(count == 1 ? "response" : "responses") \(soft ? "marked as stale" : "purged")")
+        let hint = count > 0 || all ? "" : ": nothing that is stored was meant (see cistern ls)"
+        print("\(count) \(count == 1 ? "response" : "responses") \(soft ? "marked as stale" : "purged")\(hint)")
     }
 }

@@ -56,6 +56,19 @@ enum StatsLines {
         return waits.max().map(Printable.duration) ?? "-"
     }
 
+    /// Those that are not as rules say, with the paths that they are for.
+    private static func modes(_ stats: JSONValue) -> String {
+        let modes = stats["modes"]?.members ?? []
+        let texts = modes.map { mode in
+            let parts = [("prefixes", "prefix"), ("routes", "route")].compactMap { name, one -> String? in
+                guard let count = mode.value[name]?.integer, count > 0 else { return nil }
+                return "\(count) \(count == 1 ? one : name)"
+            }
+            return "\(mode.name) for " + ((mode.value["for_all"] == true ? ["all paths"] : []) + parts).joined(separator: " and ")
+        }
+        return texts == ["live for all paths"] ? "" : "mode         \(texts.joined(separator: ", ")) (see cistern mode)\n"
+    }
+
     static func state(_ stats: JSONValue) -> String {
         let store = stats["store"]
         let upstream = stats["upstream"]
@@ -63,7 +76,7 @@ enum StatsLines {
         let size = "\(Printable.bytes(store?["bytes"]?.integer ?? 0)) of \(Printable.bytes(store?["limit_bytes"]?.integer ?? 0))"
         let trouble = store?["writable"] == true ? "" : ", CANNOT BE WRITTEN TO"
         return """
-            store        \(store?["entries"]?.integer ?? 0) entries, \(size)\(trouble)
+            \(modes(stats))store        \(store?["entries"]?.integer ?? 0) entries, \(size)\(trouble)
             upstream     \(upstream?["up"] == true ? "up" : "DOWN"), \(failing(upstream)), \
             \(upstream?["active_requests"]?.integer ?? 0) requests running
             connections  \(connections?["open"]?.integer ?? 0) of \(connections?["limit"]?.integer ?? 0)

@@ -35,7 +35,7 @@ struct Service: Sendable {
     }
 
     private func tellReady() {
-        manager?.tellReady("listening on " + server.addresses.map(\.description).joined(separator: ", "))
+        manager?.tellReady("listening on \(server.listeningPlaces)")
     }
 
     private func reload() {
