@@ -1,22 +1,122 @@
-// The dashboard that docker/compose.yaml shows, held against what is counted.
+// The board that docker/compose.yaml shows: its structure, since no Grafana is at hand here. What its expressions say is in MonitoringTests.
 
+import JSON
 import TestSupport
 import Testing
 
-@Suite("The dashboard", .play)
-struct DashboardTests {
-    private static let file = String(#filePath.dropLast("Tests/CommandTests/DashboardTests.swift".count)) + "docker/grafana/cistern.json"
+/// docker/grafana/cistern.json.
+struct Board {
+    struct Panel {
+        let id: Int
+        let title: String
+        let type: String
+        let unit: String?
+        let source: String?
+        let description: String
+        let place: (x: Int, y: Int, width: Int, height: Int)
+        /// With the variables of the board in them.
+        let expressions: [String]
 
-    @Test("all that it shows is on /metrics")
-    func metrics() throws {
-        let dashboard = try CommandLineTool.run(program: "cat \(Self.file)").text
-        let page = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }).get("/metrics").text
-        let known = page.split(separator: "\n").filter { $0.hasPrefix("# TYPE ") }.map { $0.split(separator: " ")[2] }
-        let shown = Set(dashboard.split { !($0.isLetter || $0.isNumber || $0 == "_") }.filter { $0.hasPrefix("cistern_") })
-        #expect(shown.count > 10)
-        for name in shown {
-            let family = ["_total", "_bucket"].first { name.hasSuffix($0) }.map { name.dropLast($0.utf8.count) } ?? name
-            #expect(known.contains(name) || known.contains(family), "\(name)")
+        var isRow: Bool { type == "row" }
+
+        init?(_ panel: JSONValue) {
+            guard let id = panel["id"]?.integer, let title = panel["title"]?.string, let type = panel["type"]?.string,
+                let place = panel["gridPos"], let x = place["x"]?.integer, let y = place["y"]?.integer, let width = place["w"]?.integer,
+                let height = place["h"]?.integer
+            else { return nil }
+            (self.id, self.title, self.type, self.place) = (id, title, type, (x, y, width, height))
+            unit = panel["fieldConfig"]?["defaults"]?["unit"]?.string
+            source = panel["datasource"]?["uid"]?.string
+            description = panel["description"]?.string ?? ""
+            expressions = panel["targets"]?.array?.compactMap { $0["expr"]?.string } ?? []
         }
+
+        func overlaps(_ other: Panel) -> Bool {
+            place.x < other.place.x + other.place.width && other.place.x < place.x + place.width
+                && place.y < other.place.y + other.place.height && other.place.y < place.y + place.height
+        }
+    }
+
+    let document: JSONValue
+    let panels: [Panel]
+    /// Variables by name, with what fills them.
+    let variables: [(name: String, type: String, query: String)]
+
+    init() throws {
+        document = try #require(JSONValue(Array(TestTools.read(Self.folder + "grafana/cistern.json").utf8)))
+        panels = try #require(document["panels"]?.array).map { try #require(Panel($0)) }
+        variables = try #require(document["templating"]?["list"]?.array).map {
+            let query = $0["query"]?.string ?? $0["query"]?["query"]?.string
+            return (try #require($0["name"]?.string), try #require($0["type"]?.string), try #require(query))
+        }
+    }
+
+    static let folder = String(#filePath.dropLast("Tests/CommandTests/DashboardTests.swift".utf8.count)) + "docker/"
+}
+
+@Suite("The board for Grafana")
+struct DashboardTests {
+    private let board: Board
+
+    init() throws { board = try Board() }
+
+    @Test("it has a model that Grafana reads, a name of its own, and a data source that whoever imports it chooses")
+    func document() {
+        #expect(board.document["schemaVersion"]?.integer ?? 0 >= 39)
+        #expect(board.document["uid"] == "cistern" && board.document["title"] == "Cistern")
+        // Only an export has these, which Grafana then asks about.
+        #expect(board.document["__inputs"] == nil && board.document["id"] == nil)
+        #expect(board.variables.first.map { $0.name == "datasource" && $0.type == "datasource" && $0.query == "prometheus" } == true)
+        let others = board.document["templating"]?["list"]?.array?.dropFirst().map { $0["datasource"]?["uid"]?.string } ?? []
+        #expect(others == Array(repeating: "${datasource}", count: others.count))
+    }
+
+    @Test("each panel has a number, a title, a unit, a place of its own, and what it asks the chosen data source")
+    func panels() {
+        #expect(Set(board.panels.map(\.id)).count == board.panels.count)
+        #expect(board.panels.first?.isRow == true)
+        for panel in board.panels {
+            #expect(!panel.title.isEmpty && panel.place.x >= 0 && panel.place.x + panel.place.width <= 24, "\(panel.title)")
+            for other in board.panels where other.id > panel.id { #expect(!panel.overlaps(other), "\(panel.title), \(other.title)") }
+            guard !panel.isRow else { continue }
+            #expect(panel.unit?.isEmpty == false && panel.source == "${datasource}" && !panel.expressions.isEmpty, "\(panel.title)")
+            #expect(panel.description.hasSuffix("."), "\(panel.title)")
+            // Whoever has chosen instances sees no others'.
+            for expression in panel.expressions where expression.contains("{") {
+                let chosen = expression.occurrences(of: "{job=~\"$job\",instance=~\"$instance\"")
+                #expect(chosen == expression.occurrences(of: "{"), "\(panel.title): \(expression)")
+            }
+        }
+    }
+
+    @Test("it has a row for each matter")
+    func rows() {
+        let rows = ["Health", "APIs", "Routes", "Rescues", "Age of what is served", "Store", "Overload", "Connections and TLS", "Process"]
+        #expect(board.panels.filter(\.isRow).map(\.title) == rows)
+        #expect(board.panels.contains { $0.type == "heatmap" && $0.expressions[0].contains("cistern_served_age_seconds_bucket") })
+    }
+
+    @Test("compose.yaml gives Grafana the board and its data source, and Prometheus the rules")
+    func provisioned() throws {
+        let compose = try TestTools.read(Board.folder + "compose.yaml")
+        for (file, place) in [
+            ("prometheus.yml", "/etc/prometheus/prometheus.yml"), ("prometheus-rules.yml", "/etc/prometheus/prometheus-rules.yml"),
+            ("grafana/datasource.yaml", "/etc/grafana/provisioning/datasources/datasource.yaml"),
+            ("grafana/dashboards.yaml", "/etc/grafana/provisioning/dashboards/dashboards.yaml"),
+            ("grafana/cistern.json", "/etc/grafana/dashboards/cistern.json"),
+        ] {
+            #expect(compose.contains("- ./\(file):\(place):ro\n"), "\(file)")
+        }
+        #expect(try TestTools.read(Board.folder + "grafana/dashboards.yaml").contains("path: /etc/grafana/dashboards\n"))
+        #expect(try TestTools.read(Board.folder + "prometheus.yml").contains("rule_files: [prometheus-rules.yml]"))
+    }
+}
+
+extension String {
+    /// How often a text occurs in it.
+    fileprivate func occurrences(of text: String) -> Int {
+        let (own, other) = (Array(utf8), Array(text.utf8))
+        guard own.count >= other.count else { return 0 }
+        return (0...own.count - other.count).count { own[$0..<$0 + other.count].elementsEqual(other) }
     }
 }
