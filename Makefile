@@ -84,9 +84,10 @@ compare: build
 	Tests/Comparison/compare_parsers.sh
 	Tests/Comparison/caches.py --cistern .build/release/cistern
 
-# A web app of another origin in a real Chromium, before and in an outage; skipped with a sentence where none is installed.
+# A web app of another origin and the page of the state in a real Chromium, before and in an outage; skipped with a sentence where none is installed.
 browser: build
 	Tests/Browser/browser.py --cistern .build/release/cistern
+	Tests/Browser/status.py --cistern .build/release/cistern
 
 # A long walk of the caching rules against a reference cache; another seed with SEED=…
 soak: packages
@@ -179,7 +180,7 @@ help:
 	@echo "make faults             every way of failing that we know of, as a table"
 	@echo "make fuzz               made-up bytes for everything that reads bytes from outside (TIME=, TARGET=)"
 	@echo "make stress             everything at once, every response checked (TIME=, SEED=, TLS=1)"
-	@echo "make browser            a web app of another origin in a real Chromium, through an outage"
+	@echo "make browser            a web app, and the page of the state, in a real Chromium through an outage"
 	@echo "make conformance        HTTP/2 against its RFCs, section by section, from outside"
 	@echo "make clients            clients that people use, through every door and an outage"
 	@echo "make compare            beside other parsers and caches"

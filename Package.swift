@@ -80,6 +80,7 @@ let package = Package(
         room("Telemetry", ["CSystem", "Descriptors", "Locking"]),
         room("Decisions", ["HTTPCore", "CachePolicy", "Forwarding", "Upstream"]),
         room("Explanation", ["Addresses", "HTTPCore", "JSON", "CachePolicy", "Decisions", "Forwarding", "Upstream", "Telemetry"]),
+        room("StatusPage"),
         room("Coordination", ["Addresses", "HTTPCore", "Decisions", "Upstream", "Telemetry", "Locking", logging]),
         room("Examination", ["HTTPCore", "JSON", "ContentCodings", "CachePolicy", "Forwarding", "Hashing"]),
         room(
@@ -91,7 +92,8 @@ let package = Package(
         room(
             "Administration",
             [
-                "Archives", "HTTPCore", "JSON", "CachePolicy", "ResponseCache", "Explanation", "FaultInjection", "Upstream", "Telemetry",
+                "Archives", "HTTPCore", "JSON", "CachePolicy", "ResponseCache", "Explanation", "FaultInjection", "StatusPage", "Upstream",
+                "Telemetry", "Locking",
             ],
             resources: [.embedInCode("openapi.json")]),
         room(
@@ -153,6 +155,7 @@ let package = Package(
         tests("HTTP2Tests", ["HTTP2"]),
         tests("AddressesTests", ["Addresses", "HTTPCore"]),
         tests("IdentityTests", ["Identity", "CachePolicy", "CacheStore", "HTTPCore", "Locking", "TestSupport"]),
+        tests("StatusPageTests", ["StatusPage", "Explanation"]),
         tests("ArchivesTests", ["Archives", "CachePolicy", "HTTPCore", "JSON"]),
         tests("JSONTests", ["JSON", "HTTPCore"]),
         tests("CachePolicyTests", ["CachePolicy", "HTTPCore", "JSON", "TestSupport", "CInstructions", structuredFields]),

@@ -15,6 +15,7 @@ public final class AdminInterface: @unchecked Sendable {
     let apis: [any AdministeredAPI]
     /// Each API's, its own, touched on its queue only; none where nothing is stored.
     private let caches: [ResponseCache]
+    let gathering = StatusGathering()
     private let queue = DispatchQueue(label: "cistern.admin", qos: .utility)
 
     /// - Parameter apis: those that are served, for as long as this is asked.
@@ -113,6 +114,7 @@ public final class AdminInterface: @unchecked Sendable {
         Route(.get, "upstream", StatePages.upstream),
         Route(.post, "upstream/reset", StatePages.resetUpstream),
         Route(.get, "stats", StatePages.stats),
+        Route(.get, "status", StatusPages.show),
         Route(.post, "reload", ReloadPage.perform),
         Route(.get, "why", WhyPages.list),
         Route(.get, "why/*", WhyPages.show),
@@ -124,6 +126,9 @@ public final class AdminInterface: @unchecked Sendable {
         Route(.delete, "faults", FaultPages.removeAll),
         Route(.delete, "faults/*", FaultPages.remove),
     ]
+
+    /// Notes what is counted now, for the lines of the page of the state: to be called from time to time.
+    public func noteSample() { gathering.gather(self, server) { _ in } }
 
     var now: Timestamp { Timestamp(milliseconds: server.wallMilliseconds) }
     var time: CacheTime { CacheTime(wall: now, monotonic: server.monotonicMilliseconds) }

@@ -35,6 +35,9 @@ public struct AdminRequest: Sendable {
         }
     }
 
+    /// Whether everybody who reaches the address may have it: numbers, as on the page at /metrics.
+    public var isOpen: Bool { segments == ["status"] && (method == .get || method == .head) }
+
     subscript(_ name: String) -> String? { arguments.first { $0.name == name }?.value }
 
     /// `name`, `name=true` and `name=1` are yes.
@@ -92,6 +95,13 @@ public struct AdminResponse: Sendable {
     init(content: [UInt8], contentType: String) {
         self.content = content
         self.contentType = contentType
+    }
+
+    /// RFC 9110 §15.4.4: what is asked for is there.
+    public init(seeOther path: String) {
+        self.init(content: [], contentType: "text/plain; charset=utf-8")
+        status = 303
+        fieldLines = "Location: \(path)\r\n"
     }
 
     public init(_ problem: AdminProblem) {

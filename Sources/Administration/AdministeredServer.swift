@@ -18,6 +18,9 @@ public protocol AdministeredServer: AnyObject, Sendable {
     var cacheFigures: CacheFigures { get }
     func collectMetrics(then: @escaping @Sendable (MetricsSnapshot) -> Void)
 
+    /// Of the process: it outlives reloads.
+    var status: StatusMemory { get }
+
     // MARK: Settings
 
     /// Reads the settings again, and the files that they name, such as certificates. `then` is called once all of it holds on every loop, or

@@ -1,6 +1,7 @@
 // How the proxy and its upstream are, in numbers for people and programs; Prometheus has its own page.
 
 import CachePolicy
+import Explanation
 import HTTPCore
 import JSON
 import ResponseCache
@@ -87,16 +88,18 @@ enum StatePages {
 
     @Sendable static func stats(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow([])
-        task.server.collectMetrics { snapshot in
-            task.reply(AdminResponse(stats(snapshot, task.server.cacheFigures, task.server)))
+        task.interface.gathering.gather(task.interface, task.server) { figures in
+            task.reply(AdminResponse(stats(figures, task.server)))
         }
     }
 
-    private static func stats(_ snapshot: MetricsSnapshot, _ store: CacheFigures, _ server: any AdministeredServer) -> JSONValue {
+    private static func stats(_ figures: StatusFigures, _ server: any AdministeredServer) -> JSONValue {
+        let (snapshot, store) = (figures.snapshot, figures.store)
         let shards = snapshot.shards
         let process = snapshot.process
         return [
             "version": .string(snapshot.version), "time": .string(RFC3339.format(milliseconds: server.wallMilliseconds)),
+            "state": ["level": .string(figures.sentence.level.rawValue), "sentence": .string(figures.sentence.text)],
             "uptime_seconds": .integer(max(0, Int(server.wallMilliseconds / 1000) - Int(process.startTime))),
             "requests": .object(
                 CacheResult.allCases.map { JSONValue.Member("\($0.label)", .integer(Int(clamping: shards.requestCount(of: $0)))) }),

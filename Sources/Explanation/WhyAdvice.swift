@@ -15,6 +15,14 @@ public struct WhyAdvice: Equatable, Sendable {
     }
 }
 
+extension WhyAdvice {
+    /// - Parameter label: a reason for not storing, as metrics call it.
+    /// - Returns: what it means, and which setting changes it; nil where there is no such reason.
+    public static func words(ofNotStored label: String) -> (sentence: String, advice: WhyAdvice?)? {
+        NotStoredReason(rawValue: label).map { ($0.sentence, $0.advice) }
+    }
+}
+
 extension NotStoredReason {
     /// In words, behind "not stored: ".
     public var sentence: String {

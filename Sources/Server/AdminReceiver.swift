@@ -31,10 +31,19 @@ final class AdminReceiver: RequestReceiver {
         }
         if let page = OwnPage(head) { return pages.respond(with: page, to: head, on: stream, of: shard) }
         let exchange = AdminExchange(shard: shard, stream: stream, interface: interface)
+        if head.method.isRead, head.pathAndQuery == [UInt8(ascii: "/")] {
+            exchange.send(AdminResponse(seeOther: "/-/status"))
+            return nil
+        }
         guard let adminRequest = AdminRequest(head) else {
-            let sentence = "Here are /metrics, /healthz, /readyz and the administrator's interface under /-/, described by /-/openapi.json."
+            let sentence =
+                "Here are /metrics, /healthz, /readyz, the page of the state at /-/status and the administrator's interface under /-/, described by /-/openapi.json."
             exchange.send(AdminResponse(AdminProblem.notFound(sentence)))
             return nil
+        }
+        if adminRequest.isOpen {
+            exchange.request = adminRequest
+            return exchange
         }
         switch AdminAccess(head, through: door(of: stream), token: interface.settings.token) {
         case .allowed:

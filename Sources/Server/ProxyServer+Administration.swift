@@ -8,6 +8,12 @@ import ReverseProxy
 import Telemetry
 
 extension ProxyServer: AdministeredServer {
+    /// Counts are noted where there is somebody to show them to. On the first shard's loop.
+    func watchStatus(on shard: Shard) {
+        if serving.listeners.contains(where: \.isAdmin) { serving.interface.noteSample() }
+        shard.loop.schedule(after: .milliseconds(StatusMemory.interval)) { [weak self] in self?.watchStatus(on: shard) }
+    }
+
     // MARK: Loops
 
     public func searchRecords(_ search: WhyRing.Search, then: @escaping @Sendable ([WhyRecord]) -> Void) {

@@ -45,6 +45,8 @@ public final class ProxyServer: @unchecked Sendable {
     let takeOvers = Mutex(MetricsSnapshot.TakeOvers())
     /// With which listeners another process goes on; nil where none has taken over.
     let handedOver: Mutex<[ServedListener]?> = Mutex(nil)
+    /// What the page of the state remembers.
+    public let status = StatusMemory()
     private let time: any TimeSource
     let logger: Logger
 
@@ -109,6 +111,7 @@ public final class ProxyServer: @unchecked Sendable {
         onFirstShard { [self] in
             rotateTickets(on: $0)
             watchMemory(on: $0)
+            watchStatus(on: $0)
         }
     }
 

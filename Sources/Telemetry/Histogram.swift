@@ -53,5 +53,13 @@ public struct Histogram: Sendable {
         return bounds.last
     }
 
+    /// Of what was counted since an earlier state of the same.
+    public func since(_ earlier: Histogram) -> Histogram {
+        var change = self
+        for index in counts.indices { change.counts[index] -= min(counts[index], earlier.counts[index]) }
+        change.sum -= earlier.sum
+        return change
+    }
+
     public var total: UInt64 { (0...bounds.count).reduce(0) { $0 + counts[$1] } }
 }

@@ -125,7 +125,7 @@ public struct MetricsSnapshot: Sendable {
     /// Of APIs that have routes: those, and what is left.
     var routes: [(name: String, counts: RouteCounts)] = []
     /// Seconds, by `CacheResult`: of copies that went out within the last five minutes; nil where none did.
-    private(set) var oldestAges = [Int64?](repeating: nil, count: CacheResult.allCases.count)
+    public private(set) var oldestAges = [Int64?](repeating: nil, count: CacheResult.allCases.count)
     public var failures = Failures()
     /// Whether balancers should send requests here.
     public var isReady = true

@@ -88,7 +88,46 @@ public final class RouteFigures {
     }
 }
 
+/// What people are told of a route.
+public struct RouteSummary: Sendable {
+    public let name: String
+    /// By `CacheResult`.
+    public let requests: [UInt64]
+    public let serverErrors: UInt64
+    public let duration: Histogram
+    /// Why most responses that were not kept were not, as metrics call it, and how many.
+    public let notStored: (reason: String, count: UInt64)?
+}
+
+extension RouteCounts {
+    fileprivate func summary(_ name: String, _ labels: MetricLabels) -> RouteSummary {
+        let results = CacheResult.allCases.map { result in
+            requests[(result.rawValue * Self.classes)..<((result.rawValue + 1) * Self.classes)].reduce(0, +)
+        }
+        let errors = CacheResult.allCases.reduce(0) { $0 + requests[$1.rawValue * Self.classes + 4] }
+        return RouteSummary(
+            name: name, requests: results, serverErrors: errors, duration: duration,
+            notStored: MetricsSnapshot.mostFrequent(labels.notStored, notStored))
+    }
+}
+
 extension MetricsSnapshot {
+    /// Those of APIs that have any, and what is left of these; empty where no API has routes.
+    public var routeSummaries: [RouteSummary] { routes.map { $0.counts.summary($0.name, shards.labels) } }
+
+    static func mostFrequent(_ labels: [String], _ counts: [UInt64]) -> (reason: String, count: UInt64)? {
+        guard let most = counts.max(), most > 0, let place = counts.firstIndex(of: most) else { return nil }
+        return (labels[place], most)
+    }
+
+    /// All requests, but those for our own pages.
+    public var summary: RouteSummary {
+        RouteSummary(
+            name: "", requests: CacheResult.allCases.map { $0 == .own ? 0 : shards.requestCount(of: $0) },
+            serverErrors: shards.serverErrors, duration: shards.clientDuration,
+            notStored: Self.mostFrequent(shards.labels.notStored, shards.notStored))
+    }
+
     /// Nothing where no API has routes.
     func writeRoutes(to writer: inout MetricsWriter) {
         guard !routes.isEmpty else { return }

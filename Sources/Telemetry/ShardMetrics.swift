@@ -102,6 +102,20 @@ public struct ShardMetrics: Sendable {
         return requests[first..<first + Self.methods * Self.classes].reduce(0, +)
     }
 
+    /// Responses with a status of 5xx, whoever made them.
+    public var serverErrors: UInt64 {
+        CacheResult.allCases.reduce(0) { sum, result in
+            result == .own ? sum : MethodLabel.allCases.reduce(sum) { $0 + requests[Self.position(result, $1, 4)] }
+        }
+    }
+
+    /// Of all requests, but those for our own pages: microseconds.
+    public var clientDuration: Histogram {
+        var sum = Histogram(bounds: Histogram.durations)
+        for result in CacheResult.allCases where result != .own { sum.merge(durations[result.rawValue]) }
+        return sum
+    }
+
     public mutating func refuse(_ reason: Int) { refused[reason] += 1 }
 
     public mutating func countContent(_ outcome: Int) { contents[outcome] += 1 }

@@ -1,0 +1,86 @@
+// Cistern itself on the page of the state: modes and faults, the store, connections, certificates, the process.
+
+import CachePolicy
+import Explanation
+import ResponseCache
+import StatusPage
+import Telemetry
+
+extension StatusView {
+    static func facts(_ figures: StatusFigures, _ apis: [any AdministeredAPI]) -> [Facts] {
+        var facts = [
+            Facts("Modes and faults", modes(figures, apis)), Facts("Store", store(figures, apis)),
+            Facts("Connections", connections(figures)),
+        ]
+        if figures.snapshot.clientTLS.isSpoken { facts.append(Facts("Certificates", certificates(figures.snapshot.clientTLS))) }
+        return facts + [Facts("Process", process(figures))]
+    }
+
+    private static func modes(_ figures: StatusFigures, _ apis: [any AdministeredAPI]) -> [Fact] {
+        var facts: [Fact] = []
+        for api in apis {
+            let name = api.name.isEmpty ? "Mode" : "Mode of \(api.name)"
+            let modes = api.modes
+            let isLive = modes.all == .live
+            facts.append(Fact(name, modes.all.rawValue, level: isLive ? nil : .strained))
+            for (place, mode) in modes.routes.sorted(by: { $0.key < $1.key }) {
+                let route = api.routeNames.indices.contains(place) ? api.routeNames[place] : "other paths"
+                facts.append(Fact("\(name), route \(route)", mode.rawValue, level: mode == .live ? nil : .strained))
+            }
+            if !modes.rules.isEmpty {
+                facts.append(Fact("\(name), prefixes", "\(modes.rules.count) of their own", level: .strained))
+            }
+        }
+        let faults = figures.sentence.faults
+        return facts + [Fact("Faults", faults == 0 ? "none" : "\(faults) injected", level: faults == 0 ? nil : .strained)]
+    }
+
+    private static func store(_ figures: StatusFigures, _ apis: [any AdministeredAPI]) -> [Fact] {
+        guard apis.contains(where: { $0.cache != nil }) else { return [Fact("Store", "none")] }
+        let store = figures.store
+        return [
+            Fact("Responses", ShownFigures.count(store.entries)),
+            Fact("Size", "\(ShownFigures.bytes(store.bytes)) of \(ShownFigures.bytes(store.limitBytes))"),
+            Fact("Evicted", ShownFigures.count(store.evicted)),
+            Fact("Disk", store.isWritable ? "writable" : "cannot be written to", level: store.isWritable ? nil : .down),
+            Fact("Failed writes", ShownFigures.count(store.writeErrors), level: store.writeErrors == 0 ? nil : .strained),
+        ]
+    }
+
+    private static func connections(_ figures: StatusFigures) -> [Fact] {
+        let connections = figures.snapshot.connections
+        return [
+            Fact("Of clients", "\(ShownFigures.count(connections.open)) of \(ShownFigures.count(connections.limit))"),
+            Fact("Requests now", ShownFigures.count(connections.requestsInFlight)),
+            Fact("Turned away", ShownFigures.count(connections.turnedAway), level: connections.turnedAway == 0 ? nil : .strained),
+            Fact("Upstream requests now", ShownFigures.count(connections.upstreamActive)),
+            Fact("Waiting for the upstream", ShownFigures.count(connections.upstreamWaiting)),
+        ]
+    }
+
+    private static func certificates(_ tls: MetricsSnapshot.ClientTLS) -> [Fact] {
+        let soonest = tls.certificates.map(\.secondsLeft).min()
+        let level: Level? = soonest.map { $0 <= 0 ? .down : $0 < 14 * 86_400 ? .strained : nil } ?? nil
+        return [
+            Fact("In use", ShownFigures.count(tls.certificates.count)),
+            Fact("The first ends", soonest.map { $0 <= 0 ? "is over" : "in \(ShownFigures.span($0))" } ?? "–", level: level),
+            Fact("Failed readings", ShownFigures.count(tls.failedReloads), level: tls.failedReloads == 0 ? nil : .strained),
+        ]
+    }
+
+    private static func process(_ figures: StatusFigures) -> [Fact] {
+        let process = figures.snapshot.process
+        let wait = figures.snapshot.loops.map(\.longestWait).max() ?? 0
+        let reload = figures.snapshot.reloads.last
+        return [
+            Fact("Version", figures.snapshot.version),
+            Fact("Running for", ShownFigures.span(max(0, figures.wall / 1_000 - Int64(process.startTime)))),
+            Fact("Memory", ShownFigures.bytes(process.residentBytes)),
+            Fact("Processor time", ShownFigures.duration(microseconds: Int64(process.cpuSeconds * 1e6))),
+            Fact("Loops' longest wait", ShownFigures.duration(microseconds: wait), note: "within a minute"),
+            Fact(
+                "Last reload", reload.map { StateSentence.words(ofCause: $0.result) } ?? "none",
+                level: reload?.result == "refused" ? .strained : nil),
+        ]
+    }
+}

@@ -1,0 +1,218 @@
+// The page of the state: one document that needs nothing else, works without JavaScript, and is brought up to date by a few lines of it. Its
+// parts that change have `data-live` and an id.
+
+public enum StatusPage {
+    /// - Parameter nonce: letters and digits, another for each response: only the page's own style and script have it.
+    public static func render(_ view: StatusView, nonce: String) -> [UInt8] {
+        var page = MarkupWriter()
+        head(view, nonce, &page)
+        page.markup("<main>")
+        sentence(view, &page)
+        tiles(view.tiles, &page)
+        for table in view.tables { section(table, &page) }
+        facts(view.facts, &page)
+        page.markup("</main>")
+        foot(nonce, &page)
+        return page.bytes
+    }
+
+    /// Field lines for a response with the page.
+    public static func fieldLines(nonce: String) -> String {
+        let policy = [
+            "default-src 'none'", "style-src 'nonce-\(nonce)'", "script-src 'nonce-\(nonce)'", "connect-src 'self'", "form-action 'self'",
+            "frame-ancestors 'none'", "base-uri 'none'",
+        ]
+        return """
+            Content-Security-Policy: \(policy.joined(separator: "; "))\r\nReferrer-Policy: no-referrer\r\nX-Content-Type-Options: nosniff\r\n\
+            X-Frame-Options: DENY\r\nCross-Origin-Resource-Policy: same-origin\r\n
+            """
+    }
+
+    public static let contentType = "text/html; charset=utf-8"
+
+    private static func head(_ view: StatusView, _ nonce: String, _ page: inout MarkupWriter) {
+        page.markup("<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>")
+        page.text("\(view.level.word) – Cistern")
+        page.markup("</title><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">")
+        page.markup("<meta name=\"color-scheme\" content=\"light dark\"><meta name=\"robots\" content=\"noindex\"><style")
+        page.attribute("nonce", nonce)
+        page.markup(">")
+        page.markup(StatusStyle.text)
+        page.markup("</style></head><body><header><h1>Cistern</h1><p class=\"quiet\" id=\"time\" data-live>")
+        page.text("\(view.version), \(view.time)")
+        page.markup("</p><p class=\"quiet\" id=\"live\" hidden></p></header>")
+    }
+
+    private static func sentence(_ view: StatusView, _ page: inout MarkupWriter) {
+        page.markup(
+            "<section aria-labelledby=\"h-state\"><h2 id=\"h-state\" class=\"hidden\">State</h2><div id=\"state\" role=\"status\" data-live>"
+        )
+        page.markup("<p class=\"state ")
+        page.text(view.level.rawValue)
+        page.markup("\">")
+        badge(view.level, view.level.word, &page)
+        page.markup(" <span class=\"sentence\">")
+        page.text(view.sentence, limit: 1_000)
+        page.markup("</span></p></div></section>")
+    }
+
+    static func badge(_ level: StatusView.Level, _ word: String, _ page: inout MarkupWriter) {
+        page.markup("<span class=\"badge ")
+        page.text(level.rawValue)
+        page.markup("\">")
+        page.text(word)
+        page.markup("</span>")
+    }
+
+    // MARK: Tiles
+
+    private static func tiles(_ tiles: [StatusView.Tile], _ page: inout MarkupWriter) {
+        page.markup(
+            "<section aria-labelledby=\"h-tiles\"><h2 id=\"h-tiles\">The last five minutes</h2><ul class=\"tiles\" id=\"tiles\" data-live>")
+        for tile in tiles {
+            page.markup(tile.isAlarming ? "<li class=\"tile alarming\">" : "<li class=\"tile\">")
+            page.element("h3", "h3", tile.title)
+            page.element("p class=\"value\"", "p", tile.value)
+            page.element("p class=\"quiet\"", "p", tile.note)
+            line(tile, &page)
+            page.markup("</li>")
+        }
+        page.markup("</ul></section>")
+    }
+
+    private static let (lineWidth, lineHeight) = (240.0, 44.0)
+
+    private static func line(_ tile: StatusView.Tile, _ page: inout MarkupWriter) {
+        page.markup("<svg viewBox=\"0 0 240 48\" preserveAspectRatio=\"none\" role=\"img\"")
+        page.attribute("aria-label", tile.lineWords)
+        page.markup("><path class=\"floor\" d=\"M0 46H240\"/>")
+        let (stroke, area) = paths(tile.points)
+        if !stroke.isEmpty {
+            page.markup("<path class=\"area\"")
+            page.attribute("d", area, limit: .max - 1)
+            page.markup("/><path class=\"line\"")
+            page.attribute("d", stroke, limit: .max - 1)
+            page.markup("/>")
+        }
+        page.markup("</svg>")
+    }
+
+    /// A line through the points that there are, the newest at the right end; and what lies below it.
+    static func paths(_ points: [Double?]) -> (stroke: String, area: String) {
+        let points = points.map { $0.flatMap { $0.isFinite ? $0 : nil } }
+        let most = max(points.compactMap { $0 }.max() ?? 0, 1e-9)
+        let step = lineWidth / Double(max(1, pointLimit - 1))
+        let first = max(0, pointLimit - points.count)
+        var (stroke, area, last) = ("", "", nil as String?)
+        for (place, point) in points.suffix(pointLimit).enumerated() {
+            guard let point else {
+                if let ended = last { area += "L\(ended) 46Z" }
+                last = nil
+                continue
+            }
+            let x = tenths(Double(first + place) * step)
+            let spot = "\(x) \(tenths(46 - max(0, point) / most * lineHeight))"
+            area += last == nil ? "M\(x) 46L\(spot)" : "L\(spot)"
+            stroke += (last == nil ? "M" : "L") + spot
+            last = x
+        }
+        if let last { area += "L\(last) 46Z" }
+        return (stroke, area)
+    }
+
+    /// Five minutes of samples, five seconds from one to the next.
+    public static let pointLimit = 60
+
+    private static func tenths(_ value: Double) -> String {
+        let tenths = Int((value * 10).rounded())
+        return "\(tenths / 10).\(abs(tenths % 10))"
+    }
+
+    // MARK: Tables and facts
+
+    private static func section(_ table: StatusView.Table, _ page: inout MarkupWriter) {
+        page.markup("<section")
+        page.attribute("aria-labelledby", "h-" + table.id)
+        page.markup("><h2")
+        page.attribute("id", "h-" + table.id)
+        page.markup(">")
+        page.text(table.title)
+        page.markup("</h2><div data-live")
+        page.attribute("id", table.id)
+        page.markup(">")
+        if table.rows.isEmpty { page.element("p class=\"quiet\"", "p", table.empty) } else { rows(table, &page) }
+        page.markup("</div></section>")
+    }
+
+    /// It can be moved sideways, also by keys.
+    static func rows(_ table: StatusView.Table, _ page: inout MarkupWriter) {
+        page.markup("<div class=\"scroll\" role=\"region\" tabindex=\"0\"")
+        page.attribute("aria-label", table.caption)
+        // Roles are said where the style makes cards of rows on narrow screens.
+        page.markup("><table role=\"table\"><caption>")
+        page.text(table.caption, limit: 400)
+        page.markup("</caption><thead role=\"rowgroup\"><tr role=\"row\">")
+        for column in table.columns {
+            page.element(
+                column.isNumber
+                    ? "th scope=\"col\" role=\"columnheader\" class=\"number\"" : "th scope=\"col\" role=\"columnheader\"", "th",
+                column.title)
+        }
+        page.markup("</tr></thead><tbody role=\"rowgroup\">")
+        for row in table.rows {
+            page.markup("<tr role=\"row\">")
+            for (cell, column) in zip(row, table.columns) {
+                self.cell(cell, column, isFirst: column.title == table.columns[0].title, &page)
+            }
+            page.markup("</tr>")
+        }
+        page.markup("</tbody></table></div>")
+    }
+
+    private static func cell(_ cell: StatusView.Cell, _ column: StatusView.Column, isFirst: Bool, _ page: inout MarkupWriter) {
+        if isFirst {
+            page.markup("<th scope=\"row\" role=\"rowheader\">")
+        } else {
+            page.markup(column.isNumber ? "<td role=\"cell\" class=\"number\"" : "<td role=\"cell\"")
+            page.attribute("data-title", column.title)
+            page.markup(">")
+        }
+        content(of: cell, &page)
+        page.markup(isFirst ? "</th>" : "</td>")
+    }
+
+    private static func content(of cell: StatusView.Cell, _ page: inout MarkupWriter) {
+        if let level = cell.level {
+            badge(level, cell.text, &page)
+        } else {
+            page.element("bdi", "bdi", cell.text, limit: 400)
+        }
+        if !cell.note.isEmpty { page.element("span class=\"note\"", "span", cell.note, limit: 600) }
+    }
+
+    private static func facts(_ groups: [StatusView.Facts], _ page: inout MarkupWriter) {
+        page.markup(
+            "<section aria-labelledby=\"h-facts\"><h2 id=\"h-facts\">Cistern itself</h2><div class=\"facts\" id=\"facts\" data-live>")
+        for group in groups {
+            page.markup("<div>")
+            page.element("h3", "h3", group.title)
+            page.markup("<dl>")
+            for fact in group.facts {
+                page.element("dt", "dt", fact.name)
+                page.markup("<dd>")
+                content(of: fact.value, &page)
+                page.markup("</dd>")
+            }
+            page.markup("</dl></div>")
+        }
+        page.markup("</div></section>")
+    }
+
+    private static func foot(_ nonce: String, _ page: inout MarkupWriter) {
+        page.markup("<footer class=\"quiet\"><p>For graphs and alerts there is <a href=\"/metrics\">/metrics</a>.</p></footer><script")
+        page.attribute("nonce", nonce)
+        page.markup(">")
+        page.markup(StatusScript.text)
+        page.markup("</script></body></html>\n")
+    }
+}

@@ -1,0 +1,36 @@
+// What the page does where there is JavaScript: every other second it asks for itself and takes over what is new. A part in which something is open
+// or has the focus stays; a page that nobody sees does not ask.
+
+enum StatusScript {
+    static let text: StaticString = """
+        (() => {
+          "use strict";
+          const note = document.getElementById("live");
+          const say = text => { if (note.textContent !== text) note.textContent = text; note.hidden = false; };
+          const take = fresh => {
+            for (const old of document.querySelectorAll("[data-live]")) {
+              const next = fresh.getElementById(old.id);
+              if (!next || next.innerHTML === old.innerHTML) continue;
+              if (old.querySelector("details[open]") || (old !== document.activeElement && old.contains(document.activeElement))) continue;
+              const spots = [...old.querySelectorAll(".scroll")].map(part => part.scrollLeft);
+              old.replaceChildren(...next.childNodes);
+              old.querySelectorAll(".scroll").forEach((part, place) => { part.scrollLeft = spots[place] || 0; });
+            }
+            if (document.title !== fresh.title) document.title = fresh.title;
+          };
+          const look = async () => {
+            if (!document.hidden) {
+              try {
+                const response = await fetch(location.pathname, {cache: "no-store", redirect: "error", signal: AbortSignal.timeout(10000)});
+                if (!response.ok) throw new Error(response.status);
+                const text = await response.text();
+                take(new DOMParser().parseFromString(text.replace(/<style[^]*?<[/]style>/, ""), "text/html"));
+                say("live");
+              } catch { say("no response: these are the last numbers"); }
+            }
+            setTimeout(look, 2000);
+          };
+          setTimeout(look, 2000);
+        })();
+        """
+}

@@ -1,0 +1,95 @@
+// What the page of the state shows, as plain values: numbers and words are made before, and the page only arranges them.
+
+public struct StatusView: Sendable {
+    public enum Level: String, Sendable {
+        case well, strained, down
+
+        /// Colour is never alone.
+        var word: String {
+            switch self {
+            case .well: "Well"
+            case .strained: "Look here"
+            case .down: "Down"
+            }
+        }
+    }
+
+    /// A number, and its way through the last five minutes.
+    public struct Tile: Sendable {
+        public let title: String
+        public let value: String
+        /// What it is of.
+        public let note: String
+        /// Oldest first; nil where there was nothing to tell.
+        public let points: [Double?]
+        /// What the line shows, for those who do not see it.
+        public let lineWords: String
+        public let isAlarming: Bool
+
+        public init(title: String, value: String, note: String, points: [Double?], lineWords: String, isAlarming: Bool = false) {
+            (self.title, self.value, self.note, self.points) = (title, value, note, points)
+            (self.lineWords, self.isAlarming) = (lineWords, isAlarming)
+        }
+    }
+
+    public struct Cell: Sendable {
+        public let text: String
+        /// In a smaller line below.
+        public let note: String
+        public let level: Level?
+
+        public init(_ text: String, note: String = "", level: Level? = nil) { (self.text, self.note, self.level) = (text, note, level) }
+    }
+
+    public struct Column: Sendable {
+        public let title: String
+        public let isNumber: Bool
+
+        public init(_ title: String, isNumber: Bool = false) { (self.title, self.isNumber) = (title, isNumber) }
+    }
+
+    /// The first cell of each row is its heading.
+    public struct Table: Sendable {
+        /// Letters only; the page has each once.
+        public let id: String
+        public let title: String
+        /// What the rows are.
+        public let caption: String
+        public let columns: [Column]
+        public var rows: [[Cell]]
+        /// What is said where there is none.
+        public let empty: String
+
+        public init(id: String, title: String, caption: String, columns: [Column], rows: [[Cell]], empty: String) {
+            (self.id, self.title, self.caption, self.columns) = (id, title, caption, columns)
+            (self.rows, self.empty) = (rows, empty)
+        }
+    }
+
+    public struct Fact: Sendable {
+        public let name: String
+        public let value: Cell
+
+        public init(_ name: String, _ value: String, note: String = "", level: Level? = nil) {
+            (self.name, self.value) = (name, Cell(value, note: note, level: level))
+        }
+    }
+
+    public struct Facts: Sendable {
+        public let title: String
+        public let facts: [Fact]
+
+        public init(_ title: String, _ facts: [Fact]) { (self.title, self.facts) = (title, facts) }
+    }
+
+    public var sentence = ""
+    public var level = Level.well
+    public var version = ""
+    /// Of the numbers, RFC 3339.
+    public var time = ""
+    public var tiles: [Tile] = []
+    public var tables: [Table] = []
+    public var facts: [Facts] = []
+
+    public init() {}
+}

@@ -1,0 +1,109 @@
+// The page of the state over its address: what it says in an outage, and what it keeps to itself.
+
+import Administration
+import Downstream
+import HTTPCore
+import JSON
+import ReverseProxy
+import TestSupport
+import Testing
+
+@Suite("The page of the state, served", .play)
+struct StatusPagePlayTests {
+    /// Responses that are kept, and under /private some that are not.
+    private static func play(_ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws -> ProxyPlay {
+        let origin = ScriptedOrigin { request in
+            [
+                .json(
+                    "{\"secret\":\"upst0red\"}",
+                    [request.target.hasPrefix("/private") ? "Cache-Control: private" : "Cache-Control: max-age=60"])
+            ]
+        }
+        return try ProxyPlay(origin) { settings in
+            settings.listening.adminListeners = [ListenerSettings(.ipv4(host: "127.0.0.1", port: 0))]
+            settings.admin.token = Array("0123456789abcdef".utf8)
+            configure(&settings)
+        }
+    }
+
+    private static func page(_ play: ProxyPlay) throws -> TestResponse {
+        let client = try TestClient(port: play.adminPort)
+        return try #require(client.get("/-/status"))
+    }
+
+    @Test("it is one document, shut against everything from elsewhere, and `/` leads to it")
+    func document() throws {
+        let play = try Self.play()
+        let page = try Self.page(play)
+        #expect(page.status == 200 && page["Content-Type"] == "text/html; charset=utf-8" && page["Cache-Control"] == "no-store")
+        let policy = try #require(page["Content-Security-Policy"])
+        for part in ["default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'", "connect-src 'self'"] {
+            #expect(policy.contains(part))
+        }
+        #expect(
+            page["X-Content-Type-Options"] == "nosniff" && page["Referrer-Policy"] == "no-referrer" && page["X-Frame-Options"] == "DENY")
+        for outside in ["http:", "https:", "src=\"", "url(", "@import"] { #expect(!page.text.contains(outside)) }
+        for part in ["<html lang=\"en\">", "<main>", "<caption>", "scope=\"col\"", "scope=\"row\"", "role=\"status\""] {
+            #expect(page.text.contains(part))
+        }
+        let nonce = { (page: TestResponse) in page["Content-Security-Policy"]?.split(separator: "'").first { $0.hasPrefix("nonce-") } }
+        let other = try Self.page(play)
+        #expect(nonce(page) != nil && nonce(page) != nonce(other))
+        let root = try #require(TestClient(port: play.adminPort).get("/"))
+        #expect(root.status == 303 && root["Location"] == "/-/status")
+        #expect(try #require(TestClient(port: play.adminPort).request("POST", "/-/status")).status == 401)
+        #expect(try #require(TestClient(port: play.adminPort).get("/-/status?a=1")).status == 400)
+    }
+
+    @Test("in an outage it says what is down, since when and why, who was rescued, and what is not stored and what would change that")
+    func outage() throws {
+        let play = try Self.play()
+        #expect(try Self.page(play).text.contains("The upstream has not been asked for anything yet."))
+        for target in ["/a", "/a", "/private/1", "/private/2"] { #expect(try play.get(target).status == 200) }
+        #expect(try Self.page(play).text.contains("The upstream responds."))
+        play.time.advance(by: .seconds(100))
+        _ = try Self.page(play)
+        play.origin.down()
+        for _ in 0..<5 { #expect(try play.get("/a").status == 200) }
+        #expect(try play.get("/b").status >= 502)
+        play.time.advance(by: .seconds(30))
+        for _ in 0..<3 { #expect(try play.get("/a").status == 200) }
+        let page = try Self.page(play)
+        #expect(
+            page.text.contains("The upstream has been down for 30 s (connection refused); 8 requests rescued, oldest copy 2 min, 1 failed.")
+        )
+        #expect(page.text.contains("copies go out at once, reads without one get 503"))
+        #expect(page.text.contains("2 ×: the response said Cache-Control: private"))
+        #expect(page.text.contains("Setting cache.role"))
+        let stats = try #require(JSONValue(try play.admin("GET", "/-/stats").content))
+        #expect(stats["state"]?["level"] == "down" && page.text.contains(stats["state"]?["sentence"]?.string ?? "?"))
+    }
+
+    @Test("tiles have lines of five minutes, made of a bounded number of samples")
+    func lines() throws {
+        let play = try Self.play()
+        for _ in 0..<80 {
+            _ = try play.get("/a")
+            play.time.advance(by: .seconds(5))
+            _ = try Self.page(play)
+        }
+        let page = try Self.page(play).text
+        #expect(page.contains("60 in five minutes") && page.contains("Five minutes: from 0.2/s to 0.2/s, now 0.2/s"))
+        let line = page.split(separator: "class=\"line\"").dropFirst().first?.prefix { $0 != ">" } ?? ""
+        #expect(line.split(separator: "L").count == 60)
+    }
+
+    @Test("without a session it shows nothing that clients asked for or the upstream said, nor where that is")
+    func anonymous() throws {
+        let play = try Self.play()
+        for target in ["/visible-to-nobody?token=s3cr3t", "/<b>markup</b>", "/" + String(repeating: "x", count: 8_000)] {
+            _ = try play.get(target, [("Authorization", "Bearer s3cr3t")])
+        }
+        play.origin.down()
+        for target in ["/visible-to-nobody/2", "/visible-to-nobody?token=s3cr3t"] { _ = try play.get(target) }
+        let page = try Self.page(play).text
+        for secret in ["visible-to-nobody", "s3cr3t", "markup", "xxxx", "upst0red", "127.0.0.1", "\(play.origin.port)"] {
+            #expect(!page.contains(secret), "\(secret) is shown")
+        }
+    }
+}

@@ -1,0 +1,107 @@
+// The page of the state: whatever stands in names and numbers, it is one well-formed document, and text stays text.
+
+import Testing
+
+@testable import StatusPage
+
+@Suite("The page of the state")
+struct StatusPageTests {
+    private func shown(_ text: String, limit: Int = ShownText.limit) -> String {
+        var bytes: [UInt8] = []
+        ShownText.append(text, limit: limit, to: &bytes)
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    @Test(
+        "text of others is text, left to right, and visible",
+        arguments: [
+            ("/plain?a=b", "/plain?a=b"), ("<script>&'\"", "&lt;script&gt;&amp;&#39;&quot;"), ("über \u{4f60}", "über \u{4f60}"),
+            ("a\u{202e}b", "a⟨U+202E⟩b"), ("\u{2066}\u{200f}", "⟨U+2066⟩⟨U+200F⟩"), ("a\nb\u{0}", "a⟨U+000A⟩b⟨U+0000⟩"),
+            ("\u{85}\u{2028}", "⟨U+0085⟩⟨U+2028⟩"), ("\u{200b}\u{feff}", "⟨U+200B⟩⟨U+FEFF⟩"), ("\u{e0041}", "⟨U+E0041⟩"),
+            ("\u{3164}", "⟨U+3164⟩"),
+            ("e\u{301}\u{301}\u{301}\u{301}x", "e\u{301}\u{301}x"), ("\u{e000}", "⟨U+E000⟩"),
+        ])
+    func escaped(text: String, expected: String) {
+        #expect(shown(text) == expected)
+    }
+
+    @Test("long text is cut in its middle, before it is escaped")
+    func cut() {
+        let long = "/start/" + String(repeating: "<", count: 8_192) + "/end"
+        let text = shown(long, limit: 20)
+        #expect(text == "/start/" + String(repeating: "&lt;", count: 7) + "…&lt;/end")
+        #expect(shown(String(repeating: "a", count: 20), limit: 20).count == 20)
+    }
+
+    private static let hostile =
+        "</title></style></script><script nonce=\"\">alert(1)</script>\u{202e}\"'>" + String(repeating: "x", count: 8_192)
+
+    private var view: StatusView {
+        let hostile = Self.hostile
+        var view = StatusView()
+        (view.sentence, view.version, view.time, view.level) = (hostile, hostile, hostile, .down)
+        view.tiles = [StatusView.Tile(title: hostile, value: hostile, note: hostile, points: [1, nil, 2, 3], lineWords: hostile)]
+        view.tables = [
+            StatusView.Table(
+                id: "upstreams", title: hostile, caption: hostile, columns: [.init(hostile), .init("n", isNumber: true)],
+                rows: [[.init(hostile, note: hostile), .init("1", level: .strained)]], empty: hostile)
+        ]
+        view.facts = [StatusView.Facts(hostile, [.init(hostile, hostile, note: hostile, level: .down)])]
+        return view
+    }
+
+    @Test("hostile names break out of nothing: all elements are closed, no other script is there, and no attribute runs anything")
+    func hostile() {
+        let page = String(decoding: StatusPage.render(view, nonce: "abc"), as: UTF8.self)
+        #expect(page.utf8.count < 40_000)
+        #expect(page.split(separator: "<script").count == 2 && page.split(separator: "</script").count == 2)
+        #expect(!page.contains("\u{202e}") && !page.contains(" style="))
+        #expect(Self.unclosed(page) == [])
+    }
+
+    /// Elements that are not closed, or closed twice.
+    static func unclosed(_ page: String) -> [String] {
+        var open: [Substring] = []
+        var wrong: [String] = []
+        let void: Set<Substring> = ["!doctype", "meta", "path", "input", "br"]
+        for piece in page.split(separator: "<").dropFirst(page.hasPrefix("<") ? 0 : 1) {
+            // Within script and style `<` is no markup.
+            if ["script", "style"].contains(open.last), !piece.hasPrefix("/script>"), !piece.hasPrefix("/style>") { continue }
+            let name = piece.prefix { $0 != " " && $0 != ">" }
+            guard let end = piece.firstIndex(of: ">") else {
+                wrong.append(String(piece))
+                continue
+            }
+            if name.hasPrefix("/") {
+                if open.popLast() != name.dropFirst() { wrong.append(String(name)) }
+            } else if !void.contains(name), piece[..<end].last != "/" {
+                open.append(name)
+            }
+        }
+        return wrong + open.map(String.init)
+    }
+
+    @Test("its fields let nothing in from elsewhere, frame it nowhere, and give the nonce to it alone")
+    func fields() {
+        let lines = StatusPage.fieldLines(nonce: "abc").split(separator: "\r\n").map(String.init)
+        #expect(
+            lines.first
+                == "Content-Security-Policy: default-src 'none'; style-src 'nonce-abc'; script-src 'nonce-abc'; connect-src 'self'; "
+                + "form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+        for line in ["Referrer-Policy: no-referrer", "X-Content-Type-Options: nosniff", "X-Frame-Options: DENY"] {
+            #expect(lines.contains(line))
+        }
+        #expect(StatusPage.fieldLines(nonce: "abc").hasSuffix("\r\n"))
+    }
+
+    @Test("lines go through the points that there are, the newest at the right end")
+    func lines() {
+        let all = StatusPage.paths((0..<60).map { Double($0) })
+        #expect(all.stroke.hasPrefix("M0.0 46.0L4.1 45.3") && all.stroke.hasSuffix("L240.0 2.0"))
+        #expect(StatusPage.paths([0, 0]).stroke == "M235.9 46.0L240.0 46.0")
+        let broken = StatusPage.paths([1, nil, 1, .nan])
+        #expect(broken.stroke.split(separator: "M").count == 2)
+        #expect(StatusPage.paths([nil, nil]).stroke.isEmpty && StatusPage.paths([]).stroke.isEmpty)
+        #expect(StatusPage.paths((0..<500).map { _ in 1 }).stroke.split(separator: "L").count == 60)
+    }
+}
