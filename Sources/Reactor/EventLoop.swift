@@ -197,8 +197,7 @@ public final class EventLoop: @unchecked Sendable {
     private func run() {
         while !stopped {
             let count = epoll_wait(epoll.number, &events, Int32(Self.batchSize), waitTime())
-            batchWallMilliseconds = time.wallMilliseconds
-            batchMilliseconds = time.monotonicMilliseconds
+            noteTime()
             batchMicroseconds = SystemTime.monotonicMicroseconds
             if count > 0 {
                 for index in 0..<Int(count) { handle(events[index]) }
@@ -215,6 +214,11 @@ public final class EventLoop: @unchecked Sendable {
             waits.note(end - batchMicroseconds, at: end)
             if count <= 0, timers.isEmpty, nextRound.isEmpty { return }
         }
+    }
+
+    private func noteTime() {
+        batchWallMilliseconds = time.wallMilliseconds
+        batchMilliseconds = time.monotonicMilliseconds
     }
 
     /// A timer keeps the loop on its thread: Dispatch would not wake it for one.
@@ -264,6 +268,9 @@ public final class EventLoop: @unchecked Sendable {
         }
         // `execute` wakes the loop where the list was empty only.
         if isMore { wake() }
+        guard !work.isEmpty else { return }
+        // It may have been asked for after this batch began, by somebody who knows of a later time.
+        noteTime()
         for one in work { one() }
     }
 }

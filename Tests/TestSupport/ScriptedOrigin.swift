@@ -167,6 +167,8 @@ package final class ScriptedOrigin: Sendable {
         return true
     }
 
+    deinit { down() }
+
     /// Connecting is refused from now on, and what was connected is cut.
     package func down() {
         state.withLock { state in
@@ -207,11 +209,16 @@ package final class ScriptedOrigin: Sendable {
         return UInt16(bigEndian: actual.sin_port)
     }
 
+    /// Until nobody holds the origin any more, or it goes down.
     private func accept(on listener: Int32) {
-        TestThread.start { [self] in
+        TestThread.start { [weak self] in
             while true {
                 let connection = csystem_accept(listener, nil, nil)
                 guard connection >= 0 else { break }
+                guard let self else {
+                    close(connection)
+                    break
+                }
                 // It blocks, unlike those of the proxy.
                 _ = fcntl(connection, F_SETFL, 0)
                 state.withLock { state in
@@ -222,9 +229,9 @@ package final class ScriptedOrigin: Sendable {
                 // What is sent goes out at once: a reset would throw away what waits.
                 var one: Int32 = 1
                 setsockopt(connection, Int32(IPPROTO_TCP), TCP_NODELAY, &one, socklen_t(MemoryLayout<Int32>.size))
-                TestThread.start { [self] in
-                    serve(connection)
-                    state.withLock { _ = $0.connections.remove(connection) }
+                TestThread.start {
+                    self.serve(connection)
+                    self.state.withLock { _ = $0.connections.remove(connection) }
                     close(connection)
                 }
             }

@@ -101,6 +101,8 @@ final class Asking: @unchecked Sendable {
     let time = ManualTime()
     private let loop: EventLoop
     private let client: UpstreamClient
+    /// Goes down with this.
+    private let origin: ScriptedOrigin?
     /// Written on the loop, read by the test.
     private let seenAttempts = Mutex<[UpstreamError?]>([])
 
@@ -112,10 +114,11 @@ final class Asking: @unchecked Sendable {
         var settings = UpstreamSettings(host: "127.0.0.1", port: origin.port)
         way.prepare(&settings)
         change(&settings)
-        self.init(settings)
+        self.init(settings, origin)
     }
 
-    init(_ settings: UpstreamSettings) {
+    init(_ settings: UpstreamSettings, _ origin: ScriptedOrigin? = nil) {
+        self.origin = origin
         loop = EventLoop(label: "upstream.test", time: time)
         client = UpstreamClient(loop: loop, settings: settings)
         client.onConnectionAttempt = { [seenAttempts] error, _ in seenAttempts.withLock { $0.append(error) } }
