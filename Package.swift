@@ -12,7 +12,7 @@ let strict: [SwiftSetting] = [
 /// Rooms that tell of their decisions.
 let withReadMe: Set = [
     "Addresses", "Archives", "CachePolicy", "CacheStore", "Coordination", "Downstream", "Examination", "Explanation",
-    "HTTPCore", "Identity", "Reactor", "ResponseCache", "Sending", "Upstream",
+    "HTTPCore", "Identity", "Reactor", "ResponseCache", "Sending", "Tracing", "Upstream",
 ]
 
 /// A target of ours: the same language settings everywhere.
@@ -81,6 +81,11 @@ let package = Package(
         room("Decisions", ["HTTPCore", "CachePolicy", "Forwarding", "Upstream"]),
         room("Explanation", ["Addresses", "HTTPCore", "JSON", "CachePolicy", "Decisions", "Forwarding", "Upstream", "Telemetry"]),
         room("StatusPage"),
+        room(
+            "Tracing",
+            [
+                "HTTPCore", "JSON", "CachePolicy", "Decisions", "Explanation", "Upstream", "Telemetry", "Locking", "CLibcurl",
+            ]),
         room("Coordination", ["Addresses", "HTTPCore", "Decisions", "Upstream", "Telemetry", "Locking", logging]),
         room("Examination", ["HTTPCore", "JSON", "ContentCodings", "CachePolicy", "Forwarding", "Hashing"]),
         room(
@@ -103,7 +108,7 @@ let package = Package(
                 "Sending",
                 "Coordination",
                 "Forwarding", "FaultInjection", "Reactor", "Upstream", "Downstream", "Telemetry", "Hashing", "Locking", "Administration",
-                "TakeOver", logging,
+                "TakeOver", "Tracing", logging,
             ]),
         room(
             "Server",
@@ -114,6 +119,7 @@ let package = Package(
                 "ResponseCache",
                 "CachePolicy",
                 "Downstream", "Upstream", "Reactor", "Telemetry", "HTTPCore", "JSON", "Locking", "CacheStore", "CSystem", "TakeOver",
+                "Tracing",
                 logging,
             ]),
         room("Settings", ["CYAML", "WellKnownNames"]),
@@ -127,7 +133,7 @@ let package = Package(
                 "Reactor",
                 "Upstream",
                 "Downstream",
-                "Telemetry", "CSystem", "Descriptors", "Locking", logging, arguments,
+                "Telemetry", "Tracing", "CSystem", "Descriptors", "Locking", logging, arguments,
             ],
             swiftSettings: strict,
             // Nobody looks symbols up in it: a twentieth of the stripped binary.
@@ -180,6 +186,9 @@ let package = Package(
             ]),
         tests("UpstreamTests", ["Upstream", "HTTPCore", "HTTP2", "Reactor", "Locking", "TestSupport"]),
         tests("DownstreamTests", ["Addresses", "Downstream", "HTTPCore", "Reactor", "Locking", "CSystem", "Descriptors", "TestSupport"]),
+        tests(
+            "TracingTests",
+            ["Tracing", "CachePolicy", "Decisions", "Explanation", "HTTPCore", "JSON", "Locking", "Telemetry", "TestSupport", "Upstream"]),
         tests("TelemetryTests", ["Telemetry", "CacheStore", "TestSupport"]),
         tests(
             "ReverseProxyTests",
@@ -191,7 +200,7 @@ let package = Package(
                 "CacheStore",
                 "CachePolicy",
                 "ResponseCache", "HTTPCore", "JSON",
-                "ContentCodings", "Upstream", "Telemetry", "Settings", "Locking", "Hashing",
+                "ContentCodings", "Upstream", "Telemetry", "Tracing", "Settings", "Locking", "Hashing",
             ]),
     ],
     swiftLanguageModes: [.v6]

@@ -19,6 +19,17 @@ public struct RoutePattern: Sendable, Equatable {
         segments = parts.map { $0 == [UInt8(ascii: "*")] ? .any : .literal($0) }
     }
 
+    /// As it was written.
+    public var text: String {
+        let parts = segments.map { segment in
+            switch segment {
+            case .literal(let literal): String(decoding: literal, as: UTF8.self)
+            case .any: "*"
+            }
+        }
+        return "/" + (parts + (takesRest ? ["**"] : [])).joined(separator: "/")
+    }
+
     /// Whether some path that begins with these whole segments matches.
     /// - Parameter path: without a slash at its end; empty for all paths.
     public func mayMatch(below path: some Collection<UInt8>) -> Bool {

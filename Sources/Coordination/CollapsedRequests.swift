@@ -10,6 +10,15 @@ import Locking
 public protocol FlightFollower: AnyObject, Sendable {
     /// Called from the leader's thread.
     func flightEnded(_ outcome: FlightOutcome)
+    /// Its own span; `none` where it is not recorded.
+    var span: SpanPlace { get }
+    /// It waits for the fetch of the request with this span. Called from its own thread, before anything is told of that fetch's end there.
+    func follow(_ leader: SpanPlace)
+}
+
+extension FlightFollower {
+    public var span: SpanPlace { .none }
+    public func follow(_ leader: SpanPlace) {}
 }
 
 /// All shards' fetches that others may wait for; behind one mutex, off the path of a fresh hit.
@@ -19,6 +28,8 @@ public final class CollapsedRequests: Sendable {
         var followers: [ObjectIdentifier: any FlightFollower] = [:]
         /// It has taken too long already: who comes now leads anew, and whichever fetch ends first wakes all.
         var isSlow = false
+        /// That of the request that leads, where it is recorded.
+        var leader = SpanPlace.none
     }
 
     private struct State {
@@ -41,18 +52,22 @@ public final class CollapsedRequests: Sendable {
     ///   - now: milliseconds of the loop's clock.
     ///   - follower: who comes.
     public func join(_ key: FlightKey, now: Int64, as follower: any FlightFollower) -> FlightPlace {
-        return state.withLock { state in
+        let span = follower.span
+        let (place, leader): (FlightPlace, SpanPlace) = state.withLock { state in
             if let until = state.unshareable[key.hash] {
-                if now < until { return .alone }
+                if now < until { return (.alone, .none) }
                 state.unshareable[key.hash] = nil
             }
             guard let flight = state.flights[key], !flight.isSlow else {
                 state.flights[key, default: Flight()].isSlow = false
-                return .leader
+                if span.isRecorded { state.flights[key]?.leader = span }
+                return (.leader, .none)
             }
             state.flights[key]?.followers[ObjectIdentifier(follower)] = follower
-            return .follower
+            return (.follower, flight.leader)
         }
+        if leader.isRecorded, span.isRecorded { follower.follow(leader) }
+        return place
     }
 
     /// A follower waits no more.
@@ -61,10 +76,11 @@ public final class CollapsedRequests: Sendable {
     }
 
     /// For a fetch that no client waits for. Returns false where one is under way already.
-    public func lead(_ key: FlightKey) -> Bool {
+    /// - Parameter span: of the request that it is made for; `none` where that is not recorded.
+    public func lead(_ key: FlightKey, span: SpanPlace = .none) -> Bool {
         return state.withLock { state in
             guard state.flights[key] == nil else { return false }
-            state.flights[key] = Flight()
+            state.flights[key] = Flight(leader: span)
             return true
         }
     }

@@ -92,7 +92,7 @@ public struct AccessLogLine {
         case .client: Self.append("client", client.address.isEmpty ? Array("unix".utf8)[...] : client.address[...], to: &line)
         case .clientSubject: Self.append("client_subject", client.subject, to: &line)
         case .requestID: Self.append("request_id", name?[...], to: &line)
-        case .traceID: Self.append("trace_id", head.contains(.traceparent) ? TraceParent(head.fields)?.trace : nil, to: &line)
+        case .traceID: Self.append("trace_id", traceText, to: &line)
         case .api: Self.append("api", api.isEmpty ? nil : api, to: &line)
         case .route: Self.append("route", route.isEmpty ? nil : route, to: &line)
         case .method: Self.append("method", head.method.bytes[...], to: &line)
@@ -189,6 +189,12 @@ public struct AccessLogLine {
     private static func milliseconds(_ wall: Int64) -> String {
         let text = String(wall % 1000)
         return String(repeating: "0", count: 3 - text.count) + text
+    }
+
+    /// The one that it is recorded in, or that it says itself.
+    private var traceText: String? {
+        if head.span.isRecorded { return head.span.trace.text }
+        return head.contains(.traceparent) ? TraceParent(head.fields)?.trace.text : nil
     }
 
     // MARK: What clients send

@@ -152,13 +152,18 @@ public final class RequestHead: Sendable {
     public let fields: Fields
     /// By which it is told from others where it has no name of its own; 0 where nobody asks for that.
     public let number: UInt64
+    /// The span that is recorded of it; `none` where nobody records it.
+    public let span: SpanPlace
 
-    public init(method: Method, target: ArraySlice<UInt8>, version: HTTPVersion, fields: Fields, number: UInt64 = 0) {
+    public init(
+        method: Method, target: ArraySlice<UInt8>, version: HTTPVersion, fields: Fields, number: UInt64 = 0, span: SpanPlace = .none
+    ) {
         self.method = method
         self.target = target
         self.version = version
         self.fields = fields
         self.number = number
+        self.span = span
     }
 
     /// Asked of the head itself, no reference to its parts is counted.
@@ -172,12 +177,17 @@ public final class RequestHead: Sendable {
 
     /// The same request with other fields.
     public func replacing(fields: Fields) -> RequestHead {
-        RequestHead(method: method, target: target, version: version, fields: fields, number: number)
+        RequestHead(method: method, target: target, version: version, fields: fields, number: number, span: span)
     }
 
     /// The same request under another number.
     public func numbered(_ number: UInt64) -> RequestHead {
-        RequestHead(method: method, target: target, version: version, fields: fields, number: number)
+        RequestHead(method: method, target: target, version: version, fields: fields, number: number, span: span)
+    }
+
+    /// The same request, recorded so.
+    public func recorded(as span: SpanPlace) -> RequestHead {
+        RequestHead(method: method, target: target, version: version, fields: fields, number: number, span: span)
     }
 }
 

@@ -1,34 +1,97 @@
 // Which trace a request belongs to (W3C Trace Context, level 2, §3.2), as the field traceparent says it. Pure.
 
-public struct TraceParent: Sendable, Equatable {
+/// 16 bytes that name a trace (§3.2.2.3); all zeros name none.
+public struct TraceID: Sendable, Hashable {
+    public let high: UInt64
+    public let low: UInt64
+
+    public init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
+
     /// 32 hexadecimal digits.
-    public let trace: String
-    /// The span that has sent the request: 16 digits.
-    public let span: String
+    public var text: String {
+        String(unsafeUninitializedCapacity: 32) { text in
+            high.writeHexDigits(to: UnsafeMutableRawBufferPointer(rebasing: UnsafeMutableRawBufferPointer(text)[..<16]))
+            low.writeHexDigits(to: UnsafeMutableRawBufferPointer(rebasing: UnsafeMutableRawBufferPointer(text)[16...]))
+            return 32
+        }
+    }
+}
+
+/// One span of one trace.
+public struct SpanPlace: Sendable, Hashable {
+    public let trace: TraceID
+    /// 8 bytes that name it (§3.2.2.4); 0 names none.
+    public let span: UInt64
+
+    public init(trace: TraceID, span: UInt64) { (self.trace, self.span) = (trace, span) }
+
+    /// Where nothing is recorded.
+    public static let none = SpanPlace(trace: TraceID(high: 0, low: 0), span: 0)
+
+    @inlinable public var isRecorded: Bool { span != 0 }
+}
+
+extension UInt64 {
+    /// 16 hexadecimal digits in lower case.
+    public var hexDigits: String {
+        String(unsafeUninitializedCapacity: 16) { text in
+            writeHexDigits(to: UnsafeMutableRawBufferPointer(text))
+            return 16
+        }
+    }
+
+    fileprivate func writeHexDigits(to text: UnsafeMutableRawBufferPointer) {
+        text.storeBytes(of: HexDigits.of(UInt32(self >> 32)), as: UInt64.self)
+        text.storeBytes(of: HexDigits.of(UInt32(truncatingIfNeeded: self)), toByteOffset: 8, as: UInt64.self)
+    }
+}
+
+public struct TraceParent: Sendable, Equatable {
+    public let trace: TraceID
+    /// The span that has sent the request.
+    public let span: UInt64
+    /// Those that have a meaning: `sampled`, and `random` (§3.2.3).
+    public let flags: UInt8
+
+    public static let sampled: UInt8 = 0x01
+    private static let known: UInt8 = 0x03
+
     /// Whether who sent it keeps the trace, perhaps.
-    public let isSampled: Bool
+    public var isSampled: Bool { flags & Self.sampled != 0 }
+
+    public init(_ place: SpanPlace, flags: UInt8) { (trace, span, self.flags) = (place.trace, place.span, flags) }
 
     /// nil where it does not say so, or not by the rules, or more than once.
     public init?(_ fields: Fields) {
-        let values = fields.all(.traceparent)
-        guard values.count == 1 else { return nil }
-        self.init(values[0])
+        guard let value = fields.only(.traceparent) else { return nil }
+        self.init(value)
     }
 
     init?(_ value: ArraySlice<UInt8>) {
-        let bytes = Array(value)
+        let (bytes, hyphen) = (value.span, UInt8(ascii: "-"))
         // 00-<32>-<16>-<2>; later versions may go on behind a hyphen.
-        guard bytes.count >= 55, Self.isHex(bytes[0..<2]), bytes[0..<2] != Array("ff".utf8)[...] else { return nil }
-        guard bytes.count == 55 || bytes[0..<2] != Array("00".utf8)[...] && bytes[55] == UInt8(ascii: "-") else { return nil }
-        guard [2, 35, 52].allSatisfy({ bytes[$0] == UInt8(ascii: "-") }) else { return nil }
-        let (trace, span, flags) = (bytes[3..<35], bytes[36..<52], bytes[53..<55])
-        guard Self.isHex(trace), Self.isHex(span), Self.isHex(flags) else { return nil }
+        guard bytes.count >= 55, let version = Self.number(bytes, 0..<2), version != 0xff else { return nil }
+        guard bytes.count == 55 || version != 0 && bytes[55] == hyphen else { return nil }
+        guard bytes[2] == hyphen, bytes[35] == hyphen, bytes[52] == hyphen else { return nil }
+        guard let high = Self.number(bytes, 3..<19), let low = Self.number(bytes, 19..<35), let span = Self.number(bytes, 36..<52),
+            let flags = Self.number(bytes, 53..<55)
+        else { return nil }
         // All zeros name nothing.
-        guard trace.contains(where: { $0 != UInt8(ascii: "0") }), span.contains(where: { $0 != UInt8(ascii: "0") }) else { return nil }
-        (self.trace, self.span) = (String(decoding: trace, as: UTF8.self), String(decoding: span, as: UTF8.self))
-        isSampled = (bytes[54].hexValue ?? 0) & 1 == 1
+        guard high | low != 0, span != 0 else { return nil }
+        (trace, self.span, self.flags) = (TraceID(high: high, low: low), span, UInt8(flags) & Self.known)
     }
 
     /// Capital letters are none of its digits.
-    private static func isHex(_ bytes: ArraySlice<UInt8>) -> Bool { bytes.allSatisfy { $0.hexValue != nil && $0.asciiLowercased == $0 } }
+    private static func number(_ bytes: Span<UInt8>, _ places: Range<Int>) -> UInt64? {
+        var number: UInt64 = 0
+        for place in places {
+            let (digit, letter) = (bytes[place] &- UInt8(ascii: "0"), bytes[place] &- UInt8(ascii: "a"))
+            guard digit < 10 || letter < 6 else { return nil }
+            number = number << 4 | UInt64(digit < 10 ? digit : letter + 10)
+        }
+        return number
+    }
+
+    /// As the field has it, in the version that is known here.
+    public var bytes: [UInt8] { Array("00-\(trace.text)-\(span.hexDigits)-0\(flags & Self.known)".utf8) }
 }

@@ -38,10 +38,10 @@ final class BackgroundFetches {
             skipped += 1
             return
         }
-        guard shard.shared.collapsed.lead(flight) else { return }
+        guard shard.shared.collapsed.lead(flight, span: request.head.span) else { return }
         running += 1
         let record = record(of: request, cause, behind: number) { [self] in running -= 1 }
-        run(request, client: client, record, leads: flight)
+        run(request, client: client, record, cause, leads: flight)
     }
 
     /// Asks for what a client asked for and got a copy of, to look whether what fails is well again. Nobody waits for it, not even those who
@@ -54,7 +54,7 @@ final class BackgroundFetches {
         }
         looking += 1
         let record = record(of: request, .recheck, behind: number) { [self] in looking -= 1 }
-        run(request, client: client, record, leads: nil)
+        run(request, client: client, record, .recheck, leads: nil)
     }
 
     /// Takes a place among those that may run; false where there is none.
@@ -79,13 +79,15 @@ final class BackgroundFetches {
         return BackgroundRecord(shard: shard, head: request.head, trace, cause, began: shard.loop.batchMicroseconds, ended: ended)
     }
 
-    private func run(_ request: DecidedRequest, client: UpstreamRequestFields.Client, _ record: BackgroundRecord, leads flight: FlightKey?)
-    {
+    private func run(
+        _ request: DecidedRequest, client: UpstreamRequestFields.Client, _ record: BackgroundRecord, _ cause: BackgroundCause,
+        leads flight: FlightKey?
+    ) {
         var sent = shard.upstreamRequest(for: request, .none, client: client)
         sent.isBackground = true
         let fetch = Fetch(shard: shard, subject: request, body: .none, receiver: record)
         record.fetch = fetch
         started += 1
-        fetch.start(sent, leads: flight)
+        fetch.start(sent, leads: flight, because: cause)
     }
 }

@@ -128,6 +128,10 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         handle(.joined(place))
     }
 
+    var span: SpanPlace { head.span }
+
+    func follow(_ leader: SpanPlace) { shard.records.tracer?.follow(leader, of: span) }
+
     func flightEnded(_ outcome: FlightOutcome) { shard.loop.execute { self.handle(.flightEnded(outcome)) } }
 
     private func startFetch(leads: Bool) {

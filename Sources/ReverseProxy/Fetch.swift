@@ -9,6 +9,7 @@ import Examination
 import HTTPCore
 import Reactor
 import ResponseCache
+import Tracing
 import Upstream
 
 /// `@unchecked Sendable` because it is touched on its shard's loop only; the worker's results are brought there, and the store's readers do no
@@ -54,6 +55,9 @@ final class Fetch: @unchecked Sendable {
     var recency = Recency(
         order: .unknown, isImported: false, requestTime: Timestamp(milliseconds: 0), responseTime: Timestamp(milliseconds: 0))
 
+    /// nil where it is not recorded, or it is over.
+    private(set) var span: FetchSpan?
+
     init(shard: ProxyShard, subject: DecidedRequest, body: RequestBody, receiver: any FetchReceiver) {
         self.shard = shard
         self.subject = subject
@@ -62,9 +66,12 @@ final class Fetch: @unchecked Sendable {
     }
 
     /// Sends the request, which the transfer has from then on; the receiver is told at once where it cannot even be tried.
-    /// - Parameter flight: the key under which others wait for this fetch.
-    func start(_ request: consuming UpstreamRequest, leads flight: FlightKey?) {
+    /// - Parameters:
+    ///   - flight: the key under which others wait for this fetch.
+    ///   - cause: why it is made, where no client waits for it.
+    func start(_ request: consuming UpstreamRequest, leads flight: FlightKey?, because cause: BackgroundCause? = nil) {
         shard.loop.assertOnLoop()
+        span = shard.beginSpan(&request, for: subject.head, cause)
         self.flight = flight
         shard.cache?.noteCookies(sentWith: subject.head, isReading: subject.isReading)
         began = clock
@@ -76,6 +83,7 @@ final class Fetch: @unchecked Sendable {
 
     private func ask(_ request: consuming UpstreamRequest) {
         noteSending()
+        span?.asked = SystemTime.monotonicMicroseconds
         transfer = shard.upstream.start(request, receiver: self)
         guard let transfer else { return perform(machine.handle(.transferFailed(.connectionLimitReached))) }
         guard case .whole(let content) = body else { return }
@@ -158,7 +166,9 @@ final class Fetch: @unchecked Sendable {
         case .endStream:
             if !report.isStream { noteSuccess() }
             letGo { $0.streamEnded() }
-        case .breakStream(let error): letGo { $0.streamBroke(error) }
+        case .breakStream(let error):
+            span?.work.failure = .transfer(error)
+            letGo { $0.streamBroke(error) }
         case .examine(let purpose, let isDelimited): examine(purpose, isDelimited: isDelimited)
         case .readIn(let step): readIn(step)
         case .take(let step): take(step)
@@ -187,6 +197,7 @@ final class Fetch: @unchecked Sendable {
 
     /// Nothing good comes.
     func fail(_ failure: FetchFailure) {
+        span?.work.failure = failure
         land(.failed(failure))
         letGo { $0.fetchFailed(failure) }
     }
@@ -194,6 +205,7 @@ final class Fetch: @unchecked Sendable {
     private func stop() {
         place = nil
         receiver = nil
+        endSpan(isAbandoned: true)
         land(.abandoned)
         transfer?.cancel()
         transfer = nil
@@ -209,8 +221,17 @@ final class Fetch: @unchecked Sendable {
     /// The receiver hears of the end, and nothing more.
     func letGo(_ tell: (any FetchReceiver) -> Void) {
         place = nil
+        endSpan()
         guard let receiver else { return }
         self.receiver = nil
         tell(receiver)
+    }
+
+    private func endSpan(isAbandoned: Bool = false) {
+        guard let span else { return }
+        self.span = nil
+        (span.work.address, span.work.status, span.work.isAbandoned) = (address, status?.rawValue ?? 0, isAbandoned)
+        (span.work.times, span.work.spoken, span.work.isFaulted) = (times, spoken, isFaulted)
+        shard.endSpan(span)
     }
 }

@@ -8,6 +8,7 @@ import Locking
 import Logging
 import ResponseCache
 import Telemetry
+import Tracing
 
 /// From one reload of the settings to the next. What lasts longer is handed on.
 public final class ProcessState: Sendable {
@@ -15,6 +16,10 @@ public final class ProcessState: Sendable {
     public let settings: ProxySettings
     public let logger: Logger
     public let accessLog: AccessLog?
+    /// nil where no spans are recorded.
+    public let spans: SpanExporter?
+    /// Of this process, whoever exported them.
+    public let spanCounts: SpanCounts
     /// nil where nothing is recorded.
     public let recorder: (any ExchangeRecorder)?
     public let connections: ConnectionBudget
@@ -44,6 +49,8 @@ public final class ProcessState: Sendable {
         (places, sharedFaults, peer) = (APIPlaces(), SharedFaults(), PeerProcess())
         var generator = SystemRandomNumberGenerator()
         instance = String(generator.next() as UInt64, radix: 36)
+        spanCounts = SpanCounts()
+        spans = SpanExporter(settings, instance, spanCounts, logger)
     }
 
     /// The same process with other settings.
@@ -56,6 +63,9 @@ public final class ProcessState: Sendable {
         sentRequests = former.sentRequests
         (instance, places, sharedFaults) = (former.instance, former.places, former.sharedFaults)
         peer = former.peer
+        spanCounts = former.spanCounts
+        let isSame = settings.tracing == former.settings.tracing
+        spans = isSame ? former.spans : SpanExporter(settings, instance, spanCounts, logger)
     }
 
     /// From now on its limits hold.
@@ -104,5 +114,21 @@ extension AddressBudget {
     /// nil where there is no limit.
     fileprivate convenience init?(_ settings: ProxySettings, _ counts: AddressCounts) {
         self.init(limit: settings.access.requestsPerAddress, trustedProxies: settings.downstream.trustedProxies, counts)
+    }
+}
+
+extension SpanExporter {
+    /// nil where no spans are recorded.
+    fileprivate convenience init?(_ settings: ProxySettings, _ instance: String, _ counts: SpanCounts, _ logger: Logger) {
+        guard settings.tracing.isOn else { return nil }
+        let source = SpanSource(service: settings.tracing.serviceName, version: settings.version, instance: instance)
+        let place = settings.tracing.shownEndpoint
+        self.init(settings.tracing, source, counts) { event in
+            switch event {
+            case .failed(let sentence):
+                logger.warning("spans cannot be sent to \(place): \(sentence); those that do not fit into the queue are dropped")
+            case .isWell: logger.notice("spans are sent to \(place) again")
+            }
+        }
     }
 }

@@ -7,6 +7,7 @@ import Downstream
 import Forwarding
 import HTTPCore
 import ResponseCache
+import Tracing
 import Upstream
 
 public struct ProxySettings: Sendable {
@@ -41,6 +42,7 @@ public struct ProxySettings: Sendable {
     public var remembersGone = true
     public var collapsing = CollapsingSettings()
     public var background = BackgroundSettings()
+    public var tracing = TracingSettings()
     public var shards = 1
     public var version = "dev"
 

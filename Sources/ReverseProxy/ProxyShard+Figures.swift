@@ -45,14 +45,16 @@ extension ProxyShard {
         records.metrics.record(record, at: loop.batchWallMilliseconds)
         let figures = routeFigures?.figures(of: route)
         figures?.record(record)
-        if head.contains(.traceparent) { noteExemplar(record, figures, head) }
+        if head.contains(.traceparent) || head.span.isRecorded { noteExemplar(record, figures, head) }
     }
 
     /// The trace that it belongs to stands for its like, where somebody keeps that.
     @inline(never)
     private func noteExemplar(_ record: borrowing ExchangeRecord, _ figures: RouteFigures?, _ head: RequestHead) {
-        guard let parent = TraceParent(head.fields), parent.isSampled else { return }
-        let exemplar = Exemplar(trace: parent.trace, value: record.durationMicroseconds, wall: loop.batchWallMilliseconds)
+        var trace = head.span.isRecorded ? head.span.trace : nil
+        if trace == nil, let parent = TraceParent(head.fields), parent.isSampled { trace = parent.trace }
+        guard let trace else { return }
+        let exemplar = Exemplar(trace: trace.text, value: record.durationMicroseconds, wall: loop.batchWallMilliseconds)
         records.metrics.note(exemplar, of: record.result)
         figures?.note(exemplar)
     }

@@ -9,9 +9,22 @@ import Sending
 import Telemetry
 
 extension ProxyShard {
-    /// The request has a name from here on, and its client is told it where the operator wants that.
+    /// The request has a name from here on, or a span, where the operator wants that.
     @inline(never)
-    func takeNamed(_ request: ReceivedRequest, forNobody reason: AccessRefusal?, on stream: any ClientStream) -> (any ClientExchange)? {
+    func takeMarked(_ request: ReceivedRequest, forNobody reason: AccessRefusal?, on stream: any ClientStream) -> (any ClientExchange)? {
+        var request = request
+        if let tracer = records.tracer {
+            let head = tracer.recorded(request.head, now: loop.batchWallMilliseconds)
+            request = ReceivedRequest(head: head, framing: request.framing, bytes: request.bytes)
+        }
+        guard records.namesRequests else { return take(request, forNobody: reason, on: stream) }
+        return takeNamed(request, forNobody: reason, on: stream)
+    }
+
+    /// Its client is told its name where the operator wants that.
+    private func takeNamed(
+        _ request: ReceivedRequest, forNobody reason: AccessRefusal?, on stream: any ClientStream
+    ) -> (any ClientExchange)? {
         guard requestIDUse.isReturned else {
             let head = records.number(request.head)
             return take(ReceivedRequest(head: head, framing: request.framing, bytes: request.bytes), forNobody: reason, on: stream)
@@ -23,8 +36,9 @@ extension ProxyShard {
 
     /// Gives a hit again to a request that is known by its bytes, which may be those of many.
     @inline(never)
-    func sendAgainNamed(_ entry: HitMemo.Entry, _ head: RequestHead, on stream: any ClientStream) {
+    func sendAgainMarked(_ entry: HitMemo.Entry, _ head: RequestHead, on stream: any ClientStream) {
         let client = stream.client
+        let head = records.tracer?.recorded(head, now: loop.batchWallMilliseconds) ?? head
         var (request, line): (RequestHead, [UInt8]?) = (head, nil)
         if records.accessLog?.namesRequests == true {
             // The log wants to know it later.

@@ -16,8 +16,8 @@ extension ProxyShard {
             // Whose request it is, is known only now.
             countsAsSecure(stream) == entry.isSecure
         else { return false }
-        if records.namesRequests {
-            sendAgainNamed(entry, head, on: stream)
+        if records.marksRequests {
+            sendAgainMarked(entry, head, on: stream)
         } else {
             let client = stream.client
             stream.sendAgain(entry.hit.response, endingWith: nil)

@@ -13,6 +13,7 @@ import Reactor
 import ResponseCache
 import Sending
 import Telemetry
+import Tracing
 import Upstream
 
 /// Touched on its loop only; `@unchecked Sendable` because other threads do no more than queue work on that loop.
@@ -52,6 +53,8 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     let requestIDUse: RequestIDUse
     /// Host and port of each.
     let upstreamAddresses: [String]
+    /// What spans tell of this API.
+    let spanSubject: SpanSubject
     /// nil where nobody has divided the paths.
     private(set) var routeFigures: RouteRecords?
     /// Whether keys have the scheme in them, and whether there is anything to be marked at all (`ProxyShard+Marking`).
@@ -64,6 +67,7 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
         isAlone = shared.name.isEmpty
         requestIDUse = shared.settings.forwarding.requestID
         upstreamAddresses = shared.settings.upstream.atEachAddress.map(\.authority)
+        spanSubject = SpanSubject(shared, shard: shard.number)
         (settings, routes, modes) = (shared.settings, shared.routes, shared.modes)
         marksScheme = settings.policy.keyFields.contains(ConnectionField.scheme)
         mayMark = marksScheme || settings.policy.credentials.fields.contains(ConnectionField.certificate)
@@ -174,8 +178,8 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
         _ request: ReceivedRequest, forNobody reason: AccessRefusal?, on stream: any ClientStream
     ) -> (any ClientExchange)? {
         loop.assertOnLoop()
-        guard records.namesRequests else { return take(request, forNobody: reason, on: stream) }
-        return takeNamed(request, forNobody: reason, on: stream)
+        guard records.marksRequests else { return take(request, forNobody: reason, on: stream) }
+        return takeMarked(request, forNobody: reason, on: stream)
     }
 
     /// - Parameter stream: tells the client the request's name, where that is wanted.
@@ -230,6 +234,7 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
             if trace.api != ExchangeTrace.noAPI { countOfAPI(record.result) }
         }
         records.why.append(trace, target: head.pathAndQuery)
+        if head.span.isRecorded { noteSpan(record, trace, head, client, began) }
         if let log = records.accessLog { log.append(accessLine(record, trace, head, client, log)) }
     }
 }

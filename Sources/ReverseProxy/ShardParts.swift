@@ -71,6 +71,10 @@ final class ShardRecords {
     private(set) var accessLog: AccessLog?
     /// Whether a request's name is wanted anywhere.
     private(set) var namesRequests = false
+    /// nil where no spans are recorded.
+    private(set) var tracer: ShardTracer?
+    /// Whether a request that comes gets anything: a name, or a span.
+    private(set) var marksRequests = false
     private var ids = RequestIDs()
     /// Counted by what is on the shard no more.
     var past = PastCounts()
@@ -80,6 +84,8 @@ final class ShardRecords {
     func use(_ process: ProcessState) {
         accessLog = process.accessLog
         namesRequests = process.settings.forwarding.requestID != .off || process.accessLog?.namesRequests == true
+        if tracer?.exporter !== process.spans { tracer = process.spans.map(ShardTracer.init) }
+        marksRequests = namesRequests || tracer != nil
     }
 
     func number(_ head: RequestHead) -> RequestHead { ids.number(head) }

@@ -191,6 +191,8 @@ public final class HitMemo {
         guard let bytes = request.bytes else { return }
         let hash = Self.hash(bytes, request.isSecure)
         guard byBytes.hasCome(hash) else { return }
+        // What is recorded of this request is nothing of the next one's.
+        let head = head.span.isRecorded ? head.recorded(as: .none) : head
         byBytes.keep(Entry(Array(bytes), makeHit(), head, isSecure: request.isSecure), hash, limitBytes: Self.limitBytes)
     }
 

@@ -8,6 +8,7 @@ import Locking
 import Logging
 import ReverseProxy
 import Telemetry
+import Tracing
 
 /// What the settings are now, as they were read again.
 public struct NewSettings: Sendable {
@@ -163,6 +164,7 @@ extension ProxyServer {
         ServedListener.remove(former.listeners, butNot: serving.listeners)
         for listener in serving.listeners { listener.restrict() }
         if former.process.accessLog !== serving.process.accessLog { former.process.accessLog?.finish() }
+        if former.process.spans !== serving.process.spans { former.process.spans?.finish() }
         if !serving.settings.admin.allowsFaults, !faults.rules.isEmpty {
             changeFaults {
                 _ = $0.remove(nil)

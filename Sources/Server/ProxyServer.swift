@@ -14,6 +14,7 @@ import Reactor
 import ResponseCache
 import ReverseProxy
 import Telemetry
+import Tracing
 import Upstream
 
 /// `@unchecked Sendable` because the shards are made before anything runs and what changes afterwards is behind mutexes.
@@ -176,6 +177,7 @@ public final class ProxyServer: @unchecked Sendable {
         ServedListener.remove(serving.listeners, butNot: others ?? [])
         anyCache?.close()
         process.accessLog?.finish()
+        process.spans?.finish()
         if others != nil, let sum = last.withLock({ $0 }) { tellLast(countsPage(complete(sum))) }
         logger.info("stopped")
     }
@@ -247,6 +249,7 @@ public final class ProxyServer: @unchecked Sendable {
         snapshot.recorded = process.recorder?.counts ?? []
         for api in serving.apis { api.addFigures(to: &snapshot, now: time.monotonicMilliseconds) }
         snapshot.accessLogDropped += process.accessLog?.dropped ?? 0
+        if let tracing = MetricsSnapshot.Tracing(process) { snapshot.tracing = tracing }
         snapshot.connections.limit = process.connections.limit
         snapshot.connections.turnedAway = process.connections.turnedAway
         snapshot.connections.cut = process.connections.cut

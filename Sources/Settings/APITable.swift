@@ -67,6 +67,7 @@ extension Setting.Binding {
         case .count(let path, let range): .count(part.appending(path: path), range)
         case .size(let path, let range): .size(part.appending(path: path), range)
         case .duration(let path, let range): .duration(part.appending(path: path), range)
+        case .share(let path): .share(part.appending(path: path))
         }
     }
 }

@@ -242,6 +242,14 @@ public struct CisternSettings: Sendable, Equatable {
         public var requestID = "off"
     }
 
+    public struct Tracing: Sendable, Equatable {
+        public var endpoint = ""
+        /// In millionths.
+        public var sample = 10_000
+        public var limit = 100
+        public var serviceName = "cistern"
+    }
+
     public var upstream = Upstream()
     public var failure = Failure()
     public var routes: [Route] = []
@@ -264,6 +272,7 @@ public struct CisternSettings: Sendable, Equatable {
     public var forwarding = Forwarding()
     public var crossOrigin = CrossOrigin()
     public var log = Log()
+    public var tracing = Tracing()
 
     public init() {}
 }

@@ -43,6 +43,7 @@ extension Setting {
             return set(path, .size, range, word, &settings)
         case .duration(let path, let range):
             return set(path, .duration, range, word, &settings)
+        case .share(let path): return set(path, .share, 0...Share.whole, word, &settings)
         case .list, .listeners, .certificates: break
         }
         return nil
@@ -72,6 +73,7 @@ extension Setting {
         case .count(let path, _): String(settings[keyPath: path])
         case .size(let path, _): ByteSize.format(settings[keyPath: path])
         case .duration(let path, _): TimeSpan.format(settings[keyPath: path])
+        case .share(let path): Share.format(settings[keyPath: path])
         }
     }
 }
@@ -81,12 +83,14 @@ private enum NumberKind: String {
     case count = "a whole number"
     case size = "a size such as 8MiB"
     case duration = "a duration such as 1.5s"
+    case share = "a number such as 0.01"
 
     func parse(_ word: String) -> Int? {
         switch self {
         case .count: Int(word)
         case .size: ByteSize.parse(word)
         case .duration: TimeSpan.parse(word)
+        case .share: Share.parse(word)
         }
     }
 
@@ -95,6 +99,7 @@ private enum NumberKind: String {
         case .count: String(number)
         case .size: ByteSize.format(number)
         case .duration: TimeSpan.format(number)
+        case .share: Share.format(number)
         }
     }
 }
@@ -127,6 +132,27 @@ public enum TimeSpan {
             return "\(milliseconds / Int(size))\(name)"
         }
         return "\(milliseconds)ms"
+    }
+}
+
+/// Parts of a whole, in millionths.
+enum Share {
+    static let whole = 1_000_000
+
+    /// `0.01`, `1`: digits with a point, of which those that count for a millionth and more do.
+    static func parse(_ text: String) -> Int? {
+        guard !text.isEmpty, text.utf8.allSatisfy({ ($0 >= 0x30 && $0 <= 0x39) || $0 == UInt8(ascii: ".") }), let number = Double(text),
+            number < 1_000
+        else { return nil }
+        return Int((number * Double(whole)).rounded())
+    }
+
+    static func format(_ millionths: Int) -> String {
+        guard millionths % whole != 0 else { return String(millionths / whole) }
+        var digits = String(millionths % whole)
+        digits = String(repeating: "0", count: 6 - digits.count) + digits
+        while digits.hasSuffix("0") { digits.removeLast() }
+        return "\(millionths / whole).\(digits)"
     }
 }
 

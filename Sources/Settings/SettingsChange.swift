@@ -51,7 +51,7 @@ extension Setting {
         case .listeners(let path): root[keyPath: path] = other[keyPath: path]
         case .certificates(let path): root[keyPath: path] = other[keyPath: path]
         case .flag(let path): root[keyPath: path] = other[keyPath: path]
-        case .count(let path, _), .size(let path, _), .duration(let path, _): root[keyPath: path] = other[keyPath: path]
+        case .count(let path, _), .size(let path, _), .duration(let path, _), .share(let path): root[keyPath: path] = other[keyPath: path]
         }
     }
 }

@@ -16,6 +16,8 @@ public struct Setting<Root>: Sendable {
         case count(WritableKeyPath<Root, Int>, ClosedRange<Int>)
         case size(WritableKeyPath<Root, Int>, ClosedRange<Int>)
         case duration(WritableKeyPath<Root, Int>, ClosedRange<Int>)
+        /// From 0 to 1, kept in millionths.
+        case share(WritableKeyPath<Root, Int>)
     }
 
     /// Where it stands in the file: names joined by dots.
@@ -44,6 +46,7 @@ public enum SettingsTable {
     public static let all: [Setting<CisternSettings>] =
         upstream + failure + listening + tls + caching + FreshnessGroup.settings(\.cache.freshness, prefix: "cache.")
         + CredentialSettingsTable.all(\.credentials) + limits + http2 + forwarding + CrossOriginGroup.settings(\.crossOrigin) + logging
+        + tracing
 
     private static let upstream: [Setting<CisternSettings>] = [
         Setting(
@@ -429,5 +432,21 @@ public enum SettingsTable {
         Setting(
             path: "log.request_id", binding: .choice(\.log.requestID, ["off", "send", "return", "both"]),
             help: "Whether X-Request-Id, the client's or one that is made, is sent to the upstream, returned to the client, or both."),
+    ]
+
+    private static let tracing: [Setting<CisternSettings>] = [
+        Setting(
+            path: "tracing.endpoint", binding: .text(\.tracing.endpoint),
+            help: "Where spans are sent, by OTLP over HTTP in JSON: http://127.0.0.1:4318, /v1/traces where it has no path. Empty: nowhere."
+        ),
+        Setting(
+            path: "tracing.sample", binding: .share(\.tracing.sample),
+            help: "The share, from 0 to 1, of requests that are recorded where their traceparent has not decided that."),
+        Setting(
+            path: "tracing.limit", binding: .count(\.tracing.limit, 1...100_000),
+            help: "Requests that are recorded in a second at most, whoever wants that."),
+        Setting(
+            path: "tracing.service_name", binding: .text(\.tracing.serviceName),
+            help: "By which service.name spans are told from those of others."),
     ]
 }

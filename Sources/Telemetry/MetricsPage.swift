@@ -14,6 +14,7 @@ public enum MetricsPage {
         modes(snapshot.modes, &writer)
         reloads(snapshot.reloads, snapshot.takeOvers, &writer)
         faults(snapshot, &writer)
+        if let tracing = snapshot.tracing { self.tracing(tracing, &writer) }
         loops(snapshot.loops, &writer)
         process(snapshot, &writer)
         return writer.finish()
@@ -268,6 +269,16 @@ public enum MetricsPage {
         writer.counter(
             "cistern_injected_faults", "Faults that were injected into requests to the upstream, by kind.",
             snapshot.faults.map { ("kind=\"\($0.kind)\"", Double($0.count)) })
+    }
+
+    private static func tracing(_ tracing: MetricsSnapshot.Tracing, _ writer: inout MetricsWriter) {
+        writer.counter("cistern_trace_spans_exported", "Spans that the collector has taken.", tracing.exported)
+        writer.counter(
+            "cistern_trace_spans_dropped", "Spans that it has not, by reason.",
+            tracing.dropped.map { ("reason=\"\($0.reason)\"", Double($0.count)) })
+        writer.counter("cistern_trace_export_failures", "Times that the collector could not be asked, or was not well.", tracing.failures)
+        writer.counter(
+            "cistern_trace_requests_over_limit", "Requests that were to be recorded, and were not for tracing.limit.", tracing.overLimit)
     }
 
     private static func loops(_ loops: [MetricsSnapshot.LoopLine], _ writer: inout MetricsWriter) {

@@ -187,6 +187,18 @@ public struct MetricsSnapshot: Sendable {
         public init() {}
     }
 
+    /// Spans of requests and fetches, where they are recorded.
+    public struct Tracing: Sendable {
+        public var exported: UInt64 = 0
+        public var failures: UInt64 = 0
+        public var overLimit: UInt64 = 0
+        public var dropped: [(reason: String, count: UInt64)] = []
+
+        public init() {}
+    }
+
+    /// nil where none ever were.
+    public var tracing: Tracing?
     public var reloads = Reloads()
 
     /// Of other processes.

@@ -14,6 +14,7 @@ import JSON
 import ReverseProxy
 import Settings
 import Telemetry
+import Tracing
 import Upstream
 
 enum SettingsCheck {
@@ -131,6 +132,10 @@ enum SettingsCheck {
             reader.add(about: "cache.store_errors", "cache.store_errors: letter needs cache.store: any, since json keeps no errors")
         }
         if settings.log.access.isEmpty { reader.add(about: "log.access", "log.access must be off, stdout or a file") }
+        if !settings.tracing.endpoint.isEmpty, TracingSettings.endpoint(settings.tracing.endpoint) == nil {
+            reader.add(about: "tracing.endpoint", "tracing.endpoint must be an http or https URL, such as http://127.0.0.1:4318")
+        }
+        if settings.tracing.serviceName.isEmpty { reader.add(about: "tracing.service_name", "tracing.service_name must not be empty") }
         var seen: Set<String> = []
         for field in settings.log.accessFields {
             if AccessField(rawValue: field) == nil {
@@ -311,6 +316,10 @@ extension ProxySettings {
         forwarding.dropOverrides = settings.forwarding.dropOverrides
         forwarding.addressFields = settings.forwarding.addressFields.map { $0.lowercased() }
         forwarding.overrideFields = settings.forwarding.overrideFields.map { $0.lowercased() }
+        tracing.endpoint = TracingSettings.endpoint(settings.tracing.endpoint) ?? ""
+        tracing.samplePerMillion = settings.tracing.sample
+        tracing.limit = settings.tracing.limit
+        tracing.serviceName = settings.tracing.serviceName
         access = AccessSettings(settings)
         store = StoreSettings(directory: Self.storeDirectory(settings), capacityBytes: settings.store.size)
         store?.isRequired = settings.store.required

@@ -39,6 +39,7 @@ struct CheckTests {
                   must_have: [x]
             log: {access: ""}
             limits: {request_buffers: 1KiB}
+            tracing: {endpoint: "collector:4318", sample: 1.5, service_name: ""}
             """, "--set forwarding.name='a b' --admin-listen :8080", environment: "CISTERN_FAILURE_PROBE_PATH=x")
         #expect(outcome.status == 78)
         #expect(
@@ -51,6 +52,9 @@ struct CheckTests {
                 #"11: route a: methods can be POST and QUERY, not "GET""#,
                 #"13: route a: "x" is not a JSON Pointer, such as /items/0/id"#, "14: log.access must be off, stdout or a file",
                 "15: limits.request_buffers is for all requests: it must not be less than limits.request_buffer, for one",
+                "16: tracing.sample must be between 0 and 1, not 1.5",
+                "16: tracing.endpoint must be an http or https URL, such as http://127.0.0.1:4318",
+                "16: tracing.service_name must not be empty",
                 "command line: admin_listen: 0.0.0.0:8080 is listened on already",
                 "command line: forwarding.name must be one word of letters, digits, - and _",
                 "environment: failure.probe_path must begin with /",

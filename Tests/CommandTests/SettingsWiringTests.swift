@@ -35,7 +35,9 @@ struct SettingsWiringTests {
         "timeouts.drain_delay", "timeouts.shutdown",
     ]
 
-    private static let texts = ["upstream.url": "http://other.test/x", "path": "/x/*", "address": "127.0.0.1:9"]
+    private static let texts = [
+        "tracing.endpoint": "http://collector.test:4318", "upstream.url": "http://other.test/x", "path": "/x/*", "address": "127.0.0.1:9",
+    ]
     private static let lists = [
         "listen": ":9", "admin_listen": ":9", "cache.content_types": "text/x", "methods": "QUERY",
         "good.content_types": "text/x",
@@ -52,6 +54,7 @@ struct SettingsWiringTests {
         case .listeners(let path): root[keyPath: path] = [CisternSettings.Listener(word: lists[setting.path] ?? "")]
         case .certificates(let path): root[keyPath: path] = [CisternSettings.Certificate(word: "a.pem:b.pem")]
         case .flag(let path): root[keyPath: path].toggle()
+        case .share(let path): root[keyPath: path] = root[keyPath: path] == 0 ? 1 : 0
         case .count(let path, let range), .size(let path, let range), .duration(let path, let range):
             root[keyPath: path] = root[keyPath: path] == range.upperBound ? range.lowerBound : range.upperBound
         }

@@ -9,6 +9,7 @@ import ReverseProxy
 import Server
 import TestSupport
 import Testing
+import Tracing
 
 @Suite("The document of metrics", .play)
 struct MetricsDocumentTests {
@@ -61,7 +62,10 @@ struct MetricsDocumentTests {
     @Test("all that is on a page is in the table with its labels, and nothing else is")
     func compared() throws {
         let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: no-store"])] }
-        let alone = try ProxyPlay(origin, door: .tls) { $0.routes = [Self.route("users")] }
+        let alone = try ProxyPlay(origin, door: .tls) { settings in
+            settings.routes = [Self.route("users")]
+            settings.tracing.endpoint = "http://127.0.0.1:\(origin.port)/"
+        }
         _ = try alone.get("/users/1")
         #expect(alone.reload { _ in }?.label == "applied")
         let several = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=60"])] }) { settings in

@@ -178,6 +178,18 @@ struct SettingsTests {
         #expect(TimeSpan.parse(TimeSpan.format(milliseconds)) == milliseconds)
     }
 
+    @Test(
+        "shares",
+        arguments: [
+            ("0", 0), ("1", 1_000_000), ("0.01", 10_000), (".5", 500_000), ("0.000001", 1), ("0.0000001", 0), ("1.25", 1_250_000),
+            ("", nil), (".", nil), ("-1", nil), ("1e-2", nil), ("1%", nil), ("0x1", nil), ("1.1.1", nil), ("99999999999", nil),
+            ("nan", nil),
+        ] as [(String, Int?)])
+    func shares(text: String, millionths: Int?) {
+        #expect(Share.parse(text) == millionths)
+        if let millionths { #expect(Share.parse(Share.format(millionths)) == millionths) }
+    }
+
     @Test("a route begins as what the other settings say, whatever the order and the layer")
     func routes() {
         var reader = read(

@@ -1,0 +1,164 @@
+// Takes spans from all loops and sends them, on a queue of its own: by batches, or after some seconds. Whether the endpoint is well or not, no request
+// waits for it; what cannot be delivered in time is dropped and counted.
+
+import Dispatch
+import Locking
+
+/// Counts since the start of the process; they outlast the exporter.
+public final class SpanCounts: Sendable {
+    public struct Figures: Sendable {
+        public var exported: UInt64 = 0
+        /// Posts that did not end well.
+        public var failures: UInt64 = 0
+        /// Requests that were to be recorded, and were not for the limit.
+        public var overLimit: UInt64 = 0
+        public var lost: [SpanLoss: UInt64] = [:]
+    }
+
+    /// Loops and the exporter's queue count.
+    private let state = Mutex(Figures())
+
+    public init() {}
+
+    public var figures: Figures { state.withLock { $0 } }
+
+    func count(_ change: (inout Figures) -> Void) { state.withLock { change(&$0) } }
+
+    func lose(_ count: Int, _ reason: SpanLoss) {
+        guard count > 0 else { return }
+        self.count { $0.lost[reason, default: 0] += UInt64(count) }
+    }
+}
+
+/// `@unchecked Sendable` because what changes is behind a mutex, or touched on `serial` only.
+public final class SpanExporter: @unchecked Sendable {
+    /// For the log: each is told once, until the other was.
+    public enum Event: Sendable, Equatable {
+        case failed(String)
+        case isWell
+    }
+
+    public let settings: TracingSettings
+    private let source: SpanSource
+    private let counts: SpanCounts
+    private let tell: @Sendable (Event) -> Void
+    private let serial = DispatchQueue(label: "cistern.traces", qos: .utility)
+
+    private struct State {
+        var queue = SpanQueue()
+        var limit = SamplingLimit()
+        /// When what is done must be at its end, once this ends.
+        var deadline: DispatchTime?
+    }
+
+    /// Loops append, the queue takes.
+    private let state = Mutex(State())
+
+    /// A batch that is on its way.
+    private struct Pending {
+        let body: [UInt8]
+        let count: Int
+        var attempt = 1
+    }
+
+    // On `serial` only.
+    private var timer: (any DispatchSourceTimer)?
+    private var pending: Pending?
+    private lazy var post = SpanPost(settings.endpoint)
+    private var isFailing = false
+
+    /// - Parameter tell: is called on the exporter's queue.
+    public init(_ settings: TracingSettings, _ source: SpanSource, _ counts: SpanCounts, tell: @escaping @Sendable (Event) -> Void) {
+        (self.settings, self.source, self.counts, self.tell) = (settings, source, counts, tell)
+        let timer = DispatchSource.makeTimerSource(queue: serial)
+        timer.schedule(
+            deadline: .now() + .milliseconds(settings.intervalMilliseconds), repeating: .milliseconds(settings.intervalMilliseconds))
+        timer.setEventHandler { [weak self] in self?.send(all: true) }
+        timer.activate()
+        self.timer = timer
+    }
+
+    /// Whether one more request may be recorded. From any shard.
+    /// - Parameter now: seconds.
+    public func takeRoom(now: Int64) -> Bool { state.withLock { $0.limit.take(settings.limit, now: now) } }
+
+    /// It was to be recorded, and there was no room for it.
+    public func countOverLimit() { counts.count { $0.overLimit += 1 } }
+
+    /// From any shard.
+    public func append(_ span: TraceSpan) {
+        switch state.withLock({ $0.queue.append(span) }) {
+        case .queued: break
+        case .completesBatch: serial.async { self.send(all: false) }
+        case .dropped: counts.lose(1, .queueFull)
+        }
+    }
+
+    /// Sends what waits, once, and ends; after `seconds` it ends all the same, since the endpoint may be silent. What was not sent by then counts as lost.
+    public func finish(within seconds: Int = 2) {
+        let deadline = DispatchTime.now() + .seconds(seconds)
+        state.withLock { $0.deadline = deadline }
+        let done = DispatchSemaphore(value: 0)
+        serial.async {
+            self.timer?.cancel()
+            if let pending = self.pending { self.deliver(pending) }
+            self.send(all: true)
+            done.signal()
+        }
+        _ = done.wait(timeout: deadline)
+    }
+
+    // MARK: On the queue
+
+    /// - Parameter all: also those that are no whole batch.
+    private func send(all: Bool) {
+        while pending == nil {
+            let spans = state.withLock { state in all || state.queue.count >= SpanQueue.batch ? state.queue.take() : [] }
+            guard !spans.isEmpty else { return }
+            deliver(Pending(body: SpanText.request(spans, from: source), count: spans.count))
+        }
+    }
+
+    /// Milliseconds that are left; nil where this does not end.
+    private var patience: Int? {
+        state.withLock { $0.deadline }.map { deadline in
+            let now = DispatchTime.now()
+            return deadline > now ? Int((deadline.uptimeNanoseconds - now.uptimeNanoseconds) / 1_000_000) : 0
+        }
+    }
+
+    private func deliver(_ batch: Pending) {
+        pending = nil
+        if let patience, patience == 0 { return counts.lose(batch.count, .undelivered) }
+        let result = post.send(batch.body, patience: patience)
+        note(result.trouble)
+        switch Delivery(result, attempt: batch.attempt, pause: settings.pauseMilliseconds, of: batch.count) {
+        case .done(let rejected):
+            counts.count { $0.exported += UInt64(batch.count - rejected) }
+            counts.lose(rejected, .rejected)
+        case .lost(let reason): counts.lose(batch.count, reason)
+        case .again where patience != nil: counts.lose(batch.count, .undelivered)
+        case .again(let wait):
+            var batch = batch
+            batch.attempt += 1
+            pending = batch
+            let attempt = batch.attempt
+            serial.asyncAfter(deadline: .now() + .milliseconds(wait)) { [weak self] in self?.goOn(attempt) }
+        }
+    }
+
+    /// The pause is over.
+    private func goOn(_ attempt: Int) {
+        // At the end it was delivered before its time.
+        guard let pending, pending.attempt == attempt else { return }
+        deliver(pending)
+        send(all: false)
+    }
+
+    private func note(_ trouble: String?) {
+        if trouble != nil { counts.count { $0.failures += 1 } }
+        guard isFailing != (trouble != nil) else { return }
+        isFailing = trouble != nil
+        tell(trouble.map { .failed($0) } ?? .isWell)
+    }
+}

@@ -1,0 +1,78 @@
+// Posts batches to the endpoint by libcurl, over a connection that is kept. Blocks. No redirect is followed, and no proxy of the environment is asked: the
+// operator has said where spans go.
+
+import CLibcurl
+import Glibc
+import JSON
+
+/// Touched on its exporter's queue only.
+final class SpanPost {
+    private let handle: UnsafeMutableRawPointer?
+    private let fields: UnsafeMutablePointer<curl_slist>?
+    private let received = Received()
+
+    private static let timeoutMilliseconds = 10_000
+    /// Of a response.
+    private static let limitBytes = 64 << 10
+    /// Kept by libcurl: initialised once, and thread-safe since.
+    private static let isReady = curl_global_init(cistern_global_all()) == CURLE_OK
+
+    private final class Received {
+        var bytes: [UInt8] = []
+    }
+
+    init(_ url: String) {
+        handle = Self.isReady ? curl_easy_init() : nil
+        // Without `Expect`, which a batch would wait for.
+        let type = curl_slist_append(nil, "Content-Type: application/json")
+        fields = curl_slist_append(type, "Expect:")
+        guard let handle else { return }
+        _ = cistern_easy_set_text(handle, CURLOPT_URL, url)
+        _ = cistern_easy_set_text(handle, CURLOPT_PROTOCOLS_STR, "http,https")
+        _ = cistern_easy_set_text(handle, CURLOPT_PROXY, "")
+        _ = cistern_easy_set_long(handle, CURLOPT_NOSIGNAL, 1)
+        _ = cistern_easy_set_long(handle, CURLOPT_NOPROGRESS, 1)
+        _ = cistern_easy_set_long(handle, CURLOPT_POST, 1)
+        _ = cistern_easy_set_pointer(handle, CURLOPT_HTTPHEADER, fields)
+        _ = cistern_easy_set_pointer(handle, CURLOPT_WRITEDATA, Unmanaged.passUnretained(received).toOpaque())
+        _ = cistern_easy_set_write(handle) { bytes, _, count, user in
+            guard let bytes, let user else { return 0 }
+            let received = Unmanaged<Received>.fromOpaque(user).takeUnretainedValue()
+            // What is longer is read and not kept: it is only looked whether spans were rejected.
+            if received.bytes.count + count <= SpanPost.limitBytes { received.bytes += UnsafeRawBufferPointer(start: bytes, count: count) }
+            return count
+        }
+    }
+
+    deinit {
+        curl_easy_cleanup(handle)
+        curl_slist_free_all(fields)
+    }
+
+    /// - Parameter patience: milliseconds; nil for the usual.
+    func send(_ body: [UInt8], patience: Int? = nil) -> PostResult {
+        guard let handle else { return .failed("libcurl cannot be used") }
+        received.bytes = []
+        _ = cistern_easy_set_long(handle, CURLOPT_TIMEOUT_MS, min(patience ?? Self.timeoutMilliseconds, Self.timeoutMilliseconds))
+        _ = cistern_easy_set_long(handle, CURLOPT_POSTFIELDSIZE, body.count)
+        var body = body
+        let result = body.withUnsafeMutableBytes { bytes in
+            _ = cistern_easy_set_pointer(handle, CURLOPT_POSTFIELDS, bytes.baseAddress)
+            return withExtendedLifetime(received) { curl_easy_perform(handle) }
+        }
+        guard result == CURLE_OK else { return .failed(String(cString: curl_easy_strerror(result))) }
+        var (status, retryAfter): (Int, curl_off_t) = (0, 0)
+        _ = cistern_easy_get_long(handle, CURLINFO_RESPONSE_CODE, &status)
+        _ = cistern_easy_get_offset(handle, CURLINFO_RETRY_AFTER, &retryAfter)
+        return .answered(
+            status: status, retryAfter: retryAfter > 0 ? Int(retryAfter) : nil, rejected: PostResult.rejected(received.bytes))
+    }
+}
+
+extension PostResult {
+    /// Spans that an ExportTraceServiceResponse says were not taken.
+    static func rejected(_ response: [UInt8]) -> Int {
+        guard let count = JSONValue(response)?["partialSuccess"]?["rejectedSpans"] else { return 0 }
+        return count.integer ?? count.string.flatMap { Int($0) } ?? 0
+    }
+}

@@ -1,0 +1,121 @@
+// What becomes of spans whose collector is not well, and at the end.
+
+import Administration
+import JSON
+import Locking
+import Reactor
+import ReverseProxy
+import Server
+import TestSupport
+import Testing
+import Tracing
+
+@Suite("Spans on their way to a collector", .play)
+struct SpanDeliveryTests {
+    private static let parent = [("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")]
+
+    private static func play(_ collector: SpanCollector, interval: Int = 5) throws -> ProxyPlay {
+        try ProxyPlay(ScriptedOrigin { _ in [.json("1", ["Cache-Control: no-store"])] }) { settings in
+            settings.tracing.endpoint = collector.endpoint
+            (settings.tracing.intervalMilliseconds, settings.tracing.pauseMilliseconds) = (interval, 1)
+        }
+    }
+
+    private static func dropped(_ reason: String) -> String { "cistern_trace_spans_dropped_total{reason=\"\(reason)\"}" }
+
+    @Test("a collector that asks for patience gets the same batch again", arguments: ["429 Too Many", "502 Bad", "503 Busy", "504 Late"])
+    func retried(status: String) throws {
+        let asked = Mutex(0)
+        let collector = SpanCollector { _ in
+            let number = asked.withLock { asked in
+                asked += 1
+                return asked
+            }
+            return number <= 2 ? [.json("{}", status: status)] : [.json("{}")]
+        }
+        let play = try Self.play(collector)
+        _ = try play.get("/a", Self.parent)
+        #expect(try play.waitFor("cistern_trace_spans_exported_total", 2))
+        let contents = collector.origin.requests.map(\.content)
+        #expect(contents.count >= 3 && contents[0] == contents[1] && contents[1] == contents[2])
+        #expect(try play.metric("cistern_trace_export_failures_total") == 2)
+        #expect(try play.metric(Self.dropped("undelivered")) == 0)
+    }
+
+    @Test("one that refuses is not asked again for the same", arguments: ["400 Bad Request", "401 No", "404 None", "500 Trouble"])
+    func refused(status: String) throws {
+        let collector = SpanCollector { _ in [.json("{}", status: status)] }
+        let play = try Self.play(collector)
+        _ = try play.get("/a", Self.parent)
+        #expect(try play.waitFor(Self.dropped("rejected"), 2))
+        let contents = collector.origin.requests.map(\.content)
+        #expect(Set(contents).count == contents.count)
+        #expect(try play.metric("cistern_trace_spans_exported_total") == 0)
+    }
+
+    @Test("what a collector takes in part is counted so")
+    func partial() throws {
+        let collector = SpanCollector { _ in [.json("{\"partialSuccess\":{\"rejectedSpans\":\"1\",\"errorMessage\":\"odd\"}}")] }
+        let play = try Self.play(collector, interval: 60_000)
+        _ = try play.get("/a", Self.parent)
+        // Both in one batch, when another is in its place.
+        #expect(play.reload { $0.settings.tracing.serviceName = "other" }?.label == "applied")
+        #expect(try play.waitFor("cistern_trace_spans_exported_total", 1))
+        #expect(try play.metric(Self.dropped("rejected")) == 1)
+    }
+
+    @Test("one that is away is asked five times, and nobody waits for it")
+    func away() throws {
+        let collector = SpanCollector()
+        collector.origin.down()
+        let play = try Self.play(collector)
+        #expect(try play.get("/a", Self.parent).status == 200)
+        #expect(try play.waitFor(Self.dropped("undelivered"), atLeast: 1))
+        #expect(try play.metric("cistern_trace_export_failures_total") ?? 0 >= 5)
+        collector.origin.up()
+        _ = try play.get("/b", Self.parent)
+        #expect(try play.waitFor("cistern_trace_spans_exported_total", atLeast: 1))
+    }
+
+    @Test("512 are sent at once, and at the end the rest")
+    func batches() throws {
+        let collector = SpanCollector()
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=60"])] }) { settings in
+            settings.tracing.endpoint = collector.endpoint
+            (settings.tracing.intervalMilliseconds, settings.tracing.limit) = (600_000, 10_000)
+        }
+        for _ in 0..<600 { _ = try play.get("/a", Self.parent) }
+        #expect(collector.wait(for: 512).count == 512)
+        play.stop()
+        #expect(collector.wait(for: 601).count == 601 && collector.problems == [])
+        let sizes = collector.origin.requests.map {
+            JSONValue($0.content)?["resourceSpans"]?.array?.first?["scopeSpans"]?.array?.first?["spans"]?.array?.count
+        }
+        #expect(sizes == [512, 89])
+    }
+
+    @Test("a silent collector does not hold up the end for longer than two seconds")
+    func silent() throws {
+        let collector = SpanCollector { _ in [.hang] }
+        let play = try Self.play(collector)
+        _ = try play.get("/a", Self.parent)
+        #expect(collector.origin.waitForRequests(1))
+        play.stop()
+    }
+
+    @Test("settings that are read again: another collector, none, and one again, with what was counted before")
+    func reloaded() throws {
+        let (first, second) = (SpanCollector(), SpanCollector())
+        let play = try Self.play(first, interval: 60_000)
+        _ = try play.get("/a", Self.parent)
+        #expect(play.reload { $0.settings.tracing.endpoint = second.endpoint }?.label == "applied")
+        // What waited went where it was to go.
+        #expect(first.wait(for: 2).count == 2)
+        _ = try play.get("/b", Self.parent)
+        #expect(play.reload { $0.settings.tracing.endpoint = "" }?.label == "applied")
+        #expect(second.wait(for: 2).count == 2)
+        _ = try play.get("/c", Self.parent)
+        #expect(play.origin.requests.last?["traceparent"] == Self.parent[0].1)
+        #expect(try play.metric("cistern_trace_spans_exported_total") == 4)
+    }
+}

@@ -1,0 +1,81 @@
+// What waits, and what becomes of what was sent (OpenTelemetry protocol, "OTLP/HTTP Response").
+
+import CachePolicy
+import HTTPCore
+import Testing
+
+@testable import Tracing
+
+@Suite("Spans that wait, and what becomes of them")
+struct DeliveryTests {
+    private static let subject = SpanSubject(
+        api: "", routes: [], upstreams: [SpanSubject.Upstream(url: "http://a", host: "a", port: 80)], shard: 0)
+
+    static func span(_ number: UInt64) -> TraceSpan {
+        TraceSpan(
+            SpanPlace(trace: TraceID(high: 1, low: 2), span: number), parent: 0, link: nil, start: 0, duration: 0, subject,
+            .client(TraceSpan.Client(TraceSpan.Head(.get, Array("/".utf8)[...], .http11))))
+    }
+
+    @Test("batches have 512, the queue has room for 2,048, and what comes then is dropped, not what waits")
+    func queue() {
+        var queue = SpanQueue()
+        let places = (1...2_049).map { queue.append(Self.span($0)) }
+        #expect(places.enumerated().filter { $0.element == .completesBatch }.map { $0.offset + 1 } == [512, 1_024, 1_536, 2_048])
+        #expect(places.last == .dropped && queue.count == 2_048)
+        let first = queue.take()
+        #expect(first.count == 512 && first.first?.place.span == 1 && first.last?.place.span == 512)
+        #expect(queue.append(Self.span(9)) == .queued && queue.count == 1_537)
+        for expected in [512, 512, 512, 1, 0] { #expect(queue.take().count == expected) }
+    }
+
+    struct Row: Sendable {
+        let result: PostResult
+        var attempt = 1
+        let next: Delivery
+
+        init(_ result: PostResult, attempt: Int = 1, _ next: Delivery) {
+            (self.result, self.attempt, self.next) = (result, attempt, next)
+        }
+    }
+
+    @Test(
+        "sent again is only what the protocol says, when it says, and five times in all",
+        arguments: [
+            Row(.answered(status: 200, retryAfter: nil), .done(rejected: 0)),
+            Row(.answered(status: 204, retryAfter: 5), .done(rejected: 0)),
+            Row(.answered(status: 200, retryAfter: nil, rejected: 3), .done(rejected: 3)),
+            // More than there were, or less than none.
+            Row(.answered(status: 200, retryAfter: nil, rejected: 30), .done(rejected: 10)),
+            Row(.answered(status: 200, retryAfter: nil, rejected: -1), .done(rejected: 0)),
+            Row(.answered(status: 400, retryAfter: 1), .lost(.rejected)), Row(.answered(status: 404, retryAfter: nil), .lost(.rejected)),
+            Row(.answered(status: 500, retryAfter: 1), .lost(.rejected)), Row(.answered(status: 301, retryAfter: nil), .lost(.rejected)),
+            Row(.answered(status: 429, retryAfter: nil), .again(afterMilliseconds: 1_000)),
+            Row(.answered(status: 502, retryAfter: nil), attempt: 2, .again(afterMilliseconds: 2_000)),
+            Row(.answered(status: 503, retryAfter: 7), attempt: 2, .again(afterMilliseconds: 7_000)),
+            Row(.answered(status: 504, retryAfter: nil), attempt: 4, .again(afterMilliseconds: 8_000)),
+            Row(.answered(status: 503, retryAfter: 1_000_000), .again(afterMilliseconds: 60_000)),
+            Row(.answered(status: 503, retryAfter: 7), attempt: 5, .lost(.undelivered)),
+            Row(.failed("refused"), .again(afterMilliseconds: 1_000)), Row(.failed("refused"), attempt: 5, .lost(.undelivered)),
+        ])
+    func delivery(row: Row) { #expect(Delivery(row.result, attempt: row.attempt, pause: 1_000, of: 10) == row.next) }
+
+    @Test(
+        "how many were rejected of what was taken",
+        arguments: [
+            ("{}", 0), ("", 0), ("{\"partialSuccess\":{}}", 0), ("{\"partialSuccess\":{\"rejectedSpans\":\"7\"}}", 7),
+            ("{\"partialSuccess\":{\"rejectedSpans\":7,\"errorMessage\":\"x\"}}", 7), ("{\"partialSuccess\":null}", 0), ("junk", 0),
+        ])
+    func rejected(content: String, count: Int) { #expect(PostResult.rejected(Array(content.utf8)) == count) }
+
+    @Test("the clock's look at the time of day lasts until that was set")
+    func clock() {
+        var clock = SpanClock()
+        let first = clock.offset(wall: 1_000_000, monotonic: 5_000)
+        #expect(first == 999_995_000)
+        // A millisecond's rounding is none.
+        #expect(clock.offset(wall: 1_000_001, monotonic: 5_100) == first)
+        #expect(clock.offset(wall: 2_000_000, monotonic: 6_000) == 1_999_994_000)
+        #expect(clock.offset(wall: 1_000_000, monotonic: 7_000) == 999_993_000)
+    }
+}

@@ -1,0 +1,137 @@
+// Which requests are recorded, and what goes upstream (W3C Trace Context, level 2).
+
+import HTTPCore
+import Testing
+
+@testable import Tracing
+
+@Suite("Which requests are recorded, and what the upstream is told")
+struct SamplingTests {
+    private static let trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+    private static func fields(_ parents: [String], state: String? = "a=1") -> Fields {
+        var fields = Fields()
+        for parent in parents { fields.append(.traceparent, parent) }
+        if let state { fields.append(.tracestate, state) }
+        return fields
+    }
+
+    private static func parent(_ flags: String) -> String { "00-\(trace)-00f067aa0ba902b7-\(flags)" }
+
+    struct Row: Sendable, CustomTestStringConvertible {
+        let flags: String?
+        let share: Int
+        let chance: UInt64
+        let isWanted: Bool
+
+        init(_ flags: String?, _ share: Int, _ chance: UInt64, _ isWanted: Bool) {
+            (self.flags, self.share, self.chance, self.isWanted) = (flags, share, chance, isWanted)
+        }
+
+        var testDescription: String { "\(flags ?? "no parent"), \(share) in a million, chance \(chance): \(isWanted)" }
+    }
+
+    @Test(
+        "who has sent the request has decided; else the share does",
+        arguments: [
+            Row("01", 0, 0, true), Row("03", 0, 0, true), Row("00", 1_000_000, 0, false), Row("02", 1_000_000, 0, false),
+            Row(nil, 0, 0, false), Row(nil, 1_000_000, 999_999, true), Row(nil, 10_000, 9_999, true), Row(nil, 10_000, 10_000, false),
+            Row(nil, 10_000, 5_009_999, true), Row(nil, 10_000, .max, false),
+        ])
+    func wanted(row: Row) {
+        let parent = row.flags.flatMap { TraceParent(Self.fields([Self.parent($0)])) }
+        #expect(Sampling.wants(parent, samplePerMillion: row.share, chance: row.chance) == row.isWanted)
+    }
+
+    @Test("a second has room for so many, and the next one again; a clock that goes back begins anew")
+    func limited() {
+        var limit = SamplingLimit()
+        #expect((0..<4).map { _ in limit.take(3, now: 7) } == [true, true, true, false])
+        #expect(limit.take(3, now: 8) && limit.take(3, now: 6))
+    }
+
+    @Test("no two numbers are alike, and none is nothing")
+    func numbers() {
+        var numbers = SpanNumbers(seed: 0)
+        let made = (0..<10_000).map { _ in numbers.next() }
+        #expect(Set(made).count == made.count && !made.contains(0))
+        // What would be 0 is left out.
+        var next = SpanNumbers(seed: 0 &- 0x9e37_79b9_7f4a_7c15)
+        #expect(next.next() != 0)
+    }
+
+    struct Told: Sendable {
+        let parents: [String]
+        var state: String? = "a=1"
+        /// nil where nothing is recorded.
+        var isRecorded = false
+        /// What goes on; SPAN for ours, NEW for a new trace.
+        let sent: String?
+        let sentState: String?
+    }
+
+    @Test(
+        "what goes upstream",
+        arguments: [
+            // Recorded: our span is the parent, all else stays.
+            Told(parents: [parent("01")], isRecorded: true, sent: "00-\(trace)-SPAN-01", sentState: "a=1"),
+            Told(parents: [parent("03")], isRecorded: true, sent: "00-\(trace)-SPAN-03", sentState: "a=1"),
+            Told(parents: [parent("01")], state: nil, isRecorded: true, sent: "00-\(trace)-SPAN-01", sentState: nil),
+            Told(parents: ["cc-\(trace)-00f067aa0ba902b7-ff-more"], isRecorded: true, sent: "00-\(trace)-SPAN-03", sentState: "a=1"),
+            Told(parents: [], isRecorded: true, sent: "00-NEW-SPAN-01", sentState: nil),
+            Told(parents: ["junk"], isRecorded: true, sent: "00-NEW-SPAN-01", sentState: nil),
+            Told(parents: [parent("01"), parent("01")], isRecorded: true, sent: "00-NEW-SPAN-01", sentState: nil),
+            // Not: unchanged, but for what is none.
+            Told(parents: [parent("01")], sent: parent("01"), sentState: "a=1"),
+            Told(parents: [parent("00")], sent: parent("00"), sentState: "a=1"),
+            Told(
+                parents: ["cc-\(trace)-00f067aa0ba902b7-ff-more"], sent: "cc-\(trace)-00f067aa0ba902b7-ff-more", sentState: "a=1"),
+            Told(parents: [], sent: nil, sentState: nil),
+            Told(parents: ["junk"], sent: "00-NEW-ANY-00", sentState: nil),
+            Told(parents: [parent("01"), parent("00")], sent: "00-NEW-ANY-00", sentState: nil),
+        ])
+    func told(row: Told) throws {
+        var fields = Self.fields(row.parents, state: row.state)
+        var numbers = SpanNumbers(seed: 1)
+        var span: SpanPlace?
+        if row.isRecorded {
+            let place = numbers.span(in: TraceParent(fields)?.trace)
+            TraceContext.tell(place, in: &fields)
+            span = place
+        } else {
+            TraceContext.pass(&fields, &numbers)
+        }
+        let sent = fields.all(.traceparent).map { String(decoding: $0, as: UTF8.self) }
+        #expect(fields.all(.tracestate).map { String(decoding: $0, as: UTF8.self) } == row.sentState.map { [$0] } ?? [])
+        guard let wanted = row.sent else {
+            #expect(sent.isEmpty)
+            return
+        }
+        try #require(sent.count == 1)
+        let told = TraceParent(fields)
+        var expected = wanted.replacing("SPAN", with: span?.span.hexDigits ?? "")
+        if wanted.contains("NEW") {
+            #expect(told != nil && told?.trace.text != Self.trace)
+            expected = expected.replacing("NEW", with: span?.trace.text ?? told?.trace.text ?? "")
+            expected = expected.replacing("ANY", with: told?.span.hexDigits ?? "")
+        }
+        #expect(sent[0] == expected)
+    }
+
+    @Test(
+        "where spans are sent",
+        arguments: [
+            ("http://a:4318", "http://a:4318/v1/traces"), ("https://a.test/", "https://a.test/v1/traces"),
+            ("HTTP://a/otlp/v1/traces", "HTTP://a/otlp/v1/traces"), ("http://u:p@a/x?y", "http://u:p@a/x?y"), ("a:4318", nil),
+            ("ftp://a", nil), ("http://", nil), ("http:///x", nil), ("http://u@", nil), ("http://a b", nil), ("http://a/#x", nil),
+            ("http://:80", nil), ("http://a?x", nil),
+        ] as [(String, String?)])
+    func endpoint(text: String, url: String?) { #expect(TracingSettings.endpoint(text) == url) }
+
+    @Test("the log does not tell the endpoint's secrets")
+    func shown() {
+        var settings = TracingSettings()
+        settings.endpoint = "https://user:pass@a.test:4318/v1/traces?token=abc&x=1"
+        #expect(settings.shownEndpoint == "https://a.test:4318/v1/traces?token=REDACTED&x=1")
+    }
+}

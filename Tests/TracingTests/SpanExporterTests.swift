@@ -1,0 +1,38 @@
+// What the exporter tells of a collector that is not well.
+
+import HTTPCore
+import Locking
+import TestSupport
+import Testing
+
+@testable import Tracing
+
+@Suite("The exporter of spans", .play)
+struct SpanExporterTests {
+    @Test("the log hears once that the collector fails, and once that it is well again")
+    func told() {
+        let asked = Mutex(0)
+        let collector = SpanCollector { _ in
+            let number = asked.withLock { asked in
+                asked += 1
+                return asked
+            }
+            return [1, 2, 4].contains(number) ? [.json("{}", status: "503 Busy")] : [.json("{}")]
+        }
+        var settings = TracingSettings()
+        settings.endpoint = collector.endpoint
+        (settings.intervalMilliseconds, settings.pauseMilliseconds) = (1, 1)
+        let (events, counts) = (Mutex<[SpanExporter.Event]>([]), SpanCounts())
+        let exporter = SpanExporter(settings, SpanSource(service: "a", version: "1", instance: "i"), counts) { event in
+            events.withLock { $0.append(event) }
+        }
+        for posts in [3, 5] {
+            exporter.append(DeliveryTests.span(UInt64(posts)))
+            #expect(collector.origin.waitForRequests(posts))
+        }
+        exporter.finish()
+        let failed = SpanExporter.Event.failed("the response has status 503")
+        #expect(events.withLock { $0 } == [failed, .isWell, failed, .isWell])
+        #expect(counts.figures.exported == 2 && counts.figures.failures == 3 && counts.figures.lost.isEmpty)
+    }
+}
