@@ -14,6 +14,16 @@ public enum ConnectionField {
     public static func isName(_ name: Span<UInt8>) -> Bool { names.contains { $0.count == name.count && name.isReadAsName($0.span) } }
 }
 
+extension Fields {
+    /// Whether `ConnectionField.scheme` is among what was put beside a request's own fields: behind those.
+    public var areMarkedSecure: Bool {
+        let name = ConnectionField.scheme.utf8
+        return entries.suffix(ConnectionField.names.count).contains {
+            $0.nameRange.count == name.count && bytes[$0.nameRange].elementsEqual(name)
+        }
+    }
+}
+
 extension RequestHead {
     /// The same request with more fields.
     public func adding(_ more: [(name: String, value: [UInt8])]) -> RequestHead {

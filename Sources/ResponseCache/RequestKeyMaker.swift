@@ -52,7 +52,7 @@ public struct RequestKeyMaker {
         tokens = store == nil ? [] : settings.tokens.map { RequestIdentities($0.settings, $0.keys) }
         lookUps = store == nil ? [] : settings.lookUps
         self.time = time
-        keyNames = policy.keyFields.map { Array($0.utf8) }
+        keyNames = policy.keyFields.filter { $0 != ConnectionField.scheme }.map { Array($0.utf8) }
         plainPrefix = CacheKey.prefix(authority: authority)
     }
 
@@ -266,7 +266,8 @@ public struct RequestKeyMaker {
     }
 
     private func extra(of head: RequestHead, _ content: [UInt8]?) -> [UInt8] {
-        guard isKeyedByHost || !keyNames.isEmpty || content != nil else { return [] }
+        let isSecure = head.fields.areMarkedSecure
+        guard isKeyedByHost || !keyNames.isEmpty || content != nil || isSecure else { return [] }
         var parts: [UInt8] = []
         if let content { CacheKey.appendPart(content, to: &parts) }
         if isKeyedByHost { CacheKey.appendPart(head.host.map(\.asciiLowercased), to: &parts) }
@@ -275,6 +276,8 @@ public struct RequestKeyMaker {
             parts.append(UInt8(truncatingIfNeeded: values.count))
             for value in values { CacheKey.appendPart(Array(value), to: &parts) }
         }
+        // In clear a key is as it was before there was another scheme.
+        if isSecure { CacheKey.appendPart(Array(ConnectionField.scheme.utf8), to: &parts) }
         return parts
     }
 }

@@ -15,8 +15,7 @@ extension ResponseCache {
         after response: ResponseHead, to head: RequestHead, sparingTarget: Bool = false, withCollection: Bool, at now: Timestamp
     ) {
         invalidateAlike(after: response, to: head, sparingTarget: sparingTarget, withCollection: withCollection, at: now)
-        // By whichever scheme the write came: the others' copies are of the same.
-        guard settings.policy.keyFields.contains(ConnectionField.scheme) else { return }
+        // By whichever scheme the write came, the other's copies are of the same: also those that nobody finds as long as there is one scheme.
         invalidateAlike(after: response, to: head.byOtherScheme, sparingTarget: sparingTarget, withCollection: withCollection, at: now)
     }
 

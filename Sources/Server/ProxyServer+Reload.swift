@@ -176,6 +176,21 @@ extension ProxyServer {
 
     /// Copies lie under the API's name, or that of the only one's upstream.
     private static func warnings(_ apis: [ServedAPI], after former: Serving) -> [String] {
+        nameWarnings(apis, after: former) + schemeWarnings(apis, after: former)
+    }
+
+    /// Where there are both, https stands in keys, and nothing for http; where there is one scheme, nothing.
+    private static func schemeWarnings(_ apis: [ServedAPI], after former: Serving) -> [String] {
+        let (were, are) = (former.apis[0].isKeyedByScheme, apis[0].isKeyedByScheme)
+        guard were != are else { return [] }
+        return [
+            are
+                ? "responses to https requests are stored apart from now on: in an outage, these get none that was stored before"
+                : "responses to https requests are not stored apart any more: in an outage, these get what http requests had stored"
+        ]
+    }
+
+    private static func nameWarnings(_ apis: [ServedAPI], after former: Serving) -> [String] {
         let wasAlone = former.apis[0].name.isEmpty
         guard wasAlone != apis[0].name.isEmpty else { return [] }
         let names = wasAlone ? "apis have names now" : "the only API has no name now"

@@ -45,6 +45,8 @@ final class ServedAPI: Sendable {
         return all
     }
 
+    var isKeyedByScheme: Bool { settings.policy.keyFields.contains(ConnectionField.scheme) }
+
     /// The same API, as it was before; the only one is what all of several were.
     func former(in apis: [ServedAPI]) -> ServedAPI? { apis.first { $0.name == name } ?? apis.first { $0.name.isEmpty } }
 

@@ -45,7 +45,7 @@ struct HealthCheck: ParsableCommand {
         if let address = address ?? port.map({ "127.0.0.1:\($0)" }) {
             texts = [address]
         } else {
-            let settings = try AdminOptions.settings(config: config, cacheDir: cacheDir)
+            let settings = try AdminOptions.reachingSettings(config: config, cacheDir: cacheDir, isPlaceKnown: true)
             let own = settings.ownPages ? settings.listen.map(\.address) : []
             let socket = settings.admin.socket == "off" ? [] : ["unix:" + AdminSettings.socketPath(settings)]
             texts = (settings.adminListen.isEmpty ? own : settings.adminListen.map(\.address)) + socket

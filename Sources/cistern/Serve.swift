@@ -83,6 +83,11 @@ struct Check: ParsableCommand {
     @OptionGroup var options: SettingsOptions
 
     func run() throws {
+        var options = options
+        if !options.saysUpstream, let file = AdminOptions.serviceFile {
+            print("Of the service: \(file)")
+            options.config = file
+        }
         let reader = try options.checkedReader(isStoring: true)
         let settings = ProxySettings(reader.settings)
         let warnings =
@@ -102,6 +107,12 @@ struct Check: ParsableCommand {
 }
 
 extension SettingsOptions {
+    /// Whether anything can say which API it is for.
+    fileprivate var saysUpstream: Bool {
+        let environment = Environment.all()
+        return config != nil || upstream != nil || !others.isEmpty || environment.keys.contains { $0.hasPrefix("CISTERN_") }
+    }
+
     /// The settings; every mistake is written to standard error, and then the process ends with 78.
     /// - Parameter isStoring: whether the cache directory is used.
     func checkedReader(isStoring: Bool = false) throws -> SettingsReader {

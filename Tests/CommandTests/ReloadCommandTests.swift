@@ -79,6 +79,9 @@ struct ReloadCommandTests {
         let lost = try reload("")
         #expect(lost.status == 1 && lost.text.contains("\(file):"))
         #expect(lost.text.contains("say where Cistern is with --admin or --cache-dir"))
+        let health = "healthcheck --config \(file)"
+        #expect(try CommandLineTool.run("\(health) --port \(serve.port)").status == 0)
+        #expect(try CommandLineTool.run("\(health) --cache-dir \(temporary.path)/cache").status == 0)
         #expect(try reload("--cache-dir \(temporary.path)/cache").text.contains("All stays as it was"))
         #expect(serve.stop().status == 0)
     }

@@ -160,6 +160,34 @@ struct ReloadBoundaryTests {
         #expect(try play.get("/b").status == 504)
     }
 
+    @Test("https beside http leaves what was stored where it is, and a write reaches what nobody finds meanwhile")
+    func schemes() throws {
+        let play = try ProxyPlay(Self.origin())
+        let pair = SharedCertificates.proxy
+        func reload(_ schemes: [Bool]) -> [String] {
+            let outcome = play.reload {
+                $0.settings.listening.tls.certificates = [.init(file: pair.certificate, keyFile: pair.key)]
+                $0.settings.listening.listeners = schemes.map { isTLS in
+                    var listener = ListenerSettings(.ipv4(host: "127.0.0.1", port: isTLS ? 0 : play.port))
+                    listener.isTLS = isTLS
+                    return listener
+                }
+            }
+            return if case .applied(let applied) = outcome { applied.warnings } else { ["refused"] }
+        }
+        func secured() throws -> TestResponse? { try TestClient(port: play.ports[1], TLSOffer()).get("/a") }
+        func isHit(_ response: TestResponse?) -> Bool { response?["Cache-Status"]?.hasPrefix("cistern; hit") == true }
+        #expect(try !isHit(play.get("/a")))
+        #expect(reload([false, true]).contains { $0.contains("stored apart from now on") })
+        #expect(try isHit(play.get("/a")))
+        #expect(try !isHit(secured()) && isHit(secured()))
+        #expect(reload([false]).contains { $0.contains("not stored apart any more") })
+        #expect(try isHit(play.get("/a")))
+        #expect(try play.request("POST", "/a", content: "{}").status == 200)
+        #expect(!reload([false, true]).contains("refused"))
+        #expect(try !isHit(secured()) && !isHit(play.get("/a")))
+    }
+
     @Test("faults that may not be injected any more end")
     func faults() throws {
         let play = try ProxyPlay(Self.origin()) { $0.admin.allowsFaults = true }

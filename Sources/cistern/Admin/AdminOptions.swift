@@ -52,7 +52,7 @@ struct AdminOptions: ParsableArguments {
     }
 
     /// Root's commands are for the service, where Cistern is installed as one: nobody else can reach its socket.
-    private static var serviceFile: String? {
+    static var serviceFile: String? {
         let file = "/etc/cistern/cistern.yaml"
         return geteuid() == 0 && access(file, R_OK) == 0 ? file : nil
     }
@@ -61,23 +61,19 @@ struct AdminOptions: ParsableArguments {
     private static let serviceDirectory = "/var/cache/cistern"
 
     /// What says where a running Cistern is. It runs with what held before a mistake came into the file, and whoever mends that needs the commands.
-    private static func reachingSettings(config: String?, cacheDir: String?, isPlaceKnown: Bool) throws -> CisternSettings {
+    /// - Parameter isPlaceKnown: the usual place is meant, where the file cannot tell.
+    static func reachingSettings(config: String?, cacheDir: String?, isPlaceKnown: Bool) throws -> CisternSettings {
         var reader = try reader(config: config, cacheDir: cacheDir)
-        if reader.isComplete || cacheDir != nil || isPlaceKnown { return reader.settings }
-        guard let serviceFile, config == nil || config == serviceFile else {
+        if reader.isComplete || cacheDir != nil { return reader.settings }
+        if let serviceFile, config == nil || config == serviceFile {
+            reader.read(path: "store.directory", .one(serviceDirectory), option: "the service")
+        } else if !isPlaceKnown {
             throw AdminFailure("\(reader.mistakes[0]); say where Cistern is with --admin or --cache-dir")
         }
-        reader.read(path: "store.directory", .one(serviceDirectory), option: "the service")
         return reader.settings
     }
 
     /// What the file, the environment and the options say, whether a proxy could be started with it or not.
-    static func settings(config: String?, cacheDir: String? = nil) throws -> CisternSettings {
-        let reader = try reader(config: config, cacheDir: cacheDir)
-        guard let mistake = reader.mistakes.first else { return reader.settings }
-        throw AdminFailure("\(mistake)")
-    }
-
     private static func reader(config: String?, cacheDir: String?) throws -> SettingsReader {
         var reader = SettingsReader()
         let environment = Environment.all()

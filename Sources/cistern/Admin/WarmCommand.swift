@@ -67,8 +67,10 @@ struct Warm: ParsableCommand {
     }
 
     private func address() throws -> CommandTarget {
-        let text = try (proxy ?? AdminOptions.settings(config: config, cacheDir: cacheDir).listen.first?.address ?? "").reachable
-        guard let address = CommandTarget(text, tls.files) else { throw AdminFailure("\(text) is not an address") }
+        let text = try proxy ?? AdminOptions.reachingSettings(config: config, cacheDir: cacheDir, isPlaceKnown: false).listen.first?.address
+        guard let text = text?.reachable, let address = CommandTarget(text, tls.files) else {
+            throw AdminFailure("\(text ?? "nothing") is not an address")
+        }
         return address
     }
 
