@@ -97,7 +97,8 @@ let package = Package(
         room(
             "Administration",
             [
-                "Archives", "HTTPCore", "JSON", "CachePolicy", "ResponseCache", "Explanation", "FaultInjection", "StatusPage", "Upstream",
+                "Addresses", "Archives", "HTTPCore", "JSON", "CachePolicy", "ResponseCache", "Explanation", "FaultInjection", "StatusPage",
+                "Upstream",
                 "Telemetry", "Locking",
             ],
             resources: [.embedInCode("openapi.json")]),

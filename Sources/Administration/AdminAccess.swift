@@ -40,7 +40,7 @@ public enum AdminAccess: Equatable {
 
     private static let webPages = "Requests of web pages are not taken here."
 
-    private static func presents(_ token: [UInt8], _ fields: Fields) -> Bool {
+    static func presents(_ token: [UInt8], _ fields: Fields) -> Bool {
         let values = fields.all(.authorization)
         guard values.count == 1, let value = values.first, value.prefix(7).equalsIgnoringCase("bearer ") else { return false }
         return isEqual(Array(value.dropFirst(7).trimmed), token)

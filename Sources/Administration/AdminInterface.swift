@@ -5,6 +5,7 @@ import CachePolicy
 import Dispatch
 import HTTPCore
 import JSON
+import Locking
 import ResponseCache
 
 /// `@unchecked Sendable` because nothing changes after `init`; what it reaches guards itself.
@@ -115,6 +116,9 @@ public final class AdminInterface: @unchecked Sendable {
         Route(.post, "upstream/reset", StatePages.resetUpstream),
         Route(.get, "stats", StatePages.stats),
         Route(.get, "status", StatusPages.show),
+        Route(.post, "status/code", StatusSessionPages.issueCode),
+        Route(.get, "status/enter", StatusSessionPages.enter),
+        Route(.post, "status/purge", StatusSessionPages.purge),
         Route(.post, "reload", ReloadPage.perform),
         Route(.get, "why", WhyPages.list),
         Route(.get, "why/*", WhyPages.show),
@@ -126,6 +130,14 @@ public final class AdminInterface: @unchecked Sendable {
         Route(.delete, "faults", FaultPages.removeAll),
         Route(.delete, "faults/*", FaultPages.remove),
     ]
+
+    /// What is asked for lies within what everybody may ask, or the caller may see more. The form's token is looked at when the form is there.
+    public func maySend(_ request: AdminRequest) -> Bool { request.method.isRead || viewer(of: request).maySee }
+
+    func viewer(of request: AdminRequest) -> StatusViewer {
+        guard let caller = request.caller else { return .anybody }
+        return server.status.sessions.withLock { caller.viewer($0, now: server.monotonicMilliseconds) }
+    }
 
     /// Notes what is counted now, for the lines of the page of the state: to be called from time to time.
     public func noteSample() { gathering.gather(self, server) { _ in } }

@@ -11,6 +11,8 @@ public struct AdminRequest: Sendable {
     /// Decoded arguments, in order.
     var arguments: [(name: String, value: String)]
     public var content: [UInt8] = []
+    /// Who asks for the page of the state.
+    public var caller: StatusCaller?
 
     /// nil where the target is not under `/-/`, or not spelt as RFC 3986 has it.
     public init?(_ head: RequestHead) {
@@ -25,18 +27,34 @@ public struct AdminRequest: Sendable {
             segments.append(text)
         }
         self.segments = segments
-        arguments = []
-        for argument in target[question...].dropFirst().split(separator: UInt8(ascii: "&")) {
+        guard let arguments = Self.arguments(of: target[question...].dropFirst()) else { return nil }
+        self.arguments = arguments
+    }
+
+    private static func arguments(of text: ArraySlice<UInt8>) -> [(name: String, value: String)]? {
+        var arguments: [(name: String, value: String)] = []
+        for argument in text.split(separator: UInt8(ascii: "&")) {
             let equals = argument.firstIndex(of: UInt8(ascii: "=")) ?? argument.endIndex
             guard let name = PercentCoding.decode(argument[..<equals], plusIsSpace: true),
                 let value = PercentCoding.decode(argument[equals...].dropFirst(), plusIsSpace: true)
             else { return nil }
             arguments.append((name, value))
         }
+        return arguments
     }
 
-    /// Whether everybody who reaches the address may have it: numbers, as on the page at /metrics.
-    public var isOpen: Bool { segments == ["status"] && (method == .get || method == .head) }
+    /// Whether it is for the page of the state, which looks itself at who asks: everybody who reaches the address may have its numbers.
+    public var isForPage: Bool { segments.first == "status" && segments != ["status", "code"] }
+
+    /// The same, with a form's fields in the place of its own arguments (`application/x-www-form-urlencoded`); nil where the content is none.
+    var form: AdminRequest? {
+        var form = self
+        form.content = []
+        form.arguments = []
+        guard let arguments = Self.arguments(of: content[...]) else { return nil }
+        form.arguments = arguments
+        return form
+    }
 
     subscript(_ name: String) -> String? { arguments.first { $0.name == name }?.value }
 

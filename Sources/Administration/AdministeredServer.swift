@@ -20,6 +20,8 @@ public protocol AdministeredServer: AnyObject, Sendable {
 
     /// Of the process: it outlives reloads.
     var status: StatusMemory { get }
+    /// Of the page of the state, on each address of TCP that has it.
+    var statusURLs: [String] { get }
 
     // MARK: Settings
 

@@ -99,7 +99,10 @@ enum StatePages {
         let process = snapshot.process
         return [
             "version": .string(snapshot.version), "time": .string(RFC3339.format(milliseconds: server.wallMilliseconds)),
-            "state": ["level": .string(figures.sentence.level.rawValue), "sentence": .string(figures.sentence.text)],
+            "state": [
+                "level": .string(figures.sentence.level.rawValue), "sentence": .string(figures.sentence.text),
+                "pages": .array(server.statusURLs.map { .string($0) }),
+            ],
             "uptime_seconds": .integer(max(0, Int(server.wallMilliseconds / 1000) - Int(process.startTime))),
             "requests": .object(
                 CacheResult.allCases.map { JSONValue.Member("\($0.label)", .integer(Int(clamping: shards.requestCount(of: $0)))) }),

@@ -94,6 +94,8 @@ struct StatusHistory: Sendable {
 /// What lasts from one page of the state to the next, and over reloads. Asked on the pages' queues.
 public final class StatusMemory: Sendable {
     let history = Mutex(StatusHistory())
+    /// Asked on the loops too, for the time that it takes to compare.
+    let sessions = Mutex(StatusSessions())
 
     public init() {}
 

@@ -8,16 +8,25 @@ import Telemetry
 
 enum StatusPages {
     @Sendable static func show(_ task: AdminInterface.Task) throws(AdminProblem) {
-        try task.request.allow([])
+        try task.request.allow(["prefix", "tag", "entry", "purged"])
+        let viewer = task.interface.viewer(of: task.request)
         task.interface.gathering.gather(task.interface, task.server) { figures in
-            task.reply(page(StatusView(figures, task.interface.apis)))
+            let view = StatusView(figures, task.interface.apis)
+            guard viewer.maySee else { return task.reply(page(view)) }
+            task.server.searchRecords(WhyRing.Search(limit: recordLimit)) { records in
+                task.interface.later {
+                    var view = view
+                    view.details = gather(task, viewer, records)
+                    task.reply(page(view))
+                }
+            }
         }
     }
 
     private static func page(_ view: StatusView) -> AdminResponse {
         let nonce = AdminSecret.random()
         var response = AdminResponse(content: StatusPage.render(view, nonce: nonce), contentType: StatusPage.contentType)
-        response.fieldLines = StatusPage.fieldLines(nonce: nonce)
+        response.fieldLines = StatusPage.fieldLines(nonce: nonce, hasForms: view.details != nil)
         return response
     }
 }

@@ -34,7 +34,7 @@ enum WhyPages {
         }
     }
 
-    private static func explanation(_ record: WhyRecord, _ task: AdminInterface.Task) -> WhyExplanation {
+    static func explanation(_ record: WhyRecord, _ task: AdminInterface.Task) -> WhyExplanation {
         // Some are for none of several, or for one that is served no more.
         guard let api = task.interface.apis.first(where: { $0.place == record.trace.api }) else {
             return WhyExplanation(record, route: ExplainedRoute.none)

@@ -13,8 +13,11 @@ final class AdminReceiver: RequestReceiver {
     private let interface: AdminInterface
     private let pages: OwnPages
     private let address: ListenAddress
+    /// Names of our certificates.
+    private let names: ServerNames?
 
-    init(shard: ProxyShard, interface: AdminInterface, pages: OwnPages, address: ListenAddress) {
+    init(shard: ProxyShard, interface: AdminInterface, pages: OwnPages, address: ListenAddress, names: ServerNames?) {
+        self.names = names
         self.shard = shard
         self.interface = interface
         self.pages = pages
@@ -35,14 +38,22 @@ final class AdminReceiver: RequestReceiver {
             exchange.send(AdminResponse(seeOther: "/-/status"))
             return nil
         }
-        guard let adminRequest = AdminRequest(head) else {
+        guard var adminRequest = AdminRequest(head) else {
             let sentence =
                 "Here are /metrics, /healthz, /readyz, the page of the state at /-/status and the administrator's interface under /-/, described by /-/openapi.json."
             exchange.send(AdminResponse(AdminProblem.notFound(sentence)))
             return nil
         }
-        if adminRequest.isOpen {
+        if adminRequest.isForPage {
+            adminRequest.caller = caller(head, on: stream)
+            guard interface.maySend(adminRequest) else {
+                exchange.send(
+                    AdminResponse(AdminProblem(status: 403, sentence: "Only a session may send anything here: cistern status --open.")))
+                return nil
+            }
             exchange.request = adminRequest
+            exchange.contentLimitBytes = AdminExchange.formLimitBytes
+            stream.sendContinue()
             return exchange
         }
         switch AdminAccess(head, through: door(of: stream), token: interface.settings.token) {
@@ -57,6 +68,12 @@ final class AdminReceiver: RequestReceiver {
         case .forbidden(let sentence): exchange.send(AdminResponse(AdminProblem(status: 403, sentence: sentence)))
         }
         return nil
+    }
+
+    private func caller(_ head: RequestHead, on stream: any ClientStream) -> StatusCaller {
+        StatusCaller(
+            head, through: door(of: stream), token: interface.settings.token, isSecured: stream.security != nil,
+            isCertified: { [names] in names?.place(of: $0) != nil })
     }
 
     /// Where others say whose connections come in, the listener's address tells nothing of who reaches it.
@@ -77,7 +94,9 @@ private final class AdminExchange: ClientExchange, @unchecked Sendable {
     private let interface: AdminInterface
 
     /// Longest request content: one archived response.
-    private static let contentLimitBytes = 96 << 20
+    var contentLimitBytes = 96 << 20
+    /// The same of a form.
+    static let formLimitBytes = 64 << 10
 
     init(shard: ProxyShard, stream: any ClientStream, interface: AdminInterface) {
         self.shard = shard
@@ -87,7 +106,7 @@ private final class AdminExchange: ClientExchange, @unchecked Sendable {
 
     func requestContent(_ bytes: Span<UInt8>) {
         guard let count = request?.content.count else { return }
-        guard count + bytes.count <= Self.contentLimitBytes else {
+        guard count + bytes.count <= contentLimitBytes else {
             request = nil
             return send(AdminResponse(AdminProblem(status: 413, sentence: "The content is too long.")))
         }

@@ -1,6 +1,7 @@
 // What the administrator's pages may know of the server as a whole and have it do (`AdministeredServer`).
 
 import Administration
+import Downstream
 import Explanation
 import Locking
 import Reactor
@@ -8,6 +9,18 @@ import ReverseProxy
 import Telemetry
 
 extension ProxyServer: AdministeredServer {
+    public var statusURLs: [String] {
+        serving.listeners.compactMap { one in
+            guard one.isAdmin, one.address.port != nil else { return nil }
+            var url = one.settings.url(at: one.address)
+            // What stands for all addresses leads nowhere everywhere.
+            for (all, own) in [("//0.0.0.0:", "//127.0.0.1:"), ("//[::]:", "//[::1]:")] {
+                if let range = url.firstRange(of: all) { url.replaceSubrange(range, with: own) }
+            }
+            return url + "/-/status"
+        }
+    }
+
     /// Counts are noted where there is somebody to show them to. On the first shard's loop.
     func watchStatus(on shard: Shard) {
         if serving.listeners.contains(where: \.isAdmin) { serving.interface.noteSample() }

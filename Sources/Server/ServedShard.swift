@@ -69,7 +69,9 @@ final class ServedShard: @unchecked Sendable {
         listeners = serving.listeners.flatMap { served -> [(served: ServedListener, listener: Listener)] in
             let receiver: any RequestReceiver =
                 served.isAdmin
-                ? AdminReceiver(shard: apis[0], interface: serving.interface, pages: serving.pages, address: served.address) : clients
+                ? AdminReceiver(
+                    shard: apis[0], interface: serving.interface, pages: serving.pages, address: served.address,
+                    names: serving.certificates?.certificates.names) : clients
             let known = former.filter { $0.served === served }
             for one in known { one.listener.receiver = receiver }
             guard known.isEmpty else { return known }

@@ -10,6 +10,7 @@ public enum StatusPage {
         sentence(view, &page)
         tiles(view.tiles, &page)
         for table in view.tables { section(table, &page) }
+        if let details = view.details { parts(details, &page) } else { hint(&page) }
         facts(view.facts, &page)
         page.markup("</main>")
         foot(nonce, &page)
@@ -17,13 +18,14 @@ public enum StatusPage {
     }
 
     /// Field lines for a response with the page.
-    public static func fieldLines(nonce: String) -> String {
+    /// - Parameter hasForms: then the page itself is told where a request comes from, since a form's must say its origin.
+    public static func fieldLines(nonce: String, hasForms: Bool = false) -> String {
         let policy = [
             "default-src 'none'", "style-src 'nonce-\(nonce)'", "script-src 'nonce-\(nonce)'", "connect-src 'self'", "form-action 'self'",
             "frame-ancestors 'none'", "base-uri 'none'",
         ]
         return """
-            Content-Security-Policy: \(policy.joined(separator: "; "))\r\nReferrer-Policy: no-referrer\r\nX-Content-Type-Options: nosniff\r\n\
+            Content-Security-Policy: \(policy.joined(separator: "; "))\r\nReferrer-Policy: \(hasForms ? "same-origin" : "no-referrer")\r\nX-Content-Type-Options: nosniff\r\n\
             X-Frame-Options: DENY\r\nCross-Origin-Resource-Policy: same-origin\r\n
             """
     }
@@ -146,7 +148,8 @@ public enum StatusPage {
 
     /// It can be moved sideways, also by keys.
     static func rows(_ table: StatusView.Table, _ page: inout MarkupWriter) {
-        page.markup("<div class=\"scroll\" role=\"region\" tabindex=\"0\"")
+        page.markup(table.columns.count > 2 ? "<div class=\"scroll wide\"" : "<div class=\"scroll\"")
+        page.markup(" role=\"region\" tabindex=\"0\"")
         page.attribute("aria-label", table.caption)
         // Roles are said where the style makes cards of rows on narrow screens.
         page.markup("><table role=\"table\"><caption>")
@@ -184,6 +187,12 @@ public enum StatusPage {
     private static func content(of cell: StatusView.Cell, _ page: inout MarkupWriter) {
         if let level = cell.level {
             badge(level, cell.text, &page)
+        } else if let link = cell.link {
+            page.markup("<a")
+            page.attribute("href", link)
+            page.markup(">")
+            page.element("bdi", "bdi", cell.text, limit: 400)
+            page.markup("</a>")
         } else {
             page.element("bdi", "bdi", cell.text, limit: 400)
         }

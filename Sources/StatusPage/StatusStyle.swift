@@ -52,7 +52,7 @@ enum StatusStyle {
         .floor { stroke: var(--rule); }
         .line { stroke: var(--line); stroke-width: 1.75; stroke-linejoin: round; stroke-linecap: round; }
         .area { fill: var(--area); }
-        .scroll { overflow-x: auto; }
+        .scroll { overflow-x: auto; position: relative; }
         .scroll:focus-visible, a:focus-visible, summary:focus-visible, input:focus-visible, button:focus-visible { outline: 2px solid var(--line); outline-offset: 2px; }
         table { border-collapse: collapse; width: 100%; font-size: .92rem; }
         caption { text-align: left; padding: .6rem .9rem 0; }
@@ -74,6 +74,19 @@ enum StatusStyle {
         details:last-child { border-bottom: 0; }
         summary { padding: .45rem 0; cursor: pointer; }
         details ul, details p { margin: .2rem 0 .6rem; font-size: .92rem; }
+        .tops { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(22rem, 100%), 1fr)); gap: 1rem; }
+        .tops > div { min-width: 0; }
+        .tops h3 { margin-bottom: .3rem; }
+        .tops caption { position: absolute; clip-path: inset(50%); width: 1px; height: 1px; padding: 0; overflow: hidden; }
+        .tops th, .tops td { padding: .3rem .9rem; min-width: 0; font-weight: 400; }
+        .tops tbody bdi { max-width: none; overflow-wrap: anywhere; }
+        .tops .note { display: inline; margin-left: .5rem; }
+        .card { padding: .8rem .9rem; margin-bottom: .75rem; }
+        div.card { background: var(--card); border: 1px solid var(--rule); border-radius: .6rem; }
+        .card h3 { color: var(--ink); font-size: 1rem; overflow-wrap: anywhere; }
+        pre { overflow: auto; max-height: 18rem; white-space: pre-wrap; background: var(--back); padding: .6rem; border-radius: .35rem; font-size: .85rem; }
+        .purge { margin: .75rem 0; align-items: center; }
+        .said { font-weight: 600; }
         form.card { padding: .8rem .9rem; margin-bottom: .75rem; }
         form { display: flex; flex-wrap: wrap; gap: .5rem .9rem; align-items: end; }
         label { display: block; font-size: .85rem; color: var(--quiet); }
@@ -86,15 +99,16 @@ enum StatusStyle {
           .tiles { grid-template-columns: 1fr 1fr; }
           .value { font-size: 1.3rem; }
           .state { padding: .9rem 1rem; }
-          thead { position: absolute; clip-path: inset(50%); height: 1px; overflow: hidden; }
-          table, caption, tbody, tr { display: block; }
-          tr { padding: .6rem .9rem; border-bottom: 1px solid var(--rule); }
-          tbody tr:last-child { border-bottom: 0; }
-          tbody th, td, td.number { display: grid; grid-template-columns: 8rem minmax(0, 1fr); column-gap: .6rem; border: 0; padding: .1rem 0; text-align: left; white-space: normal; }
-          tbody th { display: block; font-size: 1rem; padding-bottom: .25rem; }
-          td::before { content: attr(data-title); color: var(--quiet); font-size: .85rem; }
-          td > * { grid-column: 2; justify-self: start; }
-          td::before { grid-column: 1; grid-row: 1; }
+          .wide thead { position: absolute; clip-path: inset(50%); width: 1px; height: 1px; overflow: hidden; }
+          .wide table, .wide caption, .wide tbody, .wide tr { display: block; }
+          .wide tr { padding: .6rem .9rem; border-bottom: 1px solid var(--rule); }
+          .wide tbody tr:last-child { border-bottom: 0; }
+          .wide tbody th, .wide td, .wide td.number {
+            display: grid; grid-template-columns: 8rem minmax(0, 1fr); column-gap: .6rem; border: 0; padding: .1rem 0; text-align: left; white-space: normal;
+          }
+          .wide tbody th { display: block; font-size: 1rem; padding-bottom: .25rem; }
+          .wide td::before { content: attr(data-title); color: var(--quiet); font-size: .85rem; grid-column: 1; grid-row: 1; }
+          .wide td > * { grid-column: 2; justify-self: start; }
           .note { min-width: 0; }
         }
         """

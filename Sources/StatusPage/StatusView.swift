@@ -37,8 +37,12 @@ public struct StatusView: Sendable {
         /// In a smaller line below.
         public let note: String
         public let level: Level?
+        /// A path of our own; nil where it leads nowhere.
+        public let link: String?
 
-        public init(_ text: String, note: String = "", level: Level? = nil) { (self.text, self.note, self.level) = (text, note, level) }
+        public init(_ text: String, note: String = "", level: Level? = nil, link: String? = nil) {
+            (self.text, self.note, self.level, self.link) = (text, note, level, link)
+        }
     }
 
     public struct Column: Sendable {
@@ -90,6 +94,8 @@ public struct StatusView: Sendable {
     public var tiles: [Tile] = []
     public var tables: [Table] = []
     public var facts: [Facts] = []
+    /// nil for those without a session.
+    public var details: Private?
 
     public init() {}
 }

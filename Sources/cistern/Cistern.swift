@@ -13,7 +13,8 @@ struct Cistern: ParsableCommand {
             CommandGroup(
                 name: "Looking into a running Cistern",
                 subcommands: [
-                    List.self, Show.self, Purge.self, Why.self, Mode.self, UpstreamCommand.self, Stats.self, Top.self, Export.self,
+                    List.self, Show.self, Purge.self, Why.self, Mode.self, UpstreamCommand.self, Stats.self, Top.self, StatusCommand.self,
+                    Export.self,
                     Import.self, Warm.self, ReloadCommand.self, Fault.self, Drill.self,
                 ])
         ],

@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """The page of the state in a real Chromium: three APIs under load, an outage of one of them, and pictures of the page, light, dark and narrow.
 
-Pictures go to --pictures. Fails where the page says something that is not so, where the browser's console has anything to say, or where anything was
-asked of another host. Skipped where no Chromium is installed.
+Then the same with a session, whose form purges, and from a page of another origin, which may frame nothing and send nothing. Pictures go to --pictures.
+Fails where the page says something that is not so, where a screen reader finds something without a name, where the browser's console has anything to
+say, or where anything was asked of another host. Skipped where no Chromium is installed.
 """
 
 import argparse
+import base64
 import json
 import os
 import pathlib
 import random
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -115,24 +118,90 @@ class Load:
 
 
 class Chromium:
+    """One browser, driven over its pipe (the DevTools protocol: JSON, each message ends with a zero byte)."""
+
     def __init__(self, path, pictures):
-        self.path, self.pictures = path, pathlib.Path(pictures)
+        self.pictures = pathlib.Path(pictures)
         self.pictures.mkdir(parents=True, exist_ok=True)
+        self.profile = tempfile.TemporaryDirectory()
+        (theirs_in, self.out), (self.back, theirs_out) = os.pipe(), os.pipe()
+        # The browser reads from descriptor 3 and writes to 4.
+        script = f"exec 3<&{theirs_in} 4>&{theirs_out}; exec \"$@\""
+        self.process = subprocess.Popen(
+            ["bash", "-c", script, "bash", path, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+             "--hide-scrollbars", "--disable-background-networking", "--remote-debugging-pipe", f"--user-data-dir={self.profile.name}", "about:blank"],
+            pass_fds=(theirs_in, theirs_out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        os.close(theirs_in)
+        os.close(theirs_out)
+        self.buffer, self.number, self.complaints, self.requests = b"", 0, [], []
+        target = next(one for one in self.ask("Target.getTargets")["targetInfos"] if one["type"] == "page")
+        self.session = self.ask("Target.attachToTarget", targetId=target["targetId"], flatten=True)["sessionId"]
+        for domain in ["Page", "Runtime", "Log", "Network", "Accessibility"]:
+            self.ask(domain + ".enable")
 
-    def run(self, url, *arguments):
-        with tempfile.TemporaryDirectory() as profile:
-            command = [self.path, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
-                       "--disable-background-networking", "--enable-logging=stderr", f"--user-data-dir={profile}", *arguments, url]
-            return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    def close(self):
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
 
-    def picture(self, url, name, size=(1280, 1500), dark=False, more=()):
-        said = self.run(
-            url, f"--screenshot={self.pictures / name}.png", f"--window-size={size[0]},{size[1]}", "--virtual-time-budget=3000",
-            *(["--blink-settings=preferredColorScheme=0", "--force-dark-mode"] if dark else ["--blink-settings=preferredColorScheme=1"]), *more)
-        return [line for line in said.stderr.splitlines() if ":CONSOLE" in line]
+    def message(self):
+        while b"\0" not in self.buffer:
+            piece = os.read(self.back, 1 << 20)
+            if not piece:
+                sys.exit("the browser is gone")
+            self.buffer += piece
+        text, _, self.buffer = self.buffer.partition(b"\0")
+        return json.loads(text)
 
-    def document(self, url, *more):
-        return self.run(url, "--dump-dom", "--virtual-time-budget=5000", *more).stdout
+    def ask(self, method, **parameters):
+        self.number += 1
+        asked = {"id": self.number, "method": method, "params": parameters}
+        if not method.startswith("Target."):
+            asked["sessionId"] = self.session
+        os.write(self.out, json.dumps(asked).encode() + b"\0")
+        return self.wait(lambda message: message.get("id") == self.number).get("result", {})
+
+    def wait(self, fits):
+        while True:
+            message = self.message()
+            if message.get("method") == "Log.entryAdded":
+                self.complaints.append(message["params"]["entry"]["text"])
+            if message.get("method") == "Runtime.exceptionThrown":
+                self.complaints.append(message["params"]["exceptionDetails"]["text"])
+            if message.get("method") == "Network.requestWillBeSent":
+                self.requests.append(message["params"]["request"]["url"])
+            if fits(message):
+                return message
+
+    def go(self, url):
+        self.ask("Page.navigate", url=url)
+        self.wait(lambda message: message.get("method") == "Page.loadEventFired")
+
+    def evaluate(self, script):
+        return self.ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)["result"].get("value")
+
+    def until(self, script):
+        for _ in range(100):
+            if self.evaluate(script):
+                return True
+            time.sleep(0.1)
+        return False
+
+    def look(self, width=1280, dark=False):
+        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600)
+        self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+
+    def picture(self, name, width=1280, dark=False):
+        self.look(width, dark)
+        overflow = self.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        require(overflow <= 0, f"{name} is not wider than its window")
+        taken = self.ask("Page.captureScreenshot", captureBeyondViewport=True)["data"]
+        (self.pictures / (name + ".png")).write_bytes(base64.b64decode(taken))
+
+    def names(self):
+        """Of all that a screen reader tells, with its role."""
+        tree = self.ask("Accessibility.getFullAXTree")["nodes"]
+        told = [node for node in tree if not node.get("ignored")]
+        return [(node["role"]["value"], node.get("name", {}).get("value", "")) for node in told]
 
 
 def page(url):
@@ -144,6 +213,60 @@ def require(condition, words):
     if not condition:
         sys.exit(f"not so: {words}")
     print("ok:", words)
+
+
+def check_access(chromium):
+    names = chromium.names()
+    roles = {role for role, _ in names}
+    for role in ["main", "banner", "contentinfo", "heading", "table", "caption", "columnheader", "rowheader", "status", "image"]:
+        require(role in roles or (role == "caption" and "Caption" in roles), f"a screen reader finds a {role}")
+    unnamed = [role for role, name in names if role in ["button", "link", "textbox", "checkbox", "image", "table", "heading"] and not name]
+    require(not unnamed, f"everything that needs a name has one {unnamed}")
+
+
+def play_session(binary, directory, url, chromium):
+    said = subprocess.run([binary, "status", "--open", "--cache-dir", f"{directory}/cache", "--admin", f"unix:{directory}/cache/admin.sock"],
+                          capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
+    require(said.returncode == 0 and "orders has been down" in said.stdout, "`cistern status` says the same sentence")
+    chromium.look()
+    chromium.go(said.stdout.split()[-1])
+    require(chromium.until("location.pathname == '/-/status' && !!document.getElementById('last')"), "the code opens the page with a session")
+    require(not chromium.evaluate("document.cookie"), "scripts do not see the cookie")
+    shown = chromium.evaluate("document.documentElement.outerHTML")
+    require("REDACTED" in shown and "s3cr3t" not in shown, "targets are shown, with secrets masked")
+    require(not any(sign in shown for sign in ["\u202e", "x" * 500]) and chromium.evaluate("document.scripts.length") == 1, "hostile targets stay text")
+    chromium.evaluate("document.querySelector('#last details').open = true")
+    chromium.picture("session-light")
+    chromium.picture("session-dark", dark=True)
+    chromium.picture("session-narrow", 390)
+    check_access(chromium)
+    chromium.look()
+    chromium.go(url + "?prefix=/users/&tag=")
+    chromium.picture("store-light")
+    chromium.evaluate("document.querySelector('.purge button.danger').click()")
+    require(chromium.evaluate("location.search.startsWith('?prefix')"), "nothing is purged without a word")
+    chromium.evaluate("document.querySelector('.purge input[name=sure]').click(); document.querySelector('.purge button').click()")
+    require(chromium.until("location.search.startsWith('?purged=') && document.body.innerText.includes('purged.')"), "a form of the page purges")
+
+
+def play_frame(url, chromium):
+    """A page of another origin frames this one, and sends its form."""
+    class Handler(Quiet):
+        def do_GET(self):
+            form = f"<form method=post action='{url}/purge'><input name=sure value=yes><input name=prefix value=/></form>"
+            self.reply(200, f"<iframe src='{url}'></iframe>{form}".encode(), [("Content-Type", "text/html")])
+
+    server = Server((HOST, 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    before = len(chromium.complaints)
+    chromium.go(f"http://{HOST}:{server.server_address[1]}/")
+    require(any("frame" in text.lower() for text in chromium.complaints[before:]), "no page frames it")
+    chromium.evaluate("document.forms[0].submit()")
+    require(chromium.until("document.body.innerText.includes('Only a session') || document.body.innerText.includes('Here is no page')"),
+            "another page's form is refused")
+    del chromium.complaints[before:]
+    server.shutdown()
+    server.server_close()
 
 
 def play(binary, chromium, seconds):
@@ -168,22 +291,29 @@ def play(binary, chromium, seconds):
                 sys.exit("Cistern does not start")
             load = Load(port)
             time.sleep(seconds)
-            complaints = chromium.picture(url, "well-light") + chromium.picture(url, "well-dark", dark=True)
+            chromium.look()
+            chromium.go(url)
+            chromium.picture("well-light")
             require("All 3 upstreams respond." in page(url), "while all is well the page says so")
             upstreams[1].down()
             time.sleep(seconds)
-            for name, size, dark in [("outage-light", (1280, 1500), False), ("outage-dark", (1280, 1500), True), ("outage-narrow", (500, 3600), False)]:
-                complaints += chromium.picture(url, name, size, dark)
+            require(chromium.until("document.body.innerText.includes('orders has been down')"), "the open page says it by itself")
+            chromium.picture("outage-light")
+            chromium.picture("outage-dark", dark=True)
+            chromium.picture("outage-narrow", 390)
+            check_access(chromium)
             shown = page(url)
             require("orders has been down for" in shown and "(connection refused)" in shown, "in the outage it says what is down, since when, and why")
             require("requests rescued, oldest copy" in shown, "it says who is rescued, by copies of what age")
             require("Setting cache.content_types" in shown and "Setting cache.role" in shown, "it says what is not stored, and which setting changes it")
             for secret in ["s3cr3t", "/users/", "xxxx", "alert(1)", HOST]:
                 require(secret not in shown, f"{secret} is not shown to those without a session")
-            live = chromium.document(url)
-            require('id="live">live<' in live, "with JavaScript it goes on by itself")
+            play_session(binary, directory, url, chromium)
+            play_frame(url, chromium)
             load.ended = True
-            require(not complaints, f"the browser has nothing to say {complaints}")
+            require(not chromium.complaints, f"the browser has nothing to say {chromium.complaints}")
+            foreign = [one for one in chromium.requests if not one.startswith((f"http://{HOST}:", "about:", "data:", "chrome-error:"))]
+            require(not foreign, f"nothing is asked of others {foreign}")
         finally:
             service.terminate()
             service.wait()
@@ -199,7 +329,11 @@ def main():
     if not path:
         print("skipped: no Chromium is installed (Debian's package chromium)")
         return
-    play(arguments.cistern, Chromium(path, arguments.pictures), arguments.time)
+    chromium = Chromium(path, arguments.pictures)
+    try:
+        play(arguments.cistern, chromium, arguments.time)
+    finally:
+        chromium.close()
     print("pictures are in", arguments.pictures)
 
 

@@ -18,7 +18,7 @@ struct OpenAPITests {
         "setMode": ("PUT", "/-/mode?mode=replay&prefix=/a", nil), "removeMode": ("DELETE", "/-/mode?prefix=/a", nil),
         "importEntry": ("POST", "/-/entries", "{}"), "upstream": ("GET", "/-/upstream", nil),
         "resetUpstream": ("POST", "/-/upstream/reset?scope=pause", nil), "stats": ("GET", "/-/stats", nil),
-        "status": ("GET", "/-/status", nil), "reload": ("POST", "/-/reload", nil),
+        "status": ("GET", "/-/status", nil), "statusCode": ("POST", "/-/status/code", nil), "reload": ("POST", "/-/reload", nil),
         "purge": ("POST", "/-/purge?prefix=/none", nil), "listFaults": ("GET", "/-/faults", nil),
         "addFault": ("POST", "/-/faults?path=/none&effect=refuse", nil), "removeFaults": ("DELETE", "/-/faults", nil),
         "removeFault": ("DELETE", "/-/faults/{id}", nil),

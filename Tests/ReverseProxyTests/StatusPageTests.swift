@@ -51,7 +51,7 @@ struct StatusPagePlayTests {
         #expect(nonce(page) != nil && nonce(page) != nonce(other))
         let root = try #require(TestClient(port: play.adminPort).get("/"))
         #expect(root.status == 303 && root["Location"] == "/-/status")
-        #expect(try #require(TestClient(port: play.adminPort).request("POST", "/-/status")).status == 401)
+        #expect(try #require(TestClient(port: play.adminPort).request("POST", "/-/status")).status == 403)
         #expect(try #require(TestClient(port: play.adminPort).get("/-/status?a=1")).status == 400)
     }
 

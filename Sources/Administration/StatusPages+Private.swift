@@ -1,0 +1,187 @@
+// What a session sees on the page of the state: which targets lead, the last exchanges, what is stored. Made of the records that `why` shows, so it costs
+// nothing while nobody looks; secrets are masked as there, and what is kept for somebody's credentials is told of and never shown.
+
+import Archives
+import CachePolicy
+import Explanation
+import HTTPCore
+import JSON
+import ResponseCache
+import StatusPage
+import Telemetry
+
+extension StatusPages {
+    /// Of each loop.
+    static let recordLimit = 2_000
+    private static let (topLimit, exchangeLimit, entryLimit) = (10, 25, 50)
+
+    /// On the interface's queue.
+    static func gather(_ task: AdminInterface.Task, _ viewer: StatusViewer, _ records: [WhyRecord]) -> StatusView.Private {
+        var view = StatusView.Private()
+        if case .session(let session) = viewer { view.formToken = session.formToken }
+        let clients = records.filter { $0.trace.result != .own && $0.trace.background == nil }
+        view.tops = tops(clients, task)
+        let newest = records.sorted { ($0.trace.wall, $0.trace.number) > ($1.trace.wall, $1.trace.number) }.prefix(exchangeLimit)
+        view.exchanges = newest.map { exchange($0, task) }
+        if let count = task.request["purged"].flatMap(Int.init) {
+            view.said = "\(ShownFigures.count(UInt64(max(0, count)), "stored response was", "stored responses were")) purged."
+        }
+        do throws(AdminProblem) { try look(task, &view) } catch { view.said = error.sentence }
+        return view
+    }
+
+    // MARK: Targets
+
+    private struct Counts {
+        var hits: UInt64 = 0
+        var misses: UInt64 = 0
+        var rescues: UInt64 = 0
+        var failures: UInt64 = 0
+        var bytes: UInt64 = 0
+    }
+
+    private static func tops(_ records: [WhyRecord], _ task: AdminInterface.Task) -> [StatusView.Table] {
+        struct Place: Hashable {
+            let api: UInt16
+            let target: [UInt8]
+        }
+        var counts: [Place: Counts] = [:]
+        for record in records {
+            let place = Place(api: record.trace.api, target: record.target)
+            switch record.trace.result {
+            case .hit, .stale, .revalidated, .collapsed: counts[place, default: Counts()].hits += 1
+            case .rescued: counts[place, default: Counts()].rescues += 1
+            case .error: counts[place, default: Counts()].failures += 1
+            case .miss, .bypass: counts[place, default: Counts()].misses += 1
+            case .own: continue
+            }
+            counts[place, default: Counts()].bytes += UInt64(max(0, record.trace.bodyBytes))
+        }
+        let span = "among the last \(ShownFigures.count(records.count)) requests"
+        func top(_ id: String, _ title: String, _ empty: String, _ measure: (Counts) -> UInt64, _ text: (UInt64) -> String)
+            -> StatusView.Table
+        {
+            let most = counts.map { ($0.key, measure($0.value)) }.filter { $0.1 > 0 }
+                .sorted { ($1.1, String(decoding: $0.0.target, as: UTF8.self)) < ($0.1, String(decoding: $1.0.target, as: UTF8.self)) }
+            let rows = most.prefix(topLimit).map { place, count in
+                [StatusView.Cell(SecretNames.redacted(place.target), note: name(place.api, task)), StatusView.Cell(text(count))]
+            }
+            return StatusView.Table(
+                id: id, title: title, caption: "\(title), \(span)",
+                columns: [.init("Target"), .init(id == "bytes" ? "Bytes" : "Requests", isNumber: true)], rows: rows,
+                empty: empty)
+        }
+        let count = { (count: UInt64) in ShownFigures.count(count) }
+        return [
+            top("failed", "Failed, with nothing stored", "None failed.", \.failures, count),
+            top("rescued", "Rescued", "None was rescued.", \.rescues, count),
+            top("hits", "From the store", "None came from the store.", \.hits, count),
+            top("misses", "From the upstream", "None.", \.misses, count),
+            top("bytes", "Bytes", "None.", \.bytes, { ShownFigures.bytes(Int(clamping: $0)) }),
+        ]
+    }
+
+    private static func name(_ place: UInt16, _ task: AdminInterface.Task) -> String {
+        task.interface.apis.first { $0.place == place }?.name ?? ""
+    }
+
+    // MARK: Exchanges
+
+    private static func exchange(_ record: WhyRecord, _ task: AdminInterface.Task) -> StatusView.Exchange {
+        let why = WhyPages.explanation(record, task).json
+        let text = { (name: String) in why[name]?.string ?? "" }
+        let seconds = why["duration_seconds"]?.double ?? 0
+        let advice = why["advice"]?.array?.map { "Setting \($0["setting"]?.string ?? "") – \($0["effect"]?.string ?? "")." } ?? []
+        var sentences = why["explanation"]?.array?.compactMap(\.string) ?? []
+        if let api = why["api"]?.string { sentences.append("API \(api)\(text("route").isEmpty ? "" : ", route \(text("route"))").") }
+        if let partition = why["key"]?["partition"]?.string { sentences.append("Partition of credentials: \(partition).") }
+        return StatusView.Exchange(
+            time: String(StatusView.time(record.trace.wall).dropFirst(11).prefix(8)), target: "\(text("method")) \(text("target"))",
+            result: record.trace.background == nil ? text("result") : "background",
+            note: "\(record.trace.status) · \(ShownFigures.duration(microseconds: Int64(seconds * 1e6))) · \(record.id)",
+            isFailed: record.trace.result == .error, sentences: sentences + advice)
+    }
+
+    // MARK: The store
+
+    private static func look(_ task: AdminInterface.Task, _ view: inout StatusView.Private) throws(AdminProblem) {
+        (view.prefix, view.tag) = (task.request["prefix"] ?? "", task.request["tag"] ?? "")
+        if let text = task.request["entry"] { view.entry = try entry(text, task) }
+        guard task.request["prefix"] != nil || task.request["tag"] != nil else { return }
+        guard view.prefix.isEmpty || view.prefix.hasPrefix("/") else { throw .badRequest("A path begins with a slash.") }
+        let (group, caches) = try task.group()
+        let selection = EntrySelection(
+            prefix: view.prefix.isEmpty ? nil : EntrySelection.Prefix(view.prefix), tag: view.tag.isEmpty ? nil : view.tag)
+        let page = group.list(caches.map { _ in selection }, limit: entryLimit)
+        let (apis, now) = (task.interface.apis, task.interface.now)
+        let more = page.next == nil ? "" : "; the first \(entryLimit)"
+        view.listed = StatusView.Table(
+            id: "listed", title: "", caption: "What is stored, by target\(more)",
+            columns: [
+                .init("Target"), .init("Status"), .init("Age", isNumber: true), .init("Fresh for", isNumber: true),
+                .init("Size", isNumber: true),
+                .init("Tags"),
+            ], rows: page.entries.map { row($0.entry.summary(now: now, of: apis[$0.api])) }, empty: "Nothing is stored there.")
+    }
+
+    private static func row(_ entry: JSONValue) -> [StatusView.Cell] {
+        let (age, ttl) = (entry["age"]?.integer ?? 0, entry["ttl"]?.integer)
+        let isFresh = entry["fresh"]?.bool == true
+        let isForSomebody = entry["partition"]?.string != nil
+        let notes = [entry["api"]?.string, isForSomebody ? "kept for somebody's credentials" : nil].compactMap { $0 }
+        return [
+            StatusView.Cell(
+                entry["target"]?.string ?? "", note: notes.joined(separator: ", "),
+                link: entry["id"]?.string.map { "/-/status?entry=\($0)#store" }),
+            StatusView.Cell("\(entry["status"]?.integer ?? 0)"), StatusView.Cell(ShownFigures.span(Int64(age))),
+            isFresh ? StatusView.Cell(ttl.map { ShownFigures.span(Int64($0)) } ?? "–") : StatusView.Cell("stale"),
+            StatusView.Cell(ShownFigures.bytes(entry["bytes"]?.integer ?? 0)),
+            StatusView.Cell(entry["tags"]?.array?.compactMap(\.string).joined(separator: ", ") ?? ""),
+        ]
+    }
+
+    /// What is shown of a content, and the longest one that is gone through for secrets.
+    private static let (shownBytes, coveredBytes) = (2_048, 1 << 20)
+
+    private static func entry(_ text: String, _ task: AdminInterface.Task) throws(AdminProblem) -> StatusView.Entry {
+        guard let id = EntryID(text) else { throw .badRequest("An entry's id has 32 hexadecimal digits.") }
+        for (api, cache) in try task.caches() {
+            guard let entry = cache.entry(id) else { continue }
+            let told = entry.details(now: task.interface.now, of: api, gone: cache.gone(beside: entry)?.id, showsSecrets: false)
+            let isForSomebody = entry.key.shortPartition != nil
+            let type = told["content_type"]?.string ?? ""
+            let isShort = entry.contentBytes <= coveredBytes
+            let media = MediaType(of: entry.head.fields)
+            let isText = isShort && (media?.isJSON == true || type.hasPrefix("text/"))
+            let content: String? =
+                isForSomebody || !isText
+                ? nil
+                : entry.content.map {
+                    String(decoding: SecretCovering(fields: []).cover(content: $0, type: media).prefix(shownBytes), as: UTF8.self)
+                }
+            let reason =
+                isForSomebody
+                ? "Its content is kept for somebody's credentials, and not shown."
+                : "Its content is no text, too long, or damaged, and not shown."
+            return StatusView.Entry(
+                id: text, target: told["target"]?.string ?? "", facts: facts(told), fields: fields(told), content: content ?? reason,
+                isContentShown: content != nil)
+        }
+        throw .notFound("This is not stored any more.")
+    }
+
+    private static func facts(_ told: JSONValue) -> [StatusView.Fact] {
+        let text = { (name: String) in told[name]?.string ?? "–" }
+        let seconds = { (value: JSONValue?) in value?.integer.map { ShownFigures.span(Int64($0)) } ?? "–" }
+        return [
+            .init("Upstream", text("upstream")), .init("Status", "\(told["status"]?.integer ?? 0)"), .init("Stored", text("stored_at")),
+            .init("Age", seconds(told["age"])), .init("Counts as fresh for", seconds(told["freshness"]?["lifetime"])),
+            .init("Now", told["fresh"]?.bool == true ? "fresh" : "stale"), .init("Size", ShownFigures.bytes(told["bytes"]?.integer ?? 0)),
+            .init("Tags", told["tags"]?.array?.compactMap(\.string).joined(separator: ", ") ?? ""), .init("Partition", text("partition")),
+        ]
+    }
+
+    private static func fields(_ told: JSONValue) -> [(name: String, value: String)] {
+        told["fields"]?.array?.map { ($0["name"]?.string ?? "", $0["value"]?.string ?? "") } ?? []
+    }
+}

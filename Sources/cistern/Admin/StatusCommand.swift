@@ -1,0 +1,54 @@
+// `cistern status`: how things are, in a sentence, and where the page of the state is; `--open` opens that in a browser, with a session.
+
+import ArgumentParser
+import CSystem
+import Descriptors
+import Glibc
+import JSON
+
+struct StatusCommand: AdminCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "status",
+        abstract: "Say how things are, and open the page that shows it.",
+        discussion: """
+            The page is on the addresses of admin_listen. Without a session it shows numbers, states and the names of APIs and routes; --open gives the \
+            browser a session of an hour, which also sees targets, exchanges and what is stored, and may purge.
+            """)
+
+    @Flag(help: "Open the page in a browser, with a session; the address is good once, for a minute.")
+    var open = false
+
+    @OptionGroup var options: AdminOptions
+
+    func run(_ client: AdminClient) throws {
+        let state = try client.value("GET", "stats")["state"]
+        StandardOutput.write(Printable.text(state?["sentence"]?.string ?? "") + "\n")
+        let pages = state?["pages"]?.array?.compactMap(\.string) ?? []
+        guard let page = pages.first else {
+            guard open else { return }
+            throw AdminFailure("there is no page to open: admin_listen is empty")
+        }
+        guard open else { return StandardOutput.write(Printable.text(page) + "\n") }
+        let answer = try client.value("POST", "status/code")
+        guard let path = answer["path"]?.string, page.hasSuffix("/-/status") else { throw AdminFailure("no session can be had") }
+        let url = String(page.dropLast("/-/status".utf8.count)) + path
+        StandardOutput.write(url + "\n")
+        Self.show(url)
+    }
+
+    /// The browser gets a file to open: what stands on a command line all users of a machine can read. Where there is no place for one, or no
+    /// browser, the address has been said.
+    private static func show(_ url: String) {
+        guard let directory = getenv("XDG_RUNTIME_DIR").map({ String(cString: $0) }), directory.hasPrefix("/") else { return }
+        let path = directory + "/cistern-status.html"
+        unlink(path)
+        let file = Descriptor(csystem_open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600))
+        guard file.isOpen else { return }
+        // The address is ours: letters, digits and what stands in addresses.
+        let content = Array("<!doctype html><title>Cistern</title><meta http-equiv=\"refresh\" content=\"0;url=\(url)\">\n".utf8)
+        _ = content.withUnsafeBytes { WholeWrite.write($0, to: file.number) }
+        let environment = Environment.all()
+        guard case .success(let browser) = ChildProcess.start(["xdg-open", path], environment) else { return }
+        _ = ChildProcess.wait(for: browser)
+    }
+}

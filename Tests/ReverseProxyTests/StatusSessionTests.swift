@@ -1,0 +1,215 @@
+// Sessions with the page of the state: how a browser gets one, what it sees and may do with it, and who tries to in its place.
+
+import Administration
+import Downstream
+import HTTPCore
+import JSON
+import ReverseProxy
+import TestSupport
+import Testing
+
+@Suite("Sessions with the page of the state", .play)
+struct StatusSessionTests {
+    private static let token = "0123456789abcdef"
+
+    private final class Play {
+        let proxy: ProxyPlay
+
+        init(hasToken: Bool = true) throws {
+            let origin = ScriptedOrigin { request in
+                let kept = request.target.hasPrefix("/private") ? "Cache-Control: no-store" : "Cache-Control: max-age=60"
+                let name = request.fields.first { $0.0.lowercased() == "authorization" } == nil ? "everybody" : "ann-alone"
+                return [.json("{\"for\":\"\(name)\",\"password\":\"s3cr3t\"}", [kept, "Cache-Groups: \"people\""])]
+            }
+            proxy = try ProxyPlay(origin) { settings in
+                settings.listening.adminListeners = [ListenerSettings(.ipv4(host: "127.0.0.1", port: 0))]
+                if hasToken { settings.admin.token = Array(StatusSessionTests.token.utf8) }
+            }
+        }
+
+        var host: String { "127.0.0.1:\(proxy.adminPort)" }
+
+        func ask(_ method: String = "GET", _ target: String = "/-/status", _ fields: [(String, String)] = [], content: String? = nil) throws
+            -> TestResponse
+        {
+            let fields = fields.contains { $0.0 == "Host" } ? fields : [("Host", host)] + fields
+            return try #require(TestClient(port: proxy.adminPort).request(method, target, fields, content: content))
+        }
+
+        func code() throws -> String { try #require(JSONValue(try proxy.admin("POST", "/-/status/code").content)?["path"]?.string) }
+
+        /// The cookie of a new session.
+        func enter() throws -> (String, String) {
+            let response = try ask("GET", try code())
+            let cookie = try #require(response["Set-Cookie"])
+            return ("Cookie", "other=1; " + cookie.prefix { $0 != ";" })
+        }
+
+        func formToken(_ cookie: (String, String)) throws -> String {
+            let page = try ask("GET", "/-/status?prefix=/", [cookie]).text
+            let piece = try #require(page.split(separator: "name=\"token\" value=\"").dropFirst().first)
+            return String(piece.prefix { $0 != "\"" })
+        }
+
+        func purge(_ form: String, _ fields: [(String, String)]) throws -> TestResponse {
+            try ask("POST", "/-/status/purge", fields + [("Content-Type", "application/x-www-form-urlencoded")], content: form)
+        }
+
+        var stored: Int { get throws { JSONValue(try proxy.admin("GET", "/-/entries").content)?["entries"]?.array?.count ?? 0 } }
+    }
+
+    private static func isPrivate(_ page: TestResponse) -> Bool { page.text.contains("The last exchanges") }
+
+    @Test("a code becomes a cookie once, within a minute, and the session ends after an hour")
+    func codes() throws {
+        let play = try Play()
+        let code = try play.code()
+        let first = try play.ask("GET", code)
+        #expect(first.status == 200 && first.text.contains("url=/-/status"))
+        let cookie = try #require(first["Set-Cookie"])
+        for part in ["HttpOnly", "SameSite=Strict", "Path=/-/status", "Max-Age=3600"] { #expect(cookie.contains(part)) }
+        let second = try play.ask("GET", code)
+        #expect(second.status == 403 && second["Set-Cookie"] == nil)
+        let late = try play.code()
+        play.proxy.time.advance(by: .seconds(60))
+        #expect(try play.ask("GET", late).status == 403)
+        #expect(try play.ask("GET", "/-/status/enter?code=").status == 403)
+        #expect(try play.ask("GET", "/-/status/enter").status == 403)
+        let session = ("Cookie", String(cookie.prefix { $0 != ";" }))
+        #expect(Self.isPrivate(try play.ask("GET", "/-/status", [session])))
+        play.proxy.time.advance(by: .seconds(3_539))
+        #expect(Self.isPrivate(try play.ask("GET", "/-/status", [session])))
+        play.proxy.time.advance(by: .seconds(1))
+        #expect(!Self.isPrivate(try play.ask("GET", "/-/status", [session])))
+        #expect(!Self.isPrivate(try play.ask("GET", "/-/status", [("Cookie", "cistern-session=")])))
+    }
+
+    @Test("codes and sessions are bounded: the oldest make room")
+    func bounded() throws {
+        let play = try Play()
+        let first = try play.code()
+        for _ in 0..<8 { _ = try play.code() }
+        #expect(try play.ask("GET", first).status == 403)
+        let cookie = try play.enter()
+        for _ in 0..<32 { _ = try play.enter() }
+        #expect(!Self.isPrivate(try play.ask("GET", "/-/status", [cookie])))
+    }
+
+    @Test("nobody gets a code without the administrator's leave", arguments: [true, false])
+    func codeAccess(hasToken: Bool) throws {
+        let play = try Play(hasToken: hasToken)
+        #expect(try play.ask("POST", "/-/status/code").status == (hasToken ? 401 : 200))
+        #expect(try play.ask("POST", "/-/status/code", [("Authorization", "Bearer " + Self.token)]).status == 200)
+        for fields in [[("Origin", "http://evil.test")], [("Host", "evil.test")]] {
+            #expect(try play.ask("POST", "/-/status/code", fields).status == (hasToken ? 401 : 403))
+        }
+    }
+
+    @Test("another origin, a name that was turned to lead here, and a page with another's form get nothing")
+    func attacks() throws {
+        let play = try Play()
+        _ = try play.proxy.get("/visible")
+        let cookie = try play.enter()
+        let form = try play.formToken(cookie)
+        let own = ("Origin", "http://" + play.host)
+        #expect(try play.ask("GET", "/-/status", [cookie]).text.contains("/visible"))
+        let foreign: [[(String, String)]] = [
+            [cookie, ("Origin", "http://evil.test")], [cookie, ("Origin", "null")], [cookie, ("Origin", "https://" + play.host)],
+            [cookie, ("Origin", "http://localhost:1")], [("Host", "evil.test"), cookie],
+            [("Host", "evil.test:\(play.proxy.adminPort)"), cookie],
+            [("Host", "127.0.0.1.evil.test"), cookie], [("Host", "localhost.evil.test"), cookie],
+            [("Host", "evil.test"), cookie, ("Origin", "http://evil.test")],
+            [("Cookie", "cistern-session=" + String(repeating: "0", count: 32))],
+        ]
+        for fields in foreign {
+            let page = try play.ask("GET", "/-/status?prefix=/", fields)
+            #expect(!Self.isPrivate(page) && !page.text.contains("/visible"), "\(fields)")
+            #expect(try play.purge("token=\(form)&sure=yes&prefix=/&how=hard", fields).status == 403, "\(fields)")
+        }
+        for (content, fields) in [
+            ("sure=yes&prefix=/&how=hard", [cookie, own]), ("token=&sure=yes&prefix=/&how=hard", [cookie, own]),
+            ("token=\(String(form.reversed()))&sure=yes&prefix=/&how=hard", [cookie, own]),
+            ("token=\(form)&sure=yes&prefix=/&how=hard", [cookie, own, ("Sec-Fetch-Site", "same-site")]),
+            ("token=\(form)&sure=yes&prefix=/&how=hard", [cookie, own, ("Sec-Fetch-Site", "cross-site")]),
+            ("token=\(form)&sure=yes&prefix=/&how=hard", [own]),
+        ] {
+            #expect(try play.purge(content, fields).status == 403, "\(content) \(fields)")
+        }
+        #expect(try play.purge("token=\(form)&prefix=/&how=hard", [cookie, own]).status == 400)
+        // A rebound name gets no session either, and does not use the code up.
+        let code = try play.code()
+        #expect(try play.ask("GET", code, [("Host", "evil.test")]).status == 403)
+        #expect(try play.ask("GET", code).status == 200)
+        #expect(try play.stored == 1)
+        for name in ["localhost", "localhost:\(play.proxy.adminPort)", "[::1]:1", "10.1.2.3", "LOCALHOST"] {
+            #expect(Self.isPrivate(try play.ask("GET", "/-/status", [("Host", name), cookie])), "\(name)")
+        }
+        #expect(Self.isPrivate(try play.ask("GET", "/-/status", [("Authorization", "Bearer " + Self.token)])))
+        #expect(!Self.isPrivate(try play.ask("GET", "/-/status", [("Authorization", "Bearer " + Self.token), ("Host", "evil.test")])))
+    }
+
+    @Test("it shows targets, exchanges and stored responses, and neither secrets nor what is kept for somebody's credentials")
+    func shown() throws {
+        let play = try Play()
+        for _ in 0..<3 { _ = try play.proxy.get("/users/1?api_key=s3cr3t") }
+        _ = try play.proxy.get("/users/2", [("Authorization", "Bearer s3cr3t")])
+        _ = try play.proxy.get("/private/3")
+        play.proxy.origin.down()
+        #expect(try play.proxy.get("/never").status >= 500)
+        let cookie = try play.enter()
+        let page = try play.ask("GET", "/-/status?prefix=/users", [cookie]).text
+        for text in [
+            "/users/1?api_key=REDACTED", "/users/2", "/private/3", "/never", "Cache-Control: no-store, which is absolute", "people",
+            "kept for somebody&#39;s credentials", "Failed, with nothing stored",
+        ] {
+            #expect(page.contains(text), "\(text) is missing")
+        }
+        #expect(!page.contains("s3cr3t") && !page.contains("ann-alone"))
+        let ids = page.split(separator: "?entry=").dropFirst().map { String($0.prefix(32)) }
+        #expect(ids.count == 2)
+        var contents: [String] = []
+        for id in ids {
+            let entry = try play.ask("GET", "/-/status?entry=\(id)", [cookie]).text
+            #expect(!entry.contains("s3cr3t") && !entry.contains("ann-alone"))
+            contents += [entry.contains("everybody") ? "shown" : "", entry.contains("credentials, and not shown") ? "not shown" : ""]
+        }
+        #expect(contents.filter { !$0.isEmpty }.sorted() == ["not shown", "shown"])
+        #expect(try play.ask("GET", "/-/status?entry=0", [cookie]).text.contains("32 hexadecimal digits"))
+        #expect(try play.ask("GET", "/-/status?prefix=users", [cookie]).text.contains("begins with a slash"))
+        #expect(try play.ask("GET", "/-/status?tag=people", [cookie]).text.split(separator: "?entry=").count == 3)
+    }
+
+    @Test("its forms purge, softly and for good, what was shown")
+    func purging() throws {
+        let play = try Play()
+        for target in ["/a/1", "/a/2", "/b"] { _ = try play.proxy.get(target) }
+        let cookie = try play.enter()
+        let form = try play.formToken(cookie)
+        let fields = [cookie, ("Origin", "http://" + play.host), ("Sec-Fetch-Site", "same-origin")]
+        let soft = try play.purge("token=\(form)&sure=yes&prefix=%2Fa%2F&how=soft", fields)
+        #expect(soft.status == 303 && soft["Location"] == "/-/status?purged=2#store")
+        #expect(try play.stored == 3)
+        #expect(try play.ask("GET", "/-/status?purged=2", [cookie]).text.contains("2 stored responses were purged."))
+        let page = try play.ask("GET", "/-/status?prefix=/b", [cookie]).text
+        let id = try #require(page.split(separator: "?entry=").dropFirst().first?.prefix(32))
+        #expect(try play.purge("token=\(form)&sure=yes&id=\(id)&how=hard", fields).status == 303)
+        #expect(try play.stored == 2)
+        #expect(try play.purge("token=\(form)&sure=yes&prefix=/a&all=true&how=hard", fields).status == 400)
+        #expect(try play.stored == 2)
+    }
+
+    @Test("hostile targets stay text, also where they are looked for, and long ones are cut")
+    func hostile() throws {
+        let play = try Play()
+        let targets = [
+            "/%3Cscript%3Ealert(1)%3C/script%3E", "/'onmouseover='alert(1)", "/%E2%80%AE%D9%84", "/" + String(repeating: "x", count: 8_000),
+        ]
+        for target in targets { _ = try play.proxy.get(target) }
+        let cookie = try play.enter()
+        for query in ["", "?prefix=/&tag=%22%3E%3Cscript%3Ealert(2)%3C/script%3E", "?prefix=%22%3E%3Cscript%3E", "?prefix=/%E2%80%AE"] {
+            let page = try play.ask("GET", "/-/status" + query, [cookie]).text
+            #expect(page.split(separator: "<script").count == 2 && page.split(separator: "</script").count == 2)
+            #expect(!page.contains("'onmouse") && !page.contains("\u{202e}") && !page.contains(String(repeating: "x", count: 500)))
+        }
+    }
+}
