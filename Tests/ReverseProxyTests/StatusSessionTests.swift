@@ -1,12 +1,13 @@
 // Sessions with the page of the state: how a browser gets one, what it sees and may do with it, and who tries to in its place.
 
-import Administration
 import Downstream
 import HTTPCore
 import JSON
 import ReverseProxy
 import TestSupport
 import Testing
+
+@testable import Administration
 
 @Suite("Sessions with the page of the state", .play)
 struct StatusSessionTests {
@@ -146,6 +147,27 @@ struct StatusSessionTests {
         }
         #expect(Self.isPrivate(try play.ask("GET", "/-/status", [("Authorization", "Bearer " + Self.token)])))
         #expect(!Self.isPrivate(try play.ask("GET", "/-/status", [("Authorization", "Bearer " + Self.token), ("Host", "evil.test")])))
+    }
+
+    @Test(
+        "the host is an address, localhost or a name of a certificate, and the origin is the host as it was asked for",
+        arguments: [
+            ("admin.test", nil, true, true), ("a.admin.test:9443", "https://a.admin.test:9443", true, true),
+            ("admin.test", "http://admin.test", true, false), ("admin.test.evil.test", nil, true, false), ("evil.test", nil, false, false),
+            ("[::1]", "http://[::1]", false, true), ("[::1]:80", "http://[::1]", false, false), ("[evil]:1", nil, false, false),
+            ("127.1", nil, false, false), ("2130706433", nil, false, false), ("localhost:abc", nil, false, false),
+            ("localhost.", nil, false, false), ("127.0.0.1:1:2", nil, false, false), ("localhost", "", false, false),
+            ("LocalHost:1", "http://localhost:1", false, true),
+        ] as [(String, String?, Bool, Bool)])
+    func names(host: String, origin: String?, isSecured: Bool, isTaken: Bool) {
+        var fields = Fields()
+        for (name, value) in [("Host", host), ("Authorization", "Bearer " + Self.token)] { fields.append(name: name, value: value) }
+        if let origin { fields.append(name: "Origin", value: origin) }
+        let head = RequestHead(method: .get, target: Array("/-/status".utf8)[...], version: .http11, fields: fields)
+        let caller = StatusCaller(head, through: .network, token: Array(Self.token.utf8), isSecured: isSecured) {
+            $0 == "admin.test" || $0 == "a.admin.test"
+        }
+        #expect(caller.viewer(StatusSessions(), now: 0).maySee == isTaken)
     }
 
     @Test("it shows targets, exchanges and stored responses, and neither secrets nor what is kept for somebody's credentials")
