@@ -182,8 +182,8 @@ let package = Package(
         tests(
             "CommandTests",
             [
-                "cistern", "TestSupport", "Administration", "ReverseProxy", "CachePolicy", "CacheStore", "Settings", "Upstream", "CSystem",
-                "Downstream", "JSON", "TakeOver",
+                "cistern", "TestSupport", "Addresses", "Administration", "ReverseProxy", "CachePolicy", "CacheStore", "Settings",
+                "Upstream", "CSystem", "Downstream", "JSON", "TakeOver",
             ]),
         tests("UpstreamTests", ["Upstream", "HTTPCore", "HTTP2", "Reactor", "Locking", "TestSupport"]),
         tests("DownstreamTests", ["Addresses", "Downstream", "HTTPCore", "Reactor", "Locking", "CSystem", "Descriptors", "TestSupport"]),

@@ -45,8 +45,8 @@ public protocol AdministeredServer: AnyObject, Sendable {
 
     // MARK: Loops
 
-    /// The records of all loops that a search finds, in no order.
-    func searchRecords(_ search: WhyRing.Search, then: @escaping @Sendable ([WhyRecord]) -> Void)
+    /// What a search finds on all loops.
+    func searchRecords(_ search: WhyRing.Search, then: @escaping @Sendable (WhyRing.Found) -> Void)
     /// Calls `then` once each loop has turned: what it was about to do when this was called has been done.
     func afterEachLoop(_ then: @escaping @Sendable () -> Void)
 }

@@ -118,7 +118,7 @@ enum StatePages {
             "stored": .integer(Int(clamping: shards.stored)),
             "not_stored": counts(shards.labels.notStored, shards.notStored),
             "rescued": counts(shards.labels.rescueCauses, shards.rescued),
-            "modes": modes(snapshot),
+            "modes": modes(snapshot), "apis": apis(snapshot), "routes": routes(snapshot),
             "store": [
                 "entries": .integer(store.entries), "bytes": .integer(store.bytes),
                 "limit_bytes": .integer(store.limitBytes), "writable": .bool(store.isWritable),
@@ -138,6 +138,26 @@ enum StatePages {
                 snapshot.loops.map { ["shard": .integer($0.shard), "longest_wait_seconds": .number(Double($0.longestWait) * 1e-6)] }),
             "process": ["cpu_seconds": .number(process.cpuSeconds), "resident_bytes": .integer(Int(process.residentBytes))],
         ]
+    }
+
+    /// By result.
+    private static func counts(_ requests: [UInt64]) -> JSONValue {
+        .object(
+            CacheResult.allCases.filter { $0 != .own }.map {
+                JSONValue.Member("\($0.label)", .integer(Int(clamping: requests[$0.rawValue])))
+            })
+    }
+
+    private static func apis(_ snapshot: MetricsSnapshot) -> JSONValue {
+        .array(
+            snapshot.apis.map { ["name": .string($0.name), "up": .bool($0.isUp), "requests": counts(snapshot.requests(for: $0))] })
+    }
+
+    private static func routes(_ snapshot: MetricsSnapshot) -> JSONValue {
+        .array(
+            snapshot.routeSummaries.map {
+                ["name": .string($0.name), "requests": counts($0.requests), "latency_seconds": latency($0.duration)]
+            })
     }
 
     /// Those that are for anything.

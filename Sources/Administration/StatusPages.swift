@@ -13,10 +13,10 @@ enum StatusPages {
         task.interface.gathering.gather(task.interface, task.server) { figures in
             let view = StatusView(figures, task.interface.apis)
             guard viewer.maySee else { return task.reply(page(view)) }
-            task.server.searchRecords(WhyRing.Search(limit: recordLimit)) { records in
+            task.server.searchRecords(WhyRing.Search(limit: recordLimit)) { found in
                 task.interface.later {
                     var view = view
-                    view.details = gather(task, viewer, records)
+                    view.details = gather(task, viewer, found.records)
                     task.reply(page(view))
                 }
             }

@@ -1,23 +1,40 @@
-// GET /-/why: the last exchanges, explained.
+// GET /-/why: the last exchanges, explained, or those that came after a search.
 
 import Explanation
+import Glibc
 import HTTPCore
 import JSON
+import Telemetry
 
 enum WhyPages {
     private static let limit = 10_000
 
-    /// Newest first.
+    /// Newest first; with `after` those that came since, oldest first.
     @Sendable static func list(_ task: AdminInterface.Task) throws(AdminProblem) {
-        try task.request.allow(["last", "path"])
+        try task.request.allow(["last", "path", "result", "reason", "slower", "status", "after"])
         let last = try task.request.count("last", default: 20, in: 1...limit)
-        let prefix = Array(RequestTarget.escaped(Array((task.request["path"] ?? "").utf8)[...]))
-        collect(task, WhyRing.Search(limit: last, prefix: prefix)) { records in
-            let newest = records.sorted { ($0.trace.wall, $0.trace.number) > ($1.trace.wall, $1.trace.number) }.prefix(last)
+        let after = try task.request["after"].map(place)
+        collect(task, WhyRing.Search(limit: last, filter: try WhyFilter(task.request), after: after)) { found in
+            var records = found.records.sorted { ($0.trace.wall, $0.trace.number) > ($1.trace.wall, $1.trace.number) }
+            if after == nil { records = Array(records.prefix(last)) } else { records.reverse() }
             return AdminResponse([
-                "exchanges": .array(newest.map { explanation($0, task).json })
+                "exchanges": .array(records.map { explanation($0, task).json }), "next": .string(text(found.next)),
+                "missed": .integer(found.missed),
             ])
         }
+    }
+
+    // MARK: Going on
+
+    /// Where a search has ended: of this process, whose counts another does not know, and on each loop.
+    private static func text(_ next: [Int]) -> String { ([Int(getpid())] + next).map(String.init).joined(separator: ".") }
+
+    private static func place(_ text: String) throws(AdminProblem) -> [Int] {
+        let numbers = text.split(separator: ".", omittingEmptySubsequences: false).map { Int($0) ?? -1 }
+        guard (2...1_025).contains(numbers.count), numbers.allSatisfy({ $0 >= 0 }) else {
+            throw .badRequest("after must be what next was in an earlier response, not \"\(text)\".")
+        }
+        return numbers[0] == Int(getpid()) ? Array(numbers.dropFirst()) : []
     }
 
     @Sendable static func show(_ task: AdminInterface.Task) throws(AdminProblem) {
@@ -26,8 +43,8 @@ enum WhyPages {
         guard parts.count == 2, let shard = Int(parts[0]), let number = UInt64(parts[1]) else {
             throw .badRequest("An exchange's id is two numbers, such as 0-42.")
         }
-        collect(task, WhyRing.Search(limit: 1, number: number)) { records in
-            guard let record = records.first(where: { $0.shard == shard }) else {
+        collect(task, WhyRing.Search(limit: 1, number: number)) { found in
+            guard let record = found.records.first(where: { $0.shard == shard }) else {
                 return AdminResponse(AdminProblem.notFound("This exchange is not remembered, or no more; admin.records says how many are."))
             }
             return AdminResponse(explanation(record, task).json)
@@ -44,10 +61,40 @@ enum WhyPages {
 
     /// Makes the response of what all loops remember, on the interface's queue.
     private static func collect(
-        _ task: AdminInterface.Task, _ search: WhyRing.Search, response: @escaping @Sendable ([WhyRecord]) -> AdminResponse
+        _ task: AdminInterface.Task, _ search: WhyRing.Search, response: @escaping @Sendable (WhyRing.Found) -> AdminResponse
     ) {
-        task.server.searchRecords(search) { records in
-            task.interface.later { task.reply(response(records)) }
+        task.server.searchRecords(search) { found in
+            task.interface.later { task.reply(response(found)) }
         }
+    }
+}
+
+extension WhyFilter {
+    fileprivate init(_ request: AdminRequest) throws(AdminProblem) {
+        self.init()
+        prefix = Array(RequestTarget.escaped(Array((request["path"] ?? "").utf8)[...]))
+        let labels = CacheResult.allCases.map { "\($0.label)" }
+        for word in (request["result"] ?? "").split(separator: ",") {
+            guard let place = labels.firstIndex(of: String(word)) else {
+                throw .badRequest("result must be one or more of \(labels.joined(separator: ",")), not \"\(word)\".")
+            }
+            results.append(CacheResult.allCases[place])
+        }
+        if request["slower"] != nil { slowerThan = Int64(try request.count("slower", default: 0, in: 0...86_400_000)) * 1_000 }
+        statuses = try request["status"].map(Self.statuses)
+        guard let word = request["reason"] else { return }
+        guard Self.reasons.contains(word) else {
+            throw .badRequest("No reason is called \"\(word)\": there are \(Self.reasons.sorted().joined(separator: ", ")).")
+        }
+        reason = word
+    }
+
+    /// `503`, or a class of them: `5xx`.
+    private static func statuses(_ text: String) throws(AdminProblem) -> ClosedRange<UInt16> {
+        let digits = text.hasSuffix("xx") ? text.dropLast(2) : text[...]
+        guard text.utf8.count == 3, digits.utf8.allSatisfy({ (0x30...0x39).contains($0) }), let number = UInt16(digits),
+            (1...9).contains(text.hasSuffix("xx") ? number : number / 100)
+        else { throw .badRequest("status must be three digits, or a class such as 5xx, not \"\(text)\".") }
+        return text.hasSuffix("xx") ? number * 100...number * 100 + 99 : number...number
     }
 }

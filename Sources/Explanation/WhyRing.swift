@@ -66,17 +66,38 @@ public final class WhyRing {
     public struct Search: Sendable {
         /// So many at most.
         public let limit: Int
-        /// What the targets begin with.
-        public var prefix: [UInt8] = []
+        public var filter: WhyFilter
         /// The one exchange that is wanted.
         public var number: UInt64?
-        /// Newest first.
+        /// Where an earlier search has ended on each shard (`next`): what came after it is wanted, oldest first. nil: the last, newest first.
+        public var after: [Int]?
         public fileprivate(set) var records: [WhyRecord] = []
-        /// The record behind the one that was looked at last; nil before the first piece.
+        /// With `after`: how many came after it and had to make room for others.
+        public fileprivate(set) var missed = 0
+        /// Where to go on later.
+        public fileprivate(set) var next = 0
+        /// The record behind the one that was looked at last, with `after` the one to look at next; nil before the first piece.
         fileprivate var position: Int?
 
-        public init(limit: Int, prefix: [UInt8] = [], number: UInt64? = nil) {
-            (self.limit, self.prefix, self.number) = (limit, prefix, number)
+        public init(limit: Int, filter: WhyFilter = WhyFilter(), number: UInt64? = nil, after: [Int]? = nil) {
+            (self.limit, self.filter, self.number, self.after) = (limit, filter, number, after)
+        }
+    }
+
+    /// What a search has found on all shards.
+    public struct Found: Sendable {
+        /// In no order.
+        public var records: [WhyRecord] = []
+        /// By shard.
+        public var next: [Int]
+        public var missed = 0
+
+        public init(shards: Int) { next = Array(repeating: 0, count: shards) }
+
+        public mutating func add(_ search: Search, ofShard shard: Int) {
+            records += search.records
+            next[shard] = search.next
+            missed += search.missed
         }
     }
 
@@ -84,26 +105,50 @@ public final class WhyRing {
 
     /// Looks at some more; returns whether there are others. What is written meanwhile is not found, and what it took the place of neither.
     public func lookFurther(_ search: inout Search) -> Bool {
-        let (prefix, number) = (search.prefix, search.number)
+        if let after = search.after { return lookAhead(&search, from: after.indices.contains(shard) ? after[shard] : 0) }
+        if search.position == nil { search.next = written }
         let oldest = max(0, written - capacity)
         var position = search.position ?? written
         let end = max(oldest, position - Self.pieceCount)
         while position > end, search.records.count < search.limit {
             position -= 1
-            let slot = position % capacity
-            let trace = traces[slot]
-            let count = min(Int(trace.targetCount), Self.targetBytes)
-            let target = UnsafeBufferPointer(start: targets + slot * Self.targetBytes, count: count)
-            guard number.map({ $0 == trace.number }) ?? true, target.starts(with: prefix) else { continue }
-            search.records.append(WhyRecord(trace: trace, shard: shard, target: Array(target)))
+            if let record = record(at: position, for: search) { search.records.append(record) }
         }
         search.position = position
         return position > oldest && search.records.count < search.limit
     }
 
+    /// The same, oldest first.
+    private func lookAhead(_ search: inout Search, from start: Int) -> Bool {
+        let oldest = max(0, written - capacity)
+        var position = min(search.position ?? start, written)
+        if position < oldest {
+            search.missed += oldest - position
+            position = oldest
+        }
+        let end = min(written, position + Self.pieceCount)
+        while position < end, search.records.count < search.limit {
+            if let record = record(at: position, for: search) { search.records.append(record) }
+            position += 1
+        }
+        (search.position, search.next) = (position, position)
+        return position < written && search.records.count < search.limit
+    }
+
+    /// nil where it is not wanted.
+    private func record(at position: Int, for search: borrowing Search) -> WhyRecord? {
+        let slot = position % capacity
+        let count = min(Int(traces[slot].targetCount), Self.targetBytes)
+        let target = UnsafeBufferPointer(start: targets + slot * Self.targetBytes, count: count)
+        guard search.number.map({ $0 == traces[slot].number }) ?? true, search.filter.accepts(traces[slot], target) else { return nil }
+        return WhyRecord(trace: traces[slot], shard: shard, target: Array(target))
+    }
+
     /// All in one go.
     public func records(last limit: Int, prefix: [UInt8] = [], number: UInt64? = nil) -> [WhyRecord] {
-        var search = Search(limit: limit, prefix: prefix, number: number)
+        var filter = WhyFilter()
+        filter.prefix = prefix
+        var search = Search(limit: limit, filter: filter, number: number)
         while lookFurther(&search) {}
         return search.records
     }

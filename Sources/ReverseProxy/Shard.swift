@@ -37,10 +37,10 @@ public final class Shard: @unchecked Sendable {
     }
 
     /// Looks for records, some in each turn of the loop.
-    public func search(_ search: WhyRing.Search, then: @escaping @Sendable ([WhyRecord]) -> Void) {
+    public func search(_ search: WhyRing.Search, then: @escaping @Sendable (WhyRing.Search) -> Void) {
         loop.assertOnLoop()
         var search = search
-        guard records.why.lookFurther(&search) else { return then(search.records) }
+        guard records.why.lookFurther(&search) else { return then(search) }
         loop.execute { [self, search] in self.search(search, then: then) }
     }
 

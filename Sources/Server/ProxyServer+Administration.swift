@@ -29,17 +29,18 @@ extension ProxyServer: AdministeredServer {
 
     // MARK: Loops
 
-    public func searchRecords(_ search: WhyRing.Search, then: @escaping @Sendable ([WhyRecord]) -> Void) {
+    public func searchRecords(_ search: WhyRing.Search, then: @escaping @Sendable (WhyRing.Found) -> Void) {
         // Each shard adds to it from its own loop.
-        let found = Mutex<(records: [WhyRecord], left: Int)>(([], shardCount))
+        let found = Mutex<(all: WhyRing.Found, left: Int)>((WhyRing.Found(shards: shardCount), shardCount))
         onEachShard { served in
-            served.shard.search(search) { records in
+            let number = served.shard.number
+            served.shard.search(search) { search in
                 let isLast = found.withLock { found in
-                    found.records += records
+                    found.all.add(search, ofShard: number)
                     found.left -= 1
                     return found.left == 0
                 }
-                if isLast { then(found.withLock { $0.records }) }
+                if isLast { then(found.withLock { $0.all }) }
             }
         } then: {
         }

@@ -100,6 +100,9 @@ extension MetricsSnapshot {
         apiCounts[place].add(counts)
     }
 
+    /// At the places of `CacheResult`; none where there is one API only.
+    public func requests(for api: APILine) -> [UInt64] { counts(ofAPI: api.place).requests }
+
     private func counts(ofAPI place: Int) -> APICounts { apiCounts.indices.contains(place) ? apiCounts[place] : APICounts() }
 
     /// What each upstream did. With labels only where there are several.

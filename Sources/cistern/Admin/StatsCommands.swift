@@ -1,7 +1,6 @@
-// `cistern stats` and `top`: what happened since the start, and what happens now.
+// `cistern stats`: what happened since the start.
 
 import ArgumentParser
-import Glibc
 import HTTPCore
 import JSON
 
@@ -84,112 +83,5 @@ enum StatsLines {
             memory       \(Printable.bytes(stats["process"]?["resident_bytes"]?.integer ?? 0))
 
             """
-    }
-}
-
-struct Top: AdminCommand {
-    static let configuration = CommandConfiguration(
-        abstract: "Watch a running Cistern: rates, results, latency, the upstream's state.",
-        discussion: "On a terminal the picture is drawn anew each time; else a line is written. q or Ctrl-C ends it.")
-
-    @Option(help: ArgumentHelp("From one look to the next.", valueName: "seconds"))
-    var interval = 1.0
-
-    @Option(help: ArgumentHelp("End after so many; 0 for never.", valueName: "number"))
-    var count = 0
-
-    @OptionGroup var options: AdminOptions
-
-    func validate() throws {
-        guard (0.1...3_600).contains(interval), count >= 0 else { throw ValidationError("--interval must be from 0.1 to 3600 seconds") }
-    }
-
-    func run(_ client: AdminClient) throws {
-        let isTerminal = isatty(STDOUT_FILENO) == 1
-        let keys = isTerminal ? TerminalKeys() : nil
-        var before = try client.value("GET", "stats")
-        var shown = 0
-        while count == 0 || shown < count {
-            if let keys, keys.isEndWanted(within: interval) { return }
-            if keys == nil { usleep(UInt32(interval * 1e6)) }
-            let now = try client.value("GET", "stats")
-            let change = StatsChange(from: before, to: now, seconds: interval)
-            if isTerminal {
-                StandardOutput.write("\u{1b}[H\u{1b}[J" + picture(change, now))
-            } else {
-                StandardOutput.write(change.line + "\n")
-            }
-            before = now
-            shown += 1
-        }
-    }
-
-    private func picture(_ change: StatsChange, _ now: JSONValue) -> String {
-        var text = "cistern \(now["version"]?.string ?? "")  \(now["time"]?.string ?? "")  \(Printable.rounded(change.rate)) requests/s\n\n"
-        var table = TextTable([("RESULT", false), ("REQUESTS/S", true), ("P50", true), ("P99", true), ("", false)])
-        for result in change.results {
-            let bar = String(repeating: "█", count: Int((result.rate / max(change.rate, 1e-9) * 30).rounded()))
-            table.add([result.name, Printable.rounded(result.rate), result.time(0.5), result.time(0.99), bar])
-        }
-        text += table.text + "\n"
-        text +=
-            "to clients   \(Printable.bytes(change.storeBytes))/s from the store, \(Printable.bytes(change.upstreamBytes))/s from the upstream\n"
-        return text + StatsLines.state(now)
-    }
-}
-
-/// What happened between two looks.
-struct StatsChange {
-    struct Result {
-        let name: String
-        let rate: Double
-        /// By the bounds of the histogram.
-        let counts: [Int]
-        let bounds: [Double]
-
-        /// The bound within which this share of the requests was answered.
-        func time(_ share: Double) -> String {
-            let wanted = Double(counts.reduce(0, +)) * share
-            guard wanted > 0 else { return "-" }
-            var seen = 0
-            for (count, bound) in zip(counts, bounds) {
-                seen += count
-                if Double(seen) >= wanted { return "≤ " + Printable.duration(bound) }
-            }
-            return "> " + Printable.duration(bounds.last ?? 0)
-        }
-    }
-
-    let results: [Result]
-    let storeBytes: Int
-    let upstreamBytes: Int
-    private let isUp: Bool
-
-    init(from before: JSONValue, to now: JSONValue, seconds: Double) {
-        let bounds = now["latency_bounds_seconds"]?.array?.compactMap(\.double) ?? []
-        // A Cistern that was started anew counts from nothing again.
-        func rise(_ new: Int?, _ old: Int?) -> Int { max(0, (new ?? 0) - (old ?? 0)) }
-        results = (now["requests"]?.members ?? []).filter { $0.name != "own" }.map { member in
-            let counts = { (stats: JSONValue) in stats["latency_seconds"]?[member.name]?["counts"]?.array?.map { $0.integer ?? 0 } ?? [] }
-            let (new, old) = (counts(now), counts(before))
-            return Result(
-                name: member.name, rate: Double(rise(member.value.integer, before["requests"]?[member.name]?.integer)) / seconds,
-                counts: new.indices.map { rise(new[$0], $0 < old.count ? old[$0] : 0) }, bounds: bounds)
-        }
-        func bytes(_ name: String) -> Int {
-            Int(Double(rise(now["response_bytes"]?[name]?.integer, before["response_bytes"]?[name]?.integer)) / seconds)
-        }
-        storeBytes = bytes("store")
-        upstreamBytes = bytes("upstream")
-        isUp = now["upstream"]?["up"] == true
-    }
-
-    var rate: Double { results.reduce(0) { $0 + $1.rate } }
-
-    /// For logs and pipes.
-    var line: String {
-        let parts = results.filter { $0.rate > 0 }.map { "\($0.name)=\(Printable.rounded($0.rate))" }
-        let p99 = results.filter { $0.rate > 0 }.map { "\($0.name)_p99=\"\($0.time(0.99))\"" }
-        return (["requests=\(Printable.rounded(rate))"] + parts + p99 + ["upstream=\(isUp ? "up" : "down")"]).joined(separator: " ")
     }
 }

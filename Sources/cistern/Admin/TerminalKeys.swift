@@ -21,30 +21,21 @@ final class TerminalKeys {
         tcsetattr(STDIN_FILENO, TCSANOW, &settings)
     }
 
-    /// q, Q, Ctrl-C, Ctrl-D.
-    private static let ending: [UInt8] = [0x71, 0x51, 0x03, 0x04]
-
     /// Waits.
-    /// - Returns: whether one of the keys was pressed that mean the end; as soon as it was.
-    func isEndWanted(within seconds: Double) -> Bool {
-        var now = Self.now
-        let end = now + Int(seconds * 1_000)
-        while now < end {
+    /// - Parameter end: in milliseconds, as `now` counts them.
+    /// - Returns: a key that was pressed, as soon as it was; nil where none was until then.
+    func next(until end: Int) -> UInt8? {
+        while case let left = end - Self.now, left > 0 {
             var waiting = pollfd(fd: hasEnded ? -1 : STDIN_FILENO, events: Int16(POLLIN), revents: 0)
-            if poll(&waiting, 1, Int32(end - now)) > 0 {
-                var key: UInt8 = 0
-                if read(STDIN_FILENO, &key, 1) == 1 {
-                    if Self.ending.contains(key) { return true }
-                } else {
-                    hasEnded = true
-                }
-            }
-            now = Self.now
+            guard poll(&waiting, 1, Int32(left)) > 0 else { continue }
+            var key: UInt8 = 0
+            if read(STDIN_FILENO, &key, 1) == 1 { return key }
+            hasEnded = true
         }
-        return false
+        return nil
     }
 
-    private static var now: Int {
+    static var now: Int {
         var time = timespec()
         clock_gettime(CLOCK_MONOTONIC, &time)
         return time.tv_sec * 1_000 + time.tv_nsec / 1_000_000

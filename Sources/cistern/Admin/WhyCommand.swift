@@ -1,20 +1,25 @@
 // `cistern why`: why an exchange went as it did, and which setting would change it.
 
 import ArgumentParser
+import Glibc
 import HTTPCore
 import JSON
+import Settings
 
 struct Why: AdminCommand {
     static let configuration = CommandConfiguration(
         abstract: "Explain what a running Cistern did with the last requests: why was this not stored, why not served?",
         discussion: """
             Newest first; fetches in the background are told of too. An arrow names a setting that stands in the way. With an id, or \
-            with --long, the key and what was dropped from it, the freshness and the upstream's times are shown too. How many exchanges are remembered: admin.records.
+            with --long, the key and what was dropped from it, the freshness and the upstream's times are shown too. How many exchanges are remembered: admin.records. With --follow the last ones come oldest first, and then whatever \
+            happens, until Ctrl-C; with --json one object a line.
 
             Examples:
               cistern why
               cistern why --path /users --last 3
               cistern why 0-42
+              cistern why --follow --result error,rescued
+              cistern why --follow --last 0 --slower 500ms --status 5xx
             """)
 
     @Argument(help: "One exchange, by its id.")
@@ -26,6 +31,24 @@ struct Why: AdminCommand {
     @Option(help: "Only targets, as received, that begin with this.")
     var path: String?
 
+    @Option(help: ArgumentHelp("Only these results, with commas: hit, miss, stale, rescued, error …", valueName: "results"))
+    var result: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Only what went so, was not stored, or failed for this reason: a word of metrics, such as no_store or connection_refused.",
+            valueName: "reason"))
+    var reason: String?
+
+    @Option(help: ArgumentHelp("Only what took longer: 500ms, 2s.", valueName: "time"))
+    var slower: String?
+
+    @Option(help: ArgumentHelp("Only this status, or class: 503, 5xx.", valueName: "status"))
+    var status: String?
+
+    @Flag(name: [.short, .long], help: "Go on with what happens from now on.")
+    var follow = false
+
     @Flag(help: "All that is known.")
     var long = false
 
@@ -35,7 +58,21 @@ struct Why: AdminCommand {
     @OptionGroup var options: AdminOptions
 
     func validate() throws {
-        guard (1...10_000).contains(last) else { throw ValidationError("--last must be from 1 to 10000") }
+        guard (1...10_000).contains(last) || (follow && last == 0) else {
+            throw ValidationError("--last must be from 1 to 10000, or 0 with --follow")
+        }
+        if let slower, TimeSpan.parse(slower) == nil { throw ValidationError("--slower must be a time such as 500ms or 2s") }
+        let filters: [Any?] = [path, result, reason, slower, status]
+        if id != nil, follow || filters.contains(where: { $0 != nil }) {
+            throw ValidationError("Give an id, or say which exchanges you want")
+        }
+    }
+
+    private var filter: [(String, String?)] {
+        [
+            ("path", path), ("result", result), ("reason", reason), ("slower", slower.flatMap(TimeSpan.parse).map(String.init)),
+            ("status", status),
+        ]
     }
 
     func run(_ client: AdminClient) throws {
@@ -44,11 +81,52 @@ struct Why: AdminCommand {
             return StandardOutput.write(
                 json ? exchange.document : Array(Self.describe(exchange, long: true).utf8))
         }
-        let response = try client.value("GET", "why", [("last", String(last)), ("path", path)])
-        if json { return StandardOutput.write(response.document) }
+        let response = try client.value("GET", "why", [("last", String(max(1, last)))] + filter)
         let exchanges = response["exchanges"]?.array ?? []
-        guard !exchanges.isEmpty else { throw AdminFailure("no exchange\(path.map { " with \($0)" } ?? "") is remembered") }
+        if follow {
+            show(exchanges.prefix(last).reversed())
+            return try goOn(client, response["next"]?.string)
+        }
+        if json { return StandardOutput.write(response.document) }
+        let isFiltered = filter.contains { $0.0 != "path" && $0.1 != nil }
+        guard !exchanges.isEmpty else {
+            throw AdminFailure("no\(isFiltered ? " such" : "") exchange\(path.map { " with \($0)" } ?? "") is remembered")
+        }
         StandardOutput.write(exchanges.map { Self.describe($0, long: long) }.joined(separator: "\n"))
+    }
+
+    // MARK: Following
+
+    /// Milliseconds from one look to the next. Cistern holds nothing for who follows: it is asked for what came since.
+    private static let pause: Int32 = 250
+    /// Of each loop, in one look.
+    private static let most = 1_000
+
+    /// Until nobody reads it any more, or Cistern has ended.
+    private func goOn(_ client: AdminClient, _ start: String?) throws {
+        var next = start
+        var isBehind = false
+        while true {
+            // A reader that has gone is noticed while nothing happens, too.
+            var output = pollfd(fd: STDOUT_FILENO, events: 0, revents: 0)
+            if poll(&output, 1, isBehind ? 0 : Self.pause) > 0 { return }
+            let response = try client.value("GET", "why", [("last", String(Self.most)), ("after", next)] + filter)
+            let exchanges = response["exchanges"]?.array ?? []
+            show(exchanges)
+            let missed = response["missed"]?.integer ?? 0
+            if missed > 0 {
+                StandardError.write(
+                    "cistern: \(missed) exchanges were forgotten before they were looked at: admin.records says how many are remembered\n")
+            }
+            next = response["next"]?.string
+            isBehind = exchanges.count >= Self.most
+        }
+    }
+
+    private func show(_ exchanges: [JSONValue]) {
+        guard !exchanges.isEmpty else { return }
+        if json { return StandardOutput.write(exchanges.flatMap { $0.serialized() + [0x0a] }) }
+        StandardOutput.write(exchanges.map { Self.describe($0, long: long) + "\n" }.joined())
     }
 
     private static func describe(_ exchange: JSONValue, long: Bool) -> String {

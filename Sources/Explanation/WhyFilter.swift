@@ -1,0 +1,48 @@
+// Which exchanges somebody wants to see. Asked of each record on its loop, so what is cheap comes first.
+
+import CachePolicy
+import Decisions
+import Forwarding
+import Telemetry
+
+public struct WhyFilter: Sendable {
+    /// What the targets, as received, begin with.
+    public var prefix: [UInt8] = []
+    /// Empty for all.
+    public var results: [CacheResult] = []
+    /// Microseconds: those that took longer.
+    public var slowerThan: Int64 = -1
+    /// Of what the client got; nil for any.
+    public var statuses: ClosedRange<UInt16>?
+    /// Why it went so, why it was not stored, or how the upstream failed: one of `reasons`.
+    public var reason: String?
+
+    public init() {}
+
+    func accepts(_ trace: borrowing ExchangeTrace, _ target: UnsafeBufferPointer<UInt8>) -> Bool {
+        let (duration, status, result) = (trace.durationMicroseconds, trace.status, trace.result)
+        guard duration > slowerThan, statuses?.contains(status) ?? true, target.starts(with: prefix),
+            results.isEmpty || results.contains(result)
+        else { return false }
+        guard let reason else { return true }
+        let (notStored, failure) = (trace.reasons.notStored, trace.upstream.failure)
+        if notStored?.rawValue == reason || failure?.label == reason { return true }
+        return WhyExplanation(WhyRecord(trace: copy trace, shard: 0, target: []), route: .none).reason == reason
+    }
+
+    /// All that `reason` may be: words of `why` and of metrics' labels.
+    public static let reasons: Set<String> = {
+        var words: Set = [
+            "fresh", "stale_while_revalidate", "failed", "client_left", "only_if_cached", "refused", "no_store", "nothing_stored",
+            "other_variant_stored", "stale",
+        ]
+        words.formUnion(ServingMode.allCases.map(\.rawValue))
+        words.formUnion(BypassReason.allCases.map(\.rawValue))
+        words.formUnion(ValidationReason.allCases.map(\.rawValue))
+        words.formUnion(BackgroundCause.allCases.map(\.rawValue))
+        words.formUnion(AccessRefusal.allCases.map(\.rawValue))
+        words.formUnion(MetricNames.notStored.map(\.rawValue))
+        words.formUnion(MetricNames.rescueCauses)
+        return words.subtracting([ServingMode.live.rawValue])
+    }()
+}

@@ -1,0 +1,116 @@
+// What happened between two looks at /-/stats.
+
+import HTTPCore
+import JSON
+
+/// Times of requests, counted by the bounds of a histogram.
+struct CountedTimes {
+    let counts: [Int]
+    let bounds: [Double]
+
+    /// The bound within which this share of the requests was responded to, in seconds; nil of none, beyond all bounds infinite.
+    func bound(_ share: Double) -> Double? {
+        let wanted = Double(counts.reduce(0, +)) * share
+        guard wanted > 0 else { return nil }
+        var seen = 0
+        for (count, bound) in zip(counts, bounds) {
+            seen += count
+            if Double(seen) >= wanted { return bound }
+        }
+        return .infinity
+    }
+
+    func text(_ share: Double) -> String {
+        guard let bound = bound(share) else { return "-" }
+        return bound == .infinity ? "> " + Printable.duration(bounds.last ?? 0) : "≤ " + Printable.duration(bound)
+    }
+}
+
+struct StatsChange {
+    /// Requests with one result.
+    struct Result {
+        let name: String
+        let rate: Double
+        let times: CountedTimes
+    }
+
+    /// Requests for one API or route, a second.
+    struct Part {
+        let name: String
+        /// nil of a route.
+        let isUp: Bool?
+        let rate: Double
+        let fromStore: Double
+        let rescued: Double
+        let failed: Double
+        /// nil of an API.
+        let times: CountedTimes?
+    }
+
+    let results: [Result]
+    let apis: [Part]
+    let routes: [Part]
+    let storeBytes: Int
+    let upstreamBytes: Int
+    private let isUp: Bool
+
+    /// - Parameter seconds: from one to the other.
+    init(from before: JSONValue, to now: JSONValue, seconds: Double) {
+        let looks = Looks(before: before, now: now, seconds: max(seconds, 0.001))
+        results = (now["requests"]?.members ?? []).filter { $0.name != "own" }.map { member in
+            Result(
+                name: member.name, rate: looks.rate(member.value.integer, before["requests"]?[member.name]?.integer),
+                times: looks.times(now["latency_seconds"]?[member.name], before["latency_seconds"]?[member.name]))
+        }
+        (apis, routes) = (looks.parts("apis"), looks.parts("routes"))
+        func bytes(_ name: String) -> Int {
+            Int(looks.rate(now["response_bytes"]?[name]?.integer, before["response_bytes"]?[name]?.integer))
+        }
+        (storeBytes, upstreamBytes) = (bytes("store"), bytes("upstream"))
+        isUp = now["upstream"]?["up"] == true
+    }
+
+    var rate: Double { results.reduce(0) { $0 + $1.rate } }
+    func rate(of result: String) -> Double { results.first { $0.name == result }?.rate ?? 0 }
+
+    /// For logs and pipes.
+    var line: String {
+        let parts = results.filter { $0.rate > 0 }.map { "\($0.name)=\(Printable.rounded($0.rate))" }
+        let p99 = results.filter { $0.rate > 0 }.map { "\($0.name)_p99=\"\($0.times.text(0.99))\"" }
+        return (["requests=\(Printable.rounded(rate))"] + parts + p99 + ["upstream=\(isUp ? "up" : "down")"]).joined(separator: " ")
+    }
+}
+
+private struct Looks {
+    let before: JSONValue
+    let now: JSONValue
+    let seconds: Double
+
+    /// A Cistern that was started anew counts from nothing again.
+    private func rise(_ new: Int?, _ old: Int?) -> Int { max(0, (new ?? 0) - (old ?? 0)) }
+
+    func rate(_ new: Int?, _ old: Int?) -> Double { Double(rise(new, old)) / seconds }
+
+    func times(_ new: JSONValue?, _ old: JSONValue?) -> CountedTimes {
+        let counts = { (latency: JSONValue?) in latency?["counts"]?.array?.map { $0.integer ?? 0 } ?? [] }
+        let earlier = counts(old)
+        return CountedTimes(
+            counts: counts(new).enumerated().map { rise($1, $0 < earlier.count ? earlier[$0] : 0) },
+            bounds: now["latency_bounds_seconds"]?.array?.compactMap(\.double) ?? [])
+    }
+
+    func parts(_ kind: String) -> [StatsChange.Part] {
+        let known = before[kind]?.array ?? []
+        return (now[kind]?.array ?? []).enumerated().map { place, part in
+            let isThere = place < known.count && known[place]["name"] == part["name"]
+            let earlier = isThere ? known[place] : known.first { $0["name"] == part["name"] }
+            func sum(_ results: [String]) -> Double {
+                results.reduce(0) { $0 + rate(part["requests"]?[$1]?.integer, earlier?["requests"]?[$1]?.integer) }
+            }
+            return StatsChange.Part(
+                name: part["name"]?.string ?? "", isUp: part["up"]?.bool, rate: sum(part["requests"]?.members?.map(\.name) ?? []),
+                fromStore: sum(["hit", "revalidated", "stale", "collapsed", "rescued"]), rescued: sum(["rescued"]), failed: sum(["error"]),
+                times: part["latency_seconds"].map { times($0, earlier?["latency_seconds"]) })
+        }
+    }
+}

@@ -1,0 +1,114 @@
+// Which exchanges somebody wants to see, and those that came since.
+
+import Administration
+import Explanation
+import HTTPCore
+import JSON
+import TestSupport
+import Testing
+
+@testable import ReverseProxy
+
+@Suite("Choosing among exchanges, and following them", .play)
+struct WhyFilterTests {
+    private func targets(_ play: ProxyPlay, _ query: String) throws -> [String] {
+        let response = try play.admin("GET", "/-/why?\(query)")
+        #expect(response.status == 200, "\(query): \(response.text)")
+        return try #require(JSONValue(response.content)?["exchanges"]?.array).compactMap { $0["target"]?.string }
+    }
+
+    @Test("by result, reason, status, class, time and path; each alone and together")
+    func filters() throws {
+        let play = try ProxyPlay(
+            ScriptedOrigin { request in
+                switch request.target {
+                case "/secret": [.json("{}", ["Cache-Control: no-store"])]
+                case "/missing": [.json("{}", status: "404 Not Found")]
+                default: [.json("{}", ["Cache-Control: max-age=60"])]
+                }
+            })
+        for target in ["/a", "/a", "/secret", "/missing"] { _ = try play.get(target) }
+        play.time.advance(by: .seconds(100))
+        play.origin.down()
+        for target in ["/a", "/none"] { _ = try play.get(target) }
+        let rows: [(query: String, targets: [String])] = [
+            ("", ["/none", "/a", "/missing", "/secret", "/a", "/a"]), ("result=hit", ["/a"]), ("result=rescued,error", ["/none", "/a"]),
+            ("reason=no_store", ["/secret"]), ("reason=connection_refused", ["/none", "/a"]), ("reason=fresh", ["/a"]),
+            ("reason=nothing_stored", ["/missing", "/secret", "/a"]), ("status=404", ["/missing"]), ("status=5xx", ["/none"]),
+            ("status=2xx&path=/a&last=1", ["/a"]), ("result=error&status=2xx", []), ("reason=connection_refused&result=rescued", ["/a"]),
+            ("slower=0&path=/s", ["/secret"]), ("slower=86400000", []),
+        ]
+        for row in rows { #expect(try targets(play, row.query) == row.targets, "\(row.query)") }
+    }
+
+    @Test(
+        "what is no filter gets 400, and hears what there is",
+        arguments: [
+            ("result=hits", "hit,miss,"), ("reason=nostore", "no_store"), ("slower=1s", "slower"), ("slower=-1", "slower"),
+            ("status=5x", "5xx"),
+            ("status=50", "5xx"), ("status=0xx", "5xx"), ("status=5000", "5xx"), ("status=+12", "5xx"), ("after=1", "next"),
+            ("after=x.1", "next"), ("after=1.-1", "next"), ("after=", "next"),
+        ])
+    func mistakes(query: String, word: String) throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
+        let response = try play.admin("GET", "/-/why?\(query)")
+        #expect(response.status == 400 && response.text.contains(word), "\(response.text)")
+    }
+
+    @Test("every reason that why gives can be asked for")
+    func reasons() throws {
+        #expect(WhyFilter.reasons.isSuperset(of: ["no_store", "connection_refused", "target_failing", "offline", "refresh_ahead"]))
+        #expect(WhyFilter.reasons.allSatisfy { $0.allSatisfy { $0.isLetter || $0.isNumber || $0 == "_" } })
+    }
+
+    @Test("what came since an earlier look comes once, oldest first, from all loops")
+    func following() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=60"])] }) { $0.shards = 2 }
+        _ = try play.get("/before")
+        var next = try #require(JSONValue(try play.admin("GET", "/-/why").content)?["next"]?.string)
+        var seen: [String] = []
+        for round in 0..<5 {
+            for one in 0..<4 { _ = try play.client().get("/\(round)/\(one)") }
+            let page = try #require(JSONValue(try play.admin("GET", "/-/why?after=\(next)").content))
+            #expect(page["missed"]?.integer == 0)
+            // Those of one moment are in no order: each loop has its own.
+            seen += (page["exchanges"]?.array?.compactMap { $0["target"]?.string } ?? []).sorted()
+            next = try #require(page["next"]?.string)
+        }
+        #expect(seen == (0..<5).flatMap { round in (0..<4).map { "/\(round)/\($0)" } })
+        // Another process counts anew: all that is remembered comes.
+        #expect(try targets(play, "after=1.999999").count == 21)
+    }
+
+    @Test("what is not wanted is passed over for good, a page ends where its count does, and what was forgotten is told")
+    func ring() {
+        let ring = WhyRing(shard: 1, capacity: 10)
+        func append(_ count: Int) {
+            for _ in 0..<count {
+                var trace = ExchangeTrace()
+                trace.number = ring.nextNumber()
+                trace.status = trace.number % 2 == 0 ? 200 : 503
+                ring.append(trace, target: Array("/\(trace.number)".utf8)[...])
+            }
+        }
+        func look(_ after: Int, limit: Int = 100, statuses: ClosedRange<UInt16>? = nil) -> (numbers: [UInt64], next: Int, missed: Int) {
+            var filter = WhyFilter()
+            filter.statuses = statuses
+            var search = WhyRing.Search(limit: limit, filter: filter, after: [999, after])
+            while ring.lookFurther(&search) {}
+            return (search.records.map(\.trace.number), search.next, search.missed)
+        }
+        append(4)
+        #expect(look(0) == ([1, 2, 3, 4], 4, 0))
+        #expect(look(1, limit: 2) == ([2, 3], 3, 0))
+        #expect(look(0, statuses: 500...599) == ([1, 3], 4, 0))
+        #expect(look(4) == ([], 4, 0))
+        append(11)
+        #expect(look(4, limit: 3) == ([6, 7, 8], 8, 1))
+        // Further than it is: of another process.
+        #expect(look(99) == ([], 15, 0))
+        var newest = WhyRing.Search(limit: 1)
+        while ring.lookFurther(&newest) {}
+        #expect(newest.records.map(\.trace.number) == [15] && newest.next == 15)
+    }
+}
