@@ -105,10 +105,13 @@ extension StatusPages {
     // MARK: The store
 
     private static func look(_ task: AdminInterface.Task, _ view: inout StatusView.Private) throws(AdminProblem) {
-        (view.prefix, view.tag) = (task.request["prefix"] ?? "", task.request["tag"] ?? "")
+        // As clients encode it: a form that shows it sends the same again.
+        view.prefix = String(decoding: RequestTarget.escaped(Array((task.request["prefix"] ?? "").utf8)[...], isTyped: true), as: UTF8.self)
+        view.tag = task.request["tag"] ?? ""
         if let text = task.request["entry"] { view.entry = try entry(text, task) }
         guard task.request["prefix"] != nil || task.request["tag"] != nil else { return }
         guard view.prefix.isEmpty || view.prefix.hasPrefix("/") else { throw .badRequest("A path begins with a slash.") }
+        guard max(view.prefix.utf8.count, view.tag.utf8.count) <= StatusPage.searchLimit else { throw .badRequest("That is too long.") }
         let (group, caches) = try task.group()
         let selection = EntrySelection(
             prefix: view.prefix.isEmpty ? nil : EntrySelection.Prefix(view.prefix), tag: view.tag.isEmpty ? nil : view.tag)

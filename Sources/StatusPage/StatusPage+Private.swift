@@ -62,6 +62,9 @@ extension StatusPage {
         page.markup("</section>")
     }
 
+    /// The longest path and tag that are looked for.
+    public static let searchLimit = 1_024
+
     private static func field(_ name: String, _ title: String, _ value: String, _ page: inout MarkupWriter) {
         page.markup("<div><label")
         page.attribute("for", "f-" + name)
@@ -70,7 +73,7 @@ extension StatusPage {
         page.markup("</label><input type=\"text\" maxlength=\"1024\" autocomplete=\"off\" spellcheck=\"false\"")
         page.attribute("id", "f-" + name)
         page.attribute("name", name)
-        page.attribute("value", value, limit: 1_024)
+        page.attribute("value", value, limit: searchLimit)
         page.markup("></div>")
     }
 
@@ -106,7 +109,7 @@ extension StatusPage {
         page.attribute("value", token)
         page.markup("><input type=\"hidden\"")
         page.attribute("name", name)
-        page.attribute("value", value, limit: 1_024)
+        page.attribute("value", value, limit: searchLimit)
         page.markup("><label><input type=\"checkbox\" name=\"sure\" value=\"yes\" required> I mean ")
         page.text(what)
         page.markup("</label> <button name=\"how\" value=\"soft\">Count as stale</button> ")

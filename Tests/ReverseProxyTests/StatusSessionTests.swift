@@ -204,13 +204,21 @@ struct StatusSessionTests {
     @Test("its forms purge, softly and for good, what was shown")
     func purging() throws {
         let play = try Play()
-        for target in ["/a/1", "/a/2", "/b"] { _ = try play.proxy.get(target) }
+        for target in ["/a/1", "/a/2", "/b", "/caf%C3%A9/%E2%80%AE/1"] { _ = try play.proxy.get(target) }
         let cookie = try play.enter()
         let form = try play.formToken(cookie)
         let fields = [cookie, ("Origin", "http://" + play.host), ("Sec-Fetch-Site", "same-origin")]
         let soft = try play.purge("token=\(form)&sure=yes&prefix=%2Fa%2F&how=soft", fields)
         #expect(soft.status == 303 && soft["Location"] == "/-/status?purged=2#store")
+        #expect(try play.stored == 4)
+        // The form says a path again as clients encode it, whatever it is made of.
+        let encoded = "/caf%C3%A9/%E2%80%AE/"
+        let listed = try play.ask("GET", "/-/status?prefix=" + PercentCoding.encode("/caf\u{e9}/\u{202e}/"), [cookie]).text
+        #expect(listed.contains("name=\"prefix\" value=\"\(encoded)\"><label>"))
+        let all = try play.purge("token=\(form)&sure=yes&prefix=\(PercentCoding.encode(encoded))&how=hard", fields)
+        #expect(all["Location"] == "/-/status?purged=1#store")
         #expect(try play.stored == 3)
+        #expect(try play.ask("GET", "/-/status?prefix=/" + String(repeating: "x", count: 1_024), [cookie]).text.contains("too long"))
         #expect(try play.ask("GET", "/-/status?purged=2", [cookie]).text.contains("2 stored responses were purged."))
         let page = try play.ask("GET", "/-/status?prefix=/b", [cookie]).text
         let id = try #require(page.split(separator: "?entry=").dropFirst().first?.prefix(32))
