@@ -51,6 +51,8 @@ extension StatusPages {
             switch record.trace.result {
             case .hit, .stale, .revalidated, .collapsed: counts[place, default: Counts()].hits += 1
             case .rescued: counts[place, default: Counts()].rescues += 1
+            // Neither clients that left nor those that were refused say that something is not stored.
+            case .error where record.trace.status < 500: continue
             case .error: counts[place, default: Counts()].failures += 1
             case .miss, .bypass: counts[place, default: Counts()].misses += 1
             case .own: continue
@@ -73,7 +75,7 @@ extension StatusPages {
         }
         let count = { (count: UInt64) in ShownFigures.count(count) }
         return [
-            top("failed", "Failed, with nothing stored", "None failed.", \.failures, count),
+            top("failed", "Failed, without a copy", "None failed.", \.failures, count),
             top("rescued", "Rescued", "None was rescued.", \.rescues, count),
             top("hits", "From the store", "None came from the store.", \.hits, count),
             top("misses", "From the upstream", "None.", \.misses, count),

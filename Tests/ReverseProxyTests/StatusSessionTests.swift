@@ -182,7 +182,7 @@ struct StatusSessionTests {
         let page = try play.ask("GET", "/-/status?prefix=/users", [cookie]).text
         for text in [
             "/users/1?api_key=REDACTED", "/users/2", "/private/3", "/never", "Cache-Control: no-store, which is absolute", "people",
-            "kept for somebody&#39;s credentials", "Failed, with nothing stored",
+            "kept for somebody&#39;s credentials", "Failed, without a copy",
         ] {
             #expect(page.contains(text), "\(text) is missing")
         }
