@@ -78,7 +78,7 @@ struct Export: AdminCommand {
     /// What an export leaves out, and how one has it.
     private enum NotExportedReason: String, CaseIterable {
         case partition = "asked for with credentials; --with-partitions writes them too, without the credentials"
-        case keyedByMore = "kept by more than their target (content, host or fields of the request); record has those"
+        case keyedByMore = "kept by more than their target (content, host, https or fields of the request); record has those"
     }
 
     private func reason(notToExport entry: JSONValue) -> NotExportedReason? {

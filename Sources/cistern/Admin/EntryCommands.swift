@@ -85,7 +85,7 @@ struct List: AdminCommand {
 
 struct Show: AdminCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Show a stored response: its fields, its freshness, its content.",
+        abstract: "Show a stored response: its fields and its freshness, or with --content what it says.",
         discussion: """
             Every variant and partition of a target is shown; an id names one response.
 

@@ -63,10 +63,11 @@ struct UpstreamCommand: ParsableCommand {
             let origin = Printable.text(upstream["origin"]?.string ?? "")
             guard upstream["memory"] != false else { return "\(origin): failures are not remembered (failure.memory is off)\n" }
             let scopes = upstream["scopes"]?.array ?? []
-            let isAnyDown = upstream["addresses"]?.array?.contains { $0["up"] == false } == true
             guard !scopes.isEmpty else {
-                return isAnyDown && upstream["up"] == true
-                    ? "beside that nothing is known to fail\n" : "\(origin): \(isAnyDown ? "DOWN" : "nothing is known to fail")\n"
+                let addresses = upstream["addresses"]?.array ?? []
+                let downs = addresses.count { $0["up"] == false }
+                if downs > 0, downs < addresses.count { return "beside that nothing is known to fail\n" }
+                return "\(origin): \(downs > 0 ? "DOWN" : "nothing is known to fail")\n"
             }
             var text = "\(origin): \(upstream["up"] == true ? "up" : "DOWN")\n\n"
             var table = TextTable([("SCOPE", false), ("PARTITION", false), ("SINCE", false), ("CAUSE", false), ("SETTING", false)])
