@@ -234,7 +234,8 @@ struct AddressBoundaryTests {
         "a redirect is read as of the address that responded, fresh and stored",
         arguments: [("/v2/there", "/there"), ("", "/there"), ("//other.test/x", "//other.test/x"), ("there", "there")])
     func redirects(_ location: String, _ expected: String) throws {
-        let (first, _, proxy) = try play(location: { location.isEmpty ? "http://127.0.0.1:\($0)/v2/there" : location })
+        let (first, second, proxy) = try play(location: { location.isEmpty ? "http://127.0.0.1:\($0)/v2/there" : location })
+        defer { second.down() }
         first.down()
         for _ in 1...2 { #expect(try proxy.get("/moved")["Location"] == expected) }
     }
@@ -248,7 +249,8 @@ struct AddressBoundaryTests {
 
     @Test("a write at a further address ends the copy that its Location names")
     func writes() throws {
-        let (first, _, proxy) = try play(location: { _ in "/v2/1" })
+        let (first, second, proxy) = try play(location: { _ in "/v2/1" })
+        defer { second.down() }
         _ = try proxy.get("/1")
         first.down()
         #expect(try proxy.get("/1")["Cache-Status"]?.contains("hit") == true)
@@ -258,7 +260,8 @@ struct AddressBoundaryTests {
 
     @Test("while the mode is offline, an address that is down is left alone")
     func offline() throws {
-        let (first, _, proxy) = try play(location: { _ in "/" })
+        let (first, second, proxy) = try play(location: { _ in "/" })
+        defer { second.down() }
         first.down()
         #expect(try proxy.get("/a").text == "\"second /v2/a\"")
         #expect(try proxy.admin("PUT", "/-/mode?mode=offline").status == 200)
