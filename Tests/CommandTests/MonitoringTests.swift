@@ -130,6 +130,7 @@ private final class MonitoredOutage {
     let sole: String
 
     private let temporary = TestTools.temporaryDirectory()
+    private let orders: ScriptedOrigin
     private let several: RunningCommand
     private let single: RunningCommand
     private let adminPort: UInt16
@@ -137,7 +138,7 @@ private final class MonitoredOutage {
 
     init() throws {
         let users = ScriptedOrigin { _ in [.json("{\"id\":1}", ["Cache-Control: max-age=0"])] }
-        let orders = ScriptedOrigin(tls: SharedCertificates.tls) { request in
+        orders = ScriptedOrigin(tls: SharedCertificates.tls) { request in
             switch request.target {
             case "/orders/one/secret": [.json("{}", ["Cache-Control: no-store"])]
             case "/orders/closing": [.json("{}", ["Connection: close"]), .close]
@@ -172,6 +173,7 @@ private final class MonitoredOutage {
         tls: {certificates: ["\(SharedCertificates.proxy.certificate):\(SharedCertificates.proxy.key)"]}
         upstream: {ca_file: \(SharedCertificates.authority)}
         admin: {faults: true}
+        tracing: {endpoint: "http://127.0.0.1:\(users)/v1/traces"}
         apis:
           - name: users
             path: /users/
