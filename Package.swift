@@ -162,7 +162,7 @@ let package = Package(
         tests("HTTP2Tests", ["HTTP2"]),
         tests("AddressesTests", ["Addresses", "HTTPCore"]),
         tests("IdentityTests", ["Identity", "CachePolicy", "CacheStore", "HTTPCore", "Locking", "TestSupport"]),
-        tests("StatusPageTests", ["StatusPage", "Explanation"]),
+        tests("StatusPageTests", ["StatusPage", "Explanation", "Telemetry"]),
         tests("ArchivesTests", ["Archives", "CachePolicy", "HTTPCore", "JSON"]),
         tests("JSONTests", ["JSON", "HTTPCore"]),
         tests("CachePolicyTests", ["CachePolicy", "HTTPCore", "JSON", "TestSupport", "CInstructions", structuredFields]),

@@ -45,6 +45,8 @@ public protocol AdministeredServer: AnyObject, Sendable {
 
     // MARK: Loops
 
+    /// What requests came to, by target, as each loop has counted it.
+    func collectTargets(then: @escaping @Sendable ([TargetTally]) -> Void)
     /// What a search finds on all loops.
     func searchRecords(_ search: WhyRing.Search, then: @escaping @Sendable (WhyRing.Found) -> Void)
     /// Calls `then` once each loop has turned: what it was about to do when this was called has been done.

@@ -150,13 +150,22 @@ enum StatePages {
 
     private static func apis(_ snapshot: MetricsSnapshot) -> JSONValue {
         .array(
-            snapshot.apis.map { ["name": .string($0.name), "up": .bool($0.isUp), "requests": counts(snapshot.requests(for: $0))] })
+            snapshot.apis.map { api in
+                let counted = snapshot.counts(of: api)
+                return [
+                    "name": .string(api.name), "up": .bool(api.isUp), "requests": counts(counted.requests),
+                    "server_errors": .integer(Int(clamping: counted.serverErrors)),
+                ]
+            })
     }
 
     private static func routes(_ snapshot: MetricsSnapshot) -> JSONValue {
         .array(
             snapshot.routeSummaries.map {
-                ["name": .string($0.name), "requests": counts($0.requests), "latency_seconds": latency($0.duration)]
+                [
+                    "name": .string($0.name), "requests": counts($0.requests), "server_errors": .integer(Int(clamping: $0.serverErrors)),
+                    "latency_seconds": latency($0.duration),
+                ]
             })
     }
 

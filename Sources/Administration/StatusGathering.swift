@@ -17,6 +17,7 @@ struct StatusFigures: Sendable {
     let store: CacheFigures
     /// Of each API, in their order.
     let failures: [[OpenFailure]]
+    let states: [UpstreamState]
     /// Milliseconds: since 1970, and of the clock that is never set.
     let wall: Int64
     let now: Int64
@@ -64,41 +65,54 @@ extension StatusFigures {
         let now = server.monotonicMilliseconds
         let sample = StatusSample(snapshot, at: now)
         let failures = apis.map { $0.openFailures() }
-        let troubled = Set(zip(apis, failures).filter { api, open in !api.isUp || open.contains { $0.user == nil } }.map(\.0.name))
+        var sentence = StateSentence()
+        var troubled: Set<String> = []
+        for (api, open) in zip(apis, failures) {
+            let known = sentence.troubles.count
+            let isDown = sentence.addOutage(api, open, now: now)
+            if !isDown { sentence.addTroubles(api, open, now: now) }
+            // What fails at one of several addresses is asked for at another.
+            if isDown || sentence.troubles[known...].contains(where: { $0.kind != .address }) { troubled.insert(api.name) }
+        }
         let history = server.status.history.withLock { history in
             history.note(sample, troubled: troubled)
             return history
         }
-        let store = server.cacheFigures
-        var sentence = StateSentence()
-        sentence.apis = apis.count
-        for (api, open) in zip(apis, failures) { sentence.add(api, open, now: now) }
+        let states = apis.map { api in
+            let counts = history.lately(api.name, at: sample)
+            return UpstreamState(
+                snapshot.counts(ofAPI: Int(api.place)).contact, responses: (counts.responses, counts.errors), now: now)
+        }
+        let down = Set(sentence.outages.map(\.name))
+        sentence.upstreams = zip(apis, states).filter { !down.contains($0.0.name) }.map { ($0.name, $1) }
         sentence.outages.sort { $0.seconds > $1.seconds }
         sentence.troubles.sort { $0.seconds > $1.seconds }
-        let counts = history.counts(of: sample, since: troubled)
-        sentence.rescued = troubled.isEmpty ? history.rescuedLately(at: sample) : counts.rescued
-        sentence.failed = troubled.isEmpty ? 0 : counts.failed
+        sentence.since = history.counts(of: sample, since: troubled)
+        sentence.lately = history.lately(at: sample, besides: troubled)
         sentence.oldestCopy = snapshot.oldestAges[CacheResult.rescued.rawValue]
-        sentence.isAsked = snapshot.connections.upstreamRequests > 0 || sample.requests > 0
         sentence.modes = Array(Set(apis.map(\.modes.all).filter { $0 != .live }.map(\.rawValue))).sorted()
         sentence.exceptions = apis.reduce(0) { $0 + $1.modes.rules.count + $1.modes.routes.count }
         sentence.faults = server.faults.rules.count
+        let store = server.cacheFigures
         sentence.isStoreWritable = apis.contains { $0.cache != nil } ? store.isWritable : nil
         sentence.isStopping = !snapshot.isReady
         self.init(
-            snapshot: snapshot, sample: sample, history: history, sentence: sentence, store: store, failures: failures,
+            snapshot: snapshot, sample: sample, history: history, sentence: sentence, store: store, failures: failures, states: states,
             wall: server.wallMilliseconds, now: now)
     }
 }
 
 extension StateSentence {
-    /// What is known to fail of one API. Paths are counted and not named: whoever sees this may not see them.
-    fileprivate mutating func add(_ api: any AdministeredAPI, _ open: [OpenFailure], now: Int64) {
-        let wide = open.filter { $0.kind == "address" || $0.kind == "upstream" }
-        if !api.isUp, let first = wide.min(by: { $0.since < $1.since }) {
-            outages.append(Outage(name: api.name, seconds: (now - first.since) / 1_000, cause: Self.words(ofCause: first.cause)))
-            return
-        }
+    /// - Returns: whether it is down.
+    fileprivate mutating func addOutage(_ api: any AdministeredAPI, _ open: [OpenFailure], now: Int64) -> Bool {
+        guard !api.isUp, let first = open.filter(\.isOfAll).min(by: { $0.since < $1.since }) else { return false }
+        outages.append(Outage(name: api.name, seconds: (now - first.since) / 1_000, cause: Self.words(ofCause: first.cause)))
+        return true
+    }
+
+    /// What is known to fail of one that is not down. Paths are counted and not named: whoever sees this may not see them. What fails for one
+    /// user only is nobody else's matter.
+    fileprivate mutating func addTroubles(_ api: any AdministeredAPI, _ open: [OpenFailure], now: Int64) {
         let place = api.name.isEmpty ? "" : " of \(api.name)"
         for one in open where one.route != nil {
             troubles.append(
@@ -106,17 +120,31 @@ extension StateSentence {
                     place: "the route \(one.route ?? "")\(place)", isMany: false, seconds: (now - one.since) / 1_000,
                     cause: Self.words(ofCause: one.cause)))
         }
-        let paths = open.filter { $0.route == nil && $0.user == nil && $0.kind != "pause" }
-        guard let first = paths.min(by: { $0.since < $1.since }) else { return }
-        let count = UInt64(paths.count)
+        func add(_ kind: Trouble.Kind, _ same: [OpenFailure], _ words: (String) -> String) {
+            guard let first = same.min(by: { $0.since < $1.since }) else { return }
+            let count = UInt64(same.count)
+            troubles.append(
+                Trouble(
+                    kind, place: words(ShownFigures.count(count, "path", "paths")), isMany: count > 1, seconds: (now - first.since) / 1_000,
+                    cause: Self.words(ofCause: first.cause)))
+        }
+        let shared = open.filter { !$0.isOfAll && $0.route == nil && $0.user == nil }
+        add(.failing, shared.filter { $0.kind != "pause" }) { $0 + place }
+        add(.pause, shared.filter { $0.kind == "pause" }) { "\(api.name.isEmpty ? "it" : api.name) asked for a pause on \($0)" }
+        let addresses = api.addresses
+        let down = addresses.compactMap(\.down)
+        guard addresses.count > 1, let first = down.min(by: { $0.since < $1.since }) else { return }
         troubles.append(
             Trouble(
-                place: ShownFigures.count(count, "path", "paths") + place, isMany: count > 1, seconds: (now - first.since) / 1_000,
-                cause: Self.words(ofCause: first.cause)))
+                .address, place: "\(down.count) of \(addresses.count) addresses\(place)", isMany: down.count > 1,
+                seconds: (now - first.since) / 1_000, cause: Self.words(ofCause: first.error)))
     }
 }
 
 extension OpenFailure {
     /// The name of the route that fails; nil where it is no route.
     var route: String? { name.hasPrefix("route:") ? String(name.dropFirst(6)) : nil }
+
+    /// Whatever the upstream is asked for.
+    var isOfAll: Bool { kind == "address" || kind == "upstream" }
 }

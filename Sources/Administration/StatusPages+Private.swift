@@ -1,5 +1,5 @@
-// What a session sees on the page of the state: which targets lead, the last exchanges, what is stored. Made of the records that `why` shows, so it costs
-// nothing while nobody looks; secrets are masked as there, and what is kept for somebody's credentials is told of and never shown.
+// What a session sees on the page of the state: which targets lead (`StatusTops`), the last exchanges, what is stored. Secrets are masked as in
+// `why`, and what is kept for somebody's credentials is told of and never shown.
 
 import Archives
 import CachePolicy
@@ -13,14 +13,15 @@ import Telemetry
 extension StatusPages {
     /// Of each loop.
     static let recordLimit = 2_000
-    private static let (topLimit, exchangeLimit, entryLimit) = (10, 25, 50)
+    private static let (exchangeLimit, entryLimit) = (25, 50)
 
     /// On the interface's queue.
-    static func gather(_ task: AdminInterface.Task, _ viewer: StatusViewer, _ records: [WhyRecord]) -> StatusView.Private {
+    static func gather(
+        _ task: AdminInterface.Task, _ viewer: StatusViewer, _ records: [WhyRecord], _ tallies: [TargetTally]
+    ) -> StatusView.Private {
         var view = StatusView.Private()
         if case .session(let session) = viewer { view.formToken = session.formToken }
-        let clients = records.filter { $0.trace.result != .own && $0.trace.background == nil }
-        view.tops = tops(clients, task)
+        view.tops = StatusTops(task).tables(records, tallies)
         let newest = records.sorted { ($0.trace.wall, $0.trace.number) > ($1.trace.wall, $1.trace.number) }.prefix(exchangeLimit)
         view.exchanges = newest.map { exchange($0, task) }
         if let count = task.request["purged"].flatMap(Int.init) {
@@ -30,60 +31,7 @@ extension StatusPages {
         return view
     }
 
-    // MARK: Targets
-
-    private struct Counts {
-        var hits: UInt64 = 0
-        var misses: UInt64 = 0
-        var rescues: UInt64 = 0
-        var failures: UInt64 = 0
-        var bytes: UInt64 = 0
-    }
-
-    private static func tops(_ records: [WhyRecord], _ task: AdminInterface.Task) -> [StatusView.Table] {
-        struct Place: Hashable {
-            let api: UInt16
-            let target: [UInt8]
-        }
-        var counts: [Place: Counts] = [:]
-        for record in records {
-            let place = Place(api: record.trace.api, target: record.target)
-            switch record.trace.result {
-            case .hit, .stale, .revalidated, .collapsed: counts[place, default: Counts()].hits += 1
-            case .rescued: counts[place, default: Counts()].rescues += 1
-            // Neither clients that left nor those that were refused say that something is not stored.
-            case .error where record.trace.status < 500: continue
-            case .error: counts[place, default: Counts()].failures += 1
-            case .miss, .bypass: counts[place, default: Counts()].misses += 1
-            case .own: continue
-            }
-            counts[place, default: Counts()].bytes += UInt64(max(0, record.trace.bodyBytes))
-        }
-        let span = "among the last \(ShownFigures.count(records.count)) requests"
-        func top(_ id: String, _ title: String, _ empty: String, _ measure: (Counts) -> UInt64, _ text: (UInt64) -> String)
-            -> StatusView.Table
-        {
-            let most = counts.map { ($0.key, measure($0.value)) }.filter { $0.1 > 0 }
-                .sorted { ($1.1, String(decoding: $0.0.target, as: UTF8.self)) < ($0.1, String(decoding: $1.0.target, as: UTF8.self)) }
-            let rows = most.prefix(topLimit).map { place, count in
-                [StatusView.Cell(SecretNames.redacted(place.target), note: name(place.api, task)), StatusView.Cell(text(count))]
-            }
-            return StatusView.Table(
-                id: id, title: title, caption: "\(title), \(span)",
-                columns: [.init("Target"), .init(id == "bytes" ? "Bytes" : "Requests", isNumber: true)], rows: rows,
-                empty: empty)
-        }
-        let count = { (count: UInt64) in ShownFigures.count(count) }
-        return [
-            top("failed", "Failed, without a copy", "None failed.", \.failures, count),
-            top("rescued", "Rescued", "None was rescued.", \.rescues, count),
-            top("hits", "From the store", "None came from the store.", \.hits, count),
-            top("misses", "From the upstream", "None.", \.misses, count),
-            top("bytes", "Bytes", "None.", \.bytes, { ShownFigures.bytes(Int(clamping: $0)) }),
-        ]
-    }
-
-    private static func name(_ place: UInt16, _ task: AdminInterface.Task) -> String {
+    static func name(_ place: UInt16, _ task: AdminInterface.Task) -> String {
         task.interface.apis.first { $0.place == place }?.name ?? ""
     }
 
@@ -101,7 +49,7 @@ extension StatusPages {
             time: String(StatusView.time(record.trace.wall).dropFirst(11).prefix(8)), target: "\(text("method")) \(text("target"))",
             result: record.trace.background == nil ? text("result") : "background",
             note: "\(record.trace.status) · \(ShownFigures.duration(microseconds: Int64(seconds * 1e6))) · \(record.id)",
-            isFailed: record.trace.result == .error, sentences: sentences + advice)
+            isFailed: record.trace.status >= 500, sentences: sentences + advice)
     }
 
     // MARK: The store

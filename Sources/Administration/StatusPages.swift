@@ -14,10 +14,12 @@ enum StatusPages {
             let view = StatusView(figures, task.interface.apis)
             guard viewer.maySee else { return task.reply(page(view)) }
             task.server.searchRecords(WhyRing.Search(limit: recordLimit)) { found in
-                task.interface.later {
-                    var view = view
-                    view.details = gather(task, viewer, found.records)
-                    task.reply(page(view))
+                task.server.collectTargets { tallies in
+                    task.interface.later {
+                        var view = view
+                        view.details = gather(task, viewer, found.records, tallies)
+                        task.reply(page(view))
+                    }
                 }
             }
         }
@@ -118,7 +120,9 @@ extension StatusView {
     // MARK: Upstreams
 
     private static func upstreams(_ figures: StatusFigures, _ apis: [any AdministeredAPI]) -> Table {
-        let rows = zip(apis, figures.failures).flatMap { api, open in Self.rows(api, open, now: figures.now) }
+        let rows = apis.indices.flatMap { place in
+            self.rows(apis[place], figures.failures[place], figures.states[place], figures)
+        }
         return Table(
             id: "upstreams", title: "Upstreams",
             caption: "Each upstream, and below it what of it fails: since when, why, and what that stops",
@@ -128,40 +132,72 @@ extension StatusView {
             rows: rows, empty: "")
     }
 
-    private static func rows(_ api: any AdministeredAPI, _ open: [OpenFailure], now: Int64) -> [[Cell]] {
-        let name = api.name.isEmpty ? "The upstream" : api.name
-        let wide = open.filter { $0.kind == "address" || $0.kind == "upstream" }
-        let narrow = open.filter { $0.kind != "address" && $0.kind != "upstream" }
+    private static func rows(
+        _ api: any AdministeredAPI, _ open: [OpenFailure], _ state: UpstreamState, _ figures: StatusFigures
+    ) -> [[Cell]] {
+        let (name, now) = (api.name.isEmpty ? "The upstream" : api.name, figures.now)
+        let narrow = open.filter { !$0.isOfAll }
         var rows: [[Cell]] = []
-        if let first = wide.min(by: { $0.since < $1.since }) {
-            rows.append(
-                failing(Cell(name), Cell(api.isUp ? "Fails in part" : "Down", level: api.isUp ? .strained : .down), first, now: now))
+        if !api.isUp, let first = open.filter(\.isOfAll).min(by: { $0.since < $1.since }) {
+            rows.append(failing(Cell(name), Cell("Down", level: .down), first, now: now))
         } else {
-            let meaning = api.remembersFailures ? "requests are sent as ever" : "failures are not remembered here (failure.threshold)"
-            rows.append([
-                Cell(name), narrow.isEmpty ? Cell("Responds", level: .well) : Cell("Fails in part", level: .strained), Cell("–"), Cell("–"),
-                Cell("–"), Cell(meaning),
-            ])
+            let failsInPart = narrow.contains { $0.user == nil } && !state.isAlarming
+            rows.append(whole(api, name, state, failsInPart: failsInPart, figures))
         }
-        let addresses = api.addresses
-        for (place, address) in addresses.enumerated() where addresses.count > 1 {
-            guard let down = address.down else { continue }
-            rows.append([
-                Cell("\(name): address \(place + 1) of \(addresses.count)"), Cell("Down", level: .strained),
-                Cell(ShownFigures.span((now - down.since) / 1_000)), Cell(StateSentence.words(ofCause: down.error)), Cell("–"),
-                Cell("the other addresses are asked"),
-            ])
-        }
+        rows += addresses(api.addresses, name, now: now)
         for one in narrow where one.route != nil {
             rows.append(failing(Cell("\(name): route \(one.route ?? "")"), Cell("Fails", level: .strained), one, now: now))
         }
-        for (kind, title) in [("family", "groups of paths"), ("target", "paths"), ("pause", "pauses that it asked for")] {
+        for (kind, title) in [("family", "groups of paths"), ("target", "paths")] {
             let same = narrow.filter { $0.kind == kind && $0.route == nil }
             guard let first = same.min(by: { $0.since < $1.since }) else { continue }
             rows.append(
                 failing(Cell("\(name): \(ShownFigures.count(same.count)) \(title)"), Cell("Fails", level: .strained), first, now: now))
         }
+        for (isForOne, title) in [(false, "pauses that it asked for"), (true, "pauses that it asked single users for")] {
+            let same = narrow.filter { $0.kind == "pause" && ($0.user != nil) == isForOne }
+            guard let first = same.min(by: { $0.since < $1.since }) else { continue }
+            let state = isForOne ? Cell("Paused") : Cell("Paused", level: .strained)
+            rows.append(failing(Cell("\(name): \(ShownFigures.count(same.count)) \(title)"), state, first, now: now))
+        }
         return rows
+    }
+
+    /// Of an upstream that is not known to be down.
+    private static func whole(
+        _ api: any AdministeredAPI, _ name: String, _ state: UpstreamState, failsInPart: Bool, _ figures: StatusFigures
+    ) -> [Cell] {
+        let contact = figures.snapshot.counts(ofAPI: Int(api.place)).contact
+        let ago = { (time: Int64?) in time.map { "\(ShownFigures.span((figures.now - $0) / 1_000)) ago" } ?? "" }
+        var badge: Cell
+        switch state {
+        case .unasked: badge = Cell(state.word)
+        case .responds: badge = failsInPart ? Cell("Fails in part", level: .strained) : Cell(state.word, level: .well)
+        case .responded:
+            badge = Cell(failsInPart ? "Fails in part" : state.word, note: ago(contact.respondedAt), level: failsInPart ? .strained : nil)
+        case .reachable: badge = Cell(failsInPart ? "Fails in part" : state.word, level: failsInPart ? .strained : nil)
+        case .errors: badge = Cell(state.word, note: "in the last 5 min", level: .strained)
+        case .silent: badge = Cell(state.word, note: ago(contact.failure?.at), level: .strained)
+        }
+        let labels = figures.snapshot.shards.labels.upstreamErrors
+        let error = state == .silent || state == .reachable ? contact.failure.map { $0.error } : nil
+        let cause = error.flatMap { labels.indices.contains($0) ? StateSentence.words(ofCause: labels[$0]) : nil }
+        let meaning = api.remembersFailures ? "requests are sent as ever" : "failures are not remembered here (failure.memory)"
+        return [Cell(name), badge, Cell("–"), Cell(cause ?? "–"), Cell("–"), Cell(meaning)]
+    }
+
+    private static func addresses(_ addresses: [AddressState], _ name: String, now: Int64) -> [[Cell]] {
+        guard addresses.count > 1 else { return [] }
+        let meaning = addresses.contains { $0.down == nil } ? "the other addresses are asked" : "there is no other to ask"
+        return addresses.enumerated().compactMap { place, address in
+            address.down.map { down in
+                [
+                    Cell("\(name): address \(place + 1) of \(addresses.count)"), Cell("Down", level: .strained),
+                    Cell(ShownFigures.span((now - down.since) / 1_000)), Cell(StateSentence.words(ofCause: down.error)), Cell("–"),
+                    Cell(meaning),
+                ]
+            }
+        }
     }
 
     private static func failing(_ place: Cell, _ state: Cell, _ open: OpenFailure, now: Int64) -> [Cell] {
@@ -175,13 +211,23 @@ extension StatusView {
     // MARK: Routes
 
     private static func routes(_ figures: StatusFigures) -> Table {
-        let all = figures.snapshot.summary
-        let routes = figures.snapshot.routeSummaries.filter { $0.total > 0 }.sorted { $0.total > $1.total }
-        let rows = [row(all, "All paths")] + routes.prefix(routeLimit).map { row($0, $0.name) }
-        let more = routes.count > routeLimit ? "; the \(routeLimit) of most requests" : ""
+        let snapshot = figures.snapshot
+        let apis = snapshot.apiSummaries.filter { $0.total > 0 }.sorted { $0.total > $1.total }
+        let routes = snapshot.routeSummaries.filter { $0.total > 0 }.sorted { $0.total > $1.total }
+        let shown = routes.prefix(routeLimit)
+        var rows = [row(snapshot.summary, "All paths")]
+        for api in apis {
+            rows.append(row(api, "\(api.name): all paths"))
+            rows += shown.filter { $0.name.hasPrefix(api.name + "/") }.map { row($0, $0.name) }
+        }
+        // Of an API that is not served any more, or of the only one.
+        rows += shown.filter { route in !apis.contains { route.name.hasPrefix($0.name + "/") } }.map { row($0, $0.name) }
+        let more = routes.count > routeLimit ? "; the \(routeLimit) routes of most requests" : ""
+        let title = snapshot.apis.isEmpty ? "Routes" : "APIs and routes"
         return Table(
-            id: "routes", title: "Routes",
-            caption: "Requests since the start, and what was most often not stored, with the setting that would change it\(more)",
+            id: "routes", title: title,
+            caption:
+                "Requests since the start, and what was most often not stored, errors aside, with the setting that would change it\(more)",
             columns: [
                 Column("Route"), Column("Requests", isNumber: true), Column("From the store", isNumber: true),
                 Column("Rescued", isNumber: true),

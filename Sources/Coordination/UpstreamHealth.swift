@@ -114,7 +114,7 @@ public final class UpstreamHealth: Sendable {
         }
         return Line(
             level: isNarrow ? .info : .warning,
-            text: "\(subject) \(change.scope.kind.beginWords) (\(cause.label)): \(change.scope.kind.effect)\(more)")
+            text: "\(subject) \(change.scope.beginWords) (\(cause.label)): \(change.scope.effect)\(more)")
     }
 
     private func place(_ scope: FailureMemory.Scope) -> String {
@@ -239,20 +239,23 @@ struct LogAllowance {
 }
 
 extension FailureScopeKind {
-    fileprivate var beginWords: String {
-        switch self {
-        case .address: "cannot be reached"
-        case .upstream: "fails, whatever it is asked for"
-        case .family, .target: "fails"
-        case .pause: "asked a user to wait"
-        }
-    }
-
     fileprivate var endWords: String {
         switch self {
         case .address: "can be reached again"
         case .upstream, .family, .target: "is asked again as ever"
         case .pause: "has responded well before the pause was over"
+        }
+    }
+}
+
+extension FailureMemory.Scope {
+    fileprivate var beginWords: String {
+        switch self {
+        case .address: "cannot be reached"
+        case .upstream: "fails, whatever it is asked for"
+        case .family, .target: "fails"
+        case .pause(_, user: 0): "asked for a pause"
+        case .pause: "asked a user to wait"
         }
     }
 
@@ -261,6 +264,7 @@ extension FailureScopeKind {
         switch self {
         case .address: "copies go out at once, reads without one get 503, and a connection is tried from time to time"
         case .upstream, .family, .target: "copies go out at once, one request from time to time looks, and all others are sent as ever"
+        case .pause(_, user: 0): "copies go out at once where a request has no credentials, and all other requests are sent as ever"
         case .pause: "this user's copies go out at once, and all other requests are sent as ever"
         }
     }

@@ -1,5 +1,5 @@
-// How things are, in one sentence: what is down, since when and why, and who was rescued with copies of what age. Made of figures alone; the page
-// of the state, `cistern status` and /-/stats say the same.
+// How things are, in one sentence: what is down, since when and why, who was rescued with copies of what age, and what failed. Made of figures
+// alone; the page of the state, `cistern status`, `cistern top` and /-/stats say the same.
 
 public struct StateSentence: Sendable {
     /// An upstream that cannot be reached, or fails whatever it is asked for.
@@ -14,16 +14,35 @@ public struct StateSentence: Sendable {
         public init(name: String, seconds: Int64, cause: String) { (self.name, self.seconds, self.cause) = (name, seconds, cause) }
     }
 
-    /// A part of what an upstream is asked for.
+    /// A part of what an upstream is asked for, or of where it is.
     public struct Trouble: Sendable {
-        /// `the route search`, `3 paths`.
+        public enum Kind: Sendable {
+            case failing
+            /// It asked to be left alone.
+            case pause
+            /// An address: others are asked in its place.
+            case address
+        }
+
+        public let kind: Kind
+        /// `the route search`, `3 paths`; of a pause who asked for it, and on what.
         public let place: String
         public let isMany: Bool
         public let seconds: Int64
         public let cause: String
 
-        public init(place: String, isMany: Bool, seconds: Int64, cause: String) {
-            (self.place, self.isMany, self.seconds, self.cause) = (place, isMany, seconds, cause)
+        public init(_ kind: Kind = .failing, place: String, isMany: Bool, seconds: Int64, cause: String) {
+            (self.kind, self.place, self.isMany, self.seconds, self.cause) = (kind, place, isMany, seconds, cause)
+        }
+
+        var text: String {
+            let span = ShownFigures.span(seconds)
+            let have = isMany ? "have" : "has"
+            switch kind {
+            case .failing: return "\(place) \(have) been failing for \(span) (\(cause))"
+            case .pause: return "\(place) \(span) ago (\(cause))"
+            case .address: return "\(place) \(have) been down for \(span) (\(cause))"
+            }
         }
     }
 
@@ -31,17 +50,26 @@ public struct StateSentence: Sendable {
         case well, strained, down
     }
 
-    public var apis = 1
+    /// Requests of clients.
+    public struct Counts: Sendable, Equatable {
+        public var rescued: UInt64 = 0
+        /// They got a status of 5xx, whoever made it.
+        public var failed: UInt64 = 0
+
+        public init(rescued: UInt64 = 0, failed: UInt64 = 0) { (self.rescued, self.failed) = (rescued, failed) }
+    }
+
+    /// Each upstream that is not down, by its API's name, and when it was last heard of.
+    public var upstreams: [(name: String, state: UpstreamState)] = []
     /// Longest first.
     public var outages: [Outage] = []
     public var troubles: [Trouble] = []
-    /// Since the first of these began; where there is none, within the last five minutes.
-    public var rescued: UInt64 = 0
-    public var failed: UInt64 = 0
+    /// For APIs of which something is down or fails: since the first of that began.
+    public var since = Counts()
+    /// For all others: within the last five minutes.
+    public var lately = Counts()
     /// Seconds: of the oldest copy that rescued within the last five minutes.
     public var oldestCopy: Int64?
-    /// Whether the upstream was asked for anything since the start.
-    public var isAsked = true
     /// The modes of all paths that are not `live`.
     public var modes: [String] = []
     /// Paths and routes that have a mode of their own.
@@ -53,32 +81,41 @@ public struct StateSentence: Sendable {
 
     public init() {}
 
+    private var apis: Int { upstreams.count + outages.count }
+
     public var level: Level {
-        if !outages.isEmpty { return outages.count >= apis || rescued == 0 ? .down : .strained }
-        let isPlain = troubles.isEmpty && rescued == 0 && faults == 0 && modes.isEmpty && isStoreWritable != false && !isStopping
-        return isPlain ? .well : .strained
+        if !outages.isEmpty { return upstreams.isEmpty || since.rescued == 0 ? .down : .strained }
+        let isQuiet = troubles.isEmpty && lately == Counts() && upstreams.allSatisfy { !$0.state.isAlarming }
+        let isPlain = faults == 0 && modes.isEmpty && isStoreWritable != false && !isStopping
+        return isQuiet && isPlain ? .well : .strained
     }
 
     public var text: String { ([main + "."] + remarks).joined(separator: " ") }
 
     private static let named = 3
 
+    // MARK: The sentence
+
+    /// Whether what is counted is counted since something began.
+    private var isCountedSince: Bool { !outages.isEmpty || troubles.contains { $0.kind != .address } }
+
     private var main: String {
-        if !outages.isEmpty { return outageWords + "; " + rescueWords }
-        let all = apis == 1 ? "The upstream" : "All \(apis) upstreams"
-        let respond = apis == 1 ? "responds" : "respond"
-        guard troubles.isEmpty else {
-            let parts = troubles.prefix(Self.named).map {
-                "\($0.place) \($0.isMany ? "have" : "has") been failing for \(ShownFigures.span($0.seconds)) (\($0.cause))"
-            }
-            let more = troubles.count > Self.named ? ["\(troubles.count - Self.named) more"] : []
-            return "\(all) \(respond), but \(Self.joined(parts + more)); \(rescueWords)"
+        if !outages.isEmpty { return outageWords + "; " + rescueWords(since) }
+        var words = UpstreamState.words(upstreams)
+        if !troubles.isEmpty { words += ", but " + troubleWords }
+        if isCountedSince { return words + "; " + rescueWords(since) }
+        if lately.failed > 0 {
+            words += "\(troubles.isEmpty ? ", but" : ";") \(failedWords)"
+            return lately.rescued > 0 ? words + "; " + rescueWords(Counts(rescued: lately.rescued)) : words
         }
-        guard isAsked else {
-            return apis == 1 ? "The upstream has not been asked for anything yet" : "No upstream has been asked for anything yet"
-        }
-        guard rescued > 0 else { return "\(all) \(respond)" }
-        return "\(all) \(respond) again; within the last 5 min \(rescueWords)"
+        return lately.rescued > 0 ? words + "; within the last 5 min \(rescueWords(lately))" : words
+    }
+
+    private var failedWords: String { "\(ShownFigures.count(lately.failed, "request", "requests")) failed in the last 5 min" }
+
+    private var troubleWords: String {
+        let more = troubles.count > Self.named ? ["\(troubles.count - Self.named) more"] : []
+        return Self.joined(troubles.prefix(Self.named).map(\.text) + more)
     }
 
     private var outageWords: String {
@@ -90,14 +127,22 @@ public struct StateSentence: Sendable {
         return Self.joined(parts + more)
     }
 
-    private var rescueWords: String {
-        var words = rescued == 0 ? "nothing rescued" : "\(ShownFigures.count(rescued, "request", "requests")) rescued"
-        if rescued > 0, let oldestCopy { words += ", oldest copy \(ShownFigures.span(oldestCopy))" }
-        return words + (failed == 0 ? "" : ", \(ShownFigures.count(failed)) failed")
+    private func rescueWords(_ counts: Counts) -> String {
+        var words = counts.rescued == 0 ? "nothing rescued" : "\(ShownFigures.count(counts.rescued, "request", "requests")) rescued"
+        if counts.rescued > 0, let oldestCopy { words += ", oldest copy \(ShownFigures.span(oldestCopy))" }
+        return words + (counts.failed == 0 ? "" : ", \(ShownFigures.count(counts.failed)) failed")
     }
+
+    // MARK: Remarks
 
     private var remarks: [String] {
         var remarks: [String] = []
+        // The sentence is of the outages then.
+        if !outages.isEmpty {
+            if let words = UpstreamState.alarm(upstreams) { remarks.append(words + ".") }
+            if !troubles.isEmpty { remarks.append("Besides, \(troubleWords).") }
+        }
+        if isCountedSince, lately.failed > 0 { remarks.append("Elsewhere \(failedWords).") }
         if !modes.isEmpty { remarks.append("The mode is \(Self.joined(modes)), not live.") }
         if exceptions > 0 {
             remarks.append(exceptions == 1 ? "One mode is for some paths only." : "\(exceptions) modes are for some paths only.")
@@ -111,7 +156,7 @@ public struct StateSentence: Sendable {
         return remarks
     }
 
-    private static func joined(_ parts: [String]) -> String {
+    static func joined(_ parts: [String]) -> String {
         guard parts.count > 1, let last = parts.last else { return parts.first ?? "" }
         return parts.dropLast().joined(separator: ", ") + " and " + last
     }

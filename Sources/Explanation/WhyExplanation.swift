@@ -223,7 +223,9 @@ public struct WhyExplanation {
         if trace.mode != .live { advice.append(WhyAdvice("cache.mode", "is the mode at the start; `cistern mode` switches it now")) }
         // No setting makes writes be kept.
         let isWrite = trace.reasons.notStored == .methodNotCacheable && trace.method != .post
-        if !isWrite, let one = demand?.advice ?? trace.reasons.notStored?.advice { advice.append(one) }
+        // Nor is it good that errors are.
+        let isError = trace.reasons.notStored == .status && max(trace.status, trace.upstream.status) >= 500
+        if !isWrite, !isError, let one = demand?.advice ?? trace.reasons.notStored?.advice { advice.append(one) }
         if trace.reasons.validation == .noFreshness, trace.result != .rescued, trace.background == nil {
             advice.append(WhyAdvice("cache.heuristics", "takes a share of a response's age since its last change for its freshness"))
         }

@@ -77,8 +77,8 @@ final class ActiveProbe: TransferReceiver {
 
     func transferFailed(_ transfer: Transfer, _ error: UpstreamError) {
         // What keeps a connection from coming about is told of the attempt itself.
-        let isOwn = error == .connectionLimitReached || error == .proxyInternalError
-        if !isOwn, !error.isFailureToReach { shard.shared.health.fail(scopes, .transfer(error), began: began, now: now) }
+        if status == nil, !error.isOwn { shard.noteNoResponse(error) }
+        if !error.isOwn, !error.isFailureToReach { shard.shared.health.fail(scopes, .transfer(error), began: began, now: now) }
         again()
     }
 

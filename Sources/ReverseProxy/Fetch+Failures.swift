@@ -39,8 +39,7 @@ extension Fetch {
     /// What of it is our own, or is told of each attempt to connect, is not told again.
     /// An injected fault is no attempt: it counts for what was asked, and not for the whole upstream.
     func note(_ error: UpstreamError) {
-        let isOwn = error == .connectionLimitReached || error == .proxyInternalError
-        if !isOwn, isFaulted || !error.isFailureToReach { noteFailure(.transfer(error)) }
+        if !error.isOwn, isFaulted || !error.isFailureToReach { noteFailure(.transfer(error)) }
     }
 
     /// The soft deadline has passed. As long as it waits for a connection, that is not the upstream's doing.

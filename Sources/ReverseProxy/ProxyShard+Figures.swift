@@ -38,7 +38,7 @@ extension ProxyShard {
     // MARK: Counting
 
     /// For one of several.
-    func countOfAPI(_ result: CacheResult) { records.apis[Int(shared.place)].requests[result.rawValue] += 1 }
+    func countOfAPI(_ record: borrowing ExchangeRecord) { records.apis[Int(shared.place)].countRequest(record, records.metrics.labels) }
 
     /// - Parameter route: its place, or `ExchangeTrace.noRoute`.
     func count(_ record: borrowing ExchangeRecord, _ route: UInt16, _ head: RequestHead) {
@@ -59,17 +59,37 @@ extension ProxyShard {
         figures?.note(exemplar)
     }
 
+    /// Which targets fail, are rescued, or are not in the store.
+    @inline(never)
+    func tally(_ record: borrowing ExchangeRecord, _ api: UInt16, _ target: ArraySlice<UInt8>) {
+        let now = loop.time.monotonicMilliseconds
+        if record.isServerError {
+            records.targets.failed.count(target, ofAPI: api, now: now)
+        } else if record.result == .rescued {
+            records.targets.rescued.count(target, ofAPI: api, now: now)
+        } else {
+            records.targets.forwarded.count(target, ofAPI: api, now: now)
+        }
+    }
+
     /// The upstream has responded, whoever asked.
     func countResponse(_ status: Status, _ times: TransferTimes) {
         let firstByte = times.sent < 0 || times.firstByte < times.sent ? nil : Int64(times.firstByte - times.sent)
-        records.apis[Int(shared.place)].countResponse(status: status.rawValue, firstByte: firstByte)
+        records.apis[Int(shared.place)].countResponse(
+            status: status.rawValue, firstByte: firstByte, now: loop.time.monotonicMilliseconds)
+    }
+
+    /// Nothing has come of it, and that is not our own doing.
+    func noteNoResponse(_ error: UpstreamError) {
+        records.apis[Int(shared.place)].noteFailure(Self.place(of: error), now: loop.time.monotonicMilliseconds)
     }
 
     func countResponseBytes(_ count: Int) { records.apis[Int(shared.place)].responseBytes += UInt64(count) }
 
     func countConnection(_ times: TransferTimes) {
         let securing = times.secured > 0 ? Int64(max(0, times.secured - times.connected)) : nil
-        records.apis[Int(shared.place)].countConnection(connecting: Int64(times.connected), securing: securing)
+        records.apis[Int(shared.place)].countConnection(
+            connecting: Int64(times.connected), securing: securing, now: loop.time.monotonicMilliseconds)
     }
 
     func countRepeated() { records.metrics.repeated += 1 }
@@ -100,7 +120,21 @@ extension ProxyShard {
     func countContent(_ outcome: ContentOutcome) { records.metrics.countContent(MetricNames.contentOutcomes.firstIndex(of: outcome) ?? 0) }
 
     func countUpstreamError(_ error: UpstreamError) {
-        records.metrics.upstreamFailed(MetricNames.upstreamErrors.firstIndex { $0.rawValue == error.rawValue } ?? 0)
+        records.metrics.upstreamFailed(Self.place(of: error))
+    }
+
+    private static func place(of error: UpstreamError) -> Int {
+        MetricNames.upstreamErrors.firstIndex { $0.rawValue == error.rawValue } ?? 0
+    }
+}
+
+extension CacheResult {
+    /// Whether it is said of which target.
+    var isTallied: Bool {
+        switch self {
+        case .rescued, .miss, .bypass: true
+        case .hit, .revalidated, .stale, .collapsed, .error, .own: false
+        }
     }
 }
 

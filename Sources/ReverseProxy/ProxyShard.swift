@@ -83,7 +83,7 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     /// On its loop, before it takes the first request.
     public func start() {
         loop.assertOnLoop()
-        while records.apis.count <= Int(shared.place) { records.apis.append(APICounts()) }
+        records.count(of: settings.upstream, ofAPI: Int(shared.place))
         routeFigures = RouteRecords(routes, ofAPI: shared.name, in: records)
         if let cache = shared.cache { shard.connections.contentMemory = cache }
         modes = shared.modes
@@ -231,9 +231,10 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
         if !isAlone {
             if trace.reasons.refusal?.isOfNoAPI == true { trace.api = ExchangeTrace.noAPI }
             if trace.api != ExchangeTrace.noAPI { trace.api = shared.place }
-            if trace.api != ExchangeTrace.noAPI { countOfAPI(record.result) }
+            if trace.api != ExchangeTrace.noAPI { countOfAPI(record) }
         }
         records.why.append(trace, target: head.pathAndQuery)
+        if record.isServerError || record.result.isTallied { tally(record, trace.api, head.pathAndQuery) }
         if head.span.isRecorded { noteSpan(record, trace, head, client, began) }
         if let log = records.accessLog { log.append(accessLine(record, trace, head, client, log)) }
     }

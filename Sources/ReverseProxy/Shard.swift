@@ -46,6 +46,12 @@ public final class Shard: @unchecked Sendable {
 
     // MARK: Figures
 
+    /// Which targets fail, are rescued, or are not in the store, as far as is told apart.
+    public var targets: TargetTally {
+        loop.assertOnLoop()
+        return records.targets
+    }
+
     /// Adds this shard's counts to those of the others.
     public func addFigures(to snapshot: inout MetricsSnapshot) {
         loop.assertOnLoop()

@@ -29,6 +29,17 @@ extension ProxyServer: AdministeredServer {
 
     // MARK: Loops
 
+    public func collectTargets(then: @escaping @Sendable ([TargetTally]) -> Void) {
+        // Each shard adds to it from its own loop.
+        let all = Mutex<[TargetTally]>([])
+        onEachShard { served in
+            let own = served.shard.targets
+            all.withLock { $0.append(own) }
+        } then: {
+            then(all.withLock { $0 })
+        }
+    }
+
     public func searchRecords(_ search: WhyRing.Search, then: @escaping @Sendable (WhyRing.Found) -> Void) {
         // Each shard adds to it from its own loop.
         let found = Mutex<(all: WhyRing.Found, left: Int)>((WhyRing.Found(shards: shardCount), shardCount))

@@ -47,7 +47,7 @@ public final class ProxyServer: @unchecked Sendable {
     /// With which listeners another process goes on; nil where none has taken over.
     let handedOver: Mutex<[ServedListener]?> = Mutex(nil)
     /// What the page of the state remembers.
-    public let status = StatusMemory()
+    public let status: StatusMemory
     private let time: any TimeSource
     let logger: Logger
 
@@ -58,6 +58,7 @@ public final class ProxyServer: @unchecked Sendable {
         after predecessor: Predecessor? = nil, time: any TimeSource = SystemTime.shared
     ) throws {
         (self.time, self.logger, self.predecessor) = (time, logger, predecessor)
+        status = StatusMemory(now: time.monotonicMilliseconds)
         let process = ProcessState(settings, logger: logger, accessLog: accessLog, recorder: recorder)
         if let keys = predecessor?.ticketKeys { tickets.withLock { $0 = TicketKeys(keys) } }
         let certificates = try ServedCertificates(settings.listening, ticketKeys, now: time.wallMilliseconds / 1_000)

@@ -130,7 +130,7 @@ extension ServedAPI: AdministeredAPI {
             return OpenFailure(
                 name: state.health.name(of: open.scope), kind: open.scope.kind.rawValue, since: open.stop.since,
                 cause: open.stop.cause.label,
-                setting: open.stop.setting.rawValue, effect: open.scope.kind.effect, wait: open.stop.wait, user: user)
+                setting: open.stop.setting.rawValue, effect: open.scope.effect, wait: open.stop.wait, user: user)
         }
     }
 

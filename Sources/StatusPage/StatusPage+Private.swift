@@ -28,7 +28,7 @@ extension StatusPage {
             page.markup("<details><summary>")
             page.element("span class=\"quiet\"", "span", exchange.time)
             page.markup(" ")
-            badge(exchange.isFailed ? .down : exchange.result == "rescued" ? .strained : .well, exchange.result, &page)
+            badge(exchange.isFailed ? .down : ["rescued", "error"].contains(exchange.result) ? .strained : .well, exchange.result, &page)
             page.markup(" ")
             page.element("bdi", "bdi", exchange.target)
             page.markup(" ")

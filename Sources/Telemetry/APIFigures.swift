@@ -4,8 +4,15 @@
 public struct APICounts: Sendable {
     /// Requests by what was done with them, at the places of `CacheResult`; not counted where there is one API only.
     public var requests = [UInt64](repeating: 0, count: CacheResult.allCases.count)
+    /// Of these, those that the client got a status of 5xx for.
+    public private(set) var serverErrors: UInt64 = 0
+    /// By the places of `MetricLabels`, and of these those with a status of 5xx; empty until there is something to count.
+    private var notStored: [UInt64] = []
+    private var errorsNotStored: [UInt64] = []
     /// The upstream's responses by status class (1xx … 5xx).
     private var responses = [UInt64](repeating: 0, count: ExchangeRecord.statusClasses)
+    /// When it was last heard of.
+    public private(set) var contact = UpstreamContact()
     /// Content of them, as it came.
     public var responseBytes: UInt64 = 0
     /// Microseconds until connections stood, and until TLS was agreed from then on; and from a request's sending to the first of its response.
@@ -15,18 +22,42 @@ public struct APICounts: Sendable {
 
     public init() {}
 
+    /// A client's request, for one of several.
+    public mutating func countRequest(_ exchange: borrowing ExchangeRecord, _ labels: MetricLabels) {
+        requests[exchange.result.rawValue] += 1
+        if exchange.isServerError { serverErrors += 1 }
+        guard let reason = exchange.notStored else { return }
+        RouteCounts.count(reason, of: labels.notStored.count, in: &notStored)
+        if exchange.isServerError { RouteCounts.count(reason, of: labels.notStored.count, in: &errorsNotStored) }
+    }
+
+    /// The upstream's, whatever they said; and those that said that it has failed.
+    public var upstreamResponses: (all: UInt64, errors: UInt64) { (responses.reduce(0, +), responses[responses.count - 1]) }
+
     /// A response's head has come.
-    /// - Parameter firstByte: microseconds from its request's sending; nil where that is not known.
-    public mutating func countResponse(status: UInt16, firstByte microseconds: Int64?) {
+    /// - Parameters:
+    ///   - firstByte: microseconds from its request's sending; nil where that is not known.
+    ///   - now: milliseconds of the clock that is never set.
+    public mutating func countResponse(status: UInt16, firstByte microseconds: Int64?, now: Int64) {
         responses[min(max(Int(status) / 100, 1), responses.count) - 1] += 1
+        contact.respond(at: now)
         if let microseconds { firstByte.observe(microseconds) }
     }
+
+    /// A request was sent, or a connection tried, and nothing came.
+    /// - Parameter error: its place among the labels.
+    public mutating func noteFailure(_ error: Int, now: Int64) { contact.fail(error, at: now) }
+
+    /// From now on another is asked.
+    public mutating func forgetContact() { contact = UpstreamContact() }
 
     /// A connection was made.
     /// - Parameters:
     ///   - connecting: microseconds until it stood, with the look-up of its name.
     ///   - securing: microseconds from then on until TLS was agreed; nil without TLS.
-    public mutating func countConnection(connecting: Int64, securing: Int64?) {
+    ///   - now: milliseconds of the clock that is never set.
+    public mutating func countConnection(connecting: Int64, securing: Int64?, now: Int64) {
+        contact.connect(at: now)
         self.connecting.observe(connecting)
         if let securing { self.securing.observe(securing) }
     }
@@ -35,9 +66,19 @@ public struct APICounts: Sendable {
         for place in requests.indices { requests[place] += other.requests[place] }
         for place in responses.indices { responses[place] += other.responses[place] }
         responseBytes += other.responseBytes
+        serverErrors += other.serverErrors
+        RouteCounts.add(other.notStored, to: &notStored)
+        RouteCounts.add(other.errorsNotStored, to: &errorsNotStored)
+        contact.merge(other.contact)
         connecting.merge(other.connecting)
         securing.merge(other.securing)
         firstByte.merge(other.firstByte)
+    }
+
+    func summary(_ name: String, _ duration: Histogram, _ labels: MetricLabels) -> RouteSummary {
+        RouteSummary(
+            name: name, requests: requests, serverErrors: serverErrors, duration: duration,
+            notStored: MetricsSnapshot.mostFrequent(labels.notStored, notStored, without: errorsNotStored))
     }
 
     /// What each API's upstream did.
@@ -61,6 +102,32 @@ public struct APICounts: Sendable {
         writer.histogram(
             "cistern_upstream_first_byte_seconds", "From a request's sending to the first of its response.", scale: 1e-6,
             apis.map { ($0.label, $0.counts.firstByte) })
+    }
+}
+
+/// When an upstream was last heard of, or not: milliseconds of the clock that is never set. nil: never.
+public struct UpstreamContact: Sendable {
+    /// A response came, whatever it said.
+    public private(set) var respondedAt: Int64?
+    /// A connection was made, and nothing has failed since.
+    public private(set) var connectedAt: Int64?
+    /// Nothing came, and no response since; and why, by its place among the labels of the upstream's errors.
+    public private(set) var failure: (at: Int64, error: Int)?
+
+    public init() {}
+
+    public mutating func respond(at now: Int64) { (respondedAt, failure) = (now, nil) }
+
+    public mutating func connect(at now: Int64) { connectedAt = now }
+
+    public mutating func fail(_ error: Int, at now: Int64) { (failure, connectedAt) = ((now, error), nil) }
+
+    /// With what another loop knows.
+    public mutating func merge(_ other: UpstreamContact) {
+        respondedAt = [respondedAt, other.respondedAt].compactMap { $0 }.max()
+        if let theirs = other.failure, theirs.at > failure?.at ?? .min { failure = theirs }
+        if let failure, failure.at < respondedAt ?? .min { self.failure = nil }
+        connectedAt = [connectedAt, other.connectedAt].compactMap { $0 }.max().flatMap { $0 < failure?.at ?? .min ? nil : $0 }
     }
 }
 
@@ -103,7 +170,11 @@ extension MetricsSnapshot {
     /// At the places of `CacheResult`; none where there is one API only.
     public func requests(for api: APILine) -> [UInt64] { counts(ofAPI: api.place).requests }
 
-    private func counts(ofAPI place: Int) -> APICounts { apiCounts.indices.contains(place) ? apiCounts[place] : APICounts() }
+    /// Requests only where there are several APIs.
+    public func counts(of api: APILine) -> APICounts { counts(ofAPI: api.place) }
+
+    /// What the API of this place has counted.
+    public func counts(ofAPI place: Int) -> APICounts { apiCounts.indices.contains(place) ? apiCounts[place] : APICounts() }
 
     /// What each upstream did. With labels only where there are several.
     func writeUpstreams(to writer: inout MetricsWriter) {

@@ -90,6 +90,9 @@ public struct ExchangeRecord: Sendable {
     public var sharedPermission: Int?
     public var notStored: Int?
 
+    /// The client got a status of 5xx, whoever made it: the request has failed.
+    public var isServerError: Bool { status >= 500 }
+
     static let statusClasses = 5
 
     /// 0 for 1xx … 4 for 5xx.

@@ -7,6 +7,9 @@ public struct Histogram: Sendable {
     public private(set) var counts = InlineArray<20, UInt64>(repeating: 0)
     private(set) var sum: Int64 = 0
 
+    /// Of times, without any.
+    public init() { self.init(bounds: Self.durations) }
+
     init(bounds: [Int64]) {
         self.bounds = bounds
         precondition(bounds.count < 20, "a histogram has at most 19 bounds")

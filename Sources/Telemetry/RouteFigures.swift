@@ -8,6 +8,8 @@ public struct RouteCounts: Sendable {
     /// By the places of `MetricLabels`; empty until there is something to count.
     private var rescued: [UInt64] = []
     private var notStored: [UInt64] = []
+    /// Of these, responses with a status of 5xx.
+    private var errorsNotStored: [UInt64] = []
     private(set) var exemplars = Exemplars()
 
     private static let classes = ExchangeRecord.statusClasses
@@ -18,10 +20,13 @@ public struct RouteCounts: Sendable {
         requests[exchange.result.rawValue * Self.classes + exchange.statusClass] += 1
         duration.observe(exchange.durationMicroseconds)
         if let cause = exchange.rescueCause { Self.count(cause, of: labels.rescueCauses.count, in: &rescued) }
-        if let reason = exchange.notStored { Self.count(reason, of: labels.notStored.count, in: &notStored) }
+        if let reason = exchange.notStored {
+            Self.count(reason, of: labels.notStored.count, in: &notStored)
+            if exchange.isServerError { Self.count(reason, of: labels.notStored.count, in: &errorsNotStored) }
+        }
     }
 
-    private static func count(_ place: Int, of places: Int, in counts: inout [UInt64]) {
+    static func count(_ place: Int, of places: Int, in counts: inout [UInt64]) {
         if counts.isEmpty { counts = Array(repeating: 0, count: places) }
         counts[place] += 1
     }
@@ -33,11 +38,12 @@ public struct RouteCounts: Sendable {
         duration.merge(other.duration)
         Self.add(other.rescued, to: &rescued)
         Self.add(other.notStored, to: &notStored)
+        Self.add(other.errorsNotStored, to: &errorsNotStored)
         exemplars.merge(other.exemplars)
     }
 
     /// A copy of its own, so that counting goes on in place.
-    private static func add(_ other: [UInt64], to counts: inout [UInt64]) {
+    static func add(_ other: [UInt64], to counts: inout [UInt64]) {
         if !other.isEmpty, counts.isEmpty { counts = Array(repeating: 0, count: other.count) }
         for place in other.indices { counts[place] += other[place] }
     }
@@ -88,14 +94,14 @@ public final class RouteFigures {
     }
 }
 
-/// What people are told of a route.
+/// What people are told of a route, of an API, or of all.
 public struct RouteSummary: Sendable {
     public let name: String
     /// By `CacheResult`.
     public let requests: [UInt64]
     public let serverErrors: UInt64
     public let duration: Histogram
-    /// Why most responses that were not kept were not, as metrics call it, and how many.
+    /// Why most responses that were not kept were not, as metrics call it, and how many. Errors do not count: nobody wants to keep them.
     public let notStored: (reason: String, count: UInt64)?
 }
 
@@ -107,7 +113,7 @@ extension RouteCounts {
         let errors = CacheResult.allCases.reduce(0) { $0 + requests[$1.rawValue * Self.classes + 4] }
         return RouteSummary(
             name: name, requests: results, serverErrors: errors, duration: duration,
-            notStored: MetricsSnapshot.mostFrequent(labels.notStored, notStored))
+            notStored: MetricsSnapshot.mostFrequent(labels.notStored, notStored, without: errorsNotStored))
     }
 }
 
@@ -115,7 +121,11 @@ extension MetricsSnapshot {
     /// Those of APIs that have any, and what is left of these; empty where no API has routes.
     public var routeSummaries: [RouteSummary] { routes.map { $0.counts.summary($0.name, shards.labels) } }
 
-    static func mostFrequent(_ labels: [String], _ counts: [UInt64]) -> (reason: String, count: UInt64)? {
+    /// - Parameter errors: what of the counts is not meant; may be empty.
+    static func mostFrequent(
+        _ labels: [String], _ counts: [UInt64], without errors: [UInt64]
+    ) -> (reason: String, count: UInt64)? {
+        let counts = counts.enumerated().map { place, count in count - (place < errors.count ? min(count, errors[place]) : 0) }
         guard let most = counts.max(), most > 0, let place = counts.firstIndex(of: most) else { return nil }
         return (labels[place], most)
     }
@@ -125,7 +135,16 @@ extension MetricsSnapshot {
         RouteSummary(
             name: "", requests: CacheResult.allCases.map { $0 == .own ? 0 : shards.requestCount(of: $0) },
             serverErrors: shards.serverErrors, duration: shards.clientDuration,
-            notStored: Self.mostFrequent(shards.labels.notStored, shards.notStored))
+            notStored: Self.mostFrequent(shards.labels.notStored, shards.notStored, without: shards.errorsNotStored))
+    }
+
+    /// Each of several APIs. Times are those of its routes; an API without routes has none.
+    public var apiSummaries: [RouteSummary] {
+        apis.map { api in
+            var duration = Histogram(bounds: Histogram.durations)
+            for route in routes where route.name.hasPrefix(api.name + "/") { duration.merge(route.counts.duration) }
+            return counts(of: api).summary(api.name, duration, shards.labels)
+        }
     }
 
     /// Nothing where no API has routes.

@@ -40,6 +40,8 @@ public struct ShardMetrics: Sendable {
     /// Of these, with the copy of those without credentials.
     public private(set) var rescuedWithShared: [UInt64]
     public private(set) var notStored: [UInt64]
+    /// Of these, responses with a status of 5xx: nobody wants to keep them.
+    private(set) var errorsNotStored: [UInt64]
     public private(set) var refused: [UInt64]
     public private(set) var upstreamErrors: [UInt64]
     public private(set) var contents: [UInt64]
@@ -66,6 +68,7 @@ public struct ShardMetrics: Sendable {
         rescued = Array(repeating: 0, count: labels.rescueCauses.count)
         rescuedWithShared = Array(repeating: 0, count: labels.sharedPermissions.count)
         notStored = Array(repeating: 0, count: labels.notStored.count)
+        errorsNotStored = notStored
         refused = Array(repeating: 0, count: labels.refusals.count)
         upstreamErrors = Array(repeating: 0, count: labels.upstreamErrors.count)
         contents = Array(repeating: 0, count: labels.contentOutcomes.count)
@@ -88,7 +91,10 @@ public struct ShardMetrics: Sendable {
         if exchange.source == .store { savedBytes[exchange.result.rawValue] += UInt64(exchange.bodyBytes) }
         if let cause = exchange.rescueCause { rescued[cause] += 1 }
         if let permission = exchange.sharedPermission { rescuedWithShared[permission] += 1 }
-        if let reason = exchange.notStored { notStored[reason] += 1 }
+        if let reason = exchange.notStored {
+            notStored[reason] += 1
+            if exchange.isServerError { errorsNotStored[reason] += 1 }
+        }
     }
 
     /// The trace of an exchange that was recorded.
@@ -140,6 +146,7 @@ public struct ShardMetrics: Sendable {
         Self.add(other.rescued, to: &rescued)
         Self.add(other.rescuedWithShared, to: &rescuedWithShared)
         Self.add(other.notStored, to: &notStored)
+        Self.add(other.errorsNotStored, to: &errorsNotStored)
         Self.add(other.refused, to: &refused)
         Self.add(other.upstreamErrors, to: &upstreamErrors)
         Self.add(other.contents, to: &contents)

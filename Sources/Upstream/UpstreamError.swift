@@ -65,6 +65,9 @@ public enum UpstreamError: Error, Hashable, Sendable, CaseIterable {
         return "connection_refused; details=\"the forward proxy responded \(status.rawValue) to CONNECT\""
     }
 
+    /// Our own trouble: it says nothing of the upstream.
+    public var isOwn: Bool { self == .connectionLimitReached || self == .proxyInternalError }
+
     /// Whether no connection came to be: the upstream was not found, not reached, or TLS was not agreed. All others happen on a connection.
     public var isFailureToReach: Bool {
         switch self {

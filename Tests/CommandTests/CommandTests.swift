@@ -85,7 +85,7 @@ struct CommandTests {
         let shown = try tool.run("upstream")
         #expect(shown.text.contains(": up\n") && shown.text.contains("pause:/users/1"))
         #expect(shown.text.contains("status_503") && shown.text.contains("failure.retry_after_limit"))
-        #expect(shown.lines.last?.hasPrefix("pause: this user's copies go out at once") == true)
+        #expect(shown.lines.last?.hasPrefix("pause: copies go out at once where a request has no credentials") == true)
         #expect(try tool.run("stats").text.contains("failing: pause 1"))
         let unknown = try tool.run("upstream reset target:/users/2")
         #expect(unknown.status == 1 && unknown.text.contains("No scope that fails is called target:/users/2"))

@@ -109,7 +109,9 @@ private struct Looks {
             }
             return StatsChange.Part(
                 name: part["name"]?.string ?? "", isUp: part["up"]?.bool, rate: sum(part["requests"]?.members?.map(\.name) ?? []),
-                fromStore: sum(["hit", "revalidated", "stale", "collapsed", "rescued"]), rescued: sum(["rescued"]), failed: sum(["error"]),
+                fromStore: sum(["hit", "revalidated", "stale", "collapsed", "rescued"]), rescued: sum(["rescued"]),
+                // One that was started before this counts no more than its own.
+                failed: part["server_errors"].map { rate($0.integer, earlier?["server_errors"]?.integer) } ?? sum(["error"]),
                 times: part["latency_seconds"].map { times($0, earlier?["latency_seconds"]) })
         }
     }

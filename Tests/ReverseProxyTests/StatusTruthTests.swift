@@ -1,0 +1,213 @@
+// What the page of the state, `cistern status` and /-/stats say is so: of upstreams that were never asked, fail in part, or ask for pauses.
+
+import Addresses
+import Administration
+import Downstream
+import HTTPCore
+import JSON
+import ReverseProxy
+import TestSupport
+import Testing
+import Upstream
+
+@Suite("What the page of the state says is so", .play)
+struct StatusTruthTests {
+    private static let token = "0123456789abcdef"
+
+    private static func play(
+        _ origin: ScriptedOrigin, _ configure: @escaping (inout ProxySettings) -> Void = { _ in }
+    ) throws -> ProxyPlay {
+        try ProxyPlay(origin) { settings in
+            settings.listening.adminListeners = [ListenerSettings(.ipv4(host: "127.0.0.1", port: 0))]
+            settings.admin.token = Array(token.utf8)
+            configure(&settings)
+        }
+    }
+
+    private static func kept() -> ScriptedOrigin {
+        ScriptedOrigin { request in
+            switch request.target {
+            case let target where target.hasPrefix("/bad"): [.json("{}", status: "500 No")]
+            case let target where target.hasPrefix("/private"): [.json("1", ["Cache-Control: private"])]
+            default: [.json("1", ["Cache-Control: max-age=60"])]
+            }
+        }
+    }
+
+    /// For those that may see all.
+    private static func page(_ play: ProxyPlay) throws -> String {
+        try #require(TestClient(port: play.adminPort).get("/-/status", [("Authorization", "Bearer " + token), ("Host", "localhost")])).text
+    }
+
+    /// The sentence, which the page and /-/stats say alike.
+    private static func said(_ play: ProxyPlay) throws -> (words: String, level: String) {
+        let state = try #require(JSONValue(try play.admin("GET", "/-/stats").content)?["state"])
+        let words = try #require(state["sentence"]?.string)
+        #expect(try page(play).contains(words))
+        return (words, state["level"]?.string ?? "")
+    }
+
+    /// The cells of the row that begins so, as text.
+    private static func row(_ page: String, _ name: String) -> [String] {
+        let rows = page.split(separator: "<tr role=\"row\">").dropFirst().map { row in
+            (row.split(separator: "</tr>").first ?? "").split(separator: "<t").map { cell in
+                cell.split(separator: "<", omittingEmptySubsequences: false).flatMap { $0.split(separator: ">").dropFirst().prefix(1) }
+                    .joined(separator: " ")
+            }.filter { !$0.isEmpty }
+        }
+        return rows.first { $0.first == name } ?? []
+    }
+
+    @Test("while all requests fail it never says that all is well, also where failures are not remembered")
+    func noMemory() throws {
+        let play = try Self.play(Self.kept()) { $0.upstream.failure.isOn = false }
+        play.origin.down()
+        for number in 0..<20 { #expect(try play.get("/\(number)").status == 502) }
+        let said = try Self.said(play)
+        #expect(said.words == "The upstream did not respond when it was last asked, but 20 requests failed in the last 5 min.")
+        #expect(said.level == "strained")
+        let row = Self.row(try Self.page(play), "The upstream")
+        #expect(
+            row == [
+                "The upstream", "Did not respond 0 s ago", "–", "connection refused", "–",
+                "failures are not remembered here (failure.memory)",
+            ])
+        play.origin.up()
+        _ = try play.get("/a")
+        play.time.advance(by: .seconds(310))
+        _ = try play.get("/b")
+        for _ in 0..<70 {
+            play.time.advance(by: .seconds(5))
+            _ = try Self.said(play)
+        }
+        #expect(try Self.said(play) == ("The upstream responded when it was last asked.", "well"))
+    }
+
+    @Test("what fails without a scope of the failure memory is said, and no setting is advised that would keep errors")
+    func errors() throws {
+        let play = try Self.play(Self.kept())
+        for number in 0..<12 { #expect(try play.get("/bad/\(number % 3)").status == 500) }
+        #expect(try Self.said(play) == ("The upstream responds with errors only, but 12 requests failed in the last 5 min.", "strained"))
+        _ = try play.get("/private")
+        #expect(try Self.said(play) == ("The upstream responds, but 12 requests failed in the last 5 min.", "strained"))
+        let page = try Self.page(play)
+        #expect(!page.contains("cache.store") && page.contains("Setting cache.role"))
+        #expect(page.contains("<span class=\"badge down\">miss</span>") && Self.row(page, "/bad/1") == ["/bad/1", "4"])
+    }
+
+    @Test("an upstream responds only where it did since the start: a hit says nothing of it")
+    func unasked() throws {
+        let play = try Self.play(Self.kept())
+        _ = try play.get("/a")
+        play.flushStore()
+        play.origin.down()
+        try play.restart()
+        #expect(try play.get("/a")["Cache-Status"]?.contains("hit") == true)
+        #expect(try Self.said(play) == ("The upstream has not been asked for anything yet.", "well"))
+        #expect(Self.row(try Self.page(play), "The upstream").dropFirst().first == "Not asked yet")
+    }
+
+    /// Three APIs, of which none has routes.
+    private static func several() throws -> (play: ProxyPlay, origins: [ScriptedOrigin]) {
+        let origins = (0..<3).map { _ in kept() }
+        let play = try play(origins[0]) { settings in
+            var apis = [settings, settings, settings]
+            for (place, name) in ["rest", "users", "orders"].enumerated() {
+                (apis[place].apiName, apis[place].upstream.port) = (name, origins[place].port)
+                if place > 0 { apis[place].scope.path = Array("/\(name)".utf8) }
+            }
+            settings.apis = [apis[1], apis[2], apis[0]]
+        }
+        return (play, origins)
+    }
+
+    @Test("of several upstreams each is told by what came from it, and each API has a row, with routes or without")
+    func apis() throws {
+        let (play, origins) = try Self.several()
+        for _ in 0..<3 { _ = try play.get("/users/1") }
+        #expect(try Self.said(play) == ("1 of 3 upstreams responds and 2 have not been asked yet.", "well"))
+        for target in ["/orders/1", "/a"] { _ = try play.get(target) }
+        #expect(try Self.said(play) == ("All 3 upstreams respond.", "well"))
+        let row = Self.row(try Self.page(play), "users: all paths")
+        #expect(row == ["users: all paths", "3", "66.7 %", "0", "0", "–", "–"])
+        origins[2].down()
+        #expect(try play.get("/orders/2").status == 502)
+        let words = try Self.said(play).words
+        #expect(
+            words == "2 of 3 upstreams respond and orders did not respond when it was last asked, but 1 request failed in the last 5 min.")
+    }
+
+    @Test("what clients alone did wrong has not failed, with one API and with several")
+    func clientsOwn() throws {
+        let alone = try Self.play(Self.kept())
+        let (several, _) = try Self.several()
+        for play in [alone, several] {
+            _ = try play.get("/a")
+            for _ in 0..<5 { #expect(try play.request("TRACE", "/a").status == 405) }
+            #expect(try !Self.said(play).words.contains("failed"))
+            #expect(try Self.page(play).contains("None failed in the last 1 s."))
+        }
+    }
+
+    @Test("a pause that the upstream asked for is no recovery, and it is said whose copies go out", arguments: [false, true])
+    func pause(hasCredentials: Bool) throws {
+        let play = try Self.play(Self.kept())
+        let fields = hasCredentials ? [("Authorization", "Bearer a")] : []
+        _ = try play.get("/a", fields)
+        play.origin.react { _ in [.json("{}", status: "503 No", ["Retry-After: 120"])] }
+        for number in 0..<3 { #expect(try play.get("/new/\(number)", fields).status == 503) }
+        play.time.advance(by: .seconds(30))
+        let said = try Self.said(play)
+        let page = try Self.page(play)
+        #expect(said.level == "strained" && !said.words.contains("again"))
+        if hasCredentials {
+            #expect(said.words == "The upstream responds, but 3 requests failed in the last 5 min.")
+            #expect(page.contains("this user&#39;s copies go out at once"))
+            #expect(Self.row(page, "The upstream: 3 pauses that it asked single users for").dropFirst().first == "Paused")
+        } else {
+            #expect(
+                said.words == "The upstream responds, but it asked for a pause on 3 paths 30 s ago (status 503); nothing rescued, 3 failed."
+            )
+            #expect(page.contains("copies go out at once where a request has no credentials") && !page.contains("this user"))
+        }
+    }
+
+    @Test("of several addresses it is said which are down, and what is asked in their place")
+    func addresses() throws {
+        let origins = [Self.kept(), Self.kept()]
+        let play = try Self.play(origins[0]) {
+            $0.upstream.fallbacks = [UpstreamAddress(isTLS: false, host: "127.0.0.1", port: origins[1].port, basePath: "")]
+        }
+        _ = try play.get("/a")
+        origins[0].down()
+        #expect(try play.get("/b").status == 200)
+        #expect(
+            try Self.said(play) == ("The upstream responds, but 1 of 2 addresses has been down for 0 s (connection refused).", "strained"))
+        #expect(Self.row(try Self.page(play), "The upstream: address 1 of 2").last == "the other addresses are asked")
+        origins[1].down()
+        for number in 0..<6 { #expect(try play.get("/\(number)").status >= 502) }
+        #expect(try Self.said(play).words.hasPrefix("The upstream has been down for 0 s"))
+        for place in 1...2 {
+            #expect(Self.row(try Self.page(play), "The upstream: address \(place) of 2").last == "there is no other to ask")
+        }
+    }
+
+    @Test("which targets failed is known for an hour, however many hits came since, and long targets are told apart")
+    func tops() throws {
+        let play = try Self.play(Self.kept()) { $0.records = 20 }
+        let long = "/bad/" + String(repeating: "x", count: 300)
+        for number in 0..<3 { _ = try play.get("\(long)\(number)?api_key=s3cr3t") }
+        for _ in 0..<8 { _ = try play.get("/bad/often?token=s3cr3t") }
+        for _ in 0..<60 { _ = try play.get("/a") }
+        play.time.advance(by: .seconds(1_800))
+        let page = try Self.page(play)
+        #expect(Self.row(page, "/bad/often?token=REDACTED") == ["/bad/often?token=REDACTED", "8"] && !page.contains("s3cr3t"))
+        #expect(page.contains("Failed, without a copy, in the last 30 min") && page.contains("From the store, among the last 20 requests"))
+        #expect(page.split(separator: "<span class=\"note\">cut</span>").count == 4)
+        #expect(Self.row(page, "/a") == ["/a", "1"], "it came from the upstream once")
+        play.origin.down()
+        for _ in 0..<2 { #expect(try play.get("/a").status == 200) }
+        let rescued = try Self.page(play).split(separator: "Rescued, in the last 30 min").last ?? ""
+        #expect(Self.row(String(rescued), "/a") == ["/a", "2"])
+    }
+}
