@@ -61,6 +61,11 @@ extension ArchivedResponse {
         var kept = exchange.response.fields.removingHopByHop()
         guard exchange.isDecoded || ContentCoding(kept) == .identity else { throw .contentCoding }
         for field in [KnownField.contentLength, .transferEncoding, .setCookie, .setCookie2] { kept.remove(field) }
+        // A link without its secret would lead clients nowhere; a secret by itself is missed less than a placeholder misleads.
+        for index in 0..<kept.count where Self.hasRedactedArgument(kept.value(at: index)) { throw .redacted }
+        for name in (0..<kept.count).filter({ Self.isRedacted(kept.value(at: $0)) }).map({ Array(kept.name(at: $0)) }) {
+            kept.remove(named: name.span)
+        }
         // What is gone for good needs no content to say so.
         guard !exchange.content.isEmpty || exchange.response.status == 410 else { throw .noContent }
         let start = min(now, exchange.started ?? now)
@@ -91,10 +96,14 @@ extension ArchivedResponse {
         for origin in origins {
             guard let target = ArchiveOrigin(origin)?.target(of: url) else { continue }
             guard ArchiveOrigin.canBeSent(target) else { throw .malformed }
-            guard !String(decoding: target, as: UTF8.self).contains("=" + SecretNames.redaction) else { throw .redacted }
+            guard !hasRedactedArgument(target) else { throw .redacted }
             return RequestTarget.escaped(target[...])
         }
         throw .otherOrigin
+    }
+
+    private static func hasRedactedArgument(_ text: some Sequence<UInt8>) -> Bool {
+        String(decoding: Array(text), as: UTF8.self).contains("=" + SecretNames.redaction)
     }
 
     /// Recordings keep the scheme of Authorization.

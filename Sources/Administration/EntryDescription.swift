@@ -1,5 +1,6 @@
 // A stored response in JSON, for lists and by itself: with secrets left out, unless they are asked for.
 
+import Archives
 import CachePolicy
 import Explanation
 import HTTPCore
@@ -50,15 +51,8 @@ extension StoredEntry {
             "asks_upstream_because": reason, "lifetime_source": .string(metadata.lifetimeSource.label),
             "is_disregarded": .bool(metadata.flags.contains(.disregarded)),
         ]
-        var fields: [JSONValue] = []
-        for index in 0..<head.fields.count {
-            let name = String(decoding: head.fields.name(at: index), as: UTF8.self)
-            let value = String(decoding: head.fields.value(at: index), as: UTF8.self)
-            fields.append([
-                "name": .string(name),
-                "value": .string(!showsSecrets && SecretNames.isSecret(field: name.lowercased()) ? SecretNames.redaction : value),
-            ])
-        }
+        let lines = showsSecrets ? head.fields.lines : ShownMessage(fields: api.policy.credentials.fields).fields(head.fields)
+        let fields = lines.map { JSONValue.object([.init("name", .string($0.name)), .init("value", .string($0.value))]) }
         let times: [JSONValue.Member] = [
             .init("upstream_target", .string(upstreamTarget(of: api, showsSecrets: showsSecrets))),
             .init("requested_at", .string(Self.time(metadata.requestTime))), .init("stored_at", .string(Self.time(metadata.responseTime))),
@@ -78,4 +72,10 @@ extension StoredEntry {
 
     /// RFC 3339, in UTC.
     static func time(_ time: Timestamp) -> String { RFC3339.format(milliseconds: time.milliseconds) }
+}
+
+extension Fields {
+    fileprivate var lines: [(name: String, value: String)] {
+        (0..<count).map { (String(decoding: name(at: $0), as: UTF8.self), String(decoding: value(at: $0), as: UTF8.self)) }
+    }
 }

@@ -102,22 +102,16 @@ extension StatusPages {
             guard let entry = cache.entry(id) else { continue }
             let told = entry.details(now: task.interface.now, of: api, gone: cache.gone(beside: entry)?.id, showsSecrets: false)
             let isForSomebody = entry.key.shortPartition != nil
-            let type = told["content_type"]?.string ?? ""
-            let isShort = entry.contentBytes <= coveredBytes
-            let media = MediaType(of: entry.head.fields)
-            let isText = isShort && (media?.isJSON == true || type.hasPrefix("text/"))
-            let content: String? =
-                isForSomebody || !isText
-                ? nil
-                : entry.content.map {
-                    String(decoding: SecretCovering(fields: []).cover(content: $0, type: media).prefix(shownBytes), as: UTF8.self)
-                }
+            let mayShow = !isForSomebody && entry.contentBytes <= coveredBytes
+            let shown = ShownMessage(fields: api.policy.credentials.fields)
+            let content = mayShow ? entry.content.flatMap { shown.content($0, type: MediaType(of: entry.head.fields)) } : nil
             let reason =
                 isForSomebody
                 ? "Its content is kept for somebody's credentials, and not shown."
-                : "Its content is no text, too long, or damaged, and not shown."
+                : "Its content is neither JSON nor plain text, too long, or damaged, and not shown."
             return StatusView.Entry(
-                id: text, target: told["target"]?.string ?? "", facts: facts(told), fields: fields(told), content: content ?? reason,
+                id: text, target: told["target"]?.string ?? "", facts: facts(told), fields: fields(told),
+                content: content.map { String(decoding: $0.prefix(shownBytes), as: UTF8.self) } ?? reason,
                 isContentShown: content != nil)
         }
         throw .notFound("This is not stored any more.")

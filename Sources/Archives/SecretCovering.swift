@@ -49,8 +49,10 @@ public struct SecretCovering: Sendable {
         SecretNames.plain(PercentCoding.decode(name, plusIsSpace: true).map { Array($0.utf8) } ?? Array(name))
     }
 
-    private func isSecret(argument name: some Collection<UInt8>) -> Bool {
-        SecretNames.isSecret(argument: name) || others.contains(Self.plain(name))
+    func isSecret(argument name: some Collection<UInt8>) -> Bool {
+        if SecretNames.isSecret(argument: name) || others.contains(Self.plain(name)) { return true }
+        guard name.contains(UInt8(ascii: "%")) else { return false }
+        return PercentCoding.decode(name, plusIsSpace: true).map { SecretNames.isSecret(argument: $0.utf8) } ?? true
     }
 
     /// Fewer than of arguments: `code`, `state` or `key` are ordinary members of ordinary objects.
@@ -97,7 +99,7 @@ public struct SecretCovering: Sendable {
     }
 
     /// These hold URIs.
-    private static let linking: Set<String> = ["location", "content-location", "referer"]
+    private static let linking: Set<String> = ["location", "content-location", "referer", "link", "refresh"]
 
     private func cover(_ value: ArraySlice<UInt8>, of name: String) -> [UInt8] {
         guard isSecret(field: name.utf8) else { return Self.linking.contains(name) ? cover(target: value) : Array(value) }

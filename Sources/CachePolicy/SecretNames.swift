@@ -41,6 +41,21 @@ public enum SecretNames {
 
     public static func isSecret(member name: some Collection<UInt8>) -> Bool { members.contains(plain(name)) }
 
+    /// Members and fields under which people are shown nothing: beyond those that archives cover whatever ends like a secret's name, also of several.
+    public static func isSecret(shown name: some Collection<UInt8>) -> Bool {
+        let plain = plain(name)
+        if members.contains(plain) || arguments.contains(plain) && !ordinary.contains(plain) { return true }
+        let one = plain.hasSuffix("s") ? plain.dropLast() : plain[...]
+        return endings.contains { one.hasSuffix($0) }
+    }
+
+    private static let endings = [
+        "token", "secret", "password", "passwd", "passphrase", "apikey", "accesskey", "secretkey", "privatekey", "credential", "cookie", "jwt",
+    ]
+
+    /// Arguments that are ordinary as members.
+    private static let ordinary: Set<String> = ["key", "code", "state"]
+
     /// As it is compared here.
     public static func plain(_ name: some Collection<UInt8>) -> String {
         String(decoding: name.filter { $0 != UInt8(ascii: "-") && $0 != UInt8(ascii: "_") }.map(\.asciiLowercased), as: UTF8.self)

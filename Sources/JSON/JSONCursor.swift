@@ -89,6 +89,11 @@ public enum JSONWalk {
     ///   - text: that `JSONTextChecker` has called valid.
     ///   - take: is given the token, and what tells the meaning of a name or string.
     public static func through(_ text: Span<UInt8>, _ take: (JSONToken, (Range<Int>) -> [UInt8]) -> Bool) {
+        through(text) { token, _, meaning in take(token, meaning) }
+    }
+
+    /// The same with the place behind each token.
+    public static func through(_ text: Span<UInt8>, _ take: (JSONToken, _ end: Int, (Range<Int>) -> [UInt8]) -> Bool) {
         text.withUnsafeBufferPointer { text in
             var cursor = JSONCursor(text)
             let meaning = { (range: Range<Int>) -> [UInt8] in
@@ -97,7 +102,7 @@ public enum JSONWalk {
                 return out
             }
             while let token = cursor.next() {
-                guard take(token, meaning) else { return }
+                guard take(token, cursor.position, meaning) else { return }
             }
         }
     }

@@ -201,6 +201,28 @@ struct StatusSessionTests {
         #expect(try play.ask("GET", "/-/status?tag=people", [cookie]).text.split(separator: "?entry=").count == 3)
     }
 
+    @Test("secrets stay covered in links, in credential fields, and under their names in a stored content")
+    func covered() throws {
+        let fields = [
+            "Cache-Control: max-age=60", "Link: </list?page=2&api_key=s3cr3t>; rel=\"next\"", "Content-Location: /list?api_key=s3cr3t",
+            "X-Session-Token: s3cr3t",
+        ]
+        let content = #"{"next":"/list?page=2&api_key=s3cr3t","token":["s3cr3t"],"auth":{"key":"s3cr3t"},"name":"seen"}"#
+        let proxy = try ProxyPlay(ScriptedOrigin { _ in [.json(content, fields)] }) { settings in
+            settings.listening.adminListeners = [ListenerSettings(.ipv4(host: "127.0.0.1", port: 0))]
+            settings.admin.token = Array(StatusSessionTests.token.utf8)
+        }
+        #expect(try proxy.get("/list?api_key=s3cr3t").status == 200)
+        let token = ("Authorization", "Bearer " + Self.token)
+        let list = try #require(JSONValue(try proxy.admin("GET", "/-/entries").content))
+        let id = try #require(list["entries"]?.array?.first?["id"]?.string)
+        let page = try #require(TestClient(port: proxy.adminPort).get("/-/status?entry=\(id)", [token])).text
+        let told = try proxy.admin("GET", "/-/entries/\(id)").text
+        for text in [page, told] { #expect(!text.contains("s3cr3t") && text.contains("/list?page=2&") && text.contains("X-Session-Token")) }
+        #expect(page.contains("seen") && page.contains("&quot;auth&quot;:&quot;REDACTED&quot;"))
+        #expect(try proxy.admin("GET", "/-/entries/\(id)?secrets=true").text.contains("api_key=s3cr3t>"))
+    }
+
     @Test("its forms purge, softly and for good, what was shown")
     func purging() throws {
         let play = try Play()

@@ -89,7 +89,7 @@ struct Export: AdminCommand {
     private static func holdsPlaceholder(_ archived: JSONValue) -> Bool {
         let fields = [archived["request"], archived["response"]].flatMap { $0?["headers"]?.array ?? [] }
         return archived["request"]?["url"]?.string?.contains("=" + SecretNames.redaction) == true
-            || fields.contains { $0["value"]?.string == SecretNames.redaction }
+            || fields.contains { $0["value"]?.string?.contains(SecretNames.redaction) == true }
     }
 
     /// nil where it is stored no more.
