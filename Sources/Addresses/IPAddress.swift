@@ -52,6 +52,9 @@ public struct IPAddress: Hashable, Sendable {
 
     public init?(_ text: String) { self.init(text.utf8) }
 
+    /// This very machine (RFC 1122 §3.2.1.3, RFC 4291 §2.5.3).
+    public var isLoopback: Bool { isIPv6 ? number == 1 : number >> 24 == 127 }
+
     /// The first bits of it.
     func prefix(_ count: Int) -> UInt128 { count == 0 ? 0 : number >> UInt128(bitCount - count) }
 

@@ -17,6 +17,7 @@ public final class AdminInterface: @unchecked Sendable {
     /// Each API's, its own, touched on its queue only; none where nothing is stored.
     private let caches: [ResponseCache]
     let gathering = StatusGathering()
+    let lately = StatusLatelyGathering()
     private let queue = DispatchQueue(label: "cistern.admin", qos: .utility)
 
     /// - Parameter apis: those that are served, for as long as this is asked.
@@ -118,7 +119,9 @@ public final class AdminInterface: @unchecked Sendable {
         Route(.get, "status", StatusPages.show),
         Route(.post, "status/code", StatusSessionPages.issueCode),
         Route(.get, "status/enter", StatusSessionPages.enter),
-        Route(.post, "status/purge", StatusSessionPages.purge),
+        Route(.get, "status/*", StatusPages.show),
+        Route(.post, "status/*/purge", StatusSessionPages.purge),
+        Route(.post, "status/*/end", StatusSessionPages.end),
         Route(.post, "reload", ReloadPage.perform),
         Route(.get, "why", WhyPages.list),
         Route(.get, "why/*", WhyPages.show),
@@ -136,7 +139,7 @@ public final class AdminInterface: @unchecked Sendable {
 
     func viewer(of request: AdminRequest) -> StatusViewer {
         guard let caller = request.caller else { return .anybody }
-        return server.status.sessions.withLock { caller.viewer($0, now: server.monotonicMilliseconds) }
+        return server.status.sessions.withLock { caller.viewer($0, at: request.place, now: server.monotonicMilliseconds) }
     }
 
     /// Notes what is counted now, for the lines of the page of the state: to be called from time to time.
@@ -164,7 +167,8 @@ public final class AdminInterface: @unchecked Sendable {
         }
         guard method != .get else { return perform(route, request, item, reply) }
         guard !server.isTakenOver else {
-            return reply(AdminResponse(AdminProblem.unavailable("Another process has taken over: ask again, on a new connection.")))
+            let problem = AdminProblem.unavailable("Another process has taken over: ask again, on a new connection.")
+            return reply(request.isOfForm ? AdminResponse(page: problem) : AdminResponse(problem))
         }
         perform(route, request, item) { [unowned server] response in server.afterTelling { reply(response) } }
     }
@@ -174,7 +178,7 @@ public final class AdminInterface: @unchecked Sendable {
             do throws(AdminProblem) {
                 try route.perform(Task(interface: self, server: server, request: request, item: item, reply: reply))
             } catch {
-                reply(AdminResponse(error))
+                reply(request.isOfForm ? AdminResponse(page: error) : AdminResponse(error))
             }
         }
     }

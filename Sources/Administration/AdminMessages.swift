@@ -3,6 +3,7 @@
 import Explanation
 import HTTPCore
 import JSON
+import StatusPage
 
 public struct AdminRequest: Sendable {
     var method: Method
@@ -45,6 +46,15 @@ public struct AdminRequest: Sendable {
 
     /// Whether it is for the page of the state, which looks itself at who asks: everybody who reaches the address may have its numbers.
     public var isForPage: Bool { segments.first == "status" && segments != ["status", "code"] }
+
+    /// What the path names as a session's place; nil where it names none.
+    var place: String? {
+        guard isForPage, segments.count > 1, AdminSecret.isOne(segments[1]) else { return nil }
+        return segments[1]
+    }
+
+    /// A form of the page sends it: a person reads what comes of it.
+    public var isOfForm: Bool { isForPage && !method.isRead }
 
     /// The same, with a form's fields in the place of its own arguments (`application/x-www-form-urlencoded`); nil where the content is none.
     var form: AdminRequest? {
@@ -131,6 +141,21 @@ public struct AdminResponse: Sendable {
             ],
             status: problem.status)
         contentType = "application/problem+json"
+    }
+
+    /// The same for people, as a page.
+    public init(page problem: AdminProblem) {
+        self.init(page: problem.sentence)
+        status = problem.status
+    }
+
+    /// A page of one sentence.
+    /// - Parameter path: where that leads.
+    init(page sentence: String, to path: String = "/-/status", isAtOnce: Bool = false) {
+        let nonce = AdminSecret.random()
+        self.init(
+            content: StatusPage.notice(sentence, to: path, isAtOnce: isAtOnce, nonce: nonce), contentType: StatusPage.contentType)
+        fieldLines = StatusPage.fieldLines(nonce: nonce)
     }
 
     /// Status line and fields, without the empty line at the end.

@@ -1,5 +1,7 @@
 // Where the administrator's interface is, and who may use it.
 
+import Addresses
+
 public struct AdminSettings: Sendable {
     /// Path of the Unix socket (mode 0600); nil for none.
     public var socket: String?
@@ -7,6 +9,8 @@ public struct AdminSettings: Sendable {
     public var isSocketRequired = false
     /// What a client must show on TCP addresses (RFC 6750 §2.1); nil: only loopback addresses serve the interface, to every user there.
     public var token: [UInt8]?
+    /// Names under which the page of the state gives out sessions, beside addresses, `localhost` and those of certificates.
+    public var names = ServedNames()
     /// Whether faults may be injected.
     public var allowsFaults = false
 

@@ -12,42 +12,38 @@ public struct StatusCaller: Sendable {
     let origin: String?
     /// `Sec-Fetch-Site`, which browsers say and pages cannot.
     let site: String?
-    /// What the cookie says.
-    let session: String?
+    /// What cookies of the session's name say. There may be several: whoever serves another port of the host can set some of that name too.
+    let sessions: [String]
+    let holder: StatusHolder
     /// The administrator's token, or the door says enough.
     let hasToken: Bool
     let isSecured: Bool
     let isOwnName: Bool
 
     /// - Parameters:
-    ///   - token: the administrator's; nil where there is none.
+    ///   - client: whose the request is; nil through a Unix socket.
+    ///   - settings: the administrator's token, and the names that we go by.
     ///   - isCertified: whether one of our certificates is for a name.
-    public init(_ head: RequestHead, through door: AdminDoor, token: [UInt8]?, isSecured: Bool, isCertified: (String) -> Bool) {
+    public init(
+        _ head: RequestHead, through door: AdminDoor, of client: IPAddress?, settings: AdminSettings, isSecured: Bool,
+        isCertified: (String) -> Bool
+    ) {
         let text = { (field: ArraySlice<UInt8>?) in field.map { String(decoding: $0, as: UTF8.self).lowercased() } }
         host = String(decoding: head.host, as: UTF8.self).lowercased()
         // Two of these are none that a browser sends.
         let origins = head.fields.all(.origin)
         origin = origins.count > 1 ? "" : text(origins.first.map { $0[...] })
         site = text(head.fields.all(named: "sec-fetch-site").first)
-        session = Self.cookie(StatusSessions.cookie, head.fields.all(.cookie).map { $0[...] })
+        sessions = SessionCookie.values(in: head.fields)
+        holder = StatusHolder(client, head.fields)
         self.isSecured = isSecured
         guard case .unixSocket = door else {
-            hasToken = token.map { AdminAccess.presents($0, head.fields) } ?? false
-            isOwnName = Self.isOwn(host, isCertified)
+            hasToken = settings.token.map { AdminAccess.presents($0, head.fields) } ?? false
+            isOwnName = settings.names.contains(head.host) || Self.isOwn(host, isCertified)
             return
         }
         // No page reaches that, under any name.
         (hasToken, isOwnName) = (true, true)
-    }
-
-    private static func cookie(_ name: String, _ lines: [ArraySlice<UInt8>]) -> String? {
-        for line in lines {
-            for pair in line.split(separator: UInt8(ascii: ";"), maxSplits: FieldListLimit.members) {
-                let pair = pair.trimmed
-                if pair.starts(with: Array("\(name)=".utf8)) { return String(decoding: pair.dropFirst(name.utf8.count + 1), as: UTF8.self) }
-            }
-        }
-        return nil
     }
 
     /// An address is itself, wherever a name may lead; a certificate's name was checked by the browser.
@@ -74,16 +70,18 @@ public struct StatusCaller: Sendable {
     private var isOwnOrigin: Bool { origin.map { $0 == (isSecured ? "https://" : "http://") + host } ?? true }
 
     /// What it may see.
-    func viewer(_ sessions: StatusSessions, now: Int64) -> StatusViewer {
+    /// - Parameter place: that the path names; nil where it names none.
+    func viewer(_ sessions: StatusSessions, at place: String?, now: Int64) -> StatusViewer {
         guard isOwnName, isOwnOrigin else { return .anybody }
         if hasToken { return .token }
-        return session.flatMap { sessions.session($0, now: now) }.map { .session($0) } ?? .anybody
+        guard let place, let session = sessions.session(at: place, ids: self.sessions, of: holder, now: now) else { return .anybody }
+        return .session(session)
     }
 
     /// What it may change.
     /// - Parameter formToken: what the form says.
-    func mayChange(_ sessions: StatusSessions, formToken: String?, now: Int64) -> Bool {
-        switch viewer(sessions, now: now) {
+    func mayChange(_ sessions: StatusSessions, at place: String?, formToken: String?, now: Int64) -> Bool {
+        switch viewer(sessions, at: place, now: now) {
         case .anybody: false
         case .token: true
         case .session(let session):
@@ -92,28 +90,52 @@ public struct StatusCaller: Sendable {
     }
 }
 
+/// Whose a session is: what is taken elsewhere is of no use there. Of a client's address counts what one client has at its disposal, and this
+/// machine is one client, by whichever of its own addresses it asks.
+struct StatusHolder: Sendable, Equatable {
+    private let client: UInt128?
+    private let browser: [UInt8]
+
+    init(_ client: IPAddress?, _ fields: Fields) {
+        self.client = client.map { $0.isLoopback ? 0 : $0.client }
+        browser = Array((fields.all(named: "user-agent").first ?? []).prefix(Self.browserLimit))
+    }
+
+    /// What is kept of a browser's name, in bytes.
+    private static let browserLimit = 512
+}
+
 enum StatusViewer: Sendable {
     case anybody
     case token
     case session(StatusSessions.Session)
 
     var maySee: Bool { if case .anybody = self { false } else { true } }
+
+    /// The path of the page as it has it.
+    var path: String { if case .session(let session) = self { session.path } else { "/-/status" } }
 }
 
 /// Sessions of browsers, and the codes that they begin with. Both end, and there are so many only.
 struct StatusSessions: Sendable {
+    /// It takes both to get in: cookies go to every port of a host, but to those paths only that they are for, and nobody else knows this one.
     struct Session: Sendable {
+        /// What the cookie says.
         let id: String
+        /// The last segment of the page's path.
+        let place: String
         /// Stands in each of its forms.
         let formToken: String
+        fileprivate let holder: StatusHolder
         /// Milliseconds of the clock that is never set.
         fileprivate let end: Int64
+
+        var path: String { SessionCookie.path + place }
     }
 
     private var codes: [(code: String, end: Int64)] = []
     private var sessions: [Session] = []
 
-    static let cookie = "cistern-session"
     static let codeSeconds: Int64 = 60
     static let sessionSeconds: Int64 = 3_600
     /// The oldest makes room.
@@ -130,7 +152,7 @@ struct StatusSessions: Sendable {
     }
 
     /// nil where the code is none, was used, or is over.
-    mutating func open(_ code: String, now: Int64) -> Session? {
+    mutating func open(_ code: String, for holder: StatusHolder, now: Int64) -> Session? {
         let presented = Array(code.utf8)
         // All are compared, in the time that one takes each.
         let fitting = codes.indices.filter { AdminAccess.isEqual(presented, Array(codes[$0].code.utf8)) }
@@ -139,13 +161,24 @@ struct StatusSessions: Sendable {
         guard now < end else { return nil }
         sessions.removeAll { $0.end <= now }
         sessions.removeFirst(max(0, sessions.count - Self.sessionLimit + 1))
-        let session = Session(id: AdminSecret.random(), formToken: AdminSecret.random(), end: now + Self.sessionSeconds * 1_000)
+        let session = Session(
+            id: AdminSecret.random(), place: AdminSecret.random(), formToken: AdminSecret.random(), holder: holder,
+            end: now + Self.sessionSeconds * 1_000)
         sessions.append(session)
         return session
     }
 
-    func session(_ id: String, now: Int64) -> Session? {
-        let presented = Array(id.utf8)
-        return sessions.filter { AdminAccess.isEqual(presented, Array($0.id.utf8)) && now < $0.end }.first
+    func session(at place: String, ids: [String], of holder: StatusHolder, now: Int64) -> Session? {
+        let place = Array(place.utf8)
+        guard let session = sessions.filter({ AdminAccess.isEqual(place, Array($0.place.utf8)) && now < $0.end }).first,
+            session.holder == holder
+        else { return nil }
+        let id = Array(session.id.utf8)
+        return ids.filter { AdminAccess.isEqual(Array($0.utf8), id) }.isEmpty ? nil : session
+    }
+
+    mutating func end(at place: String) {
+        let place = Array(place.utf8)
+        sessions.removeAll { AdminAccess.isEqual(place, Array($0.place.utf8)) }
     }
 }

@@ -4,6 +4,7 @@
 import Archives
 import CachePolicy
 import Explanation
+import FaultInjection
 import HTTPCore
 import JSON
 import ResponseCache
@@ -16,14 +17,19 @@ extension StatusPages {
     private static let (exchangeLimit, entryLimit) = (25, 50)
 
     /// On the interface's queue.
-    static func gather(
-        _ task: AdminInterface.Task, _ viewer: StatusViewer, _ records: [WhyRecord], _ tallies: [TargetTally]
-    ) -> StatusView.Private {
-        var view = StatusView.Private()
+    static func lately(_ task: AdminInterface.Task, _ records: [WhyRecord], _ tallies: [TargetTally]) -> StatusLately {
+        // Records are long: their places are sorted in their stead.
+        let places = records.indices.map { (wall: records[$0].trace.wall, number: records[$0].trace.number, place: $0) }
+        let newest = places.sorted { ($0.wall, $0.number) > ($1.wall, $1.number) }.prefix(exchangeLimit)
+        return StatusLately(tops: StatusTops(task).tables(records, tallies), exchanges: newest.map { exchange(records[$0.place], task) })
+    }
+
+    /// On the interface's queue.
+    static func details(_ task: AdminInterface.Task, _ viewer: StatusViewer, _ lately: StatusLately) -> StatusView.Private {
+        var view = StatusView.Private(path: viewer.path)
         if case .session(let session) = viewer { view.formToken = session.formToken }
-        view.tops = StatusTops(task).tables(records, tallies)
-        let newest = records.sorted { ($0.trace.wall, $0.trace.number) > ($1.trace.wall, $1.trace.number) }.prefix(exchangeLimit)
-        view.exchanges = newest.map { exchange($0, task) }
+        (view.tops, view.exchanges) = (lately.tops, lately.exchanges)
+        view.switched = switched(task)
         if let count = task.request["purged"].flatMap(Int.init) {
             view.said = "\(ShownFigures.count(UInt64(max(0, count)), "stored response was", "stored responses were")) purged."
         }
@@ -52,32 +58,73 @@ extension StatusPages {
             isFailed: record.trace.status >= 500, sentences: sentences + advice)
     }
 
+    // MARK: What is switched on
+
+    /// Prefixes with a mode of their own, and faults: clients' paths are in them.
+    private static func switched(_ task: AdminInterface.Task) -> StatusView.Table {
+        let now = task.server.monotonicMilliseconds
+        let modes = task.interface.apis.flatMap { api in
+            api.modes.rules.prefix(switchedLimit).map { rule in
+                [
+                    StatusView.Cell(SecretNames.redacted(rule.prefix.utf8), note: api.name), StatusView.Cell("mode \(rule.mode.rawValue)"),
+                    StatusView.Cell("all below"), StatusView.Cell("–"),
+                ]
+            }
+        }
+        let faults = task.server.faults.rules.filter { $0.end > now }.map { rule in
+            [
+                StatusView.Cell(SecretNames.redacted(rule.path.utf8)), StatusView.Cell("fault: \(rule.fault.text)"),
+                StatusView.Cell("\(rule.percent) % of requests"), StatusView.Cell(ShownFigures.span((rule.end - now + 999) / 1_000)),
+            ]
+        }
+        return StatusView.Table(
+            id: "switched", title: "Modes and faults by path", caption: "Paths with a mode of their own, and faults that are injected",
+            columns: [.init("Path"), .init("What"), .init("How much of it"), .init("Ends in", isNumber: true)],
+            rows: Array((modes + faults).prefix(switchedLimit)), empty: "All paths have the mode of their API or route, and no faults.")
+    }
+
+    private static let switchedLimit = 100
+
     // MARK: The store
 
     private static func look(_ task: AdminInterface.Task, _ view: inout StatusView.Private) throws(AdminProblem) {
         // As clients encode it: a form that shows it sends the same again.
-        view.prefix = String(decoding: RequestTarget.escaped(Array((task.request["prefix"] ?? "").utf8)[...], isTyped: true), as: UTF8.self)
-        view.tag = task.request["tag"] ?? ""
+        let prefix = String(decoding: RequestTarget.escaped(Array((task.request["prefix"] ?? "").utf8)[...], isTyped: true), as: UTF8.self)
+        let tag = task.request["tag"] ?? ""
+        guard max(prefix.utf8.count, tag.utf8.count) <= StatusPage.searchLimit else { throw .badRequest("That is too long.") }
+        (view.prefix, view.tag) = (prefix, tag)
         if let text = task.request["entry"] { view.entry = try entry(text, task) }
         guard task.request["prefix"] != nil || task.request["tag"] != nil else { return }
-        guard view.prefix.isEmpty || view.prefix.hasPrefix("/") else { throw .badRequest("A path begins with a slash.") }
-        guard max(view.prefix.utf8.count, view.tag.utf8.count) <= StatusPage.searchLimit else { throw .badRequest("That is too long.") }
+        guard prefix.isEmpty || prefix.hasPrefix("/") else { throw .badRequest("A path begins with a slash.") }
         let (group, caches) = try task.group()
-        let selection = EntrySelection(
-            prefix: view.prefix.isEmpty ? nil : EntrySelection.Prefix(view.prefix), tag: view.tag.isEmpty ? nil : view.tag)
+        let selection = EntrySelection(prefix: prefix.isEmpty ? nil : EntrySelection.Prefix(prefix), tag: tag.isEmpty ? nil : tag)
         let page = group.list(caches.map { _ in selection }, limit: entryLimit)
         let (apis, now) = (task.interface.apis, task.interface.now)
         let more = page.next == nil ? "" : "; the first \(entryLimit)"
+        let rows = page.entries.map { row($0.entry.summary(now: now, of: apis[$0.api]), view.path) }
         view.listed = StatusView.Table(
             id: "listed", title: "", caption: "What is stored, by target\(more)",
             columns: [
                 .init("Target"), .init("Status"), .init("Age", isNumber: true), .init("Fresh for", isNumber: true),
                 .init("Size", isNumber: true),
                 .init("Tags"),
-            ], rows: page.entries.map { row($0.entry.summary(now: now, of: apis[$0.api])) }, empty: "Nothing is stored there.")
+            ], rows: rows, empty: "Nothing is stored there.")
+        guard !rows.isEmpty, prefix.isEmpty != tag.isEmpty else { return }
+        let count = page.next == nil ? rows.count : group.count(caches.map { _ in selection }, limit: countLimit + 1)
+        view.all = all(prefix, tag, count: count, hasAPIs: task.tellsAPIs)
     }
 
-    private static func row(_ entry: JSONValue) -> [StatusView.Cell] {
+    /// More are not counted: it takes as long as a purge.
+    private static let countLimit = 100_000
+
+    /// What is meant, where all that fits is: more than what is listed.
+    private static func all(_ prefix: String, _ tag: String, count: Int, hasAPIs: Bool) -> String {
+        let what = prefix.isEmpty ? "with the tag \(tag)" : "whose path begins with \(prefix)"
+        let number = count > countLimit ? "more than \(ShownFigures.count(countLimit))" : ShownFigures.count(count)
+        return "every response \(what)\(hasAPIs ? ", in all APIs" : "") (\(number) now)"
+    }
+
+    private static func row(_ entry: JSONValue, _ path: String) -> [StatusView.Cell] {
         let (age, ttl) = (entry["age"]?.integer ?? 0, entry["ttl"]?.integer)
         let isFresh = entry["fresh"]?.bool == true
         let isForSomebody = entry["partition"]?.string != nil
@@ -85,7 +132,7 @@ extension StatusPages {
         return [
             StatusView.Cell(
                 entry["target"]?.string ?? "", note: notes.joined(separator: ", "),
-                link: entry["id"]?.string.map { "/-/status?entry=\($0)#store" }),
+                link: entry["id"]?.string.map { "\(path)?entry=\($0)#store" }),
             StatusView.Cell("\(entry["status"]?.integer ?? 0)"), StatusView.Cell(ShownFigures.span(Int64(age))),
             isFresh ? StatusView.Cell(ttl.map { ShownFigures.span(Int64($0)) } ?? "–") : StatusView.Cell("stale"),
             StatusView.Cell(ShownFigures.bytes(entry["bytes"]?.integer ?? 0)),

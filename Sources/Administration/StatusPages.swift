@@ -9,17 +9,16 @@ import Telemetry
 enum StatusPages {
     @Sendable static func show(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow(["prefix", "tag", "entry", "purged"])
+        guard task.item.isEmpty || task.request.place != nil else { throw .notFound("No session is called so.") }
         let viewer = task.interface.viewer(of: task.request)
         task.interface.gathering.gather(task.interface, task.server) { figures in
             let view = StatusView(figures, task.interface.apis)
             guard viewer.maySee else { return task.reply(page(view)) }
-            task.server.searchRecords(WhyRing.Search(limit: recordLimit)) { found in
-                task.server.collectTargets { tallies in
-                    task.interface.later {
-                        var view = view
-                        view.details = gather(task, viewer, found.records, tallies)
-                        task.reply(page(view))
-                    }
+            task.interface.lately.gather(task) { lately in
+                task.interface.later {
+                    var view = view
+                    view.details = details(task, viewer, lately)
+                    task.reply(page(view))
                 }
             }
         }
@@ -35,6 +34,9 @@ enum StatusPages {
 
 /// Numbers that nobody can guess.
 enum AdminSecret {
+    /// Whether a text can be such a number.
+    static func isOne(_ text: String) -> Bool { text.utf8.count == 32 && text.utf8.allSatisfy { $0.hexValue != nil } }
+
     /// 128 bits of the kernel's, as 32 hexadecimal digits.
     static func random() -> String {
         var generator = SystemRandomNumberGenerator()

@@ -99,10 +99,15 @@ public struct SecretCovering: Sendable {
     }
 
     /// These hold URIs.
-    private static let linking: Set<String> = ["location", "content-location", "referer", "link", "refresh"]
+    private static let linking: Set<String> = ["location", "content-location", "referer"]
+    /// These hold them among other things.
+    private static let mentioning: Set<String> = ["link", "refresh"]
 
     private func cover(_ value: ArraySlice<UInt8>, of name: String) -> [UInt8] {
-        guard isSecret(field: name.utf8) else { return Self.linking.contains(name) ? cover(target: value) : Array(value) }
+        guard isSecret(field: name.utf8) else {
+            if Self.mentioning.contains(name) { return LinkCovering(self, isForPeople: false).cover(value) }
+            return Self.linking.contains(name) ? cover(target: value) : Array(value)
+        }
         let placeholder = Array(Self.placeholder.utf8)
         switch name {
         case "authorization", "proxy-authorization":

@@ -8,10 +8,14 @@ import JSON
 /// The fields and the content of a message, with placeholders in the places of secrets.
 public struct ShownMessage: Sendable {
     private let secrets: SecretCovering
+    private let links: LinkCovering
     private static let placeholder = Array(SecretNames.redaction.utf8)
 
     /// - Parameter fields: those that hold credentials beside the known ones, in lower case.
-    public init(fields: [String]) { secrets = SecretCovering(fields: fields) }
+    public init(fields: [String]) {
+        secrets = SecretCovering(fields: fields)
+        links = LinkCovering(secrets, isForPeople: true)
+    }
 
     public func fields(_ fields: Fields) -> [(name: String, value: String)] {
         let covered = secrets.cover(fields)
@@ -19,7 +23,7 @@ public struct ShownMessage: Sendable {
             let name = covered.name(at: index)
             // What archives cover of it keeps what can be seen without the secret.
             let isNew = !secrets.isSecret(field: name) && SecretNames.isSecret(shown: name)
-            let value = isNew ? Self.placeholder : text(covered.value(at: index))
+            let value = isNew ? Self.placeholder : links.cover(covered.value(at: index))
             return (String(decoding: name, as: UTF8.self), String(decoding: value, as: UTF8.self))
         }
     }
@@ -30,7 +34,7 @@ public struct ShownMessage: Sendable {
         guard isPlain || type?.isJSON == true else { return nil }
         switch JSONTextChecker.check(content.span) {
         case .valid, .validScalar: return json(content)
-        default: return isPlain ? pairs(text(content[...])[...]) : nil
+        default: return isPlain ? pairs(links.cover(content[...])[...]) : nil
         }
     }
 
@@ -63,7 +67,9 @@ public struct ShownMessage: Sendable {
                 isSecret = SecretNames.isSecret(shown: name)
                 if let other = other(name) { replace(range, by: other) }
             case .string(let range) where hidden == nil:
-                if wasSecret { replace(range, by: range.isEmpty ? [] : Self.placeholder) } else if mayHoldLink(content[range]) {
+                if wasSecret {
+                    replace(range, by: range.isEmpty ? [] : Self.placeholder)
+                } else if mayHoldLink(content[range]) {
                     if let other = other(meaning(range)) { replace(range, by: other) }
                 }
             case .number(let range) where hidden == nil && wasSecret: replace(range, by: quoted)
@@ -76,7 +82,7 @@ public struct ShownMessage: Sendable {
 
     /// What stands in the place of a string, between its quotes; nil where there is nothing to cover.
     private func other(_ meaning: [UInt8]) -> [UInt8]? {
-        let covered = text(meaning[...])
+        let covered = links.cover(meaning[...])
         guard covered != meaning else { return nil }
         return Array(JSONValue.string(String(decoding: covered, as: UTF8.self)).serialized().dropFirst().dropLast())
     }
@@ -87,60 +93,6 @@ public struct ShownMessage: Sendable {
     }
 
     // MARK: Text
-
-    /// Secrets in the links of a text, also where they are encoded in others.
-    private func text(_ text: ArraySlice<UInt8>, depth: Int = 0) -> [UInt8] {
-        let covered = links(text, depth: depth)
-        return covered.elementsEqual(text) && carriesSecret(text, depth: depth) ? Self.placeholder : covered
-    }
-
-    /// A link within a link within a link: deeper ones are not looked at.
-    private static let depthLimit = 3
-
-    /// Whether there is a secret in it under percent-encoding.
-    private func carriesSecret(_ text: ArraySlice<UInt8>, depth: Int) -> Bool {
-        guard depth < Self.depthLimit, text.contains(UInt8(ascii: "%")) else { return false }
-        guard let decoded = PercentCoding.decode(text, plusIsSpace: true) else { return false }
-        let bytes = Array(decoded.utf8)
-        return self.text(bytes[...], depth: depth + 1) != bytes
-    }
-
-    /// Arguments begin behind these; `;` also where `&` is written as `&amp;`.
-    private static func beginsArgument(_ byte: UInt8) -> Bool { [0x3f, 0x26, 0x23, 0x3b].contains(byte) }
-
-    /// Behind a link: white space, quotes, angle brackets.
-    private static func endsLink(_ byte: UInt8) -> Bool { byte <= 0x20 || [0x22, 0x27, 0x3c, 0x3e, 0x60].contains(byte) }
-
-    private func links(_ text: ArraySlice<UInt8>, depth: Int) -> [UInt8] {
-        var covered: [UInt8] = []
-        var index = text.startIndex
-        while index < text.endIndex {
-            let byte = text[index]
-            covered.append(byte)
-            index += 1
-            if byte == UInt8(ascii: ":"), text[index...].starts(with: "//".utf8) {
-                // RFC 3986 §3.2.1: before the host may stand a user's name and password.
-                let authority = text[(index + 2)...].prefix { !Self.endsLink($0) && !Self.beginsArgument($0) && $0 != UInt8(ascii: "/") }
-                guard let at = authority.lastIndex(of: UInt8(ascii: "@")) else { continue }
-                covered += Array("//".utf8) + Self.placeholder
-                index = at
-            }
-            guard Self.beginsArgument(byte) else { continue }
-            let name = text[index...].prefix { !Self.endsLink($0) && !Self.beginsArgument($0) && $0 != UInt8(ascii: "=") }
-            guard !name.isEmpty, name.endIndex < text.endIndex, text[name.endIndex] == UInt8(ascii: "=") else { continue }
-            covered += text[name.startIndex...name.endIndex]
-            let rest = text[(name.endIndex + 1)...]
-            if secrets.isSecret(argument: name) || SecretNames.isSecret(shown: name) {
-                covered += Self.placeholder
-                index = rest.prefix { !Self.endsLink($0) && $0 != UInt8(ascii: "&") && $0 != UInt8(ascii: "#") }.endIndex
-            } else {
-                let value = rest.prefix { !Self.endsLink($0) && !Self.beginsArgument($0) }
-                covered += carriesSecret(value, depth: depth) ? Self.placeholder : Array(value)
-                index = value.endIndex
-            }
-        }
-        return covered
-    }
 
     /// `password=…` and `Token: …` in a text that is nothing but text.
     private func pairs(_ text: ArraySlice<UInt8>) -> [UInt8] {

@@ -50,7 +50,8 @@ public enum SecretNames {
     }
 
     private static let endings = [
-        "token", "secret", "password", "passwd", "passphrase", "apikey", "accesskey", "secretkey", "privatekey", "credential", "cookie", "jwt",
+        "token", "secret", "password", "passwd", "passphrase", "apikey", "accesskey", "secretkey", "privatekey", "credential", "cookie",
+        "jwt",
     ]
 
     /// Arguments that are ordinary as members.

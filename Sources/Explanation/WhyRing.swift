@@ -71,7 +71,9 @@ public final class WhyRing {
         public var number: UInt64?
         /// Where an earlier search has ended on each shard (`next`): what came after it is wanted, oldest first. nil: the last, newest first.
         public var after: [Int]?
-        public fileprivate(set) var records: [WhyRecord] = []
+        /// What each piece has found: none is copied again when the next comes.
+        public fileprivate(set) var pieces: [[WhyRecord]] = []
+        fileprivate var count = 0
         /// With `after`: how many came after it and had to make room for others.
         public fileprivate(set) var missed = 0
         /// Where to go on later.
@@ -82,57 +84,89 @@ public final class WhyRing {
         public init(limit: Int, filter: WhyFilter = WhyFilter(), number: UInt64? = nil, after: [Int]? = nil) {
             (self.limit, self.filter, self.number, self.after) = (limit, filter, number, after)
         }
+
+        public var records: [WhyRecord] { Array(pieces.joined()) }
     }
 
     /// What a search has found on all shards.
     public struct Found: Sendable {
-        /// In no order.
-        public var records: [WhyRecord] = []
+        private var pieces: [[WhyRecord]] = []
         /// By shard.
-        public var next: [Int]
-        public var missed = 0
+        public private(set) var next: [Int]
+        public private(set) var missed = 0
 
         public init(shards: Int) { next = Array(repeating: 0, count: shards) }
 
+        /// In no order. Made anew each time: not for a loop.
+        public var records: [WhyRecord] { Array(pieces.joined()) }
+
         public mutating func add(_ search: Search, ofShard shard: Int) {
-            records += search.records
+            pieces += search.pieces
             next[shard] = search.next
             missed += search.missed
         }
     }
 
-    private static let pieceCount = 1_000
+    /// What one turn of the loop does. To look at a record costs one; to take it, or to work out why it went as it did, ten.
+    private static let (pieceCost, takenCost) = (1_000, 10)
 
     /// Looks at some more; returns whether there are others. What is written meanwhile is not found, and what it took the place of neither.
     public func lookFurther(_ search: inout Search) -> Bool {
         if let after = search.after { return lookAhead(&search, from: after.indices.contains(shard) ? after[shard] : 0) }
         if search.position == nil { search.next = written }
         let oldest = max(0, written - capacity)
-        var position = search.position ?? written
-        let end = max(oldest, position - Self.pieceCount)
-        while position > end, search.records.count < search.limit {
+        var (position, piece) = (search.position ?? written, Piece(search))
+        while position > oldest, piece.goesOn {
             position -= 1
-            if let record = record(at: position, for: search) { search.records.append(record) }
+            look(at: position, for: search, &piece)
         }
-        search.position = position
-        return position > oldest && search.records.count < search.limit
+        search.take(piece, at: position)
+        return position > oldest && search.count < search.limit
     }
 
     /// The same, oldest first.
     private func lookAhead(_ search: inout Search, from start: Int) -> Bool {
         let oldest = max(0, written - capacity)
-        var position = min(search.position ?? start, written)
+        var (position, piece) = (min(search.position ?? start, written), Piece(search))
         if position < oldest {
             search.missed += oldest - position
             position = oldest
         }
-        let end = min(written, position + Self.pieceCount)
-        while position < end, search.records.count < search.limit {
-            if let record = record(at: position, for: search) { search.records.append(record) }
+        while position < written, piece.goesOn {
+            look(at: position, for: search, &piece)
             position += 1
         }
-        (search.position, search.next) = (position, position)
-        return position < written && search.records.count < search.limit
+        search.take(piece, at: position)
+        search.next = position
+        return position < written && search.count < search.limit
+    }
+
+    /// What one turn finds.
+    fileprivate struct Piece {
+        fileprivate private(set) var records: [WhyRecord] = []
+        /// How many more may be found.
+        private let wanted: Int
+        private let lookCost: Int
+        private var cost = 0
+
+        init(_ search: borrowing Search) {
+            wanted = search.limit - search.count
+            lookCost = search.filter.reason == nil ? 1 : WhyRing.takenCost
+        }
+
+        var goesOn: Bool { cost < WhyRing.pieceCost && records.count < wanted }
+
+        mutating func note(_ record: WhyRecord?) {
+            cost += lookCost
+            guard let record else { return }
+            if records.isEmpty { records.reserveCapacity(min(wanted, WhyRing.pieceCost / WhyRing.takenCost)) }
+            records.append(record)
+            cost += WhyRing.takenCost
+        }
+    }
+
+    private func look(at position: Int, for search: borrowing Search, _ piece: inout Piece) {
+        piece.note(record(at: position, for: search))
     }
 
     /// nil where it is not wanted.
@@ -151,5 +185,14 @@ public final class WhyRing {
         var search = Search(limit: limit, filter: filter, number: number)
         while lookFurther(&search) {}
         return search.records
+    }
+}
+
+extension WhyRing.Search {
+    fileprivate mutating func take(_ piece: WhyRing.Piece, at position: Int) {
+        self.position = position
+        guard !piece.records.isEmpty else { return }
+        count += piece.records.count
+        pieces.append(piece.records)
     }
 }

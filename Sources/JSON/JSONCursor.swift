@@ -89,22 +89,28 @@ public enum JSONWalk {
     ///   - text: that `JSONTextChecker` has called valid.
     ///   - take: is given the token, and what tells the meaning of a name or string.
     public static func through(_ text: Span<UInt8>, _ take: (JSONToken, (Range<Int>) -> [UInt8]) -> Bool) {
-        through(text) { token, _, meaning in take(token, meaning) }
+        text.withUnsafeBufferPointer { text in
+            var cursor = JSONCursor(text)
+            while let token = cursor.next() {
+                guard take(token, { meaning(of: $0, in: text) }) else { return }
+            }
+        }
     }
 
-    /// The same with the place behind each token.
+    /// The same with the place where the next token is looked for: right behind a bracket.
     public static func through(_ text: Span<UInt8>, _ take: (JSONToken, _ end: Int, (Range<Int>) -> [UInt8]) -> Bool) {
         text.withUnsafeBufferPointer { text in
             var cursor = JSONCursor(text)
-            let meaning = { (range: Range<Int>) -> [UInt8] in
-                var out: [UInt8] = []
-                JSONString.appendMeaning(of: range, in: text, to: &out)
-                return out
-            }
             while let token = cursor.next() {
-                guard take(token, cursor.position, meaning) else { return }
+                guard take(token, cursor.position, { meaning(of: $0, in: text) }) else { return }
             }
         }
+    }
+
+    private static func meaning(of range: Range<Int>, in text: UnsafeBufferPointer<UInt8>) -> [UInt8] {
+        var out: [UInt8] = []
+        JSONString.appendMeaning(of: range, in: text, to: &out)
+        return out
     }
 }
 

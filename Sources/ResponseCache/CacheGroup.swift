@@ -47,6 +47,20 @@ public struct CacheGroup: Sendable {
         return (entries, page.places.count > limit ? shown.last?.place : nil)
     }
 
+    /// How many responses there are that clients could get: as many as a purge would find. Counts no further than `limit`.
+    public func count(_ selections: [EntrySelection], limit: Int) -> Int {
+        var count = 0
+        store.visitAll { listed in
+            guard count < limit else { return }
+            let bytes = Array(listed.key)
+            guard let key = StoredKey(bytes), let api = place(of: key), selections[api].mayContain(key),
+                let entry = caches[api].entry(listed, bytes, key), selections[api].contains(entry)
+            else { return }
+            count += 1
+        }
+        return count
+    }
+
     // MARK: Purging
 
     /// Returns, once it is on the disk, how many responses there were that clients could get.

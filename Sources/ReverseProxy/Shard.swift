@@ -39,9 +39,12 @@ public final class Shard: @unchecked Sendable {
     /// Looks for records, some in each turn of the loop.
     public func search(_ search: WhyRing.Search, then: @escaping @Sendable (WhyRing.Search) -> Void) {
         loop.assertOnLoop()
-        var search = search
-        guard records.why.lookFurther(&search) else { return then(search) }
-        loop.execute { [self, search] in self.search(search, then: then) }
+        goOn(RecordSearch(search), then: then)
+    }
+
+    private func goOn(_ search: RecordSearch, then: @escaping @Sendable (WhyRing.Search) -> Void) {
+        guard records.why.lookFurther(&search.state) else { return then(search.state) }
+        loop.inNextRound { [self] in goOn(search, then: then) }
     }
 
     // MARK: Figures
@@ -92,6 +95,13 @@ public final class Shard: @unchecked Sendable {
         figures.resumed += counters.resumed
         for (failure, count) in zip(HandshakeFailure.allCases, counters.failed) { figures.failed[failure.rawValue, default: 0] += count }
     }
+}
+
+/// A search that goes on from turn to turn, and is copied at none of them.
+private final class RecordSearch {
+    var state: WhyRing.Search
+
+    init(_ state: WhyRing.Search) { self.state = state }
 }
 
 extension Histogram {

@@ -47,8 +47,7 @@ final class AdminReceiver: RequestReceiver {
         if adminRequest.isForPage {
             adminRequest.caller = caller(head, on: stream)
             guard interface.maySend(adminRequest) else {
-                exchange.send(
-                    AdminResponse(AdminProblem(status: 403, sentence: "Only a session may send anything here: cistern status --open.")))
+                exchange.send(AdminResponse(page: Self.noSession))
                 return nil
             }
             exchange.request = adminRequest
@@ -70,9 +69,13 @@ final class AdminReceiver: RequestReceiver {
         return nil
     }
 
+    private static let noSession = AdminProblem(
+        status: 403,
+        sentence: "Only a session may send anything here, and there is none, or it has ended: cistern status --open begins another.")
+
     private func caller(_ head: RequestHead, on stream: any ClientStream) -> StatusCaller {
         StatusCaller(
-            head, through: door(of: stream), token: interface.settings.token, isSecured: stream.security != nil,
+            head, through: door(of: stream), of: stream.client.address, settings: interface.settings, isSecured: stream.security != nil,
             isCertified: { [names] in names?.place(of: $0) != nil })
     }
 
@@ -107,8 +110,10 @@ private final class AdminExchange: ClientExchange, @unchecked Sendable {
     func requestContent(_ bytes: Span<UInt8>) {
         guard let count = request?.content.count else { return }
         guard count + bytes.count <= contentLimitBytes else {
+            let isOfForm = request?.isOfForm == true
             request = nil
-            return send(AdminResponse(AdminProblem(status: 413, sentence: "The content is too long.")))
+            let problem = AdminProblem(status: 413, sentence: "The content is too long.")
+            return send(isOfForm ? AdminResponse(page: problem) : AdminResponse(problem))
         }
         request?.content.append(copying: bytes)
     }

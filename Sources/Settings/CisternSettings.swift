@@ -39,6 +39,7 @@ public struct CisternSettings: Sendable, Equatable {
     public struct Admin: Sendable, Equatable {
         public var socket = ""
         public var tokenFile = ""
+        public var names: [String] = []
         public var records = 1_000
         public var whyField = false
         public var keyField = false

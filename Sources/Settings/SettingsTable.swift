@@ -143,6 +143,11 @@ public enum SettingsTable {
             path: "admin.token_file", binding: .text(\.admin.tokenFile),
             help: "A file with the bearer token that the admin interface on TCP asks for; without one only loopback addresses have it."),
         Setting(
+            path: "admin.names", binding: .list(\.admin.names),
+            help:
+                "Names of this machine under which browsers have the page of the state with a session, beside addresses, localhost and those of certificates; *.NAME for any one label."
+        ),
+        Setting(
             path: "admin.records", binding: .count(\.admin.records, 0...1_000_000),
             help: "Exchanges of each shard that `cistern why` can explain.", needsRestart: true),
         Setting(

@@ -37,6 +37,22 @@ public enum ShownText {
         }
     }
 
+    /// An attribute's value that means the text itself. What turns the direction of text, or is not seen, stands there by its number.
+    static func appendWhole(_ text: String, to bytes: inout [UInt8]) {
+        for scalar in text.unicodeScalars {
+            switch scalar {
+            case "&": bytes += Array("&amp;".utf8)
+            case "<": bytes += Array("&lt;".utf8)
+            case ">": bytes += Array("&gt;".utf8)
+            case "\"": bytes += Array("&quot;".utf8)
+            case "'": bytes += Array("&#39;".utf8)
+            // Numbers of controls mean other characters in HTML.
+            case "\u{0}"..."\u{9f}": bytes += Array(String(scalar).utf8)
+            default: bytes += Array((mayShow(scalar) ? String(scalar) : "&#\(scalar.value);").utf8)
+            }
+        }
+    }
+
     private static let markLimit = 2
 
     private static func isMark(_ scalar: Unicode.Scalar) -> Bool {

@@ -132,8 +132,8 @@ public enum StatusPage {
 
     // MARK: Tables and facts
 
-    private static func section(_ table: StatusView.Table, _ page: inout MarkupWriter) {
-        page.markup("<section")
+    static func section(_ table: StatusView.Table, isOfSession: Bool = false, _ page: inout MarkupWriter) {
+        page.markup(isOfSession ? "<section data-session" : "<section")
         page.attribute("aria-labelledby", "h-" + table.id)
         page.markup("><h2")
         page.attribute("id", "h-" + table.id)

@@ -1,5 +1,5 @@
 // What the page does where there is JavaScript: every other second it asks for itself and takes over what is new. A part in which something is open
-// or has the focus stays; a page that nobody sees does not ask.
+// or has the focus stays; a page that nobody sees does not ask. Once its session has ended, nothing of what that showed stays.
 
 enum StatusScript {
     static let text: StaticString = """
@@ -8,6 +8,8 @@ enum StatusScript {
           const note = document.getElementById("live");
           const say = text => { if (note.textContent !== text) note.textContent = text; note.hidden = false; };
           const take = fresh => {
+            const parts = document.querySelectorAll("[data-session]");
+            if (parts.length && !fresh.querySelector("[data-session]")) parts.forEach(part => part.remove());
             for (const old of document.querySelectorAll("[data-live]")) {
               const next = fresh.getElementById(old.id);
               if (!next || next.innerHTML === old.innerHTML) continue;
@@ -18,14 +20,17 @@ enum StatusScript {
             }
             if (document.title !== fresh.title) document.title = fresh.title;
           };
+          const hadSession = !!document.querySelector("[data-session]");
           const look = async () => {
             if (!document.hidden) {
               try {
-                const response = await fetch(location.pathname, {cache: "no-store", redirect: "error", signal: AbortSignal.timeout(10000)});
+                // Older browsers know no such signal, and wait.
+                const response = await fetch(location.pathname, {cache: "no-store", redirect: "error", signal: AbortSignal.timeout?.(10000)});
                 if (!response.ok) throw new Error(response.status);
                 const text = await response.text();
                 take(new DOMParser().parseFromString(text.replace(/<style[^]*?<[/]style>/, ""), "text/html"));
-                say("live");
+                const hasEnded = hadSession && !document.querySelector("[data-session]");
+                say(hasEnded ? "live; the session has ended: cistern status --open begins another" : "live");
               } catch { say("no response: these are the last numbers"); }
             }
             setTimeout(look, 2000);

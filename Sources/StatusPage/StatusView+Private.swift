@@ -37,9 +37,13 @@ extension StatusView {
     }
 
     public struct Private: Sendable {
+        /// Of the page, as whoever looks has it: what its forms and links begin with.
+        public let path: String
         /// What was asked for most lately, each by one measure.
         public var tops: [Table] = []
         public var exchanges: [Exchange] = []
+        /// Modes and faults that are for some paths.
+        public var switched: Table?
         /// For the forms; empty where no session has one.
         public var formToken = ""
         /// What is looked for in the store.
@@ -47,10 +51,12 @@ extension StatusView {
         public var tag = ""
         /// nil where nothing is looked for.
         public var listed: Table?
+        /// All that fits what is looked for, in words, where it can be purged at once; nil where it cannot.
+        public var all: String?
         public var entry: Entry?
         /// Of the last purge; what is wrong.
         public var said = ""
 
-        public init() {}
+        public init(path: String = "/-/status") { self.path = path }
     }
 }

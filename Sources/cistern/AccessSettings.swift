@@ -14,8 +14,10 @@ enum AccessCheck {
             for listener in listeners { check(listener.access, name, &reader) }
         }
         for route in settings.routes { check(route.access, "routes.\(route.name)", &reader) }
-        for name in settings.forwarding.names where !ServedNames.isName(name) {
-            reader.add(about: "forwarding.names", "forwarding.names: \"\(name)\" is not \(ServedNames.form)")
+        for (path, names) in [("forwarding.names", settings.forwarding.names), ("admin.names", settings.admin.names)] {
+            for name in names where !ServedNames.isName(name) {
+                reader.add(about: path, "\(path): \"\(name)\" is not \(ServedNames.form)")
+            }
         }
         for (name, listeners) in [("listen", settings.listen), ("admin_listen", settings.adminListen)] {
             for listener in listeners where listener.proxyProtocol && settings.trustedProxies.isEmpty && !isUnix(listener) {

@@ -329,6 +329,7 @@ extension ProxySettings {
         listening.challengeDirectory = settings.tls.acmeChallenges.isEmpty ? nil : settings.tls.acmeChallenges
         listening.servesOwnPages = settings.ownPages
         admin.socket = settings.admin.socket == "off" ? nil : AdminSettings.socketPath(settings)
+        admin.names = ServedNames(settings.admin.names)
         admin.allowsFaults = settings.admin.faults
         records = settings.admin.records
         ownFields.allowsWhy = settings.admin.whyField

@@ -19,6 +19,8 @@ struct SecretCoveringTests {
             ("Set-Cookie: abc; Path=/", "REDACTED"), ("X-Tenant-Key: t", "REDACTED"), ("card-number: 1", "REDACTED"),
             ("Accept: */*", "*/*"), ("Location: /cb?code=a&x=1", "/cb?code=REDACTED&x=1"),
             ("Location: http://a.test/cb#access_token=t&x=1", "http://a.test/cb#access_token=REDACTED&x=1"),
+            ("Link: </a?token=t&x=1>; rel=\"next\", </b>; rel=\"prev\"", "</a?token=REDACTED&x=1>; rel=\"next\", </b>; rel=\"prev\""),
+            ("Refresh: 0;url=/a?token=t", "0;url=/a?token=REDACTED"), ("Location: /a?a%70i_key=k", "/a?a%70i_key=REDACTED"),
             ("Referer: /a?x=1&token=t#y", "/a?x=1&token=REDACTED#y"), ("X-API-Key: k", "REDACTED"),
         ])
     func fields(line: String, value: String) {

@@ -39,7 +39,7 @@ struct SettingsWiringTests {
         "tracing.endpoint": "http://collector.test:4318", "upstream.url": "http://other.test/x", "path": "/x/*", "address": "127.0.0.1:9",
     ]
     private static let lists = [
-        "listen": ":9", "admin_listen": ":9", "cache.content_types": "text/x", "methods": "QUERY",
+        "listen": ":9", "admin_listen": ":9", "admin.names": "a.test", "cache.content_types": "text/x", "methods": "QUERY",
         "good.content_types": "text/x",
         "good.must_have": "/x", "good.must_not_have": "/x", "cache.freshness.ignore": "expires", "freshness.ignore": "expires",
         "trusted_proxies": "10.0.0.0/8", "access.allow": "10.0.0.0/8", "access.deny": "10.0.0.0/8", "allow": "10.0.0.0/8",

@@ -41,7 +41,10 @@ struct ImportTests {
     @Test("what is imported is served, with its age, its variant and its partition")
     func imported() throws {
         let play = try offlinePlay()
-        let varied = [("Content-Type", "application/json"), ("Vary", "Accept-Language"), ("Content-Encoding", "br"), ("Set-Cookie", "a=b"), ("X-Csrf-Token", "REDACTED")]
+        let varied = [
+            ("Content-Type", "application/json"), ("Vary", "Accept-Language"), ("Content-Encoding", "br"), ("Set-Cookie", "a=b"),
+            ("X-Csrf-Token", "REDACTED"),
+        ]
         #expect(try bring(Self.entry("/users?b=2&a=1"), into: play) == nil)
         #expect(try bring(Self.entry("/lang", [("Accept-Language", "de")], varied), into: play) == nil)
         #expect(try bring(Self.entry("/me", [("Cookie", "a=b")]), into: play) == nil)

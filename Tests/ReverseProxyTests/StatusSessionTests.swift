@@ -1,5 +1,6 @@
 // Sessions with the page of the state: how a browser gets one, what it sees and may do with it, and who tries to in its place.
 
+import Addresses
 import Downstream
 import HTTPCore
 import JSON
@@ -15,6 +16,8 @@ struct StatusSessionTests {
 
     private final class Play {
         let proxy: ProxyPlay
+        /// Of the page, as the last session has it.
+        var path = "/-/status"
 
         init(hasToken: Bool = true) throws {
             let origin = ScriptedOrigin { request in
@@ -39,21 +42,30 @@ struct StatusSessionTests {
 
         func code() throws -> String { try #require(JSONValue(try proxy.admin("POST", "/-/status/code").content)?["path"]?.string) }
 
-        /// The cookie of a new session.
+        /// The cookie of a new session. What else the browser has for the host is of no matter, also by that name.
         func enter() throws -> (String, String) {
             let response = try ask("GET", try code())
             let cookie = try #require(response["Set-Cookie"])
-            return ("Cookie", "other=1; " + cookie.prefix { $0 != ";" })
+            path = try Self.path(of: response)
+            return ("Cookie", "cistern-session=junk; other=1; cistern-session=; " + cookie.prefix { $0 != ";" } + "; cistern-session=0")
+        }
+
+        /// Where the page leads that gives the cookie: what that is for, and nothing else.
+        static func path(of response: TestResponse) throws -> String {
+            let path = try #require(response.text.split(separator: "content=\"0;url=").dropFirst().first?.prefix { $0 != "\"" })
+            #expect(path.hasPrefix("/-/status/") && path.utf8.count == 42)
+            #expect(response["Set-Cookie"]?.contains("; Path=\(path); ") == true)
+            return String(path)
         }
 
         func formToken(_ cookie: (String, String)) throws -> String {
-            let page = try ask("GET", "/-/status?prefix=/", [cookie]).text
+            let page = try ask("GET", path + "?prefix=/", [cookie]).text
             let piece = try #require(page.split(separator: "name=\"token\" value=\"").dropFirst().first)
             return String(piece.prefix { $0 != "\"" })
         }
 
         func purge(_ form: String, _ fields: [(String, String)]) throws -> TestResponse {
-            try ask("POST", "/-/status/purge", fields + [("Content-Type", "application/x-www-form-urlencoded")], content: form)
+            try ask("POST", path + "/purge", fields + [("Content-Type", "application/x-www-form-urlencoded")], content: form)
         }
 
         var stored: Int { get throws { JSONValue(try proxy.admin("GET", "/-/entries").content)?["entries"]?.array?.count ?? 0 } }
@@ -66,9 +78,10 @@ struct StatusSessionTests {
         let play = try Play()
         let code = try play.code()
         let first = try play.ask("GET", code)
-        #expect(first.status == 200 && first.text.contains("url=/-/status"))
+        #expect(first.status == 200)
+        play.path = try Play.path(of: first)
         let cookie = try #require(first["Set-Cookie"])
-        for part in ["HttpOnly", "SameSite=Strict", "Path=/-/status", "Max-Age=3600"] { #expect(cookie.contains(part)) }
+        for part in ["HttpOnly", "SameSite=Strict", "Max-Age=3600"] { #expect(cookie.contains(part)) }
         let second = try play.ask("GET", code)
         #expect(second.status == 403 && second["Set-Cookie"] == nil)
         let late = try play.code()
@@ -77,12 +90,12 @@ struct StatusSessionTests {
         #expect(try play.ask("GET", "/-/status/enter?code=").status == 403)
         #expect(try play.ask("GET", "/-/status/enter").status == 403)
         let session = ("Cookie", String(cookie.prefix { $0 != ";" }))
-        #expect(Self.isPrivate(try play.ask("GET", "/-/status", [session])))
+        #expect(Self.isPrivate(try play.ask("GET", play.path, [session])))
         play.proxy.time.advance(by: .seconds(3_539))
-        #expect(Self.isPrivate(try play.ask("GET", "/-/status", [session])))
+        #expect(Self.isPrivate(try play.ask("GET", play.path, [session])))
         play.proxy.time.advance(by: .seconds(1))
-        #expect(!Self.isPrivate(try play.ask("GET", "/-/status", [session])))
-        #expect(!Self.isPrivate(try play.ask("GET", "/-/status", [("Cookie", "cistern-session=")])))
+        #expect(!Self.isPrivate(try play.ask("GET", play.path, [session])))
+        #expect(!Self.isPrivate(try play.ask("GET", play.path, [("Cookie", "cistern-session=")])))
     }
 
     @Test("codes and sessions are bounded: the oldest make room")
@@ -93,7 +106,7 @@ struct StatusSessionTests {
         #expect(try play.ask("GET", first).status == 403)
         let cookie = try play.enter()
         for _ in 0..<32 { _ = try play.enter() }
-        #expect(!Self.isPrivate(try play.ask("GET", "/-/status", [cookie])))
+        #expect(!Self.isPrivate(try play.ask("GET", play.path, [cookie])))
     }
 
     @Test("nobody gets a code without the administrator's leave", arguments: [true, false])
@@ -113,7 +126,7 @@ struct StatusSessionTests {
         let cookie = try play.enter()
         let form = try play.formToken(cookie)
         let own = ("Origin", "http://" + play.host)
-        #expect(try play.ask("GET", "/-/status", [cookie]).text.contains("/visible"))
+        #expect(try play.ask("GET", play.path, [cookie]).text.contains("/visible"))
         let foreign: [[(String, String)]] = [
             [cookie, ("Origin", "http://evil.test")], [cookie, ("Origin", "null")], [cookie, ("Origin", "https://" + play.host)],
             [cookie, ("Origin", "http://localhost:1")], [("Host", "evil.test"), cookie],
@@ -123,7 +136,7 @@ struct StatusSessionTests {
             [("Cookie", "cistern-session=" + String(repeating: "0", count: 32))],
         ]
         for fields in foreign {
-            let page = try play.ask("GET", "/-/status?prefix=/", fields)
+            let page = try play.ask("GET", play.path + "?prefix=/", fields)
             #expect(!Self.isPrivate(page) && !page.text.contains("/visible"), "\(fields)")
             #expect(try play.purge("token=\(form)&sure=yes&prefix=/&how=hard", fields).status == 403, "\(fields)")
         }
@@ -143,31 +156,37 @@ struct StatusSessionTests {
         #expect(try play.ask("GET", code).status == 200)
         #expect(try play.stored == 1)
         for name in ["localhost", "localhost:\(play.proxy.adminPort)", "[::1]:1", "10.1.2.3", "LOCALHOST"] {
-            #expect(Self.isPrivate(try play.ask("GET", "/-/status", [("Host", name), cookie])), "\(name)")
+            #expect(Self.isPrivate(try play.ask("GET", play.path, [("Host", name), cookie])), "\(name)")
         }
-        #expect(Self.isPrivate(try play.ask("GET", "/-/status", [("Authorization", "Bearer " + Self.token)])))
-        #expect(!Self.isPrivate(try play.ask("GET", "/-/status", [("Authorization", "Bearer " + Self.token), ("Host", "evil.test")])))
+        #expect(Self.isPrivate(try play.ask("GET", play.path, [("Authorization", "Bearer " + Self.token)])))
+        #expect(!Self.isPrivate(try play.ask("GET", play.path, [("Authorization", "Bearer " + Self.token), ("Host", "evil.test")])))
     }
 
     @Test(
-        "the host is an address, localhost or a name of a certificate, and the origin is the host as it was asked for",
+        "the host is an address, localhost, or a name of a certificate or of the settings, and the origin is the host as it was asked for",
         arguments: [
             ("admin.test", nil, true, true), ("a.admin.test:9443", "https://a.admin.test:9443", true, true),
             ("admin.test", "http://admin.test", true, false), ("admin.test.evil.test", nil, true, false), ("evil.test", nil, false, false),
             ("[::1]", "http://[::1]", false, true), ("[::1]:80", "http://[::1]", false, false), ("[evil]:1", nil, false, false),
             ("127.1", nil, false, false), ("2130706433", nil, false, false), ("localhost:abc", nil, false, false),
             ("localhost.", nil, false, false), ("127.0.0.1:1:2", nil, false, false), ("localhost", "", false, false),
-            ("LocalHost:1", "http://localhost:1", false, true),
+            ("LocalHost:1", "http://localhost:1", false, true), ("named.test:9", "http://named.test:9", false, true),
+            ("Named.Test", nil, false, true), ("a.named.test", nil, false, false), ("named.test.evil.test", nil, false, false),
+            ("a.many.test", nil, false, true), ("a.b.many.test", nil, false, false), ("many.test", nil, false, false),
+            ("ported.test:81", nil, false, true), ("ported.test", nil, false, false),
         ] as [(String, String?, Bool, Bool)])
     func names(host: String, origin: String?, isSecured: Bool, isTaken: Bool) {
         var fields = Fields()
         for (name, value) in [("Host", host), ("Authorization", "Bearer " + Self.token)] { fields.append(name: name, value: value) }
         if let origin { fields.append(name: "Origin", value: origin) }
         let head = RequestHead(method: .get, target: Array("/-/status".utf8)[...], version: .http11, fields: fields)
-        let caller = StatusCaller(head, through: .network, token: Array(Self.token.utf8), isSecured: isSecured) {
+        var settings = AdminSettings()
+        settings.token = Array(Self.token.utf8)
+        settings.names = ServedNames(["named.test", "*.many.test", "ported.test:81"])
+        let caller = StatusCaller(head, through: .network, of: nil, settings: settings, isSecured: isSecured) {
             $0 == "admin.test" || $0 == "a.admin.test"
         }
-        #expect(caller.viewer(StatusSessions(), now: 0).maySee == isTaken)
+        #expect(caller.viewer(StatusSessions(), at: nil, now: 0).maySee == isTaken)
     }
 
     @Test("it shows targets, exchanges and stored responses, and neither secrets nor what is kept for somebody's credentials")
@@ -179,7 +198,7 @@ struct StatusSessionTests {
         play.proxy.origin.down()
         #expect(try play.proxy.get("/never").status >= 500)
         let cookie = try play.enter()
-        let page = try play.ask("GET", "/-/status?prefix=/users", [cookie]).text
+        let page = try play.ask("GET", play.path + "?prefix=/users", [cookie]).text
         for text in [
             "/users/1?api_key=REDACTED", "/users/2", "/private/3", "/never", "Cache-Control: no-store, which is absolute", "people",
             "kept for somebody&#39;s credentials", "Failed, without a copy",
@@ -191,14 +210,14 @@ struct StatusSessionTests {
         #expect(ids.count == 2)
         var contents: [String] = []
         for id in ids {
-            let entry = try play.ask("GET", "/-/status?entry=\(id)", [cookie]).text
+            let entry = try play.ask("GET", play.path + "?entry=\(id)", [cookie]).text
             #expect(!entry.contains("s3cr3t") && !entry.contains("ann-alone"))
             contents += [entry.contains("everybody") ? "shown" : "", entry.contains("credentials, and not shown") ? "not shown" : ""]
         }
         #expect(contents.filter { !$0.isEmpty }.sorted() == ["not shown", "shown"])
-        #expect(try play.ask("GET", "/-/status?entry=0", [cookie]).text.contains("32 hexadecimal digits"))
-        #expect(try play.ask("GET", "/-/status?prefix=users", [cookie]).text.contains("begins with a slash"))
-        #expect(try play.ask("GET", "/-/status?tag=people", [cookie]).text.split(separator: "?entry=").count == 3)
+        #expect(try play.ask("GET", play.path + "?entry=0", [cookie]).text.contains("32 hexadecimal digits"))
+        #expect(try play.ask("GET", play.path + "?prefix=users", [cookie]).text.contains("begins with a slash"))
+        #expect(try play.ask("GET", play.path + "?tag=people", [cookie]).text.split(separator: "?entry=").count == 3)
     }
 
     @Test("secrets stay covered in links, in credential fields, and under their names in a stored content")
@@ -216,7 +235,7 @@ struct StatusSessionTests {
         let token = ("Authorization", "Bearer " + Self.token)
         let list = try #require(JSONValue(try proxy.admin("GET", "/-/entries").content))
         let id = try #require(list["entries"]?.array?.first?["id"]?.string)
-        let page = try #require(TestClient(port: proxy.adminPort).get("/-/status?entry=\(id)", [token])).text
+        let page = try #require(TestClient(port: proxy.adminPort).get("/-/status?entry=\(id)", [token, ("Host", "localhost")])).text
         let told = try proxy.admin("GET", "/-/entries/\(id)").text
         for text in [page, told] { #expect(!text.contains("s3cr3t") && text.contains("/list?page=2&") && text.contains("X-Session-Token")) }
         #expect(page.contains("seen") && page.contains("&quot;auth&quot;:&quot;REDACTED&quot;"))
@@ -231,18 +250,18 @@ struct StatusSessionTests {
         let form = try play.formToken(cookie)
         let fields = [cookie, ("Origin", "http://" + play.host), ("Sec-Fetch-Site", "same-origin")]
         let soft = try play.purge("token=\(form)&sure=yes&prefix=%2Fa%2F&how=soft", fields)
-        #expect(soft.status == 303 && soft["Location"] == "/-/status?purged=2#store")
+        #expect(soft.status == 303 && soft["Location"] == play.path + "?purged=2#store")
         #expect(try play.stored == 4)
         // The form says a path again as clients encode it, whatever it is made of.
         let encoded = "/caf%C3%A9/%E2%80%AE/"
-        let listed = try play.ask("GET", "/-/status?prefix=" + PercentCoding.encode("/caf\u{e9}/\u{202e}/"), [cookie]).text
+        let listed = try play.ask("GET", play.path + "?prefix=" + PercentCoding.encode("/caf\u{e9}/\u{202e}/"), [cookie]).text
         #expect(listed.contains("name=\"prefix\" value=\"\(encoded)\"><label>"))
         let all = try play.purge("token=\(form)&sure=yes&prefix=\(PercentCoding.encode(encoded))&how=hard", fields)
-        #expect(all["Location"] == "/-/status?purged=1#store")
+        #expect(all["Location"] == play.path + "?purged=1#store")
         #expect(try play.stored == 3)
-        #expect(try play.ask("GET", "/-/status?prefix=/" + String(repeating: "x", count: 1_024), [cookie]).text.contains("too long"))
-        #expect(try play.ask("GET", "/-/status?purged=2", [cookie]).text.contains("2 stored responses were purged."))
-        let page = try play.ask("GET", "/-/status?prefix=/b", [cookie]).text
+        #expect(try play.ask("GET", play.path + "?prefix=/" + String(repeating: "x", count: 1_024), [cookie]).text.contains("too long"))
+        #expect(try play.ask("GET", play.path + "?purged=2", [cookie]).text.contains("2 stored responses were purged."))
+        let page = try play.ask("GET", play.path + "?prefix=/b", [cookie]).text
         let id = try #require(page.split(separator: "?entry=").dropFirst().first?.prefix(32))
         #expect(try play.purge("token=\(form)&sure=yes&id=\(id)&how=hard", fields).status == 303)
         #expect(try play.stored == 2)
@@ -259,7 +278,7 @@ struct StatusSessionTests {
         for target in targets { _ = try play.proxy.get(target) }
         let cookie = try play.enter()
         for query in ["", "?prefix=/&tag=%22%3E%3Cscript%3Ealert(2)%3C/script%3E", "?prefix=%22%3E%3Cscript%3E", "?prefix=/%E2%80%AE"] {
-            let page = try play.ask("GET", "/-/status" + query, [cookie]).text
+            let page = try play.ask("GET", play.path + query, [cookie]).text
             #expect(page.split(separator: "<script").count == 2 && page.split(separator: "</script").count == 2)
             #expect(!page.contains("'onmouse") && !page.contains("\u{202e}") && !page.contains(String(repeating: "x", count: 500)))
         }

@@ -207,6 +207,7 @@ struct StatusTruthTests {
         #expect(Self.row(page, "/a") == ["/a", "1"], "it came from the upstream once")
         play.origin.down()
         for _ in 0..<2 { #expect(try play.get("/a").status == 200) }
+        play.time.advance(by: .seconds(2))
         let rescued = try Self.page(play).split(separator: "Rescued, in the last 30 min").last ?? ""
         #expect(Self.row(String(rescued), "/a") == ["/a", "2"])
     }

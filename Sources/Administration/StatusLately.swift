@@ -1,0 +1,53 @@
+// What a session sees of requests: which targets lead, and the last exchanges. Gathered from all loops at most every other second, for all sessions
+// together, so that it costs the same however many look.
+
+import Explanation
+import Locking
+import StatusPage
+
+/// Made once, shown to all.
+struct StatusLately: Sendable {
+    var tops: [StatusView.Table] = []
+    var exchanges: [StatusView.Exchange] = []
+}
+
+final class StatusLatelyGathering: Sendable {
+    typealias Reply = @Sendable (StatusLately) -> Void
+
+    private struct State {
+        var last: (at: Int64, lately: StatusLately)?
+        var waiting: [Reply] = []
+    }
+
+    /// Asked on the interface's queue and the pages'.
+    private let state = Mutex(State())
+
+    /// Milliseconds for which it is good: as long as an open page waits before it asks again.
+    static let interval: Int64 = 2_000
+
+    /// - Parameter reply: called once, on the interface's queue or the pages'.
+    func gather(_ task: AdminInterface.Task, reply: @escaping Reply) {
+        let now = task.server.monotonicMilliseconds
+        let (known, isFirst) = state.withLock { state -> (StatusLately?, Bool) in
+            if let last = state.last, now - last.at < Self.interval { return (last.lately, false) }
+            state.waiting.append(reply)
+            return (nil, state.waiting.count == 1)
+        }
+        if let known { return reply(known) }
+        guard isFirst else { return }
+        task.server.searchRecords(WhyRing.Search(limit: StatusPages.recordLimit)) { [self] found in
+            task.server.collectTargets { [self] tallies in
+                task.interface.later { [self] in tell(StatusPages.lately(task, found.records, tallies), at: now) }
+            }
+        }
+    }
+
+    private func tell(_ lately: StatusLately, at now: Int64) {
+        let waiting = state.withLock { state in
+            defer { state.waiting = [] }
+            state.last = (now, lately)
+            return state.waiting
+        }
+        for reply in waiting { reply(lately) }
+    }
+}
