@@ -170,22 +170,30 @@ extension StatusView {
         _ api: any AdministeredAPI, _ name: String, _ state: UpstreamState, failsInPart: Bool, _ figures: StatusFigures
     ) -> [Cell] {
         let contact = figures.snapshot.counts(ofAPI: Int(api.place)).contact
-        let ago = { (time: Int64?) in time.map { "\(ShownFigures.span((figures.now - $0) / 1_000)) ago" } ?? "" }
-        var badge: Cell
-        switch state {
-        case .unasked: badge = Cell(state.word)
-        case .responds: badge = failsInPart ? Cell("Fails in part", level: .strained) : Cell(state.word, level: .well)
-        case .responded:
-            badge = Cell(failsInPart ? "Fails in part" : state.word, note: ago(contact.respondedAt), level: failsInPart ? .strained : nil)
-        case .reachable: badge = Cell(failsInPart ? "Fails in part" : state.word, level: failsInPart ? .strained : nil)
-        case .errors: badge = Cell(state.word, note: "in the last 5 min", level: .strained)
-        case .silent: badge = Cell(state.word, note: ago(contact.failure?.at), level: .strained)
-        }
         let labels = figures.snapshot.shards.labels.upstreamErrors
-        let error = state == .silent || state == .reachable ? contact.failure.map { $0.error } : nil
-        let cause = error.flatMap { labels.indices.contains($0) ? StateSentence.words(ofCause: labels[$0]) : nil }
+        let cause = contact.failure.flatMap { labels.indices.contains($0.error) ? StateSentence.words(ofCause: labels[$0.error]) : nil }
         let meaning = api.remembersFailures ? "requests are sent as ever" : "failures are not remembered here (failure.memory)"
-        return [Cell(name), badge, Cell("–"), Cell(cause ?? "–"), Cell("–"), Cell(meaning)]
+        return [
+            Cell(name), badge(api, state, contact, failsInPart: failsInPart, figures), Cell("–"), Cell(cause ?? "–"), Cell("–"),
+            Cell(meaning),
+        ]
+    }
+
+    private static func badge(
+        _ api: any AdministeredAPI, _ state: UpstreamState, _ contact: UpstreamContact, failsInPart: Bool, _ figures: StatusFigures
+    ) -> Cell {
+        let ago = { (time: Int64?) in time.map { "\(ShownFigures.span((figures.now - $0) / 1_000)) ago" } ?? "" }
+        let lately = figures.history.lately(api.name, at: figures.sample)
+        let errors = "\(ShownFigures.count(lately.errors)) of \(ShownFigures.count(lately.responses)) responses 5xx in the last 5 min"
+        switch state {
+        case .errors: return Cell(state.word, note: errors, level: .strained)
+        case .silent: return Cell(state.word, note: ago(contact.failure?.at), level: .strained)
+        case .unasked, .responds, .responded, .reachable:
+            guard !failsInPart, lately.errors == 0 else {
+                return Cell("Fails in part", note: lately.errors == 0 ? "" : errors, level: .strained)
+            }
+            return Cell(state.word, note: state == .responded ? ago(contact.respondedAt) : "", level: state == .responds ? .well : nil)
+        }
     }
 
     private static func addresses(_ addresses: [AddressState], _ name: String, now: Int64) -> [[Cell]] {

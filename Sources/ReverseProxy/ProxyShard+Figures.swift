@@ -38,7 +38,12 @@ extension ProxyShard {
     // MARK: Counting
 
     /// For one of several.
-    func countOfAPI(_ record: borrowing ExchangeRecord) { records.apis[Int(shared.place)].countRequest(record, records.metrics.labels) }
+    func countOfAPI(_ record: borrowing ExchangeRecord) {
+        let place = Int(shared.place)
+        records.apis[place].countRequest(record)
+        guard let reason = record.notStored else { return }
+        records.apis[place].countNotStored(reason, isServerError: record.isServerError, of: records.metrics.notStored.count)
+    }
 
     /// - Parameter route: its place, or `ExchangeTrace.noRoute`.
     func count(_ record: borrowing ExchangeRecord, _ route: UInt16, _ head: RequestHead) {

@@ -23,12 +23,16 @@ public struct APICounts: Sendable {
     public init() {}
 
     /// A client's request, for one of several.
-    public mutating func countRequest(_ exchange: borrowing ExchangeRecord, _ labels: MetricLabels) {
+    public mutating func countRequest(_ exchange: borrowing ExchangeRecord) {
         requests[exchange.result.rawValue] += 1
         if exchange.isServerError { serverErrors += 1 }
-        guard let reason = exchange.notStored else { return }
-        RouteCounts.count(reason, of: labels.notStored.count, in: &notStored)
-        if exchange.isServerError { RouteCounts.count(reason, of: labels.notStored.count, in: &errorsNotStored) }
+    }
+
+    /// The response to it was not kept.
+    /// - Parameter reasons: how many there are.
+    public mutating func countNotStored(_ reason: Int, isServerError: Bool, of reasons: Int) {
+        RouteCounts.count(reason, of: reasons, in: &notStored)
+        if isServerError { RouteCounts.count(reason, of: reasons, in: &errorsNotStored) }
     }
 
     /// The upstream's, whatever they said; and those that said that it has failed.

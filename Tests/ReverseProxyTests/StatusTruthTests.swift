@@ -91,6 +91,7 @@ struct StatusTruthTests {
         _ = try play.get("/private")
         #expect(try Self.said(play) == ("The upstream responds, but 12 requests failed in the last 5 min.", "strained"))
         let page = try Self.page(play)
+        #expect(Self.row(page, "The upstream").dropFirst().first == "Fails in part 12 of 13 responses 5xx in the last 5 min")
         #expect(!page.contains("cache.store") && page.contains("Setting cache.role"))
         #expect(page.contains("<span class=\"badge down\">miss</span>") && Self.row(page, "/bad/1") == ["/bad/1", "4"])
     }

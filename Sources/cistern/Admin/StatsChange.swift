@@ -110,8 +110,7 @@ private struct Looks {
             return StatsChange.Part(
                 name: part["name"]?.string ?? "", isUp: part["up"]?.bool, rate: sum(part["requests"]?.members?.map(\.name) ?? []),
                 fromStore: sum(["hit", "revalidated", "stale", "collapsed", "rescued"]), rescued: sum(["rescued"]),
-                // One that was started before this counts no more than its own.
-                failed: part["server_errors"].map { rate($0.integer, earlier?["server_errors"]?.integer) } ?? sum(["error"]),
+                failed: rate(part["server_errors"]?.integer, earlier?["server_errors"]?.integer),
                 times: part["latency_seconds"].map { times($0, earlier?["latency_seconds"]) })
         }
     }
