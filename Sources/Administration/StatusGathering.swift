@@ -89,6 +89,8 @@ extension StatusFigures {
         sentence.troubles.sort { $0.seconds > $1.seconds }
         sentence.since = history.counts(of: sample, since: troubled)
         sentence.lately = history.lately(at: sample, besides: troubled)
+        let failed = apis.map { ($0.name, troubled.contains($0.name) ? 0 : history.lately($0.name, at: sample).failed) }
+        sentence.failing = apis.count == 1 ? [] : failed.filter { $0.1 > 0 }.sorted { $0.1 > $1.1 }.map(\.0)
         sentence.oldestCopy = snapshot.oldestAges[CacheResult.rescued.rawValue]
         sentence.modes = Array(Set(apis.map(\.modes.all).filter { $0 != .live }.map(\.rawValue))).sorted()
         sentence.exceptions = apis.reduce(0) { $0 + $1.modes.rules.count + $1.modes.routes.count }

@@ -68,6 +68,8 @@ public struct StateSentence: Sendable {
     public var since = Counts()
     /// For all others: within the last five minutes.
     public var lately = Counts()
+    /// Of several APIs those of whose requests some failed within the last five minutes, and nothing is known to fail: the most first.
+    public var failing: [String] = []
     /// Seconds: of the oldest copy that rescued within the last five minutes.
     public var oldestCopy: Int64?
     /// The modes of all paths that are not `live`.
@@ -111,7 +113,11 @@ public struct StateSentence: Sendable {
         return lately.rescued > 0 ? words + "; within the last 5 min \(rescueWords(lately))" : words
     }
 
-    private var failedWords: String { "\(ShownFigures.count(lately.failed, "request", "requests")) failed in the last 5 min" }
+    private var failedWords: String {
+        let more = failing.count > Self.named ? ["\(failing.count - Self.named) more"] : []
+        let whose = failing.isEmpty ? "" : " for " + Self.joined(failing.prefix(Self.named) + more)
+        return "\(ShownFigures.count(lately.failed, "request", "requests"))\(whose) failed in the last 5 min"
+    }
 
     private var troubleWords: String {
         let more = troubles.count > Self.named ? ["\(troubles.count - Self.named) more"] : []

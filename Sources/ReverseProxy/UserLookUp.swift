@@ -90,7 +90,11 @@ private final class UserLookUp: TransferReceiver {
         end(settings.values(status: head.status, head.fields, content: content).map { .values($0) } ?? .nothing)
     }
 
-    func transferFailed(_ transfer: Transfer, _ error: UpstreamError) { end(.failure) }
+    func transferFailed(_ transfer: Transfer, _ error: UpstreamError) {
+        if head == nil, !error.isOwn { shard.noteNoResponse(error) }
+        end(.failure)
+    }
+
     func transfer(_ transfer: Transfer, informational head: ResponseHead) {}
     func transferDrained(_ transfer: Transfer) {}
 }

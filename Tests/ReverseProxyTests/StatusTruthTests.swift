@@ -135,7 +135,9 @@ struct StatusTruthTests {
         #expect(try play.get("/orders/2").status == 502)
         let words = try Self.said(play).words
         #expect(
-            words == "2 of 3 upstreams respond and orders did not respond when it was last asked, but 1 request failed in the last 5 min.")
+            words
+                == "2 of 3 upstreams respond and orders did not respond when it was last asked, but 1 request for orders failed in the last 5 min."
+        )
     }
 
     @Test("what clients alone did wrong has not failed, with one API and with several")

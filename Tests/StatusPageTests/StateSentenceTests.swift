@@ -96,6 +96,9 @@ struct StateSentenceTests {
             ($0.lately, $0.oldestCopy) = (counts(rescued: 12), 8)
         },
         Row("The upstream responds, but 20 requests failed in the last 5 min.", .strained) { $0.lately = counts(failed: 20) },
+        Row("All 2 upstreams respond, but 20 requests for b, c, d and 1 more failed in the last 5 min.", .strained) {
+            ($0.upstreams, $0.lately, $0.failing) = (upstreams(.responds, .responds), counts(failed: 20), ["b", "c", "d", "e"])
+        },
         Row("The upstream responds, but 1 request failed in the last 5 min; 12 requests rescued, oldest copy 8 s.", .strained) {
             ($0.lately, $0.oldestCopy) = (counts(rescued: 12, failed: 1), 8)
         },
