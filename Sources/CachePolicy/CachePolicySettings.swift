@@ -70,9 +70,9 @@ public struct CachePolicySettings: Sendable {
 
     public init() {}
 
-    /// Whether JSON that came without a validator gets a tag of its data.
-    public func wantsOwnTag(_ head: ResponseHead) -> Bool {
-        makesEntityTags && head.status == 200 && !head.fields.contains(.etag) && !head.fields.contains(.lastModified)
+    /// Whether JSON that came without a validator gets a tag of its data, where `makesEntityTags`.
+    public static func wantsOwnTag(_ head: ResponseHead) -> Bool {
+        head.status == 200 && !head.fields.contains(.etag) && !head.fields.contains(.lastModified)
             && MediaType(of: head.fields)?.isJSON == true
     }
 }

@@ -37,6 +37,7 @@ private struct CanonicalWriter {
     private var members: [Member] = []
     private var scratch: [UInt8] = []
 
+    private static let usualCount = 16
     /// A value deeper than this makes the text too deep: putting members in order may copy each byte once a level.
     private static let depthLimit = 64
     /// Putting more of them in order would take too long at once.
@@ -59,6 +60,8 @@ private struct CanonicalWriter {
     init(_ text: UnsafeBufferPointer<UInt8>) {
         self.text = text
         out.reserveCapacity(text.count)
+        members.reserveCapacity(Self.usualCount)
+        open.reserveCapacity(Self.usualCount)
     }
 
     /// - Parameter hasEscapes: of a name or a string.

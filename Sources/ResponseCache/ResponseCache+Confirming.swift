@@ -115,7 +115,8 @@ extension ResponseCache {
 
     /// Whether what was asked for with Authorization may still be others'.
     private func mayShare(_ response: ResponseHead, for request: PlacedRequest) -> Bool {
-        request.keys.common == nil ? Storing.mayShare(control(response)) : sharing(of: response, to: request.head) != .own
+        let control = control(response)
+        return request.keys.common == nil ? Storing.mayShare(control) : sharing(of: response.fields, control, to: request.head) != .own
     }
 
     // MARK: Writing

@@ -53,7 +53,7 @@ extension ResponseCache {
         var policy = policy(for: request.head).settings
         policy.keepsAny = true
         let decision = Storing.decide(
-            response.head, control(response.head),
+            response.head, response.control,
             to: storable(request.head, request.directives, isPartitioned: request.keys.isPartitioned), settings: policy)
         guard decision == .allowed else { return false }
         return gone.remember(

@@ -60,11 +60,12 @@ extension ResponseCache {
     ) -> ImportResult {
         let head = archived.request
         let keys = keysOfGet(for: head)
+        let control = control(archived.response)
         let decision = decideStoring(archived.response, for: PlacedRequest(head, keys: keys, found: nil), good: good)
         let recency = Recency(
             order: shared.sent.take(), isImported: true, requestTime: archived.requestTime, responseTime: archived.responseTime)
         let whole = WholeResponse(
-            archived.response, archived.content, isDecoded: archived.isDecoded, ownTag: ownTag, recency,
+            archived.response, control, archived.content, isDecoded: archived.isDecoded, ownTag: ownTag, recency,
             isAuthorized: archived.origin.isAuthorized)
         if case .forbidden(let reason) = decision {
             let isGone = rememberGone(whole, to: head, keys, isFaulty: fault != nil, at: time)
@@ -73,7 +74,7 @@ extension ResponseCache {
         guard archived.content.count <= settings.contentLimitBytes else { return .notStored(.tooLarge) }
         if let fault { return .notStored(fault.notStored) }
         let isForOne = !settings.policy.isPrivate && !settings.credentials.areIgnored(for: head)
-        if archived.origin.isAuthorized, isForOne, !Storing.mayShare(control(archived.response)) {
+        if archived.origin.isAuthorized, isForOne, !Storing.mayShare(control) {
             return .notStored(.authorized)
         }
         switch store(whole, for: PlacedRequest(head, keys: keys, found: nil), at: time).result {

@@ -26,6 +26,8 @@ public final class PlacedRequest {
 public struct WholeResponse {
     /// Without its hop-by-hop fields.
     public let head: ResponseHead
+    /// What the head says of caching.
+    let control: ResponseCacheControl
     /// Decoded, where `isDecoded`.
     public let content: [UInt8]
     public let isDecoded: Bool
@@ -40,10 +42,11 @@ public struct WholeResponse {
     let isAuthorized: Bool
 
     public init(
-        _ head: ResponseHead, _ content: [UInt8], isDecoded: Bool, ownTag: [UInt8]? = nil, _ recency: Recency, isOfPOST: Bool = false,
-        isAuthorized: Bool = false
+        _ head: ResponseHead, _ control: ResponseCacheControl, _ content: [UInt8], isDecoded: Bool, ownTag: [UInt8]? = nil,
+        _ recency: Recency, isOfPOST: Bool = false, isAuthorized: Bool = false
     ) {
         self.head = head
+        self.control = control
         self.content = content
         self.isDecoded = isDecoded
         self.ownTag = ownTag
@@ -76,28 +79,32 @@ extension ResponseCache {
     ) -> StorageDecision {
         if let fault = good.faultOfHead(response) { return .forbidden(fault.notStored) }
         return decideStoring(
-            response, to: request.head, request.directives, isPartitioned: request.keys.isPartitioned, beside: request.found)
+            response, control(response), to: request.head, request.directives, isPartitioned: request.keys.isPartitioned,
+            beside: request.found)
     }
 
     /// The same where nothing of the head has been found wrong.
     /// - Parameters:
+    ///   - control: what the head says of caching.
     ///   - isPartitioned: whether its key holds the request's credentials.
     ///   - found: what was found for it.
     public func decideStoring(
-        _ response: ResponseHead, to head: RequestHead, _ directives: RequestCacheControl, isPartitioned: Bool, beside found: FoundResponse?
+        _ response: ResponseHead, _ control: ResponseCacheControl, to head: RequestHead, _ directives: RequestCacheControl,
+        isPartitioned: Bool, beside found: FoundResponse?
     ) -> StorageDecision {
         let policy = policy(for: head)
         // An error that would be kept for a moment lies beside what is good, or nowhere.
         if let found, !found.metadata.isNegative, policy.settings.freshness.negativeLifetime(of: response.status, said: nil) != nil {
             return .forbidden(.status)
         }
-        return policy.decide(response, control(response), to: storable(head, directives, isPartitioned: isPartitioned))
+        return policy.decide(response, control, to: storable(head, directives, isPartitioned: isPartitioned))
     }
 
     func storable(_ head: RequestHead, _ directives: RequestCacheControl, isPartitioned: Bool) -> StorableRequest {
         StorableRequest(head, directives, isPartitioned: isPartitioned, isForAll: settings.credentials.areIgnored(for: head))
     }
 
+    /// What a head says of caching, read once for all that is decided by it.
     public func control(_ response: ResponseHead) -> ResponseCacheControl {
         ResponseCacheControl(response.fields, targeted: settings.policy.targetedFields)
     }
@@ -109,27 +116,27 @@ extension ResponseCache {
     ) -> (result: StoringResult, head: [UInt8], metadata: StoredMetadata) {
         let new = make(response, for: request)
         let result =
-            isKnownAlready(new, response, beside: request.found) ? .stored : put(new, response.head, for: request, now: time.wall)
+            isKnownAlready(new, response, beside: request.found) ? .stored : put(new, response, for: request, now: time.wall)
         if result == .stored, request.head.method != .options { noteCookies(setBy: response.head.fields, to: request.head, at: time) }
         return (result, new.head, new.metadata)
     }
 
     func make(_ response: WholeResponse, for request: PlacedRequest) -> NewResponse {
         guard request.head.method != .options else { return makePreflight(response, for: request) }
-        let policy = policy(for: request.head)
+        let settings = policy(for: request.head).settings
         var recency = response.recency
         // A POST has made invalid what was there before; its own response is later than that.
         if response.isOfPOST { recency.requestTime = Timestamp(milliseconds: recency.responseTime.milliseconds + 1) }
         var received = ReceivedResponse(
-            keepingRedirect(response.head), control: control(response.head), contentBytes: response.content.count,
+            keepingRedirect(response.head), control: response.control, contentBytes: response.content.count,
             requestTime: recency.requestTime, responseTime: recency.responseTime)
         (received.isDecoded, received.ownTag) = (response.isDecoded, response.ownTag)
         received.via = addedVia(response.head, isImported: recency.isImported)
-        var (head, metadata) = StoredHead.make(received, settings: policy.settings)
+        var (head, metadata) = StoredHead.make(received, settings: settings)
         metadata.order = recency.order
         if recency.isImported { metadata.flags.insert(.imported) }
-        let isForAll = settings.credentials.areIgnored(for: request.head)
-        let isShared = Storing.isShared(request.head, isPartitioned: request.keys.isPartitioned, settings: policy.settings)
+        let isForAll = self.settings.credentials.areIgnored(for: request.head)
+        let isShared = Storing.isShared(request.head, isPartitioned: request.keys.isPartitioned, settings: settings)
         if !isForAll, response.isAuthorized || isShared { metadata.flags.insert(.authorized) }
         let sentAt = response.recency.requestTime
         if response.isOfPOST { metadata.ageValue += (recency.responseTime.milliseconds - sentAt.milliseconds) / 1000 }
@@ -216,9 +223,9 @@ extension ResponseCache {
 
     /// Our entry in Via. What was archived may have come through here.
     private func addedVia(_ response: ResponseHead, isImported: Bool) -> [UInt8]? {
-        guard let via = via(of: response), let name = settings.via else { return nil }
+        guard isImported, let name = settings.via else { return via(of: response) }
         let isThere = FieldLists.members(of: .via, in: response.fields).last.map { $0.suffix(name.count + 1) == [0x20] + name } ?? false
-        return isImported && isThere ? nil : via
+        return isThere ? nil : via(of: response)
     }
 
     func via(of response: ResponseHead) -> [UInt8]? {
@@ -227,26 +234,26 @@ extension ResponseCache {
 
     /// Puts a response where its own fields say that it belongs. What others may have only as long as it is validated lies in its user's
     /// partition too, whose rescue it is.
-    private func put(_ new: NewResponse, _ response: ResponseHead, for request: PlacedRequest, now: Timestamp) -> StoringResult {
-        let sharing = request.keys.common == nil || new.metadata.isNegative ? .own : sharing(of: response, to: request.head)
+    private func put(_ new: NewResponse, _ response: WholeResponse, for request: PlacedRequest, now: Timestamp) -> StoringResult {
+        let fields = response.head.fields
+        let sharing = request.keys.common == nil || new.metadata.isNegative ? .own : sharing(of: fields, response.control, to: request.head)
         if sharing != .everybody {
-            guard let place = place(response.fields, of: request.head, lookedUpAt: request.keys, new.metadata.recency, now: now) else {
+            guard let place = place(fields, of: request.head, lookedUpAt: request.keys, new.metadata.recency, now: now) else {
                 return .outdated
             }
             let result = put(new, at: place)
             if sharing == .whileValidated, result == .stored {
-                _ = putCommon(new, response.fields, for: request, isOnlyThere: false, now: now)
+                _ = putCommon(new, fields, for: request, isOnlyThere: false, now: now)
             }
             return result
         }
-        return putCommon(new, response.fields, for: request, isOnlyThere: true, now: now)
+        return putCommon(new, fields, for: request, isOnlyThere: true, now: now)
     }
 
     /// Who may have it, by what it says; and by what is left of that where the operator ignores some: what may not go out stale must be marked so.
-    func sharing(of response: ResponseHead, to head: RequestHead) -> AuthorizedSharing {
-        let control = control(response)
-        guard AuthorizedSharing(response.fields, control) != .own else { return .own }
-        return AuthorizedSharing(response.fields, policy(for: head).settings.freshness.applied(to: control))
+    func sharing(of fields: Fields, _ control: ResponseCacheControl, to head: RequestHead) -> AuthorizedSharing {
+        guard AuthorizedSharing(fields, control) != .own else { return .own }
+        return AuthorizedSharing(fields, policy(for: head).settings.freshness.applied(to: control))
     }
 
     private func putCommon(

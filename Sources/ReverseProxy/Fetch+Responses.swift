@@ -32,7 +32,7 @@ extension Fetch: TransferReceiver {
             }
             response.fields.append(.upgrade, Array(head.fields.first(.upgrade) ?? []))
         }
-        self.response = response
+        (self.response, control) = (response, nil)
         judge(head)
         invalidate(after: head)
         if mayBeAwaited, shard.process.peer.isAwaited { return hold(transfer, head) }
@@ -137,13 +137,13 @@ extension Fetch: TransferReceiver {
         }
         if let fault = faultOfHead(response) { return .forbidden(fault.notStored) }
         return cache.decideStoring(
-            response, to: subject.head, subject.directives, isPartitioned: isPartitioned, beside: subject.found)
+            response, control(response, for: cache), to: subject.head, subject.directives, isPartitioned: isPartitioned, beside: subject.found)
     }
 
     /// RFC 9110 §9.3.3: a response to POST that says how long it is fresh, and that it is what GET would bring, may answer later GETs.
     private func takeKeyOfGet(_ response: ResponseHead) {
         guard let cache = shard.cache else { return }
-        let control = cache.control(response)
+        let control = control(response, for: cache)
         let hasLifetime =
             control.maxAge != nil || control.sharedMaxAge != nil || (!control.hidesExpires && response.fields.contains(.expires))
         guard response.status == 200, hasLifetime, let location = response.fields.first(.contentLocation),
@@ -187,7 +187,7 @@ extension Fetch: TransferReceiver {
                 isDelimited: isDelimited || !hasContent),
             ContentExamination.Demands(
                 good, storedBytes: subject.found?.contentBytes,
-                makesTag: purpose == .store && shard.settings.policy.wantsOwnTag(response),
+                makesTag: purpose == .store && shard.settings.policy.makesEntityTags && CachePolicySettings.wantsOwnTag(response),
                 limitBytes: shard.settings.content.bufferLimitBytes))
         if let findings = examination.findings(within: shard.settings.content.examinedAtOnceBytes) { return examined(purpose, findings) }
         shard.countExaminedBeside()

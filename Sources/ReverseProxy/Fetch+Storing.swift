@@ -20,6 +20,14 @@ extension Fetch {
         return placed
     }
 
+    /// What the head of its response says of caching, read once.
+    func control(_ response: ResponseHead, for cache: ResponseCache) -> ResponseCacheControl {
+        if let control { return control }
+        let control = cache.control(response)
+        self.control = control
+        return control
+    }
+
     /// Whether the store has anything to do with the response.
     var hasPlace: Bool { subject.place != nil || keysOfGet != nil }
 
@@ -38,10 +46,11 @@ extension Fetch {
     func store(_ head: ResponseHead) -> (result: StoringResult, head: [UInt8], metadata: StoredMetadata)? {
         guard let placedRequest, let cache = shard.cache else { return nil }
         let findings = collected.findings
+        let control = control(head, for: cache)
         // What no-transform keeps in its coding is only checked without it.
-        let decoded = findings.decoded.flatMap { Storing.staysCoded(head, cache.control(head)) ? nil : $0 }
+        let decoded = findings.decoded.flatMap { Storing.staysCoded(head, control) ? nil : $0 }
         var whole = WholeResponse(
-            head, decoded ?? collected.bytes, isDecoded: decoded != nil, ownTag: findings.ownTag, recency, isOfPOST: subject.place == nil)
+            head, control, decoded ?? collected.bytes, isDecoded: decoded != nil, ownTag: findings.ownTag, recency, isOfPOST: subject.place == nil)
         if decoded != nil { whole.coded = ContentCoding(head.fields).map { (collected.bytes, $0) } }
         return cache.store(whole, for: placedRequest, at: shard.cacheTime)
     }
@@ -98,9 +107,9 @@ extension Fetch {
     /// - Returns: whether it did.
     func rememberGone(_ response: ResponseHead) -> Bool {
         let findings = collected.findings
-        guard let placedRequest, response.status == 410 || findings.fault == nil else { return false }
-        let whole = WholeResponse(response, findings.decoded ?? collected.bytes, isDecoded: findings.decoded != nil, recency)
-        return shard.cache?.rememberGone(whole, for: placedRequest, at: shard.cacheTime) ?? false
+        guard let placedRequest, let cache = shard.cache, response.status == 410 || findings.fault == nil else { return false }
+        let whole = WholeResponse(response, control(response, for: cache), findings.decoded ?? collected.bytes, isDecoded: findings.decoded != nil, recency)
+        return cache.rememberGone(whole, for: placedRequest, at: shard.cacheTime)
     }
 
     /// The upstream has it: what said that it is gone counts no more.

@@ -43,6 +43,8 @@ final class Fetch: @unchecked Sendable {
     var machine = FetchMachine()
     /// What the upstream responds with, without what concerns the connection; as soon as that is known.
     var response: ResponseHead?
+    /// What that says of caching, once it was asked.
+    var control: ResponseCacheControl?
     var collected = CollectedContent()
     /// Which of the upstream's addresses has responded, by its place.
     var address = 0

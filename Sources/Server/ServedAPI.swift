@@ -173,7 +173,7 @@ extension ServedAPI: AdministeredAPI {
                 isJSON: MediaType(of: archived.response.fields)?.isJSON == true,
                 JSONTextChecker.check(archived.content.span), isDelimited: true),
             ContentExamination.Demands(
-                good, storedBytes: nil, makesTag: settings.policy.wantsOwnTag(archived.response),
+                good, storedBytes: nil, makesTag: settings.policy.makesEntityTags && CachePolicySettings.wantsOwnTag(archived.response),
                 limitBytes: settings.content.bufferLimitBytes))
         let findings = examination.findings()
         return ArchiveJudgement(good: good, fault: findings?.fault, ownTag: findings?.ownTag)

@@ -147,7 +147,9 @@ struct KeepingTests {
         test.write("/a", method: .post)
         let recency = Recency(order: sent.order, isImported: false, requestTime: sent.time, responseTime: test.time.wall)
         let keys = test.cache.keysOfGet(for: sent.request.head)
-        let whole = WholeResponse(TestCache.response(200, [Self.fresh]), Array("1".utf8), isDecoded: false, recency, isOfPOST: true)
+        let response = TestCache.response(200, [Self.fresh])
+        let whole = WholeResponse(
+            response, test.cache.control(response), Array("1".utf8), isDecoded: false, recency, isOfPOST: true)
         let stored = test.cache.store(whole, for: PlacedRequest(sent.request.head, keys: keys, found: nil), at: test.time)
         #expect(stored.result == .stored && stored.metadata.ageValue == 1)
         #expect(try test.text("/a") == "1")

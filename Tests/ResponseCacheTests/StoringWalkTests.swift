@@ -66,7 +66,7 @@ private final class WalkedStore {
 
     func store(_ response: WalkResponse, _ recency: Recency, for question: WalkQuestion) -> StoringResult {
         let head = Self.head(response.version, response.names)
-        let whole = WholeResponse(head, [UInt8](repeating: 1, count: contentBytes), isDecoded: false, recency)
+        let whole = WholeResponse(head, cache.control(head), [UInt8](repeating: 1, count: contentBytes), isDecoded: false, recency)
         return cache.store(whole, for: lookedUp(question), at: time(recency)).result
     }
 

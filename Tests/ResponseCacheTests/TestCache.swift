@@ -87,7 +87,7 @@ final class TestCache {
         let decision = cache.decideStoring(response, for: sent.request)
         guard decision == .allowed else { return decision }
         let whole = WholeResponse(
-            response, Array(content.utf8), isDecoded: false, ownTag: ownTag.map { Array($0.utf8) }, recency(sent))
+            response, cache.control(response), Array(content.utf8), isDecoded: false, ownTag: ownTag.map { Array($0.utf8) }, recency(sent))
         return cache.store(whole, for: sent.request, at: time).result.decision
     }
 
@@ -113,7 +113,7 @@ final class TestCache {
         let response = Self.response(status, lines)
         guard case .candidate = cache.judgeGone(response, .forbidden(.status), for: sent.request, by: user, at: time) else { return false }
         return cache.rememberGone(
-            WholeResponse(response, Array("{\"gone\":1}".utf8), isDecoded: false, recency(sent)), for: sent.request, at: time)
+            WholeResponse(response, cache.control(response), Array("{\"gone\":1}".utf8), isDecoded: false, recency(sent)), for: sent.request, at: time)
     }
 
     /// A write succeeds.
