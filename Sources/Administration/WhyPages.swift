@@ -71,8 +71,7 @@ enum WhyPages {
 
 extension WhyFilter {
     fileprivate init(_ request: AdminRequest) throws(AdminProblem) {
-        self.init()
-        prefix = Array(RequestTarget.escaped(Array((request["path"] ?? "").utf8)[...]))
+        self.init(prefix: Array(RequestTarget.escaped(Array((request["path"] ?? "").utf8)[...])))
         let labels = CacheResult.allCases.map { "\($0.label)" }
         for word in (request["result"] ?? "").split(separator: ",") {
             guard let place = labels.firstIndex(of: String(word)) else {

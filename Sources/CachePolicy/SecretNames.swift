@@ -10,8 +10,14 @@ public enum SecretNames {
     private static let arguments: Set<String> = members.union([
         "key", "appkey", "auth", "authorization", "pass", "session", "sid", "code", "credential", "signature", "sig", "hmac",
         "xamzsignature", "xamzcredential", "xamzsecuritytoken", "xgoogsignature", "xgoogcredential", "awsaccesskeyid", "state", "pin",
-        "xapikey", "apitoken",
+        "xapikey", "apitoken", "authcode", "sessionkey", "accesskeyid", "codeverifier", "idtokenhint", "ticket",
     ])
+
+    /// Arguments whose names begin or end so.
+    private static let beginnings = ["csrf", "xsrf", "bearer"]
+    private static let endings = ["token", "secret", "password", "passcode", "apikey", "subscriptionkey"]
+    /// By these the next page is asked for: they open nothing.
+    private static let pages = ["page", "next", "prev", "previous", "continuation", "continue", "sync", "cursor", "start"]
 
     /// Members of JSON objects of these names, where their value is a text; the same does not count. Fewer, since `code`, `state` and `key` are
     /// ordinary there.
@@ -35,7 +41,9 @@ public enum SecretNames {
     /// Also where it is a part of the name, as in `user[password]` and `user.token`.
     public static func isSecret(argument name: some Collection<UInt8>) -> Bool {
         name.split { $0 == UInt8(ascii: "[") || $0 == UInt8(ascii: "]") || $0 == UInt8(ascii: ".") }.contains {
-            arguments.contains(plain($0))
+            let name = plain($0)
+            if arguments.contains(name) || beginnings.contains(where: name.hasPrefix) { return true }
+            return endings.contains(where: name.hasSuffix) && !pages.contains { name == $0 + "token" || name.hasSuffix($0 + "token") }
         }
     }
 
@@ -75,23 +83,38 @@ public enum SecretNames {
     }
 
     /// Path and query with the values of secret arguments left out.
-    /// Names count as the upstream reads them, without their percent-encoding.
+    /// Names count as the upstream reads them, without their percent-encoding; and so do arguments within arguments, as in the address of another
+    /// page, and in keys, where the signs in values are encoded.
     public static func redacted(_ target: some Collection<UInt8>) -> String {
         let bytes = Array(target)
         guard let question = bytes.firstIndex(of: UInt8(ascii: "?")) else { return String(decoding: bytes, as: UTF8.self) }
         var shown = Array(bytes[...question])
         var rest = bytes[(question + 1)...]
-        // Some upstreams take `;` for `&`.
         while !rest.isEmpty {
-            let argument = rest.prefix { $0 != UInt8(ascii: "&") && $0 != UInt8(ascii: ";") }
-            if let equals = argument.firstIndex(of: UInt8(ascii: "=")), isSecret(encoded: argument[..<equals]) {
-                shown += argument[...equals] + Array(redaction.utf8)
+            // Some upstreams take `;` for `&`.
+            let separator = firstSign(in: rest) { "&;?".utf8.contains($0) }
+            let argument = rest[..<(separator?.lowerBound ?? rest.endIndex)]
+            if let equals = firstSign(in: argument, where: { $0 == UInt8(ascii: "=") }), isSecret(encoded: argument[..<equals.lowerBound]) {
+                shown += argument[..<equals.upperBound] + Array(redaction.utf8)
             } else {
                 shown += argument
             }
-            rest = rest.dropFirst(argument.count)
-            if let separator = rest.popFirst() { shown.append(separator) }
+            guard let separator else { break }
+            shown += rest[separator]
+            rest = rest[separator.upperBound...]
         }
         return String(decoding: shown, as: UTF8.self)
+    }
+
+    /// Where a sign stands, as it is or percent-encoded.
+    private static func firstSign(in text: ArraySlice<UInt8>, where isWanted: (UInt8) -> Bool) -> Range<Int>? {
+        for index in text.indices {
+            if isWanted(text[index]) { return index..<index + 1 }
+            guard text[index] == UInt8(ascii: "%"), index + 2 < text.endIndex, let high = text[index + 1].hexValue,
+                let low = text[index + 2].hexValue
+            else { continue }
+            if isWanted(high << 4 | low) { return index..<index + 3 }
+        }
+        return nil
     }
 }

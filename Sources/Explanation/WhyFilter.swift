@@ -6,8 +6,10 @@ import Forwarding
 import Telemetry
 
 public struct WhyFilter: Sendable {
-    /// What the targets, as received, begin with.
-    public var prefix: [UInt8] = []
+    /// What the targets begin with: as received, or as they are shown.
+    private let prefix: [UInt8]
+    /// Where it has a query, it is held against targets as they are shown: what is left out of them could else be guessed byte by byte.
+    private let isOfShown: Bool
     /// Empty for all.
     public var results: [CacheResult] = []
     /// Microseconds: those that took longer.
@@ -17,17 +19,25 @@ public struct WhyFilter: Sendable {
     /// Why it went so, why it was not stored, or how the upstream failed: one of `reasons`.
     public var reason: String?
 
-    public init() {}
+    /// - Parameter prefix: what the targets, as received, begin with.
+    public init(prefix: [UInt8] = []) {
+        isOfShown = prefix.contains(UInt8(ascii: "?"))
+        self.prefix = isOfShown ? Array(SecretNames.redacted(prefix).utf8) : prefix
+    }
 
     func accepts(_ trace: borrowing ExchangeTrace, _ target: UnsafeBufferPointer<UInt8>) -> Bool {
         let (duration, status, result) = (trace.durationMicroseconds, trace.status, trace.result)
-        guard duration > slowerThan, statuses?.contains(status) ?? true, target.starts(with: prefix),
+        guard duration > slowerThan, statuses?.contains(status) ?? true, begins(target),
             results.isEmpty || results.contains(result)
         else { return false }
         guard let reason else { return true }
         let (notStored, failure) = (trace.reasons.notStored, trace.upstream.failure)
         if notStored?.rawValue == reason || failure?.label == reason { return true }
         return WhyExplanation(WhyRecord(trace: copy trace, shard: 0, target: []), route: .none).reason == reason
+    }
+
+    private func begins(_ target: UnsafeBufferPointer<UInt8>) -> Bool {
+        isOfShown ? SecretNames.redacted(target).utf8.starts(with: prefix) : target.starts(with: prefix)
     }
 
     /// All that `reason` may be: words of `why` and of metrics' labels.

@@ -180,9 +180,7 @@ public final class WhyRing {
 
     /// All in one go.
     public func records(last limit: Int, prefix: [UInt8] = [], number: UInt64? = nil) -> [WhyRecord] {
-        var filter = WhyFilter()
-        filter.prefix = prefix
-        var search = Search(limit: limit, filter: filter, number: number)
+        var search = Search(limit: limit, filter: WhyFilter(prefix: prefix), number: number)
         while lookFurther(&search) {}
         return search.records
     }

@@ -65,11 +65,18 @@ public enum RequestID {
 
 /// Makes names, no two alike. Belongs to one shard.
 public struct RequestIDs: Sendable {
-    /// Of this shard of this process.
+    /// Of this shard of this process: the first half of all its names.
     private let seed: UInt64
+    /// Told to nobody: without them a name's second half would tell how many there were before it.
+    private let secrets: (before: UInt64, after: UInt64)
     private var made: UInt64 = 0
 
-    public init(seed: UInt64 = .random(in: 0 ... .max)) { self.seed = seed }
+    public init(
+        seed: UInt64 = .random(in: 0 ... .max), secrets: (UInt64, UInt64) = (.random(in: 0 ... .max), .random(in: 0 ... .max))
+    ) {
+        self.seed = seed
+        self.secrets = secrets
+    }
 
     /// The request, with a number where it has no name of its own.
     public mutating func number(_ head: RequestHead) -> RequestHead {
@@ -109,7 +116,7 @@ public struct RequestIDs: Sendable {
     }
 
     private func text(of number: UInt64, isLine: Bool) -> [UInt8] {
-        let mixed = Self.mixed(number)
+        let mixed = Self.mixed(number &+ secrets.before) ^ secrets.after
         let digits = (
             HexDigits.of(UInt32(seed >> 32)), HexDigits.of(UInt32(truncatingIfNeeded: seed)), HexDigits.of(UInt32(mixed >> 32)),
             HexDigits.of(UInt32(truncatingIfNeeded: mixed))
@@ -123,7 +130,7 @@ public struct RequestIDs: Sendable {
 
     private static let digitCount = 32
 
-    /// Another number for each, and none that tells how many there were (SplitMix64's last step, which can be undone).
+    /// Another number for each (SplitMix64's last step, which can be undone).
     private static func mixed(_ number: UInt64) -> UInt64 {
         var mixed = number &* 0x9e37_79b9_7f4a_7c15
         mixed = (mixed ^ (mixed >> 30)) &* 0xbf58_476d_1ce4_e5b9

@@ -189,6 +189,13 @@ public final class RequestHead: Sendable {
     public func recorded(as span: SpanPlace) -> RequestHead {
         RequestHead(method: method, target: target, version: version, fields: fields, number: number, span: span)
     }
+
+    /// The same request of nobody's: without the name and the trace that it came with or was given.
+    public var unnamed: RequestHead {
+        var fields = fields
+        for field: KnownField in [.xRequestID, .traceparent, .tracestate] { fields.remove(field) }
+        return RequestHead(method: method, target: target, version: version, fields: fields, number: 0, span: .none)
+    }
 }
 
 /// A response's status line and fields.

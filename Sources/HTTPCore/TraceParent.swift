@@ -54,6 +54,8 @@ public struct TraceParent: Sendable, Equatable {
     public let flags: UInt8
 
     public static let sampled: UInt8 = 0x01
+    /// The trace's number is a random one.
+    public static let random: UInt8 = 0x02
     private static let known: UInt8 = 0x03
 
     /// Whether who sent it keeps the trace, perhaps.

@@ -53,6 +53,14 @@ final class DecidedRequest: @unchecked Sendable {
         self.trace = trace
     }
 
+    /// The same of nobody's: for what is asked again long after its client.
+    init(unnamed other: DecidedRequest) {
+        head = other.head.unnamed
+        (directives, mode, decision, found) = (other.directives, other.mode, other.decision, other.found)
+        (mayRescue, place, route, scopes) = (other.mayRescue, other.place, other.route, other.scopes)
+        (basis, trace) = (other.basis, other.trace)
+    }
+
     /// Whether it changes nothing: only of such requests a failure tells of the copies that others could have.
     var isRefused: Bool { if case .refuse = decision { true } else { false } }
     var isReading: Bool { head.method.isSafe || place != nil }

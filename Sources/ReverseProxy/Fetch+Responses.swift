@@ -137,7 +137,8 @@ extension Fetch: TransferReceiver {
         }
         if let fault = faultOfHead(response) { return .forbidden(fault.notStored) }
         return cache.decideStoring(
-            response, control(response, for: cache), to: subject.head, subject.directives, isPartitioned: isPartitioned, beside: subject.found)
+            response, control(response, for: cache), to: subject.head, subject.directives, isPartitioned: isPartitioned,
+            beside: subject.found)
     }
 
     /// RFC 9110 §9.3.3: a response to POST that says how long it is fresh, and that it is what GET would bring, may answer later GETs.

@@ -50,7 +50,8 @@ extension Fetch {
         // What no-transform keeps in its coding is only checked without it.
         let decoded = findings.decoded.flatMap { Storing.staysCoded(head, control) ? nil : $0 }
         var whole = WholeResponse(
-            head, control, decoded ?? collected.bytes, isDecoded: decoded != nil, ownTag: findings.ownTag, recency, isOfPOST: subject.place == nil)
+            head, control, decoded ?? collected.bytes, isDecoded: decoded != nil, ownTag: findings.ownTag, recency,
+            isOfPOST: subject.place == nil)
         if decoded != nil { whole.coded = ContentCoding(head.fields).map { (collected.bytes, $0) } }
         return cache.store(whole, for: placedRequest, at: shard.cacheTime)
     }
@@ -108,7 +109,8 @@ extension Fetch {
     func rememberGone(_ response: ResponseHead) -> Bool {
         let findings = collected.findings
         guard let placedRequest, let cache = shard.cache, response.status == 410 || findings.fault == nil else { return false }
-        let whole = WholeResponse(response, control(response, for: cache), findings.decoded ?? collected.bytes, isDecoded: findings.decoded != nil, recency)
+        let content = findings.decoded ?? collected.bytes
+        let whole = WholeResponse(response, control(response, for: cache), content, isDecoded: findings.decoded != nil, recency)
         return cache.rememberGone(whole, for: placedRequest, at: shard.cacheTime)
     }
 

@@ -59,7 +59,8 @@ extension ProxyShard {
         var trace = head.span.isRecorded ? head.span.trace : nil
         if trace == nil, let parent = TraceParent(head.fields), parent.isSampled { trace = parent.trace }
         guard let trace else { return }
-        let exemplar = Exemplar(trace: trace.text, value: record.durationMicroseconds, wall: loop.batchWallMilliseconds)
+        let exemplar = Exemplar(
+            high: trace.high, low: trace.low, value: record.durationMicroseconds, wall: loop.batchWallMilliseconds)
         records.metrics.note(exemplar, of: record.result)
         figures?.note(exemplar)
     }

@@ -33,10 +33,17 @@ final class Rechecks {
     }
 
     private struct Stopped {
-        let request: DecidedRequest
+        var request: DecidedRequest
         let client: UpstreamRequestFields.Client
         let number: UInt64
         var askedAt: Int64
+        var isUnnamed = false
+
+        var unnamed: Stopped {
+            var stopped = self
+            (stopped.request, stopped.isUnnamed) = (DecidedRequest(unnamed: request), true)
+            return stopped
+        }
     }
 
     init(shard: ProxyShard) { self.shard = shard }
@@ -115,6 +122,8 @@ final class Rechecks {
             case .notYet(let wait): note(wait)
             case .due:
                 shard.background.fetches.look(known.request, client: known.client, behind: known.number)
+                // The first is told as that client's; the others are brought about by whoever has asked since.
+                if !known.isUnnamed { stopped[place] = known.unnamed }
                 note(shard.shared.health.recheck)
             }
         }

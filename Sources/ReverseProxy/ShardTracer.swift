@@ -8,7 +8,7 @@ import Tracing
 /// Touched on its shard's loop only.
 final class ShardTracer {
     let exporter: SpanExporter
-    private var numbers = SpanNumbers()
+    private var chances = Chances()
     private var clock = SpanClock()
     /// Of requests that wait, or waited, for another's fetch: that one's span. They leave with their own.
     private var leaders: [UInt64: SpanPlace] = [:]
@@ -23,8 +23,8 @@ final class ShardTracer {
     /// - Parameter now: milliseconds since 1970.
     func place(for head: RequestHead, now: Int64) -> SpanPlace {
         let parent = head.contains(.traceparent) ? TraceParent(head.fields) : nil
-        guard Sampling.wants(parent, exporter.settings, &numbers) else { return .none }
-        return hasRoom(now: now / 1_000) ? numbers.span(in: parent?.trace) : .none
+        guard Sampling.wants(parent, exporter.settings, &chances) else { return .none }
+        return hasRoom(now: now / 1_000) ? SpanNumbers.span(in: parent?.trace) : .none
     }
 
     /// The same request, with the span that it has from now on: also where it was remembered with another's.
@@ -51,10 +51,10 @@ final class ShardTracer {
     /// - Returns: the span that stands for the fetch; nil where none is recorded.
     func begin(_ fields: inout Fields, for head: RequestHead) -> SpanPlace? {
         guard head.span.isRecorded else {
-            TraceContext.pass(&fields, &numbers)
+            TraceContext.pass(&fields)
             return nil
         }
-        let place = numbers.span(in: head.span.trace)
+        let place = SpanNumbers.span(in: head.span.trace)
         TraceContext.tell(place, in: &fields)
         return place
     }

@@ -2,14 +2,25 @@
 
 /// One value of which there is a trace.
 public struct Exemplar: Sendable, Equatable {
-    /// 32 hexadecimal digits.
-    public let trace: String
+    /// Halves of the trace's number.
+    public let high: UInt64
+    public let low: UInt64
     /// In the histogram's unit.
     public let value: Int64
     /// Milliseconds since 1970.
     public let wall: Int64
 
-    public init(trace: String, value: Int64, wall: Int64) { (self.trace, self.value, self.wall) = (trace, value, wall) }
+    public init(high: UInt64, low: UInt64, value: Int64, wall: Int64) {
+        (self.high, self.low, self.value, self.wall) = (high, low, value, wall)
+    }
+
+    /// 32 hexadecimal digits, written only where they are read.
+    var trace: String {
+        [high, low].map { half in
+            let digits = String(half, radix: 16)
+            return String(repeating: "0", count: 16 - digits.utf8.count) + digits
+        }.joined()
+    }
 }
 
 /// Those of one histogram. They take memory with the first.

@@ -13,8 +13,8 @@ public enum Sampling {
     }
 
     /// The same by chance.
-    public static func wants(_ parent: TraceParent?, _ settings: TracingSettings, _ numbers: inout SpanNumbers) -> Bool {
-        wants(parent, samplePerMillion: settings.samplePerMillion, chance: parent == nil ? numbers.next() : 0)
+    public static func wants(_ parent: TraceParent?, _ settings: TracingSettings, _ chances: inout Chances) -> Bool {
+        wants(parent, samplePerMillion: settings.samplePerMillion, chance: parent == nil ? chances.next() : 0)
     }
 }
 
@@ -26,33 +26,36 @@ struct SamplingLimit {
     /// - Parameter now: seconds.
     /// - Returns: false where there is no room in this second any more.
     mutating func take(_ limit: Int, now: Int64) -> Bool {
-        if now != second { (second, taken) = (now, 0) }
+        // Another loop may be some milliseconds behind; a clock that was set back is more.
+        if now > second || now < second - 1 { (second, taken) = (now, 0) }
         guard taken < limit else { return false }
         taken += 1
         return true
     }
 }
 
-/// Numbers by which spans and traces are told apart, of one shard (SplitMix64, from a random beginning): no two alike, and none tells of another.
-public struct SpanNumbers: Sendable {
+/// Numbers by which spans and traces are told apart. The system's random ones, since each of them is told to upstreams, and none may tell of another.
+public enum SpanNumbers {
+    /// A new span, of the trace or of a new one.
+    public static func span(in trace: TraceID? = nil) -> SpanPlace {
+        SpanPlace(trace: trace ?? TraceID(high: next(), low: next()), span: next())
+    }
+
+    /// Never 0, which names nothing.
+    private static func next() -> UInt64 { .random(in: 1 ... .max) }
+}
+
+/// Chances of one shard, which nobody is told (SplitMix64, from a random beginning): asked for each request, so they cost next to nothing.
+public struct Chances: Sendable {
     private var state: UInt64
 
     public init(seed: UInt64 = .random(in: 0 ... .max)) { state = seed }
 
-    /// Never 0, which names nothing.
     public mutating func next() -> UInt64 {
-        while true {
-            state &+= 0x9e37_79b9_7f4a_7c15
-            var mixed = (state ^ (state >> 30)) &* 0xbf58_476d_1ce4_e5b9
-            mixed = (mixed ^ (mixed >> 27)) &* 0x94d0_49bb_1331_11eb
-            mixed ^= mixed >> 31
-            if mixed != 0 { return mixed }
-        }
-    }
-
-    /// A new span, of the trace or of a new one.
-    public mutating func span(in trace: TraceID? = nil) -> SpanPlace {
-        SpanPlace(trace: trace ?? TraceID(high: next(), low: next()), span: next())
+        state &+= 0x9e37_79b9_7f4a_7c15
+        var mixed = (state ^ (state >> 30)) &* 0xbf58_476d_1ce4_e5b9
+        mixed = (mixed ^ (mixed >> 27)) &* 0x94d0_49bb_1331_11eb
+        return mixed ^ (mixed >> 31)
     }
 }
 
@@ -62,17 +65,22 @@ public enum TraceContext {
     /// begins here, and a tracestate is nobody's.
     public static func tell(_ span: SpanPlace, in fields: inout Fields) {
         let parent = TraceParent(fields)
-        if parent?.trace != span.trace { fields.remove(.tracestate) }
-        fields.set(
-            .traceparent, TraceParent(span, flags: (parent?.trace == span.trace ? parent?.flags ?? 0 : 0) | TraceParent.sampled).bytes)
+        let flags: UInt8
+        if let parent, parent.trace == span.trace {
+            flags = parent.flags
+        } else {
+            fields.remove(.tracestate)
+            flags = TraceParent.random
+        }
+        fields.set(.traceparent, TraceParent(span, flags: flags | TraceParent.sampled).bytes)
     }
 
     /// Nothing is recorded: what the client says goes on as it is. What is no traceparent is none to anybody, so another trace begins
     /// (§4.3), which nobody keeps.
-    public static func pass(_ fields: inout Fields, _ numbers: inout SpanNumbers) {
+    public static func pass(_ fields: inout Fields) {
         guard fields.contains(.traceparent) else { return fields.remove(.tracestate) }
         guard TraceParent(fields) == nil else { return }
         fields.remove(.tracestate)
-        fields.set(.traceparent, TraceParent(numbers.span(), flags: 0).bytes)
+        fields.set(.traceparent, TraceParent(SpanNumbers.span(), flags: TraceParent.random).bytes)
     }
 }

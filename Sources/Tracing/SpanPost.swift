@@ -19,6 +19,7 @@ final class SpanPost {
 
     private final class Received {
         var bytes: [UInt8] = []
+        var isTooLong = false
     }
 
     init(_ url: String) {
@@ -38,8 +39,10 @@ final class SpanPost {
         _ = cistern_easy_set_write(handle) { bytes, _, count, user in
             guard let bytes, let user else { return 0 }
             let received = Unmanaged<Received>.fromOpaque(user).takeUnretainedValue()
-            // What is longer is read and not kept: it is only looked whether spans were rejected.
-            if received.bytes.count + count <= SpanPost.limitBytes { received.bytes += UnsafeRawBufferPointer(start: bytes, count: count) }
+            // It is only looked whether spans were rejected: what is longer is not read.
+            received.isTooLong = received.bytes.count + count > SpanPost.limitBytes
+            if received.isTooLong { return 0 }
+            received.bytes += UnsafeRawBufferPointer(start: bytes, count: count)
             return count
         }
     }
@@ -52,7 +55,7 @@ final class SpanPost {
     /// - Parameter patience: milliseconds; nil for the usual.
     func send(_ body: [UInt8], patience: Int? = nil) -> PostResult {
         guard let handle else { return .failed("libcurl cannot be used") }
-        received.bytes = []
+        (received.bytes, received.isTooLong) = ([], false)
         _ = cistern_easy_set_long(handle, CURLOPT_TIMEOUT_MS, min(patience ?? Self.timeoutMilliseconds, Self.timeoutMilliseconds))
         _ = cistern_easy_set_long(handle, CURLOPT_POSTFIELDSIZE, body.count)
         var body = body
@@ -60,7 +63,7 @@ final class SpanPost {
             _ = cistern_easy_set_pointer(handle, CURLOPT_POSTFIELDS, bytes.baseAddress)
             return withExtendedLifetime(received) { curl_easy_perform(handle) }
         }
-        guard result == CURLE_OK else { return .failed(String(cString: curl_easy_strerror(result))) }
+        guard result == CURLE_OK || received.isTooLong else { return .failed(String(cString: curl_easy_strerror(result))) }
         var (status, retryAfter): (Int, curl_off_t) = (0, 0)
         _ = cistern_easy_get_long(handle, CURLINFO_RESPONSE_CODE, &status)
         _ = cistern_easy_get_offset(handle, CURLINFO_RETRY_AFTER, &retryAfter)

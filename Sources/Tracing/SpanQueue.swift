@@ -71,7 +71,7 @@ enum Delivery: Equatable {
             self = .lost(.rejected)
             return
         case .answered(_, let retryAfter, _):
-            if let retryAfter { wait = min(max(0, retryAfter) * 1_000, Self.longestPauseMilliseconds) }
+            if let retryAfter { wait = min(max(0, retryAfter), Self.longestPauseMilliseconds / 1_000) * 1_000 }
         case .failed: break
         }
         self = attempt < Self.attempts ? .again(afterMilliseconds: wait) : .lost(.undelivered)

@@ -111,12 +111,12 @@ enum SpanText {
             attributes: attributes, isFailed: isFailed, linkReason: "collapsed")
     }
 
-    /// In the words of the access log; beside them why Cistern responded itself, and why the store was left out.
+    /// In the words of the access log; where it has none, in those of `why`.
     private static func reason(_ record: ExchangeRecord, _ trace: ExchangeTrace) -> String? {
         if let cause = record.rescueCause { return MetricNames.rescueCauses[cause] }
         if let place = record.notStored { return MetricNames.notStored[place].rawValue }
         if let failure = trace.upstream.failure { return failure.label }
-        return trace.reasons.bypass?.rawValue
+        return WhyExplanation(WhyRecord(trace: trace, shard: 0, target: []), route: .none).reason
     }
 
     // MARK: Fetches

@@ -79,6 +79,15 @@ struct StoredKeyTests {
             ("/?user[password]=x&a=1;token=y;b=2", "/?user[password]=REDACTED&a=1;token=REDACTED;b=2"), ("/?a&&b=1&", "/?a&&b=1&"),
             ("/?user%5Bpassword%5D=x", "/?user%5Bpassword%5D=REDACTED"), ("/?X-Goog-Signature=s", "/?X-Goog-Signature=REDACTED"),
             ("/?bearer_token=x&filter.name=a", "/?bearer_token=REDACTED&filter.name=a"),
+            ("/?private_token=x&csrfmiddleware=y", "/?private_token=REDACTED&csrfmiddleware=REDACTED"),
+            ("/?subscription-key=z", "/?subscription-key=REDACTED"),
+            // By these the next page is asked for.
+            ("/?pageToken=x&next_page_token=y&continuation_token=z", "/?pageToken=x&next_page_token=y&continuation_token=z"),
+            // As keys spell what stood in a value, and addresses within addresses.
+            ("/?x=1;token%3DS&y=2", "/?x=1;token%3DREDACTED&y=2"), ("/?x=1%3btoken%3dS%26a%3D1", "/?x=1%3btoken%3dREDACTED%26a%3D1"),
+            ("/?next=http://a/?token=S&b=1", "/?next=http://a/?token=REDACTED&b=1"),
+            ("/?next=http%3A%2F%2Fa%2F%3Ftoken%3DS&b=1", "/?next=http%3A%2F%2Fa%2F%3Ftoken%3DREDACTED&b=1"),
+            ("/?a%", "/?a%"), ("/?a%3", "/?a%3"), ("/?%3Dx", "/?%3Dx"),
         ])
     func secrets(target: String, shown: String) {
         #expect(SecretNames.redacted(Array(target.utf8)) == shown)

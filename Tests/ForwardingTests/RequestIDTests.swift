@@ -39,6 +39,16 @@ struct RequestIDTests {
         #expect(one.name(of: head()) == nil)
     }
 
+    @Test("their second half tells nothing of how many there were")
+    func secret() throws {
+        // The same place in two processes.
+        let names = try (0..<2).map { _ in
+            var ids = RequestIDs(seed: 1)
+            return try #require(ids.name(of: ids.number(head())))
+        }
+        #expect(names[0].prefix(16) == names[1].prefix(16) && names[0].suffix(16) != names[1].suffix(16))
+    }
+
     @Test("a head's own lines are taken out, whatever their case, and others stay")
     func removing() {
         let text = "HTTP/1.1 200 OK\r\nX-Request-Id: 1\r\nX-Request-Ids: 2\r\nx-request-id:3\r\nA: X-Request-Id: 4\r\n"

@@ -113,7 +113,8 @@ final class TestCache {
         let response = Self.response(status, lines)
         guard case .candidate = cache.judgeGone(response, .forbidden(.status), for: sent.request, by: user, at: time) else { return false }
         return cache.rememberGone(
-            WholeResponse(response, cache.control(response), Array("{\"gone\":1}".utf8), isDecoded: false, recency(sent)), for: sent.request, at: time)
+            WholeResponse(response, cache.control(response), Array("{\"gone\":1}".utf8), isDecoded: false, recency(sent)),
+            for: sent.request, at: time)
     }
 
     /// A write succeeds.

@@ -102,7 +102,7 @@ struct TracePlayTests {
         let (server, client) = (try Self.one(spans, \.isServer), try Self.one(spans, \.isClient))
         #expect(server.parent == nil && client.trace == server.trace && client.parent == server.id)
         let asked = play.origin.requests
-        #expect(asked[0]["traceparent"] == "00-\(server.trace)-\(client.id)-01" && asked[0]["tracestate"] == nil)
+        #expect(asked[0]["traceparent"] == "00-\(server.trace)-\(client.id)-03" && asked[0]["tracestate"] == nil)
         let page = try play.get("/metrics", [("Accept", "application/openmetrics-text")]).text
         #expect(page.contains("trace_id=\"\(server.trace)\""))
         #expect(try play.accessLines().first?["trace_id"]?.string == server.trace)
@@ -122,7 +122,7 @@ struct TracePlayTests {
             _ = try play.get("/a", [("traceparent", "00-xyz-1-01"), ("tracestate", "a=1")])
             let asked = try #require(play.origin.requests.first)
             let sent = try #require(asked["traceparent"])
-            #expect(asked["tracestate"] == nil && sent.hasSuffix(share == 0 ? "-00" : "-01") && sent.utf8.count == 55)
+            #expect(asked["tracestate"] == nil && sent.hasSuffix(share == 0 ? "-02" : "-03") && sent.utf8.count == 55)
             if share > 0 {
                 let server = try Self.one(collector.wait(for: 2), \.isServer)
                 #expect(sent.contains(server.trace) && server.parent == nil)
@@ -211,6 +211,28 @@ struct TracePlayTests {
         #expect(try play.get("/none", Self.parent()).status == 502)
         let failed = try #require(collector.waitForServer { $0["url.path"] == "/none" })
         #expect(failed.isFailed && failed["error.type"] != nil && failed["cistern.result"] == "error")
+    }
+
+    @Test("the first look at what is stopped is told as that request's, later ones as nobody's: no trace grows as long as an outage lasts")
+    func looks() throws {
+        let collector = SpanCollector()
+        let origin = ScriptedOrigin { _ in [.json("1")] }
+        let play = try Self.play(origin, to: collector) { settings in
+            settings.upstream.failure.threshold = 1
+            settings.forwarding.requestID = .send
+        }
+        _ = try play.get("/a")
+        origin.react { _ in [.json("{}", status: "503 No")] }
+        _ = try play.get("/a")
+        _ = try play.get("/a", Self.parent() + [("X-Request-Id", "alice")])
+        for count in 3...5 {
+            play.time.advance(by: .seconds(1))
+            #expect(origin.waitForRequests(count))
+        }
+        let looks = origin.requests.dropFirst(2)
+        #expect(looks.map { $0["traceparent"]?.contains(Self.trace) } == [true, nil, nil])
+        #expect(looks.map { $0["x-request-id"] } == ["alice", nil, nil])
+        #expect(collector.wait(for: 2).count { $0.isClient } == 1)
     }
 
     @Test("a write, and a client that leaves: one span each, which say so", .door(.clear))

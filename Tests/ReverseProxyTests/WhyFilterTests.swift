@@ -41,6 +41,17 @@ struct WhyFilterTests {
         for row in rows { #expect(try targets(play, row.query) == row.targets, "\(row.query)") }
     }
 
+    @Test("who guesses at a secret learns nothing of it")
+    func secrets() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
+        _ = try play.get("/a?q=1&token=abc")
+        for guess in ["a", "x", ""] {
+            let found = try targets(play, "path=/a%3Fq=1%26token=\(guess)")
+            #expect(found == ["/a?q=1&token=REDACTED"], "\(guess)")
+        }
+        #expect(try targets(play, "path=/a%3Fq=2") == [])
+    }
+
     @Test(
         "what is no filter gets 400, and hears what there is",
         arguments: [

@@ -108,16 +108,19 @@ struct CountingTests {
         var histogram = Histogram(bounds: [1_000, 2_500_000])
         var (one, other) = (Exemplars(), Exemplars())
         for value in [500, 2_000_000, 9_000_000] as [Int64] { histogram.observe(value) }
-        one.note(Exemplar(trace: "a", value: 500, wall: 1_500), in: histogram.bounds)
-        one.note(Exemplar(trace: "b", value: 9_000_000, wall: 2_000), in: histogram.bounds)
-        other.note(Exemplar(trace: "c", value: 1_000, wall: 2_500), in: histogram.bounds)
-        other.note(Exemplar(trace: "d", value: 8_000_000, wall: 1_000), in: histogram.bounds)
+        one.note(Exemplar(high: 1, low: 10, value: 500, wall: 1_500), in: histogram.bounds)
+        one.note(Exemplar(high: 1, low: 11, value: 9_000_000, wall: 2_000), in: histogram.bounds)
+        other.note(Exemplar(high: 1, low: 12, value: 1_000, wall: 2_500), in: histogram.bounds)
+        other.note(Exemplar(high: 1, low: 13, value: 8_000_000, wall: 1_000), in: histogram.bounds)
         one.merge(other)
         var empty = Exemplars()
         empty.merge(one)
         for (format, first, last) in [
             (MetricsFormat.prometheus, "", ""),
-            (.openMetrics, " # {trace_id=\"c\"} 0.001 2.5", " # {trace_id=\"b\"} 9 2"),
+            (
+                .openMetrics, " # {trace_id=\"0000000000000001000000000000000c\"} 0.001 2.5",
+                " # {trace_id=\"0000000000000001000000000000000b\"} 9 2"
+            ),
         ] {
             var writer = MetricsWriter(format: format)
             writer.histogram("c_seconds", "Help.", scale: 1e-6, [("", histogram, empty)])

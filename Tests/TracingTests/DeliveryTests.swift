@@ -55,6 +55,9 @@ struct DeliveryTests {
             Row(.answered(status: 503, retryAfter: 7), attempt: 2, .again(afterMilliseconds: 7_000)),
             Row(.answered(status: 504, retryAfter: nil), attempt: 4, .again(afterMilliseconds: 8_000)),
             Row(.answered(status: 503, retryAfter: 1_000_000), .again(afterMilliseconds: 60_000)),
+            // As hostile as a number can be.
+            Row(.answered(status: 503, retryAfter: .max), .again(afterMilliseconds: 60_000)),
+            Row(.answered(status: 503, retryAfter: .min), .again(afterMilliseconds: 0)),
             Row(.answered(status: 503, retryAfter: 7), attempt: 5, .lost(.undelivered)),
             Row(.failed("refused"), .again(afterMilliseconds: 1_000)), Row(.failed("refused"), attempt: 5, .lost(.undelivered)),
         ])

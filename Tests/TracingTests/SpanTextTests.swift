@@ -39,6 +39,7 @@ struct SpanTextTests {
         var trace = ExchangeTrace()
         (trace.number, trace.route) = (7, 0)
         change(&record, &trace)
+        (trace.result, trace.status) = (record.result, record.status)
         let head = TraceSpan.Head(method, Array("/users/1?token=s3cret".utf8)[...], .http2)
         let work = TraceSpan.Server(head, isSecure: true, client: Array("192.0.2.1".utf8), record, trace)
         return try written(
@@ -80,7 +81,8 @@ struct SpanTextTests {
             span.attributes == [
                 "http.request.method": "GET", "url.scheme": "https", "url.path": "/users/1", "http.route": "/users/*",
                 "http.response.status_code": "200", "http.response.body.size": "34", "network.protocol.name": "http",
-                "network.protocol.version": "2", "client.address": "192.0.2.1", "cistern.result": "hit", "cistern.age": "12",
+                "network.protocol.version": "2", "client.address": "192.0.2.1", "cistern.result": "hit", "cistern.reason": "fresh",
+                "cistern.age": "12",
                 "cistern.partitioned": true, "cistern.api": "users", "cistern.route": "one", "cistern.exchange": "3-7",
             ])
     }
@@ -94,13 +96,16 @@ struct SpanTextTests {
         #expect(failed.isFailed && failed["error.type"] == "connection_refused" && failed["cistern.reason"] == "connection_refused")
         // The upstream's own.
         let passed = try Self.server({ record, _ in (record.result, record.status) = (.miss, 503) })
-        #expect(passed.isFailed && passed["error.type"] == "503" && passed["cistern.reason"] == nil)
+        #expect(passed.isFailed && passed["error.type"] == "503" && passed["cistern.reason"] == "no_store")
         let rescued = try Self.server({ record, _ in
             (record.result, record.rescueCause) = (.rescued, MetricNames.place(of: FetchFailure.slow))
         })
         #expect(!rescued.isFailed && rescued["cistern.result"] == "rescued" && rescued["cistern.reason"] == "slow")
         let notStored = try Self.server({ record, _ in (record.result, record.notStored) = (.miss, MetricNames.place(of: .noStore)) })
         #expect(notStored["cistern.reason"] == NotStoredReason.noStore.rawValue && notStored["error.type"] == nil)
+        // What the log has no word for, `why` has.
+        let missed = try Self.server({ record, trace in (record.result, trace.found.kind) = (.miss, .nothing) })
+        #expect(missed["cistern.reason"] == "nothing_stored")
         // A client's mistake is no failure of ours.
         #expect(try !Self.server({ record, _ in record.status = 404 }).isFailed)
     }
