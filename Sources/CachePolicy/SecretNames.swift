@@ -13,9 +13,12 @@ public enum SecretNames {
         "xapikey", "apitoken", "authcode", "sessionkey", "accesskeyid", "codeverifier", "idtokenhint", "ticket",
     ])
 
-    /// Arguments whose names begin or end so.
+    /// Names that begin or end so, beside those that are listed.
     private static let beginnings = ["csrf", "xsrf", "bearer"]
-    private static let endings = ["token", "secret", "password", "passcode", "apikey", "subscriptionkey"]
+    private static let endings = [
+        "token", "secret", "password", "passwd", "passcode", "passphrase", "apikey", "accesskey", "secretkey", "privatekey",
+        "subscriptionkey", "credential", "cookie", "jwt",
+    ]
     /// By these the next page is asked for: they open nothing.
     private static let pages = ["page", "next", "prev", "previous", "continuation", "continue", "sync", "cursor", "start"]
 
@@ -42,9 +45,14 @@ public enum SecretNames {
     public static func isSecret(argument name: some Collection<UInt8>) -> Bool {
         name.split { $0 == UInt8(ascii: "[") || $0 == UInt8(ascii: "]") || $0 == UInt8(ascii: ".") }.contains {
             let name = plain($0)
-            if arguments.contains(name) || beginnings.contains(where: name.hasPrefix) { return true }
-            return endings.contains(where: name.hasSuffix) && !pages.contains { name == $0 + "token" || name.hasSuffix($0 + "token") }
+            return arguments.contains(name) || soundsSecret(name)
         }
+    }
+
+    /// - Parameter name: a plain one.
+    private static func soundsSecret(_ name: some StringProtocol) -> Bool {
+        if beginnings.contains(where: { name.hasPrefix($0) }) { return true }
+        return endings.contains { name.hasSuffix($0) } && !pages.contains { name.hasSuffix($0 + "token") }
     }
 
     public static func isSecret(member name: some Collection<UInt8>) -> Bool { members.contains(plain(name)) }
@@ -53,14 +61,8 @@ public enum SecretNames {
     public static func isSecret(shown name: some Collection<UInt8>) -> Bool {
         let plain = plain(name)
         if members.contains(plain) || arguments.contains(plain) && !ordinary.contains(plain) { return true }
-        let one = plain.hasSuffix("s") ? plain.dropLast() : plain[...]
-        return endings.contains { one.hasSuffix($0) }
+        return soundsSecret(plain.hasSuffix("s") ? plain.dropLast() : plain[...])
     }
-
-    private static let endings = [
-        "token", "secret", "password", "passwd", "passphrase", "apikey", "accesskey", "secretkey", "privatekey", "credential", "cookie",
-        "jwt",
-    ]
 
     /// Arguments that are ordinary as members.
     private static let ordinary: Set<String> = ["key", "code", "state"]
