@@ -13,7 +13,7 @@ public enum UpstreamState: Sendable, Equatable {
     case errors
     /// The last time that it was asked, nothing came.
     case silent
-    /// The same, but a connection has come about since.
+    /// A connection has come about since, or the first one, and no response yet.
     case reachable
 
     /// Milliseconds that count as lately.
@@ -28,7 +28,8 @@ public enum UpstreamState: Sendable, Equatable {
             return
         }
         guard let respondedAt = contact.respondedAt else {
-            self = .unasked
+            // The first response is still to come.
+            self = contact.connectedAt == nil ? .unasked : .reachable
             return
         }
         guard now - respondedAt <= Self.window else {

@@ -162,7 +162,7 @@ struct StateSentenceTests {
             return UpstreamState(one, responses: (3, errors), now: now)
         }
         #expect(state { _ in } == .unasked)
-        #expect(state { $0.connect(at: 1) } == .unasked)
+        #expect(state { $0.connect(at: 1) } == .reachable)
         #expect(state { $0.respond(at: 1) } == .responds)
         #expect(state({ $0.respond(at: 1) }, errors: 2) == .responds && state({ $0.respond(at: 1) }, errors: 3) == .errors)
         #expect(state({ $0.respond(at: 1) }, at: 300_001) == .responds && state({ $0.respond(at: 1) }, at: 300_002) == .responded)
